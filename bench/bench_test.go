@@ -96,12 +96,13 @@ func BenchmarkConsume(b *testing.B) {
 			c := cell{concurrency: 64, secure: secure}
 			b.Run(c.wire()+"/"+who.name, func(b *testing.B) {
 				var all sample
+				const load = 20_000 // for limits: more than is done here
 				for b.Loop() {
-					taken, err := p.once(context.Background(), s, c, who)
+					taken, err := p.once(context.Background(), s, c, who, load)
 					if err != nil {
 						b.Fatal(err)
 					}
-					all = sample{all.messages + taken.messages, all.wall + taken.wall, all.processor + taken.processor, all.mallocs + taken.mallocs}
+					all = sample{all.messages + taken.messages, all.wall + taken.wall, all.processor + taken.processor, all.mallocs + taken.mallocs, all.heldBack + taken.heldBack}
 				}
 				b.ReportMetric(all.perSecond(), "messages/s")
 				b.ReportMetric(float64(all.processor.Microseconds())/float64(all.messages), "client-µs/message")

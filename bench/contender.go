@@ -13,6 +13,7 @@ type job struct {
 	queue       string
 	concurrency int           // handlers at once
 	handler     time.Duration // how long each waits
+	load        float64       // messages a second of the first contender; 0 for that itself
 }
 
 // connections returns the size of every contender's connection pool. Deletes may be in flight together
@@ -31,8 +32,9 @@ func (j job) handle() {
 
 // running is a running contender.
 type running struct {
-	done func() int64 // messages handled and deleted so far
-	stop func() error // stops it, waits and returns its error
+	done     func() int64 // messages handled and deleted so far
+	heldBack func() int64 // dequeues that a limit has held back so far; nil for none
+	stop     func() error // stops it, waits and returns its error
 }
 
 // contender is a way to consume a queue.
@@ -51,9 +53,12 @@ var contenders = []contender{
 	{"millrace-http1", startListenerHTTP1},
 	{"loop", startLoop},
 	{"loop-http1", startLoopHTTP1},
+	{"millrace-limited", startLimited},
+	{"millrace-rate", startRate},
+	{"millrace-concurrency", startConcurrency},
 }
 
-// byDefault leaves out the loops, which separate the cost of the listener from that of its queue.
+// byDefault leaves out the loops, which separate the cost of the listener from that of its queue, and the limits.
 var byDefault = contenders[:4]
 
 func contenderNames() string {

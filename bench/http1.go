@@ -14,7 +14,7 @@ func startListenerHTTP1(ctx context.Context, j job) (*running, error) {
 	if err != nil {
 		return nil, errors.Join(err, transport.Close())
 	}
-	return listen(ctx, j, q, transport.Close), nil
+	return listen(ctx, j, q, nil, transport.Close), nil
 }
 
 func startLoopHTTP1(_ context.Context, j job) (*running, error) {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millrace/millrace/bench/internal/processor"
 	"github.com/millrace/millrace/internal/pause"
 )
 
@@ -92,6 +93,7 @@ type sample struct {
 	wall      time.Duration
 	processor time.Duration
 	mallocs   uint64
+	heldBack  int64
 }
 
 func (s sample) perSecond() float64          { return float64(s.messages) / s.wall.Seconds() }
@@ -122,12 +124,14 @@ func (p plan) measure(ctx context.Context, s *server, progress func(string)) ([]
 			r := &results[i]
 			progress(fmt.Sprintf("round %d of %d, %v\n", round+1, p.rounds, r.cell))
 			var samples []sample
+			load := 0.0 // of the first contender
 			for _, who := range p.contenders {
-				taken, err := p.once(ctx, s, r.cell, who)
+				taken, err := p.once(ctx, s, r.cell, who, load)
 				if err != nil {
 					return nil, fmt.Errorf("%v in %v: %w", who, r.cell, err)
 				}
 				samples = append(samples, taken)
+				load = samples[0].perSecond()
 			}
 			r.rounds = append(r.rounds, samples)
 		}
@@ -138,15 +142,15 @@ func (p plan) measure(ctx context.Context, s *server, progress func(string)) ([]
 // full is how many messages are kept in the queue, more than a contender takes between two checks.
 const full = 8192
 
-// once measures one contender once, on its own queue.
-func (p plan) once(ctx context.Context, s *server, c cell, who contender) (sample, error) {
+// once measures one contender once, on its own queue. The load is that of the first one, messages a second.
+func (p plan) once(ctx context.Context, s *server, c cell, who contender, load float64) (sample, error) {
 	queue := fmt.Sprintf("bench-%d", time.Now().UnixNano())
 	if err := s.keepFull(queue, full+c.concurrency, p.size); err != nil {
 		return sample{}, err
 	}
 	defer func() { _ = s.drop(queue) }() // if the server has died, the window has failed already
 	runtime.GC()                         // so that no contender pays for another's garbage
-	r, err := who.start(ctx, job{location: s.locations[c.endpoint()], queue: queue, concurrency: c.concurrency, handler: c.handler})
+	r, err := who.start(ctx, job{location: s.locations[c.endpoint()], queue: queue, concurrency: c.concurrency, handler: c.handler, load: load})
 	if err != nil {
 		return sample{}, err
 	}
@@ -184,14 +188,18 @@ func opened(ctx context.Context, r *running, c cell) {
 func look(r *running) (sample, error) {
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
-	processor, err := processorTime()
-	return sample{messages: r.done(), wall: time.Since(start), processor: processor, mallocs: memory.Mallocs}, err
+	used, err := processor.Time()
+	now := sample{messages: r.done(), wall: time.Since(start), processor: used, mallocs: memory.Mallocs}
+	if r.heldBack != nil {
+		now.heldBack = r.heldBack()
+	}
+	return now, err
 }
 
 var start = time.Now()
 
 func (s sample) minus(o sample) sample {
-	return sample{s.messages - o.messages, s.wall - o.wall, s.processor - o.processor, s.mallocs - o.mallocs}
+	return sample{s.messages - o.messages, s.wall - o.wall, s.processor - o.processor, s.mallocs - o.mallocs, s.heldBack - o.heldBack}
 }
 
 // median returns the median over the rounds of a figure that worth computes from a contender's sample

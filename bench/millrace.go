@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/nonblocking"
 	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
 )
 
@@ -24,16 +25,16 @@ func startListener(ctx context.Context, j job) (*running, error) {
 	if err != nil {
 		return nil, err
 	}
-	return listen(ctx, j, q, q.Close), nil
+	return listen(ctx, j, q, nil, q.Close), nil
 }
 
 // listen starts a listener with the defaults for everything that a cell does not set.
-func listen(ctx context.Context, j job, q *azurequeue.Queue, closing func() error) *running {
+func listen(ctx context.Context, j job, q queue.Queue, interceptors []listener.Interceptor, closing func() error) *running {
 	ctx, cancel := context.WithCancel(ctx)
 	var failure error // of Run; written before ended is closed
 	failures := make(chan error, 1)
 	l := listener.New(q, func(context.Context, *listener.Message[[]byte]) error { j.handle(); return nil }, &listener.Options[[]byte]{
-		Codec: codec.Bytes(), Format: codec.Plain, Concurrency: j.concurrency,
+		Codec: codec.Bytes(), Format: codec.Plain, Concurrency: j.concurrency, Interceptors: interceptors,
 		OnError: func(err error) { nonblocking.Send(failures, err) },
 	})
 	ended := make(chan struct{})
@@ -42,7 +43,8 @@ func listen(ctx context.Context, j job, q *azurequeue.Queue, closing func() erro
 		failure = l.Run(ctx)
 	}()
 	return &running{
-		done: func() int64 { return l.State().Succeeded },
+		done:     func() int64 { return l.State().Succeeded },
+		heldBack: func() int64 { return l.State().Limited },
 		stop: func() error {
 			cancel()
 			<-ended

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/millrace/millrace/bench/internal/report"
 )
 
 func main() {
@@ -34,15 +36,13 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	flags.IntVar(&p.trips, "round-trips", 200, "how many dequeues are measured before each, at most")
 	flags.IntVar(&p.warmUp, "warm-up", 64, "how many jobs are sent before that")
 	flags.Uint64Var(&p.seed, "seed", 1, "of the schedules")
-	svg := flags.String("svg", "", "write the plot to this file")
-	page := flags.String("page", "", "write the table to this page, between its marks, and the plot to images/latency.svg beside it")
+	to := report.New("latency", flags)
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if err := errors.Join(p.chooseTransports(*names), p.parseRates(*rates), p.check()); err != nil {
 		return err
 	}
-	load := loadBefore()
 	server, at, err := startServers()
 	if err != nil {
 		return err
@@ -51,7 +51,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	if err = errors.Join(err, server.stop()); err != nil {
 		return err
 	}
-	return p.report(results, load, out, *svg, *page)
+	return to.Write(out, to.Machine()+".\n\n", writeTable(results)+verdict(results), plot(results))
 }
 
 func (p plan) check() error {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/wakeup"
+
+	"github.com/millrace/millrace/bench/internal/schedule"
 )
 
 // plan says what is measured.
@@ -68,7 +70,7 @@ const drain = 30 * time.Second
 
 // once measures one transport at one rate, on a queue of its own, and adds to the result.
 func (p plan) once(ctx context.Context, at servers, r *result, seed uint64) (err error) {
-	due := schedule(r.rate.perSecond, r.rate.window, seed)
+	due := schedule.Random(r.rate.perSecond, r.rate.window, seed)
 	a := assignment{
 		Servers: at, Transport: r.transport.name, Queue: fmt.Sprintf("latency-%d", time.Now().UnixNano()),
 		Jobs: p.warmUp + len(due), bus: new(wakeup.Bus),
@@ -110,10 +112,4 @@ func (p plan) once(ctx context.Context, at servers, r *result, seed uint64) (err
 		r.waits = append(r.waits, time.Duration(begun[p.warmUp+i]-returned))
 	}
 	return nil
-}
-
-// percentile returns the smallest of sorted durations that so many percent of them do not exceed.
-func percentile(sorted []time.Duration, percent int) time.Duration {
-	rank := (percent*len(sorted) + 99) / 100
-	return sorted[max(rank, 1)-1]
 }

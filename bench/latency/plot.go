@@ -2,9 +2,9 @@ package main
 
 import (
 	"fmt"
-	"math"
 	"strings"
-	"time"
+
+	"github.com/millrace/millrace/bench/internal/report"
 )
 
 // The measures of the plot, in pixels. Times are on a logarithmic axis.
@@ -17,16 +17,8 @@ const (
 	groupSpace = 34
 )
 
-const (
-	shortest = 100 * time.Microsecond // what is shorter is drawn there
-	longest  = 10 * time.Second
-)
-
-// position returns where a time is on the axis.
-func position(d time.Duration) float64 {
-	d = min(max(d, shortest), longest)
-	return plotLeft + (plotRight-plotLeft)*math.Log(float64(d)/float64(shortest))/math.Log(float64(longest)/float64(shortest))
-}
+// axis is that of the times.
+var axis = report.TimeAxis{Left: plotLeft, Right: plotRight}
 
 // colours are those of the transports.
 var colours = map[string]string{"polling": "#8a8f98", "bus": "#2f6fb7", "stream": "#2d8a5f", "nats": "#b5622a"}
@@ -42,14 +34,9 @@ func plot(results []*result) string {
 		}
 		height += rowHeight
 	}
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d" font-family="sans-serif" font-size="12" fill="#24292f">`+"\n", plotWidth, height)
-	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#ffffff"/>`+"\n", plotWidth, height)
-	b.WriteString(`<text x="20" y="26" font-size="15" font-weight="bold">From the return of Send to the first line of the handler</text>` + "\n")
+	report.BeginPlot(&b, plotWidth, height, "From the return of Send to the first line of the handler")
 	b.WriteString(`<text x="20" y="46">bar: median to 99th percentile; circle: median; line across: 95th; dashed: median round trip of one dequeue</text>` + "\n")
-	for d := shortest; d <= longest; d *= 10 {
-		fmt.Fprintf(&b, `<line x1="%.1[1]f" y1="%[2]d" x2="%.1[1]f" y2="%[3]d" stroke="#d8dee4"/><text x="%.1[1]f" y="%[4]d" text-anchor="middle">%[5]v</text>`+"\n",
-			position(d), plotTop-6, height-34, height-16, d)
-	}
+	axis.Draw(&b, plotTop-6, height-34, height-16)
 	y := plotTop
 	for i, r := range results {
 		if i == 0 || r.rate != results[i-1].rate {
@@ -72,13 +59,13 @@ func drawResult(b *strings.Builder, r *result, y float64) {
 	if colour == "" {
 		colour = "#24292f"
 	}
-	median, most, end, trip := position(percentile(r.waits, 50)), position(percentile(r.waits, 95)), position(percentile(r.waits, 99)), position(percentile(r.trips, 50))
+	median, most, end, trip := axis.Position(report.Percentile(r.waits, 50)), axis.Position(report.Percentile(r.waits, 95)), axis.Position(report.Percentile(r.waits, 99)), axis.Position(report.Percentile(r.trips, 50))
 	fmt.Fprintf(b, `<text x="%d" y="%.1f" text-anchor="end">%s</text>`+"\n", plotLeft-12, y+4, r.transport.title())
 	fmt.Fprintf(b, `<line x1="%.1[1]f" y1="%.1[2]f" x2="%.1[1]f" y2="%.1[3]f" stroke="#24292f" stroke-dasharray="2 2"/>`+"\n", trip, y-10, y+10)
 	fmt.Fprintf(b, `<line x1="%.1[1]f" y1="%.1[2]f" x2="%.1[3]f" y2="%.1[2]f" stroke="%[4]s" stroke-width="7" stroke-opacity="0.45"/>`+"\n", median, y, end, colour)
 	fmt.Fprintf(b, `<line x1="%.1[1]f" y1="%.1[2]f" x2="%.1[1]f" y2="%.1[3]f" stroke="%[4]s" stroke-width="2"/>`+"\n", most, y-7, y+7, colour)
 	fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="5" fill="%s"><title>%s: p50 %s, p95 %s, p99 %s</title></circle>`+"\n", median, y, colour, r.transport,
-		milliseconds(percentile(r.waits, 50)), milliseconds(percentile(r.waits, 95)), milliseconds(percentile(r.waits, 99)))
+		report.PercentileText(r.waits, 50), report.PercentileText(r.waits, 95), report.PercentileText(r.waits, 99))
 }
 
 // title names a transport in the plot.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -49,21 +48,6 @@ func (s *sender) close() error {
 		errs = append(errs, c.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// schedule returns when jobs are due after the start of a window: at random instants, so many a second on
-// average, at least one.
-func schedule(perSecond float64, window time.Duration, seed uint64) []time.Duration {
-	random := rand.New(rand.NewPCG(seed, 1))
-	var due []time.Duration
-	for at := 0.0; ; {
-		at += random.ExpFloat64() / perSecond
-		next := time.Duration(at * float64(time.Second))
-		if next >= window && len(due) > 0 {
-			return due
-		}
-		due = append(due, min(next, window))
-	}
 }
 
 // sending is what became of the jobs that were sent.

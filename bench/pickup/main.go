@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/signal"
 	"time"
+
+	"github.com/millrace/millrace/bench/internal/report"
 )
 
 func main() {
@@ -37,8 +39,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	flags.IntVar(&p.rounds, "rounds", 3, "how often each row is measured; the figures are of all rounds")
 	flags.IntVar(&p.warmUp, "warm-up", 64, "how many critical jobs are sent before each")
 	flags.Uint64Var(&p.seed, "seed", 1, "of the schedules")
-	svg := flags.String("svg", "", "write the plot to this file")
-	page := flags.String("page", "", "write the table to this page, between its marks, and the plot to images/pickup.svg beside it")
+	to := report.New("pickup", flags)
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return nil
@@ -48,7 +49,6 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	if err := p.check(); err != nil {
 		return err
 	}
-	load := loadBefore()
 	server, err := startServer()
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	if err = errors.Join(err, server.stop()); err != nil {
 		return err
 	}
-	return p.report(results, load, out, *svg, *page)
+	return to.Write(out, to.Machine()+". ", p.writeTable(results)+verdict(results), p.plot(results))
 }
 
 // check refuses a plan that would measure something else than it says.

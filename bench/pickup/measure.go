@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/millrace/millrace/bench/internal/schedule"
 )
 
 // plan says what is measured.
@@ -76,7 +77,7 @@ const drain = 30 * time.Second
 
 // once measures one row on queues of its own, and adds to its result.
 func (p plan) once(ctx context.Context, connection string, r *result, seed uint64) (err error) {
-	due := schedule(p.perSecond, p.window, seed)
+	due := schedule.Random(p.perSecond, p.window, seed)
 	w, err := startWorker(ctx, p, connection, r.row, p.warmUp+len(due))
 	if err != nil {
 		return err
@@ -110,25 +111,4 @@ func (p plan) once(ctx context.Context, connection string, r *result, seed uint6
 		r.pickups = append(r.pickups, w.startOf(p.warmUp+i).Sub(returned))
 	}
 	return nil
-}
-
-// schedule returns when jobs are due after the start of a window: at random instants, so many a second on
-// average, at least one.
-func schedule(perSecond float64, window time.Duration, seed uint64) []time.Duration {
-	random := rand.New(rand.NewPCG(seed, 1))
-	var due []time.Duration
-	for at := 0.0; ; {
-		at += random.ExpFloat64() / perSecond
-		next := time.Duration(at * float64(time.Second))
-		if next >= window && len(due) > 0 {
-			return due
-		}
-		due = append(due, min(next, window))
-	}
-}
-
-// percentile returns the smallest of sorted durations that so many percent of them do not exceed.
-func percentile(sorted []time.Duration, percent int) time.Duration {
-	rank := (percent*len(sorted) + 99) / 100
-	return sorted[max(rank, 1)-1]
 }

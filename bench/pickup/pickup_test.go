@@ -1,18 +1,16 @@
 package main
 
 import (
-	"encoding/xml"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"math"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/bench/internal/report/reporttest"
+	"github.com/millrace/millrace/bench/internal/schedule"
 )
 
 func TestMain(m *testing.M) {
@@ -28,43 +26,27 @@ var short = []string{"-slots", "8", "-reserve", "2", "-heavy", "200ms", "-critic
 
 // TestEveryRowIsMeasured: the table, the page and the plot have every row, and every job was handled.
 func TestEveryRowIsMeasured(t *testing.T) {
-	page := filepath.Join(t.TempDir(), "page.md")
-	if err := os.Mkdir(filepath.Join(filepath.Dir(page), "images"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(page, []byte("before\n"+pageBegins+"old\n"+pageEnds+"after\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	page := reporttest.NewPage(t, "pickup")
 	var table strings.Builder
-	if err := run(t.Context(), append(short, "-page", page), &table, io.Discard); err != nil {
+	if err := run(t.Context(), append(short, "-page", page.Path), &table, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	t.Log("\n" + table.String())
 	jobs := 0
 	for round := range 2 {
-		jobs += len(schedule(200, 100*time.Millisecond, 1+uint64(round)))
+		jobs += len(schedule.Random(200, 100*time.Millisecond, 1+uint64(round)))
 	}
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	drawn, err := os.ReadFile(filepath.Join(filepath.Dir(page), "images", "pickup.svg"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text, drawn := page.Read(t)
 	for _, how := range []string{"a reserve of 2", "weights alone"} {
 		for _, beside := range []string{"nothing", "a flood"} {
 			want := fmt.Sprintf("\n| %s | %s | %d | ", how, beside, jobs)
-			if !strings.Contains(table.String(), want) || !strings.Contains(string(text), want) {
+			if !strings.Contains(table.String(), want) || !strings.Contains(text, want) {
 				t.Errorf("got the table\n%s\nand the page\n%s\nwant %q in both", table.String(), text, want)
 			}
 		}
 	}
-	if n := strings.Count(string(drawn), "<polyline"); n != 4 {
+	if n := strings.Count(drawn, "<polyline"); n != 4 {
 		t.Errorf("plot: got %d curves, want 4", n)
-	}
-	if !strings.HasPrefix(string(text), "before\n") || !strings.HasSuffix(string(text), "\nafter\n") || strings.Contains(string(text), "old") {
-		t.Errorf("page: got\n%s\nwant only what is between the marks replaced", text)
 	}
 }
 
@@ -101,54 +83,12 @@ func TestThePlotIsWellFormed(t *testing.T) {
 	results := made(-time.Second, time.Millisecond, time.Minute, 0)
 	results[0].pickups = make([]time.Duration, 10*points)
 	drawn := plan{}.plot(results)
-	for d := xml.NewDecoder(strings.NewReader(drawn)); ; {
-		if _, err := d.Token(); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatalf("%v in\n%s", err, drawn)
-		}
-	}
-	if strings.Contains(drawn, "%!") || strings.Contains(drawn, "NaN") || len(drawn) > 40_000 {
+	reporttest.WellFormed(t, drawn)
+	if len(drawn) > 40_000 {
 		t.Errorf("plot: got %d bytes\n%s", len(drawn), drawn)
-	}
-	for _, c := range []struct {
-		d    time.Duration
-		want float64
-	}{{-1, plotLeft}, {shortest, plotLeft}, {longest, plotRight}, {time.Hour, plotRight}} {
-		if got := position(c.d); math.Abs(got-c.want) > 0.01 {
-			t.Errorf("position of %v: got %v, want %v", c.d, got, c.want)
-		}
 	}
 	if height(0) != plotBottom || height(1) != plotTop {
 		t.Errorf("heights of 0 and 1: got %v and %v, want %v and %v", height(0), height(1), plotBottom, plotTop)
-	}
-}
-
-func TestPercentilesAreOfTheNearestRank(t *testing.T) {
-	var hundred []time.Duration
-	for i := range 100 {
-		hundred = append(hundred, time.Duration(i+1))
-	}
-	for _, c := range []struct {
-		sorted  []time.Duration
-		percent int
-		want    time.Duration
-	}{{hundred, 50, 50}, {hundred, 99, 99}, {hundred, 100, 100}, {hundred[:1], 99, 1}, {hundred[:10], 99, 10}} {
-		if got := percentile(c.sorted, c.percent); got != c.want {
-			t.Errorf("%d %% of %d: got %d, want %d", c.percent, len(c.sorted), got, c.want)
-		}
-	}
-}
-
-// TestTheScheduleIsTheSameForAll: it depends only on the seed, is in order, and has about as many jobs as asked
-// for.
-func TestTheScheduleIsTheSameForAll(t *testing.T) {
-	due := schedule(1000, 10*time.Second, 7)
-	if !slices.Equal(due, schedule(1000, 10*time.Second, 7)) || slices.Equal(due, schedule(1000, 10*time.Second, 8)) {
-		t.Error("got another schedule for the same seed, or the same for another")
-	}
-	if n := len(due); n < 9500 || n > 10_500 || !slices.IsSorted(due) || due[n-1] >= 10*time.Second {
-		t.Errorf("got %d jobs up to %v, want about 10,000 in 10 s", n, due[n-1])
 	}
 }
 
@@ -164,12 +104,5 @@ func TestMistakesAreNamed(t *testing.T) {
 	}
 	if err := run(t.Context(), []string{"-h"}, io.Discard, io.Discard); err != nil {
 		t.Errorf("-h: got %v, want no error", err)
-	}
-	page := filepath.Join(t.TempDir(), "page.md")
-	if err := os.WriteFile(page, []byte("no marks\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := writePage(page, "table", ""); err == nil || !strings.Contains(err.Error(), "pickup: end") {
-		t.Errorf("a page without marks: got %v, want an error that names them", err)
 	}
 }

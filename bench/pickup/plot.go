@@ -2,9 +2,9 @@ package main
 
 import (
 	"fmt"
-	"math"
 	"strings"
-	"time"
+
+	"github.com/millrace/millrace/bench/internal/report"
 )
 
 // The measures of the plot, in pixels. Times are on a logarithmic axis, shares from 0 to 100 %.
@@ -17,16 +17,8 @@ const (
 	plotBottom = plotHeight - 50
 )
 
-const (
-	shortest = 100 * time.Microsecond // what is shorter is drawn there
-	longest  = 10 * time.Second
-)
-
-// position returns where a time is on its axis.
-func position(d time.Duration) float64 {
-	d = min(max(d, shortest), longest)
-	return plotLeft + (plotRight-plotLeft)*math.Log(float64(d)/float64(shortest))/math.Log(float64(longest)/float64(shortest))
-}
+// axis is that of the times.
+var axis = report.TimeAxis{Left: plotLeft, Right: plotRight}
 
 // height returns where a share of the jobs is, from 0 to 1.
 func height(share float64) float64 { return plotBottom - (plotBottom-plotTop)*share }
@@ -49,18 +41,13 @@ const points = 400
 // plot returns an SVG of how many of the critical jobs of each row had begun after how long.
 func (p plan) plot(results []*result) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d" font-family="sans-serif" font-size="12" fill="#24292f">`+"\n", plotWidth, plotHeight)
-	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#ffffff"/>`+"\n", plotWidth, plotHeight)
-	b.WriteString(`<text x="20" y="26" font-size="15" font-weight="bold">How many critical jobs have begun, and how long after Send has returned</text>` + "\n")
+	report.BeginPlot(&b, plotWidth, plotHeight, "How many critical jobs have begun, and how long after Send has returned")
 	for i, r := range results {
 		x, y := 20+400*(i/2), 50+20*(i%2)
 		fmt.Fprintf(&b, `<line x1="%d" y1="%d" x2="%d" y2="%[2]d" %[4]s stroke-width="2"/><text x="%[5]d" y="%[6]d">%[7]v: p99 %[8]s</text>`+"\n",
-			x, y, x+40, r.style(), x+50, y+4, r.row, milliseconds(percentile(r.pickups, 99)))
+			x, y, x+40, r.style(), x+50, y+4, r.row, report.PercentileText(r.pickups, 99))
 	}
-	for d := shortest; d <= longest; d *= 10 {
-		fmt.Fprintf(&b, `<line x1="%.1[1]f" y1="%[2]d" x2="%.1[1]f" y2="%[3]d" stroke="#d8dee4"/><text x="%.1[1]f" y="%[4]d" text-anchor="middle">%[5]v</text>`+"\n",
-			position(d), plotTop, plotBottom, plotBottom+18, d)
-	}
+	axis.Draw(&b, plotTop, plotBottom, plotBottom+18)
 	for _, share := range []float64{0, 0.25, 0.5, 0.75, 0.99} {
 		fmt.Fprintf(&b, `<line x1="%[1]d" y1="%.1[3]f" x2="%[2]d" y2="%.1[3]f" stroke="#d8dee4"/><text x="%[4]d" y="%.1[5]f" text-anchor="end">%[6]g %%</text>`+"\n",
 			plotLeft, plotRight, height(share), plotLeft-8, height(share)+4, share*100)
@@ -74,10 +61,10 @@ func (p plan) plot(results []*result) string {
 
 // drawCurve draws which share of the jobs had begun after each time.
 func drawCurve(b *strings.Builder, r *result) {
-	fmt.Fprintf(b, `<polyline fill="none" %s stroke-width="2" points="%.1f,%.1f`, r.style(), position(r.pickups[0]), height(0))
+	fmt.Fprintf(b, `<polyline fill="none" %s stroke-width="2" points="%.1f,%.1f`, r.style(), axis.Position(r.pickups[0]), height(0))
 	step := max(len(r.pickups)/points, 1)
 	for i := step - 1; i < len(r.pickups); i += step {
-		fmt.Fprintf(b, " %.1f,%.1f", position(r.pickups[i]), height(float64(i+1)/float64(len(r.pickups))))
+		fmt.Fprintf(b, " %.1f,%.1f", axis.Position(r.pickups[i]), height(float64(i+1)/float64(len(r.pickups))))
 	}
-	fmt.Fprintf(b, ` %.1f,%.1f"><title>%v</title></polyline>`+"\n", position(r.pickups[len(r.pickups)-1]), height(1), r.row)
+	fmt.Fprintf(b, ` %.1f,%.1f"><title>%v</title></polyline>`+"\n", axis.Position(r.pickups[len(r.pickups)-1]), height(1), r.row)
 }

@@ -1,29 +1,12 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
-)
 
-// report writes what was asked for.
-func (p plan) report(results []*result, load string, out io.Writer, svg, page string) error {
-	table := p.writeTable(results) + verdict(results)
-	errs := []error{nil}
-	_, errs[0] = io.WriteString(out, table)
-	if svg != "" {
-		errs = append(errs, os.WriteFile(svg, []byte(p.plot(results)), 0o644))
-	}
-	if page != "" {
-		errs = append(errs, os.WriteFile(filepath.Join(filepath.Dir(page), "images", "pickup.svg"), []byte(p.plot(results)), 0o644), writePage(page, table, load))
-	}
-	return errors.Join(errs...)
-}
+	"github.com/millrace/millrace/bench/internal/report"
+)
 
 // writeTable returns the results as Markdown.
 func (p plan) writeTable(results []*result) string {
@@ -41,8 +24,8 @@ func (p plan) writeTable(results []*result) string {
 			beside = "a flood"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %d | %s | %s | %s | %s | %s | %s | %d |\n", how, beside, len(r.pickups),
-			milliseconds(percentile(r.pickups, 50)), milliseconds(percentile(r.pickups, 95)), milliseconds(percentile(r.pickups, 99)), milliseconds(percentile(r.pickups, 100)),
-			times(results, r), milliseconds(percentile(r.late, 99)), r.heavy)
+			report.PercentileText(r.pickups, 50), report.PercentileText(r.pickups, 95), report.PercentileText(r.pickups, 99), report.PercentileText(r.pickups, 100),
+			times(results, r), report.PercentileText(r.late, 99), r.heavy)
 	}
 	return b.String()
 }
@@ -51,7 +34,7 @@ func (p plan) writeTable(results []*result) string {
 func ratio(results []*result, r *result) float64 {
 	for _, other := range results {
 		if r.flood && !other.flood && other.reserve == r.reserve {
-			return float64(percentile(r.pickups, 99)) / float64(max(percentile(other.pickups, 99), time.Microsecond))
+			return float64(report.Percentile(r.pickups, 99)) / float64(max(report.Percentile(other.pickups, 99), time.Microsecond))
 		}
 	}
 	return 0
@@ -79,39 +62,4 @@ func verdict(results []*result) string {
 		}
 	}
 	return ""
-}
-
-func milliseconds(d time.Duration) string {
-	return fmt.Sprintf("%.2f ms", float64(d)/float64(time.Millisecond))
-}
-
-// The marks of a page around what is replaced.
-const (
-	pageBegins = "<!-- pickup: written by bench/pickup -->\n"
-	pageEnds   = "<!-- pickup: end -->\n"
-)
-
-// writePage replaces the table of a page.
-func writePage(path, table, load string) error {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	before, rest, begins := strings.Cut(string(text), pageBegins)
-	_, after, ends := strings.Cut(rest, pageEnds)
-	if !begins || !ends {
-		return fmt.Errorf("%s does not have the lines %q and %q", path, strings.TrimSpace(pageBegins), strings.TrimSpace(pageEnds))
-	}
-	machine := fmt.Sprintf("%d processors, %s/%s, %s%s. ", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), load)
-	return os.WriteFile(path, []byte(before+pageBegins+"\n"+machine+table+"\n"+pageEnds+after), 0o644)
-}
-
-// loadBefore returns what Linux says of the other work of the machine; nothing elsewhere.
-func loadBefore() string {
-	text, err := os.ReadFile("/proc/loadavg")
-	minute, _, found := strings.Cut(string(text), " ")
-	if err != nil || !found {
-		return ""
-	}
-	return fmt.Sprintf(", a load of %s in the minute before", minute)
 }

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/millrace/millrace/bench/internal/report"
 )
 
 func main() {
@@ -34,15 +36,13 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	flags.IntVar(&p.rounds, "rounds", 3, "how often each is measured; the figures are medians")
 	flags.DurationVar(&p.warmUp, "warm-up", 3*time.Second, "before each measurement: it takes the second's worth that an idle queue saves")
 	flags.DurationVar(&p.span, "for", 10*time.Second, "how long each is measured")
-	svg := flags.String("svg", "", "write the plot to this file")
-	page := flags.String("page", "", "write the table to this page, between its marks, and the plot to images/shards.svg beside it")
+	to := report.New("shards", flags)
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if err := errors.Join(p.parseShards(*counts), p.check()); err != nil {
 		return err
 	}
-	load := loadBefore()
 	s, err := startServer(p.limit)
 	if err != nil {
 		return err
@@ -51,7 +51,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	if err = errors.Join(err, s.stop()); err != nil {
 		return err
 	}
-	return p.report(results, load, out, *svg, *page)
+	return to.Write(out, link+"\n\n"+to.Machine()+".\n\n", p.table(results)+"\n"+verdict(results), p.plot(results))
 }
 
 func (p *plan) parseShards(text string) error {

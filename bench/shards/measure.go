@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millrace/millrace/bench/internal/processor"
 	"github.com/millrace/millrace/internal/pause"
 )
 
@@ -109,7 +110,7 @@ func look(w *work, s *server) (sample, error) {
 	if err != nil {
 		return sample{}, err
 	}
-	own, err := processorTime()
+	own, err := processor.Time()
 	return sample{w.done(), time.Since(start), own + a.Processor, a.Requests, a.Limited}, err
 }
 

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"strings"
+
+	"github.com/millrace/millrace/bench/internal/report"
 )
 
 // The measures of the plot, in pixels.
@@ -26,9 +28,7 @@ func (p plan) plot(results []*result) string {
 	x := func(k int) float64 { return plotLeft + (plotRight-plotLeft)*float64(k)/float64(widest) }
 	y := func(rate float64) float64 { return plotBottom - (plotBottom-plotTop)*rate/most }
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d" font-family="sans-serif" font-size="12" fill="#24292f">`+"\n", plotWidth, plotHeight)
-	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#ffffff"/>`+"\n", plotWidth, plotHeight)
-	b.WriteString(`<text x="20" y="26" font-size="15" font-weight="bold">Jobs a second, from sending to deleting, by the number of shards</text>` + "\n")
+	report.BeginPlot(&b, plotWidth, plotHeight, "Jobs a second, from sending to deleting, by the number of shards")
 	fmt.Fprintf(&b, `<text x="20" y="46">each queue limited to %d messages a second; circle: measured, with the processors used; dashed: %.1f of k times one shard; grey: what the limit allows</text>`+"\n", p.limit, enough)
 	for i := range 5 {
 		rate := most * float64(i) / 4

@@ -1,12 +1,7 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
-	"runtime"
 	"strings"
 )
 
@@ -16,20 +11,6 @@ const (
 	enough = 0.9
 	busy   = 0.9
 )
-
-// report writes what was asked for.
-func (p plan) report(results []*result, load string, out io.Writer, svg, page string) error {
-	table := p.table(results) + "\n" + verdict(results)
-	errs := []error{nil}
-	_, errs[0] = io.WriteString(out, table)
-	if svg != "" {
-		errs = append(errs, os.WriteFile(svg, []byte(p.plot(results)), 0o644))
-	}
-	if page != "" {
-		errs = append(errs, os.WriteFile(filepath.Join(filepath.Dir(page), "images", "shards.svg"), []byte(p.plot(results)), 0o644), writePage(page, table, load))
-	}
-	return errors.Join(errs...)
-}
 
 // bound returns what k queues carry at most, from sending to deleting; 0 if there is no limit.
 func (p plan) bound(k int) float64 { return float64(p.limit*k) / 3 }
@@ -70,34 +51,5 @@ func verdict(results []*result) string {
 	return fmt.Sprintf("Up to %d shards, all that were measured, each adds %.1f of one at least.\n", good, enough)
 }
 
-// The marks of a page around what is replaced, and the plot there.
-const (
-	pageBegins = "<!-- shards: written by bench/shards -->\n"
-	pageEnds   = "<!-- shards: end -->\n"
-	link       = "![Jobs a second by the number of shards](images/shards.svg)"
-)
-
-// writePage replaces the table of a page, and the link to the plot.
-func writePage(path, table, load string) error {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	before, rest, begins := strings.Cut(string(text), pageBegins)
-	_, after, ends := strings.Cut(rest, pageEnds)
-	if !begins || !ends {
-		return fmt.Errorf("%s does not have the lines %q and %q", path, strings.TrimSpace(pageBegins), strings.TrimSpace(pageEnds))
-	}
-	machine := fmt.Sprintf("%d processors, %s/%s, %s%s.\n\n", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), load)
-	return os.WriteFile(path, []byte(before+pageBegins+"\n"+link+"\n\n"+machine+table+"\n"+pageEnds+after), 0o644)
-}
-
-// loadBefore returns what Linux says of the other work of the machine; nothing elsewhere.
-func loadBefore() string {
-	text, err := os.ReadFile("/proc/loadavg")
-	minute, _, found := strings.Cut(string(text), " ")
-	if err != nil || !found {
-		return ""
-	}
-	return fmt.Sprintf(", a load of %s in the minute before", minute)
-}
+// link is the plot on the page.
+const link = "![Jobs a second by the number of shards](images/shards.svg)"

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/millrace/millrace/bench/internal/processor"
 	"github.com/millrace/millrace/emulator"
 	"github.com/millrace/millrace/queue/localqueue"
 )
@@ -60,7 +61,7 @@ func serve(limit string, in io.Reader, out io.Writer) error {
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		counts := s.Counts()
 		a := answer{Requests: counts.Requests(), Limited: counts.Limited}
-		if a.Processor, err = processorTime(); err != nil {
+		if a.Processor, err = processor.Time(); err != nil {
 			a.Error = err.Error()
 		}
 		if err := answers.Encode(a); err != nil {

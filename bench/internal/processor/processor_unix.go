@@ -1,14 +1,15 @@
 //go:build unix
 
-package main
+// Package processor measures the processor time of this process.
+package processor
 
 import (
 	"syscall"
 	"time"
 )
 
-// processorTime returns the user and system time that this process has used.
-func processorTime() (time.Duration, error) {
+// Time returns the user and system time that this process has used.
+func Time() (time.Duration, error) {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		return 0, err
