@@ -3,21 +3,44 @@ package scaling
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
-// Load is the input of a [Loops] function.
+// Load is what one instance knows of its load. It is the input of a [Loops] function, and part of what an
+// instance reports of itself. It may be copied.
 type Load struct {
 	// Depth is the approximate number of messages in the queue, including those being handled.
-	Depth int64
+	Depth int64 `json:"depth"`
 
 	// Loops is the number of loops running.
-	Loops int
+	Loops int `json:"loops"`
 
 	// Running is the number of handlers running.
-	Running int
+	Running int `json:"running"`
+
+	// Settling is the number of settlements in progress.
+	Settling int `json:"settling"`
+
+	// Slots is how many handlers may run at once.
+	Slots int `json:"slots"`
 
 	// BatchSize is how many messages one loop takes at most in one dequeue.
-	BatchSize int
+	BatchSize int `json:"batch_size"`
+
+	// Arrival is how many messages a second come to the queue, as far as this instance can tell: what its readings of the
+	// depth have grown by, and what it took off the queue meanwhile. What other instances took off is missing.
+	// Unknown until the depth was read twice.
+	Arrival Optional[float64] `json:"arrival"`
+
+	// Intake is how many messages a second this instance has received lately.
+	Intake Optional[float64] `json:"intake"`
+
+	// Service is how many messages a second this instance has taken off the queue lately: deleted or moved to
+	// the poison queue.
+	Service Optional[float64] `json:"service"`
+
+	// Handling is how long a handler takes, on average of the latest ones. Unknown until one has returned.
+	Handling Optional[time.Duration] `json:"handling"`
 }
 
 // Loops returns how many loops a load calls for. The listener keeps the result within its
