@@ -26,7 +26,7 @@ func (p *pool) open() error {
 		p.fail(&Error{Doing: readingHistory, Err: err, Consequence: "the agent starts without it, and removes nothing until it has seen enough"})
 	}
 	for _, sample := range h {
-		p.history.add(sample)
+		p.history.restore(sample)
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func check(pools []Pool) (problems []error) {
 			wrong("Actuator is a nil %T: leave it out for a dry run", p.Actuator)
 		}
 		if err := p.Policy.Check(); err != nil {
-			wrong("Policy: %w", err)
+			wrong("%w", err)
 		}
 	}
 	return problems
