@@ -3,11 +3,11 @@ package agentfile
 import (
 	"fmt"
 	"io"
-	"math/big"
 	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/millrace/millrace/agent"
 	"github.com/millrace/millrace/scaling"
 )
 
@@ -16,29 +16,20 @@ const MaxSize = 1 << 20
 
 // File is what a file says. What it does not say has the zero value.
 type File struct {
-	// Interval is how long lies between measurements.
+	// Interval is how long lies between measurements, at least 1 s.
 	Interval time.Duration
 
 	// Folder is where the agent keeps what the next one should know.
 	Folder string
 
-	// Price is what things cost.
-	Price Price
+	// Prices are what things cost, in one currency.
+	Prices agent.Prices
 
 	// Accounts are the storage accounts that queues name, in the order of the file.
 	Accounts []Account
 
 	// Pools are the pools, in the order of the file. At least one.
 	Pools []Pool
-}
-
-// Price is what things cost, in one currency. Nil means that the file does not say.
-type Price struct {
-	// InstanceHour is the price of one instance for an hour.
-	InstanceHour *big.Rat
-
-	// Transactions is the price of 10,000 requests to a queue.
-	Transactions *big.Rat
 }
 
 // Account says where the location of a storage account stands. Exactly one of the fields beside Name is set.

@@ -3,7 +3,6 @@ package agentfile
 import (
 	"errors"
 	"fmt"
-	"math/big"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -11,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/agent"
+	"github.com/millrace/millrace/meter"
 	"github.com/millrace/millrace/scaling"
 )
 
@@ -56,7 +57,7 @@ func TestEverythingIsRead(t *testing.T) {
 	want := &File{
 		Interval: 5 * time.Second,
 		Folder:   filepath.Join("etc", "state"),
-		Price:    Price{InstanceHour: big.NewRat(1, 20), Transactions: big.NewRat(1, 250)},
+		Prices:   agent.Prices{InstanceHour: 0.05, Requests: meter.Price{Class1: 0.004}},
 		Accounts: []Account{{Name: "east", Environment: "AZURE_EAST"}, {Name: "west", File: "/run/secrets/west"}, {Name: "south", Address: "https://south.queue.core.windows.net"}},
 		Pools: []Pool{
 			{
@@ -168,6 +169,10 @@ func TestWhatIsWrongIsSaidWithItsLine(t *testing.T) {
 		{"policy number", pool("policy: {max: many}"), `agent.yaml:4: max is "many": write a whole number, such as 4`},
 		{"policy fraction", pool("policy: {utilization: NaN}"), `agent.yaml:4: utilization is "NaN": write a number, such as 0.8`},
 		{"policy truth", pool("policy: {to_zero: yes}"), `agent.yaml:4: to_zero is "yes": write true or false`},
+		{"policy bounds", pool("policy:", "  target: 5m", "  min: 9", "  max: 3"), "agent.yaml:6: the policy of pool orders: min is 9 and max 3: min must not exceed max"},
+		{"policy all", pool("policy:", "  utilization: 2", "  min: -1"), "agent.yaml:5: the policy of pool orders: utilization is 2: it must be above 0 and at most 1\nagent.yaml:6: the policy of pool orders: min is -1: it must not be negative"},
+		{"policy words", pool("policy: {to_zero: true, min: 2}"), "agent.yaml:4: the policy of pool orders: min is 2 with to_zero: leave out one of them"},
+		{"interval short", "interval: 500ms\n" + pool(), "agent.yaml:1: interval is 500ms: write 1s or more"},
 		{"processes without folder", pool("processes: {command: [x]}"), "agent.yaml:4: processes of pool orders need a folder, in which the agent keeps which of them run: write folder beside pools"},
 		{"processes without command", "folder: x\n" + pool("processes: {grace: 5s}"), "agent.yaml:5: processes of pool orders has no command: write a list of the program and its arguments, such as [./worker]"},
 		{"command a word", "folder: x\n" + pool("processes: {command: ./worker}"), "agent.yaml:5: command is one value: write a list of the program and its arguments, such as [./worker, -queue, orders]"},

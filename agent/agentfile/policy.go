@@ -3,6 +3,7 @@ package agentfile
 import (
 	"fmt"
 	"reflect"
+	"regexp"
 	"strings"
 	"time"
 	"unicode"
@@ -18,18 +19,37 @@ func (p *parser) policy(n *yaml.Node, owner string, to *scaling.Policy) {
 	before := len(p.problems)
 	v := reflect.ValueOf(to).Elem()
 	fields := make([]field, v.NumField())
+	lines := map[string]*yaml.Node{} // by the name of the field
 	for i := range fields {
-		name := keyOf(v.Type().Field(i).Name)
-		fields[i] = field{name, p.value(v.Field(i), name)}
+		name := v.Type().Field(i).Name
+		read := p.value(v.Field(i), keyOf(name))
+		fields[i] = field{keyOf(name), func(n *yaml.Node) {
+			lines[name] = n
+			read(n)
+		}}
 	}
 	p.mapping(n, owner, fields)
 	if len(p.problems) > before { // what is missing would be wrong again
 		return
 	}
 	for _, err := range eachError(to.Check()) {
-		p.fail(n, "%s: %s", owner, err)
+		at, text := n, strings.TrimPrefix(err.Error(), "scaling policy: ")
+		// The policy calls its fields what Go programs call them.
+		text = word.ReplaceAllStringFunc(text, func(name string) string {
+			if _, known := v.Type().FieldByName(name); !known {
+				return name
+			}
+			if found := lines[name]; found != nil && at == n {
+				at = found
+			}
+			return keyOf(name)
+		})
+		p.fail(at, "%s: %s", owner, text)
 	}
 }
+
+// word matches the name of a field.
+var word = regexp.MustCompile(`\b[A-Z][A-Za-z]*\b`)
 
 // value returns what reads a field.
 func (p *parser) value(v reflect.Value, name string) func(n *yaml.Node) {
@@ -60,7 +80,7 @@ func keyOf(field string) string {
 
 // eachError returns the errors that an error joins.
 func eachError(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // only if it is one itself
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return joined.Unwrap()
 	}
 	if err == nil {

@@ -4,9 +4,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/millrace/millrace/agent"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -14,9 +16,14 @@ import (
 func (p *parser) file(n *yaml.Node, f *File) {
 	var pools *yaml.Node
 	p.mapping(n, "the file", []field{
-		{"interval", p.duration(&f.Interval, "interval")},
+		{"interval", func(n *yaml.Node) {
+			p.duration(&f.Interval, "interval")(n)
+			if f.Interval > 0 && f.Interval < minInterval {
+				p.fail(n, "interval is %v: write %v or more", f.Interval, minInterval)
+			}
+		}},
 		{"folder", p.path(&f.Folder, "folder")},
-		{"price", func(n *yaml.Node) { p.prices(n, &f.Price) }},
+		{"price", func(n *yaml.Node) { p.prices(n, &f.Prices) }},
 		{"accounts", func(n *yaml.Node) { p.accounts(n, f) }},
 		{"pools", func(n *yaml.Node) { pools = n }},
 	})
@@ -28,10 +35,13 @@ func (p *parser) file(n *yaml.Node, f *File) {
 	}
 }
 
-func (p *parser) prices(n *yaml.Node, to *Price) {
+// minInterval is the least that an agent accepts.
+const minInterval = time.Second
+
+func (p *parser) prices(n *yaml.Node, to *agent.Prices) {
 	p.mapping(n, "price", []field{
 		{"instance_hour", p.price(&to.InstanceHour, "instance_hour")},
-		{"transactions", p.price(&to.Transactions, "transactions")},
+		{"transactions", p.price(&to.Requests.Class1, "transactions")},
 	})
 }
 

@@ -2,7 +2,6 @@ package agentfile
 
 import (
 	"math"
-	"math/big"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -100,11 +99,11 @@ func (p *parser) truth(to *bool, what string) func(n *yaml.Node) {
 	}
 }
 
-// decimals matches plain ones: no signs, exponents or fractions, which cost much to compute exactly.
+// decimals matches plain ones: no signs, exponents or words.
 var decimals = regexp.MustCompile(`^[0-9]{1,9}(\.[0-9]{1,9})?$`)
 
-// price reads a sum of money, exactly.
-func (p *parser) price(to **big.Rat, what string) func(n *yaml.Node) {
+// price reads a sum of money.
+func (p *parser) price(to *float64, what string) func(n *yaml.Node) {
 	return func(n *yaml.Node) {
 		const write = "a decimal number without a currency, such as 0.05"
 		text, ok := p.text(n, what, write)
@@ -115,7 +114,7 @@ func (p *parser) price(to **big.Rat, what string) func(n *yaml.Node) {
 			p.fail(n, "%s is %s: write %s", what, quote(text), write)
 			return
 		}
-		*to, _ = new(big.Rat).SetString(text) // it cannot fail after that
+		*to, _ = strconv.ParseFloat(text, 64) // it cannot fail after that
 	}
 }
 
