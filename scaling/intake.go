@@ -49,7 +49,8 @@ type intakeController struct {
 	before int     // loops before the trial
 	tried  int     // loops in the trial
 	intake float64 // messages a second before the trial, or before the first one of several reductions in a row
-	held   float64 // the same of the last interval without a trial; 0 for none
+	held   float64 // messages a second in the last interval without a trial; 0 for none
+	heldBy int     // how many loops brought them
 	finer  uint    // growths that failed in a row
 	up     hold
 	down   hold
@@ -111,10 +112,10 @@ func (c *intakeController) ended(loops int) direction {
 
 // begin begins a trial, if it is time for one, after an interval without.
 func (c *intakeController) begin(i Interval, intake float64) int {
-	if c.held > 0 && (intake > changedUp*c.held || intake < changedDown*c.held) {
+	if c.held > 0 && c.heldBy == i.Loops && (intake > changedUp*c.held || intake < changedDown*c.held) {
 		c.up, c.down, c.finer = hold{}, hold{}, 0
 	}
-	c.held = intake
+	c.held, c.heldBy = intake, i.Loops
 	up, down := c.up.isOver(), c.down.isOver()
 	switch {
 	case up && mostlyFull(i):

@@ -2,8 +2,8 @@ package scaling
 
 import "testing"
 
-// interval is one with so many loops and messages a second, all of whose dequeues were full.
-func interval(loops int, intake float64) Interval {
+// full is an interval with so many loops and messages a second, all of whose dequeues were full.
+func full(loops int, intake float64) Interval {
 	return Interval{Load: Load{Loops: loops, Intake: Known(intake)}, Dequeues: 8 * loops, Full: 8 * loops}
 }
 
@@ -15,16 +15,16 @@ func TestByIntakeKeepsOnlyWhatBringsMore(t *testing.T) {
 		want int
 		why  string
 	}{
-		{interval(4, 100), 6, "the first trial is half as many more"},
-		{interval(6, 150), 9, "they bring half as much more, so the next trial follows"},
-		{interval(9, 164), 6, "1.09 times as much is too little"},
-		{interval(6, 150), 4, "more is not tried again at once, but fewer"},
-		{interval(4, 100), 6, "they bring less than 0.95 times as much"},
-		{interval(6, 150), 7, "the next trial of more is smaller"},
-		{interval(7, 150), 6, "and fails"},
-		{interval(6, 150), 4, "fewer are tried"},
-		{interval(4, 143), 3, "0.953 times as much is enough, and fewer still are tried"},
-		{interval(3, 141), 4, "which is too little beside what there was before both"},
+		{full(4, 100), 6, "the first trial is half as many more"},
+		{full(6, 150), 9, "they bring half as much more, so the next trial follows"},
+		{full(9, 164), 6, "1.09 times as much is too little"},
+		{full(6, 150), 4, "more is not tried again at once, but fewer"},
+		{full(4, 100), 6, "they bring less than 0.95 times as much"},
+		{full(6, 150), 7, "the next trial of more is smaller"},
+		{full(7, 150), 6, "and fails"},
+		{full(6, 150), 4, "fewer are tried"},
+		{full(4, 143), 3, "0.953 times as much is enough, and fewer still are tried"},
+		{full(3, 141), 4, "which is too little beside what there was before both"},
 	} {
 		if got := next(step.with); got != step.want {
 			t.Fatalf("step %d: %d loops bring %.0f: got %d, want %d: %s", n, step.with.Loops, step.with.Intake.Or(0), got, step.want, step.why)
@@ -32,7 +32,7 @@ func TestByIntakeKeepsOnlyWhatBringsMore(t *testing.T) {
 	}
 }
 
-// Temporal's autoscaler does the same: anchors.
+// Errors reduce the loops as those of Temporal's poller autoscaler do.
 func TestByIntakeYieldsToErrors(t *testing.T) {
 	busy := func(loops int) Interval { return Interval{Load: Load{Loops: loops}, Dequeues: 1, Busy: 1} }
 	for name, c := range map[string]struct {
@@ -41,11 +41,11 @@ func TestByIntakeYieldsToErrors(t *testing.T) {
 		want   int
 	}{
 		"busy halves":                     {nil, busy(9), 4},
-		"busy ends a trial":               {[]Interval{interval(4, 100)}, busy(6), 4},
+		"busy ends a trial":               {[]Interval{full(4, 100)}, busy(6), 4},
 		"an error ends one":               {nil, Interval{Load: Load{Loops: 9}, Dequeues: 72, Full: 71, Failed: 1}, 8},
 		"empty polls end one":             {nil, Interval{Load: Load{Loops: 9}, Dequeues: 72, Full: 35, Empty: 37}, 8},
-		"an error ends a trial":           {[]Interval{interval(4, 100)}, Interval{Load: Load{Loops: 6}, Dequeues: 48, Failed: 48}, 5},
-		"a trial that was not allowed":    {[]Interval{interval(4, 100)}, interval(4, 100), 3},
+		"an error ends a trial":           {[]Interval{full(4, 100)}, Interval{Load: Load{Loops: 6}, Dequeues: 48, Failed: 48}, 5},
+		"a trial that was not allowed":    {[]Interval{full(4, 100)}, full(4, 100), 3},
 		"no growth without full dequeues": {nil, Interval{Load: Load{Loops: 4, Intake: Known(100.0)}, Dequeues: 32, Full: 20}, 3},
 		"one loop stays":                  {nil, Interval{Load: Load{Loops: 1, Intake: Known(100.0)}, Dequeues: 8, Full: 2}, 1},
 		"an unknown intake":               {nil, Interval{Load: Load{Loops: 4}, Dequeues: 32, Full: 32}, 6},
@@ -66,7 +66,7 @@ func TestTrialsThatFailBecomeRare(t *testing.T) {
 	loops, trials := 6, 0
 	at := func(n int, limit float64) { // the knee is at 6 loops
 		for range n {
-			got := next(interval(loops, limit/6*float64(min(loops, 6))))
+			got := next(full(loops, limit/6*float64(min(loops, 6))))
 			if got != 6 {
 				trials++
 			}
@@ -91,8 +91,8 @@ func TestTrialsThatFailBecomeRare(t *testing.T) {
 
 func TestControllersDoNotShareTheirState(t *testing.T) {
 	one, other := ByIntake(), ByIntake()
-	one(interval(4, 100))
-	if got := other(interval(6, 100)); got != 9 {
+	one(full(4, 100))
+	if got := other(full(6, 100)); got != 9 {
 		t.Errorf("got %d loops from the other controller's first interval, want 9", got)
 	}
 }
