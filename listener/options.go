@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/millrace/millrace/beacon"
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/wakeup"
@@ -147,6 +148,11 @@ type Options[T any] struct {
 	// 15 s.
 	SettleTimeout time.Duration
 
+	// Beacon makes the listener report its state in a control queue, where a scaling agent, or anybody, sees it: see
+	// package beacon. It costs a request every 10 s, also while the listener is idle, when it costs one a minute.
+	// A control queue that fails does not affect the listener: OnError is told. Defaults to none.
+	Beacon beacon.Options
+
 	// Observer receives events. Defaults to none.
 	Observer Observer
 
@@ -194,7 +200,7 @@ func (o *Options[T]) session() sessionOptions {
 			Observer: o.Observer.dispatcher(),
 		},
 		Create: o.Create, Metadata: o.Metadata, Loops: o.Loops, Idle: o.Idle,
-		Wakeups: o.Wakeups, SafetyPoll: o.SafetyPoll, QueueEmpty: o.QueueEmpty, QueueWorkDetected: o.QueueWorkDetected,
+		Wakeups: o.Wakeups, SafetyPoll: o.SafetyPoll, Beacon: o.Beacon, QueueEmpty: o.QueueEmpty, QueueWorkDetected: o.QueueWorkDetected,
 		Grace: o.Grace, Observer: o.Observer, OnError: o.OnError, Logger: o.Logger,
 	}
 }

@@ -91,6 +91,7 @@ func (s *session) readDepth() (depth int64, ok bool) {
 	s.scaler.reading = false
 	if err == nil {
 		s.scaler.depth, s.scaler.at = properties.Depth, time.Now()
+		s.rates.depthRead(properties.Depth)
 	}
 	s.scaler.mu.Unlock()
 	if err != nil && s.requests.Err() == nil {
@@ -108,9 +109,5 @@ func (s *session) growFor(depth int64) {
 
 // targetLoops returns how many loops the depth calls for, regardless of the bounds.
 func (s *session) targetLoops(depth int64) int {
-	running, _ := s.dispatcher.Running()
-	active, _, _ := s.pool.counts()
-	return s.options.QueueWorkDetected(Load{
-		Depth: depth, Loops: active, Running: running, BatchSize: s.options.BatchSize,
-	})
+	return s.options.QueueWorkDetected(s.load(depth))
 }
