@@ -31,6 +31,7 @@ type sessionOptions struct {
 	SafetyPoll        time.Duration
 	QueueEmpty        func(idleCount int) (wait time.Duration, stop bool)
 	QueueWorkDetected func(Load) int
+	LoopController    func() scaling.Controller
 	Grace             time.Duration
 	Observer          Observer
 	OnError           func(error)
