@@ -14,20 +14,26 @@ const defaultDownAfter = 10 * time.Minute
 // called for. What somebody else has removed is not held: the load then decides at once, because jobs wait. Only the goroutine of the pool uses it.
 type hold struct {
 	last  scaling.Optional[int] // instances at the measurement before
+	goal  scaling.Optional[int] // what we have asked for, until it is there
 	added int                   // what somebody else has set
 	at    time.Time             // when that was seen; zero if it never was
 }
 
-// see compares the number of instances with the one before and the one that was asked for. A platform may take its time, so
-// everything between these two is ours.
-func (h *hold) see(at time.Time, instances int, asked scaling.Optional[int]) {
-	last, before := h.last.Get()
-	wanted, decided := asked.Get()
-	if before && decided && instances > max(last, wanted) {
+// see compares the number of instances with the one before. A platform may take its time, so everything between that one
+// and what was asked for is ours.
+func (h *hold) see(at time.Time, instances int) {
+	last, known := h.last.Get()
+	if known && instances > max(last, h.goal.Or(last)) {
 		h.added, h.at = instances, at
 	}
 	h.last = scaling.Known(instances)
+	if instances == h.goal.Or(instances) {
+		h.goal = scaling.Optional[int]{}
+	}
 }
+
+// asks notes what the platform is asked for.
+func (h *hold) asks(n int) { h.goal = scaling.Known(n) }
 
 // apply returns the decision about a sample, or one that removes nothing for now.
 func (h *hold) apply(at time.Time, p scaling.Policy, d scaling.Decision) scaling.Decision {

@@ -24,8 +24,8 @@ type pool struct {
 	store    *store
 
 	history  memory
-	before   reading // of the last measurement; zero before the first
-	asked    scaling.Optional[int]
+	before   reading               // of the last measurement; zero before the first
+	decided  scaling.Optional[int] // in a dry run: instances that there would be
 	hold     hold
 	outages  outages
 	wakeups  wakeups
@@ -117,7 +117,7 @@ func (p *pool) sample(r reading) (s scaling.Sample, decidable bool) {
 
 // imagined is how many instances a dry run would have: what it last decided.
 func (p *pool) imagined() int {
-	if n, known := p.asked.Get(); known {
+	if n, known := p.decided.Get(); known {
 		return n
 	}
 	if p.Policy.ToZero {
@@ -128,14 +128,15 @@ func (p *pool) imagined() int {
 
 // decide decides about the newest sample, and makes it so.
 func (p *pool) decide(ctx context.Context, s scaling.Sample) *Decided {
-	p.hold.see(s.At, s.Instances, p.asked)
+	p.hold.see(s.At, s.Instances)
 	d := p.hold.apply(s.At, p.Policy, p.Policy.Decide(p.history.samples))
 	decided := &Decided{Pool: p.Name, Sample: s, Decision: d, DryRun: p.dry()}
 	if !p.dry() && decided.Changes() {
+		p.hold.asks(d.Instances)
 		decided.Err = p.scale(ctx, d.Instances)
 	}
 	if decided.Err == nil {
-		p.asked = scaling.Known(d.Instances)
+		p.decided = scaling.Known(d.Instances)
 		if decided.Changes() {
 			p.agent.logger(p.Name).InfoContext(ctx, "instances: "+d.Why, "from", d.From, "to", d.Instances, "dry_run", p.dry())
 		}
