@@ -97,7 +97,7 @@ func (r *rules) wants(m *moment, margin float64) int {
 func (c *choice) grow(h History, goal int) {
 	m := &c.now
 	lasting := ceil(m.load/(c.utilization*m.slots)) + c.spare
-	if lasting <= c.from && c.from >= c.least {
+	if lasting <= c.from && c.from >= c.least && !c.stuck(h) {
 		if c.drain = c.drainTime(m); c.drain <= max(c.target, c.start) {
 			c.why = drainedAnyway
 			return
@@ -114,6 +114,23 @@ func (c *choice) grow(h History, goal int) {
 	case goal > c.wanted:
 		c.why = boundedByMin
 	}
+}
+
+// stuck reports whether the backlog should have been drained by now, at the speed that the figures
+// promise, and has not even halved.
+func (c *choice) stuck(h History) bool {
+	newest := len(h) - 1
+	for j := newest - 1; j >= 0; j-- {
+		age := h[newest].At.Sub(h[j].At).Seconds()
+		before, known := waitingAt(&h[j])
+		if !known || before < c.now.backlog/2 {
+			return false
+		}
+		if age >= max(c.target, c.start) {
+			return true
+		}
+	}
+	return false
 }
 
 // leastLately is the least number of instances within the time of one step.
@@ -138,14 +155,12 @@ func (r *rules) drainTime(m *moment) float64 {
 	if m.backlog == 0 {
 		return 0
 	}
-	net := r.capacity(m) - m.arrival
-	if net > 0 && m.backlog <= net*r.start {
+	if net := -r.growth(m); m.backlog <= net*r.start {
 		return m.backlog / net
 	}
-	left := m.backlog - net*r.start
-	net = m.instances*m.slots/m.handling - m.arrival
+	net := m.instances*m.slots/m.handling - m.arrival
 	if net <= 0 {
 		return inf
 	}
-	return r.start + left/net
+	return r.start + m.ahead/net
 }

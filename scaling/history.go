@@ -78,9 +78,9 @@ func (h *History) Add(s Sample) {
 	for len(kept) > 0 && !kept[len(kept)-1].At.Before(s.At) {
 		kept = kept[:len(kept)-1]
 	}
-	kept = kept.thinned(kept.search(s.At.Add(-keepAll)))
-	if expired := kept.search(s.At.Add(-keepMinutes)); expired > len(kept)/8 {
-		kept = append(kept[:0], kept[expired:]...) // in place, so that the array does not grow
+	if len(kept) > 0 {
+		kept = kept.thinned(kept[len(kept)-1].At.Add(-keepAll), s.At.Add(-keepAll))
+		kept = kept[kept.search(s.At.Add(-keepMinutes)):] // append moves the rest when the array ends
 	}
 	*h = append(kept, s)
 }
@@ -90,7 +90,50 @@ func (h History) search(at time.Time) int {
 	return sort.Search(len(h), func(i int) bool { return !h[i].At.Before(at) })
 }
 
-// thinned merges those of the first n samples that are of the same minute.
-func (h History) thinned(n int) History {
-	return h
+// thinned merges samples of the same minute, of those between two times. The ones before have been
+// merged.
+func (h History) thinned(from, to time.Time) History {
+	read, end := max(h.search(from), 1), h.search(to)
+	if read >= end {
+		return h
+	}
+	write := read - 1 // of the last one that was kept
+	for ; read < end; read++ {
+		if sameMinute(h[write].At, h[read].At) {
+			var before time.Time
+			if write > 0 {
+				before = h[write-1].At
+			}
+			h[write] = merged(before, &h[write], &h[read])
+			continue
+		}
+		write++
+		h[write] = h[read]
+	}
+	return append(h[:write+1], h[end:]...)
+}
+
+func sameMinute(a, b time.Time) bool { return a.Truncate(time.Minute).Equal(b.Truncate(time.Minute)) }
+
+// merged returns b with the averages of the rates of a and b, where a is of the time since before.
+func merged(before time.Time, a, b *Sample) Sample {
+	s := *b
+	first := min(a.At.Sub(before), time.Minute).Seconds()
+	second := b.At.Sub(a.At).Seconds()
+	s.Arrival = averaged(a.Arrival, b.Arrival, first, second)
+	s.Service = averaged(a.Service, b.Service, first, second)
+	return s
+}
+
+// averaged returns the average of two figures with their weights, or the one that is known.
+func averaged(a, b Optional[float64], first, second float64) Optional[float64] {
+	x, known := rate(a)
+	if !known {
+		return b
+	}
+	y, known := rate(b)
+	if !known {
+		return a
+	}
+	return Known((x*first + y*second) / (first + second))
 }

@@ -1,40 +1,43 @@
 package scaling
 
-// Windows over which figures of a moment are taken, in seconds.
+// Windows over which figures are taken, in seconds.
 const (
-	leastAverage = 60.0   // rates are averaged over a handling time, at least this
-	mostAverage  = 600.0  // and at most this
-	trendOver    = 300.0  // a trend must show in the latest half of this, and in all of it
-	handlingOver = 86400. // a handling time and a number of slots are good for a day
+	leastAverage = 60.0    // rates are averaged over a handling time, at least this
+	mostAverage  = 600.0   // and at most this
+	trendOver    = 300.0   // a trend must show in all of this, and in its latest half
+	handlingOver = 86400.0 // a handling time and a number of slots are good for a day
 )
 
-// mostSamples bounds what one moment looks at.
+// mostSamples bounds how many samples a moment looks at.
 const mostSamples = 128
 
 // moment is what was known at one time, and how many instances that called for.
 type moment struct {
-	instances, ready float64
-	readyKnown       bool
+	instances  float64 // those included that were starting
+	working    float64 // of them
+	coming     float64 // that begin to work before a new one would, as an average over that time
+	ready      float64 // that report
+	readyKnown bool
 
+	depth        float64 // messages in the queues
+	depthKnown   bool
 	backlog      float64 // messages waiting for an instance
 	backlogKnown bool
 	backlogIsMax bool    // it may include messages in work
-	depth        float64 // including those in work
-	depthKnown   bool
-	ahead        float64 // the backlog when an instance asked for now would work
+	ahead        float64 // the backlog when a new instance would work
 
-	arrival      float64 // a second
-	arrivalKnown bool
-	later        float64 // the arrival when an instance asked for now would work
-	service      float64 // a second
+	arrival      float64 // messages a second
+	arrivalKnown bool    // it is not an estimate
+	later        float64 // arrivals when a new instance would work
+	service      float64 // messages a second
 	serviceKnown bool
-	running      float64
+	running      float64 // handlers
 	runningKnown bool
 
 	handling      float64 // seconds that a message occupies a slot
-	handlingKnown bool    // from the instances, or stated in the policy
+	handlingKnown bool    // it is not a guess
 	slots         float64 // of one instance
-	slotsKnown    bool    // from the instances, or stated in the policy
+	slotsKnown    bool    // it is not a guess
 
 	load float64 // slots that the lasting load occupies
 	need float64 // instances for load and backlog, without spare ones
@@ -46,12 +49,17 @@ func (r *rules) look(h History, i int, m *moment) {
 	*m = moment{instances: instances(s)}
 	m.ready, m.readyKnown = count(s.Ready)
 	m.depth, m.depthKnown = count(s.Depth)
+	r.starting(h, i, m)
 	r.perInstance(h, i, m)
 	r.rates(h, i, m)
-	r.backlog(s, m)
-	r.occupancy(m)
-	r.lookAhead(h, i, m)
-	m.need = (m.load + max(m.backlog, m.ahead)*m.handling/r.target) / (r.utilization * m.slots)
+	r.waiting(s, m)
+	m.need = r.need(m, max(m.backlog, m.ahead))
+}
+
+// need is how many instances a load and a backlog call for: those that occupy their slots up to the
+// utilization.
+func (r *rules) need(m *moment, backlog float64) float64 {
+	return (m.load + backlog*m.handling/r.target) / (r.utilization * m.slots)
 }
 
 // perInstance finds the handling time and the slots: the latest known of a day, because they are
@@ -68,117 +76,161 @@ func (r *rules) perInstance(h History, i int, m *moment) {
 			m.slots, m.slotsKnown = slots(&h[j])
 		}
 	}
-	if !m.handlingKnown {
-		m.handling, m.handlingKnown = r.handling, !r.guessedHandling
-	}
 	if !m.slotsKnown {
 		m.slots, m.slotsKnown = r.slots, !r.guessedSlots
 	}
 }
 
-// rates averages the figures of the latest samples, and finds the trend of the arrivals.
+// rates averages the figures of the latest samples, and finds their trend.
 func (r *rules) rates(h History, i int, m *moment) {
-	var arrival, service, running, busy mean
-	var half, whole fit
-	newest := 0.0
 	over := min(max(m.handling, leastAverage), mostAverage)
-	oldest, oldestDepth := 0.0, 0.0
-	last := 1.0 // behind the newest
+	w := window{full: true}
+	last := 1.0 // later than the newest
 	for j := i; j >= 0 && i-j < mostSamples; j-- {
 		x := h[j].At.Sub(h[i].At).Seconds()
 		if x >= last {
-			continue // a sample from the future, or twice the same
+			continue // from the future, or twice the same
 		}
 		last = x
 		if -x >= max(over, trendOver) {
 			break
 		}
-		s := &h[j]
-		a, known := rate(s.Arrival)
-		if known {
-			if whole.n == 0 {
-				newest = a
-			}
-			if -x < trendOver {
-				whole.add(x, a-newest)
-			}
-			if -x < trendOver/2 {
-				half.add(x, a-newest)
-			}
-		}
-		if -x >= over {
-			continue
-		}
-		arrival.add(a, known)
-		service.add(rate(s.Service))
-		running.add(count(s.Running))
-		if d, known := count(s.Depth); known && m.depthKnown && x < 0 {
-			oldest, oldestDepth = x, d
+		w.addTrend(&h[j], x)
+		if -x < over {
+			w.add(&h[j], x, m)
 		}
 	}
-	_ = busy
-	m.arrival, m.arrivalKnown = arrival.of()
-	m.service, m.serviceKnown = service.of()
-	m.running, m.runningKnown = running.of()
-	if !m.arrivalKnown && m.serviceKnown && oldest < 0 {
+	m.arrival, m.arrivalKnown = w.arrival.of()
+	m.service, m.serviceKnown = w.service.of()
+	m.running, m.runningKnown = w.running.of()
+	if !m.arrivalKnown && m.serviceKnown && m.depthKnown && w.oldest < 0 {
 		// What came is what went, and what the depth has grown by.
-		m.arrival, m.arrivalKnown = max(m.service+(m.depth-oldestDepth)/-oldest, 0), true
+		m.arrival = max(m.service+(m.depth-w.oldestDepth)/-w.oldest, 0)
+		m.arrivalKnown = true
 	}
 	// The average is as old as the middle of its window.
-	m.later = min(m.arrival+min(half.rise(), whole.rise())*(r.start+over/2), 2*m.arrival)
+	rise := min(w.half.rise(), w.whole.rise())
+	m.later = min(m.arrival+rise*(r.start+over/2), 2*m.arrival)
+	r.occupation(&w, over, m)
+	r.occupancy(&w, m)
 }
 
-// backlog is what waits for an instance: without what is in work, as far as that is known.
-func (r *rules) backlog(s *Sample, m *moment) {
-	if m.backlog, m.backlogKnown = count(s.Visible); m.backlogKnown {
-		return
-	}
-	if !m.depthKnown {
-		return
-	}
-	m.backlogKnown = true
-	work, workKnown := count(s.InWork)
-	if !workKnown {
-		work, workKnown = count(s.Running)
-	}
-	if !workKnown {
-		work = min(m.depth, r.working(m)*m.slots) // they take what they can
-	}
-	delayed, _ := count(s.Delayed)
-	m.backlogIsMax = !workKnown
-	m.backlog = max(m.depth-work-delayed, 0)
+// window is what the latest samples say together.
+type window struct {
+	arrival, service, running, working mean
+	busy                               mean // slots that messages occupy at most
+	half, whole, depth                 fit
+	newest, newestDepth                float64 // what the points of the fits are counted from
+	oldest, oldestDepth                float64 // the earliest depth, and when
+	full                               bool    // more waited all the time than the working instances have slots
 }
 
-// working is how many instances work, as far as is known.
-func (r *rules) working(m *moment) float64 {
-	if m.readyKnown {
-		return min(m.ready, m.instances)
+func (w *window) addTrend(s *Sample, x float64) {
+	if -x >= trendOver {
+		return
 	}
-	return m.instances
+	a, known := rate(s.Arrival)
+	if !known {
+		if d, known := count(s.Depth); known {
+			if w.depth.n == 0 {
+				w.newestDepth = d
+			}
+			w.depth.add(x, d-w.newestDepth)
+		}
+		return
+	}
+	if w.whole.n == 0 {
+		w.newest = a
+	}
+	w.whole.add(x, a-w.newest)
+	if -x < trendOver/2 {
+		w.half.add(x, a-w.newest)
+	}
+}
+
+func (w *window) add(s *Sample, x float64, m *moment) {
+	w.arrival.add(rate(s.Arrival))
+	w.service.add(rate(s.Service))
+	w.running.add(count(s.Running))
+	if d, known := count(s.Depth); known {
+		w.busy.add(min(d, min(instances(s), m.working)*m.slots), true) // they take what they can
+		if x < 0 {
+			w.oldest, w.oldestDepth = x, d
+		}
+	}
+	waiting, waitingKnown := count(s.Visible)
+	working, workingKnown := count(s.Ready)
+	w.working.add(working, workingKnown)
+	w.full = w.full && waitingKnown && workingKnown && waiting >= working*m.slots
+}
+
+// What it takes to judge the time that a message occupies a slot by what comes out.
+const (
+	enoughMessages = 10
+	enoughRunning  = 1   // on average
+	enoughSamples  = 3   //
+	tolerance      = 1.1 // of such a judgment, against noise
+)
+
+// occupation corrects the handling time by Little's law: running handlers / service. That also counts
+// the attempts that fail. While messages wait all the time, every slot counts as running: what
+// else limits an instance limits it just so.
+func (r *rules) occupation(w *window, over float64, m *moment) {
+	ended := m.serviceKnown && m.service*over >= enoughMessages
+	if ended && m.runningKnown && m.running >= enoughRunning {
+		byRunning := m.running / m.service
+		if !m.handlingKnown {
+			m.handling, m.handlingKnown = byRunning, true
+		} else if 3*m.handling <= over { // long jobs run before they are served
+			m.handling = max(m.handling, byRunning/tolerance)
+		}
+	}
+	if !m.handlingKnown {
+		m.handling, m.handlingKnown = r.handling, !r.guessedHandling
+	}
+	if working, known := w.working.of(); ended && known && w.full && w.service.n >= enoughSamples && 3*m.handling <= over {
+		m.handling = max(m.handling, working*m.slots/m.service/tolerance)
+	}
+}
+
+// waiting is the backlog: messages that are not in work, as far as that is known. And what of it will
+// be there when a new instance would work: until then, those serve that work now or come meanwhile.
+func (r *rules) waiting(s *Sample, m *moment) {
+	m.backlog, m.backlogKnown = count(s.Visible)
+	if !m.backlogKnown && m.depthKnown {
+		m.backlogKnown = true
+		work, known := count(s.InWork)
+		if !known {
+			work, known = count(s.Running)
+		}
+		if !known {
+			work = min(m.depth, m.working*m.slots) // they take what they can
+		}
+		delayed, _ := count(s.Delayed)
+		m.backlogIsMax = !known
+		m.backlog = max(m.depth-work-delayed, 0)
+	}
+	m.ahead = max(m.backlog+r.growth(m)*r.start, 0)
+}
+
+// growth is how many messages more will wait every second until a new instance would work.
+func (r *rules) growth(m *moment) float64 {
+	return m.arrival - (m.working+m.coming)*m.slots/m.handling
 }
 
 // occupancy is how many slots the lasting load occupies: arrivals × handling time, by Little's law.
-func (r *rules) occupancy(m *moment) {
+// If arrivals are unknown, they follow from the slots that are occupied and from the growth of the depth.
+func (r *rules) occupancy(w *window, m *moment) {
 	busy := m.running
 	if !m.runningKnown {
-		busy = min(m.depth, r.working(m)*m.slots)
+		busy, _ = w.busy.of()
 	}
 	if !m.arrivalKnown {
-		m.load = busy
-		return
+		m.arrival = busy/m.handling + w.depth.rise()
+		m.later = m.arrival
 	}
 	m.load = m.later * m.handling
-}
-
-// lookAhead estimates the backlog at the time when an instance that is asked for now would work.
-// Until then, those serve that work now, and those that were asked for and come meanwhile.
-func (r *rules) lookAhead(h History, i int, m *moment) {
-	m.ahead = m.backlog
-	if !m.arrivalKnown {
-		return
+	if !m.handlingKnown {
+		m.load = max(m.load, busy)
 	}
-	m.ahead = max(m.backlog+(m.arrival-r.capacity(m))*r.start, 0)
 }
-
-// capacity is how many messages a second the working instances handle.
-func (r *rules) capacity(m *moment) float64 { return r.working(m) * m.slots / m.handling }
