@@ -131,7 +131,15 @@ func TestLatencyRange(t *testing.T) {
 func TestTheAgentIsThePolicy(t *testing.T) {
 	trace := Burst(Small(), 3)
 	p := For(&trace, scaling.Policy{})
-	if p.Start != trace.Start || p.Max != trace.Max || p.Target != trace.SLA/2 || p.Check() != nil {
+	tight := trace
+	tight.SLA = tight.Start
+	if q := For(&tight, scaling.Policy{Spare: 2}); q.ToZero || q.Utilization != 0 || q.Spare != 2 {
+		t.Errorf("an SLA that leaves no time to start: got %+v, want instances that are ready", q)
+	}
+	if q := For(&trace, scaling.Policy{Min: 3, Utilization: 0.5, Target: time.Second}); q.ToZero || q.Utilization != 0.5 || q.Target != time.Second || q.Check() != nil {
+		t.Errorf("got %+v, want what the policy says", q)
+	}
+	if p.DownAfter != trace.Start || p.Utilization != 0.95 || !p.ToZero || p.Start != trace.Start || p.Max != trace.Max || p.Target != trace.SLA/2 || p.Check() != nil {
 		t.Errorf("got %+v (%v) for the trace", p, p.Check())
 	}
 	r := Agent("agent", p)
