@@ -29,8 +29,8 @@ func (h *hold) see(at time.Time, instances int, asked scaling.Optional[int]) {
 	h.last = scaling.Known(instances)
 }
 
-// apply returns the decision, or one that removes nothing for now.
-func (h *hold) apply(p scaling.Policy, d scaling.Decision) scaling.Decision {
+// apply returns the decision about a sample, or one that removes nothing for now.
+func (h *hold) apply(at time.Time, p scaling.Policy, d scaling.Decision) scaling.Decision {
 	after := p.DownAfter
 	if after == 0 {
 		after = defaultDownAfter
@@ -40,7 +40,7 @@ func (h *hold) apply(p scaling.Policy, d scaling.Decision) scaling.Decision {
 		limit = p.Max
 	}
 	keep := min(d.From, limit)
-	if h.at.IsZero() || d.At.Sub(h.at) >= after || d.Instances >= keep {
+	if h.at.IsZero() || at.Sub(h.at) >= after || d.Instances >= keep {
 		return d
 	}
 	d.Why = fmt.Sprintf("%d → %d: somebody else set %d at %s, which stays for %v; %d would do: %s",
