@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -160,7 +161,7 @@ func (r *agentRun) stop(drain bool) error {
 		running += l.processes.State().Running
 	}
 	if drain && running > 0 && !r.settings.asJSON {
-		printf(r.out, "Stopping: %s may finish their jobs. Press Ctrl-C again to leave them.\n", plural(running, "instance"))
+		printf(r.out, "Stopping: waiting for the jobs of %s. Press Ctrl-C again to leave them.\n", plural(running, "instance"))
 	}
 	errs := make([]error, len(r.local))
 	var stopping sync.WaitGroup
@@ -176,23 +177,26 @@ func (r *agentRun) stop(drain bool) error {
 
 // stopped explains what came of the end of a pool.
 func (r *agentRun) stopped(l *localPool, err error) error {
+	left := l.processes.State().Draining
 	switch {
-	case err == nil:
+	case err == nil, r.finish.Err() != nil && left == 0:
 		return nil
 	case r.finish.Err() != nil:
-		return interruption{fmt.Errorf("interrupted; %s of pool %s still have jobs and end after them, without supervision", plural(l.processes.State().Draining, "instance"), l.name)}
+		return interruption{fmt.Errorf("interrupted; %s of pool %s left to finish jobs without supervision", plural(left, "instance"), l.name)}
 	}
 	return fmt.Errorf("pool %s: %w", l.name, err)
 }
 
+// interval is how long lies between measurements.
+func (r *agentRun) interval() time.Duration {
+	const otherwise = 10 * time.Second // of package agent
+	return cmp.Or(r.file.Interval, otherwise)
+}
+
 // printStartup prints what is scaled.
 func (r *agentRun) printStartup() {
-	interval := r.file.Interval
-	if interval == 0 {
-		interval = 10 * time.Second // the default of package agent
-	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "Scaling %s, measured every %s.\n", plural(len(r.pools), "pool"), span(interval))
+	fmt.Fprintf(&text, "Scaling %s, measured every %s.\n", plural(len(r.pools), "pool"), span(r.interval()))
 	for i, p := range r.pools {
 		names := make([]string, len(p.Queues))
 		for j, q := range p.Queues {

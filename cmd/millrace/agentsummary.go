@@ -50,7 +50,16 @@ func (r *agentRun) printSummary(states []agent.PoolState, passed time.Duration) 
 	if err := p.table.Flush(); err != nil {
 		return err
 	}
-	p.explain(&all, passed, r.settings.dryRun)
+	p.explain(&all, r.settings.dryRun)
+	requests, cost := perDay(states, r.interval())
+	p.line("Measuring takes %s requests a day at this rate", rounded(requests))
+	if priced := r.file.Prices.Requests.Class1 > 0; priced {
+		p.line(", for %.4f", cost)
+	}
+	p.line(".\n")
+	if !p.priced {
+		p.line("What that costs is not known: write price into the file, with instance_hour and transactions.\n")
+	}
 	return p.err
 }
 
@@ -73,12 +82,12 @@ func (p *summaryPrinter) head() {
 	if p.priced {
 		money = "\tinstances cost\trequests cost"
 	}
-	_, _ = fmt.Fprintf(p.table, "  pool\tmore\tfewer\tinstances\tinstance-hours\trequests\tlate%s\n", money) // Flush reports the error
+	_, _ = fmt.Fprintf(p.table, "  pool\tup\tdown\tinstances\tinstance-hours\trequests\tlate%s\n", money) // Flush reports the error
 }
 
 func (p *summaryPrinter) row(name string, s *agent.Summary) {
-	late := span(s.Late.Round(time.Second))
-	if s.Unseen > 0 {
+	late := span(time.Duration(s.LateMinutes * float64(time.Minute)).Round(time.Second))
+	if s.UnseenMinutes > 0 {
 		late += " or more"
 	}
 	instances := strconv.Itoa(s.Least)
@@ -92,8 +101,8 @@ func (p *summaryPrinter) row(name string, s *agent.Summary) {
 	_, _ = fmt.Fprintln(p.table)
 }
 
-// explain says what the figures mean, and what measuring costs a day.
-func (p *summaryPrinter) explain(all *agent.Summary, passed time.Duration, dry bool) {
+// explain says what the figures mean.
+func (p *summaryPrinter) explain(all *agent.Summary, dry bool) {
 	late := "\nLate is for how long the oldest message had waited longer than the target"
 	if dry {
 		late += ", with the instances that there are"
@@ -102,17 +111,20 @@ func (p *summaryPrinter) explain(all *agent.Summary, passed time.Duration, dry b
 	if all.Failed > 0 {
 		p.line("%s could not be carried out; the lines above say why.\n", plural(all.Failed, "decision"))
 	}
-	if passed >= time.Second {
-		day := float64(24*time.Hour) / float64(passed)
-		p.line("Measuring takes %s requests a day at this rate", rounded(float64(all.Requests.Total().Requests)*day))
-		if cost, known := all.RequestCost.Get(); known {
-			p.line(", for %s", amount(scaling.Known(cost*day)))
+}
+
+// perDay returns what measuring takes in a day, in requests and in money, if all measurements are like those that were made.
+func perDay(states []agent.PoolState, interval time.Duration) (requests, cost float64) {
+	rounds := float64(24*time.Hour) / float64(interval)
+	for i := range states {
+		s := &states[i].Summary
+		if s.Decisions > 0 {
+			share := rounds / float64(s.Decisions)
+			requests += share * float64(s.Requests.Total().Requests)
+			cost += share * s.RequestCost.Or(0)
 		}
-		p.line(".\n")
 	}
-	if !p.priced {
-		p.line("What that costs is not known: write price into the file, with instance_hour and transactions.\n")
-	}
+	return requests, cost
 }
 
 // plus adds up the summaries of two pools.
@@ -127,8 +139,8 @@ func plus(a, b agent.Summary) agent.Summary {
 	a.Requests = a.Requests.Plus(b.Requests)
 	a.InstanceCost = added(a.InstanceCost, b.InstanceCost)
 	a.RequestCost = added(a.RequestCost, b.RequestCost)
-	a.Late = max(a.Late, b.Late)
-	a.Unseen = max(a.Unseen, b.Unseen)
+	a.LateMinutes = max(a.LateMinutes, b.LateMinutes)
+	a.UnseenMinutes = max(a.UnseenMinutes, b.UnseenMinutes)
 	return a
 }
 
