@@ -99,7 +99,7 @@ func (r *rules) wants(m *moment, margin float64) int {
 func (c *choice) grow(goal int) {
 	m := &c.now
 	lasting := ceil(m.load/(c.utilization*m.slots)) + c.spare
-	if lasting <= c.from && c.from > 0 && !c.stuck() {
+	if lasting <= c.from && !c.stuck() {
 		if c.drain = c.drainTime(m); c.drain <= max(c.target, c.start) {
 			c.why = drainedAnyway
 			return
@@ -156,7 +156,7 @@ func (c *choice) leastLately() int {
 // drainTime is how long the present instances take for the backlog with full slots, in seconds:
 // those that work now, and later those too that were asked for.
 func (c *choice) drainTime(m *moment) float64 {
-	if net := -m.growth(); m.backlog <= net*c.start {
+	if net := -m.growth(); net > 0 && m.backlog <= net*c.start {
 		return m.backlog / net
 	}
 	net := m.instances*m.slots/m.handling - m.arrival

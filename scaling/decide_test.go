@@ -108,7 +108,7 @@ func TestEachDecisionIsASentenceWithItsNumbers(t *testing.T) {
 		},
 		"full slots that just keep up": {
 			policy:  Policy{Utilization: 1},
-			history: every10s(measured(6, 500, 35*(1+1e-10), 35)),
+			history: every10s(measured(6, 500, 35*(1+5e-10), 35)),
 			want:    "6 → 8: 500 waiting, 35/s in, 35/s out, would not drain, target 1 min; 8 wanted",
 		},
 		"more than a step allows, by someone else": {
