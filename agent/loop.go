@@ -117,12 +117,17 @@ func (p *pool) sample(r reading) (s scaling.Sample, decidable bool) {
 		s.Ready = scaling.Optional[int]{} // of those that would be there nobody knows
 	}
 	split(&s)
-	s.Arrival = arrival(p.before, r, s.Service, p.agent.options.Interval/2)
+	var since passed // the measurement before
+	if !p.before.at.IsZero() {
+		since = between(p.before.at, r.at)
+	}
+	s.Arrival = arrival(p.before.depth, r.depth, since, s.Service, p.agent.options.Interval/2)
 	if !decidable && !any {
 		return s, false // there is no number that would not be wrong
 	}
-	if p.history.add(s) && p.store != nil {
-		p.store.archived = time.Time{} // its samples are to be written anew
+	p.history.add(s, since)
+	if since.setBack() > 0 && p.store != nil {
+		p.store.archived = time.Time{} // all of it is to be written anew
 	}
 	return s, decidable
 }
