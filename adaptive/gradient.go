@@ -129,7 +129,7 @@ func (l *Limit) follow(slope float64) {
 	exact := l.rule.exact
 	g := min(max(tolerance/slope, 0.5), 1)
 	next := (1-smoothing)*exact + smoothing*(g*exact+queueRoom)
-	if next > exact && (2*l.gradient.most < l.limit() || l.memory.isHigh()) {
+	if next > exact && (2*l.gradient.most < l.limit() || l.memory.forbidsGrowth()) {
 		return // so few say nothing about more
 	}
 	why := afterFast
@@ -147,11 +147,11 @@ func (l *Limit) beginProbe() {
 	g.since = l.begun
 }
 
-// endProbe ends the probe: the limit is what it was, unless it has shrunk meanwhile. Requires mu.
+// endProbe ends the probe: the limit is what it was, unless it has shrunk meanwhile for another reason. Requires mu.
 func (l *Limit) endProbe() {
 	g := &l.gradient
 	g.probing = false
-	if l.rule.exact*2 >= g.resume-1 {
+	if l.rule.exact*2 >= g.resume-1 && !l.memory.forbidsGrowth() {
 		l.set(g.resume, change{why: probed})
 	}
 	g.since = l.begun

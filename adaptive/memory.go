@@ -16,6 +16,10 @@ type Memory struct {
 // need may grow.
 const highMemory = 0.8
 
+// calm is how long no reading must have been high before the limit grows again. What handlers need varies, and it is the
+// peaks that must fit.
+const calm = time.Minute
+
 // memoryInterval is how long a reading of the memory counts.
 const memoryInterval = 100 * time.Millisecond
 
@@ -24,6 +28,7 @@ type reading struct {
 	Memory
 	at   time.Time // when it began; zero if it was never read
 	busy bool      // it is being read
+	high time.Time // when it was last high; zero if it never was
 }
 
 // part returns the part of the memory that is in use, or 0 if that is unknown or there is no limit.
@@ -36,6 +41,9 @@ func (r *reading) part() float64 {
 
 // isHigh reports whether too much memory is in use.
 func (r *reading) isHigh() bool { return r.part() > highMemory }
+
+// forbidsGrowth reports whether too much memory was in use lately.
+func (r *reading) forbidsGrowth() bool { return !r.high.IsZero() && time.Since(r.high) < calm }
 
 // lookAtMemory reads the memory, unless that was done a moment ago, and shrinks the limit if too much is in use.
 func (l *Limit) lookAtMemory() {
@@ -57,8 +65,9 @@ func (l *Limit) lookAtMemory() {
 	case err != nil:
 		l.memory.Memory, l.failure = Memory{}, err
 	default:
+		was := l.memory.isHigh()
 		l.memory.Memory = now
-		l.fitMemory()
+		l.fitMemory(was)
 	}
 }
 
@@ -74,14 +83,20 @@ func (l *Limit) beginReading() bool {
 	return true
 }
 
-// fitMemory shrinks the limit to as many handlers as would fit if all that is in use were theirs. A limit that was not
-// used up shrinks to what is. Requires mu.
-func (l *Limit) fitMemory() {
+// fitMemory shrinks the limit while too much memory is in use: to as many handlers as would fit if all of it were theirs, by a
+// tenth when that begins, and below those that run, so that none starts for one that ends until the memory is less. Was
+// says whether it was too much before. Requires mu.
+func (l *Limit) fitMemory(was bool) {
 	if !l.memory.isHigh() {
 		return
 	}
+	l.memory.high = time.Now()
 	l.rule.starting = false
-	fit := float64(min(l.running, l.limit())) * highMemory / l.memory.part()
+	running := float64(l.running)
+	fit := min(running*highMemory/l.memory.part(), running-1)
+	if !was {
+		fit = min(fit, running*backOff)
+	}
 	if fit < l.rule.exact {
 		l.set(fit, change{why: afterMemory, memory: l.memory.Memory})
 	}

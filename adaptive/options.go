@@ -32,8 +32,8 @@ type Options struct {
 	// time-outs count.
 	Gradient bool
 
-	// Memory reads how much memory is in use: the limit does not grow, and shrinks in proportion, while more than 0.8 of
-	// it is. It is called when handlers begin and end, at most once in 100 ms, one call at a time.
+	// Memory reads how much memory is in use: the limit shrinks while more than 0.8 of it is, and grows only if that
+	// was not so for a minute. It is called when handlers begin and end, at most once in 100 ms, one call at a time.
 	// [ContainerMemory] reads that of the container. Defaults to none.
 	Memory func() (Memory, error)
 }

@@ -21,7 +21,7 @@ type rule struct {
 
 // succeeded counts a success. Successes while less than half of the limit is used say nothing about more. Requires mu.
 func (l *Limit) succeeded(used bool) {
-	if !used || l.memory.isHigh() {
+	if !used || l.memory.forbidsGrowth() {
 		return
 	}
 	if l.rule.credit++; l.rule.credit >= l.limit() || l.rule.starting {

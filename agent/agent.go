@@ -60,15 +60,43 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 	}
 	defer a.close()
-	var running sync.WaitGroup
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var halting, running sync.WaitGroup
+	halting.Go(func() {
+		select {
+		case <-a.halt:
+			stop()
+		case <-ctx.Done():
+		}
+	})
 	for _, p := range a.pools {
 		running.Go(func() { p.run(ctx) })
 	}
 	running.Wait()
+	stop()
+	halting.Wait()
+	return a.leave()
+}
+
+// leave waits for calls that hang, for stopGrace at most or until a halt, and returns an error for each that is left behind.
+func (a *Agent) leave() error {
+	end, enough := context.WithTimeout(context.Background(), stopGrace)
+	defer enough()
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		select {
+		case <-a.halt:
+			enough()
+		case <-end.Done():
+		}
+	})
 	var left []error
 	for _, p := range a.pools {
-		left = append(left, p.left()...)
+		left = append(left, p.left(end.Done())...)
 	}
+	enough()
+	waiting.Wait()
 	return errors.Join(left...)
 }
 

@@ -27,6 +27,9 @@ type Error struct {
 
 	// Err is why.
 	Err error
+
+	kind string // of failures that are one in the log; defaults to Doing
+	once bool   // it does not last until it works again
 }
 
 // Error returns all of it in one sentence.

@@ -21,9 +21,9 @@ func (p *pool) open() error {
 		return err
 	}
 	p.store = s
-	h, err := s.read(time.Now())
-	if err != nil {
-		p.fail(&Error{Doing: readingHistory, Err: err, Consequence: "the agent starts without it, and removes nothing until it has seen enough"})
+	h, errs := s.read(time.Now())
+	for _, err := range errs {
+		p.fail(&Error{Doing: readingHistory, once: true, Err: err, Consequence: "the agent starts without it, and removes nothing until it has seen enough"})
 	}
 	for _, sample := range h {
 		p.history.restore(sample)
@@ -45,7 +45,7 @@ func (p *pool) keep(ctx context.Context, end bool) {
 	if p.store == nil || len(p.history.samples) == 0 || !end && !p.store.due() {
 		return
 	}
-	if err := p.store.write(ctx, p.history.samples); err != nil {
+	if err := p.store.write(ctx, p.history.samples, end); err != nil {
 		p.fail(&Error{
 			Doing: keepingHistory, Err: err, Consequence: "an agent that is started now has an older one, or none",
 			Hint: "see whether the disk is full and the folder writable",
@@ -53,11 +53,8 @@ func (p *pool) keep(ctx context.Context, end bool) {
 	}
 }
 
-// left waits for calls that hang, for stopGrace at most or until a halt, and returns an error for each that is left behind.
-func (p *pool) left() (errs []error) {
-	end := make(chan struct{})
-	timer := time.AfterFunc(stopGrace, func() { close(end) })
-	defer timer.Stop()
+// left waits for calls that hang until end is closed, and returns an error for each that is left behind.
+func (p *pool) left(end <-chan struct{}) (errs []error) {
 	add := func(ok bool, e *Error) {
 		if !ok {
 			e.Pool, e.Err, e.Consequence = p.Name, errHangs, "it is left behind"
@@ -70,6 +67,9 @@ func (p *pool) left() (errs []error) {
 	}
 	for _, c := range p.controls {
 		add(c.view.wait(end), &Error{Doing: readingReports, Queue: c.queue.Name()})
+	}
+	if p.store != nil {
+		add(p.store.writing.wait(end), &Error{Doing: keepingHistory})
 	}
 	add(p.actuator.wait(end), &Error{Doing: "end a call of the actuator"})
 	return errs

@@ -24,13 +24,13 @@ type pool struct {
 	store    *store
 
 	history  memory
-	before   reading // of the last measurement; zero before the first
-	asked    scaling.Optional[int]
+	before   reading               // of the last measurement; zero before the first
+	decided  scaling.Optional[int] // in a dry run: instances that there would be
 	hold     hold
 	outages  outages
 	wakeups  wakeups
 	wake     chan struct{} // says that work has come; buffered
-	problems []*Error      // of this round
+	problems []*Error      // since the last round
 
 	mu     sync.Mutex
 	public record // guarded by mu
@@ -81,7 +81,9 @@ func (p *pool) round(ctx context.Context) {
 	if ctx.Err() != nil {
 		return // what failed, failed because of the stop
 	}
-	p.problems = r.errs
+	for _, e := range r.errs {
+		p.fail(e)
+	}
 	sample, decidable := p.sample(r)
 	var decided *Decided
 	if decidable {
@@ -107,13 +109,15 @@ func (p *pool) sample(r reading) (s scaling.Sample, decidable bool) {
 		}
 		s.Instances = last.Instances
 	}
-	p.history.add(s)
+	if p.history.add(s) && p.store != nil {
+		p.store.archived = time.Time{} // its samples are to be written anew
+	}
 	return s, decidable
 }
 
 // imagined is how many instances a dry run would have: what it last decided.
 func (p *pool) imagined() int {
-	if n, known := p.asked.Get(); known {
+	if n, known := p.decided.Get(); known {
 		return n
 	}
 	if p.Policy.ToZero {
@@ -124,14 +128,15 @@ func (p *pool) imagined() int {
 
 // decide decides about the newest sample, and makes it so.
 func (p *pool) decide(ctx context.Context, s scaling.Sample) *Decided {
-	p.hold.see(s.At, s.Instances, p.asked)
-	d := p.hold.apply(p.Policy, p.Policy.Decide(p.history.samples))
+	p.hold.see(s.At, s.Instances)
+	d := p.hold.apply(s.At, p.Policy, p.Policy.Decide(p.history.samples))
 	decided := &Decided{Pool: p.Name, Sample: s, Decision: d, DryRun: p.dry()}
 	if !p.dry() && decided.Changes() {
+		p.hold.asks(d.Instances)
 		decided.Err = p.scale(ctx, d.Instances)
 	}
 	if decided.Err == nil {
-		p.asked = scaling.Known(d.Instances)
+		p.decided = scaling.Known(d.Instances)
 		if decided.Changes() {
 			p.agent.logger(p.Name).InfoContext(ctx, "instances: "+d.Why, "from", d.From, "to", d.Instances, "dry_run", p.dry())
 		}
@@ -145,10 +150,11 @@ func (p *pool) decide(ctx context.Context, s scaling.Sample) *Decided {
 // settle publishes what the round came to.
 func (p *pool) settle(ctx context.Context, s scaling.Sample, d *Decided) {
 	p.outages.round(ctx, p.problems)
-	p.publish(s, d)
+	p.publish(s, d, p.problems)
 	for _, e := range p.problems {
 		p.agent.report(e)
 	}
+	p.problems = nil
 	if f := p.agent.options.OnDecision; f != nil && d != nil {
 		p.agent.hooks.Contain("OnDecision", func() { f(*d) })
 	}
@@ -183,7 +189,7 @@ func (p *pool) scale(ctx context.Context, n int) error {
 	defer cancel()
 	_, err := p.actuator.call(ctx, scaleTimeout, func(ctx context.Context) (int, error) { return n, p.Actuator.Scale(ctx, n) })
 	if err != nil {
-		e := &Error{Doing: fmt.Sprintf("scale to %d", n), Err: err, Consequence: "how many there are is read again, and decided anew, at the next measurement"}
+		e := &Error{Doing: fmt.Sprintf("scale to %d", n), kind: "scale", Err: err, Consequence: "how many there are is read again, and decided anew, at the next measurement"}
 		p.fail(e)
 		return e
 	}
@@ -208,11 +214,13 @@ func (p *pool) graceful(ctx context.Context) (context.Context, context.CancelFun
 
 // stop keeps the history.
 func (p *pool) stop() {
-	p.problems = nil
 	ctx, cancel := context.WithTimeout(context.Background(), stopGrace)
 	defer cancel()
 	p.keep(ctx, true)
-	p.settle(ctx, scaling.Sample{}, nil)
+	for _, e := range p.problems {
+		p.agent.logger(p.Name).ErrorContext(ctx, e.Error())
+		p.agent.report(e)
+	}
 }
 
 // woken says that work has come. It is called by a source of wake-ups and does not wait.

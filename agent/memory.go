@@ -29,10 +29,11 @@ func newMemory(p scaling.Policy) memory {
 
 // add adds the newest sample and forgets what is too old. If the clock was set back since the one before, the whole history is
 // set back with it: how far its samples lie apart is known. If the clock was set forward, or the machine has slept, which looks the same, there
-// is a gap.
-func (m *memory) add(s scaling.Sample) {
+// is a gap. It reports whether the history was set back.
+func (m *memory) add(s scaling.Sample) (setBack bool) {
 	if !m.latest.IsZero() {
-		if back := m.latest.Round(0).Add(s.At.Sub(m.latest)).Sub(s.At.Round(0)); back > clockStep {
+		back := elapsed(m.latest, s.At) - s.At.Round(0).Sub(m.latest.Round(0))
+		if setBack = back > clockStep; setBack {
 			for i := range m.samples {
 				m.samples[i].At = m.samples[i].At.Add(-back)
 			}
@@ -45,7 +46,11 @@ func (m *memory) add(s scaling.Sample) {
 		old++
 	}
 	m.samples = m.samples[:copy(m.samples, m.samples[old:])]
+	return setBack
 }
+
+// elapsed is how much time lies between two readings of the clock, by the monotonic clock.
+func elapsed(from, to time.Time) time.Duration { return to.Sub(from) }
 
 // restore adds a sample of an earlier process.
 func (m *memory) restore(s scaling.Sample) { m.samples.Add(s) }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -35,7 +36,11 @@ func (o *outages) round(ctx context.Context, errs []*Error) {
 	at := time.Now()
 	seen := map[failing]bool{}
 	for _, e := range errs {
-		f := failing{e.Doing, e.Queue}
+		if e.once {
+			o.logger.ErrorContext(ctx, e.Error(), stack(e)...)
+			continue
+		}
+		f := failing{cmp.Or(e.kind, e.Doing), e.Queue}
 		seen[f] = true
 		last := o.now[f]
 		if last == nil {

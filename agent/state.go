@@ -85,12 +85,12 @@ func (p *pool) state() PoolState {
 	return s
 }
 
-// publish makes a round known to State and Timeline. At the stop there is neither a sample nor a decision.
-func (p *pool) publish(s scaling.Sample, d *Decided) {
+// publish makes a round known to State and Timeline. Without a number of instances there is no decision, and perhaps no sample.
+func (p *pool) publish(s scaling.Sample, d *Decided, errs []*Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r := &p.public
-	r.state.Errors = p.problems
+	r.state.Errors = errs
 	if s.At.IsZero() {
 		return
 	}
@@ -126,9 +126,9 @@ func (s *Summary) measured(last *Decided, now scaling.Sample, p scaling.Policy) 
 	age, known := now.HeadAge.Get()
 	switch {
 	case !known:
-		s.Unseen += passed
+		s.UnseenMinutes += passed.Minutes()
 	case age > target(p):
-		s.Late += passed
+		s.LateMinutes += passed.Minutes()
 	}
 }
 

@@ -9,24 +9,29 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/scaling"
 )
 
-// store keeps the history of one pool in a file: a line that says what it is, one line for each sample, and a last line with
-// their number. It is written next to its place and then moved there, so that a kill leaves the old or the new one. Only the goroutine of
-// the pool uses it.
+// store keeps the history of one pool in two files, so that the one that is often written is small: what is older than an hour, and the rest.
+// Each has a line that says what it is, one line for each sample, and a last line with their number. It is written next to its
+// place and then moved there, so that a kill leaves the old or the new one. Only the goroutine of the pool uses it.
 type store struct {
-	pool    string
-	path    string
-	lock    *os.File
-	writing caller[struct{}]
-	written time.Time // when it was last tried; zero if it never was
+	pool     string
+	old, new string // paths
+	lock     *os.File
+	writing  caller[struct{}]
+	written  time.Time // when new was last tried; zero if it never was
+	archived time.Time // of the newest sample in old; zero if there is none
 }
 
-// keepInterval is how long lies between two writes at least.
-const keepInterval = time.Minute
+const (
+	keepInterval = time.Minute   // how long lies between two writes at least
+	recent       = time.Hour     // samples of that time stay in new
+	mostRecent   = 2 * time.Hour // when new has samples older than that, they move to old
+)
 
 // Format and version of the file.
 const (
@@ -54,7 +59,6 @@ func openStore(folder, pool string) (*store, error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return nil, fmt.Errorf("create the folder of the history: %w", err)
 	}
-	path := filepath.Join(folder, pool+".history.jsonl")
 	lock, err := os.OpenFile(filepath.Join(folder, pool+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("lock the history of pool %s: %w", pool, err)
@@ -63,7 +67,10 @@ func openStore(folder, pool string) (*store, error) {
 		_ = lock.Close()
 		return nil, fmt.Errorf("lock the history of pool %s in %s: %w", pool, folder, err)
 	}
-	return &store{pool: pool, path: path, lock: lock}, nil
+	return &store{
+		pool: pool, lock: lock,
+		old: filepath.Join(folder, pool+".older.jsonl"), new: filepath.Join(folder, pool+".history.jsonl"),
+	}, nil
 }
 
 // close releases the lock.
@@ -73,19 +80,38 @@ func (s *store) close() {
 	}
 }
 
-// read returns what the file has. A file that cannot be used is moved aside, so that nothing is lost if it is somebody's.
-func (s *store) read(now time.Time) (scaling.History, error) {
-	text, err := os.ReadFile(s.path)
+// read returns what the files have. A file that cannot be used is moved aside, so that nothing is lost if it is somebody's.
+func (s *store) read(now time.Time) (h scaling.History, errs []error) {
+	for _, path := range []string{s.old, s.new} {
+		part, err := readHistory(path, s.pool, now)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if path == s.old && len(part) > 0 {
+			s.archived = part[len(part)-1].At
+		}
+		for len(part) > 0 && len(h) > 0 && !h[len(h)-1].At.Before(part[0].At) { // a kill between two writes leaves some twice
+			h = h[:len(h)-1]
+		}
+		h = append(h, part...)
+	}
+	return h, errs
+}
+
+// readHistory reads one file. One that is missing has no samples.
+func readHistory(path, pool string, now time.Time) (scaling.History, error) {
+	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	h, err := parseHistory(text, s.pool, now)
+	h, err := parseHistory(text, pool, now)
 	if err != nil {
-		aside := s.path + ".unusable"
-		if moved := os.Rename(s.path, aside); moved != nil {
+		aside := path + ".unusable"
+		if moved := os.Rename(path, aside); moved != nil {
 			return nil, errors.Join(err, moved)
 		}
 		return nil, fmt.Errorf("%w; it is now %s", err, aside)
@@ -128,15 +154,43 @@ func parseHistory(text []byte, pool string, now time.Time) (scaling.History, err
 // due reports whether it is time to write.
 func (s *store) due() bool { return s.written.IsZero() || time.Since(s.written) >= keepInterval }
 
-// write writes the history. A slow disk delays it, and nothing else.
-func (s *store) write(ctx context.Context, h scaling.History) error {
+// write writes the history, or what was added to it lately. A slow disk delays it, and nothing else.
+func (s *store) write(ctx context.Context, h scaling.History, end bool) error {
 	s.written = time.Now()
+	if len(h) == 0 {
+		return nil
+	}
+	newest := h[len(h)-1].At
+	first := since(h, s.archived) // the first sample that is not in old
+	if first < len(h) && newest.Sub(h[first].At) > mostRecent || end && first < since(h, newest.Add(-recent)) {
+		split := since(h, newest.Add(-recent))
+		if err := s.replace(ctx, s.old, h[:split]); err != nil {
+			return err
+		}
+		first, s.archived = split, h[split-1].At
+	}
+	return s.replace(ctx, s.new, h[first:])
+}
+
+// since returns the index of the first sample after a time.
+func since(h scaling.History, at time.Time) int {
+	i, _ := slices.BinarySearchFunc(h, at, func(s scaling.Sample, at time.Time) int {
+		if s.At.After(at) {
+			return 1
+		}
+		return -1
+	})
+	return i
+}
+
+// replace puts these samples in place of a file.
+func (s *store) replace(ctx context.Context, path string, h scaling.History) error {
 	text, err := formatHistory(s.pool, h)
 	if err != nil {
 		return err
 	}
 	_, err = s.writing.call(ctx, requestTimeout, func(context.Context) (struct{}, error) {
-		return struct{}{}, replaceFile(s.path, text)
+		return struct{}{}, replaceFile(path, text)
 	})
 	return err
 }

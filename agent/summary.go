@@ -33,10 +33,10 @@ type Summary struct {
 	InstanceCost scaling.Optional[float64] `json:"instance_cost"`
 	RequestCost  scaling.Optional[float64] `json:"request_cost"`
 
-	// Late is for how long the oldest message had waited longer than the policy's Target. Unseen is for how long that could not
-	// be told.
-	Late   time.Duration `json:"late"`
-	Unseen time.Duration `json:"unseen"`
+	// LateMinutes is for how long the oldest message had waited longer than the policy's Target, and UnseenMinutes for how long that
+	// could not be told. In a dry run it is what the real instances made of it.
+	LateMinutes   float64 `json:"late_minutes"`
+	UnseenMinutes float64 `json:"unseen_minutes"`
 }
 
 // Changes returns how many decisions changed the number of instances.

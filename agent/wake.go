@@ -19,14 +19,13 @@ const wakeInterval = time.Second
 // the pool uses it, but for waiting.
 type wakeups struct {
 	waiting       atomic.Bool // the pool has no instances: an event matters
-	refused       bool        // the source cannot deliver such events
 	subscriptions []wakeup.Subscription
 }
 
 // watchForWork listens for events if the pool has no instances, and leaves them to the workers otherwise.
 func (p *pool) watchForWork(ctx context.Context, none bool) {
 	w := &p.wakeups
-	if p.agent.options.Wakeups == nil || w.refused || w.waiting.Load() == none {
+	if p.agent.options.Wakeups == nil || w.waiting.Load() == none {
 		return
 	}
 	if !none {
@@ -37,7 +36,6 @@ func (p *pool) watchForWork(ctx context.Context, none bool) {
 	for _, q := range p.Queues {
 		if err := p.subscribe(q.Name()); err != nil {
 			w.close()
-			w.refused = true
 			p.fail(&Error{
 				Doing: subscribing, Queue: q.Name(), Err: err,
 				Consequence: "work on the pool without instances is found at the next measurement", Hint: "use a source that can deliver the events of this queue",

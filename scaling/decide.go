@@ -12,15 +12,15 @@ type why int
 
 const (
 	asWanted      why = iota // as many as wanted
-	noSample                 // nothing was measured
 	noDepth                  // the backlog is unknown
 	drainedAnyway            // the present instances drain the backlog in time
+	useless                  // more are wanted, but the last growth did not help
 	boundedByStep            // more are wanted than one step allows
-	boundedByMax             // more are wanted than there may be
-	boundedByMin             // fewer are wanted than there must be
+	bounded                  // more or fewer are wanted than there may be
 	nearlyAsMany             // hardly fewer are wanted
 	notLongEnough            // fewer are wanted, but not for long enough
 	notSure                  // fewer are wanted as far as is known, but some figures are not
+	heldByMargin             // fewer are wanted, but with a margin against noise
 	heldByThePast            // fewer are wanted now than at some time in the window
 )
 
@@ -39,6 +39,7 @@ func (p Policy) Decide(h History) Decision {
 		return Decision{From: r.least, Instances: r.least, Wanted: r.least, Why: "no decision: nothing was measured yet"}
 	}
 	c := choice{rules: r}
+	c.findLatest(h)
 	c.choose(h)
 	return Decision{
 		At: h[len(h)-1].At, From: c.from, Instances: c.instances, Wanted: c.wanted, Why: c.sentence(),
@@ -53,6 +54,9 @@ type choice struct {
 	why                     why
 	drain                   float64 // seconds until full slots have drained the backlog
 	fewerFor                float64 // seconds for which fewer were wanted
+	base                    int     // instances that a step of growth starts from
+	before                  growth  // the one before this
+	cut                     bool    // a bound changed instances
 }
 
 func (c *choice) choose(h History) {
@@ -60,28 +64,25 @@ func (c *choice) choose(h History) {
 	c.look(h, newest, &c.now)
 	c.from = max(h[newest].Instances, 0)
 	c.instances, c.wanted = c.from, c.from
-	switch {
-	case !c.now.backlogKnown:
+	if !c.now.backlogKnown {
 		c.why = noDepth
-	default:
+	} else {
 		c.wanted = c.wants(&c.now, 1)
-		switch goal := c.bounded(c.wanted); {
+		switch goal := c.clamp(c.wanted); {
 		case goal > c.from:
 			c.grow(h, goal)
 		case goal < c.from:
 			c.shrink(h)
-		case c.wanted != goal:
-			c.why = boundedByMax
-			if c.wanted < goal {
-				c.why = boundedByMin
-			}
+		case goal != c.wanted:
+			c.why = bounded
 		}
 	}
-	c.instances = c.bounded(c.instances)
+	c.cut = c.instances != c.clamp(c.instances)
+	c.instances = c.clamp(c.instances)
 }
 
 // bounded keeps n within the bounds of the policy.
-func (r *rules) bounded(n int) int { return min(max(n, r.least), r.most) }
+func (r *rules) clamp(n int) int { return min(max(n, r.least), r.most) }
 
 // wants is how many instances a moment calls for, with a margin on the load.
 func (r *rules) wants(m *moment, margin float64) int {
@@ -97,22 +98,24 @@ func (r *rules) wants(m *moment, margin float64) int {
 func (c *choice) grow(h History, goal int) {
 	m := &c.now
 	lasting := ceil(m.load/(c.utilization*m.slots)) + c.spare
-	if lasting <= c.from && c.from >= c.least && !c.stuck(h) {
+	if lasting <= c.from && c.from >= max(c.least, 1) && !c.stuck(h) {
 		if c.drain = c.drainTime(m); c.drain <= max(c.target, c.start) {
 			c.why = drainedAnyway
 			return
 		}
 	}
-	base := c.leastLately(h)
-	step := max(base+max(base, stepLeast), c.from)
+	if c.before = c.lastGrowth(h); c.before.useless && c.from >= c.least {
+		c.why = useless
+		return
+	}
+	c.base = c.leastLately(h)
+	step := max(c.base+max(c.base, stepLeast), c.from)
 	c.instances, c.why = goal, asWanted
 	switch {
 	case step < goal:
 		c.instances, c.why = step, boundedByStep
-	case goal < c.wanted:
-		c.why = boundedByMax
-	case goal > c.wanted:
-		c.why = boundedByMin
+	case goal != c.wanted:
+		c.why = bounded
 	}
 }
 
@@ -122,7 +125,11 @@ func (c *choice) stuck(h History) bool {
 	newest := len(h) - 1
 	for j := newest - 1; j >= 0; j-- {
 		age := h[newest].At.Sub(h[j].At).Seconds()
-		before, known := waitingAt(&h[j])
+		before, known := count(h[j].Visible)
+		if !known {
+			before, known = count(h[j].Depth)
+			before -= c.now.working * c.now.slots // which are in work
+		}
 		if !known || before < c.now.backlog/2 {
 			return false
 		}

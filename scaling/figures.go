@@ -43,14 +43,6 @@ func slots(s *Sample) (float64, bool) {
 	return v, s.Slots.known && v >= leastSlots && v <= mostSlots
 }
 
-// waitingAt returns how many messages waited, or at least how many there were.
-func waitingAt(s *Sample) (float64, bool) {
-	if v, known := count(s.Visible); known {
-		return v, true
-	}
-	return count(s.Depth)
-}
-
 // instances returns how many instances there were, those included that were starting.
 func instances(s *Sample) float64 { return float64(max(s.Instances, 0)) }
 

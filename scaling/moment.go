@@ -5,7 +5,7 @@ const (
 	leastAverage = 60.0    // rates are averaged over a handling time, at least this
 	mostAverage  = 600.0   // and at most this
 	trendOver    = 300.0   // a trend must show in all of this, and in its latest half
-	handlingOver = 86400.0 // a handling time and a number of slots are good for a day
+	latestOver   = 86400.0 // a handling time and a number of slots are good for a day
 )
 
 // mostSamples bounds how many samples a moment looks at.
@@ -29,6 +29,7 @@ type moment struct {
 	arrival      float64 // messages a second
 	arrivalKnown bool    // it is not an estimate
 	later        float64 // arrivals when a new instance would work
+	forecast     forecast
 	service      float64 // messages a second
 	serviceKnown bool
 	running      float64 // handlers
@@ -50,34 +51,53 @@ func (r *rules) look(h History, i int, m *moment) {
 	m.ready, m.readyKnown = count(s.Ready)
 	m.depth, m.depthKnown = count(s.Depth)
 	r.starting(h, i, m)
-	r.perInstance(h, i, m)
+	r.perInstance(s, m)
 	r.rates(h, i, m)
 	r.waiting(s, m)
 	m.need = r.need(m, max(m.backlog, m.ahead))
 }
 
 // need is how many instances a load and a backlog call for: those that occupy their slots up to the
-// utilization.
+// utilization. A message occupies no more than one slot, however long it takes.
 func (r *rules) need(m *moment, backlog float64) float64 {
-	return (m.load + backlog*m.handling/r.target) / (r.utilization * m.slots)
+	return (m.load + backlog*min(m.handling/r.target, 1)) / (r.utilization * m.slots)
 }
 
-// perInstance finds the handling time and the slots: the latest known of a day, because they are
-// properties of the program, or else the policy's.
-func (r *rules) perInstance(h History, i int, m *moment) {
-	for j := i; j >= 0 && !(m.handlingKnown && m.slotsKnown); j-- {
-		if h[i].At.Sub(h[j].At).Seconds() > handlingOver {
-			break
-		}
-		if !m.handlingKnown {
-			m.handling, m.handlingKnown = handling(&h[j])
-		}
-		if !m.slotsKnown {
-			m.slots, m.slotsKnown = slots(&h[j])
-		}
+// perInstance takes the handling time and the slots from the sample, or else the latest known ones.
+func (r *rules) perInstance(s *Sample, m *moment) {
+	if m.handling, m.handlingKnown = handling(s); !m.handlingKnown {
+		m.handling, m.handlingKnown = r.latest.handling, r.latest.handlingKnown
+	}
+	m.slots, m.slotsKnown = slots(s)
+	if !m.slotsKnown {
+		m.slots, m.slotsKnown = r.latest.slots, r.latest.slotsKnown
 	}
 	if !m.slotsKnown {
 		m.slots, m.slotsKnown = r.slots, !r.guessedSlots
+	}
+}
+
+// latest are the figures of one instance that were known last.
+type latest struct {
+	handling, slots           float64
+	handlingKnown, slotsKnown bool
+}
+
+// findLatest looks for a handling time and a number of slots in the samples of a day: they are
+// properties of the program, and change less than its load.
+func (r *rules) findLatest(h History) {
+	newest := len(h) - 1
+	l := &r.latest
+	for j := newest; j >= 0 && !(l.handlingKnown && l.slotsKnown); j-- {
+		if h[newest].At.Sub(h[j].At).Seconds() > latestOver {
+			break
+		}
+		if !l.handlingKnown {
+			l.handling, l.handlingKnown = handling(&h[j])
+		}
+		if !l.slotsKnown {
+			l.slots, l.slotsKnown = slots(&h[j])
+		}
 	}
 }
 
@@ -111,13 +131,18 @@ func (r *rules) rates(h History, i int, m *moment) {
 	// The average is as old as the middle of its window.
 	rise := min(w.half.rise(), w.whole.rise())
 	m.later = min(m.arrival+rise*(r.start+over/2), 2*m.arrival)
+	if v, known := w.handling.of(); known {
+		m.handling = v
+	}
 	r.occupation(&w, over, m)
+	r.foresee(h, i, m)
 	r.occupancy(&w, m)
 }
 
 // window is what the latest samples say together.
 type window struct {
 	arrival, service, running, working mean
+	handling                           mean // seconds
 	busy                               mean // slots that messages occupy at most
 	half, whole, depth                 fit
 	newest, newestDepth                float64 // what the points of the fits are counted from
@@ -152,6 +177,7 @@ func (w *window) add(s *Sample, x float64, m *moment) {
 	w.arrival.add(rate(s.Arrival))
 	w.service.add(rate(s.Service))
 	w.running.add(count(s.Running))
+	w.handling.add(handling(s))
 	if d, known := count(s.Depth); known {
 		w.busy.add(min(d, min(instances(s), m.working)*m.slots), true) // they take what they can
 		if x < 0 {
@@ -227,7 +253,7 @@ func (r *rules) occupancy(w *window, m *moment) {
 	}
 	if !m.arrivalKnown {
 		m.arrival = busy/m.handling + w.depth.rise()
-		m.later = m.arrival
+		m.later = max(m.arrival, m.forecast.arrival)
 	}
 	m.load = m.later * m.handling
 	if !m.handlingKnown {
