@@ -335,8 +335,10 @@ func TestListenersDoNotShareAController(t *testing.T) {
 		o := options()
 		o.LoopController = func() scaling.Controller { made++; return scaling.ByIntake() }
 		for range 2 {
+			n := newNetwork(t, 1)
+			n.latency = 50 * time.Millisecond
 			b := &bundle{T: t}
-			b.run(New(newNetwork(t, 1), func(context.Context, *Message[job]) error { return nil }, o))
+			b.run(New(n, func(context.Context, *Message[job]) error { return nil }, o))
 			advance(time.Second)
 			b.mustFinish()
 		}
