@@ -44,7 +44,7 @@ func TestAnActuatorThatFailsIsAskedAgain(t *testing.T) {
 				if len(errs) == 0 || !errors.As(errs[0], &e) || e.Pool != "pool" || !strings.Contains(e.Error(), "scale to ") || strings.Contains(e.Error(), "\n") {
 					t.Fatalf("errors: %v", errs)
 				}
-				p.scale = nil
+				p.mend()
 				after(2 * time.Minute)
 				if n := p.get(); n != 10 {
 					t.Errorf("when it works again: got %d instances, want 10", n)
@@ -83,7 +83,7 @@ func TestNothingIsDecidedWithoutTheNumberOfInstances(t *testing.T) {
 				if len(errs) == 0 || !strings.Contains(errs[0].Error(), "read how many instances there are") || !strings.Contains(errs[0].Error(), "nothing is decided") {
 					t.Errorf("errors: %v", errs)
 				}
-				p.instances = nil
+				p.mend()
 				after(time.Minute)
 				if n := p.get(); n != 10 {
 					t.Errorf("when it works again: got %d instances, want 10", n)
@@ -176,9 +176,9 @@ func TestTheStopWaitsForAChangeAndAHaltDoesNot(t *testing.T) {
 func TestAPlatformThatStaysBelowIsAskedForTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := created(t, localqueue.New(nil), "jobs")
+		fill(t, q, 6000)
 		p := &platform{n: 2, scale: func(context.Context, int) error { return nil }} // it lies
 		a := start(t, agent.Options{}, agent.Pool{Name: "pool", Queues: []queue.Queue{q}, Actuator: p, Policy: slow})
-		fill(t, q, 6000)
 		after(10 * time.Minute)
 		calls := p.calls()
 		slices.Sort(calls)

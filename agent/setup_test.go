@@ -67,16 +67,16 @@ type platform struct {
 	n     int   // guarded by mu
 	asked []int // guarded by mu: what Scale was called with
 
-	instances func(ctx context.Context, n int) (int, error) // nil: returns n
-	scale     func(ctx context.Context, n int) error        // nil: sets n
+	instances func(ctx context.Context, n int) (int, error) // guarded by mu; nil: returns n
+	scale     func(ctx context.Context, n int) error        // guarded by mu; nil: sets n
 }
 
 func (p *platform) Instances(ctx context.Context) (int, error) {
 	p.mu.Lock()
-	n := p.n
+	n, f := p.n, p.instances
 	p.mu.Unlock()
-	if p.instances != nil {
-		return p.instances(ctx, n)
+	if f != nil {
+		return f(ctx, n)
 	}
 	return n, nil
 }
@@ -84,9 +84,10 @@ func (p *platform) Instances(ctx context.Context) (int, error) {
 func (p *platform) Scale(ctx context.Context, n int) error {
 	p.mu.Lock()
 	p.asked = append(p.asked, n)
+	f := p.scale
 	p.mu.Unlock()
-	if p.scale != nil {
-		return p.scale(ctx, n)
+	if f != nil {
+		return f(ctx, n)
 	}
 	p.set(n)
 	return nil
@@ -96,6 +97,13 @@ func (p *platform) set(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.n = n
+}
+
+// mend makes it work from now on.
+func (p *platform) mend() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.instances, p.scale = nil, nil
 }
 
 func (p *platform) get() int {

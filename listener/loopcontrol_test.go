@@ -113,8 +113,8 @@ func (n *network) Dequeue(_ context.Context, most int, visibility time.Duration)
 
 func (n *network) Delete(context.Context, queue.Lease) error { return nil }
 
-// figures is what a listener did in the second half of a run.
-type figures struct {
+// measured is what a listener did in the second half of a run.
+type measured struct {
 	loops    float64 // on average
 	rate     float64 // messages a second
 	dequeues float64 // a thousand messages
@@ -122,7 +122,7 @@ type figures struct {
 	readings int     // of the depth, in the whole run
 }
 
-func (f figures) String() string {
+func (f measured) String() string {
 	return fmt.Sprintf("%.1f loops, %.0f messages/s, %.0f dequeues per 1,000 messages, %.1f %% refused, %d readings of the depth",
 		f.loops, f.rate, f.dequeues, f.refused, f.readings)
 }
@@ -131,7 +131,7 @@ func (f figures) String() string {
 const batch = 4
 
 // measure runs a listener for four minutes.
-func measure(t *testing.T, seed uint64, set func(*network, *Options[job])) (f figures) {
+func measure(t *testing.T, seed uint64, set func(*network, *Options[job])) (f measured) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, seed)
 		o := options()

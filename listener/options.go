@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/millrace/millrace/beacon"
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/scaling"
@@ -155,6 +156,11 @@ type Options[T any] struct {
 	// 15 s.
 	SettleTimeout time.Duration
 
+	// Beacon makes the listener report its state in a control queue, where a scaling agent, or anybody, sees it: see
+	// package beacon. It costs a request every 10 s, also while the listener is idle, when it costs one a minute.
+	// A control queue that fails does not affect the listener: OnError is told. Defaults to none.
+	Beacon beacon.Options
+
 	// Observer receives events. Defaults to none.
 	Observer Observer
 
@@ -202,7 +208,7 @@ func (o *Options[T]) session() sessionOptions {
 			Observer: o.Observer.dispatcher(),
 		},
 		Create: o.Create, Metadata: o.Metadata, Loops: o.Loops, Idle: o.Idle,
-		Wakeups: o.Wakeups, SafetyPoll: o.SafetyPoll, QueueEmpty: o.QueueEmpty, QueueWorkDetected: o.QueueWorkDetected, LoopController: o.LoopController,
+		Wakeups: o.Wakeups, SafetyPoll: o.SafetyPoll, Beacon: o.Beacon, QueueEmpty: o.QueueEmpty, QueueWorkDetected: o.QueueWorkDetected, LoopController: o.LoopController,
 		Grace: o.Grace, Observer: o.Observer, OnError: o.OnError, Logger: o.Logger,
 	}
 }

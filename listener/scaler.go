@@ -91,6 +91,7 @@ func (s *session) readDepth() (depth int64, ok bool) {
 	s.scaler.reading = false
 	if err == nil {
 		s.scaler.depth, s.scaler.at = properties.Depth, time.Now()
+		s.rates.depthRead(properties.Depth)
 	}
 	s.scaler.mu.Unlock()
 	if err != nil && s.requests.Err() == nil {

@@ -13,45 +13,48 @@ const leastGap = 120.0
 
 // shrink removes instances down to the most that were wanted in DownAfter. A time in which figures
 // are missing does not count; a long one begins the wait anew.
-func (c *choice) shrink(h History) {
-	newest := len(h) - 1
+func (c *choice) shrink() {
 	if !c.whole(&c.now) {
 		c.why = notSure
 		return
 	}
-	most := c.bounded(c.wants(&c.now, margin))
-	if most >= c.from {
+	kept := c.clamp(c.wants(&c.now, margin))
+	if kept >= c.from {
 		c.why = nearlyAsMany
 		return
 	}
+	most := kept
 	var m moment
-	for j := newest - 1; j >= 0 && c.fewerFor < c.downAfter; j-- {
-		age := h[newest].At.Sub(h[j].At).Seconds()
-		if age <= c.fewerFor {
-			continue // from the future, or twice the same
-		}
-		if age-c.fewerFor > max(c.downAfter/2, leastGap) {
+	for k := 1; c.fewerFor < c.downAfter; k++ {
+		p := c.past.at(k)
+		if p == nil || p.age-c.fewerFor > max(c.downAfter/2, leastGap) {
 			break
 		}
-		c.look(h, j, &m)
-		if !m.backlogKnown || !c.whole(&m) {
+		age := p.age
+		c.look(k, &m)
+		if !m.backlogKnown {
 			continue
 		}
-		wanted := c.bounded(c.wants(&m, margin))
+		wanted := c.clamp(c.wants(&m, margin))
 		if wanted >= c.from {
 			break
 		}
-		most, c.fewerFor = max(most, wanted), age
+		most = max(most, wanted)
+		if c.whole(&m) {
+			c.fewerFor = age
+		}
 	}
 	if c.fewerFor < c.downAfter {
 		c.why = notLongEnough
 		return
 	}
 	c.instances = most
-	if most > c.bounded(c.wanted) {
+	if most > kept {
 		c.why = heldByThePast
-	} else if c.bounded(c.wanted) > c.wanted {
-		c.why = boundedByMin
+	} else if most > c.clamp(c.wanted) {
+		c.why = heldByMargin
+	} else if c.clamp(c.wanted) > c.wanted {
+		c.why = bounded
 	}
 }
 

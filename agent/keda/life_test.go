@@ -167,12 +167,13 @@ func TestARestartAtZeroStillWakesAtOnce(t *testing.T) {
 func TestADeadClientIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, asked(t, "worker", 0))
-		var dead *silent
+		opened := make(chan *silent, 10) // the first, and those of later tries
 		conn := dial(t, func(ctx context.Context) (net.Conn, error) {
 			c, err := s.listener.DialContext(ctx)
-			dead = &silent{Conn: c}
-			return dead, err
-		}, grpc.WithWriteBufferSize(0))
+			one := &silent{Conn: c}
+			opened <- one
+			return one, err
+		})
 		stream, err := pb.NewExternalScalerClient(conn).StreamIsActive(t.Context(), about("worker"))
 		if err != nil {
 			t.Fatal(err)
@@ -183,7 +184,7 @@ func TestADeadClientIsNoticed(t *testing.T) {
 		if got := len(s.service.streams); got != 1 {
 			t.Fatalf("got %d streams, want 1", got)
 		}
-		dead.die()
+		(<-opened).die()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if got := len(s.service.streams); got != 0 {

@@ -20,7 +20,7 @@ type setting struct {
 
 // settings are those of a file, in the order in which they are written.
 var settings = []setting{
-	{"trace", func(t *Trace, text string) error { t.Name = text; return nil }, func(t *Trace) string { return t.Name }},
+	{"trace", setName, func(t *Trace) string { return t.Name }},
 	duration("step", func(t *Trace) *time.Duration { return &t.Step }),
 	duration("handling", func(t *Trace) *time.Duration { return &t.Handling }),
 	count("slots", func(t *Trace) *int { return &t.Slots }),
@@ -81,6 +81,14 @@ func share(name string, field func(*Trace) *float64) setting {
 		}
 		return number(*field(t))
 	}}
+}
+
+func setName(t *Trace, text string) error {
+	if text == "" {
+		return errors.New("trace has no name: write one, or leave out the line")
+	}
+	t.Name = text
+	return nil
 }
 
 func setAccounts(t *Trace, text string) error {
@@ -250,10 +258,10 @@ func (t *Trace) readValue(column, text string) error {
 	return nil
 }
 
-// Write writes the trace as [Read] reads it. A name that Read would read otherwise is an error: it must be one line, without spaces around it.
+// Write writes the trace as [Read] reads it. A name that Read would read otherwise is an error: it must be one line, not empty, without spaces around it.
 func (t *Trace) Write(w io.Writer) error {
-	if t.Name != strings.TrimSpace(t.Name) || strings.ContainsAny(t.Name, "\r\n") {
-		return fmt.Errorf("trace %q: its name must be one line, without spaces around it", t.Name)
+	if t.Name == "" || t.Name != strings.TrimSpace(t.Name) || strings.ContainsAny(t.Name, "\r\n") {
+		return fmt.Errorf("trace %q: its name must be one line, not empty, without spaces around it", t.Name)
 	}
 	for _, a := range t.Accounts {
 		if a == "" || a != strings.TrimSpace(a) || strings.ContainsAny(a, ",\r\n") {

@@ -51,23 +51,23 @@ type hpa struct {
 
 func (h *hpa) decide(s scaling.Sample) int {
 	depth, known := s.Depth.Get()
+	if !known { // a scaler that fails changes nothing
+		return s.Instances
+	}
 	if h.polled.IsZero() || s.At.Sub(h.polled) >= kedaPolling {
-		h.polled = s.At
-		if known && depth > 0 || h.active.IsZero() {
+		if depth > 0 || h.polled.IsZero() {
 			h.active = s.At
 		}
-		if s.Instances == 0 {
-			if known && depth > 0 {
-				return 1
-			}
-			return 0
-		}
-		if s.At.Sub(h.active) >= h.Cooldown {
+		h.polled = s.At
+		switch {
+		case s.Instances == 0:
+			return int(min(depth, 1))
+		case s.At.Sub(h.active) >= h.Cooldown:
 			return 0
 		}
 	}
-	if s.Instances == 0 || !known {
-		return s.Instances
+	if s.Instances == 0 {
+		return 0
 	}
 	called := s.Instances
 	if ratio := float64(depth) / (h.QueueLength * float64(s.Instances)); math.Abs(ratio-1) > hpaTolerance {
@@ -77,7 +77,7 @@ func (h *hpa) decide(s scaling.Sample) int {
 	if called > s.Instances {
 		return min(called, max(2*s.Instances, s.Instances+hpaPods))
 	}
-	return min(max(called, down), s.Instances)
+	return min(down, s.Instances)
 }
 
 // window are the figures of the latest time.

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -44,9 +45,17 @@ func Agent(name string, p scaling.Policy) Rule {
 }
 
 // For returns the policy with what is known of the trace before it is replayed: Start and Max are the trace's, and Target is half of its SLA.
-// What only instances know is left to them.
+// DownAfter is Start, at least twice the time between measurements: to keep an instance for as long as it takes to start another costs no more than
+// that. If what comes unexpectedly can wait for an instance to start and still end within the SLA, no instances are held ready for it: Utilization
+// is 0.95 and, unless the policy has a Min, ToZero is set. What only instances know is left to them. Fields that the policy has are kept.
 func For(t *Trace, p scaling.Policy) scaling.Policy {
-	p.Start, p.Max, p.Target = max(t.Start, time.Second), t.Max, t.SLA/2
+	p.Start, p.Max = cmp.Or(p.Start, max(t.Start, time.Second)), cmp.Or(p.Max, t.Max)
+	p.Target = cmp.Or(p.Target, t.SLA/2)
+	p.DownAfter = cmp.Or(p.DownAfter, max(t.Start, 2*agentInterval))
+	if t.SLA >= t.Start+seconds(t.handling(0))+2*agentInterval {
+		p.Utilization = cmp.Or(p.Utilization, 0.95)
+		p.ToZero = p.Min == 0
+	}
 	return p
 }
 
