@@ -111,6 +111,7 @@ func TestDependenciesStayBehindOnePackage(t *testing.T) {
 		{"github.com/klauspost/compress/zstd", "codec/zstdcodec"},
 		{"github.com/klauspost/compress/flate", "examples/mosaic/picture"},
 		{"golang.org/x/time", "queue/limited"},
+		{"go.yaml.in/yaml", "agent/agentfile"},
 		{"modernc.org/sqlite", "examples/billing/books"},
 		{"github.com/jackc/pgx", "examples/billing/books internal/postgrestest"},
 	}

@@ -1,3 +1,3 @@
-// Package beacon lets instances be seen: each keeps one message in a control queue and updates it in place with a
-// [Report] of itself; viewers peek.
+// Package beacon lets instances be seen: each listener keeps one message in a control queue and updates it in place with a
+// [Report] of itself; a [Viewer] peeks, and a [Fleet] adds up what a scaling agent needs.
 package beacon

@@ -32,6 +32,7 @@ type Dispatcher struct {
 	leases     *leaseManager
 	starts     starts
 	workers    workers
+	delayed    delayed
 
 	handlers   context.Context // parent of the handlers' contexts, with the label of the queue; never ends, see stopHandlers
 	unlabelled context.Context // has the labels of goroutines that run no handler; a lookup does not allocate
@@ -94,8 +95,26 @@ func (d *Dispatcher) Start(ctx context.Context) error {
 // Visibility returns the visibility timeout for the next dequeue, in whole seconds.
 func (d *Dispatcher) Visibility() time.Duration { return d.visibility.forDequeue(d.leases.count()) }
 
+// SettleTimeout returns the option of that name, or its default.
+func (d *Dispatcher) SettleTimeout() time.Duration { return d.options.SettleTimeout }
+
 // Running returns how many handlers run and how many settlements are in progress.
 func (d *Dispatcher) Running() (handlers, settlements int) { return d.slots.counts() }
+
+// Capacity returns how many handlers may run at once: the concurrency, or the number of shared slots if that is less.
+func (d *Dispatcher) Capacity() int {
+	n := d.slots.capacity()
+	if d.options.Slots != nil {
+		if shared, err := d.options.Slots.Size(); err == nil {
+			n = min(n, shared)
+		}
+	}
+	return n
+}
+
+// Handled returns how many handlers have returned since the start, and how long they took together. Those that were not
+// called, see [Postpone], do not count.
+func (d *Dispatcher) Handled() (handlers int64, took time.Duration) { return d.visibility.handled() }
 
 // Count returns how many deliveries ended with this outcome.
 func (d *Dispatcher) Count(o Outcome) int64 {

@@ -49,6 +49,9 @@ func (v *delivery) settle(dec decision, state leaseState, came progress) {
 	// A hook may end the goroutine: what follows it is deferred.
 	defer d.remove(v)
 	defer v.reportError(dec, result, err)
+	if v.released {
+		d.delayed.add(wholeSeconds(v.delay))
+	}
 	v.notifyRelease() // after the settlement has ended, so that the loop that it wakes finds its room
 	v.notifyObserver(dec, result, begin)
 }

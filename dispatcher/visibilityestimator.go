@@ -17,6 +17,7 @@ type visibilityEstimator struct {
 	mu       sync.Mutex
 	recent   [256]time.Duration // ring buffer of handling times; guarded by mu
 	n        int                // recorded in total; guarded by mu
+	total    time.Duration      // of all handling times; guarded by mu
 	estimate time.Duration      // what handling times call for; guarded by mu
 	long     int                // entries of the ring that are not brief; guarded by mu
 	p95      time.Duration      // 95th percentile of the handling times; zero while unknown or brief; guarded by mu
@@ -74,6 +75,13 @@ func (f *visibilityEstimator) relax(now time.Time) {
 	}
 }
 
+// handled returns how many handling times were recorded, and their sum.
+func (f *visibilityEstimator) handled() (n int64, total time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return int64(f.n), f.total
+}
+
 // recordHandling records how long a handler ran.
 func (f *visibilityEstimator) recordHandling(d time.Duration) {
 	f.mu.Lock()
@@ -82,6 +90,7 @@ func (f *visibilityEstimator) recordHandling(d time.Duration) {
 	f.long += notBrief(d) - notBrief(*oldest)
 	*oldest = d
 	f.n++
+	f.total += d
 	if f.n%recompute != 0 {
 		return
 	}

@@ -86,7 +86,7 @@ func TestEveryCauseIsInTheState(t *testing.T) {
 		}
 		seen[field] = c
 	}
-	if len(seen) != 11 {
-		t.Errorf("got %d counts, want 11", len(seen))
+	if len(seen) != 12 {
+		t.Errorf("got %d counts, want 12", len(seen))
 	}
 }

@@ -83,6 +83,8 @@ func fill(t *testing.T, v reflect.Value) {
 			f.SetInt(1)
 		case reflect.Uint64:
 			f.SetUint(1)
+		case reflect.String:
+			f.SetString("text")
 		case reflect.Func:
 			f.Set(reflect.MakeFunc(f.Type(), func([]reflect.Value) []reflect.Value { return nil }))
 		case reflect.Slice:

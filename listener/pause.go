@@ -198,6 +198,7 @@ func (s *session) announcePause() {
 }
 
 func (s *session) tellOfPause(before, now PausedBy) {
+	s.changed()
 	if now == NotPaused {
 		s.report.info("resumed", slog.String("was_paused_by", before.String()))
 	} else {

@@ -38,6 +38,11 @@ func newReporter(q queue.Name, onError func(error), logger *slog.Logger) *report
 // poll reports a failed dequeue or reading of the depth.
 func (r *reporter) poll(err error) { r.report(slog.LevelWarn, "poll failed", err) }
 
+// beacon reports a failed report to the control queue.
+func (r *reporter) beacon(err error) {
+	r.report(slog.LevelWarn, "report to the control queue failed", err)
+}
+
 // delivery reports an error of the dispatcher.
 func (r *reporter) delivery(err error) {
 	switch e := err.(type) { //nolint:errorlint // the dispatcher tells of these as they are

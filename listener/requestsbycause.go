@@ -18,6 +18,7 @@ type RequestsByCause struct {
 	Depth     int64 // readings of the depth
 	Metadata  int64 // metadata read or written
 	Creates   int64 // creations of the queue
+	Beacons   int64 // reports in the control queue of Options.Beacon
 	Others    int64 // what a Queue of the program's sends for other causes
 
 	EmptyFetches int64 // dequeues without a message
@@ -73,6 +74,8 @@ func (r *RequestsByCause) of(c queue.Cause) *int64 {
 		return &r.Metadata
 	case queue.CauseCreate:
 		return &r.Creates
+	case queue.CauseBeacon:
+		return &r.Beacons
 	default:
 		return &r.Others
 	}

@@ -35,6 +35,7 @@ func (s *session) run(halted <-chan struct{}) error {
 	defer s.stopLooping()
 	defer s.hangUp()
 	s.logStart()
+	leave := s.accompany(s.looping)
 	s.pauses.onEnd(s.pollSoon)
 	s.announcePause()
 	s.work.Go(func() { s.wake.watch(s.looping) })
@@ -53,7 +54,11 @@ func (s *session) run(halted <-chan struct{}) error {
 	s.pool.close()
 	s.dispatcher.Stop()
 	s.logDraining(failure)
+	if running, settling := s.dispatcher.Running(); running+settling > 0 {
+		s.changed() // else the last report follows at once
+	}
 	err := errors.Join(failure, s.drain(halted), s.unsubscribe(halted))
+	leave()
 	s.logStopped()
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/beacon"
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/internal/nonblocking"
@@ -23,6 +24,7 @@ type session struct {
 	dispatcher *dispatcher.Dispatcher
 	pool       loopPool
 	scaler     scaler
+	controller loopControl
 	metadata   metadata
 	pauses     *pauses // the listener's
 	explicit   explicitSettings
@@ -53,6 +55,8 @@ type session struct {
 	failed      chan error   // what ends the run early; buffered, one
 
 	health                      health
+	rates                       *rates
+	beacon                      *beacon.Publisher // nil for none
 	polls, emptyPolls, received atomic.Int64
 	limits                      atomic.Int64 // dequeues that a limit held back
 }
@@ -78,19 +82,25 @@ func newSession(q queue.Queue, o sessionOptions, p *pauses, dispatch func(queue.
 	}
 	options.Options.OnError, options.OnRelease = report.delivery, wake.at
 	d, derr := dispatch(s.queue, &options.Options)
-	if err = errors.Join(err, o.Metadata.check(q), derr); err != nil {
+	if err = errors.Join(err, o.Metadata.check(q), o.Beacon.Check(q.Name()), derr); err != nil {
 		return nil, fmt.Errorf("listener of %v: %w", q.Name(), err)
 	}
 	options.guard(report.hooks)
 	s.options, s.dispatcher, s.poison = options, d, poisonDestination(options.Poison, s.queue)
 	s.scaler.raised = make(chan struct{}, 1)
 	s.idle.Store(&options.Idle)
+	s.rates = newRates(s.totals)
+	if o := options.Beacon; o.Enabled() {
+		o.Queue = s.meter.Wrap(o.Queue)
+		s.beacon = beacon.NewPublisher(o, s.reported, report.beacon)
+	}
 	s.key = strconv.FormatUint(options.Seed, 16)
 	s.concurrency, s.loops = options.Concurrency, options.Loops
 	s.fullBatch.Store(int64(min(options.BatchSize, s.concurrency)))
 	s.pool.bounds, s.pool.heard.ready = s.bounds(), true
 	s.pool.begin, s.pool.signal, s.pool.drain = s.startHeardLoop, wake.signal, wake.drain
-	s.pool.changed = func(loops int) { d.Open(loops*options.BatchSize, s.pool.bounds.Max*options.BatchSize) }
+	s.controller.next = newController(report.hooks, options.LoopController)
+	s.pool.changed = s.openSlots
 	return s, nil
 }
 
@@ -114,7 +124,10 @@ func (s *session) polled(messages int) {
 	s.received.Add(int64(messages))
 	if messages == 0 {
 		s.emptyPolls.Add(1)
+		return
 	}
+	s.rates.received()
+	s.changed()
 }
 
 // worked reports whether any dequeue has succeeded.

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/millrace/millrace/beacon"
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/scaling"
 	"github.com/millrace/millrace/wakeup"
@@ -29,8 +30,10 @@ type sessionOptions struct {
 	Idle              Idle
 	Wakeups           wakeup.Source
 	SafetyPoll        time.Duration
+	Beacon            beacon.Options
 	QueueEmpty        func(idleCount int) (wait time.Duration, stop bool)
 	QueueWorkDetected func(Load) int
+	LoopController    func() scaling.Controller
 	Grace             time.Duration
 	Observer          Observer
 	OnError           func(error)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/scaling"
 )
 
 // Phase is the phase of a listener's life. The zero value is [Waiting].
@@ -68,8 +69,17 @@ type State struct {
 	LoopsPeak    int // highest number of loops at once
 	LoopsStarted int // loops started in total
 
-	Running  int // handlers now running
-	Settling int // settlements in progress
+	Running  int   // handlers now running
+	Settling int   // settlements in progress
+	Slots    int   // how many handlers may run at once; with shared slots, how many there are for all
+	Delayed  int64 // messages given back that are not due yet, and poison kept hidden; up to a sixteenth of the delay too long
+
+	// The rates are of the last 30 s, or since the start if that is less, and unknown in the first second. Those of a listener that
+	// has stopped are the last ones.
+	Arrival  scaling.Optional[float64]       // messages a second that come to the queue; see scaling.Load
+	Intake   scaling.Optional[float64]       // messages a second received
+	Service  scaling.Optional[float64]       // messages a second taken off the queue: deleted or moved to the poison queue
+	Handling scaling.Optional[time.Duration] // how long a handler took on average; the last known if none has returned since
 
 	Requests   int64 // all requests, each of them a billed transaction unless the service was busy
 	Polls      int64 // successful dequeues
@@ -135,6 +145,9 @@ func (s *session) state() State {
 	st.Loops, st.LoopsPeak, st.LoopsStarted = s.pool.counts()
 	st.Listening = s.pool.hears().listening
 	st.Running, st.Settling = s.dispatcher.Running()
+	st.Slots, st.Delayed = s.dispatcher.Capacity(), s.dispatcher.Delayed()
+	now := s.rates.current()
+	st.Arrival, st.Intake, st.Service, st.Handling = now.arrival, now.intake, now.service, now.handling
 	s.scaler.mu.Lock()
 	st.Depth, st.DepthAt = s.scaler.depth, s.scaler.at
 	s.scaler.mu.Unlock()

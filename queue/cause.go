@@ -30,6 +30,7 @@ const (
 	CausePurge                 // a purge reads and deletes
 	CauseSyphon                // messages are brought home from backlog queues
 	CauseLimit                 // tokens of a limit are taken, kept or given back
+	CauseBeacon                // an instance reports in a control queue, or the reports are read
 )
 
 // causeNames are the names by cause. They are words of logs and JSON and must not change.
@@ -38,6 +39,7 @@ var causeNames = [...]string{
 	CauseGiveBack: "giveback", CauseDelete: "delete", CausePoison: "poison", CauseDepth: "depth",
 	CauseMetadata: "metadata", CauseCreate: "create", CauseSend: "send", CauseCancel: "cancel",
 	CauseBrowse: "browse", CauseRedrive: "redrive", CausePurge: "purge", CauseSyphon: "syphon", CauseLimit: "limit",
+	CauseBeacon: "beacon",
 }
 
 // Causes returns all causes, each at the index of its number.

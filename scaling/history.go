@@ -127,12 +127,11 @@ func merged(before time.Time, a, b *Sample) Sample {
 
 // averaged returns the average of two figures with their weights, or the one that is known.
 func averaged(a, b Optional[float64], first, second float64) Optional[float64] {
-	x, known := rate(a)
-	if !known {
+	x, y := rate(a), rate(b)
+	if !known(x) {
 		return b
 	}
-	y, known := rate(b)
-	if !known {
+	if !known(y) {
 		return a
 	}
 	return Known((x*first + y*second) / (first + second))

@@ -29,17 +29,22 @@ type Load struct {
 
 	// Arrival is how many messages a second come to the queue, as far as this instance can tell: what its readings of the
 	// depth have grown by, and what it took off the queue meanwhile. What other instances took off is missing.
-	// Unknown until the depth was read twice.
+	// It is the mean since the youngest reading that is 30 s older than the newest, or since the oldest of the last
+	// 5 min. A reading that fails changes nothing. Unknown until the depth was read twice in 5 min, a second apart; when
+	// the newest reading is more than a minute old; and when the figure would be negative, because others took off more than
+	// came.
 	Arrival Optional[float64] `json:"arrival"`
 
-	// Intake is how many messages a second this instance has received lately.
+	// Intake is how many messages a second this instance has received in the last 30 s, or since its start. Unknown
+	// in its first second.
 	Intake Optional[float64] `json:"intake"`
 
-	// Service is how many messages a second this instance has taken off the queue lately: deleted or moved to
+	// Service is how many messages a second this instance has taken off the queue in the same time: deleted or moved to
 	// the poison queue.
 	Service Optional[float64] `json:"service"`
 
-	// Handling is how long a handler takes, on average of the latest ones. Unknown until one has returned.
+	// Handling is how long a handler took, on average of those that returned in the same time, or of the latest ones if none
+	// did. Unknown until one has returned.
 	Handling Optional[time.Duration] `json:"handling"`
 }
 

@@ -1,0 +1,234 @@
+package beacon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/millrace/millrace/internal/jitter"
+	"github.com/millrace/millrace/internal/nonblocking"
+	"github.com/millrace/millrace/queue"
+)
+
+// idleFactor is how many times Interval lies between reports at most, while nothing changes or requests fail.
+const idleFactor = 6
+
+// messageLife is how many times Interval a message lives, at least minMessageLife: so long it is in the queue after its instance
+// was killed.
+const (
+	messageLife    = 60
+	minMessageLife = 10 * time.Minute
+)
+
+// lastReportLife is how many times Interval the last report lives.
+const lastReportLife = 3
+
+// maxDoublings bounds how often the wait after failures is doubled: it is at its longest before.
+const maxDoublings = 4
+
+// farewell is how long the last report may take.
+const farewell = time.Second
+
+// Publisher keeps the report of one listener up to date: one message in the control queue, which it updates in place. Make one
+// with [NewPublisher]; [Publisher.Run] runs it once. A listener with the option Beacon has one: other programs need none.
+type Publisher struct {
+	options Options
+	report  func() Report
+	onError func(error)
+
+	run     string
+	begun   time.Time
+	changed chan struct{} // buffered, one
+
+	// Of Run's goroutine.
+	sequence int64
+	last     Report        // what report returned last
+	wait     time.Duration // Next of the last report
+	lease    *queue.Lease  // of the message; nil if there is none whose receipt is known
+	putAt    time.Time     // when it was put
+	failures int           // in a row
+}
+
+// NewPublisher returns a publisher of the reports that report returns; it fills in what identifies them. It sends nothing.
+// OnError gets what goes wrong; the publisher tries again. Both are called by Run, one at a time.
+func NewPublisher(o Options, report func() Report, onError func(error)) *Publisher {
+	return &Publisher{
+		options: o.withDefaults(), report: report, onError: onError,
+		run: fmt.Sprintf("%016x", rand.Uint64()), changed: make(chan struct{}, 1),
+	}
+}
+
+// Changed says that the next report should follow after Interval at most. It does not wait, and is safe for concurrent use.
+func (p *Publisher) Changed() { nonblocking.Send(p.changed, struct{}{}) }
+
+// Run reports until ctx ends, then puts the last report, deletes its message and returns, a second later at most. A request in
+// flight is not cut off at once: where its message is would be unknown.
+func (p *Publisher) Run(ctx context.Context) {
+	p.begun = time.Now()
+	requests, hangUp := context.WithCancel(queue.WithCause(context.WithoutCancel(ctx), queue.CauseBeacon))
+	defer hangUp()
+	bound := time.AfterFunc(farewell, hangUp)
+	bound.Stop()
+	defer bound.Stop()
+	defer context.AfterFunc(ctx, func() { bound.Reset(farewell) })()
+	for ctx.Err() == nil {
+		at := time.Now()
+		wait := p.beat(requests)
+		p.pause(ctx, at, wait)
+	}
+	p.end(requests)
+}
+
+// pause waits until the next report is due, wait after the last one at that time, or until ctx ends.
+func (p *Publisher) pause(ctx context.Context, at time.Time, wait time.Duration) {
+	timer := time.NewTimer(max(wait-time.Since(at), 0))
+	defer timer.Stop()
+	changed := p.changed
+	if p.failures > 0 {
+		changed = nil // a change is no reason to ask a service that fails more often
+	}
+	for {
+		select {
+		case <-changed:
+			changed = nil
+			timer.Reset(max(min(wait, p.options.Interval)-time.Since(at), 0))
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// beat sends one report and returns how long to wait for the next.
+func (p *Publisher) beat(ctx context.Context) (wait time.Duration) {
+	r, same := p.next()
+	longest := min(idleFactor*p.options.Interval, MaxInterval)
+	r.Next = p.options.Interval
+	if same {
+		r.Next = min(2*p.wait, longest)
+	}
+	p.wait = r.Next
+	if err := p.send(ctx, r); err != nil {
+		p.failed(ctx, err)
+		return p.backOff(longest)
+	}
+	p.failures = 0
+	return r.Next
+}
+
+// next returns the next report, and whether it says the same as the last one.
+func (p *Publisher) next() (r Report, same bool) {
+	r = p.report()
+	same = p.sequence > 0 && r == p.last
+	p.last = r
+	p.sequence++
+	r.Instance, r.Run, r.Sequence = p.options.Instance, p.run, p.sequence
+	r.At, r.Up = time.Now().UTC(), time.Since(p.begun)
+	return r, same
+}
+
+// failed counts and reports an error.
+func (p *Publisher) failed(ctx context.Context, err error) {
+	p.failures++
+	p.tell(ctx, err)
+}
+
+// tell passes on an error, unless the request was cut off at the stop.
+func (p *Publisher) tell(ctx context.Context, err error) {
+	if ctx.Err() == nil {
+		p.onError(fmt.Errorf("beacon: report %s in the control queue %v: %w", p.options.Instance, p.options.Queue.Name(), err))
+	}
+}
+
+// backOff returns how long to wait after failures: Interval at first, so that a report that is lost now and then is made good
+// before viewers find the last one stale, then twice as long each time, ± 10 %.
+func (p *Publisher) backOff(longest time.Duration) time.Duration {
+	doublings := min(max(p.failures-patience+1, 0), maxDoublings)
+	wait := min(p.options.Interval<<doublings, longest)
+	return time.Duration(float64(wait) * (0.9 + 0.2*jitter.Of(p.run, int(p.sequence))))
+}
+
+// send brings the report into the control queue: by an update, or by a new message if there is none or it soon expires.
+func (p *Publisher) send(ctx context.Context, r Report) error {
+	life := max(messageLife*p.options.Interval, minMessageLife)
+	if p.lease != nil && time.Since(p.putAt)+2*r.Next < life {
+		err := p.update(ctx, r)
+		if !errors.Is(err, queue.ErrLeaseLost) {
+			return err
+		}
+		// Somebody took the message, or the answer to the last update was lost. It goes by itself.
+		p.lease = nil
+	}
+	old := p.lease
+	if err := p.put(ctx, r, life); err != nil {
+		return err
+	}
+	p.remove(ctx, old)
+	return nil
+}
+
+// update replaces the text of the message. An update with an unknown outcome is repeated with the next report: if it took
+// effect the receipt is not the newest one any more.
+func (p *Publisher) update(ctx context.Context, r Report) error {
+	r.Put = p.putAt.Sub(p.begun)
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	lease, err := p.options.Queue.Update(ctx, *p.lease, string(text), 0)
+	if err == nil {
+		p.lease = &lease
+	}
+	return err
+}
+
+// put sends a new message with the report.
+func (p *Publisher) put(ctx context.Context, r Report, life time.Duration) error {
+	at := time.Now()
+	r.Put = at.Sub(p.begun)
+	r.Up = r.Put
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	m, err := p.options.Queue.Enqueue(ctx, string(text), &queue.EnqueueOptions{TTL: life})
+	if p.options.Create && errors.Is(err, queue.ErrQueueMissing) {
+		if err = p.options.Queue.Create(ctx, nil); err != nil && !errors.Is(err, queue.ErrQueueExists) {
+			return err
+		}
+		m, err = p.options.Queue.Enqueue(ctx, string(text), &queue.EnqueueOptions{TTL: life})
+	}
+	if err == nil {
+		p.lease, p.putAt = &m.Lease, at
+	}
+	return err
+}
+
+// remove deletes a message that another one has replaced. If that fails it goes by itself; viewers know that it is older.
+func (p *Publisher) remove(ctx context.Context, old *queue.Lease) {
+	if old == nil {
+		return
+	}
+	if err := p.options.Queue.Delete(ctx, *old); err != nil && !errors.Is(err, queue.ErrLeaseLost) {
+		p.tell(ctx, err)
+	}
+}
+
+// end puts the last report, with the final counts, in a message that goes by itself when viewers have had the time to see it,
+// and deletes the one before.
+func (p *Publisher) end(ctx context.Context) {
+	old := p.lease
+	if old == nil { // the control queue does not work
+		return
+	}
+	r, _ := p.next()
+	r.Phase, r.Next = stopped, 0
+	if err := p.put(ctx, r, lastReportLife*p.options.Interval); err != nil {
+		p.tell(ctx, err)
+	}
+	p.remove(ctx, old)
+}

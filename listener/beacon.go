@@ -1,0 +1,50 @@
+package listener
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/beacon"
+)
+
+// accompany runs what goes on until the drain has ended: the rates, and the reports to a control queue. The
+// caller must call stop then, which waits for it.
+func (s *session) accompany(ctx context.Context) (stop func()) {
+	s.rates.begin()
+	counting, stopCounting := context.WithCancel(context.Background())
+	reporting, stopReporting := context.WithCancel(context.WithoutCancel(ctx))
+	var work sync.WaitGroup
+	work.Go(func() { s.rates.watch(counting) })
+	if s.beacon != nil {
+		work.Go(func() { s.beacon.Run(reporting) })
+	}
+	// The last report may take a second. Run must return in time also when the drain does not.
+	longest := max(s.options.Grace, 0) + s.dispatcher.SettleTimeout() + time.Second
+	timer := time.AfterFunc(longest, stopReporting)
+	timer.Stop()
+	unbound := context.AfterFunc(s.looping, func() { timer.Reset(longest) })
+	return func() {
+		unbound()
+		stopCounting()
+		stopReporting()
+		work.Wait()
+		timer.Stop()
+	}
+}
+
+// changed says that a report should follow soon.
+func (s *session) changed() {
+	if s.beacon != nil {
+		s.beacon.Changed()
+	}
+}
+
+// reported returns what the listener reports of itself.
+func (s *session) reported() beacon.Report {
+	st := s.state()
+	return beacon.Report{
+		Queue: s.queue.Name(), Phase: st.Phase.String(), Paused: st.PausedBy != NotPaused, Shared: s.options.Slots != nil,
+		Received: st.Received, Ended: s.ended(), Delayed: st.Delayed, Load: s.load(st.Depth),
+	}
+}
