@@ -27,7 +27,6 @@ type dependency struct {
 	slows    bool                           // or takes longer for all, in proportion
 	takes    func(*rand.Rand) time.Duration // a call that is alone
 	holds    func(*rand.Rand) (bytes int64) // that a call has in use at its end; nil for none
-	memory   int64                          // beyond which the container is killed; 0 for none
 
 	mu       sync.Mutex
 	random   *rand.Rand    // guarded by mu
