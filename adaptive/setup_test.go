@@ -128,7 +128,7 @@ func work(ctx context.Context, t *testing.T, s dispatcher.Slots, batch int, inte
 	defer handlers.Wait()
 	running := 0
 	var mu sync.Mutex
-	for job := 0; ctx.Err() == nil; {
+	for number := 0; ctx.Err() == nil; {
 		mu.Lock()
 		n, _ := s.Take(dispatcher.SlotRequest{Least: 1, Most: batch, Likely: batch})
 		running += n
@@ -141,7 +141,8 @@ func work(ctx context.Context, t *testing.T, s dispatcher.Slots, batch int, inte
 			continue
 		}
 		for range n {
-			job++
+			number++
+			job := number
 			d := dispatcher.Delivery{Queue: queue.Name{Queue: "jobs"}, ID: queue.ID(strconv.Itoa(job)), DequeueCount: 1, Attempt: 1, MaxAttempts: 5}
 			handlers.Go(func() {
 				defer func() {
