@@ -36,6 +36,9 @@
 // the queue within a bound that is computed from the remaining messages (deadline_test.go), and
 // must then still have all their slots and loops. If none survived, a healthy worker does it.
 //
+// agents_test.go has worlds of their own, in which an agent scales the workers: it is killed, its requests fail, and the platform loses
+// its answers.
+//
 // scenarios_test.go has the worst incidents known in the field, each as its own world.
 //
 // # The ledger
