@@ -54,21 +54,14 @@ func split(s *scaling.Sample) {
 	s.Visible, s.InWork, s.Delayed = scaling.Known(visible), scaling.Known(work), scaling.Known(depth-visible-work)
 }
 
-// arrival returns how many messages a second have come between two readings: what the depth has grown by, and what was
+// arrival returns how many messages a second have come between two measurements: what the depth has grown by, and what was
 // taken off meanwhile. It is unknown where one of these is, and over a time that is too short or that the clocks do not agree on.
-func arrival(before, now reading, service scaling.Optional[float64], shortest time.Duration) (unknown scaling.Optional[float64]) {
-	first, knownFirst := before.depth.Get()
-	last, knownLast := now.depth.Get()
+func arrival(before, now scaling.Optional[int64], p passed, service scaling.Optional[float64], shortest time.Duration) (unknown scaling.Optional[float64]) {
+	first, knownFirst := before.Get()
+	last, knownLast := now.Get()
 	ended, knownEnded := service.Get()
-	passed := elapsed(before.at, now.at)
-	if !knownFirst || !knownLast || !knownEnded || passed < shortest || !clocksAgree(before.at, now.at) {
+	if !knownFirst || !knownLast || !knownEnded || p.steady < shortest || !p.agree() {
 		return unknown
 	}
-	return scaling.Known(max(float64(last-first)/passed.Seconds()+ended, 0))
-}
-
-// clocksAgree reports whether the clock has gone as far as the monotonic one. If not, it was set, or the machine has slept, in
-// which the monotonic clock may stand still: nobody knows how much time has passed.
-func clocksAgree(from, to time.Time) bool {
-	return (to.Round(0).Sub(from.Round(0)) - elapsed(from, to)).Abs() <= clockStep
+	return scaling.Known(max(float64(last-first)/p.steady.Seconds()+ended, 0))
 }

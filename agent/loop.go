@@ -107,7 +107,7 @@ func (p *pool) round(ctx context.Context) {
 func (p *pool) sample(r reading) (s scaling.Sample, decidable bool) {
 	s = scaling.Sample{At: r.at, Depth: r.depth, Visible: r.visible, HeadAge: r.headAge}
 	s.Instances, decidable = r.instances.Get()
-	last, any := p.history.last()
+	last, found := p.history.last()
 	if !decidable {
 		s.Instances = last.Instances
 	}
@@ -117,12 +117,17 @@ func (p *pool) sample(r reading) (s scaling.Sample, decidable bool) {
 		s.Ready = scaling.Optional[int]{} // of those that would be there nobody knows
 	}
 	split(&s)
-	s.Arrival = arrival(p.before, r, s.Service, p.agent.options.Interval/2)
-	if !decidable && !any {
+	var since passed // the measurement before
+	if !p.before.at.IsZero() {
+		since = between(p.before.at, r.at)
+	}
+	s.Arrival = arrival(p.before.depth, r.depth, since, s.Service, p.agent.options.Interval/2)
+	if !decidable && !found {
 		return s, false // there is no number that would not be wrong
 	}
-	if p.history.add(s) && p.store != nil {
-		p.store.archived = time.Time{} // its samples are to be written anew
+	p.history.add(s, since)
+	if since.setBack() > 0 && p.store != nil {
+		p.store.archived = time.Time{} // all of it is to be written anew
 	}
 	return s, decidable
 }
@@ -157,7 +162,7 @@ func (p *pool) decide(ctx context.Context, s scaling.Sample) *Decided {
 		}
 	}
 	if !p.dry() {
-		p.watchForWork(ctx, d.Instances == 0 && decided.Err == nil)
+		p.watchForWork(d.Instances == 0 && decided.Err == nil)
 	}
 	return decided
 }
