@@ -300,6 +300,13 @@ func TestAccountsAreALimit(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "after 3s") || !strings.Contains(err.Error(), "Name at least 4 accounts") {
 		t.Errorf("30,000 messages a second: got %v, want an error that names the time and the accounts", err)
 	}
+	if want := "one storage account carries 20000"; !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+	trace.Accounts = []string{"a", "b"}
+	if err := trace.Check(); err == nil || !strings.Contains(err.Error(), "2 storage accounts carry 40000") {
+		t.Errorf("with two accounts: got %v, want an error", err)
+	}
 	trace.Accounts = []string{"a", "b", "c", "d"}
 	if err := trace.Check(); err != nil {
 		t.Errorf("with four accounts: got %v, want no error", err)
