@@ -101,13 +101,13 @@ func (r *rules) wants(m *moment, margin float64) int {
 func (c *choice) grow(goal int) {
 	m := &c.now
 	lasting := ceil(m.load/(c.utilization*m.slots)) + c.spare
-	if lasting <= c.from && c.from >= max(c.least, 1) && !c.stuck() {
+	if lasting <= c.from && !c.stuck() {
 		if c.drain = c.drainTime(m); c.drain <= max(c.target, c.start) {
 			c.why = drainedAnyway
 			return
 		}
 	}
-	if c.before = c.lastGrowth(); c.before.useless && c.from >= c.least {
+	if c.before = c.lastGrowth(); c.before.useless {
 		c.why = useless
 		return
 	}
@@ -158,10 +158,7 @@ func (c *choice) leastLately() int {
 // drainTime is how long the present instances take for the backlog with full slots, in seconds:
 // those that work now, and later those too that were asked for.
 func (c *choice) drainTime(m *moment) float64 {
-	if m.backlog == 0 {
-		return 0
-	}
-	if net := -m.growth(); m.backlog <= net*c.start {
+	if net := -m.growth(); net > 0 && m.backlog <= net*c.start {
 		return m.backlog / net
 	}
 	net := m.instances*m.slots/m.handling - m.arrival

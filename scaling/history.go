@@ -82,7 +82,8 @@ func (h *History) Add(s Sample) {
 		kept = kept.thinned(kept[len(kept)-1].At.Add(-keepAll), s.At.Add(-keepAll))
 		kept = kept[kept.search(s.At.Add(-keepMinutes)):] // append moves the rest when the array ends
 	}
-	*h = append(kept, s)
+	kept = append(kept, s)
+	*h = kept
 }
 
 // search returns the index of the first sample that is not before a time.

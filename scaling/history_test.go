@@ -5,6 +5,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,7 +87,7 @@ func TestAHistoryHasNoMonotonicTimes(t *testing.T) {
 	var h History
 	now := time.Now()
 	h.Add(Sample{At: now})
-	if h[0].At == now || !h[0].At.Equal(now) {
+	if strings.Contains(h[0].At.String(), " m=") || !h[0].At.Equal(now) {
 		t.Errorf("got %v for %v, want it without its monotonic part", h[0].At, now)
 	}
 }

@@ -260,8 +260,9 @@ func (c *choice) waiting(k int, m *moment) {
 		if !known(work) {
 			work = p.running
 		}
-		if m.backlogIsMax = !known(work); m.backlogIsMax {
+		if !known(work) {
 			work = min(m.depth, m.working*m.slots) // they take what they can
+			m.backlogIsMax = work > 0
 		}
 		m.backlog = max(m.depth-work, 0)
 		if known(p.delayed) {

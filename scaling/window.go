@@ -53,11 +53,12 @@ func (c *choice) shrink() {
 		return
 	}
 	c.instances = most
-	if most > kept {
+	switch goal := c.clamp(c.wanted); {
+	case most > kept:
 		c.why = heldByThePast
-	} else if most > c.clamp(c.wanted) {
+	case most > goal:
 		c.why = heldByMargin
-	} else if c.clamp(c.wanted) > c.wanted {
+	case goal > c.wanted:
 		c.why = bounded
 	}
 }
