@@ -27,7 +27,7 @@ func TestTheStateSaysWhy(t *testing.T) {
 		"at most 14 handlers, 0 run; 16 → 14: a handler took longer than its time-out":                           {Options{}, ended(timedOut, context.DeadlineExceeded)},
 		"at most 1 handlers, 0 run; 1, the lowest, and none starts for ":                                         {Options{Start: 1}, ended(exhausted, ErrExhausted)},
 		"at most 14 handlers, 0 run; 16 → 14: " + strings.Repeat("x", 200) + "…":                                 {Options{}, ended(exhausted, errors.New(strings.Repeat("x", 300)))},
-		"at most 2 handlers, 4 run; 4 → 2: 900 MiB of 1024 MiB memory are in use, 88 %, and at most 80 % may be": {Options{Start: 4, Memory: fixedMemory(900, 1024)}, func(l *Limit) { beginSome(l, 4) }},
+		"at most 3 handlers, 4 run; 4 → 3: 900 MiB of 1024 MiB memory are in use, 88 %, and at most 80 % may be": {Options{Start: 4, Memory: fixedMemory(900, 1024)}, func(l *Limit) { beginSome(l, 4) }},
 		"at most 4 handlers, 4 run; 4 since the start":                                                           {Options{Start: 4, Memory: fixedMemory(800, 1024)}, func(l *Limit) { beginSome(l, 4) }},
 	} {
 		l := New(&c.options)

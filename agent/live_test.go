@@ -28,14 +28,14 @@ func billing(t *testing.T, e *localqueue.Engine, reports beacon.Options) (*worke
 	return w, pool
 }
 
-// flood is an hour with a steady load and a flood after ten minutes. It calls each after each second.
+// flood is 35 minutes, with a steady load for 25 and a flood after five. It calls each after each second.
 func flood(w *workers, each func(second int)) (sent int) {
-	for second := range 3600 {
+	for second := range 2100 {
 		n := 2
-		if second == 600 {
-			n = 1200
+		if second == 300 {
+			n = 900
 		}
-		if second >= 3000 {
+		if second >= 1500 {
 			n = 0
 		}
 		w.send(n)
@@ -56,22 +56,22 @@ func TestAFloodIsServedInTime(t *testing.T) {
 		most := 0
 		sent := flood(w, func(second int) {
 			most = max(most, w.count())
-			if second == 300 {
+			if second == 100 {
 				w.done()
 			}
-			if second == 500 {
+			if second == 250 {
 				s := a.agent.State()[0].Sample
 				if s.Ready.Or(-1) != w.count() || s.Slots.Or(0) != 4 || !near(s.Handling.Or(0).Seconds(), 2) {
 					t.Errorf("sample of the steady load: %+v", s)
 				}
-				if arrival, service := meanRates(a.agent.Timeline("billing")[20:]); !near(arrival, 2) || !near(service, 2) {
+				if arrival, service := meanRates(a.agent.Timeline("billing")[12:]); !near(arrival, 2) || !near(service, 2) {
 					t.Errorf("rates of the steady load: got %v in and %v out, want 2 each", arrival, service)
 				}
 				if s.Visible.Or(-1)+s.InWork.Or(-1)+s.Delayed.Or(-1) != s.Depth.Or(-2) {
 					t.Errorf("the parts of the depth do not add up: %+v", s)
 				}
 			}
-			if second == 590 {
+			if second == 290 {
 				if _, _, slowest := w.done(); slowest > 20*time.Second {
 					t.Errorf("steady load: the slowest job took %v", slowest)
 				}
@@ -146,7 +146,7 @@ func TestAKilledAgentServesAFlood(t *testing.T) {
 		return asked, slowest
 	}
 	want, _ := asked()
-	got, slowest := asked(7, 31, 605, 613, 622, 634, 655, 690, 900, 1205, 2000, 3100)
+	got, slowest := asked(7, 31, 305, 313, 322, 334, 355, 390, 600, 905, 1400, 1700)
 	if reversals(0, got) > reversals(0, want) {
 		t.Errorf("killed twelve times: got Scale %v, want no more reversals than %v", got, want)
 	}

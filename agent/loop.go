@@ -107,7 +107,7 @@ func (p *pool) round(ctx context.Context) {
 func (p *pool) sample(r reading) (s scaling.Sample, decidable bool) {
 	s = scaling.Sample{At: r.at, Depth: r.depth, Visible: r.visible, HeadAge: r.headAge}
 	s.Instances, decidable = r.instances.Get()
-	last, any := p.history.last()
+	last, found := p.history.last()
 	if !decidable {
 		s.Instances = last.Instances
 	}
@@ -122,7 +122,7 @@ func (p *pool) sample(r reading) (s scaling.Sample, decidable bool) {
 		since = between(p.before.at, r.at)
 	}
 	s.Arrival = arrival(p.before.depth, r.depth, since, s.Service, p.agent.options.Interval/2)
-	if !decidable && !any {
+	if !decidable && !found {
 		return s, false // there is no number that would not be wrong
 	}
 	p.history.add(s, since)
@@ -162,7 +162,7 @@ func (p *pool) decide(ctx context.Context, s scaling.Sample) *Decided {
 		}
 	}
 	if !p.dry() {
-		p.watchForWork(ctx, d.Instances == 0 && decided.Err == nil)
+		p.watchForWork(d.Instances == 0 && decided.Err == nil)
 	}
 	return decided
 }

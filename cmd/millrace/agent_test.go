@@ -190,9 +190,9 @@ func TestPoolsWithoutPricesHaveASum(t *testing.T) {
 		}
 		_, table, _ := strings.Cut(b.out.String(), "done:\n\n")
 		const want = `  pool    up  down  instances  instance-hours  requests  late
-  orders  0   0     1          0.01            12        0s
-  emails  0   0     1          0.01            12        0s
-  in all  0   0     2          0.03            24        0s
+  orders  0   0     1          0.0139          12        0s
+  emails  0   0     1          0.0139          12        0s
+  in all  0   0     2          0.0278          24        0s
 
 Late is for how long the oldest message had waited longer than the target, with the instances that there are.
 Measuring takes 34,560 requests a day at this rate.

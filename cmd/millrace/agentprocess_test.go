@@ -115,7 +115,7 @@ func logOf(t *testing.T, path string) string {
 // jobs returns lines for put.
 func jobs(n int, each string) string { return strings.Repeat(fmt.Sprintf("%q\n", each), n) }
 
-// TestAgentScalesProcesses: a flood comes, instances come, the flood is worked off, all but one go; at Ctrl-C the last one ends too.
+// TestAgentScalesProcesses: a flood comes, instances come, the flood is worked off, all but one go; at Ctrl-C the last one ends too.
 func TestAgentScalesProcesses(t *testing.T) {
 	t.Parallel()
 	location := startServer(t)
