@@ -378,3 +378,21 @@ func TestWrongTracesAreRefused(t *testing.T) {
 		t.Errorf("the zero value: got %v, want all that is missing", err)
 	}
 }
+
+// A line that empties within a second: who comes after that does not wait. Of 25 in the first second twenty begin, and all wait; the five others are gone
+// in the middle of the second one, and so half of the ten that come in it wait.
+func TestTheLineEmptiesWithinASecond(t *testing.T) {
+	trace := perSecond(25, 10, 0)
+	trace.Slots, trace.Handling, trace.SLA = 2, 100*time.Millisecond, 100*time.Millisecond
+	r := replayed(t, trace, Fixed(1))
+	near(t, "late", r.Late, 25+5)
+	near(t, "worst", r.Worst.Seconds(), 0.35) // the last of the first second begins a quarter of a second after it
+}
+
+// What a rule does after the trace is no change of its.
+func TestChangesEndWithTheTrace(t *testing.T) {
+	trace := perSecond(constant(60, 10, 0)...)
+	if r := replayed(t, trace, asks(5*time.Second, 2, 3, 1, 2, 1)); r.Changes != 2 || r.Reversals != 0 {
+		t.Errorf("got %d changes and %d reversals, want the 2 within ten seconds", r.Changes, r.Reversals)
+	}
+}
