@@ -1,6 +1,7 @@
 package beacon
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -20,7 +21,8 @@ type progress struct {
 	sequence int64
 	up       time.Duration
 	ended    int64
-	rate     float64 // messages a second, between its two newest reports
+	rate     float64   // messages a second, between its two newest reports
+	seen     time.Time // when it last reported
 }
 
 // NewFleet returns a fleet of instances that take jobs from these queues. Reports of other queues are ignored.
@@ -72,20 +74,23 @@ type slots struct{ own, shared int }
 // total adds up the reports, and remembers them for the next measurement.
 func (f *Fleet) total(views []View) total {
 	t := total{slots: make(map[string]*slots)}
-	seen := make(map[identity]progress)
+	counted := make(map[identity]bool)
+	now := time.Now()
 	for _, v := range views {
 		t.full = t.full || v.Full
 		for _, r := range v.Reports {
 			key := identity{r.Instance, r.Queue, r.Run}
-			if _, twice := seen[key]; twice || !slices.Contains(f.queues, r.Queue) {
+			if counted[key] || !slices.Contains(f.queues, r.Queue) {
 				continue
 			}
 			p := f.advance(key, r)
-			seen[key] = p
+			p.seen = now
+			counted[key], f.runs[key] = true, p
 			t.add(r, p)
 		}
 	}
-	f.runs = seen
+	// A run may be missing from a view and come back: it is not new then.
+	maps.DeleteFunc(f.runs, func(_ identity, p progress) bool { return now.Sub(p.seen) > forgetAfter })
 	return t
 }
 

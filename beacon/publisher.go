@@ -157,10 +157,10 @@ func (p *Publisher) send(ctx context.Context, r Report) error {
 	life := max(messageLife*p.options.Interval, minMessageLife)
 	if p.lease != nil && time.Since(p.putAt)+2*r.Next < life {
 		err := p.update(ctx, r)
-		if !errors.Is(err, queue.ErrLeaseLost) {
+		if !errors.Is(err, queue.ErrLeaseLost) && !errors.Is(err, queue.ErrQueueMissing) {
 			return err
 		}
-		// Somebody took the message, or the answer to the last update was lost. It goes by itself.
+		// Somebody took the message, or the answer to the last update was lost: it goes by itself. Or the queue was dropped.
 		p.lease = nil
 	}
 	old := p.lease

@@ -160,3 +160,35 @@ func TestEachDecisionIsASentenceWithItsNumbers(t *testing.T) {
 		})
 	}
 }
+
+func TestAPolicyIsChecked(t *testing.T) {
+	good := []Policy{
+		{},
+		{Min: 2, Max: 2, Target: 1, Utilization: 1, Spare: 3, Start: 1, DownAfter: 1, Slots: 1, Handling: 1, Forecast: true},
+		{Min: 30}, {ToZero: true, Max: 1},
+	}
+	for _, p := range good {
+		if err := p.Check(); err != nil {
+			t.Errorf("%+v: got %v, want no error", p, err)
+		}
+	}
+	for want, p := range map[string]Policy{
+		"Min is -1: it must not be negative":                                                       {Min: -1},
+		"Max is -1: it must not be negative":                                                       {Max: -1},
+		"Min is 3 and Max 2: Min must not exceed Max":                                              {Min: 3, Max: 2},
+		"Min is 1 with ToZero: leave out one of them":                                              {Min: 1, ToZero: true},
+		"Target is -1ns: it must not be negative":                                                  {Target: -1},
+		"Utilization is 1.1: it must be above 0 and at most 1":                                     {Utilization: 1.1},
+		"Utilization is NaN: it must be above 0 and at most 1":                                     {Utilization: math.NaN()},
+		"Spare is -1: it must not be negative":                                                     {Spare: -1},
+		"Start is -1ns: it must not be negative":                                                   {Start: -1},
+		"DownAfter is -1ns: it must not be negative":                                               {DownAfter: -1},
+		"Slots is -1: it must not be negative":                                                     {Slots: -1},
+		"Handling is -1ns: it must not be negative":                                                {Handling: -1},
+		"Max is -2: it must not be negative\nscaling policy: Spare is -2: it must not be negative": {Max: -2, Spare: -2},
+	} {
+		if err := p.Check(); err == nil || err.Error() != "scaling policy: "+want {
+			t.Errorf("%+v: got %v, want %s", p, err, want)
+		}
+	}
+}

@@ -112,8 +112,6 @@ type rules struct {
 	utilization, slots                 float64
 	guessedSlots, guessedHandling      bool // nobody said how many or how long
 	forecast                           bool
-	latest                             latest
-	quality                            quality
 }
 
 func (p *Policy) rules() rules {

@@ -13,8 +13,7 @@ const leastGap = 120.0
 
 // shrink removes instances down to the most that were wanted in DownAfter. A time in which figures
 // are missing does not count; a long one begins the wait anew.
-func (c *choice) shrink(h History) {
-	newest := len(h) - 1
+func (c *choice) shrink() {
 	if !c.whole(&c.now) {
 		c.why = notSure
 		return
@@ -26,17 +25,13 @@ func (c *choice) shrink(h History) {
 	}
 	most := kept
 	var m moment
-	last := 0.0
-	for j := newest - 1; j >= 0 && c.fewerFor < c.downAfter; j-- {
-		age := h[newest].At.Sub(h[j].At).Seconds()
-		if age <= last {
-			continue // from the future, or twice the same
-		}
-		last = age
-		if age-c.fewerFor > max(c.downAfter/2, leastGap) {
+	for k := 1; c.fewerFor < c.downAfter; k++ {
+		p := c.past.at(k)
+		if p == nil || p.age-c.fewerFor > max(c.downAfter/2, leastGap) {
 			break
 		}
-		c.look(h, j, &m)
+		age := p.age
+		c.look(k, &m)
 		if !m.backlogKnown {
 			continue
 		}
@@ -54,11 +49,12 @@ func (c *choice) shrink(h History) {
 		return
 	}
 	c.instances = most
-	if most > kept {
+	switch goal := c.clamp(c.wanted); {
+	case most > kept:
 		c.why = heldByThePast
-	} else if most > c.clamp(c.wanted) {
+	case most > goal:
 		c.why = heldByMargin
-	} else if c.clamp(c.wanted) > c.wanted {
+	case goal > c.wanted:
 		c.why = bounded
 	}
 }

@@ -94,15 +94,22 @@ func TestLongHandlersBeginAtOnce(t *testing.T) {
 	}
 }
 
-// What still waits when the trace ends is late; what is handled then counts by when it will end.
-func TestWhatWaitsAtTheEndIsLate(t *testing.T) {
+// What waits when the trace ends has as much time as all others; what has not begun then is late. It costs nothing more.
+func TestJobsEndAfterTheTrace(t *testing.T) {
 	trace := perSecond(100, 0, 0)
+	trace.SLA = 4 * time.Second
 	r := replayed(t, trace, Fixed(1))
-	near(t, "late", r.Late, 70)
-	near(t, "left", r.Left, 80) // ten of them are handled
-	near(t, "done", r.Done, 20)
-	if r.LateShare() != 0.7 {
-		t.Errorf("share: got %v, want 0.7", r.LateShare())
+	near(t, "late", r.Late, 100-3/(1.0/10-1.0/100)) // message x came at x/100 and ends at x/10 + 1
+	near(t, "left", r.Left, 40)                     // in seven seconds sixty have ended
+	near(t, "done", r.Done, 60)
+	near(t, "instance-hours", r.InstanceHours, 3.0/3600)
+	near(t, "worst", r.Worst.Seconds(), 7.3)
+	if r.Timeline[len(r.Timeline)-1].At >= 3*time.Second {
+		t.Errorf("got the last point at %v, want a timeline that ends with the trace", r.Timeline[len(r.Timeline)-1].At)
+	}
+	trace.SLA = 20 * time.Second
+	if r = replayed(t, trace, Fixed(1)); r.Late != 0 || r.Left > 1e-6 {
+		t.Errorf("with time enough: got %v late and %v left, want none", r.Late, r.Left)
 	}
 }
 
@@ -164,7 +171,10 @@ func TestPoisonIsHandledFiveTimes(t *testing.T) {
 
 	trace.Arrivals, trace.Poison = trace.Arrivals[:last-20], trace.Poison[:last-20]
 	r = replayed(t, trace, Fixed(1))
-	near(t, "poisoned early", r.Poisoned, 0)
+	near(t, "poisoned early", r.Poisoned, 3) // after the end
+	trace.SLA = time.Second
+	r = replayed(t, trace, Fixed(1))
+	near(t, "poisoned with no time", r.Poisoned, 0)
 	near(t, "left early", r.Left, 3)
 }
 

@@ -133,13 +133,13 @@ func TestTheAgentIsThePolicy(t *testing.T) {
 	p := For(&trace, scaling.Policy{})
 	tight := trace
 	tight.SLA = tight.Start
-	if q := For(&tight, scaling.Policy{Spare: 2}); q.ToZero || q.Utilization != 0 || q.Spare != 2 {
+	if q := For(&tight, scaling.Policy{Spare: 2}); q.ToZero || q.Wait != 0 || q.Utilization != 0 || q.Spare != 2 {
 		t.Errorf("an SLA that leaves no time to start: got %+v, want instances that are ready", q)
 	}
 	if q := For(&trace, scaling.Policy{Min: 3, Utilization: 0.5, Target: time.Second}); q.ToZero || q.Utilization != 0.5 || q.Target != time.Second || q.Check() != nil {
 		t.Errorf("got %+v, want what the policy says", q)
 	}
-	if p.DownAfter != trace.Start || p.Utilization != 0.95 || !p.ToZero || p.Start != trace.Start || p.Max != trace.Max || p.Target != trace.SLA/2 || p.Check() != nil {
+	if p.DownAfter != trace.Start || p.Utilization != 1 || p.Wait != trace.SLA/3 || !p.ToZero || p.Start != trace.Start || p.Max != trace.Max || p.Target != trace.SLA/2 || p.Check() != nil {
 		t.Errorf("got %+v (%v) for the trace", p, p.Check())
 	}
 	r := Agent("agent", p)
@@ -236,5 +236,34 @@ func TestReadingsFailAndAreOff(t *testing.T) {
 	}
 	if unknown < 5 || unknown > 35 || off < 10 {
 		t.Errorf("got %d unknown and %d off of %d, want about 18 and most others", unknown, off, len(h))
+	}
+}
+
+// How the policy does in a closed loop: it holds the SLA with what For sets, also from zero and at the large size, and its last jobs do not wait ever
+// longer while a backlog shrinks.
+func TestThePolicyHoldsTheSLA(t *testing.T) {
+	for _, size := range []Size{Small(), Large()} {
+		for _, trace := range Generated(size, 11) {
+			trace.Arrivals = trace.Arrivals[:min(len(trace.Arrivals), 8640)] // a day
+			r := replayed(t, trace, Agent("agent", For(&trace, scaling.Policy{})))
+			if r.LateShare() > 0.01 || r.Worst > 3*trace.SLA/2 {
+				t.Errorf("%s: got %.3f %% late and a worst of %v, want at most 1 %% and not much more than %v", trace.Name, 100*r.LateShare(), r.Worst, trace.SLA)
+			}
+			if defaults := replayed(t, trace, Agent("agent", scaling.Policy{Start: trace.Start, Max: trace.Max})); r.InstanceHours > defaults.InstanceHours {
+				t.Errorf("%s: got %.1f instance-hours, more than the %.1f of the defaults", trace.Name, r.InstanceHours, defaults.InstanceHours)
+			}
+		}
+	}
+}
+
+// Figures that are wrong by a fifth and readings of which a fifth fails do not make the policy miss the SLA.
+func TestThePolicyCopesWithWrongReadings(t *testing.T) {
+	for _, trace := range Generated(Small(), 12) {
+		trace.Arrivals = trace.Arrivals[:min(len(trace.Arrivals), 8640)]
+		trace.Noise, trace.Missing = 0.2, 0.2
+		r := replayed(t, trace, Agent("agent", For(&trace, scaling.Policy{})))
+		if r.LateShare() > 0.01 {
+			t.Errorf("%s: got %.3f %% late and a worst of %v, want at most 1 %%", trace.Name, 100*r.LateShare(), r.Worst)
+		}
 	}
 }

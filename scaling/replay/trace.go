@@ -96,8 +96,8 @@ func (t *Trace) Check() error {
 	if t.Start < 0 || t.Start > longestTrace {
 		wrong("start is %v: it must not be negative, and at most %v", t.Start, longestTrace)
 	}
-	if t.SLA <= 0 {
-		wrong("sla is %v: it must be positive", t.SLA)
+	if t.SLA <= 0 || t.SLA > longestTrace {
+		wrong("sla is %v: it must be positive, and at most %v", t.SLA, longestTrace)
 	}
 	if t.Max < 1 || t.Max > mostInstances {
 		wrong("max is %d: a rule may have 1 to %d instances", t.Max, mostInstances)
