@@ -3,7 +3,6 @@ package keda
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -31,7 +30,7 @@ func (a *address) scalerFor(t *testing.T, q queue.Queue, folder string, replicas
 	decides, err := agent.New([]agent.Pool{{
 		Name: "worker", Queues: []queue.Queue{q}, Actuator: pool,
 		Policy: scaling.Policy{ToZero: true, Max: 12, Slots: 1, Handling: time.Second},
-	}}, &agent.Options{Folder: folder, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	}}, &agent.Options{Folder: folder, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

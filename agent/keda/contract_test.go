@@ -2,6 +2,7 @@ package keda
 
 import (
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -151,7 +152,7 @@ func TestStreamMetricSpecSendsTheTargetOnceAndStaysOpen(t *testing.T) {
 		next <- err
 	}()
 	s.stop() // so the next thing on the stream is its end, if nothing was sent before
-	if err := <-next; err != io.EOF {
+	if err := <-next; !errors.Is(err, io.EOF) {
 		t.Errorf("after the target: got %v, want the end of the stream", err)
 	}
 }

@@ -109,15 +109,22 @@ func (s *Server) Run(ctx context.Context) error {
 	select {
 	case err := <-served:
 		s.grpc.Stop()
-		return fmt.Errorf("serve KEDA on %s: %w", s.listener.Addr(), err)
+		return s.failed(err)
 	case <-ctx.Done():
 	case <-s.halted:
 	}
 	s.health.Shutdown()
 	s.service.end()
 	s.finish()
-	<-served
+	// After a halt before Run, Serve was never entered.
+	if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		return s.failed(err)
+	}
 	return nil
+}
+
+func (s *Server) failed(err error) error {
+	return fmt.Errorf("serve KEDA on %s: %w", s.listener.Addr(), err)
 }
 
 // finish waits until calls have ended, but no longer than drain allows.

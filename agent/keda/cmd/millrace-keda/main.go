@@ -5,7 +5,7 @@
 //
 // The file is that of the command millrace agent, see package agentfile, without processes. Each of its pools needs a flag -deployment with the
 // namespace and the name of its Deployment, whose number of replicas is read at the start. The program must therefore run in the cluster.
-// README.md beside the package has what KEDA needs.
+// deploy/keda/README.md in the repository has what KEDA needs.
 //
 // SIGTERM and Ctrl-C end it with status 0; the Deployments then stay as they are until it runs again. Wrong flags are status 2, and all
 // other failures status 1.

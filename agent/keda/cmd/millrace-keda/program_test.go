@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -13,6 +15,7 @@ import (
 
 	pb "github.com/kedacore/keda/v2/pkg/scalers/externalscaler"
 	"go.uber.org/goleak"
+	"go.yaml.in/yaml/v4"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -172,4 +175,48 @@ func TestFailuresAreStatus1(t *testing.T) {
 			t.Errorf("%v: got status %d and %q, want 1 and %s", args, status, said, want)
 		}
 	}
+}
+
+// The arguments in the manifest are right, and fit its file.
+func TestTheManifestFitsTheProgram(t *testing.T) {
+	text, err := os.ReadFile("../../../../deploy/keda/scaler.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var args []string
+	var file *agentfile.File
+	for d := yaml.NewDecoder(bytes.NewReader(text)); ; {
+		var m struct {
+			Data map[string]string
+			Spec struct {
+				Template struct {
+					Spec struct{ Containers []struct{ Args []string } }
+				}
+			}
+		}
+		if err := d.Decode(&m); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range m.Spec.Template.Spec.Containers {
+			args = c.Args
+		}
+		if text := m.Data["agent.yaml"]; text != "" {
+			file = parsed(t, text)
+		}
+	}
+	s, err := parse(args, io.Discard)
+	if err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	if s.file != "/etc/millrace/agent.yaml" || s.listen != ":9090" {
+		t.Errorf("got %+v, want the mounted file and port 9090", s)
+	}
+	read := func(context.Context, string, string) (int, error) { return 0, nil }
+	p, err := newProgram(file, s.deployments, read, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.close()
 }
