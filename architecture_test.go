@@ -111,6 +111,7 @@ func TestDependenciesStayBehindOnePackage(t *testing.T) {
 		{"github.com/klauspost/compress/zstd", "codec/zstdcodec"},
 		{"github.com/klauspost/compress/flate", "examples/mosaic/picture"},
 		{"golang.org/x/time", "queue/limited"},
+		{"go.yaml.in/yaml", "agent/agentfile"},
 		{"modernc.org/sqlite", "examples/billing/books"},
 		{"github.com/jackc/pgx", "examples/billing/books internal/postgrestest"},
 	}
@@ -140,15 +141,17 @@ func TestAWorkerOnAzureCompilesFewModules(t *testing.T) {
 	t.Logf("%d modules", len(modules))
 }
 
-// TestNothingOfNATSIsInThisModule: whoever does not use natswakeup, a module of its own, does not load it.
-func TestNothingOfNATSIsInThisModule(t *testing.T) {
+// TestNothingOfNATSOrKEDAIsInThisModule: whoever does not use natswakeup or agent/keda, modules of their own, does not load it.
+func TestNothingOfNATSOrKEDAIsInThisModule(t *testing.T) {
 	for _, file := range []string{"go.mod", "go.sum"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(string(text), "nats-io") {
-			t.Errorf("%s names modules of NATS", file)
+		for _, other := range []string{"nats-io", "kedacore", "google.golang.org/grpc "} {
+			if strings.Contains(string(text), other) {
+				t.Errorf("%s names %s", file, other)
+			}
 		}
 	}
 }

@@ -2,78 +2,120 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
-	"time"
+	"sync"
 
-	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/scaling"
-	"github.com/millrace/millrace/wakeup"
+	"github.com/millrace/millrace/internal/hook"
 )
 
-// Actuator makes the number of instances of one pool what it should be. The agent calls one method of an actuator at a time.
-type Actuator interface {
-	// Instances returns how many instances there are, those included that are starting, and not those that are stopping.
-	Instances(ctx context.Context) (int, error)
+// Agent scales pools. Make one with [New]. It is safe for concurrent use.
+type Agent struct {
+	options Options
+	pools   []*pool
+	hooks   *hook.Guard
 
-	// Scale asks for n instances. It does not wait until they work, or until surplus ones have ended: those finish their
-	// jobs first.
-	Scale(ctx context.Context, n int) error
+	halt     chan struct{} // closed by Halt
+	haltOnce sync.Once
+
+	mu      sync.Mutex
+	started bool // guarded by mu
 }
 
-// Pool are instances of one program that take jobs from the same queues.
-type Pool struct {
-	// Name is how the pool is called in sentences, logs and files. It must be unique.
-	Name string
-
-	// Queues are where the instances take jobs from. Figures are sums. At least one.
-	Queues []queue.Queue
-
-	// Beacons are the control queues in which the instances report. Defaults to none: figures that only instances know are unknown, and the policy's
-	// own are used.
-	Beacons []queue.Queue
-
-	// Policy decides. Defaults to that of its zero value.
-	Policy scaling.Policy
-
-	// Actuator makes it so. Defaults to none: a dry run, which only decides.
-	Actuator Actuator
+// New returns an agent, or everything that is wrong with the pools and options. It sends no request and opens no file.
+func New(pools []Pool, o *Options) (*Agent, error) {
+	options, problems := o.withDefaults()
+	problems = append(problems, check(pools)...)
+	if len(problems) > 0 {
+		return nil, fmt.Errorf("agent: %w", errors.Join(problems...))
+	}
+	a := &Agent{options: options, halt: make(chan struct{})}
+	a.hooks = hook.New(func(f hook.Failure) {
+		options.Logger.Error("a hook of the agent failed", "hook", f.Hook, "panic", f.Value, "times", f.Times, "stack", string(f.Stack))
+	})
+	for _, p := range pools {
+		a.pools = append(a.pools, newPool(a, p))
+	}
+	return a, nil
 }
 
-// Options configure an [Agent]. Nil and the zero value mean the defaults.
-type Options struct {
-	// Interval is how long lies between measurements. Defaults to 10 s.
-	Interval time.Duration
-
-	// Wakeups says when work comes, so that a pool of no instances is started at once. Defaults to none: at the next measurement.
-	Wakeups wakeup.Source
-
-	// Folder is where the history of each pool is kept for the next start. Defaults to none: it is lost with the process.
-	Folder string
-
-	// OnDecision is called after each decision that was carried out, or that a dry run made. It should not block. Defaults to none.
-	OnDecision func(Decided)
-
-	// OnError receives every error. It should not block. Defaults to none.
-	OnError func(error)
-
-	// Logger logs each change of the number of instances, and errors. Defaults to slog.Default().
-	Logger *slog.Logger
+// Run measures and decides until ctx ends, and then returns nil. Each pool is measured at once, and then each Interval, by a
+// goroutine of its own. At the stop the history is kept, and a call of an actuator that runs has 5 s to end.
+// Instances go on running.
+//
+// Run returns early with an error if Folder cannot be used, or if another agent uses it for one of the pools. An agent runs once.
+func (a *Agent) Run(ctx context.Context) error {
+	a.mu.Lock()
+	started := a.started
+	a.started = true
+	a.mu.Unlock()
+	if started {
+		return errors.New("agent: Run was called before: make another agent")
+	}
+	for _, p := range a.pools {
+		if err := p.open(); err != nil {
+			a.close()
+			return fmt.Errorf("agent: %w", err)
+		}
+	}
+	defer a.close()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var halting, running sync.WaitGroup
+	halting.Go(func() {
+		select {
+		case <-a.halt:
+			stop()
+		case <-ctx.Done():
+		}
+	})
+	for _, p := range a.pools {
+		running.Go(func() { p.run(ctx) })
+	}
+	running.Wait()
+	stop()
+	halting.Wait()
+	return a.leave()
 }
 
-// Decided is one decision about one pool.
-type Decided struct {
-	Pool     string           `json:"pool"`
-	Sample   scaling.Sample   `json:"sample"`
-	Decision scaling.Decision `json:"decision"`
-	DryRun   bool             `json:"dry_run"` // nothing was changed
-	Err      error            `json:"-"`       // why it could not be carried out
+// leave waits for calls that hang, for stopGrace at most or until a halt, and returns an error for each that is left behind.
+func (a *Agent) leave() error {
+	end, enough := context.WithTimeout(context.Background(), stopGrace)
+	defer enough()
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		select {
+		case <-a.halt:
+			enough()
+		case <-end.Done():
+		}
+	})
+	var left []error
+	for _, p := range a.pools {
+		left = append(left, p.left(end.Done())...)
+	}
+	enough()
+	waiting.Wait()
+	return errors.Join(left...)
 }
 
-// Agent scales pools.
-type Agent struct{}
+// Halt makes Run return without waiting for a call of an actuator that runs. It does not wait, and may be called at any time.
+func (a *Agent) Halt() { a.haltOnce.Do(func() { close(a.halt) }) }
 
-// New returns an agent, or everything that is wrong with the pools and options.
-func New(pools []Pool, o *Options) (*Agent, error) { panic("not written yet") }
+// close releases what open has taken.
+func (a *Agent) close() {
+	for _, p := range a.pools {
+		p.close()
+	}
+}
 
-// Run measures and decides until ctx ends. Instances go on running.
-func (a *Agent) Run(ctx context.Context) error { panic("not written yet") }
+// report hands an error to OnError.
+func (a *Agent) report(e *Error) {
+	if f := a.options.OnError; f != nil {
+		a.hooks.Contain("OnError", func() { f(e) })
+	}
+}
+
+// logger returns the logger with the pool.
+func (a *Agent) logger(pool string) *slog.Logger { return a.options.Logger.With("pool", pool) }

@@ -118,7 +118,7 @@ func (f *loopPool) leave(seen uint64) (left, again bool) {
 	if f.heard.number != f.heard.polled || f.active == 1 && f.heard.number != seen {
 		return false, true
 	}
-	f.active--
+	f.ended()
 	if f.active == 0 {
 		f.drain() // that poll has served the signal that is left
 	}

@@ -40,7 +40,7 @@ type loop struct {
 }
 
 // run dequeues until the loop ends: when the listener stops, when more loops run than Loops.Max
-// allows (stopIfExcess), or when an empty poll finds that it may end (onEmptyPoll, tryStop).
+// or a controller allows (stopIfExcess), or when an empty poll finds that it may end (onEmptyPoll, tryStop).
 func (l *loop) run(ctx context.Context) {
 	for {
 		if l.awaitResume(ctx) {
@@ -100,6 +100,7 @@ func (l *loop) poll(reserved int) (wait time.Duration, leave bool) {
 	if errors.Is(err, queue.ErrQueueMissing) {
 		return l.onQueueMissing(err)
 	}
+	l.control(reserved, len(batch), err)
 	if err != nil {
 		return l.onError(err), false
 	}

@@ -16,6 +16,7 @@ type loopPool struct {
 	mu      sync.Mutex
 	bounds  Loops     // guarded by mu
 	active  int       // loops running; guarded by mu
+	surplus int       // of these, those that end after their next poll; guarded by mu
 	peak    int       // highest number at once; guarded by mu
 	started int       // total started; guarded by mu
 	grown   time.Time // when it last grew; guarded by mu
@@ -50,6 +51,7 @@ func (f *loopPool) growLocked(target int, start func()) int {
 	}
 	target = min(max(target, f.least()), f.bounds.Max)
 	n := max(target-f.active, 0)
+	f.surplus = min(f.surplus, max(f.active-target, 0))
 	if n == 0 {
 		return 0
 	}
@@ -58,6 +60,24 @@ func (f *loopPool) growLocked(target int, start func()) int {
 		start()
 	}
 	return n
+}
+
+// steer makes target loops run, within the bounds: it starts what is missing, and the others end after their next polls. It
+// reports whether it started any. Like growBeside it does nothing if no loop runs.
+func (f *loopPool) steer(target int, start func()) (started bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.active == 0 {
+		return false
+	}
+	f.surplus = max(f.active-min(max(target, f.least()), f.bounds.Max), 0)
+	return f.growLocked(target, start) > 0
+}
+
+// ended counts a loop that ends while others may go on. Requires mu.
+func (f *loopPool) ended() {
+	f.active--
+	f.surplus = max(f.surplus-1, 0)
 }
 
 // added counts n loops that start. Requires mu.
@@ -94,14 +114,14 @@ func (f *loopPool) setBounds(b Loops) (raised bool) {
 	return raised
 }
 
-// stopIfExcess counts the calling loop as ended if there are more than the maximum.
+// stopIfExcess counts the calling loop as ended if there are more than the maximum, or than steer was told.
 func (f *loopPool) stopIfExcess() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.active <= f.bounds.Max {
+	if f.active <= f.bounds.Max && f.surplus == 0 {
 		return false
 	}
-	f.active--
+	f.ended()
 	f.changed(f.active)
 	return true
 }
@@ -114,7 +134,7 @@ func (f *loopPool) tryStop() bool {
 	if f.active <= max(f.bounds.Min, 1) || time.Since(f.grown) < f.bounds.Pause {
 		return false
 	}
-	f.active--
+	f.ended()
 	f.changed(f.active)
 	return true
 }
@@ -165,7 +185,7 @@ func (s *session) leave(seen uint64) (left, again bool) {
 	return left, again
 }
 
-// stopIfExcess ends the calling loop if the settings allow fewer, and notifies the observer.
+// stopIfExcess ends the calling loop if the settings or the controller allow fewer, and notifies the observer.
 func (s *session) stopIfExcess() bool {
 	if !s.pool.stopIfExcess() {
 		return false

@@ -7,6 +7,7 @@ import (
 	"github.com/millrace/millrace/beacon"
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/scaling"
 	"github.com/millrace/millrace/wakeup"
 )
 
@@ -97,6 +98,13 @@ type Options[T any] struct {
 	// kept within Loops. Package scaling has rules to choose from. Defaults to
 	// scaling.PerBatch.
 	QueueWorkDetected func(Load) int
+
+	// LoopController makes the controller of this listener's loops, such as scaling.ByIntake: it is asked about every
+	// eight dequeues of each loop how many should run, and also ends loops. QueueWorkDetected then only says with how many to
+	// begin when work appears on an idle queue, the depth is not read while full batches keep coming, and the number
+	// of loops does not limit the handlers: Concurrency alone does. It is called once, by Run; if it returns
+	// nil or panics there is no controller, and OnError is called. Defaults to none.
+	LoopController func() scaling.Controller
 
 	// Visibility is how long dequeued messages are hidden. Leases are renewed while handlers
 	// run. Defaults to 30 s at first, then to what handling times call for, within 10 s … 10
@@ -200,7 +208,7 @@ func (o *Options[T]) session() sessionOptions {
 			Observer: o.Observer.dispatcher(),
 		},
 		Create: o.Create, Metadata: o.Metadata, Loops: o.Loops, Idle: o.Idle,
-		Wakeups: o.Wakeups, SafetyPoll: o.SafetyPoll, Beacon: o.Beacon, QueueEmpty: o.QueueEmpty, QueueWorkDetected: o.QueueWorkDetected,
+		Wakeups: o.Wakeups, SafetyPoll: o.SafetyPoll, Beacon: o.Beacon, QueueEmpty: o.QueueEmpty, QueueWorkDetected: o.QueueWorkDetected, LoopController: o.LoopController,
 		Grace: o.Grace, Observer: o.Observer, OnError: o.OnError, Logger: o.Logger,
 	}
 }

@@ -34,7 +34,7 @@ func (s *session) watchSaturation(ctx context.Context) {
 // a full batch proves a backlog, and then the depth is read again. It returns when to check
 // again.
 func (s *session) checkSaturation(raised bool) (wait time.Duration) {
-	if !s.dispatcher.Saturated() || !s.pool.canGrow() || s.pauses.paused() {
+	if !s.dispatcher.Saturated() || !s.growsByDepth() || s.pauses.paused() {
 		return depthInterval
 	}
 	s.scaler.mu.Lock()

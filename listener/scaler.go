@@ -40,13 +40,13 @@ func (s *scaler) markIdle() {
 // otherwise only while full batches keep coming. The edge from idle to busy is the listener's,
 // not each loop's, so that loops that wake up together ask once. Reading the depth costs a
 // transaction, so it is read only after a full batch; a batch that was not full has emptied the
-// queue, and then the depth is what this listener holds. If the queue may have more than the batch, the depth
+// queue, and then the depth is what this listener holds. With a LoopController it asks only at that edge. If the queue may have more than the batch, the depth
 // also decides whether another instance is woken; rescale returns true if it is not read and one must be.
 func (s *session) rescale(received int, full, more bool) (wake bool) {
 	s.scaler.mu.Lock()
 	s.scaler.since += received
 	again := full && (s.scaler.since >= messagesPerDepth || time.Since(s.scaler.asked) >= depthInterval)
-	ask := !s.scaler.busy || again && s.pool.canGrow()
+	ask := !s.scaler.busy || again && s.growsByDepth()
 	if !ask || s.scaler.reading {
 		s.scaler.mu.Unlock()
 		return more
@@ -108,6 +108,8 @@ func (s *session) growFor(depth int64) {
 }
 
 // targetLoops returns how many loops the depth calls for, regardless of the bounds.
-func (s *session) targetLoops(depth int64) int {
-	return s.options.QueueWorkDetected(s.load(depth))
-}
+func (s *session) targetLoops(depth int64) int { return s.options.QueueWorkDetected(s.load(depth)) }
+
+// growsByDepth reports whether a backlog is a reason to read the depth and start loops: not with a controller, which learns from
+// the dequeues whether more loops bring more, and with which all slots are open.
+func (s *session) growsByDepth() bool { return s.controller.next == nil && s.pool.canGrow() }

@@ -24,6 +24,7 @@ type session struct {
 	dispatcher *dispatcher.Dispatcher
 	pool       loopPool
 	scaler     scaler
+	controller loopControl
 	metadata   metadata
 	pauses     *pauses // the listener's
 	explicit   explicitSettings
@@ -98,7 +99,8 @@ func newSession(q queue.Queue, o sessionOptions, p *pauses, dispatch func(queue.
 	s.fullBatch.Store(int64(min(options.BatchSize, s.concurrency)))
 	s.pool.bounds, s.pool.heard.ready = s.bounds(), true
 	s.pool.begin, s.pool.signal, s.pool.drain = s.startHeardLoop, wake.signal, wake.drain
-	s.pool.changed = func(loops int) { d.Open(loops*options.BatchSize, s.pool.bounds.Max*options.BatchSize) }
+	s.controller.next = newController(report.hooks, options.LoopController)
+	s.pool.changed = s.openSlots
 	return s, nil
 }
 

@@ -33,6 +33,7 @@ type sessionOptions struct {
 	Beacon            beacon.Options
 	QueueEmpty        func(idleCount int) (wait time.Duration, stop bool)
 	QueueWorkDetected func(Load) int
+	LoopController    func() scaling.Controller
 	Grace             time.Duration
 	Observer          Observer
 	OnError           func(error)

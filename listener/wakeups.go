@@ -92,7 +92,7 @@ func (s *session) onListening(on bool) {
 // onWait is called when a loop waits for slots, or in an outage of the handlers. If no slots can be
 // opened there is no room for work, and other instances should get the events.
 func (s *session) onWait(mayOpen bool) {
-	if mayOpen && s.pool.canGrow() {
+	if mayOpen && s.growsByDepth() {
 		if s.pool.hears().owed() {
 			nonblocking.Send(s.scaler.raised, struct{}{})
 		}

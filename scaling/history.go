@@ -1,52 +1,139 @@
 package scaling
 
-import "time"
+import (
+	"sort"
+	"time"
+)
 
-// Sample is what was measured of a pool at one time: instances of one program that take jobs from the same queues. A figure
-// that could not be measured is unknown, never zero. It may be copied.
+// Sample is what was measured at one time of a pool: of instances of one program that take jobs from
+// the same queues. A figure that could not be measured is unknown, never zero. One that is absurd,
+// such as a negative or infinite rate, counts as unknown. Its JSON form leaves out what is unknown. It
+// may be copied.
 type Sample struct {
 	// At is when it was measured.
 	At time.Time `json:"at"`
 
-	// Instances is how many instances there were, those included that were starting: what was last asked for, as the
-	// platform has it.
+	// Instances is how many instances there were, those included that were starting: what was last asked
+	// for, as the platform has it.
 	Instances int `json:"instances"`
 
 	// Ready is how many of them report that they work.
-	Ready Optional[int] `json:"ready"`
+	Ready Optional[int] `json:"ready,omitzero"`
 
-	// Depth is the approximate number of messages in the queues, hidden ones included: the sum of Visible, InWork
-	// and Delayed.
-	Depth Optional[int64] `json:"depth"`
+	// Depth is the approximate number of messages in the queues, hidden ones included: the sum of
+	// Visible, InWork and Delayed.
+	Depth Optional[int64] `json:"depth,omitzero"`
 
 	// Visible is how many of them wait for an instance.
-	Visible Optional[int64] `json:"visible"`
+	Visible Optional[int64] `json:"visible,omitzero"`
 
 	// InWork is how many of them instances hold.
-	InWork Optional[int64] `json:"in_work"`
+	InWork Optional[int64] `json:"in_work,omitzero"`
 
 	// Delayed is how many of them are not due yet, such as retries.
-	Delayed Optional[int64] `json:"delayed"`
+	Delayed Optional[int64] `json:"delayed,omitzero"`
 
 	// HeadAge is how long the oldest visible message has waited; zero if there is none.
-	HeadAge Optional[time.Duration] `json:"head_age"`
+	HeadAge Optional[time.Duration] `json:"head_age,omitzero"`
 
 	// Arrival is how many messages a second have come since the last sample.
-	Arrival Optional[float64] `json:"arrival"`
+	Arrival Optional[float64] `json:"arrival,omitzero"`
 
-	// Service is how many messages a second were taken off the queues since the last sample: deleted or moved to the poison
-	// queue.
-	Service Optional[float64] `json:"service"`
+	// Service is how many messages a second were taken off the queues since the last sample: deleted or
+	// moved to the poison queue.
+	Service Optional[float64] `json:"service,omitzero"`
 
 	// Handling is how long a message occupies a slot, on average.
-	Handling Optional[time.Duration] `json:"handling"`
+	Handling Optional[time.Duration] `json:"handling,omitzero"`
 
 	// Slots is how many handlers one instance runs at once, on average.
-	Slots Optional[float64] `json:"slots"`
+	Slots Optional[float64] `json:"slots,omitzero"`
 
 	// Running is how many handlers run in all instances.
-	Running Optional[int] `json:"running"`
+	Running Optional[int] `json:"running,omitzero"`
 }
 
+// How long a history keeps samples.
+const (
+	keepAll     = time.Hour          // all of them
+	keepMinutes = 8 * 24 * time.Hour // one for each minute
+)
+
 // History are samples of one pool, oldest first. The newest is the last one. The zero value is empty.
+// [History.Add] keeps it in order and bounds it. It is not safe for concurrent use.
 type History []Sample
+
+// Add appends a sample. It changes the array of the history in place, so that copies of the slice
+// change too.
+//
+// Samples that are not older than the new one are dropped: then the clock was set back. Samples that
+// are older by more than an hour are merged to one for each minute, which has the averages of Arrival
+// and Service, and otherwise the latest figures. Those older by more than 8 days are dropped. So with
+// a sample every 10 s there are 11,800 of them, in about 3 MB. A clock that is set forward by days
+// costs the history, and one that is set back what came after it; then no instance is removed until
+// DownAfter has passed.
+func (h *History) Add(s Sample) {
+	s.At = s.At.Round(0) // without the monotonic time, which a stored history does not have either
+	kept := *h
+	for len(kept) > 0 && !kept[len(kept)-1].At.Before(s.At) {
+		kept = kept[:len(kept)-1]
+	}
+	if len(kept) > 0 {
+		kept = kept.thinned(kept[len(kept)-1].At.Add(-keepAll), s.At.Add(-keepAll))
+		kept = kept[kept.search(s.At.Add(-keepMinutes)):] // append moves the rest when the array ends
+	}
+	kept = append(kept, s)
+	*h = kept
+}
+
+// search returns the index of the first sample that is not before a time.
+func (h History) search(at time.Time) int {
+	return sort.Search(len(h), func(i int) bool { return !h[i].At.Before(at) })
+}
+
+// thinned merges samples of the same minute, of those between two times. The ones before have been
+// merged.
+func (h History) thinned(from, to time.Time) History {
+	read, end := max(h.search(from), 1), h.search(to)
+	if read >= end {
+		return h
+	}
+	write := read - 1 // of the last one that was kept
+	for ; read < end; read++ {
+		if sameMinute(h[write].At, h[read].At) {
+			var before time.Time
+			if write > 0 {
+				before = h[write-1].At
+			}
+			h[write] = merged(before, &h[write], &h[read])
+			continue
+		}
+		write++
+		h[write] = h[read]
+	}
+	return append(h[:write+1], h[end:]...)
+}
+
+func sameMinute(a, b time.Time) bool { return a.Truncate(time.Minute).Equal(b.Truncate(time.Minute)) }
+
+// merged returns b with the averages of the rates of a and b, where a is of the time since before.
+func merged(before time.Time, a, b *Sample) Sample {
+	s := *b
+	first := min(a.At.Sub(before), time.Minute).Seconds()
+	second := b.At.Sub(a.At).Seconds()
+	s.Arrival = averaged(a.Arrival, b.Arrival, first, second)
+	s.Service = averaged(a.Service, b.Service, first, second)
+	return s
+}
+
+// averaged returns the average of two figures with their weights, or the one that is known.
+func averaged(a, b Optional[float64], first, second float64) Optional[float64] {
+	x, y := rate(a), rate(b)
+	if !known(x) {
+		return b
+	}
+	if !known(y) {
+		return a
+	}
+	return Known((x*first + y*second) / (first + second))
+}

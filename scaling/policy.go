@@ -1,15 +1,19 @@
 package scaling
 
-import "time"
+import (
+	"errors"
+	"fmt"
+	"time"
+)
 
-// Policy decides how many instances a pool should have. The zero value is the default. It may be copied; its methods are pure
-// and safe for concurrent use.
+// Policy decides how many instances a pool should have. The zero value is the default. It may be
+// copied; its methods are pure and safe for concurrent use.
 type Policy struct {
-	// Min is how many instances there are at least. Defaults to 1, or with ToZero to none.
+	// Min is how many instances there are at least. 0 means 1, or with ToZero none. Defaults to 1.
 	Min int
 
-	// ToZero lets the last instance go too. Something must start one when work comes: the agent, which then reads the depth.
-	// Defaults to false.
+	// ToZero lets the last instance go too. Something must start one when work comes: the agent,
+	// which then reads the depth. It excludes Min. Defaults to false.
 	ToZero bool
 
 	// Max is how many instances there are at most. Defaults to 20, or to Min if that is more.
@@ -18,7 +22,8 @@ type Policy struct {
 	// Target is in what time a backlog should be gone. Defaults to 1 min.
 	Target time.Duration
 
-	// Utilization is how much of the slots the lasting load may use; the rest is for sudden growth. Defaults to 0.8.
+	// Utilization is how much of the slots the load may use, above 0 and at most 1; the rest is for
+	// sudden growth. Defaults to 0.8.
 	Utilization float64
 
 	// Spare is how many instances there are beside what the load calls for. Defaults to none.
@@ -27,38 +32,121 @@ type Policy struct {
 	// Start is how long an instance takes from being asked for to its first job. Defaults to 30 s.
 	Start time.Duration
 
-	// DownAfter is how long fewer instances must have been enough before some are removed. Defaults to 10 min.
+	// DownAfter is how long fewer instances must have been enough before some are removed. Defaults
+	// to 10 min.
 	DownAfter time.Duration
 
-	// Slots is how many handlers one instance runs at once, while no instance says so. Defaults to 64.
+	// Slots is how many handlers one instance runs at once, while no instance says so. Defaults to
+	// 64, which counts as a guess: with guesses, instances are removed only if the queues were empty.
 	Slots int
 
-	// Handling is how long a message occupies a slot, while no instance says so. Defaults to 1 s.
+	// Handling is how long a message occupies a slot, while no instance says so. Defaults to 1 s,
+	// which counts as a guess: see Slots.
 	Handling time.Duration
 
-	// Forecast makes the policy look at the same time a day and a week ago, while that was a better forecast than the
-	// latest figures. Defaults to false.
+	// Forecast makes the policy look at the same time a day and a week ago, while that was a better
+	// forecast than the latest figures. Defaults to false.
 	Forecast bool
 }
 
-// Decision is what a [Policy] decided.
+// Decision is what a [Policy] decided. It may be copied.
 type Decision struct {
-	// At is the time of the newest sample.
+	// At is the time of the newest sample; zero if there was none.
 	At time.Time `json:"at"`
 
 	// From is how many instances there were, and Instances how many there should be.
 	From      int `json:"from"`
 	Instances int `json:"instances"`
 
-	// Wanted is how many the load alone calls for, regardless of bounds, steps and windows.
+	// Wanted is how many the load calls for, spare ones included, regardless of bounds, steps and
+	// windows. It is From if it cannot be told.
 	Wanted int `json:"wanted"`
 
 	// Why is the decision in a sentence, with its numbers.
 	Why string `json:"why"`
 }
 
-// Decide returns how many instances there should be now.
-func (p Policy) Decide(h History) Decision { panic("not written yet") }
+// What the zero values of a policy's fields mean.
+const (
+	defaultMin         = 1
+	defaultMax         = 20
+	defaultTarget      = time.Minute
+	defaultUtilization = 0.8
+	defaultStart       = 30 * time.Second
+	defaultDownAfter   = 10 * time.Minute
+	defaultSlots       = 64
+	defaultHandling    = time.Second
+)
 
-// Check returns what is wrong with the policy, or nil.
-func (p Policy) Check() error { panic("not written yet") }
+// Check returns everything that is wrong with the policy, or nil. Decide takes the default for a
+// field that is wrong.
+func (p Policy) Check() error {
+	var wrong []error
+	refuse := func(bad bool, format string, args ...any) {
+		if bad {
+			wrong = append(wrong, fmt.Errorf("scaling policy: "+format, args...))
+		}
+	}
+	refuse(p.Min < 0, "Min is %d: it must not be negative", p.Min)
+	refuse(p.Max < 0, "Max is %d: it must not be negative", p.Max)
+	refuse(p.Max > 0 && p.Min > p.Max, "Min is %d and Max %d: Min must not exceed Max", p.Min, p.Max)
+	refuse(p.ToZero && p.Min > 0, "Min is %d with ToZero: leave out one of them", p.Min)
+	refuse(p.Target < 0, "Target is %v: it must not be negative", p.Target)
+	refuse(p.Utilization != 0 && !validUtilization(p.Utilization),
+		"Utilization is %v: it must be above 0 and at most 1", p.Utilization)
+	refuse(p.Spare < 0, "Spare is %d: it must not be negative", p.Spare)
+	refuse(p.Start < 0, "Start is %v: it must not be negative", p.Start)
+	refuse(p.DownAfter < 0, "DownAfter is %v: it must not be negative", p.DownAfter)
+	refuse(p.Slots < 0, "Slots is %d: it must not be negative", p.Slots)
+	refuse(p.Handling < 0, "Handling is %v: it must not be negative", p.Handling)
+	return errors.Join(wrong...)
+}
+
+// validUtilization is false for NaN.
+func validUtilization(u float64) bool { return u > 0 && u <= 1 }
+
+// rules are a policy with its defaults filled in.
+type rules struct {
+	least, most, spare                 int
+	target, start, downAfter, handling float64 // seconds
+	utilization, slots                 float64
+	guessedSlots, guessedHandling      bool // nobody said how many or how long
+	forecast                           bool
+}
+
+func (p *Policy) rules() rules {
+	least := max(p.Min, 0)
+	if least == 0 && !p.ToZero {
+		least = defaultMin
+	}
+	most := p.Max
+	if most <= 0 {
+		most = defaultMax
+	}
+	utilization := p.Utilization
+	if !validUtilization(utilization) {
+		utilization = defaultUtilization
+	}
+	slots := p.Slots
+	if slots <= 0 {
+		slots = defaultSlots
+	}
+	return rules{
+		least: least, most: max(most, least), spare: max(p.Spare, 0),
+		target:      secondsOr(p.Target, defaultTarget),
+		start:       secondsOr(p.Start, defaultStart),
+		downAfter:   secondsOr(p.DownAfter, defaultDownAfter),
+		handling:    secondsOr(p.Handling, defaultHandling),
+		utilization: utilization, slots: float64(slots),
+		guessedSlots: p.Slots <= 0, guessedHandling: p.Handling <= 0,
+		forecast: p.Forecast,
+	}
+}
+
+// secondsOr returns d in seconds, or the default if d is not above zero.
+func secondsOr(d, otherwise time.Duration) float64 {
+	if d <= 0 {
+		d = otherwise
+	}
+	return d.Seconds()
+}

@@ -2,47 +2,175 @@ package processes
 
 import (
 	"context"
-	"io"
-	"log/slog"
+	"errors"
+	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/agent"
 )
 
-// Options configure [Processes].
-type Options struct {
-	// Command is the program of an instance and its arguments. It must be set.
-	Command []string
+// ErrClosed is the error of the methods of [Processes] that were closed.
+var ErrClosed = errors.New("processes: closed")
 
-	// Env are settings added to this process's environment, each "NAME=value". Defaults to none.
-	Env []string
-
-	// Folder is where it is kept which processes run, so that the next agent finds them. It must be set.
-	Folder string
-
-	// Grace is how long an instance may take to finish its jobs after it was told to end, before it is killed. Defaults to 1 min.
-	Grace time.Duration
-
-	// Output is where the output of the instances goes, line by line with the number of the instance. Defaults to os.Stderr.
-	Output io.Writer
-
-	// Logger logs starts and ends. Defaults to slog.Default().
-	Logger *slog.Logger
-}
+// ErrInUse is the error of [New] for a folder whose instances another agent supervises.
+var ErrInUse = errors.New("another agent supervises the instances of this folder")
 
 // Processes are the instances of one pool, as processes on this machine. It is safe for concurrent use.
-type Processes struct{}
+type Processes struct {
+	requests chan func(*keeper)
+	ended    chan struct{} // closed when the keeper has ended
+	abandon  chan struct{} // closed when output that nobody takes is given up
+	given    atomic.Bool   // whether abandon is closed
+	state    atomic.Pointer[State]
+}
 
 var _ agent.Actuator = (*Processes)(nil)
 
-// New finds the processes that a former agent started, and supervises them and those that follow.
-func New(o Options) (*Processes, error) { panic("not written yet") }
+// State is how the instances are. It may be copied.
+type State struct {
+	// Wanted is how many instances there should be: what Scale was last called with. It is the sum of Running and Waiting.
+	Wanted int `json:"wanted"`
 
-// Instances returns how many instances are wanted.
-func (p *Processes) Instances(ctx context.Context) (int, error) { panic("not written yet") }
+	// Running is how many of them have a process.
+	Running int `json:"running"`
 
-// Scale starts or ends instances until there are n. It does not wait for them.
-func (p *Processes) Scale(ctx context.Context, n int) error { panic("not written yet") }
+	// Waiting is how many of them have ended by themselves, or could not be started, and will be started again.
+	Waiting int `json:"waiting"`
 
-// Close ends the supervision. With drain it first ends all instances, which finish their jobs within Grace, and waits for them.
-func (p *Processes) Close(ctx context.Context, drain bool) error { panic("not written yet") }
+	// Draining is how many more processes there are: surplus ones that finish their jobs.
+	Draining int `json:"draining"`
+
+	// Adopted is how many processes New found.
+	Adopted int `json:"adopted"`
+
+	// Restarts is how often an instance has ended by itself since New.
+	Restarts int64 `json:"restarts"`
+
+	// Killed is how many surplus instances were killed since New, because they had not ended within Grace.
+	Killed int64 `json:"killed"`
+}
+
+// timing are the waits of the supervision.
+type timing struct {
+	look, maxLook       time.Duration // between looks at the processes, from one at which something had happened
+	restart, maxRestart time.Duration // before an instance is started again
+	steady              time.Duration // how long it must have run for these to begin anew
+}
+
+var standard = timing{
+	look: 20 * time.Millisecond, maxLook: 250 * time.Millisecond,
+	restart: time.Second, maxRestart: time.Minute, steady: time.Minute,
+}
+
+// New finds the processes that a former agent started, supervises them, and starts those that are missing: the number is the one that
+// was wanted last, 0 in a new folder. It returns everything that is wrong with the options, an error that wraps [ErrInUse] if another
+// agent has the folder, or why the folder cannot be used. Processes must be closed.
+func New(o Options) (*Processes, error) { return open(o, standard) }
+
+func open(o Options, t timing) (*Processes, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("processes: %w", err)
+	}
+	f, err := openFolder(o.Folder)
+	if err != nil {
+		return nil, fmt.Errorf("processes: %w", err)
+	}
+	p := &Processes{requests: make(chan func(*keeper)), ended: make(chan struct{}), abandon: make(chan struct{})}
+	k := newKeeper(&o, t, f, p)
+	if err := k.findInstances(); err != nil {
+		k.release()
+		return nil, fmt.Errorf("processes: %w", err)
+	}
+	go k.run() // Close waits for it
+	return p, nil
+}
+
+// do lets the keeper call f, and waits until it has.
+func (p *Processes) do(ctx context.Context, f func(*keeper)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	done := make(chan struct{})
+	select {
+	case p.requests <- func(k *keeper) { defer close(done); f(k) }:
+		<-done // soon: the keeper waits for nothing
+		return nil
+	case <-p.ended:
+		return ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Instances returns how many instances are wanted, wherever an agent was killed since. It returns [ErrClosed] after Close.
+func (p *Processes) Instances(ctx context.Context) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	select {
+	case <-p.ended:
+		return 0, ErrClosed
+	default:
+		return p.State().Wanted, nil
+	}
+}
+
+// State returns how the instances are.
+func (p *Processes) State() State { return *p.state.Load() }
+
+// Scale starts or ends instances until there are n. It does not wait for them. Of surplus ones those go first that wait to be started
+// again, and then the youngest. Those that end already are not taken back: new ones are started beside them.
+//
+// An error says what could not be done. It is tried again, and n is what is wanted nevertheless. An n below 0 is refused, and so is
+// every n after Close.
+func (p *Processes) Scale(ctx context.Context, n int) error {
+	if n < 0 {
+		return fmt.Errorf("processes: %d instances: the number must not be negative", n)
+	}
+	var failed error
+	if err := p.do(ctx, func(k *keeper) { failed = k.scale(n) }); err != nil {
+		return err
+	}
+	return failed
+}
+
+// Close ends the supervision. Without drain, the instances go on running, and the next New with the same folder finds them. With drain
+// it first ends all instances, which finish their jobs within Grace, and waits for them; then 0 is what is wanted. If ctx ends before they
+// have, Close returns an error, and they end without supervision, or with that of the next agent. Further calls return nil.
+func (p *Processes) Close(ctx context.Context, drain bool) error {
+	var failed error
+	if drain {
+		failed = p.drain(ctx)
+	}
+	// The supervision ends whether or not there is time left for the instances.
+	err := p.do(context.WithoutCancel(ctx), func(k *keeper) { k.stopping = true })
+	if errors.Is(err, ErrClosed) {
+		return nil
+	}
+	select {
+	case <-p.ended:
+	case <-ctx.Done():
+		if p.given.CompareAndSwap(false, true) {
+			close(p.abandon)
+		}
+		<-p.ended
+	}
+	return failed
+}
+
+func (p *Processes) drain(ctx context.Context) error {
+	gone := make(chan struct{})
+	var failed error
+	err := p.do(context.WithoutCancel(ctx), func(k *keeper) { failed = k.drainAll(gone) })
+	if err != nil {
+		return err
+	}
+	select {
+	case <-gone:
+		return failed
+	case <-ctx.Done():
+		return errors.Join(failed, fmt.Errorf("processes: %d instances have not ended yet: %w", p.State().Draining, ctx.Err()))
+	}
+}

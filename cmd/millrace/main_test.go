@@ -22,6 +22,9 @@ import (
 const programVariable = "MILLRACE_TEST_COMMAND"
 
 func TestMain(m *testing.M) {
+	if os.Getenv(workerVariable) != "" {
+		runWorker()
+	}
 	if os.Getenv(programVariable) != "" {
 		main()
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/millrace/millrace/examples/billing/totals"
 	"github.com/millrace/millrace/examples/internal/cli"
 	"github.com/millrace/millrace/internal/azuritetest"
+	"github.com/millrace/millrace/internal/postgrestest"
 )
 
 var (
@@ -38,17 +39,35 @@ func TestKilledAnywhereNothingIsLostOrBilledTwice(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a server and kills it")
 	}
-	first := *seed
-	if first == 0 {
-		first = rand.Uint64N(1_000_000)
-	}
+	first := firstSeed()
 	for begun := 0; begun < *kills; begun += killsOfAPlay {
 		one := first + uint64(begun/killsOfAPlay)
 		t.Run(fmt.Sprintf("seed %d", one), func(t *testing.T) {
-			t.Logf("again: go test ./examples/billing -run TestKilledAnywhere -seed %d -kills %d", one, min(killsOfAPlay, *kills-begun))
-			play(t, one, min(killsOfAPlay, *kills-begun))
+			t.Logf("again: go test ./examples/billing -run TestKilledAnywhereNothing -seed %d -kills %d", one, min(killsOfAPlay, *kills-begun))
+			play(t, one, min(killsOfAPlay, *kills-begun), nil)
 		})
 	}
+}
+
+// TestKilledAnywhereWithPostgreSQL is the same with books in PostgreSQL, which is killed too, and a tenth of the kills.
+//
+// M-06, M-07.
+func TestKilledAnywhereWithPostgreSQL(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts two servers and kills them")
+	}
+	database := postgrestest.Start(t)
+	one := firstSeed()
+	t.Logf("again: go test ./examples/billing -run TestKilledAnywhereWith -seed %d -kills %d", one, *kills)
+	play(t, one, max(*kills/10, 2), database)
+}
+
+// firstSeed returns the seed of the first play.
+func firstSeed() uint64 {
+	if *seed != 0 {
+		return *seed
+	}
+	return rand.Uint64N(1_000_000)
 }
 
 // site is an account with processes of the roles, each of which can be killed.
@@ -56,6 +75,8 @@ type site struct {
 	t        *testing.T
 	random   *rand.Rand
 	server   *server
+	database *postgrestest.Server // of the books; nil for SQLite
+	books    string               // their address
 	dir      string
 	usage    string // the file
 	address  string // of the Initiator
@@ -79,8 +100,13 @@ const (
 	playGroup   = 25 // records of an item
 )
 
-func play(t *testing.T, seed uint64, kills int) {
-	s := &site{t: t, random: rand.New(rand.NewPCG(seed, 0)), server: newServer(t), dir: t.TempDir(), reported: map[string]int{}}
+// play kills so many processes, with books in a database or, without one, in a file.
+func play(t *testing.T, seed uint64, kills int, database *postgrestest.Server) {
+	s := &site{t: t, random: rand.New(rand.NewPCG(seed, 0)), server: newServer(t), database: database, dir: t.TempDir(), reported: map[string]int{}}
+	s.books = filepath.Join(s.dir, "books.db")
+	if database != nil {
+		s.books = database.Database(t)
+	}
 	s.usage = filepath.Join(s.dir, "usage.csv")
 	want, rejected := writeUsage(t, s.usage, seed)
 	s.between = 50 + s.random.IntN(250)
@@ -144,7 +170,7 @@ func (s *site) startAll() {
 		{name: "initiator", args: append([]string{"initiator", "-addr", s.address, "-group", fmt.Sprint(playGroup)}, short...), process: initiator, ended: nothing},
 		{name: "worker", args: append([]string{"worker"}, short...), ended: nothing},
 		{name: "worker", args: append([]string{"worker"}, short...), ended: nothing},
-		{name: "controller", args: append([]string{"controller", "-books", s.booksFile()}, short...), ended: s.countReported},
+		{name: "controller", args: append([]string{"controller", "-books", s.books}, short...), ended: s.countReported},
 		{name: "ship", args: []string{"ship", "-in", s.usage, "-to", "http://" + s.address, "-spool", filepath.Join(s.dir, "spool")}, ended: nothing},
 	}
 	for _, m := range s.members {
@@ -154,24 +180,40 @@ func (s *site) startAll() {
 	}
 }
 
-func (s *site) booksFile() string { return filepath.Join(s.dir, "books.db") }
-
 // killOne kills one process, after a while, and starts it again, at once or after another while.
 func (s *site) killOne() {
 	s.pause(s.between)
-	if which := s.random.IntN(len(s.members) + 1); which < len(s.members) && !s.over(s.members[which]) {
+	switch which := s.random.IntN(len(s.members) + 2); {
+	case which < len(s.members) && !s.over(s.members[which]):
 		m := s.members[which]
+		s.note(m.name)
 		m.process.kill()
 		m.ended(m.process)
-		s.t.Logf("killed: %s, with %d of %d batches in the books", m.name, len(s.batches()), playDays)
 		s.downtime()
 		m.process = start(s.t, m.args...)
-		return
+	case which == len(s.members)+1 && s.database != nil:
+		s.controller().process.listens() // one that starts while its books are away gives up
+		s.note("PostgreSQL")
+		s.database.Kill()
+		s.downtime()
+		if err := s.database.Up(); err != nil {
+			s.t.Fatal(err)
+		}
+	default:
+		s.note("server")
+		s.server.process.kill()
+		s.downtime()
+		s.server.start()
 	}
-	s.server.process.kill()
-	s.t.Logf("killed: server, with %d of %d batches in the books", len(s.batches()), playDays)
-	s.downtime()
-	s.server.start()
+}
+
+// note logs what is killed next.
+func (s *site) note(name string) {
+	s.t.Logf("kills: %s, with %d of %d batches in the books", name, len(s.batches()), playDays)
+}
+
+func (s *site) controller() *member {
+	return s.members[slices.IndexFunc(s.members, func(m *member) bool { return m.name == "controller" })]
 }
 
 // over reports whether a process has done its work and is not started again: in half of the plays what was handed over once
@@ -216,7 +258,7 @@ func (s *site) finish() {
 		s.t.Fatalf("ship: got status %d, want %d: %s", status, cli.StatusDone, ship.process.out.String())
 	}
 	s.members = s.members[:len(s.members)-1]
-	controller := s.members[len(s.members)-1].process
+	controller := s.controller().process
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
@@ -232,7 +274,7 @@ func (s *site) finish() {
 	}
 	s.t.Logf("all in the books %.1f s after the last kill", time.Since(begun).Seconds())
 	for _, m := range s.members {
-		m.process.until("stop it with Ctrl-C") // before that nobody waits for signals
+		m.process.listens() // before that nobody waits for signals
 		m.process.stop()
 		m.ended(m.process)
 	}
@@ -257,7 +299,7 @@ func (s *site) batches() (all []books.Batch) {
 
 func (s *site) read(read func(*books.Snapshot) error) {
 	s.t.Helper()
-	b, err := books.Open(s.t.Context(), s.booksFile())
+	b, err := books.Open(s.t.Context(), s.books)
 	if err != nil {
 		s.t.Fatal(err)
 	}

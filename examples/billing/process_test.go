@@ -103,6 +103,18 @@ func (p *process) until(pattern string) []string {
 	}
 }
 
+// listens waits until a role is at work and waits for signals. It may be called again.
+func (p *process) listens() {
+	p.t.Helper()
+	for !strings.Contains(p.out.String(), "stop it with Ctrl-C") {
+		select {
+		case <-p.out.wrote:
+		case <-p.ended:
+			p.t.Fatalf("output: got %q and its end, want that it can be stopped", p.out.String())
+		}
+	}
+}
+
 // wait returns the exit status, -1 for a signal.
 func (p *process) wait() int {
 	p.t.Helper()

@@ -41,6 +41,14 @@ func (r *Report) Write(out io.Writer, above, table, plot string) error {
 	return err
 }
 
+// WriteImage writes another plot to images/NAME.svg beside the page, if -page asks for one.
+func (r *Report) WriteImage(name, plot string) error {
+	if r.page == "" {
+		return nil
+	}
+	return os.WriteFile(filepath.Join(filepath.Dir(r.page), "images", name+".svg"), []byte(plot), 0o644)
+}
+
 // Machine says what was measured on.
 func (r *Report) Machine() string {
 	return fmt.Sprintf("%d processors, %s/%s, %s%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), r.load)

@@ -1,0 +1,90 @@
+package agentfile
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"strings"
+	"time"
+	"unicode"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/millrace/millrace/scaling"
+)
+
+// policy reads a policy. Its keys are the fields of [scaling.Policy] in lower case, with underscores, so that none can be
+// forgotten.
+func (p *parser) policy(n *yaml.Node, owner string, to *scaling.Policy) {
+	before := len(p.problems)
+	v := reflect.ValueOf(to).Elem()
+	fields := make([]field, v.NumField())
+	lines := map[string]*yaml.Node{} // by the name of the field
+	for i := range fields {
+		name := v.Type().Field(i).Name
+		read := p.value(v.Field(i), keyOf(name))
+		fields[i] = field{keyOf(name), func(n *yaml.Node) {
+			lines[name] = n
+			read(n)
+		}}
+	}
+	p.mapping(n, owner, fields)
+	if len(p.problems) > before { // what is missing would be wrong again
+		return
+	}
+	for _, err := range eachError(to.Check()) {
+		at, text := n, strings.TrimPrefix(err.Error(), "scaling policy: ")
+		// The policy calls its fields what Go programs call them.
+		text = word.ReplaceAllStringFunc(text, func(name string) string {
+			if _, known := v.Type().FieldByName(name); !known {
+				return name
+			}
+			if found := lines[name]; found != nil && at == n {
+				at = found
+			}
+			return keyOf(name)
+		})
+		p.fail(at, "%s: %s", owner, text)
+	}
+}
+
+// word matches the name of a field.
+var word = regexp.MustCompile(`\b[A-Z][A-Za-z]*\b`)
+
+// value returns what reads a field.
+func (p *parser) value(v reflect.Value, name string) func(n *yaml.Node) {
+	switch to := v.Addr().Interface().(type) {
+	case *int:
+		return p.whole(to, name)
+	case *bool:
+		return p.truth(to, name)
+	case *float64:
+		return p.fraction(to, name)
+	case *time.Duration:
+		return p.duration(to, name)
+	}
+	panic(fmt.Sprintf("agentfile: no value of a file is a %v, as %s is", v.Type(), name)) // a test reads each of them
+}
+
+// keyOf returns the key of a field, such as down_after of DownAfter.
+func keyOf(field string) string {
+	var b strings.Builder
+	for i, r := range field {
+		if unicode.IsUpper(r) && i > 0 {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
+
+// eachError returns the errors that an error joins.
+func eachError(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	if err == nil {
+		return nil
+	}
+	return []error{err}
+}

@@ -1,0 +1,247 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/beacon"
+	"github.com/millrace/millrace/internal/nonblocking"
+	"github.com/millrace/millrace/meter"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/scaling"
+)
+
+// pool is a [Pool] that is measured and decided about. Its goroutine owns all fields but those under mu.
+type pool struct {
+	Pool
+	agent *Agent
+	meter *meter.Meter // counts the requests of measuring
+
+	queues   []*queueReader
+	controls []*controlReader
+	actuator caller[int]
+	store    *store
+
+	fleet    *beacon.Fleet
+	heard    bool // an instance has reported
+	history  memory
+	before   reading               // of the last measurement; zero before the first
+	decided  scaling.Optional[int] // in a dry run: instances that there would be
+	hold     hold
+	outages  outages
+	wakeups  wakeups
+	wake     chan struct{} // says that work has come; buffered
+	problems []*Error      // since the last round
+
+	mu     sync.Mutex
+	public record // guarded by mu
+}
+
+func newPool(a *Agent, p Pool) *pool {
+	made := &pool{Pool: p, agent: a, meter: meter.New(), wake: make(chan struct{}, 1)}
+	for _, q := range p.Queues {
+		made.queues = append(made.queues, &queueReader{queue: made.meter.Wrap(q)})
+	}
+	for _, q := range p.Beacons {
+		counted := made.meter.Wrap(q)
+		made.controls = append(made.controls, &controlReader{queue: counted, viewer: beacon.NewViewer(counted)})
+	}
+	names := make([]queue.Name, 0, len(p.Queues))
+	for _, q := range p.Queues {
+		names = append(names, q.Name())
+	}
+	made.fleet = beacon.NewFleet(names...)
+	made.history = newMemory(p.Policy)
+	made.outages = outages{logger: a.logger(p.Name), now: map[failing]*outage{}}
+	return made
+}
+
+// dry reports whether nothing is changed.
+func (p *pool) dry() bool { return p.Actuator == nil }
+
+// run measures and decides until ctx ends.
+func (p *pool) run(ctx context.Context) {
+	defer p.wakeups.close()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			p.stop()
+			return
+		case <-p.wake:
+			// A flood of events costs one measurement a second.
+			timer.Reset(max(wakeInterval-time.Since(p.before.at), 0))
+			continue
+		case <-timer.C:
+		}
+		begin := time.Now()
+		p.round(ctx)
+		timer.Reset(max(p.agent.options.Interval-time.Since(begin), 0))
+	}
+}
+
+// round measures once, decides, and makes it so.
+func (p *pool) round(ctx context.Context) {
+	r := p.read(ctx)
+	if ctx.Err() != nil {
+		return // what failed, failed because of the stop
+	}
+	for _, e := range r.errs {
+		p.fail(e)
+	}
+	sample, decidable := p.sample(r)
+	var decided *Decided
+	if decidable {
+		decided = p.decide(ctx, sample)
+	}
+	p.before = r
+	p.keep(ctx, false)
+	p.settle(ctx, sample, decided)
+}
+
+// sample turns a reading into a sample and adds it to the history. Without the number of instances there is no deciding: the sample
+// then has the last one that is known.
+func (p *pool) sample(r reading) (s scaling.Sample, decidable bool) {
+	s = scaling.Sample{At: r.at, Depth: r.depth, Visible: r.visible, HeadAge: r.headAge}
+	s.Instances, decidable = r.instances.Get()
+	last, found := p.history.last()
+	if !decidable {
+		s.Instances = last.Instances
+	}
+	p.reported(&s, r)
+	if p.dry() {
+		s.Instances, decidable = p.imagined(s), true
+		s.Ready = scaling.Optional[int]{} // of those that would be there nobody knows
+	}
+	split(&s)
+	var since passed // the measurement before
+	if !p.before.at.IsZero() {
+		since = between(p.before.at, r.at)
+	}
+	s.Arrival = arrival(p.before.depth, r.depth, since, s.Service, p.agent.options.Interval/2)
+	if !decidable && !found {
+		return s, false // there is no number that would not be wrong
+	}
+	p.history.add(s, since)
+	if since.setBack() > 0 && p.store != nil {
+		p.store.archived = time.Time{} // all of it is to be written anew
+	}
+	return s, decidable
+}
+
+// imagined is how many instances a dry run would have: what it last decided, or at first those that report.
+func (p *pool) imagined(s scaling.Sample) int {
+	if n, known := p.decided.Get(); known {
+		return n
+	}
+	if n := s.Ready.Or(0); n > 0 {
+		return n
+	}
+	if p.Policy.ToZero {
+		return p.Policy.Min
+	}
+	return max(p.Policy.Min, 1)
+}
+
+// decide decides about the newest sample, and makes it so.
+func (p *pool) decide(ctx context.Context, s scaling.Sample) *Decided {
+	p.hold.see(s.At, s.Instances)
+	d := p.hold.apply(s.At, p.Policy, p.Policy.Decide(p.history.samples))
+	decided := &Decided{Pool: p.Name, Sample: s, Decision: d, DryRun: p.dry()}
+	if !p.dry() && decided.Changes() {
+		p.hold.asks(d.Instances)
+		decided.Err = p.scale(ctx, d.Instances)
+	}
+	if decided.Err == nil {
+		p.decided = scaling.Known(d.Instances)
+		if decided.Changes() {
+			p.agent.logger(p.Name).InfoContext(ctx, "instances: "+d.Why, "from", d.From, "to", d.Instances, "dry_run", p.dry())
+		}
+	}
+	if !p.dry() {
+		p.watchForWork(d.Instances == 0 && decided.Err == nil)
+	}
+	return decided
+}
+
+// settle publishes what the round came to.
+func (p *pool) settle(ctx context.Context, s scaling.Sample, d *Decided) {
+	p.outages.round(ctx, p.problems)
+	p.publish(s, d, p.problems)
+	for _, e := range p.problems {
+		p.agent.report(e)
+	}
+	p.problems = nil
+	if f := p.agent.options.OnDecision; f != nil && d != nil {
+		p.agent.hooks.Contain("OnDecision", func() { f(*d) })
+	}
+}
+
+// fail notes an error of this round.
+func (p *pool) fail(e *Error) {
+	e.Pool = p.Name
+	p.problems = append(p.problems, e)
+}
+
+// readInstances asks the actuator how many instances there are.
+func (p *pool) readInstances(ctx context.Context) (scaling.Optional[int], []*Error) {
+	if p.dry() {
+		return scaling.Optional[int]{}, nil
+	}
+	n, err := p.actuator.call(ctx, requestTimeout, p.Actuator.Instances)
+	if err == nil && n < 0 {
+		err = fmt.Errorf("the actuator returned %d", n)
+	}
+	if err != nil {
+		return scaling.Optional[int]{}, []*Error{{
+			Doing: readingInstances, Err: err, Consequence: "nothing is decided until that is known", Hint: "see whether the platform works and the agent may ask it",
+		}}
+	}
+	return scaling.Known(n), nil
+}
+
+// scale asks the actuator for n instances. The stop of the agent does not cut it off: half a change is worse than a late one.
+func (p *pool) scale(ctx context.Context, n int) error {
+	ctx, cancel := p.graceful(ctx)
+	defer cancel()
+	_, err := p.actuator.call(ctx, scaleTimeout, func(ctx context.Context) (int, error) { return n, p.Actuator.Scale(ctx, n) })
+	if err != nil {
+		e := &Error{Doing: fmt.Sprintf("scale to %d", n), kind: "scale", Err: err, Consequence: "how many there are is read again, and decided anew, at the next measurement"}
+		p.fail(e)
+		return e
+	}
+	return nil
+}
+
+// graceful returns a context that ends stopGrace after ctx, or at a halt.
+func (p *pool) graceful(ctx context.Context) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stopped := context.AfterFunc(ctx, func() {
+		timer := time.NewTimer(stopGrace)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-p.agent.halt:
+		case <-longer.Done():
+		}
+		cancel()
+	})
+	return longer, func() { stopped(); cancel() }
+}
+
+// stop keeps the history.
+func (p *pool) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), stopGrace)
+	defer cancel()
+	p.keep(ctx, true)
+	for _, e := range p.problems {
+		p.agent.logger(p.Name).ErrorContext(ctx, e.Error())
+		p.agent.report(e)
+	}
+}
+
+// woken says that work has come. It is called by a source of wake-ups and does not wait.
+func (p *pool) woken() { nonblocking.Send(p.wake, struct{}{}) }

@@ -1,0 +1,237 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/millrace/millrace/scaling"
+)
+
+// store keeps the history of one pool in two files, so that the one that is often written is small: what is older than an hour, and the rest.
+// Each has a line that says what it is, one line for each sample, and a last line with their number. It is written next to its
+// place and then moved there, so that a kill leaves the old or the new one. Only the goroutine of the pool uses it.
+type store struct {
+	pool     string
+	old, new string // paths
+	lock     *os.File
+	writing  caller[struct{}]
+	written  time.Time // when new was last tried; zero if it never was
+	archived time.Time // of the newest sample in old; zero if there is none
+}
+
+const (
+	keepInterval = time.Minute   // how long lies between two writes at least
+	recent       = time.Hour     // samples of that time stay in new
+	mostRecent   = 2 * time.Hour // when new has samples older than that, they move to old
+)
+
+// Format and version of the file.
+const (
+	historyFormat  = "millrace agent history"
+	historyVersion = 1
+)
+
+// historyHead is the first line.
+type historyHead struct {
+	Format  string `json:"format"`
+	Version int    `json:"version"`
+	Pool    string `json:"pool"`
+}
+
+// historyEnd is the last line.
+type historyEnd struct {
+	Samples *int `json:"samples"`
+}
+
+// errNoHistory means that a file is not a history that can be used.
+var errNoHistory = errors.New("the file is not a history of this pool")
+
+// openStore locks the file of a pool for this process.
+func openStore(folder, pool string) (*store, error) {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return nil, fmt.Errorf("create the folder of the history: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(folder, pool+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("lock the history of pool %s: %w", pool, err)
+	}
+	if err := lockFile(lock); err != nil {
+		_ = lock.Close()
+		return nil, fmt.Errorf("lock the history of pool %s in %s: %w", pool, folder, err)
+	}
+	return &store{
+		pool: pool, lock: lock,
+		old: filepath.Join(folder, pool+".older.jsonl"), new: filepath.Join(folder, pool+".history.jsonl"),
+	}, nil
+}
+
+// close releases the lock.
+func (s *store) close() {
+	if s != nil {
+		_ = s.lock.Close()
+	}
+}
+
+// read returns what the files have. A file that cannot be used is moved aside, so that nothing is lost if it is somebody's.
+func (s *store) read(now time.Time) (h scaling.History, errs []error) {
+	for _, path := range []string{s.old, s.new} {
+		part, err := readHistory(path, s.pool, now)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if path == s.old && len(part) > 0 {
+			s.archived = part[len(part)-1].At
+		}
+		for len(part) > 0 && len(h) > 0 && !h[len(h)-1].At.Before(part[0].At) { // a kill between two writes leaves some twice
+			h = h[:len(h)-1]
+		}
+		h = append(h, part...)
+	}
+	return h, errs
+}
+
+// readHistory reads one file. One that is missing has no samples.
+func readHistory(path, pool string, now time.Time) (scaling.History, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	h, err := parseHistory(text, pool, now)
+	if err != nil {
+		aside := path + ".unusable"
+		if moved := os.Rename(path, aside); moved != nil {
+			return nil, errors.Join(err, moved)
+		}
+		return nil, fmt.Errorf("%w; it is now %s", err, aside)
+	}
+	return h, nil
+}
+
+// parseHistory parses a whole file.
+func parseHistory(text []byte, pool string, now time.Time) (scaling.History, error) {
+	lines := bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
+	var head historyHead
+	if err := json.Unmarshal(lines[0], &head); err != nil || head.Format != historyFormat {
+		return nil, fmt.Errorf("%w: its first line does not say %q", errNoHistory, historyFormat)
+	}
+	if head.Version != historyVersion {
+		return nil, fmt.Errorf("%w: it has version %d, and this program reads version %d", errNoHistory, head.Version, historyVersion)
+	}
+	if head.Pool != pool {
+		return nil, fmt.Errorf("%w: it is that of pool %q", errNoHistory, head.Pool)
+	}
+	var end historyEnd
+	if err := json.Unmarshal(lines[len(lines)-1], &end); err != nil || end.Samples == nil || *end.Samples != len(lines)-2 {
+		return nil, fmt.Errorf("%w: it has %d lines and no last one with the number of samples, so it is not whole", errNoHistory, len(lines))
+	}
+	h := make(scaling.History, 0, len(lines)-2)
+	for i, line := range lines[1 : len(lines)-1] {
+		var s scaling.Sample
+		if err := json.Unmarshal(line, &s); err != nil {
+			return nil, fmt.Errorf("%w: line %d: %w", errNoHistory, i+2, err)
+		}
+		// What lies in the future was written by a clock that was wrong; the policy goes by time.
+		if s.At.After(now) || len(h) > 0 && !s.At.After(h[len(h)-1].At) {
+			continue
+		}
+		h = append(h, s)
+	}
+	return h, nil
+}
+
+// due reports whether it is time to write.
+func (s *store) due() bool { return s.written.IsZero() || time.Since(s.written) >= keepInterval }
+
+// write writes the history, or what was added to it lately. A slow disk delays it, and nothing else.
+func (s *store) write(ctx context.Context, h scaling.History, end bool) error {
+	s.written = time.Now()
+	if len(h) == 0 {
+		return nil
+	}
+	newest := h[len(h)-1].At
+	first := since(h, s.archived) // the first sample that is not in old
+	if first < len(h) && newest.Sub(h[first].At) > mostRecent || end && first < since(h, newest.Add(-recent)) {
+		split := since(h, newest.Add(-recent))
+		if err := s.replace(ctx, s.old, h[:split]); err != nil {
+			return err
+		}
+		first, s.archived = split, h[split-1].At
+	}
+	return s.replace(ctx, s.new, h[first:])
+}
+
+// since returns the index of the first sample after a time.
+func since(h scaling.History, at time.Time) int {
+	i, _ := slices.BinarySearchFunc(h, at, func(s scaling.Sample, at time.Time) int {
+		if s.At.After(at) {
+			return 1
+		}
+		return -1
+	})
+	return i
+}
+
+// replace puts these samples in place of a file.
+func (s *store) replace(ctx context.Context, path string, h scaling.History) error {
+	text, err := formatHistory(s.pool, h)
+	if err != nil {
+		return err
+	}
+	_, err = s.writing.call(ctx, requestTimeout, func(context.Context) (struct{}, error) {
+		return struct{}{}, replaceFile(path, text)
+	})
+	return err
+}
+
+// formatHistory returns the text of a file.
+func formatHistory(pool string, h scaling.History) ([]byte, error) {
+	var b bytes.Buffer
+	w := json.NewEncoder(&b) // ends each value with a line break
+	if err := w.Encode(historyHead{historyFormat, historyVersion, pool}); err != nil {
+		return nil, err
+	}
+	for i := range h {
+		if err := w.Encode(&h[i]); err != nil {
+			return nil, fmt.Errorf("sample of %v: %w", h[i].At, err)
+		}
+	}
+	n := len(h)
+	err := w.Encode(historyEnd{&n})
+	return b.Bytes(), err
+}
+
+// replaceFile puts a file in place of another as a whole.
+func replaceFile(path string, text []byte) (err error) {
+	f, err := os.Create(path + ".new") // the lock keeps others away
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = f.Close()
+			_ = os.Remove(f.Name())
+		}
+	}()
+	if _, err = f.Write(text); err != nil {
+		return err
+	}
+	if err = f.Sync(); err != nil { // or a crash of the machine may leave an empty file under the name
+		return err
+	}
+	if err = f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

@@ -1,0 +1,260 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/millrace/millrace/emulator"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// agentProcess is millrace agent in a process of its own.
+type agentProcess struct {
+	process *exec.Cmd
+	lines   *bufio.Scanner
+	errs    bytes.Buffer // read only after the process has ended
+	output  []string
+}
+
+// startAgent starts millrace agent on an account with a pool whose instances are this test binary.
+func startAgent(t *testing.T, location, path string, args ...string) *agentProcess {
+	t.Helper()
+	a := &agentProcess{process: prepare(t.Context(), append([]string{"agent", "-config", path}, args...)...)}
+	a.process.Env = append(a.process.Env, accountVariable+"="+location)
+	a.process.Stderr = &a.errs
+	out, err := a.process.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if a.process.ProcessState == nil {
+			_ = a.process.Process.Kill()
+			_ = a.process.Wait()
+		}
+	})
+	a.lines = bufio.NewScanner(out)
+	return a
+}
+
+// until reads the output up to a line that contains this, and returns the line.
+func (a *agentProcess) until(t *testing.T, text string) string {
+	t.Helper()
+	for a.lines.Scan() {
+		a.output = append(a.output, a.lines.Text())
+		if strings.Contains(a.lines.Text(), text) {
+			return a.lines.Text()
+		}
+	}
+	_ = a.process.Wait()
+	t.Fatalf("output: got\n%s\n%s\nwant a line with %q", strings.Join(a.output, "\n"), &a.errs, text)
+	return ""
+}
+
+func (a *agentProcess) signal(t *testing.T) {
+	t.Helper()
+	if err := a.process.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// end waits for the end, and returns the rest of the output, the standard error and the status.
+func (a *agentProcess) end() (rest, errs string, status int) {
+	for a.lines.Scan() {
+		rest += a.lines.Text() + "\n"
+	}
+	_ = a.process.Wait() // the status says it
+	return rest, a.errs.String(), a.process.ProcessState.ExitCode()
+}
+
+// workers writes a file with a pool whose instances are this test binary on the queue, and returns its path.
+func workers(t *testing.T, queue string, policy string) string {
+	t.Helper()
+	return configure(t, fmt.Sprintf(`
+interval: 1s
+folder: state
+price: {instance_hour: 0.05, transactions: 0.004}
+pools:
+  orders:
+    queues: [%[1]s]
+    beacons: [%[1]s-control]
+    policy: %[2]s
+    processes:
+      command: [%[3]q]
+      environment: {%[4]s: %[1]s}
+      grace: 20s
+      log: logs/orders.log
+`, queue, policy, os.Args[0], workerVariable))
+}
+
+// logOf returns what the instances have printed.
+func logOf(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(path), "logs", "orders.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// jobs returns lines for put.
+func jobs(n int, each string) string { return strings.Repeat(fmt.Sprintf("%q\n", each), n) }
+
+// TestAgentScalesProcesses (A-02): a flood comes, instances come, the flood is worked off, all but one go; at Ctrl-C the last one ends too.
+func TestAgentScalesProcesses(t *testing.T) {
+	t.Parallel()
+	location := startServer(t)
+	v := on(location)
+	name := createQueue(t, v)
+	v.ok(t, "create", name+"-control")
+	v.withInput(jobs(60, "50ms")).ok(t, "put", name)
+	path := workers(t, name, "{max: 3, target: 1s, start: 1s, down_after: 1s, slots: 2, handling: 200ms}")
+	a := startAgent(t, location, path)
+	a.until(t, "Stop it with Ctrl-C.")
+	if line := a.until(t, "0 → "); !strings.Contains(line, " orders: 0 → 3: ") {
+		t.Errorf("got the line %q, want from none to three for 60 jobs", line)
+	}
+	a.until(t, " → 1: ")
+	waitForDepth(t, v.open(t, name), 0)
+	if shown := v.ok(t, "instances", name+"-control"); !strings.Contains(shown, "running") || !strings.Contains(shown, "of 2") {
+		t.Errorf("instances: got\n%s\nwant those that work, with two handlers each", shown)
+	}
+	a.signal(t)
+	a.until(t, "Stopping: waiting for the jobs of 1 instance. Press Ctrl-C again to leave them.")
+	rest, errs, status := a.end()
+	if status != exitOK || !strings.Contains(rest, "this was done:") || !strings.Contains(rest, "0 to 3") {
+		t.Errorf("got status %d and\n%s\n%s\nwant 0 and a summary of none to three instances", status, rest, errs)
+	}
+	if got := strings.Count(errs, "instance started"); got != 3 || strings.Contains(errs, "millrace: ") {
+		t.Errorf("standard error: got %d starts in\n%s\nwant 3, and no error", got, errs)
+	}
+	checkShownLines(t, "agent -config agent.yaml", strings.Join(a.output, "\n")+"\n"+rest+errs)
+	log := logOf(t, path)
+	if began, drained := strings.Count(log, "began 50ms"), strings.Count(log, "drained"); began != 60 || drained != 3 {
+		t.Errorf("the log of the instances: got %d jobs and %d that drained, want 60 and 3:\n%s", began, drained, log)
+	}
+}
+
+// TestAgentLeavesInstancesToTheNext: with -leave they go on, and the next agent takes over and ends them after their jobs.
+func TestAgentLeavesInstancesToTheNext(t *testing.T) {
+	t.Parallel()
+	location := startServer(t)
+	v := on(location)
+	name := createQueue(t, v)
+	path := workers(t, name, "{max: 1}")
+	a := startAgent(t, location, path, "-leave")
+	a.until(t, "0 → 1")
+	v.withInput(jobs(1, "300ms")).ok(t, "put", name)
+	waitForDepth(t, v.open(t, name), 0) // the instance works
+	a.signal(t)
+	if rest, errs, status := a.end(); status != exitOK || strings.Contains(rest, "Stopping") || strings.Contains(errs, "has ended") {
+		t.Errorf("got status %d and\n%s\n%s\nwant 0, and instances left", status, rest, errs)
+	}
+	a = startAgent(t, location, path)
+	a.until(t, " orders: 1: stays")
+	a.signal(t)
+	rest, errs, status := a.end()
+	if status != exitOK || !strings.Contains(rest, "waiting for the jobs of 1 instance") || !strings.Contains(errs, "orders: instance found (instance 1") || strings.Contains(errs, "instance started") {
+		t.Errorf("got status %d and\n%s\n%s\nwant that the instance was found, and ended", status, rest, errs)
+	}
+	if log := logOf(t, path); strings.Count(log, "drained") != 1 {
+		t.Errorf("the log of the instance: got %s, want that it has drained once", log)
+	}
+}
+
+// TestASecondSignalLeavesInstances: the agent ends at once, and says what it leaves; the next one takes over.
+func TestASecondSignalLeavesInstances(t *testing.T) {
+	t.Parallel()
+	location := startServer(t)
+	v := on(location)
+	name := createQueue(t, v)
+	v.withInput(jobs(1, "1500ms")).ok(t, "put", name)
+	path := workers(t, name, "{max: 1}")
+	a := startAgent(t, location, path)
+	a.until(t, "0 → 1")
+	waitForNoneVisible(t, v.open(t, name)) // the job has begun
+	a.signal(t)
+	a.until(t, "Press Ctrl-C again")
+	a.signal(t)
+	_, errs, status := a.end()
+	if status != exitInterrupted || !strings.HasSuffix(errs, "millrace: agent: interrupted; 1 instance of pool orders left to finish jobs without supervision\n") {
+		t.Errorf("got status %d and\n%s\nwant 130 and one instance left", status, errs)
+	}
+	waitForDepth(t, v.open(t, name), 0)
+}
+
+// waitForNoneVisible waits until a peek shows no message.
+func waitForNoneVisible(t *testing.T, q queue.Queue) {
+	t.Helper()
+	for {
+		found, err := q.Peek(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(found) == 0 {
+			return
+		}
+	}
+}
+
+// TestAgentOutlastsItsServer: it starts without one, says so once, works when there is one, and says once that it has gone again.
+func TestAgentOutlastsItsServer(t *testing.T) {
+	t.Parallel()
+	server := emulator.New(localqueue.New(nil), nil)
+	var away atomic.Bool
+	away.Store(true)
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if away.Load() {
+			http.Error(w, "away", http.StatusServiceUnavailable)
+			return
+		}
+		server.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	location := connectionString(front.URL+"/devstoreaccount1", emulator.DevelopmentAccount, emulator.DevelopmentKey)
+	path := configure(t, "interval: 1s\npools: {orders: {queues: [orders]}}\n")
+	a := startAgent(t, location, path)
+	if line := a.until(t, " orders: 1: stays"); !strings.Contains(line, "the depth is unknown") {
+		t.Errorf("got the line %q, want that nothing is known", line)
+	}
+	away.Store(false)
+	on(location).ok(t, "create", "orders")
+	a.signal(t)
+	if _, errs, status := a.end(); status != exitOK || strings.Count(errs, "orders: read the depth of devstoreaccount1/orders: ") != 1 {
+		t.Errorf("got status %d and\n%s\nwant 0 and one line about the depth", status, errs)
+	}
+}
+
+// TestTwoAgentsDoNotShareAFolder: the second one ends, and leaves the instances of the first alone.
+func TestTwoAgentsDoNotShareAFolder(t *testing.T) {
+	t.Parallel()
+	location := startServer(t)
+	v := on(location)
+	name := createQueue(t, v)
+	path := workers(t, name, "{max: 1}")
+	a := startAgent(t, location, path)
+	a.until(t, "0 → 1")
+	second := startAgent(t, location, path)
+	if rest, errs, status := second.end(); status != exitFailure || rest != "" || !strings.Contains(errs, "another agent") {
+		t.Errorf("got status %d and\n%s\n%s\nwant 1 and that another agent runs", status, rest, errs)
+	}
+	a.signal(t)
+	if _, errs, status := a.end(); status != exitOK || strings.Count(errs, "has ended") != 1 {
+		t.Errorf("got status %d and\n%s\nwant 0 and the end of one instance", status, errs)
+	}
+}

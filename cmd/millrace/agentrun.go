@@ -1,0 +1,221 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/agent"
+	"github.com/millrace/millrace/agent/agentfile"
+	"github.com/millrace/millrace/agent/processes"
+)
+
+// agentRun is a millrace.Runner that runs an agent and its local processes.
+type agentRun struct {
+	settings *agentSettings
+	console  *console
+	file     *agentfile.File
+	pools    []agent.Pool
+	out, err io.Writer // of the console, locked
+	local    []*localPool
+
+	// finish is the context of what the first signal lets finish. The second signal ends it.
+	finish context.Context
+	halt   context.CancelFunc
+}
+
+func newAgentRun(s *agentSettings, c *console, file *agentfile.File, pools []agent.Pool, finish context.Context, halt context.CancelFunc) *agentRun {
+	return &agentRun{settings: s, console: c, file: file, pools: pools, out: &lockedWriter{to: c.out}, err: &lockedWriter{to: c.err}, finish: finish, halt: halt}
+}
+
+// localPool are the instances of one pool on this machine.
+type localPool struct {
+	name      string
+	processes *processes.Processes
+	log       io.Closer // nil if they write to the standard error
+}
+
+// Run starts the agent, waits until it ends, and lets the instances end.
+func (r *agentRun) Run(ctx context.Context) error {
+	if err := r.start(); err != nil {
+		return errors.Join(err, r.stop(false))
+	}
+	began := time.Now()
+	a, err := r.scale(ctx)
+	if a == nil {
+		return errors.Join(err, r.stop(false))
+	}
+	// After an error, instances that a former agent has started go on.
+	err = errors.Join(err, r.stop(err == nil && !r.settings.leave))
+	if r.settings.asJSON {
+		err = errors.Join(err, printSummaryJSON(r.out, a.State()))
+	} else {
+		err = errors.Join(err, r.printSummary(a.State(), time.Since(began)))
+	}
+	if passed := time.Since(began); err == nil && r.settings.dryRun && passed < r.settings.length {
+		return interruption{fmt.Errorf("interrupted after %s of %s", span(passed.Round(time.Second)), span(r.settings.length))}
+	}
+	return err
+}
+
+// Halt makes Run return soon: nothing is waited for any more.
+func (r *agentRun) Halt() { r.halt() }
+
+// scale runs the agent. It returns nil and an error if there is none.
+func (r *agentRun) scale(ctx context.Context) (*agent.Agent, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	p := &decisionPrinter{out: r.out, asJSON: r.settings.asJSON, stop: cancel, last: map[string]time.Time{}}
+	o := &agent.Options{Interval: r.file.Interval, Prices: r.file.Prices, OnDecision: p.decided, Logger: slog.New(&agentLog{out: r.err})}
+	if !r.settings.dryRun { // which may run beside the agent that has the folder
+		o.Folder = r.file.Folder
+	}
+	a, err := agent.New(r.pools, o)
+	if err != nil {
+		return nil, err
+	}
+	if !r.settings.asJSON {
+		r.printStartup()
+	}
+	defer context.AfterFunc(r.finish, a.Halt)()
+	if r.settings.dryRun {
+		var end context.CancelFunc
+		ctx, end = context.WithTimeout(ctx, r.settings.length)
+		defer end()
+	}
+	err = a.Run(ctx)
+	if failed := (*outputError)(nil); errors.As(context.Cause(ctx), &failed) {
+		err = errors.Join(err, failed)
+	}
+	return a, err
+}
+
+// start takes over the instances of former agents and makes the actuators. In a dry run there are none.
+func (r *agentRun) start() error {
+	if r.settings.dryRun {
+		return nil
+	}
+	for i, p := range r.file.Pools {
+		if p.Processes == nil {
+			continue
+		}
+		local, err := r.startLocal(p)
+		if err != nil {
+			return fmt.Errorf("pool %s: %w", p.Name, err)
+		}
+		r.local = append(r.local, local)
+		r.pools[i].Actuator = local.processes
+	}
+	return nil
+}
+
+func (r *agentRun) startLocal(p agentfile.Pool) (*localPool, error) {
+	local := &localPool{name: p.Name}
+	output := r.err
+	if p.Processes.Log != "" {
+		f, err := openLog(p.Processes.Log)
+		if err != nil {
+			return nil, fmt.Errorf("log: %w", err)
+		}
+		output, local.log = f, f
+	}
+	var err error
+	local.processes, err = processes.New(processes.Options{
+		Command: p.Processes.Command, Env: p.Processes.Environment, Grace: p.Processes.Grace, Output: output,
+		Folder: filepath.Join(r.file.Folder, "processes", p.Name),
+		Logger: slog.New(&agentLog{out: r.err}).With("pool", p.Name),
+	})
+	if err != nil {
+		local.close()
+		return nil, err
+	}
+	return local, nil
+}
+
+// openLog opens a file to append to.
+func openLog(path string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // as others make folders for logs
+		return nil, err
+	}
+	return os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644) //nolint:gosec // the user named it, and others may read it
+}
+
+func (l *localPool) close() {
+	if l.log != nil {
+		_ = l.log.Close() // nobody waits for what instances print
+	}
+}
+
+// stop ends the supervision of all instances. With drain they finish their jobs and end first, unless a second signal comes.
+func (r *agentRun) stop(drain bool) error {
+	running := 0
+	for _, l := range r.local {
+		running += l.processes.State().Running
+	}
+	if drain && running > 0 && !r.settings.asJSON {
+		printf(r.out, "Stopping: waiting for the jobs of %s. Press Ctrl-C again to leave them.\n", plural(running, "instance"))
+	}
+	errs := make([]error, len(r.local))
+	var stopping sync.WaitGroup
+	for i, l := range r.local {
+		stopping.Go(func() {
+			defer l.close()
+			errs[i] = r.stopped(l, l.processes.Close(r.finish, drain))
+		})
+	}
+	stopping.Wait()
+	return errors.Join(errs...)
+}
+
+// stopped explains what came of the end of a pool.
+func (r *agentRun) stopped(l *localPool, err error) error {
+	left := l.processes.State().Draining
+	switch {
+	case err == nil, r.finish.Err() != nil && left == 0:
+		return nil
+	case r.finish.Err() != nil:
+		return interruption{fmt.Errorf("interrupted; %s of pool %s left to finish jobs without supervision", plural(left, "instance"), l.name)}
+	}
+	return fmt.Errorf("pool %s: %w", l.name, err)
+}
+
+// interval is how long lies between measurements.
+func (r *agentRun) interval() time.Duration {
+	const otherwise = 10 * time.Second // of package agent
+	return cmp.Or(r.file.Interval, otherwise)
+}
+
+// printStartup prints what is scaled.
+func (r *agentRun) printStartup() {
+	var text strings.Builder
+	fmt.Fprintf(&text, "Scaling %s, measured every %s.\n", plural(len(r.pools), "pool"), span(r.interval()))
+	for i, p := range r.pools {
+		names := make([]string, len(p.Queues))
+		for j, q := range p.Queues {
+			names[j] = q.Name().String()
+		}
+		fmt.Fprintf(&text, "  %s: jobs of %s; ", p.Name, strings.Join(names, ", "))
+		switch local := r.file.Pools[i].Processes; {
+		case r.settings.dryRun:
+			text.WriteString("nothing is changed\n")
+		case local == nil:
+			text.WriteString("nothing is changed: the file says no processes\n")
+		default:
+			fmt.Fprintf(&text, "processes %s\n", strings.Join(local.Command, " "))
+		}
+	}
+	if r.settings.dryRun {
+		fmt.Fprintf(&text, "This is a dry run of %s. Stop it with Ctrl-C.\n", span(r.settings.length))
+	} else {
+		text.WriteString("Stop it with Ctrl-C.\n")
+	}
+	printf(r.out, "%s", escapeControls(text.String()))
+}

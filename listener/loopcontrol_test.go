@@ -1,0 +1,372 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/scaling"
+)
+
+// network is a queue behind a network and a service that both have limits. Its messages are made up.
+type network struct {
+	queue.Queue
+	latency  time.Duration // of a dequeue that does not wait
+	capacity int           // dequeues that the service answers at once; 0 for any number
+	refuses  bool          // it refuses those beyond; otherwise they wait
+	arrival  float64       // messages a second; 0 for as many as anybody asks for
+
+	mu       sync.Mutex
+	random   *rand.Rand // guarded by mu
+	begun    time.Time  // guarded by mu
+	made     int        // messages so far; guarded by mu
+	inFlight int        // dequeues; guarded by mu
+	free     []time.Time
+	dequeues int // guarded by mu
+	refused  int // guarded by mu
+	readings int // of the properties; guarded by mu
+}
+
+func newNetwork(t *testing.T, seed uint64) *network {
+	inner := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs"})
+	if err := inner.Create(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	return &network{Queue: inner, random: rand.New(rand.NewPCG(seed, 0)), begun: time.Now()}
+}
+
+func (n *network) Properties(context.Context) (queue.Properties, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.readings++
+	return queue.Properties{Depth: int64(n.waiting())}, nil
+}
+
+// waiting returns how many messages are in the queue. Requires mu.
+func (n *network) waiting() int {
+	if n.arrival == 0 {
+		return 100_000
+	}
+	return int(n.arrival*time.Since(n.begun).Seconds()) - n.made
+}
+
+// begin begins a dequeue and returns how long it takes, or false if the service refuses it.
+func (n *network) begin() (time.Duration, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.dequeues++
+	takes := time.Duration(float64(n.latency) * (0.8 + 0.4*n.random.Float64()))
+	if n.capacity == 0 {
+		return takes, true
+	}
+	if n.refuses && n.inFlight >= n.capacity {
+		n.refused++
+		return 0, false
+	}
+	n.inFlight++
+	if n.free == nil {
+		n.free = make([]time.Time, n.capacity)
+	}
+	first := 0
+	for i := range n.free {
+		if n.free[i].Before(n.free[first]) {
+			first = i
+		}
+	}
+	if now := time.Now(); n.free[first].Before(now) {
+		n.free[first] = now
+	}
+	n.free[first] = n.free[first].Add(takes)
+	return time.Until(n.free[first]), true
+}
+
+func (n *network) Dequeue(_ context.Context, most int, visibility time.Duration) ([]queue.Message, error) {
+	takes, ok := n.begin()
+	if !ok {
+		time.Sleep(time.Millisecond)
+		return nil, fmt.Errorf("dequeue: %w", queue.ErrThrottled)
+	}
+	time.Sleep(takes)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.inFlight--
+	batch := make([]queue.Message, max(min(most, n.waiting()), 0))
+	for i := range batch {
+		n.made++
+		id := queue.ID("m" + strconv.Itoa(n.made))
+		batch[i] = queue.Message{
+			Text: `{"N":1}`, Lease: queue.Lease{ID: id, Receipt: "r", Until: time.Now().Add(visibility)}, DequeueCount: 1, Inserted: n.begun,
+		}
+	}
+	return batch, nil
+}
+
+func (n *network) Delete(context.Context, queue.Lease) error { return nil }
+
+// measured is what a listener did in the second half of a run.
+type measured struct {
+	loops    float64 // on average
+	rate     float64 // messages a second
+	dequeues float64 // a thousand messages
+	refused  float64 // of a hundred dequeues
+	readings int     // of the depth, in the whole run
+}
+
+func (f measured) String() string {
+	return fmt.Sprintf("%.1f loops, %.0f messages/s, %.0f dequeues per 1,000 messages, %.1f %% refused, %d readings of the depth",
+		f.loops, f.rate, f.dequeues, f.refused, f.readings)
+}
+
+// batch is a small batch size, so that little work shows what loops do.
+const batch = 4
+
+// measure runs a listener for four minutes.
+func measure(t *testing.T, seed uint64, set func(*network, *Options[job])) (f measured) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, seed)
+		o := options()
+		o.Seed, o.Concurrency, o.BatchSize, o.Loops = seed, 32*batch, batch, Loops{Max: 32}
+		set(n, o)
+		b := &bundle{T: t}
+		l := New(n, func(context.Context, *Message[job]) error { time.Sleep(20 * time.Millisecond); return nil }, o)
+		b.run(l)
+		advance(2 * time.Minute)
+		before, made, dequeues, refused := l.State(), n.made, n.dequeues, n.refused
+		const seconds = 120
+		for range seconds {
+			advance(time.Second)
+			f.loops += float64(l.State().Loops) / seconds
+		}
+		messages := float64(n.made - made)
+		f.rate = messages / seconds
+		f.dequeues = float64(n.dequeues-dequeues) / messages * 1000
+		f.refused = float64(n.refused-refused) / float64(n.dequeues-dequeues) * 100
+		f.readings = n.readings
+		if got := float64(l.State().Received - before.Received); got < 0.9*messages {
+			t.Errorf("the listener received %v of %v messages", got, messages)
+		}
+		b.mustFinish()
+	})
+	return f
+}
+
+// A-01, A-05: with a slow network few loops cannot take what comes, and a fixed number that was right for a fast one
+// falls behind. The controller finds as many as are needed.
+func TestAControllerFindsEnoughLoops(t *testing.T) {
+	for seed := range uint64(3) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		latency := time.Duration(300+random.IntN(700)) * time.Millisecond
+		knee := float64(3 + random.IntN(10))
+		slow := func(n *network, o *Options[job]) {
+			n.latency = latency
+			n.arrival = batch * knee / latency.Seconds()
+			o.QueueWorkDetected = scaling.Table(2)
+		}
+		want := batch * knee / latency.Seconds()
+		fixed := measure(t, seed, slow)
+		got := measure(t, seed, func(n *network, o *Options[job]) { slow(n, o); o.LoopController = scaling.ByIntake })
+		t.Logf("latency %v, %.0f messages/s come, %.0f loops are needed: fixed: %v; by intake: %v", latency, want, knee, fixed, got)
+		if fixed.rate > 0.8*want {
+			t.Errorf("seed %d: the fixed number takes %.0f of %.0f messages/s: it proves nothing", seed, fixed.rate, want)
+		}
+		if got.rate < 0.95*want {
+			t.Errorf("seed %d: got %.0f messages/s, want at least 95 %% of the %.0f that come", seed, got.rate, want)
+		}
+		if got.loops > 1.5*knee+1 {
+			t.Errorf("seed %d: got %.1f loops, want at most 1.5 times the %.0f that are needed", seed, got.loops, knee)
+		}
+	}
+}
+
+// Where the service answers only so many dequeues at once, more loops bring nothing. The depth calls for
+// all that there may be; the controller stops near the knee.
+func TestAControllerFindsTheKneeOfTheService(t *testing.T) {
+	for _, refuses := range []bool{false, true} {
+		for seed := range uint64(3) {
+			random := rand.New(rand.NewPCG(seed, 2))
+			capacity := 2 + random.IntN(8)
+			latency := time.Duration(100+random.IntN(200)) * time.Millisecond
+			saturating := func(n *network, o *Options[job]) { n.latency, n.capacity, n.refuses = latency, capacity, refuses }
+			want := batch * float64(capacity) / latency.Seconds()
+			fixed := measure(t, seed, saturating)
+			got := measure(t, seed, func(n *network, o *Options[job]) { saturating(n, o); o.LoopController = scaling.ByIntake })
+			t.Logf("capacity %d of %v, refuses %v, %.0f messages/s at most: by depth: %v; by intake: %v", capacity, latency, refuses, want, fixed, got)
+			if fixed.loops < 2*float64(capacity) {
+				t.Errorf("seed %d: the depth calls for %.1f loops with a capacity of %d: it proves nothing", seed, fixed.loops, capacity)
+			}
+			if got.rate < 0.85*want {
+				t.Errorf("seed %d: got %.0f messages/s, want at least 85 %% of %.0f", seed, got.rate, want)
+			}
+			if most := 1.5*float64(capacity) + 1; got.loops > most {
+				t.Errorf("seed %d: got %.1f loops, want at most %.1f", seed, got.loops, most)
+			}
+		}
+	}
+}
+
+// The controller's result is kept within Loops, surplus loops end at once although Pause is long, and those that are missing start.
+func TestAControllerStartsAndEndsLoops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, 1)
+		n.latency = 50 * time.Millisecond
+		var mu sync.Mutex
+		want, asked := 1000, 0
+		set := func(loops int) {
+			mu.Lock()
+			defer mu.Unlock()
+			want = loops
+		}
+		o := options()
+		o.Concurrency, o.BatchSize, o.Loops = 128, batch, Loops{Min: 2, Max: 9, Pause: time.Hour}
+		o.LoopController = func() scaling.Controller {
+			return func(i scaling.Interval) int {
+				mu.Lock()
+				defer mu.Unlock()
+				asked++
+				if i.Dequeues < measuredRounds*i.Loops || i.Full != i.Dequeues || i.Took < minInterval || i.BatchSize != batch {
+					t.Errorf("got the interval %+v, want eight full dequeues of each loop", i)
+				}
+				if got, want := i.Intake.Or(0)*i.Took.Seconds(), float64(i.Dequeues*batch); got < want*0.99 || got > want*1.01 {
+					t.Errorf("the intake of %+v is that of %v messages, want %v", i, got, want)
+				}
+				return want
+			}
+		}
+		b := &bundle{T: t}
+		l := New(n, func(context.Context, *Message[job]) error { return nil }, o)
+		b.run(l)
+		for _, c := range []struct{ wants, loops int }{{1000, 9}, {3, 3}, {-5, 2}, {7, 7}, {0, 2}} {
+			set(c.wants)
+			advance(5 * time.Second)
+			if got := l.State().Loops; got != c.loops {
+				t.Errorf("the controller wants %d loops: got %d, want %d", c.wants, got, c.loops)
+			}
+		}
+		if err := l.Configure(Settings{Loops: Loops{Min: 5}}); err != nil {
+			t.Fatal(err)
+		}
+		advance(5 * time.Second)
+		if got := l.State().Loops; got != 5 {
+			t.Errorf("a minimum of 5 was set: got %d loops", got)
+		}
+		mu.Lock()
+		if asked < 20 {
+			t.Errorf("asked %d times in 30 s, want more than 20", asked)
+		}
+		mu.Unlock()
+		b.mustFinish()
+	})
+}
+
+// A controller that panics, or calls runtime.Goexit, or is nil, leaves the loops as they are, and is reported.
+func TestAControllerThatFailsIsReported(t *testing.T) {
+	for name, f := range map[string]func() scaling.Controller{
+		"panics when it is made": func() scaling.Controller { panic("made") },
+		"nil":                    func() scaling.Controller { return nil },
+		"panics when asked":      func() scaling.Controller { return func(scaling.Interval) int { panic("asked") } },
+		"exits when asked":       func() scaling.Controller { return func(scaling.Interval) int { runtime.Goexit(); return 1 } },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNetwork(t, 1)
+			n.latency = 50 * time.Millisecond
+			o := options()
+			o.Concurrency, o.BatchSize, o.Loops, o.LoopController = 32, batch, Loops{Min: 3, Max: 5}, f
+			o.QueueWorkDetected = scaling.Table(4)
+			var failures atomic.Int64
+			o.OnError = func(err error) {
+				if hook := (*HookError)(nil); errors.As(err, &hook) {
+					failures.Add(1)
+				}
+			}
+			b := &bundle{T: t}
+			l := New(n, func(context.Context, *Message[job]) error { return nil }, o)
+			b.run(l)
+			advance(10 * time.Second)
+			if st := l.State(); st.Loops != 4 || st.Succeeded == 0 {
+				t.Errorf("%s: got %d loops and %d successes, want 4 loops that work", name, st.Loops, st.Succeeded)
+			}
+			if failures.Load() == 0 {
+				t.Errorf("%s: it was not reported", name)
+			}
+			b.mustFinish()
+		})
+	}
+}
+
+// A controller that blocks holds back one loop, no others.
+func TestAControllerThatBlocksHoldsBackOneLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, 1)
+		n.latency = 50 * time.Millisecond
+		release := make(chan struct{})
+		o := options()
+		o.Concurrency, o.BatchSize, o.Loops = 64, batch, Loops{Min: 2, Max: 2}
+		o.LoopController = func() scaling.Controller {
+			return func(i scaling.Interval) int { <-release; return i.Loops }
+		}
+		b := &bundle{T: t}
+		l := New(n, func(context.Context, *Message[job]) error { return nil }, o)
+		b.run(l)
+		advance(5 * time.Second)
+		before := l.State().Succeeded
+		advance(5 * time.Second)
+		if got := l.State().Succeeded - before; got < batch*5*15 {
+			t.Errorf("while the controller blocks: got %d jobs in 5 s, want those of one loop, about %d", got, batch*5*20)
+		}
+		close(release)
+		b.mustFinish()
+	})
+}
+
+// Each listener has a controller of its own, also with the same options.
+func TestListenersDoNotShareAController(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		made := 0
+		o := options()
+		o.LoopController = func() scaling.Controller { made++; return scaling.ByIntake() }
+		for range 2 {
+			n := newNetwork(t, 1)
+			n.latency = 50 * time.Millisecond
+			b := &bundle{T: t}
+			b.run(New(n, func(context.Context, *Message[job]) error { return nil }, o))
+			advance(time.Second)
+			b.mustFinish()
+		}
+		if made != 2 {
+			t.Errorf("controllers made for two listeners: got %d, want 2", made)
+		}
+	})
+}
+
+// On an idle queue a controller costs nothing: no reading of the depth, and as many polls as without.
+func TestAControllerCostsNoRequests(t *testing.T) {
+	sent := func(set func(*Options[job])) (polls, readings int) {
+		bubble(t, func(b *bundle) {
+			o := options()
+			o.Seed = 1
+			set(o)
+			b.put(2000)
+			b.queue.latency = 10 * time.Millisecond
+			b.run(New(b.queue, func(context.Context, *Message[job]) error { return nil }, o))
+			advance(10 * time.Minute)
+			polls, readings = len(b.queue.sent("dequeue")), len(b.queue.sent("properties"))
+			b.mustFinish()
+		})
+		return polls, readings
+	}
+	polls, readings := sent(func(*Options[job]) {})
+	with, read := sent(func(o *Options[job]) { o.LoopController = scaling.ByIntake })
+	if with > polls+polls/20 || read > readings {
+		t.Errorf("got %d polls and %d readings of the depth, want no more than the %d and %d without", with, read, polls, readings)
+	}
+}

@@ -1,0 +1,194 @@
+package scaling
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+
+// measured is a sample of a pool that reports everything. One instance has 20 slots and serves 5 5/6 messages a second.
+func measured(instances int, waiting int64, in, out float64) Sample {
+	running := int64(out * 24 / 7)
+	return Sample{
+		At: noon, Instances: instances, Ready: Known(instances),
+		Depth: Known(waiting + running), Visible: Known(waiting), InWork: Known(running), Delayed: Known(int64(0)),
+		Arrival: Known(in), Service: Known(out), Handling: Known(time.Second * 24 / 7), Slots: Known(20.0),
+		Running: Known(int(running)),
+	}
+}
+
+// every10s is a history that ends at noon, with samples every 10 s.
+func every10s(samples ...Sample) (h History) {
+	for i, s := range samples {
+		s.At = noon.Add(time.Duration(i-len(samples)+1) * 10 * time.Second)
+		h.Add(s)
+	}
+	return h
+}
+
+func repeat(n int, s Sample) []Sample {
+	all := make([]Sample, n)
+	for i := range all {
+		all[i] = s
+	}
+	return all
+}
+
+func with(s Sample, change func(*Sample)) Sample {
+	change(&s)
+	return s
+}
+
+// each decision is a sentence with its numbers.
+func TestEachDecisionIsASentenceWithItsNumbers(t *testing.T) {
+	depthOnly := func(instances int, depth int64) Sample {
+		return Sample{At: noon, Instances: instances, Depth: Known(depth)}
+	}
+	idle := measured(12, 0, 28, 28)
+	for name, c := range map[string]struct {
+		policy  Policy
+		history History
+		want    string
+	}{
+		"nothing was measured": {
+			want: "no decision: nothing was measured yet",
+		},
+		"growth bounded by a step": {
+			history: every10s(measured(6, 4200, 28, 35)),
+			want:    "6 → 12: 4,200 waiting, 28/s in, 35/s out, would drain in 10 min, target 1 min; 21 wanted, at most doubled in one step",
+		},
+		"growth from few": {
+			history: every10s(measured(1, 4200, 28, 5)),
+			want:    "1 → 5: 4,200 waiting, 28/s in, 5/s out, would not drain, target 1 min; 24 wanted, at most 4 more in one step",
+		},
+		"growth as wanted": {
+			policy:  Policy{Max: 30},
+			history: every10s(measured(12, 4200, 28, 35)),
+			want:    "12 → 21: 4,200 waiting, 28/s in, 35/s out, would drain in 10 min, target 1 min; 21 wanted",
+		},
+		"growth bounded by Max": {
+			history: every10s(measured(12, 4200, 28, 35)),
+			want:    "12 → 20: 4,200 waiting, 28/s in, 35/s out, would drain in 10 min, target 1 min; 21 wanted, 20 at most",
+		},
+		"as many as there may be": {
+			history: every10s(measured(20, 4200, 90, 90)),
+			want:    "20: stays, 4,200 waiting, 90/s in, 90/s out, would not drain, target 1 min; 35 wanted, 20 at most",
+		},
+		"more than there may be": {
+			history: every10s(measured(30, 0, 28, 28)),
+			want:    "30 → 20: none waiting, 28/s in, 28/s out; 6 wanted, fewer wanted for 0 s of 10 min, 20 at most",
+		},
+		"spare": {
+			policy:  Policy{Spare: 2},
+			history: every10s(measured(6, 0, 28, 28)),
+			want:    "6 → 8: none waiting, 28/s in, 28/s out; 8 wanted, 2 of them spare",
+		},
+		"a short peak": {
+			history: every10s(append(repeat(30, measured(6, 0, 14, 14)), measured(6, 1000, 28, 28))...),
+			want:    "6: stays, 1,000 waiting, 16/s in, 16/s out; 8 wanted, but full slots drain them in 54 s, target 1 min",
+		},
+		"fewer wanted for a while": {
+			history: every10s(append(repeat(60, measured(12, 0, 56, 56)), repeat(25, idle)...)...),
+			want:    "12: stays, none waiting, 28/s in, 28/s out; 6 wanted, fewer wanted for 3.8 min of 10 min",
+		},
+		"hardly fewer": {
+			history: every10s(measured(6, 0, 23, 23)),
+			want:    "6: stays, none waiting, 23/s in, 23/s out; 5 wanted, hardly fewer",
+		},
+		"fewer wanted for long": {
+			history: every10s(repeat(61, idle)...),
+			want:    "12 → 7: none waiting, 28/s in, 28/s out; 6 wanted, and a tenth more is kept",
+		},
+		"a peak in the window": {
+			history: every10s(append(repeat(30, measured(12, 0, 42, 42)), repeat(50, idle)...)...),
+			want:    "12 → 10: none waiting, 28/s in, 28/s out; 6 wanted now, at most 10 within 10 min",
+		},
+		"empty for long": {
+			history: every10s(repeat(70, measured(3, 0, 0, 0))...),
+			want:    "3 → 1: none waiting, 0/s in, 0/s out; 0 wanted, 1 at least",
+		},
+		"empty for long, to zero": {
+			policy:  Policy{ToZero: true},
+			history: every10s(repeat(70, measured(3, 0, 0, 0))...),
+			want:    "3 → 0: none waiting, 0/s in, 0/s out; 0 wanted",
+		},
+		"the depth is unknown": {
+			history: every10s(with(measured(12, 0, 28, 28), func(s *Sample) { s.Depth, s.Visible = Optional[int64]{}, Optional[int64]{} })),
+			want:    "12: stays, the depth is unknown",
+		},
+		"the depth is unknown, and there are too few": {
+			policy:  Policy{Min: 2},
+			history: every10s(Sample{Instances: 1}),
+			want:    "1 → 2: the depth is unknown, 2 at least",
+		},
+		"some do not report": {
+			history: every10s(repeat(70, with(idle, func(s *Sample) { s.Ready = Known(11) }))...),
+			want:    "12: stays, none waiting, 28/s in, 28/s out; 6 wanted, but none is removed without all figures; 11 of 12 instances report",
+		},
+		"only the depth is known": {
+			history: every10s(depthOnly(1, 4200)),
+			want:    "1 → 3: at most 4,136 waiting; 3 wanted; unknown: arrivals, handling time, slots",
+		},
+		"only the depth is known, and fewer are wanted": {
+			history: every10s(repeat(70, depthOnly(4, 30))...),
+			want:    "4: stays, none waiting; 1 wanted, but none is removed without all figures; unknown: arrivals, handling time, slots",
+		},
+		"only the depth is known, and it is zero": {
+			history: every10s(repeat(70, depthOnly(4, 0))...),
+			want:    "4 → 1: none waiting; 0 wanted, 1 at least; unknown: arrivals, handling time, slots",
+		},
+		"the policy states what instances do not": {
+			policy:  Policy{Slots: 20, Handling: 2 * time.Second},
+			history: every10s(repeat(70, depthOnly(4, 30))...),
+			want:    "4 → 3: none waiting; 2 wanted, and a tenth more is kept; unknown: arrivals",
+		},
+		"handling by Little's law": {
+			history: every10s(repeat(6, with(measured(6, 4200, 28, 35), func(s *Sample) { s.Handling = Optional[time.Duration]{} }))...),
+			want:    "6 → 12: 4,200 waiting, 28/s in, 35/s out, would drain in 10 min, target 1 min; 21 wanted, at most doubled in one step",
+		},
+		"absurd figures": {
+			history: every10s(with(measured(6, 4200, math.NaN(), -1), func(s *Sample) { s.Slots, s.Handling = Known(math.Inf(1)), Known(-time.Second) })),
+			want:    "6 → 9: 4,200 waiting; 9 wanted; unknown: arrivals, handling time, slots",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := c.policy.Decide(c.history).Why; got != c.want {
+				t.Errorf("got\n%s\nwant\n%s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestAPolicyIsChecked(t *testing.T) {
+	good := []Policy{
+		{},
+		{Min: 2, Max: 2, Target: 1, Utilization: 1, Spare: 3, Start: 1, DownAfter: 1, Slots: 1, Handling: 1, Forecast: true},
+		{Min: 30}, {ToZero: true, Max: 1},
+	}
+	for _, p := range good {
+		if err := p.Check(); err != nil {
+			t.Errorf("%+v: got %v, want no error", p, err)
+		}
+	}
+	for want, p := range map[string]Policy{
+		"Min is -1: it must not be negative":                                                       {Min: -1},
+		"Max is -1: it must not be negative":                                                       {Max: -1},
+		"Min is 3 and Max 2: Min must not exceed Max":                                              {Min: 3, Max: 2},
+		"Min is 1 with ToZero: leave out one of them":                                              {Min: 1, ToZero: true},
+		"Target is -1ns: it must not be negative":                                                  {Target: -1},
+		"Utilization is 1.1: it must be above 0 and at most 1":                                     {Utilization: 1.1},
+		"Utilization is NaN: it must be above 0 and at most 1":                                     {Utilization: math.NaN()},
+		"Spare is -1: it must not be negative":                                                     {Spare: -1},
+		"Start is -1ns: it must not be negative":                                                   {Start: -1},
+		"DownAfter is -1ns: it must not be negative":                                               {DownAfter: -1},
+		"Slots is -1: it must not be negative":                                                     {Slots: -1},
+		"Handling is -1ns: it must not be negative":                                                {Handling: -1},
+		"Max is -2: it must not be negative\nscaling policy: Spare is -2: it must not be negative": {Max: -2, Spare: -2},
+	} {
+		if err := p.Check(); err == nil || err.Error() != "scaling policy: "+want {
+			t.Errorf("%+v: got %v, want %s", p, err, want)
+		}
+	}
+}

@@ -1,0 +1,269 @@
+package scaling
+
+import "time"
+
+// Windows over which figures are taken, in seconds.
+const (
+	leastAverage = 60.0  // rates are averaged over a handling time, at least this
+	mostAverage  = 600.0 // and at most this
+	trendOver    = 300.0 // a trend must show in all of this, and in its latest half
+)
+
+// latestOver is for how long a handling time and a number of slots are good.
+const latestOver = 24 * time.Hour
+
+// mostSamples bounds how many samples a moment looks at.
+const mostSamples = 128
+
+// moment is what was known at one time, and how many instances that called for.
+type moment struct {
+	instances  float64 // those included that were starting
+	working    float64 // of them
+	coming     float64 // that begin to work before a new one would, as an average over that time
+	ready      float64 // that report
+	readyKnown bool
+
+	depth        float64 // messages in the queues
+	depthKnown   bool
+	backlog      float64 // messages waiting for an instance
+	backlogKnown bool
+	backlogIsMax bool    // it may include messages in work
+	ahead        float64 // the backlog when a new instance would work
+
+	arrival      float64 // messages a second
+	arrivalKnown bool    // it is not an estimate
+	later        float64 // arrivals when a new instance would work
+	forecast     forecast
+	service      float64 // messages a second
+	serviceKnown bool
+	running      float64 // handlers
+	runningKnown bool
+
+	handling      float64 // seconds that a message occupies a slot
+	handlingKnown bool    // it is not a guess
+	slots         float64 // of one instance
+	slotsKnown    bool    // it is not a guess
+
+	load float64 // slots that the lasting load occupies
+	need float64 // instances for load and backlog, without spare ones
+}
+
+// look fills in what was known at the time of the k-th newest sample, and what that called for.
+func (c *choice) look(k int, m *moment) {
+	p := c.past.at(k)
+	*m = moment{instances: p.instances}
+	m.ready, m.readyKnown = p.ready, known(p.ready)
+	m.depth, m.depthKnown = p.depth, known(p.depth)
+	c.starting(k, m)
+	c.perInstance(k, m)
+	c.rates(k, m)
+	c.waiting(k, m)
+	m.need = c.need(m, max(m.backlog, m.ahead))
+}
+
+// need is how many instances a load and a backlog call for: those that occupy their slots up to the
+// utilization. A message occupies no more than one slot, however long it takes.
+func (r *rules) need(m *moment, backlog float64) float64 {
+	return (m.load + backlog*min(m.handling/r.target, 1)) / (r.utilization * m.slots)
+}
+
+// perInstance takes the handling time and the slots from the sample, or else the latest known ones.
+func (c *choice) perInstance(k int, m *moment) {
+	p := c.past.at(k)
+	m.handling, m.slots = p.handling, p.slots
+	if !known(m.handling) {
+		m.handling = c.latest.handling
+	}
+	if !known(m.slots) {
+		m.slots = c.latest.slots
+	}
+	m.handlingKnown = known(m.handling)
+	if m.slotsKnown = known(m.slots) || !c.guessedSlots; !known(m.slots) {
+		m.slots = c.rules.slots
+	}
+}
+
+// latest are the figures of one instance that were known last, or NaN.
+type latest struct{ handling, slots float64 }
+
+// findLatest looks for a handling time and a number of slots in the samples of a day: they are
+// properties of the program, and change less than its load.
+func findLatest(h History) latest {
+	newest := len(h) - 1
+	l := latest{unknown, unknown}
+	for j := newest; j >= 0 && !(known(l.handling) && known(l.slots)); j-- {
+		if h[newest].At.Sub(h[j].At) > latestOver {
+			break
+		}
+		if !known(l.handling) {
+			l.handling = handling(&h[j])
+		}
+		if !known(l.slots) {
+			l.slots = slots(&h[j])
+		}
+	}
+	return l
+}
+
+// rates averages the figures of the latest samples, and finds their trend.
+func (c *choice) rates(k int, m *moment) {
+	over := leastAverage
+	if m.handlingKnown {
+		over = min(max(m.handling, leastAverage), mostAverage)
+	}
+	now := c.past.at(k).age
+	w := window{full: true}
+	for j := k; j-k < mostSamples; j++ {
+		p := c.past.at(j)
+		if p == nil || p.age-now >= max(over, trendOver) {
+			break
+		}
+		if p.age-now < trendOver {
+			w.addTrend(p, now)
+		}
+		if p.age-now < over {
+			w.add(p, now, m)
+		}
+	}
+	m.arrival, m.service, m.running = w.arrival.of(), w.service.of(), w.running.of()
+	m.serviceKnown, m.runningKnown = known(m.service), known(m.running)
+	if !known(m.arrival) && m.depthKnown && w.span > 0 {
+		// What came is what went, and what the depth has grown by.
+		m.arrival = max(m.service+(m.depth-w.oldestDepth)/w.span, 0)
+	}
+	m.arrivalKnown = known(m.arrival)
+	// The average is as old as the middle of its window.
+	rise := min(w.half.rise(), w.whole.rise())
+	m.later = min(m.arrival+rise*(c.start+over/2), 2*m.arrival)
+	if v := w.handling.of(); known(v) {
+		m.handling = v
+	}
+	c.occupation(&w, over, m)
+	c.occupancy(&w, m)
+	c.foresee(k, m)
+	m.load = m.later * m.handling
+	if !m.handlingKnown {
+		m.load = max(m.load, w.occupied(m))
+	}
+}
+
+// window is what the latest samples say together.
+type window struct {
+	arrival, service, running, working mean
+	handling                           mean // seconds
+	busy                               mean // slots that messages occupy at most
+	half, whole, depth                 fit
+	newest, newestDepth                float64 // what the points of the fits are counted from
+	span, oldestDepth                  float64 // the earliest depth, and how long ago
+	full                               bool    // more waited all the time than the working instances have slots
+}
+
+func (w *window) addTrend(p *point, now float64) {
+	x := now - p.age
+	if !known(p.arrival) {
+		if known(p.depth) {
+			if w.depth.n == 0 {
+				w.newestDepth = p.depth
+			}
+			w.depth.add(x, p.depth-w.newestDepth)
+		}
+		return
+	}
+	if w.whole.n == 0 {
+		w.newest = p.arrival
+	}
+	w.whole.add(x, p.arrival-w.newest)
+	if -x < trendOver/2 {
+		w.half.add(x, p.arrival-w.newest)
+	}
+}
+
+func (w *window) add(p *point, now float64, m *moment) {
+	w.arrival.add(p.arrival)
+	w.service.add(p.service)
+	w.running.add(p.running)
+	w.handling.add(p.handling)
+	w.working.add(p.ready)
+	if known(p.depth) {
+		w.busy.add(min(p.depth, min(p.instances, m.working)*m.slots)) // they take what they can
+		w.span, w.oldestDepth = p.age-now, p.depth
+	}
+	w.full = w.full && p.visible >= p.ready*m.slots // not if one is NaN
+}
+
+// occupied is how many slots messages occupy.
+func (w *window) occupied(m *moment) float64 {
+	if m.runningKnown {
+		return m.running
+	}
+	if w.busy.n == 0 {
+		return 0
+	}
+	return w.busy.of()
+}
+
+// What it takes to judge the time that a message occupies a slot by what comes out.
+const (
+	enoughMessages = 10
+	enoughRunning  = 1   // on average
+	enoughSamples  = 3   //
+	tolerance      = 1.1 // of such a judgment, against noise
+)
+
+// occupation corrects the handling time by Little's law: running handlers / service. That also counts
+// the attempts that fail. While messages wait all the time, every slot counts as running: what
+// else limits an instance limits it just so.
+func (c *choice) occupation(w *window, over float64, m *moment) {
+	ended := m.service*over >= enoughMessages // not if it is NaN
+	if ended && m.running >= enoughRunning {
+		byRunning := m.running / m.service
+		if !m.handlingKnown {
+			m.handling, m.handlingKnown = byRunning, true
+		} else if 3*m.handling <= over { // long jobs run before they are served
+			m.handling = max(m.handling, byRunning/tolerance)
+		}
+	}
+	if !m.handlingKnown {
+		m.handling, m.handlingKnown = c.rules.handling, !c.guessedHandling
+	}
+	if ended && w.full && w.service.n >= enoughSamples && 3*m.handling <= over {
+		m.handling = max(m.handling, w.working.of()*m.slots/m.service/tolerance)
+	}
+}
+
+// occupancy estimates arrivals that are unknown from the slots that are occupied, and from the growth of the depth.
+func (c *choice) occupancy(w *window, m *moment) {
+	if !m.arrivalKnown {
+		m.arrival = w.occupied(m)/m.handling + w.depth.rise()
+		m.later = m.arrival
+	}
+}
+
+// waiting is the backlog: messages that are not in work, as far as that is known. And what of it will
+// be there when a new instance would work: until then, those serve that work now or come meanwhile.
+func (c *choice) waiting(k int, m *moment) {
+	p := c.past.at(k)
+	m.backlog, m.backlogKnown = p.visible, known(p.visible) || m.depthKnown
+	if !m.backlogKnown {
+		m.backlog = 0
+	} else if !known(p.visible) {
+		work := p.inWork
+		if !known(work) {
+			work = p.running
+		}
+		if !known(work) {
+			work = min(m.depth, m.working*m.slots) // they take what they can
+			m.backlogIsMax = work > 0
+		}
+		m.backlog = max(m.depth-work, 0)
+		if known(p.delayed) {
+			m.backlog = max(m.backlog-p.delayed, 0)
+		}
+	}
+	m.ahead = max(m.backlog+m.growth()*c.start, 0)
+}
+
+// growth is how many messages more will wait every second until a new instance would work.
+func (m *moment) growth() float64 {
+	return m.arrival - (m.working+m.coming)*m.slots/m.handling
+}

@@ -1,0 +1,269 @@
+package replay
+
+import (
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/scaling"
+)
+
+// fed returns what a rule decides for samples an interval apart, each with the instances of the decision before.
+func fed(r Rule, t *Trace, from int, samples ...scaling.Sample) []int {
+	decide := r.Begin(t)
+	var h scaling.History
+	var got []int
+	for i, s := range samples {
+		s.At, s.Instances = begin.Add(time.Duration(i)*r.Interval), from
+		h = append(h, s)
+		from = decide(h).Instances
+		got = append(got, from)
+	}
+	return got
+}
+
+func depths(values ...int64) []scaling.Sample {
+	var samples []scaling.Sample
+	for _, d := range values {
+		s := scaling.Sample{Depth: scaling.Known(d), Visible: scaling.Known(d)}
+		if d < 0 {
+			s = scaling.Sample{}
+		}
+		samples = append(samples, s)
+	}
+	return samples
+}
+
+func repeated(d int64, n int) (values []int64) {
+	for range n {
+		values = append(values, d)
+	}
+	return values
+}
+
+// The rules are as their documents say.
+func TestRulesDecideAsDocumented(t *testing.T) {
+	trace := perSecond(1)
+	trace.Max, trace.SLA = 100, 100*time.Second
+	join := func(parts ...[]int64) (all []int64) {
+		for _, p := range parts {
+			all = append(all, p...)
+		}
+		return all
+	}
+	for _, c := range []struct {
+		name   string
+		rule   Rule
+		from   int
+		depths []int64
+		want   []int // the last ones
+	}{
+		{"fixed", Fixed(7), 1, []int64{0}, []int{7}},
+		// L-29 and X-06: 99 → a tenth, 100 and 999 → half, 1000 → all, none → one; unknown changes nothing.
+		{"table", Table(), 3, []int64{-1, 0, 1, 99, 100, 999, 1000}, []int{3, 1, 10, 10, 50, 50, 100}},
+		// Up: 4 pods or 100 % in each 15 s.
+		{"keda up", KEDA{}.Rule(""), 1, repeated(500, 6), []int{5, 10, 20, 40, 80, 100}},
+		// 10 % is tolerated: of 5 × 10.
+		{"keda tolerance", KEDA{}.Rule(""), 10, []int64{54, 46, 50, 56}, []int{10, 10, 10, 12}},
+		// Down after 5 min: 20 syncs of 15 s.
+		{"keda holds", KEDA{}.Rule(""), 10, join(repeated(50, 1), repeated(5, 19)), []int{10, 10}},
+		{"keda down", KEDA{}.Rule(""), 10, join(repeated(50, 1), repeated(5, 20)), []int{10, 1}},
+		{"keda unknown", KEDA{}.Rule(""), 10, repeated(-1, 30), []int{10, 10}},
+		// From zero at a poll, each second sync; to zero after 5 min without work.
+		{"keda from zero", KEDA{}.Rule(""), 0, []int64{0, 5, 5, 50}, []int{0, 0, 1, 5}},
+		{"keda to zero", KEDA{}.Rule(""), 1, repeated(0, 22), []int{1, 0, 0}},
+		// Four more in a decision, and down to the formula.
+		{"functions", Functions{}.Rule(""), 0, []int64{1, 160, 160, 160, 17, -1, 0}, []int{1, 5, 9, 10, 2, 2, 0}},
+		// 100 s × 10 slots / 1 s = 1,000 messages an instance. Three minutes above, fifteen below.
+		{"aws out", Backlog{}.Rule(""), 2, []int64{5000, 5000, 4500}, []int{2, 2, 5}},
+		{"aws interrupted", Backlog{}.Rule(""), 2, []int64{5000, 5000, 2000, 5000, 5000}, []int{2, 2, 2}},
+		{"aws in", Backlog{}.Rule(""), 30, repeated(0, 16), []int{30, 27, 25}},
+		{"aws near the target", Backlog{}.Rule(""), 2, repeated(1900, 30), []int{2, 2}},
+	} {
+		got := fed(c.rule, &trace, c.from, depths(c.depths...)...)
+		for i := range got {
+			got[i] = min(got[i], trace.Max)
+		}
+		last := got[len(got)-len(c.want):]
+		for i := range last {
+			if last[i] != c.want[i] {
+				t.Errorf("%s: got %v, want it to end with %v", c.name, got, c.want)
+				break
+			}
+		}
+	}
+}
+
+// One more when the age exceeds half of the SLA, three minutes between; one fewer after ten minutes below a tenth of it.
+func TestLatencyRange(t *testing.T) {
+	trace := perSecond(1)
+	trace.SLA = 100 * time.Second
+	ages := func(age time.Duration, n int) (samples []scaling.Sample) {
+		for range n {
+			samples = append(samples, scaling.Sample{HeadAge: scaling.Known(age)})
+		}
+		return samples
+	}
+	for _, c := range []struct {
+		name    string
+		rule    Latency
+		samples []scaling.Sample
+		want    int
+	}{
+		{"at once", Latency{}, ages(51*time.Second, 1), 6},
+		{"not again for three minutes", Latency{}, ages(51*time.Second, 18), 6},
+		{"again after three minutes", Latency{}, ages(51*time.Second, 19), 7},
+		{"within the range", Latency{}, ages(30*time.Second, 1000), 5},
+		{"below it", Latency{}, ages(time.Second, 60), 5},
+		{"below it for ten minutes", Latency{}, ages(time.Second, 61), 4},
+		{"and ten more", Latency{}, ages(time.Second, 121), 3},
+		{"jumps", Latency{Jump: 3, High: 20 * time.Second}, ages(30*time.Second, 1), 8},
+		{"the last one remains", Latency{Jump: 9}, ages(0, 200), 1},
+		{"unknown", Latency{}, make([]scaling.Sample, 200), 5},
+	} {
+		got := fed(c.rule.Rule(""), &trace, 5, c.samples...)
+		if got[len(got)-1] != c.want {
+			t.Errorf("%s: got %d instances, want %d", c.name, got[len(got)-1], c.want)
+		}
+	}
+}
+
+// The agent is the policy.
+func TestTheAgentIsThePolicy(t *testing.T) {
+	trace := Burst(Small(), 3)
+	p := For(&trace, scaling.Policy{})
+	tight := trace
+	tight.SLA = tight.Start
+	if q := For(&tight, scaling.Policy{Spare: 2}); q.ToZero || q.Wait != 0 || q.Utilization != 0 || q.Spare != 2 {
+		t.Errorf("an SLA that leaves no time to start: got %+v, want instances that are ready", q)
+	}
+	if q := For(&trace, scaling.Policy{Min: 3, Utilization: 0.5, Target: time.Second}); q.ToZero || q.Utilization != 0.5 || q.Target != time.Second || q.Check() != nil {
+		t.Errorf("got %+v, want what the policy says", q)
+	}
+	if p.DownAfter != trace.Start || p.Utilization != 1 || p.Wait != trace.SLA/3 || !p.ToZero || p.Start != trace.Start || p.Max != trace.Max || p.Target != trace.SLA/2 || p.Check() != nil {
+		t.Errorf("got %+v (%v) for the trace", p, p.Check())
+	}
+	r := Agent("agent", p)
+	got := r.Begin(&trace)(scaling.History{{Instances: 3, Depth: scaling.Known(int64(5000))}})
+	if want := p.Decide(scaling.History{{Instances: 3, Depth: scaling.Known(int64(5000))}}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	result := replayed(t, trace, r)
+	said := 0
+	for _, point := range result.Timeline {
+		if point.Why != "" {
+			said++
+		}
+	}
+	if said != result.Changes || said < 10 {
+		t.Errorf("got %d reasons for %d changes, want one each", said, result.Changes)
+	}
+}
+
+// recorder returns a rule that keeps the samples and asks for n instances.
+func recorder(n int, to *scaling.History) Rule {
+	return Rule{Name: "recorder", Interval: 10 * time.Second, Begin: func(*Trace) func(scaling.History) scaling.Decision {
+		return func(h scaling.History) scaling.Decision {
+			*to = h
+			return scaling.Decision{Instances: n}
+		}
+	}}
+}
+
+// A rule sees the depth of now, what instances report as of five seconds ago, and rates.
+func TestWhatRulesSee(t *testing.T) {
+	trace := perSecond(constant(30, 60, 60)...) // ten slots serve ten a second
+	var h scaling.History
+	replayed(t, trace, recorder(1, &h))
+	s := h[3] // at 30 s: 900 have come, 300 have begun, 290 have ended
+	want := scaling.Sample{
+		At: begin.Add(30 * time.Second), Instances: 1, Ready: scaling.Known(1), Depth: scaling.Known[int64](610),
+		Visible: scaling.Known[int64](600), InWork: scaling.Known[int64](10), Delayed: scaling.Known[int64](0), Running: scaling.Known(10),
+		Arrival: scaling.Known(30.0), Service: scaling.Known(10.0), Slots: scaling.Known(10.0),
+		Handling: scaling.Known(time.Second), HeadAge: s.HeadAge,
+	}
+	if s.Arrival.Or(0) < 29.999 || s.Arrival.Or(0) > 30.001 || s.Service.Or(0) < 9.999 || s.Service.Or(0) > 10.001 {
+		t.Errorf("got rates of %v and %v, want 30 and 10", s.Arrival, s.Service)
+	}
+	s.Arrival, s.Service = want.Arrival, want.Service
+	if s.Handling.Or(0).Round(time.Millisecond) == time.Second {
+		s.Handling = want.Handling
+	}
+	if s != want {
+		t.Errorf("got  %+v\nwant %+v", s, want)
+	}
+	if age := s.HeadAge.Or(0); age < 19*time.Second || age > 21*time.Second {
+		t.Errorf("age of the head: got %v, want 20 s", age)
+	}
+	if h[0].Arrival.IsKnown() || h[0].Handling.IsKnown() {
+		t.Errorf("the first sample: got %+v, want no rates", h[0])
+	}
+
+	trace.Initial = 0
+	trace.Arrivals = make([]float64, 30)
+	replayed(t, trace, recorder(0, &h))
+	if last := h[len(h)-1]; last.Slots.IsKnown() || last.Handling.IsKnown() || last.Ready.Or(9) != 0 {
+		t.Errorf("without instances: got %+v, want no figures of them", last)
+	}
+}
+
+// A reading that fails is unknown, never zero; noise is within its bounds.
+func TestReadingsFailAndAreOff(t *testing.T) {
+	trace := perSecond(constant(30, 600, 0)...)
+	var h scaling.History
+	trace.Missing = 1
+	replayed(t, trace, recorder(1, &h))
+	for _, s := range h {
+		if s != (scaling.Sample{At: s.At, Instances: 1}) {
+			t.Fatalf("got %+v, want nothing known", s)
+		}
+	}
+	trace.Missing, trace.Noise, trace.Seed = 0.3, 0.2, 5
+	replayed(t, trace, recorder(1, &h))
+	var unknown, off int
+	for i, s := range h {
+		depth, known := s.Depth.Get()
+		if !known {
+			unknown++
+			continue
+		}
+		want := float64(10*i)*20 + 10
+		if i > 0 && (float64(depth) < want*0.79-1 || float64(depth) > want*1.21+1) {
+			t.Errorf("sample %d: got a depth of %d, want %v ± 20 %%", i, depth, want)
+		}
+		if i > 0 && (float64(depth) < want*0.98 || float64(depth) > want*1.02) {
+			off++
+		}
+	}
+	if unknown < 5 || unknown > 35 || off < 10 {
+		t.Errorf("got %d unknown and %d off of %d, want about 18 and most others", unknown, off, len(h))
+	}
+}
+
+// How the policy does in a closed loop: it holds the SLA with what For sets, also from zero and at the large size, and its last jobs do not wait ever
+// longer while a backlog shrinks.
+func TestThePolicyHoldsTheSLA(t *testing.T) {
+	for _, size := range []Size{Small(), Large()} {
+		for _, trace := range Generated(size, 11) {
+			trace.Arrivals = trace.Arrivals[:min(len(trace.Arrivals), 8640)] // a day
+			r := replayed(t, trace, Agent("agent", For(&trace, scaling.Policy{})))
+			if r.LateShare() > 0.01 || r.Worst > 3*trace.SLA/2 {
+				t.Errorf("%s: got %.3f %% late and a worst of %v, want at most 1 %% and not much more than %v", trace.Name, 100*r.LateShare(), r.Worst, trace.SLA)
+			}
+			if defaults := replayed(t, trace, Agent("agent", scaling.Policy{Start: trace.Start, Max: trace.Max})); r.InstanceHours > defaults.InstanceHours {
+				t.Errorf("%s: got %.1f instance-hours, more than the %.1f of the defaults", trace.Name, r.InstanceHours, defaults.InstanceHours)
+			}
+		}
+	}
+}
+
+// Figures that are wrong by a fifth and readings of which a fifth fails do not make the policy miss the SLA.
+func TestThePolicyCopesWithWrongReadings(t *testing.T) {
+	for _, trace := range Generated(Small(), 12) {
+		trace.Arrivals = trace.Arrivals[:min(len(trace.Arrivals), 8640)]
+		trace.Noise, trace.Missing = 0.2, 0.2
+		r := replayed(t, trace, Agent("agent", For(&trace, scaling.Policy{})))
+		if r.LateShare() > 0.01 {
+			t.Errorf("%s: got %.3f %% late and a worst of %v, want at most 1 %%", trace.Name, 100*r.LateShare(), r.Worst)
+		}
+	}
+}

@@ -1,0 +1,225 @@
+package scaling
+
+import (
+	"math"
+	"strconv"
+	"strings"
+)
+
+// sentence is a decision in words, with its numbers.
+func (c *choice) sentence() string {
+	var t text
+	t.Grow(mostText)
+	t.count(float64(c.from))
+	if c.instances == c.from {
+		t.add(": stays, ")
+	} else {
+		t.add(" → ")
+		t.count(float64(c.instances))
+		t.add(": ")
+	}
+	if c.why == noDepth {
+		t.add("the depth is unknown")
+		if c.cut {
+			c.bound(&t, c.from)
+		}
+		return t.String()
+	}
+	c.figures(&t)
+	t.add("; ")
+	c.reason(&t)
+	if c.cut && c.why != bounded {
+		c.bound(&t, c.from)
+	}
+	c.missing(&t)
+	return t.String()
+}
+
+// figures says what was measured.
+func (c *choice) figures(t *text) {
+	m := &c.now
+	switch {
+	case m.backlog < 0.5:
+		t.add("none")
+	case m.backlogIsMax:
+		t.add("at most ")
+		t.count(m.backlog)
+	default:
+		t.count(m.backlog)
+	}
+	t.add(" waiting")
+	if m.arrivalKnown {
+		t.add(", ")
+		t.rate(m.arrival)
+		t.add("/s in")
+	}
+	if m.later > 1.05*m.arrival {
+		t.add(", ")
+		t.rate(m.later)
+		t.add("/s in ")
+		t.duration(c.start)
+	}
+	if m.forecast.used {
+		t.add(" as at this time before (off by ")
+		t.rate(m.forecast.mistake)
+		t.add("/s on average, the latest figures by ")
+		t.rate(m.forecast.reactive)
+		t.add("/s)")
+	}
+	if m.serviceKnown {
+		t.add(", ")
+		t.rate(m.service)
+		t.add("/s out")
+	}
+	if m.arrivalKnown && m.serviceKnown && m.backlog >= 0.5 && c.wanted > c.from && c.why != drainedAnyway {
+		if net := m.service - m.arrival; net > 1e-9*m.arrival {
+			t.add(", would drain in ")
+			t.duration(m.backlog / net)
+		} else {
+			t.add(", would not drain")
+		}
+		t.add(", target ")
+		t.duration(c.target)
+	}
+}
+
+// reason says what the decision turned on.
+func (c *choice) reason(t *text) {
+	t.count(float64(c.wanted))
+	t.add(" wanted")
+	if c.spare > 0 {
+		t.add(", ")
+		t.count(float64(c.spare))
+		t.add(" of them spare")
+	}
+	switch c.why {
+	case drainedAnyway:
+		t.add(", but full slots drain them in ")
+		t.duration(c.drain)
+		t.add(", target ")
+		t.duration(c.target)
+		if c.drain > c.target {
+			t.add(", a new instance takes ")
+			t.duration(c.start)
+		}
+	case useless:
+		t.add(", but the growth from ")
+		t.count(c.before.instances)
+		t.add(" did not raise ")
+		t.rate(c.before.service)
+		t.add("/s out")
+	case boundedByStep:
+		if c.base < stepLeast {
+			t.add(", at most 4 more in one step")
+		} else {
+			t.add(", at most doubled in one step")
+		}
+	case bounded:
+		c.bound(t, c.wanted)
+	case nearlyAsMany:
+		t.add(", hardly fewer")
+	case notLongEnough:
+		t.add(", fewer wanted for ")
+		t.duration(c.fewerFor)
+		t.add(" of ")
+		t.duration(c.downAfter)
+	case heldByMargin:
+		t.add(", and a tenth more is kept")
+	case heldByThePast:
+		t.add(" now, at most ")
+		t.count(float64(c.instances))
+		t.add(" within ")
+		t.duration(c.downAfter)
+	case notSure:
+		t.add(", but none is removed without all figures")
+	}
+}
+
+// bound says which bound keeps a number from being what there should be.
+func (c *choice) bound(t *text, n int) {
+	t.add(", ")
+	if n > c.most {
+		t.count(float64(c.most))
+		t.add(" at most")
+		return
+	}
+	t.count(float64(c.least))
+	t.add(" at least")
+}
+
+// missing names what is unknown.
+func (c *choice) missing(t *text) {
+	m := &c.now
+	separator := "; unknown: "
+	name := func(known bool, what string) {
+		if !known {
+			t.add(separator)
+			t.add(what)
+			separator = ", "
+		}
+	}
+	name(m.depthKnown, "depth")
+	name(m.arrivalKnown, "arrivals")
+	name(m.handlingKnown, "handling time")
+	name(m.slotsKnown, "slots")
+	if c.why == notSure && m.readyKnown && m.ready < m.instances {
+		t.add("; ")
+		t.count(m.ready)
+		t.add(" of ")
+		t.count(m.instances)
+		t.add(" instances report")
+	}
+}
+
+// mostText is how long most sentences are at most, in bytes.
+const mostText = 192
+
+// text is a sentence in the making.
+type text struct{ strings.Builder }
+
+func (t *text) add(s string) { t.WriteString(s) }
+
+// count appends a number without decimals, its digits in groups of three.
+func (t *text) count(v float64) {
+	var space [32]byte
+	digits := strconv.AppendFloat(space[:0], math.Round(v), 'f', 0, 64)
+	for i, d := range digits {
+		if i > 0 && (len(digits)-i)%3 == 0 {
+			t.WriteByte(',')
+		}
+		t.WriteByte(d)
+	}
+}
+
+// rate appends a number with one decimal if it is below 10 and needs one, and with two digits if it is
+// below one.
+func (t *text) rate(v float64) {
+	if v >= 9.95 {
+		t.count(v)
+		return
+	}
+	unit := 10.0
+	for v > 1e-6 && v*unit < 9.95 {
+		unit *= 10
+	}
+	var space [32]byte
+	t.Write(strconv.AppendFloat(space[:0], math.Round(v*unit)/unit, 'f', -1, 64))
+}
+
+// duration appends a time in its largest fitting unit.
+func (t *text) duration(seconds float64) {
+	switch {
+	case seconds < 60 || seconds < 120 && math.Mod(seconds, 60) != 0:
+		t.rate(seconds)
+		t.add(" s")
+	case seconds < 2*3600 && math.Mod(seconds, 3600) != 0:
+		t.rate(seconds / 60)
+		t.add(" min")
+	case seconds < 48*3600:
+		t.rate(seconds / 3600)
+		t.add(" h")
+	default:
+		t.rate(seconds / 86400)
+		t.add(" d")
+	}
+}
