@@ -20,6 +20,7 @@ const (
 	nearlyAsMany             // hardly fewer are wanted
 	notLongEnough            // fewer are wanted, but not for long enough
 	notSure                  // fewer are wanted as far as is known, but some figures are not
+	stillDraining            // fewer are wanted, but a backlog is being drained
 	heldByMargin             // fewer are wanted, but with a margin against noise
 	heldByThePast            // fewer are wanted now than at some time in the window
 )
@@ -30,7 +31,8 @@ const (
 // Wanted are ⌈(λ·S + B·S/T) / (ρ·c)⌉ instances and the spare ones, where λ is the arrival rate, S the
 // time that a message occupies a slot, B the backlog, T the Target, ρ the Utilization and c the slots
 // of one instance. λ is that of the time when a new instance would work, if it has a trend, and B the
-// greater of that of now and that of then.
+// greater of that of now and that of then. With a Wait W, only B − λ·W counts, and if that is
+// negative, over at least 5·W instead of T.
 //
 // A history without samples decides nothing: From and Instances are both the least of the policy.
 func (p Policy) Decide(h History) Decision {
@@ -99,13 +101,13 @@ func (r *rules) wants(m *moment, margin float64) int {
 func (c *choice) grow(goal int) {
 	m := &c.now
 	lasting := ceil(m.load/(c.utilization*m.slots)) + c.spare
-	if lasting <= c.from && c.from >= max(c.least, 1) && !c.stuck() {
+	if lasting <= c.from && !c.stuck() {
 		if c.drain = c.drainTime(m); c.drain <= max(c.target, c.start) {
 			c.why = drainedAnyway
 			return
 		}
 	}
-	if c.before = c.lastGrowth(); c.before.useless && c.from >= c.least {
+	if c.before = c.lastGrowth(); c.before.useless {
 		c.why = useless
 		return
 	}
@@ -156,10 +158,7 @@ func (c *choice) leastLately() int {
 // drainTime is how long the present instances take for the backlog with full slots, in seconds:
 // those that work now, and later those too that were asked for.
 func (c *choice) drainTime(m *moment) float64 {
-	if m.backlog == 0 {
-		return 0
-	}
-	if net := -m.growth(); m.backlog <= net*c.start {
+	if net := -m.growth(); net > 0 && m.backlog <= net*c.start {
 		return m.backlog / net
 	}
 	net := m.instances*m.slots/m.handling - m.arrival

@@ -61,10 +61,19 @@ func (c *choice) look(k int, m *moment) {
 	m.need = c.need(m, max(m.backlog, m.ahead))
 }
 
+// fillOver is how many times Wait a backlog takes at least to grow to what Wait allows. If it grew
+// sooner, instances would be removed that are soon wanted again.
+const fillOver = 5
+
 // need is how many instances a load and a backlog call for: those that occupy their slots up to the
-// utilization. A message occupies no more than one slot, however long it takes.
+// utilization. A message occupies no more than one slot, however long it takes. What may wait calls
+// for none; what is missing from that is filled slowly, because arrivals may rise meanwhile.
 func (r *rules) need(m *moment, backlog float64) float64 {
-	return (m.load + backlog*min(m.handling/r.target, 1)) / (r.utilization * m.slots)
+	excess, over := backlog-m.later*r.wait, max(r.target, m.handling)
+	if excess < 0 {
+		over = max(over, fillOver*r.wait)
+	}
+	return max(m.load+excess*m.handling/over, 0) / (r.utilization * m.slots)
 }
 
 // perInstance takes the handling time and the slots from the sample, or else the latest known ones.

@@ -48,6 +48,11 @@ func (c *choice) figures(t *text) {
 		t.count(m.backlog)
 	}
 	t.add(" waiting")
+	if c.wait > 0 {
+		t.add(", ")
+		t.count(m.later * c.wait)
+		t.add(" may")
+	}
 	if m.arrivalKnown {
 		t.add(", ")
 		t.rate(m.arrival)
@@ -123,6 +128,8 @@ func (c *choice) reason(t *text) {
 		t.duration(c.fewerFor)
 		t.add(" of ")
 		t.duration(c.downAfter)
+	case stillDraining:
+		t.add(", but none is removed until they are drained")
 	case heldByMargin:
 		t.add(", and a tenth more is kept")
 	case heldByThePast:

@@ -18,6 +18,10 @@ func (c *choice) shrink() {
 		c.why = notSure
 		return
 	}
+	if c.drains(&c.now) {
+		c.why = stillDraining
+		return
+	}
 	kept := c.clamp(c.wants(&c.now, margin))
 	if kept >= c.from {
 		c.why = nearlyAsMany
@@ -57,6 +61,18 @@ func (c *choice) shrink() {
 	case goal > c.wanted:
 		c.why = bounded
 	}
+}
+
+// drainFirst is how many seconds the present instances must take for a backlog before they are kept
+// until it is gone.
+const drainFirst = 10
+
+// drains reports whether there is a backlog that is not to wait and keeps the present instances busy
+// for a while. To remove some of them saves nothing then: the others work longer for it, and its last
+// messages wait longer. What is wanted falls with the backlog, so that without this it would be
+// drained ever more slowly.
+func (r *rules) drains(m *moment) bool {
+	return (m.backlog-m.later*r.wait)*m.handling > drainFirst*m.instances*m.slots
 }
 
 // whole reports whether nothing is unknown or guessed that could make too few instances look like

@@ -177,7 +177,7 @@ func (s *simulation) note(now int) {
 
 // scale lets the rule decide, and makes it so.
 func (s *simulation) scale(now int) {
-	s.history.Add(s.seen.sample(now, s.fleet.asked(), s.depth(), s.line.age(float64(now))))
+	s.history = append(s.history, s.seen.sample(now, s.fleet.asked(), s.depth(), s.line.age(float64(now))))
 	d := s.decide(s.history)
 	s.sum.Requests += s.rule.Requests * s.queues
 	if s.rule.Beacon > 0 {

@@ -300,6 +300,13 @@ func TestAccountsAreALimit(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "after 3s") || !strings.Contains(err.Error(), "Name at least 4 accounts") {
 		t.Errorf("30,000 messages a second: got %v, want an error that names the time and the accounts", err)
 	}
+	if want := "one storage account carries 20000"; !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+	trace.Accounts = []string{"a", "b"}
+	if err := trace.Check(); err == nil || !strings.Contains(err.Error(), "2 storage accounts carry 40000") {
+		t.Errorf("with two accounts: got %v, want an error", err)
+	}
 	trace.Accounts = []string{"a", "b", "c", "d"}
 	if err := trace.Check(); err != nil {
 		t.Errorf("with four accounts: got %v, want no error", err)
@@ -369,5 +376,23 @@ func TestWrongTracesAreRefused(t *testing.T) {
 	}
 	if err := (&Trace{}).Check(); err == nil || strings.Count(err.Error(), "\n") < 4 {
 		t.Errorf("the zero value: got %v, want all that is missing", err)
+	}
+}
+
+// A line that empties within a second: who comes after that does not wait. Of 25 in the first second twenty begin, and all wait; the five others are gone
+// in the middle of the second one, and so half of the ten that come in it wait.
+func TestTheLineEmptiesWithinASecond(t *testing.T) {
+	trace := perSecond(25, 10, 0)
+	trace.Slots, trace.Handling, trace.SLA = 2, 100*time.Millisecond, 100*time.Millisecond
+	r := replayed(t, trace, Fixed(1))
+	near(t, "late", r.Late, 25+5)
+	near(t, "worst", r.Worst.Seconds(), 0.35) // the last of the first second begins a quarter of a second after it
+}
+
+// What a rule does after the trace is no change of its.
+func TestChangesEndWithTheTrace(t *testing.T) {
+	trace := perSecond(constant(60, 10, 0)...)
+	if r := replayed(t, trace, asks(5*time.Second, 2, 3, 1, 2, 1)); r.Changes != 2 || r.Reversals != 0 {
+		t.Errorf("got %d changes and %d reversals, want the 2 within ten seconds", r.Changes, r.Reversals)
 	}
 }

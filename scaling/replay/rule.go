@@ -24,8 +24,8 @@ type Rule struct {
 	// costs nothing; the rule sees their figures all the same, as it would by other ways, such as a metrics service.
 	Beacon time.Duration
 
-	// Begin returns what decides in one replay of the trace. It may keep state between its calls, but not the history, which changes. The newest
-	// sample is the last one; the number of instances in it is what became of the decision before.
+	// Begin returns what decides in one replay of the trace. It may keep state between its calls. Each call has one sample
+	// more than the one before; the newest is the last, and the number of instances in it is what became of the decision before.
 	Begin func(t *Trace) func(h scaling.History) scaling.Decision
 }
 
@@ -40,7 +40,13 @@ const (
 func Agent(name string, p scaling.Policy) Rule {
 	return Rule{
 		Name: name, Interval: agentInterval, Requests: 2, Beacon: beaconInterval,
-		Begin: func(*Trace) func(scaling.History) scaling.Decision { return p.Decide },
+		Begin: func(*Trace) func(scaling.History) scaling.Decision {
+			var kept scaling.History // as an agent keeps it
+			return func(h scaling.History) scaling.Decision {
+				kept.Add(h[len(h)-1])
+				return p.Decide(kept)
+			}
+		},
 	}
 }
 

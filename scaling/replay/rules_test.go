@@ -78,6 +78,7 @@ func TestRulesDecideAsDocumented(t *testing.T) {
 		{"aws interrupted", Backlog{}.Rule(""), 2, []int64{5000, 5000, 2000, 5000, 5000}, []int{2, 2, 2}},
 		{"aws in", Backlog{}.Rule(""), 30, repeated(0, 16), []int{30, 27, 25}},
 		{"aws near the target", Backlog{}.Rule(""), 2, repeated(1900, 30), []int{2, 2}},
+		{"aws below the target", Backlog{}.Rule(""), 2, repeated(1700, 15), []int{2, 1}},
 	} {
 		got := fed(c.rule, &trace, c.from, depths(c.depths...)...)
 		for i := range got {
@@ -118,6 +119,7 @@ func TestLatencyRange(t *testing.T) {
 		{"and ten more", Latency{}, ages(time.Second, 121), 3},
 		{"jumps", Latency{Jump: 3, High: 20 * time.Second}, ages(30*time.Second, 1), 8},
 		{"the last one remains", Latency{Jump: 9}, ages(0, 200), 1},
+		{"interrupted", Latency{}, append(append(ages(0, 59), ages(30*time.Second, 1)...), ages(0, 59)...), 5},
 		{"unknown", Latency{}, make([]scaling.Sample, 200), 5},
 	} {
 		got := fed(c.rule.Rule(""), &trace, 5, c.samples...)
@@ -266,4 +268,26 @@ func TestThePolicyCopesWithWrongReadings(t *testing.T) {
 			t.Errorf("%s: got %.3f %% late and a worst of %v, want at most 1 %%", trace.Name, 100*r.LateShare(), r.Worst)
 		}
 	}
+}
+
+// What waits for a retry is delayed, not visible; what went to the poison queue was taken off; and reports are five seconds old.
+func TestReportsOfDelayedAndReadyOnes(t *testing.T) {
+	trace := perSecond(constant(8, 1, 499)...)
+	trace.Poison, trace.Initial, trace.Start = append([]float64{8}, make([]float64, 499)...), 0, 28*time.Second
+	var h scaling.History
+	replayed(t, trace, recorder(1, &h))
+	for i, want := range map[int]int{3: 0, 4: 1} {
+		if got := h[i].Ready.Or(9); got != want {
+			t.Errorf("after %d s: got %d ready, want %d: it is since 28 s", 10*i, got, want)
+		}
+	}
+	// All fail at 29 s and 31 s, and wait until 48 s.
+	if s := h[4]; s.Delayed.Or(0) != 8 || s.Visible.Or(9) != 0 || s.Depth.Or(0) != 8 {
+		t.Errorf("got %+v, want eight delayed and none visible", s)
+	}
+	off := 0.0
+	for _, s := range h {
+		off += 10 * s.Service.Or(0)
+	}
+	near(t, "taken off", off, 8)
 }

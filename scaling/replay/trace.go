@@ -199,6 +199,10 @@ func (t *Trace) checkAccounts() error {
 	if asks <= carry {
 		return nil
 	}
-	return fmt.Errorf("%.0f messages a second come after %v: they are %.0f requests a second, and %.0f of its storage accounts carry %.0f. Name at least %.0f accounts",
-		peak, at, asks, t.accounts(), carry, math.Ceil(asks/accountRequests))
+	who := "one storage account carries"
+	if len(t.Accounts) > 1 {
+		who = fmt.Sprintf("%d storage accounts carry", len(t.Accounts))
+	}
+	return fmt.Errorf("%.0f messages a second come after %v: they are %.0f requests a second, and %s %.0f. Name at least %.0f accounts",
+		peak, at, asks, who, carry, math.Ceil(asks/accountRequests))
 }
