@@ -78,14 +78,19 @@ func (l *Limit) Intercept(ctx context.Context, d dispatcher.Delivery, next func(
 
 // begin notes that a handler starts.
 func (l *Limit) begin() call {
+	c := l.count()
 	l.lookAtMemory()
-	now := time.Now()
+	return c
+}
+
+// count counts a handler that starts.
+func (l *Limit) count() call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.running++
 	l.begun++
 	l.gradient.most = max(l.gradient.most, l.running)
-	return call{l.begun, now}
+	return call{l.begun, time.Now()}
 }
 
 // end notes that a handler has returned. It comes before the slot is free.

@@ -44,7 +44,7 @@ func (l *Limit) cut(c call, said verdict, d *dispatcher.Delivery, err error) {
 	if said == exhausted {
 		why = afterExhausted
 	}
-	l.set(l.rule.exact*backOff, change{why: why, err: err})
+	l.set(float64(l.limit())*backOff, change{why: why, err: err})
 }
 
 // set changes the limit, within its bounds. Requires mu.

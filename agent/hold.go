@@ -11,7 +11,7 @@ import (
 const defaultDownAfter = 10 * time.Minute
 
 // hold keeps what somebody else has added, such as an operator by hand, for as long as the policy keeps what the load has
-// called for. What somebody else has removed is not held: the load then decides at once, because jobs wait. Only the goroutine of the pool uses it.
+// called for. So it does with what the agent before this one has added just before it was killed, and did not write down. What somebody else has removed is not held: the load then decides at once, because jobs wait. Only the goroutine of the pool uses it.
 type hold struct {
 	last  scaling.Optional[int] // instances at the measurement before
 	goal  scaling.Optional[int] // what we have asked for, until it is there
@@ -49,8 +49,16 @@ func (h *hold) apply(at time.Time, p scaling.Policy, d scaling.Decision) scaling
 	if h.at.IsZero() || at.Sub(h.at) >= after || d.Instances >= keep {
 		return d
 	}
-	d.Why = fmt.Sprintf("%d → %d: somebody else set %d at %s, which stays for %v; %d would do: %s",
-		d.From, keep, h.added, h.at.Format(time.TimeOnly), after, d.Instances, d.Why)
+	d.Why = fmt.Sprintf("%s stays so for %v, because somebody else, or an agent before this one, had set %d at %s; %d would do: %s",
+		change(d.From, keep), after, h.added, h.at.Format(time.TimeOnly), d.Instances, d.Why)
 	d.Instances = keep
 	return d
+}
+
+// change is how a decision begins.
+func change(from, to int) string {
+	if from == to {
+		return fmt.Sprintf("%d:", from)
+	}
+	return fmt.Sprintf("%d → %d:", from, to)
 }

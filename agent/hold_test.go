@@ -25,7 +25,7 @@ func TestWhatAnOperatorAddsStaysForAWhile(t *testing.T) {
 		if n := p.get(); n != 8 {
 			t.Errorf("9 minutes later: got %d instances, want the 8 of the operator", n)
 		}
-		if last := a.agent.State()[0].Last; !strings.Contains(last.Decision.Why, "somebody else set 8") || last.Changes() {
+		if last := a.agent.State()[0].Last; !strings.Contains(last.Decision.Why, "somebody else, or an agent before this one, had set 8") || last.Changes() {
 			t.Errorf("decision: %+v", last.Decision)
 		}
 		after(2 * time.Minute)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/millrace/millrace/scaling"
 )
 
 // ErrInUse means that another agent keeps the history of the same pool in the same folder. Where files cannot be locked, as on
@@ -27,6 +29,7 @@ func (p *pool) open() error {
 	}
 	for _, sample := range h {
 		p.history.restore(sample)
+		p.hold.last = scaling.Known(sample.Instances) // the agent before may have added some after it was written
 	}
 	return nil
 }

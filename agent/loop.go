@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/beacon"
 	"github.com/millrace/millrace/internal/nonblocking"
 	"github.com/millrace/millrace/meter"
+	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/scaling"
 )
 
@@ -23,6 +24,8 @@ type pool struct {
 	actuator caller[int]
 	store    *store
 
+	fleet    *beacon.Fleet
+	heard    bool // an instance has reported
 	history  memory
 	before   reading               // of the last measurement; zero before the first
 	decided  scaling.Optional[int] // in a dry run: instances that there would be
@@ -45,6 +48,11 @@ func newPool(a *Agent, p Pool) *pool {
 		counted := made.meter.Wrap(q)
 		made.controls = append(made.controls, &controlReader{queue: counted, viewer: beacon.NewViewer(counted)})
 	}
+	names := make([]queue.Name, 0, len(p.Queues))
+	for _, q := range p.Queues {
+		names = append(names, q.Name())
+	}
+	made.fleet = beacon.NewFleet(names...)
 	made.history = newMemory(p.Policy)
 	made.outages = outages{logger: a.logger(p.Name), now: map[failing]*outage{}}
 	return made
@@ -99,25 +107,37 @@ func (p *pool) round(ctx context.Context) {
 func (p *pool) sample(r reading) (s scaling.Sample, decidable bool) {
 	s = scaling.Sample{At: r.at, Depth: r.depth, Visible: r.visible, HeadAge: r.headAge}
 	s.Instances, decidable = r.instances.Get()
-	if p.dry() {
-		s.Instances, decidable = p.imagined(), true
-	}
+	last, found := p.history.last()
 	if !decidable {
-		last, known := p.history.last()
-		if !known {
-			return s, false
-		}
 		s.Instances = last.Instances
 	}
-	if p.history.add(s) && p.store != nil {
-		p.store.archived = time.Time{} // its samples are to be written anew
+	p.reported(&s, r)
+	if p.dry() {
+		s.Instances, decidable = p.imagined(s), true
+		s.Ready = scaling.Optional[int]{} // of those that would be there nobody knows
+	}
+	split(&s)
+	var since passed // the measurement before
+	if !p.before.at.IsZero() {
+		since = between(p.before.at, r.at)
+	}
+	s.Arrival = arrival(p.before.depth, r.depth, since, s.Service, p.agent.options.Interval/2)
+	if !decidable && !found {
+		return s, false // there is no number that would not be wrong
+	}
+	p.history.add(s, since)
+	if since.setBack() > 0 && p.store != nil {
+		p.store.archived = time.Time{} // all of it is to be written anew
 	}
 	return s, decidable
 }
 
-// imagined is how many instances a dry run would have: what it last decided.
-func (p *pool) imagined() int {
+// imagined is how many instances a dry run would have: what it last decided, or at first those that report.
+func (p *pool) imagined(s scaling.Sample) int {
 	if n, known := p.decided.Get(); known {
+		return n
+	}
+	if n := s.Ready.Or(0); n > 0 {
 		return n
 	}
 	if p.Policy.ToZero {
@@ -142,7 +162,7 @@ func (p *pool) decide(ctx context.Context, s scaling.Sample) *Decided {
 		}
 	}
 	if !p.dry() {
-		p.watchForWork(ctx, d.Instances == 0 && decided.Err == nil)
+		p.watchForWork(d.Instances == 0 && decided.Err == nil)
 	}
 	return decided
 }

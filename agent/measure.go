@@ -80,7 +80,7 @@ type controlReader struct {
 
 // read reads the reports, in one request.
 func (r *controlReader) read(ctx context.Context) (v beacon.View, errs []*Error) {
-	v, err := r.view.call(queue.WithCause(ctx, queue.CauseBrowse), requestTimeout, r.viewer.View)
+	v, err := r.view.call(queue.WithCause(ctx, queue.CauseBeacon), requestTimeout, r.viewer.View)
 	if err != nil {
 		errs = append(errs, &Error{
 			Doing: readingReports, Queue: r.queue.Name(), Err: err, Hint: queueHint(err, "peek at the control queue"),

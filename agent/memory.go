@@ -10,15 +10,10 @@ import (
 type memory struct {
 	samples scaling.History
 	keep    time.Duration
-	latest  time.Time // of the newest sample of this process, with the monotonic clock
 }
 
 // leastMemory is how long samples are kept at least.
 const leastMemory = time.Hour
-
-// clockStep is by how much the clock may be off the monotonic clock between two samples: those are corrections of time servers, which
-// a rate does not notice.
-const clockStep = time.Second
 
 func newMemory(p scaling.Policy) memory {
 	if p.Forecast {
@@ -27,30 +22,23 @@ func newMemory(p scaling.Policy) memory {
 	return memory{keep: max(2*p.DownAfter, leastMemory)}
 }
 
-// add adds the newest sample and forgets what is too old. If the clock was set back since the one before, the whole history is
+// add adds the newest sample, given how much time has passed since the one before in this process, zero for the first, and forgets what
+// is too old. If the clock was set back since the one before, the whole history is
 // set back with it: how far its samples lie apart is known. If the clock was set forward, or the machine has slept, which looks the same, there
-// is a gap. It reports whether the history was set back.
-func (m *memory) add(s scaling.Sample) (setBack bool) {
-	if !m.latest.IsZero() {
-		back := elapsed(m.latest, s.At) - s.At.Round(0).Sub(m.latest.Round(0))
-		if setBack = back > clockStep; setBack {
-			for i := range m.samples {
-				m.samples[i].At = m.samples[i].At.Add(-back)
-			}
+// is a gap.
+func (m *memory) add(s scaling.Sample, p passed) {
+	if back := p.setBack(); back > 0 {
+		for i := range m.samples {
+			m.samples[i].At = m.samples[i].At.Add(-back)
 		}
 	}
-	m.latest = s.At
 	m.restore(s)
 	old := 0
 	for m.keep > 0 && old < len(m.samples) && s.At.Sub(m.samples[old].At) > m.keep {
 		old++
 	}
 	m.samples = m.samples[:copy(m.samples, m.samples[old:])]
-	return setBack
 }
-
-// elapsed is how much time lies between two readings of the clock, by the monotonic clock.
-func elapsed(from, to time.Time) time.Duration { return to.Sub(from) }
 
 // restore adds a sample of an earlier process.
 func (m *memory) restore(s scaling.Sample) { m.samples.Add(s) }

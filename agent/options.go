@@ -68,10 +68,10 @@ func (o *Options) withDefaults() (all Options, problems []error) {
 		all.Logger = slog.Default()
 	}
 	if all.Interval < minInterval {
-		problems = append(problems, fmt.Errorf("Interval %v is too short: use %v or more, such as 10*time.Second", all.Interval, minInterval))
+		problems = append(problems, fmt.Errorf("the Interval %v is too short: use %v or more, such as 10*time.Second", all.Interval, minInterval))
 	}
 	if all.Prices.InstanceHour < 0 {
-		problems = append(problems, fmt.Errorf("Prices.InstanceHour %v is negative", all.Prices.InstanceHour))
+		problems = append(problems, fmt.Errorf("the price Prices.InstanceHour %v is negative", all.Prices.InstanceHour))
 	}
 	return all, problems
 }

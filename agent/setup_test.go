@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"sync"
@@ -169,7 +168,7 @@ func (n *notes) changes(pool string) (changes []agent.Decided) {
 	return changes
 }
 
-var silent = slog.New(slog.NewTextHandler(io.Discard, nil))
+var silent = slog.New(slog.DiscardHandler)
 
 // running is an agent that runs.
 type running struct {

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"errors"
 	"sync/atomic"
 	"time"
@@ -23,7 +22,7 @@ type wakeups struct {
 }
 
 // watchForWork listens for events if the pool has no instances, and leaves them to the workers otherwise.
-func (p *pool) watchForWork(ctx context.Context, none bool) {
+func (p *pool) watchForWork(none bool) {
 	w := &p.wakeups
 	if p.agent.options.Wakeups == nil || w.waiting.Load() == none {
 		return

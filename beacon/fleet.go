@@ -1,6 +1,7 @@
 package beacon
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -20,7 +21,8 @@ type progress struct {
 	sequence int64
 	up       time.Duration
 	ended    int64
-	rate     float64 // messages a second, between its two newest reports
+	rate     float64   // messages a second, between its two newest reports
+	seen     time.Time // when it last reported
 }
 
 // NewFleet returns a fleet of instances that take jobs from these queues. Reports of other queues are ignored.
@@ -35,7 +37,8 @@ func NewFleet(queues ...queue.Name) *Fleet {
 //   - Ready counts the instances of which a listener is running and not paused.
 //   - Service is the sum of the rates of all runs, each between its two newest reports, by the clock of the instance: neither
 //     a restart, which begins a new run, nor a viewer that looks more or less often than instances report, makes it
-//     negative or counts a message twice. Of a run that is seen for the first time it is its Service. What a run
+//     negative or counts a message twice. A last report counts over 10 s at least, because it may follow the one before
+//     at once. Of a run that is seen for the first time it is its Service. What a run
 //     took off the queue after its last report that was seen is missing.
 //   - Handling is the mean of the handling times of the runs, weighted by their rates, or of all alike while no run has any.
 //   - Slots is the mean over the ready instances. What listeners of one instance share counts once.
@@ -72,20 +75,23 @@ type slots struct{ own, shared int }
 // total adds up the reports, and remembers them for the next measurement.
 func (f *Fleet) total(views []View) total {
 	t := total{slots: make(map[string]*slots)}
-	seen := make(map[identity]progress)
+	counted := make(map[identity]bool)
+	now := time.Now()
 	for _, v := range views {
 		t.full = t.full || v.Full
 		for _, r := range v.Reports {
 			key := identity{r.Instance, r.Queue, r.Run}
-			if _, twice := seen[key]; twice || !slices.Contains(f.queues, r.Queue) {
+			if counted[key] || !slices.Contains(f.queues, r.Queue) {
 				continue
 			}
 			p := f.advance(key, r)
-			seen[key] = p
+			p.seen = now
+			counted[key], f.runs[key] = true, p
 			t.add(r, p)
 		}
 	}
-	f.runs = seen
+	// A run may be missing from a view and come back: it is not new then.
+	maps.DeleteFunc(f.runs, func(_ identity, p progress) bool { return now.Sub(p.seen) > forgetAfter })
 	return t
 }
 
@@ -101,8 +107,11 @@ func (f *Fleet) advance(key identity, r Report) progress {
 	now := progress{sequence: r.Sequence, up: r.Up, ended: r.Ended}
 	if service, known := r.Load.Service.Get(); known && !found {
 		now.rate = service // it may have run for long
-	} else if r.Up > before.up && r.Ended >= before.ended {
-		now.rate = float64(r.Ended-before.ended) / (r.Up - before.up).Seconds()
+	} else if passed := r.Up - before.up; passed > 0 && r.Ended >= before.ended {
+		if r.Phase == stopped { // the last report may follow at once: a few messages in a moment are no rate
+			passed = max(passed, defaultInterval)
+		}
+		now.rate = float64(r.Ended-before.ended) / passed.Seconds()
 	} else { // a program that does not say how long it has run
 		now.rate = service
 	}

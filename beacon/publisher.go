@@ -23,8 +23,11 @@ const (
 	minMessageLife = 10 * time.Minute
 )
 
-// lastReportLife is how many times Interval the last report lives.
-const lastReportLife = 3
+// lastReportLife is how many times Interval the last report lives, at least minLastReportLife: viewers look at intervals of their own.
+const (
+	lastReportLife    = 3
+	minLastReportLife = 30 * time.Second
+)
 
 // maxDoublings bounds how often the wait after failures is doubled: it is at its longest before.
 const maxDoublings = 4
@@ -157,10 +160,10 @@ func (p *Publisher) send(ctx context.Context, r Report) error {
 	life := max(messageLife*p.options.Interval, minMessageLife)
 	if p.lease != nil && time.Since(p.putAt)+2*r.Next < life {
 		err := p.update(ctx, r)
-		if !errors.Is(err, queue.ErrLeaseLost) {
+		if !errors.Is(err, queue.ErrLeaseLost) && !errors.Is(err, queue.ErrQueueMissing) {
 			return err
 		}
-		// Somebody took the message, or the answer to the last update was lost. It goes by itself.
+		// Somebody took the message, or the answer to the last update was lost: it goes by itself. Or the queue was dropped.
 		p.lease = nil
 	}
 	old := p.lease
@@ -227,7 +230,7 @@ func (p *Publisher) end(ctx context.Context) {
 	}
 	r, _ := p.next()
 	r.Phase, r.Next = stopped, 0
-	if err := p.put(ctx, r, lastReportLife*p.options.Interval); err != nil {
+	if err := p.put(ctx, r, max(lastReportLife*p.options.Interval, minLastReportLife)); err != nil {
 		p.tell(ctx, err)
 	}
 	p.remove(ctx, old)

@@ -2,10 +2,13 @@ package listener
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -208,5 +211,162 @@ func TestAControllerFindsTheKneeOfTheService(t *testing.T) {
 				t.Errorf("seed %d: got %.1f loops, want at most %.1f", seed, got.loops, most)
 			}
 		}
+	}
+}
+
+// The controller's result is kept within Loops, surplus loops end at once although Pause is long, and those that are missing start.
+func TestAControllerStartsAndEndsLoops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, 1)
+		n.latency = 50 * time.Millisecond
+		var mu sync.Mutex
+		want, asked := 1000, 0
+		set := func(loops int) {
+			mu.Lock()
+			defer mu.Unlock()
+			want = loops
+		}
+		o := options()
+		o.Concurrency, o.BatchSize, o.Loops = 128, batch, Loops{Min: 2, Max: 9, Pause: time.Hour}
+		o.LoopController = func() scaling.Controller {
+			return func(i scaling.Interval) int {
+				mu.Lock()
+				defer mu.Unlock()
+				asked++
+				if i.Dequeues < measuredRounds*i.Loops || i.Full != i.Dequeues || i.Took < minInterval || i.BatchSize != batch {
+					t.Errorf("got the interval %+v, want eight full dequeues of each loop", i)
+				}
+				if got, want := i.Intake.Or(0)*i.Took.Seconds(), float64(i.Dequeues*batch); got < want*0.99 || got > want*1.01 {
+					t.Errorf("the intake of %+v is that of %v messages, want %v", i, got, want)
+				}
+				return want
+			}
+		}
+		b := &bundle{T: t}
+		l := New(n, func(context.Context, *Message[job]) error { return nil }, o)
+		b.run(l)
+		for _, c := range []struct{ wants, loops int }{{1000, 9}, {3, 3}, {-5, 2}, {7, 7}, {0, 2}} {
+			set(c.wants)
+			advance(5 * time.Second)
+			if got := l.State().Loops; got != c.loops {
+				t.Errorf("the controller wants %d loops: got %d, want %d", c.wants, got, c.loops)
+			}
+		}
+		if err := l.Configure(Settings{Loops: Loops{Min: 5}}); err != nil {
+			t.Fatal(err)
+		}
+		advance(5 * time.Second)
+		if got := l.State().Loops; got != 5 {
+			t.Errorf("a minimum of 5 was set: got %d loops", got)
+		}
+		mu.Lock()
+		if asked < 20 {
+			t.Errorf("asked %d times in 30 s, want more than 20", asked)
+		}
+		mu.Unlock()
+		b.mustFinish()
+	})
+}
+
+// A controller that panics, or calls runtime.Goexit, or is nil, leaves the loops as they are, and is reported.
+func TestAControllerThatFailsIsReported(t *testing.T) {
+	for name, f := range map[string]func() scaling.Controller{
+		"panics when it is made": func() scaling.Controller { panic("made") },
+		"nil":                    func() scaling.Controller { return nil },
+		"panics when asked":      func() scaling.Controller { return func(scaling.Interval) int { panic("asked") } },
+		"exits when asked":       func() scaling.Controller { return func(scaling.Interval) int { runtime.Goexit(); return 1 } },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNetwork(t, 1)
+			n.latency = 50 * time.Millisecond
+			o := options()
+			o.Concurrency, o.BatchSize, o.Loops, o.LoopController = 32, batch, Loops{Min: 3, Max: 5}, f
+			o.QueueWorkDetected = scaling.Table(4)
+			var failures atomic.Int64
+			o.OnError = func(err error) {
+				if hook := (*HookError)(nil); errors.As(err, &hook) {
+					failures.Add(1)
+				}
+			}
+			b := &bundle{T: t}
+			l := New(n, func(context.Context, *Message[job]) error { return nil }, o)
+			b.run(l)
+			advance(10 * time.Second)
+			if st := l.State(); st.Loops != 4 || st.Succeeded == 0 {
+				t.Errorf("%s: got %d loops and %d successes, want 4 loops that work", name, st.Loops, st.Succeeded)
+			}
+			if failures.Load() == 0 {
+				t.Errorf("%s: it was not reported", name)
+			}
+			b.mustFinish()
+		})
+	}
+}
+
+// A controller that blocks holds back one loop, no others.
+func TestAControllerThatBlocksHoldsBackOneLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, 1)
+		n.latency = 50 * time.Millisecond
+		release := make(chan struct{})
+		o := options()
+		o.Concurrency, o.BatchSize, o.Loops = 64, batch, Loops{Min: 2, Max: 2}
+		o.LoopController = func() scaling.Controller {
+			return func(i scaling.Interval) int { <-release; return i.Loops }
+		}
+		b := &bundle{T: t}
+		l := New(n, func(context.Context, *Message[job]) error { return nil }, o)
+		b.run(l)
+		advance(5 * time.Second)
+		before := l.State().Succeeded
+		advance(5 * time.Second)
+		if got := l.State().Succeeded - before; got < batch*5*15 {
+			t.Errorf("while the controller blocks: got %d jobs in 5 s, want those of one loop, about %d", got, batch*5*20)
+		}
+		close(release)
+		b.mustFinish()
+	})
+}
+
+// Each listener has a controller of its own, also with the same options.
+func TestListenersDoNotShareAController(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		made := 0
+		o := options()
+		o.LoopController = func() scaling.Controller { made++; return scaling.ByIntake() }
+		for range 2 {
+			n := newNetwork(t, 1)
+			n.latency = 50 * time.Millisecond
+			b := &bundle{T: t}
+			b.run(New(n, func(context.Context, *Message[job]) error { return nil }, o))
+			advance(time.Second)
+			b.mustFinish()
+		}
+		if made != 2 {
+			t.Errorf("controllers made for two listeners: got %d, want 2", made)
+		}
+	})
+}
+
+// On an idle queue a controller costs nothing: no reading of the depth, and as many polls as without.
+func TestAControllerCostsNoRequests(t *testing.T) {
+	sent := func(set func(*Options[job])) (polls, readings int) {
+		bubble(t, func(b *bundle) {
+			o := options()
+			o.Seed = 1
+			set(o)
+			b.put(2000)
+			b.queue.latency = 10 * time.Millisecond
+			b.run(New(b.queue, func(context.Context, *Message[job]) error { return nil }, o))
+			advance(10 * time.Minute)
+			polls, readings = len(b.queue.sent("dequeue")), len(b.queue.sent("properties"))
+			b.mustFinish()
+		})
+		return polls, readings
+	}
+	polls, readings := sent(func(*Options[job]) {})
+	with, read := sent(func(o *Options[job]) { o.LoopController = scaling.ByIntake })
+	if with > polls+polls/20 || read > readings {
+		t.Errorf("got %d polls and %d readings of the depth, want no more than the %d and %d without", with, read, polls, readings)
 	}
 }

@@ -20,7 +20,7 @@ type Loops struct {
 
 	// Pause is how long after a growth no loop ends, so that the number of loops does not
 	// oscillate when work comes in bursts. It does not apply while events of Options.Wakeups reach
-	// the listener. Negative means none. Defaults to 30 s.
+	// the listener, nor to what a LoopController ends. Negative means none. Defaults to 30 s.
 	Pause time.Duration
 }
 

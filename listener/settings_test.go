@@ -26,7 +26,8 @@ func TestConcurrencyCanChangeWhileRunning(t *testing.T) {
 				t.Fatal(err)
 			}
 			advance(5 * time.Second)
-			if st := l.State(); st.Running > c || st.Running < c*9/10 {
+			// Up to a sixth of the slots may be free while they wait for more, to be worth a dequeue.
+			if st := l.State(); st.Running > c || st.Running < c-c/6 {
 				t.Errorf("Running: got %d, want %d", st.Running, c)
 			}
 		}

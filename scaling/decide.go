@@ -20,6 +20,7 @@ const (
 	nearlyAsMany             // hardly fewer are wanted
 	notLongEnough            // fewer are wanted, but not for long enough
 	notSure                  // fewer are wanted as far as is known, but some figures are not
+	stillDraining            // fewer are wanted, but a backlog is being drained
 	heldByMargin             // fewer are wanted, but with a margin against noise
 	heldByThePast            // fewer are wanted now than at some time in the window
 )
@@ -30,7 +31,8 @@ const (
 // Wanted are ⌈(λ·S + B·S/T) / (ρ·c)⌉ instances and the spare ones, where λ is the arrival rate, S the
 // time that a message occupies a slot, B the backlog, T the Target, ρ the Utilization and c the slots
 // of one instance. λ is that of the time when a new instance would work, if it has a trend, and B the
-// greater of that of now and that of then.
+// greater of that of now and that of then. With a Wait W, only B − λ·W counts, and if that is
+// negative, over at least 5·W instead of T.
 //
 // A history without samples decides nothing: From and Instances are both the least of the policy.
 func (p Policy) Decide(h History) Decision {
@@ -38,9 +40,8 @@ func (p Policy) Decide(h History) Decision {
 	if len(h) == 0 {
 		return Decision{From: r.least, Instances: r.least, Wanted: r.least, Why: "no decision: nothing was measured yet"}
 	}
-	c := choice{rules: r}
-	c.findLatest(h)
-	c.choose(h)
+	c := choice{rules: r, past: past{h: h, next: len(h) - 1}, latest: findLatest(h)}
+	c.choose()
 	return Decision{
 		At: h[len(h)-1].At, From: c.from, Instances: c.instances, Wanted: c.wanted, Why: c.sentence(),
 	}
@@ -49,6 +50,9 @@ func (p Policy) Decide(h History) Decision {
 // choice is a decision in the making.
 type choice struct {
 	rules
+	past                    past
+	latest                  latest
+	quality                 quality // of the forecast
 	now                     moment
 	from, instances, wanted int
 	why                     why
@@ -59,10 +63,9 @@ type choice struct {
 	cut                     bool    // a bound changed instances
 }
 
-func (c *choice) choose(h History) {
-	newest := len(h) - 1
-	c.look(h, newest, &c.now)
-	c.from = max(h[newest].Instances, 0)
+func (c *choice) choose() {
+	c.look(0, &c.now)
+	c.from = max(c.past.h[len(c.past.h)-1].Instances, 0)
 	c.instances, c.wanted = c.from, c.from
 	if !c.now.backlogKnown {
 		c.why = noDepth
@@ -70,9 +73,9 @@ func (c *choice) choose(h History) {
 		c.wanted = c.wants(&c.now, 1)
 		switch goal := c.clamp(c.wanted); {
 		case goal > c.from:
-			c.grow(h, goal)
+			c.grow(goal)
 		case goal < c.from:
-			c.shrink(h)
+			c.shrink()
 		case goal != c.wanted:
 			c.why = bounded
 		}
@@ -95,20 +98,20 @@ func (r *rules) wants(m *moment, margin float64) int {
 
 // grow adds instances at once, but not for a backlog that the present ones will have drained in
 // time, and not more than a step allows.
-func (c *choice) grow(h History, goal int) {
+func (c *choice) grow(goal int) {
 	m := &c.now
 	lasting := ceil(m.load/(c.utilization*m.slots)) + c.spare
-	if lasting <= c.from && c.from >= max(c.least, 1) && !c.stuck(h) {
+	if lasting <= c.from && !c.stuck() {
 		if c.drain = c.drainTime(m); c.drain <= max(c.target, c.start) {
 			c.why = drainedAnyway
 			return
 		}
 	}
-	if c.before = c.lastGrowth(h); c.before.useless && c.from >= c.least {
+	if c.before = c.lastGrowth(); c.before.useless {
 		c.why = useless
 		return
 	}
-	c.base = c.leastLately(h)
+	c.base = c.leastLately()
 	step := max(c.base+max(c.base, stepLeast), c.from)
 	c.instances, c.why = goal, asWanted
 	switch {
@@ -121,53 +124,46 @@ func (c *choice) grow(h History, goal int) {
 
 // stuck reports whether the backlog should have been drained by now, at the speed that the figures
 // promise, and has not even halved.
-func (c *choice) stuck(h History) bool {
-	newest := len(h) - 1
-	for j := newest - 1; j >= 0; j-- {
-		age := h[newest].At.Sub(h[j].At).Seconds()
-		before, known := count(h[j].Visible)
-		if !known {
-			before, known = count(h[j].Depth)
-			before -= c.now.working * c.now.slots // which are in work
-		}
-		if !known || before < c.now.backlog/2 {
+func (c *choice) stuck() bool {
+	for k := 1; ; k++ {
+		p := c.past.at(k)
+		if p == nil {
 			return false
 		}
-		if age >= max(c.target, c.start) {
+		waiting := p.visible
+		if !known(waiting) {
+			waiting = p.depth - c.now.working*c.now.slots // which are in work
+		}
+		if !(waiting >= c.now.backlog/2) { // or unknown
+			return false
+		}
+		if p.age >= max(c.target, c.start) {
 			return true
 		}
 	}
-	return false
 }
 
 // leastLately is the least number of instances within the time of one step.
-func (c *choice) leastLately(h History) int {
-	newest := len(h) - 1
+func (c *choice) leastLately() int {
 	least := c.from
-	for j := newest - 1; j >= 0; j-- {
-		age := h[newest].At.Sub(h[j].At).Seconds()
-		if age >= stepOver {
-			break
+	for k := 1; ; k++ {
+		p := c.past.at(k)
+		if p == nil || p.age >= stepOver {
+			return least
 		}
-		if age > 0 {
-			least = min(least, max(h[j].Instances, 0))
-		}
+		least = min(least, int(p.instances))
 	}
-	return least
 }
 
 // drainTime is how long the present instances take for the backlog with full slots, in seconds:
 // those that work now, and later those too that were asked for.
-func (r *rules) drainTime(m *moment) float64 {
-	if m.backlog == 0 {
-		return 0
-	}
-	if net := -r.growth(m); m.backlog <= net*r.start {
+func (c *choice) drainTime(m *moment) float64 {
+	if net := -m.growth(); net > 0 && m.backlog <= net*c.start {
 		return m.backlog / net
 	}
 	net := m.instances*m.slots/m.handling - m.arrival
 	if net <= 0 {
 		return inf
 	}
-	return r.start + m.ahead/net
+	return c.start + m.ahead/net
 }

@@ -89,6 +89,43 @@ func TestEachDecisionIsASentenceWithItsNumbers(t *testing.T) {
 			history: every10s(append(repeat(30, measured(6, 0, 14, 14)), measured(6, 1000, 28, 28))...),
 			want:    "6: stays, 1,000 waiting, 16/s in, 16/s out; 8 wanted, but full slots drain them in 54 s, target 1 min",
 		},
+		"a shorter one": {
+			policy:  Policy{Utilization: 0.3},
+			history: every10s(append(repeat(30, measured(12, 0, 14, 14)), measured(12, 1000, 14, 14))...),
+			want:    "12: stays, 1,000 waiting, 14/s in, 14/s out; 18 wanted, but full slots drain them in 18 s, target 1 min",
+		},
+		"a peak that is gone before a new instance would work": {
+			policy:  Policy{Start: 2 * time.Minute, Target: 10 * time.Second},
+			history: every10s(append(repeat(30, measured(6, 0, 14, 14)), measured(6, 1000, 14, 14))...),
+			want:    "6: stays, 1,000 waiting, 14/s in, 14/s out; 25 wanted, but full slots drain them in 48 s, target 10 s, a new instance takes 2 min",
+		},
+		"a peak that should be gone by now": {
+			policy: Policy{Max: 100},
+			history: every10s(append(repeat(30, measured(6, 0, 14, 14)), repeat(7, with(measured(6, 1000, 14, 14), func(s *Sample) {
+				s.Service, s.Running = Optional[float64]{}, Optional[int]{}
+			}))...)...),
+			want: "6 → 7: 1,000 waiting, 14/s in; 7 wanted",
+		},
+		"full slots that just keep up": {
+			policy:  Policy{Utilization: 1},
+			history: every10s(measured(6, 500, 35*(1+5e-10), 35)),
+			want:    "6 → 8: 500 waiting, 35/s in, 35/s out, would not drain, target 1 min; 8 wanted",
+		},
+		"more than a step allows, by someone else": {
+			policy:  Policy{Max: 50},
+			history: every10s(measured(1, 0, 0, 0), measured(20, 90000, 80, 80)),
+			want:    "20: stays, 90,000 waiting, 40/s in, 40/s out, would not drain, target 1 min; 330 wanted, at most 4 more in one step",
+		},
+		"what is delayed may come at any time": {
+			policy:  Policy{ToZero: true},
+			history: every10s(repeat(70, with(measured(1, 0, 0, 0), func(s *Sample) { s.Depth, s.Delayed = Known(int64(3)), Known(int64(3)) }))...),
+			want:    "1: stays, none waiting, 0/s in, 0/s out; 1 wanted",
+		},
+		"and wakes a pool without instances": {
+			policy:  Policy{ToZero: true},
+			history: every10s(with(measured(0, 0, 0, 0), func(s *Sample) { s.Depth, s.Delayed = Known(int64(3)), Known(int64(3)) })),
+			want:    "0 → 1: none waiting, 0/s in, 0/s out; 1 wanted",
+		},
 		"fewer wanted for a while": {
 			history: every10s(append(repeat(60, measured(12, 0, 56, 56)), repeat(25, idle)...)...),
 			want:    "12: stays, none waiting, 28/s in, 28/s out; 6 wanted, fewer wanted for 3.8 min of 10 min",
@@ -158,5 +195,37 @@ func TestEachDecisionIsASentenceWithItsNumbers(t *testing.T) {
 				t.Errorf("got\n%s\nwant\n%s", got, c.want)
 			}
 		})
+	}
+}
+
+func TestAPolicyIsChecked(t *testing.T) {
+	good := []Policy{
+		{},
+		{Min: 2, Max: 2, Target: 1, Utilization: 1, Spare: 3, Start: 1, DownAfter: 1, Slots: 1, Handling: 1, Forecast: true},
+		{Min: 30}, {ToZero: true, Max: 1},
+	}
+	for _, p := range good {
+		if err := p.Check(); err != nil {
+			t.Errorf("%+v: got %v, want no error", p, err)
+		}
+	}
+	for want, p := range map[string]Policy{
+		"Min is -1: it must not be negative":                                                       {Min: -1},
+		"Max is -1: it must not be negative":                                                       {Max: -1},
+		"Min is 3 and Max 2: Min must not exceed Max":                                              {Min: 3, Max: 2},
+		"Min is 1 with ToZero: leave out one of them":                                              {Min: 1, ToZero: true},
+		"Target is -1ns: it must not be negative":                                                  {Target: -1},
+		"Utilization is 1.1: it must be above 0 and at most 1":                                     {Utilization: 1.1},
+		"Utilization is NaN: it must be above 0 and at most 1":                                     {Utilization: math.NaN()},
+		"Spare is -1: it must not be negative":                                                     {Spare: -1},
+		"Start is -1ns: it must not be negative":                                                   {Start: -1},
+		"DownAfter is -1ns: it must not be negative":                                               {DownAfter: -1},
+		"Slots is -1: it must not be negative":                                                     {Slots: -1},
+		"Handling is -1ns: it must not be negative":                                                {Handling: -1},
+		"Max is -2: it must not be negative\nscaling policy: Spare is -2: it must not be negative": {Max: -2, Spare: -2},
+	} {
+		if err := p.Check(); err == nil || err.Error() != "scaling policy: "+want {
+			t.Errorf("%+v: got %v, want %s", p, err, want)
+		}
 	}
 }

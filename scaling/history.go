@@ -82,7 +82,8 @@ func (h *History) Add(s Sample) {
 		kept = kept.thinned(kept[len(kept)-1].At.Add(-keepAll), s.At.Add(-keepAll))
 		kept = kept[kept.search(s.At.Add(-keepMinutes)):] // append moves the rest when the array ends
 	}
-	*h = append(kept, s)
+	kept = append(kept, s)
+	*h = kept
 }
 
 // search returns the index of the first sample that is not before a time.
@@ -127,12 +128,11 @@ func merged(before time.Time, a, b *Sample) Sample {
 
 // averaged returns the average of two figures with their weights, or the one that is known.
 func averaged(a, b Optional[float64], first, second float64) Optional[float64] {
-	x, known := rate(a)
-	if !known {
+	x, y := rate(a), rate(b)
+	if !known(x) {
 		return b
 	}
-	y, known := rate(b)
-	if !known {
+	if !known(y) {
 		return a
 	}
 	return Known((x*first + y*second) / (first + second))

@@ -31,7 +31,7 @@ type Load struct {
 	// depth have grown by, and what it took off the queue meanwhile. What other instances took off is missing.
 	// It is the mean since the youngest reading that is 30 s older than the newest, or since the oldest of the last
 	// 5 min. A reading that fails changes nothing. Unknown until the depth was read twice in 5 min, a second apart; when
-	// the newest reading is more than a minute old; and when the figure would be negative, because others took off more than
+	// the newest reading is more than a minute old, such as when the queue is empty or no more loops may start; and when the figure would be negative, because others took off more than
 	// came.
 	Arrival Optional[float64] `json:"arrival"`
 

@@ -1,12 +1,16 @@
 package scaling
 
+import "time"
+
 // Windows over which figures are taken, in seconds.
 const (
-	leastAverage = 60.0    // rates are averaged over a handling time, at least this
-	mostAverage  = 600.0   // and at most this
-	trendOver    = 300.0   // a trend must show in all of this, and in its latest half
-	latestOver   = 86400.0 // a handling time and a number of slots are good for a day
+	leastAverage = 60.0  // rates are averaged over a handling time, at least this
+	mostAverage  = 600.0 // and at most this
+	trendOver    = 300.0 // a trend must show in all of this, and in its latest half
 )
+
+// latestOver is for how long a handling time and a number of slots are good.
+const latestOver = 24 * time.Hour
 
 // mostSamples bounds how many samples a moment looks at.
 const mostSamples = 128
@@ -44,99 +48,112 @@ type moment struct {
 	need float64 // instances for load and backlog, without spare ones
 }
 
-// look fills in what was known at the time of sample i, and what that called for.
-func (r *rules) look(h History, i int, m *moment) {
-	s := &h[i]
-	*m = moment{instances: instances(s)}
-	m.ready, m.readyKnown = count(s.Ready)
-	m.depth, m.depthKnown = count(s.Depth)
-	r.starting(h, i, m)
-	r.perInstance(s, m)
-	r.rates(h, i, m)
-	r.waiting(s, m)
-	m.need = r.need(m, max(m.backlog, m.ahead))
+// look fills in what was known at the time of the k-th newest sample, and what that called for.
+func (c *choice) look(k int, m *moment) {
+	p := c.past.at(k)
+	*m = moment{instances: p.instances}
+	m.ready, m.readyKnown = p.ready, known(p.ready)
+	m.depth, m.depthKnown = p.depth, known(p.depth)
+	c.starting(k, m)
+	c.perInstance(k, m)
+	c.rates(k, m)
+	c.waiting(k, m)
+	m.need = c.need(m, max(m.backlog, m.ahead))
 }
 
+// fillOver is how many times Wait a backlog takes at least to grow to what Wait allows. If it grew
+// sooner, instances would be removed that are soon wanted again.
+const fillOver = 5
+
 // need is how many instances a load and a backlog call for: those that occupy their slots up to the
-// utilization. A message occupies no more than one slot, however long it takes.
+// utilization. A message occupies no more than one slot, however long it takes. What may wait calls
+// for none; what is missing from that is filled slowly, because arrivals may rise meanwhile.
 func (r *rules) need(m *moment, backlog float64) float64 {
-	return (m.load + backlog*min(m.handling/r.target, 1)) / (r.utilization * m.slots)
+	excess, over := backlog-m.later*r.wait, max(r.target, m.handling)
+	if excess < 0 {
+		over = max(over, fillOver*r.wait)
+	}
+	return max(m.load+excess*m.handling/over, 0) / (r.utilization * m.slots)
 }
 
 // perInstance takes the handling time and the slots from the sample, or else the latest known ones.
-func (r *rules) perInstance(s *Sample, m *moment) {
-	if m.handling, m.handlingKnown = handling(s); !m.handlingKnown {
-		m.handling, m.handlingKnown = r.latest.handling, r.latest.handlingKnown
+func (c *choice) perInstance(k int, m *moment) {
+	p := c.past.at(k)
+	m.handling, m.slots = p.handling, p.slots
+	if !known(m.handling) {
+		m.handling = c.latest.handling
 	}
-	m.slots, m.slotsKnown = slots(s)
-	if !m.slotsKnown {
-		m.slots, m.slotsKnown = r.latest.slots, r.latest.slotsKnown
+	if !known(m.slots) {
+		m.slots = c.latest.slots
 	}
-	if !m.slotsKnown {
-		m.slots, m.slotsKnown = r.slots, !r.guessedSlots
+	m.handlingKnown = known(m.handling)
+	if m.slotsKnown = known(m.slots) || !c.guessedSlots; !known(m.slots) {
+		m.slots = c.rules.slots
 	}
 }
 
-// latest are the figures of one instance that were known last.
-type latest struct {
-	handling, slots           float64
-	handlingKnown, slotsKnown bool
-}
+// latest are the figures of one instance that were known last, or NaN.
+type latest struct{ handling, slots float64 }
 
 // findLatest looks for a handling time and a number of slots in the samples of a day: they are
 // properties of the program, and change less than its load.
-func (r *rules) findLatest(h History) {
+func findLatest(h History) latest {
 	newest := len(h) - 1
-	l := &r.latest
-	for j := newest; j >= 0 && !(l.handlingKnown && l.slotsKnown); j-- {
-		if h[newest].At.Sub(h[j].At).Seconds() > latestOver {
+	l := latest{unknown, unknown}
+	for j := newest; j >= 0 && !(known(l.handling) && known(l.slots)); j-- {
+		if h[newest].At.Sub(h[j].At) > latestOver {
 			break
 		}
-		if !l.handlingKnown {
-			l.handling, l.handlingKnown = handling(&h[j])
+		if !known(l.handling) {
+			l.handling = handling(&h[j])
 		}
-		if !l.slotsKnown {
-			l.slots, l.slotsKnown = slots(&h[j])
+		if !known(l.slots) {
+			l.slots = slots(&h[j])
 		}
 	}
+	return l
 }
 
 // rates averages the figures of the latest samples, and finds their trend.
-func (r *rules) rates(h History, i int, m *moment) {
-	over := min(max(m.handling, leastAverage), mostAverage)
+func (c *choice) rates(k int, m *moment) {
+	over := leastAverage
+	if m.handlingKnown {
+		over = min(max(m.handling, leastAverage), mostAverage)
+	}
+	now := c.past.at(k).age
 	w := window{full: true}
-	last := 1.0 // later than the newest
-	for j := i; j >= 0 && i-j < mostSamples; j-- {
-		x := h[j].At.Sub(h[i].At).Seconds()
-		if x >= last {
-			continue // from the future, or twice the same
-		}
-		last = x
-		if -x >= max(over, trendOver) {
+	for j := k; j-k < mostSamples; j++ {
+		p := c.past.at(j)
+		if p == nil || p.age-now >= max(over, trendOver) {
 			break
 		}
-		w.addTrend(&h[j], x)
-		if -x < over {
-			w.add(&h[j], x, m)
+		if p.age-now < trendOver {
+			w.addTrend(p, now)
+		}
+		if p.age-now < over {
+			w.add(p, now, m)
 		}
 	}
-	m.arrival, m.arrivalKnown = w.arrival.of()
-	m.service, m.serviceKnown = w.service.of()
-	m.running, m.runningKnown = w.running.of()
-	if !m.arrivalKnown && m.serviceKnown && m.depthKnown && w.oldest < 0 {
+	m.arrival, m.service, m.running = w.arrival.of(), w.service.of(), w.running.of()
+	m.serviceKnown, m.runningKnown = known(m.service), known(m.running)
+	if !known(m.arrival) && m.depthKnown && w.span > 0 {
 		// What came is what went, and what the depth has grown by.
-		m.arrival = max(m.service+(m.depth-w.oldestDepth)/-w.oldest, 0)
-		m.arrivalKnown = true
+		m.arrival = max(m.service+(m.depth-w.oldestDepth)/w.span, 0)
 	}
+	m.arrivalKnown = known(m.arrival)
 	// The average is as old as the middle of its window.
 	rise := min(w.half.rise(), w.whole.rise())
-	m.later = min(m.arrival+rise*(r.start+over/2), 2*m.arrival)
-	if v, known := w.handling.of(); known {
+	m.later = min(m.arrival+rise*(c.start+over/2), 2*m.arrival)
+	if v := w.handling.of(); known(v) {
 		m.handling = v
 	}
-	r.occupation(&w, over, m)
-	r.foresee(h, i, m)
-	r.occupancy(&w, m)
+	c.occupation(&w, over, m)
+	c.occupancy(&w, m)
+	c.foresee(k, m)
+	m.load = m.later * m.handling
+	if !m.handlingKnown {
+		m.load = max(m.load, w.occupied(m))
+	}
 }
 
 // window is what the latest samples say together.
@@ -146,48 +163,52 @@ type window struct {
 	busy                               mean // slots that messages occupy at most
 	half, whole, depth                 fit
 	newest, newestDepth                float64 // what the points of the fits are counted from
-	oldest, oldestDepth                float64 // the earliest depth, and when
+	span, oldestDepth                  float64 // the earliest depth, and how long ago
 	full                               bool    // more waited all the time than the working instances have slots
 }
 
-func (w *window) addTrend(s *Sample, x float64) {
-	if -x >= trendOver {
-		return
-	}
-	a, known := rate(s.Arrival)
-	if !known {
-		if d, known := count(s.Depth); known {
+func (w *window) addTrend(p *point, now float64) {
+	x := now - p.age
+	if !known(p.arrival) {
+		if known(p.depth) {
 			if w.depth.n == 0 {
-				w.newestDepth = d
+				w.newestDepth = p.depth
 			}
-			w.depth.add(x, d-w.newestDepth)
+			w.depth.add(x, p.depth-w.newestDepth)
 		}
 		return
 	}
 	if w.whole.n == 0 {
-		w.newest = a
+		w.newest = p.arrival
 	}
-	w.whole.add(x, a-w.newest)
+	w.whole.add(x, p.arrival-w.newest)
 	if -x < trendOver/2 {
-		w.half.add(x, a-w.newest)
+		w.half.add(x, p.arrival-w.newest)
 	}
 }
 
-func (w *window) add(s *Sample, x float64, m *moment) {
-	w.arrival.add(rate(s.Arrival))
-	w.service.add(rate(s.Service))
-	w.running.add(count(s.Running))
-	w.handling.add(handling(s))
-	if d, known := count(s.Depth); known {
-		w.busy.add(min(d, min(instances(s), m.working)*m.slots), true) // they take what they can
-		if x < 0 {
-			w.oldest, w.oldestDepth = x, d
-		}
+func (w *window) add(p *point, now float64, m *moment) {
+	w.arrival.add(p.arrival)
+	w.service.add(p.service)
+	w.running.add(p.running)
+	w.handling.add(p.handling)
+	w.working.add(p.ready)
+	if known(p.depth) {
+		w.busy.add(min(p.depth, min(p.instances, m.working)*m.slots)) // they take what they can
+		w.span, w.oldestDepth = p.age-now, p.depth
 	}
-	waiting, waitingKnown := count(s.Visible)
-	working, workingKnown := count(s.Ready)
-	w.working.add(working, workingKnown)
-	w.full = w.full && waitingKnown && workingKnown && waiting >= working*m.slots
+	w.full = w.full && p.visible >= p.ready*m.slots // not if one is NaN
+}
+
+// occupied is how many slots messages occupy.
+func (w *window) occupied(m *moment) float64 {
+	if m.runningKnown {
+		return m.running
+	}
+	if w.busy.n == 0 {
+		return 0
+	}
+	return w.busy.of()
 }
 
 // What it takes to judge the time that a message occupies a slot by what comes out.
@@ -201,9 +222,9 @@ const (
 // occupation corrects the handling time by Little's law: running handlers / service. That also counts
 // the attempts that fail. While messages wait all the time, every slot counts as running: what
 // else limits an instance limits it just so.
-func (r *rules) occupation(w *window, over float64, m *moment) {
-	ended := m.serviceKnown && m.service*over >= enoughMessages
-	if ended && m.runningKnown && m.running >= enoughRunning {
+func (c *choice) occupation(w *window, over float64, m *moment) {
+	ended := m.service*over >= enoughMessages // not if it is NaN
+	if ended && m.running >= enoughRunning {
 		byRunning := m.running / m.service
 		if !m.handlingKnown {
 			m.handling, m.handlingKnown = byRunning, true
@@ -212,51 +233,46 @@ func (r *rules) occupation(w *window, over float64, m *moment) {
 		}
 	}
 	if !m.handlingKnown {
-		m.handling, m.handlingKnown = r.handling, !r.guessedHandling
+		m.handling, m.handlingKnown = c.rules.handling, !c.guessedHandling
 	}
-	if working, known := w.working.of(); ended && known && w.full && w.service.n >= enoughSamples && 3*m.handling <= over {
-		m.handling = max(m.handling, working*m.slots/m.service/tolerance)
+	if ended && w.full && w.service.n >= enoughSamples && 3*m.handling <= over {
+		m.handling = max(m.handling, w.working.of()*m.slots/m.service/tolerance)
+	}
+}
+
+// occupancy estimates arrivals that are unknown from the slots that are occupied, and from the growth of the depth.
+func (c *choice) occupancy(w *window, m *moment) {
+	if !m.arrivalKnown {
+		m.arrival = w.occupied(m)/m.handling + w.depth.rise()
+		m.later = m.arrival
 	}
 }
 
 // waiting is the backlog: messages that are not in work, as far as that is known. And what of it will
 // be there when a new instance would work: until then, those serve that work now or come meanwhile.
-func (r *rules) waiting(s *Sample, m *moment) {
-	m.backlog, m.backlogKnown = count(s.Visible)
-	if !m.backlogKnown && m.depthKnown {
-		m.backlogKnown = true
-		work, known := count(s.InWork)
-		if !known {
-			work, known = count(s.Running)
+func (c *choice) waiting(k int, m *moment) {
+	p := c.past.at(k)
+	m.backlog, m.backlogKnown = p.visible, known(p.visible) || m.depthKnown
+	if !m.backlogKnown {
+		m.backlog = 0
+	} else if !known(p.visible) {
+		work := p.inWork
+		if !known(work) {
+			work = p.running
 		}
-		if !known {
+		if !known(work) {
 			work = min(m.depth, m.working*m.slots) // they take what they can
+			m.backlogIsMax = work > 0
 		}
-		delayed, _ := count(s.Delayed)
-		m.backlogIsMax = !known
-		m.backlog = max(m.depth-work-delayed, 0)
+		m.backlog = max(m.depth-work, 0)
+		if known(p.delayed) {
+			m.backlog = max(m.backlog-p.delayed, 0)
+		}
 	}
-	m.ahead = max(m.backlog+r.growth(m)*r.start, 0)
+	m.ahead = max(m.backlog+m.growth()*c.start, 0)
 }
 
 // growth is how many messages more will wait every second until a new instance would work.
-func (r *rules) growth(m *moment) float64 {
+func (m *moment) growth() float64 {
 	return m.arrival - (m.working+m.coming)*m.slots/m.handling
-}
-
-// occupancy is how many slots the lasting load occupies: arrivals × handling time, by Little's law.
-// If arrivals are unknown, they follow from the slots that are occupied and from the growth of the depth.
-func (r *rules) occupancy(w *window, m *moment) {
-	busy := m.running
-	if !m.runningKnown {
-		busy, _ = w.busy.of()
-	}
-	if !m.arrivalKnown {
-		m.arrival = busy/m.handling + w.depth.rise()
-		m.later = max(m.arrival, m.forecast.arrival)
-	}
-	m.load = m.later * m.handling
-	if !m.handlingKnown {
-		m.load = max(m.load, busy)
-	}
 }

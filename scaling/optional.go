@@ -2,12 +2,13 @@ package scaling
 
 import (
 	"encoding/json"
+	"math"
 	"time"
 )
 
 // Optional is a figure that may be unknown, because nobody reports it or because reading it failed. The
-// zero value is unknown. It may be copied. Its JSON form is that of the figure, or null; a
-// time.Duration has the form that its String method returns, such as "1.5s".
+// zero value is unknown. It may be copied. Its JSON form is that of the figure, or null if it is unknown,
+// infinite or not a number; a time.Duration has the form that its String method returns, such as "1.5s".
 type Optional[T any] struct {
 	value T
 	known bool
@@ -30,13 +31,18 @@ func (o Optional[T]) Or(otherwise T) T {
 	return otherwise
 }
 
-// MarshalJSON returns the figure, or null if it is unknown.
+// MarshalJSON returns the JSON form.
 func (o Optional[T]) MarshalJSON() ([]byte, error) {
 	if !o.known {
 		return []byte("null"), nil
 	}
-	if d, ok := any(o.value).(time.Duration); ok {
-		return json.Marshal(d.String())
+	switch v := any(o.value).(type) {
+	case time.Duration:
+		return json.Marshal(v.String())
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) { // json.Marshal would fail, and with it a whole history
+			return []byte("null"), nil
+		}
 	}
 	return json.Marshal(o.value)
 }

@@ -22,6 +22,12 @@ type Policy struct {
 	// Target is in what time a backlog should be gone. Defaults to 1 min.
 	Target time.Duration
 
+	// Wait is how long messages may wait on purpose, so that fewer instances with full slots are
+	// enough: a backlog of that time's arrivals calls for no more of them, and while it is shorter,
+	// fewer are wanted. It should be well below the time that jobs have, less Start. Defaults to none:
+	// messages are to begin at once.
+	Wait time.Duration
+
 	// Utilization is how much of the slots the load may use, above 0 and at most 1; the rest is for
 	// sudden growth. Defaults to 0.8.
 	Utilization float64
@@ -92,6 +98,7 @@ func (p Policy) Check() error {
 	refuse(p.Max > 0 && p.Min > p.Max, "Min is %d and Max %d: Min must not exceed Max", p.Min, p.Max)
 	refuse(p.ToZero && p.Min > 0, "Min is %d with ToZero: leave out one of them", p.Min)
 	refuse(p.Target < 0, "Target is %v: it must not be negative", p.Target)
+	refuse(p.Wait < 0, "Wait is %v: it must not be negative", p.Wait)
 	refuse(p.Utilization != 0 && !validUtilization(p.Utilization),
 		"Utilization is %v: it must be above 0 and at most 1", p.Utilization)
 	refuse(p.Spare < 0, "Spare is %d: it must not be negative", p.Spare)
@@ -112,8 +119,7 @@ type rules struct {
 	utilization, slots                 float64
 	guessedSlots, guessedHandling      bool // nobody said how many or how long
 	forecast                           bool
-	latest                             latest
-	quality                            quality
+	wait                               float64 // seconds
 }
 
 func (p *Policy) rules() rules {
@@ -142,6 +148,7 @@ func (p *Policy) rules() rules {
 		utilization: utilization, slots: float64(slots),
 		guessedSlots: p.Slots <= 0, guessedHandling: p.Handling <= 0,
 		forecast: p.Forecast,
+		wait:     max(p.Wait, 0).Seconds(),
 	}
 }
 

@@ -23,10 +23,8 @@ type pool struct {
 	asked           []int // when each instance was asked for
 	waiting         float64
 	arrived, served float64 // since the last sample
-	late            float64 // messages × seconds of waiting
-	instanceSeconds float64
-	grown, shrunk   int // decisions
 	decided         []Decision
+	seen            []Sample // for each decision, before blind
 }
 
 func (p *pool) run(seconds int) {
@@ -64,8 +62,6 @@ func (p *pool) second(now int) {
 	p.waiting -= out
 	p.arrived += a
 	p.served += out
-	p.late += p.waiting
-	p.instanceSeconds += float64(len(p.asked))
 }
 
 func (p *pool) decide(now int) {
@@ -83,18 +79,13 @@ func (p *pool) decide(now int) {
 		Handling: Known(time.Duration(handling * 1e9)), Slots: Known(p.slots), Running: Known(int(running)),
 	}
 	p.arrived, p.served = 0, 0
+	p.seen = append(p.seen, s)
 	if p.blind != nil {
 		p.blind(now, &s)
 	}
 	p.history.Add(s)
 	d := p.policy.Decide(p.history)
 	p.decided = append(p.decided, d)
-	if d.Instances > len(p.asked) {
-		p.grown++
-	}
-	if d.Instances < len(p.asked) {
-		p.shrunk++
-	}
 	for len(p.asked) < d.Instances {
 		p.asked = append(p.asked, now)
 	}
@@ -112,3 +103,7 @@ func poisson(r *rand.Rand, mean float64) float64 {
 	}
 	return n
 }
+
+func constant(v float64) func(int) float64 { return func(int) float64 { return v } }
+
+func randomOf(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }

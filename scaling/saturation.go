@@ -20,46 +20,30 @@ type growth struct {
 // lastGrowth judges the last growth. If it was useless, something else limits the service, such as a
 // database that all instances share, and still more of them would not help. It may also be that jobs
 // became longer at that very time, which looks the same; so the judgment holds for a few minutes only.
-func (c *choice) lastGrowth(h History) growth {
-	newest := len(h) - 1
+func (c *choice) lastGrowth() growth {
 	var now, working, before, fewer mean
-	last := -1.0
-	for j := newest; j >= 0 && before.n < judgedBefore; j-- {
-		age := h[newest].At.Sub(h[j].At).Seconds()
-		if age >= judgedOver {
+	for k := 0; before.n < judgedBefore; k++ {
+		p := c.past.at(k)
+		if p == nil || p.age >= judgedOver {
 			break
 		}
-		if age <= last {
-			continue // from the future, or twice the same
-		}
-		last = age
-		n, out, full := c.fullSlots(&h[j])
+		full := p.ready > 0 && p.visible >= p.ready*c.now.slots && known(p.service) // not if one is NaN
 		switch {
-		case now.n < judgedNow && (!full || age >= leastAverage):
+		case now.n < judgedNow && (!full || p.age >= leastAverage):
 			return growth{} // slots stood empty lately, or nobody knows
 		case now.n < judgedNow:
-			now.add(out, true)
-			working.add(n, true)
-		case full && n*grownBy <= working.sum/working.n:
-			before.add(out, true)
-			fewer.add(n, true)
+			now.add(p.service)
+			working.add(p.ready)
+		case full && p.ready*grownBy <= working.of():
+			before.add(p.service)
+			fewer.add(p.ready)
 		}
 	}
 	if before.n < judgedBefore {
 		return growth{}
 	}
-	g := growth{instances: fewer.sum / fewer.n, service: before.sum / before.n}
-	after, grown := now.sum/now.n, working.sum/working.n/g.instances
+	g := growth{instances: fewer.of(), service: before.of()}
+	after, grown := now.of(), working.of()/g.instances
 	g.useless = g.service*leastAverage >= judgedMessages && after < g.service*(1+helped*(grown-1))
 	return g
-}
-
-// fullSlots reports how many instances worked and what they served, and whether more messages waited
-// than they have slots.
-func (c *choice) fullSlots(s *Sample) (working, out float64, full bool) {
-	out, outKnown := rate(s.Service)
-	working, workingKnown := count(s.Ready)
-	waiting, waitingKnown := count(s.Visible)
-	full = outKnown && workingKnown && waitingKnown && working > 0 && waiting >= working*c.now.slots
-	return working, out, full
 }

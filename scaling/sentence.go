@@ -3,12 +3,13 @@ package scaling
 import (
 	"math"
 	"strconv"
+	"strings"
 )
 
 // sentence is a decision in words, with its numbers.
 func (c *choice) sentence() string {
-	var space [320]byte
-	t := text(space[:0])
+	var t text
+	t.Grow(mostText)
 	t.count(float64(c.from))
 	if c.instances == c.from {
 		t.add(": stays, ")
@@ -22,7 +23,7 @@ func (c *choice) sentence() string {
 		if c.cut {
 			c.bound(&t, c.from)
 		}
-		return string(t)
+		return t.String()
 	}
 	c.figures(&t)
 	t.add("; ")
@@ -31,7 +32,7 @@ func (c *choice) sentence() string {
 		c.bound(&t, c.from)
 	}
 	c.missing(&t)
-	return string(t)
+	return t.String()
 }
 
 // figures says what was measured.
@@ -47,6 +48,11 @@ func (c *choice) figures(t *text) {
 		t.count(m.backlog)
 	}
 	t.add(" waiting")
+	if c.wait > 0 {
+		t.add(", ")
+		t.count(m.later * c.wait)
+		t.add(" may")
+	}
 	if m.arrivalKnown {
 		t.add(", ")
 		t.rate(m.arrival)
@@ -122,6 +128,8 @@ func (c *choice) reason(t *text) {
 		t.duration(c.fewerFor)
 		t.add(" of ")
 		t.duration(c.downAfter)
+	case stillDraining:
+		t.add(", but none is removed until they are drained")
 	case heldByMargin:
 		t.add(", and a tenth more is kept")
 	case heldByThePast:
@@ -170,10 +178,13 @@ func (c *choice) missing(t *text) {
 	}
 }
 
-// text is a sentence in the making.
-type text []byte
+// mostText is how long most sentences are at most, in bytes.
+const mostText = 192
 
-func (t *text) add(s string) { *t = append(*t, s...) }
+// text is a sentence in the making.
+type text struct{ strings.Builder }
+
+func (t *text) add(s string) { t.WriteString(s) }
 
 // count appends a number without decimals, its digits in groups of three.
 func (t *text) count(v float64) {
@@ -181,19 +192,25 @@ func (t *text) count(v float64) {
 	digits := strconv.AppendFloat(space[:0], math.Round(v), 'f', 0, 64)
 	for i, d := range digits {
 		if i > 0 && (len(digits)-i)%3 == 0 {
-			*t = append(*t, ',')
+			t.WriteByte(',')
 		}
-		*t = append(*t, d)
+		t.WriteByte(d)
 	}
 }
 
-// rate appends a number with one decimal if it is below 10 and needs one.
+// rate appends a number with one decimal if it is below 10 and needs one, and with two digits if it is
+// below one.
 func (t *text) rate(v float64) {
 	if v >= 9.95 {
 		t.count(v)
 		return
 	}
-	*t = strconv.AppendFloat(*t, math.Round(v*10)/10, 'f', -1, 64)
+	unit := 10.0
+	for v > 1e-6 && v*unit < 9.95 {
+		unit *= 10
+	}
+	var space [32]byte
+	t.Write(strconv.AppendFloat(space[:0], math.Round(v*unit)/unit, 'f', -1, 64))
 }
 
 // duration appends a time in its largest fitting unit.

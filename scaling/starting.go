@@ -2,15 +2,16 @@ package scaling
 
 // starting tells working instances from those that still start. Those that were asked for within
 // the time of a start come after the rest of it.
-func (r *rules) starting(h History, i int, m *moment) {
+func (c *choice) starting(k int, m *moment) {
+	now := c.past.at(k).age
 	base := m.instances // how many there were before the time of a start
-	from := i           // the oldest sample within it
-	for j := i - 1; j >= 0; j-- {
-		base = instances(&h[j])
-		if h[i].At.Sub(h[j].At).Seconds() >= r.start {
+	n := 1              // samples within it
+	for p := c.past.at(k + 1); p != nil; p = c.past.at(k + n) {
+		base = p.instances
+		if p.age-now >= c.start {
 			break
 		}
-		from = j
+		n++
 	}
 	m.working = min(base, m.instances)
 	if m.readyKnown {
@@ -18,14 +19,15 @@ func (r *rules) starting(h History, i int, m *moment) {
 	}
 	// Those that should work by now and do not are not counted on.
 	base = max(base, m.working)
-	for j := from; j <= i; j++ {
-		length := r.start
-		if j > 0 {
-			length = h[j].At.Sub(h[j-1].At).Seconds()
+	for j := k + n - 1; j >= k; j-- {
+		length := c.start
+		if p := c.past.at(j + 1); p != nil {
+			length = p.age - c.past.at(j).age
 		}
-		left := r.start - h[i].At.Sub(h[j].At).Seconds()
-		if asked := min(instances(&h[j]), m.instances); asked > base && length > 0 {
-			m.coming += (asked - base) * min(length, left) / r.start
+		p := c.past.at(j)
+		left := c.start - (p.age - now)
+		if asked := min(p.instances, m.instances); asked > base {
+			m.coming += (asked - base) * min(length, left) / c.start
 		}
 	}
 }

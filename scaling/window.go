@@ -13,10 +13,13 @@ const leastGap = 120.0
 
 // shrink removes instances down to the most that were wanted in DownAfter. A time in which figures
 // are missing does not count; a long one begins the wait anew.
-func (c *choice) shrink(h History) {
-	newest := len(h) - 1
+func (c *choice) shrink() {
 	if !c.whole(&c.now) {
 		c.why = notSure
+		return
+	}
+	if c.drains(&c.now) {
+		c.why = stillDraining
 		return
 	}
 	kept := c.clamp(c.wants(&c.now, margin))
@@ -26,17 +29,13 @@ func (c *choice) shrink(h History) {
 	}
 	most := kept
 	var m moment
-	last := 0.0
-	for j := newest - 1; j >= 0 && c.fewerFor < c.downAfter; j-- {
-		age := h[newest].At.Sub(h[j].At).Seconds()
-		if age <= last {
-			continue // from the future, or twice the same
-		}
-		last = age
-		if age-c.fewerFor > max(c.downAfter/2, leastGap) {
+	for k := 1; c.fewerFor < c.downAfter; k++ {
+		p := c.past.at(k)
+		if p == nil || p.age-c.fewerFor > max(c.downAfter/2, leastGap) {
 			break
 		}
-		c.look(h, j, &m)
+		age := p.age
+		c.look(k, &m)
 		if !m.backlogKnown {
 			continue
 		}
@@ -54,13 +53,26 @@ func (c *choice) shrink(h History) {
 		return
 	}
 	c.instances = most
-	if most > kept {
+	switch goal := c.clamp(c.wanted); {
+	case most > kept:
 		c.why = heldByThePast
-	} else if most > c.clamp(c.wanted) {
+	case most > goal:
 		c.why = heldByMargin
-	} else if c.clamp(c.wanted) > c.wanted {
+	case goal > c.wanted:
 		c.why = bounded
 	}
+}
+
+// drainFirst is how many seconds the present instances must take for a backlog before they are kept
+// until it is gone.
+const drainFirst = 10
+
+// drains reports whether there is a backlog that is not to wait and keeps the present instances busy
+// for a while. To remove some of them saves nothing then: the others work longer for it, and its last
+// messages wait longer. What is wanted falls with the backlog, so that without this it would be
+// drained ever more slowly.
+func (r *rules) drains(m *moment) bool {
+	return (m.backlog-m.later*r.wait)*m.handling > drainFirst*m.instances*m.slots
 }
 
 // whole reports whether nothing is unknown or guessed that could make too few instances look like

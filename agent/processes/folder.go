@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -22,7 +23,7 @@ const (
 func lockName(number int) string   { return strconv.Itoa(number) + ".lock" }
 func outputName(number int) string { return strconv.Itoa(number) + ".out" }
 
-var lockNames = regexp.MustCompile(`^([1-9][0-9]{0,8})\.lock$`)
+var instanceNames = regexp.MustCompile(`^([1-9][0-9]{0,8})\.(?:lock|out)$`)
 
 // kept is what an agent tells the next one.
 type kept struct {
@@ -87,14 +88,18 @@ func (f *folder) read() (*kept, error) {
 		return nil, fmt.Errorf("folder %s: %w", f.path, err)
 	}
 	k := &kept{}
-	if err := json.Unmarshal(text, k); err != nil || k.Wanted < 0 {
-		return nil, fmt.Errorf("folder %s: %s is damaged (%q, %v); delete it: then as many instances are wanted as run", f.path, keptName, text, err)
+	if err = json.Unmarshal(text, k); err == nil && k.Wanted < 0 {
+		err = errors.New("the number is negative")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("folder %s: %s has %q, which no agent writes: %w; delete it: then as many instances are wanted as run", f.path, keptName, text, err)
 	}
 	return k, nil
 }
 
-// write keeps k, all of it or nothing, whatever is killed or loses power.
-func (f *folder) write(k kept) error {
+// write keeps k, all of it or nothing, whatever is killed. With sync a loss of power does no more harm: it matters only for what is
+// wanted, because all instances end with it.
+func (f *folder) write(k kept, sync bool) error {
 	text, err := json.Marshal(k)
 	if err != nil {
 		return err
@@ -102,7 +107,9 @@ func (f *folder) write(k kept) error {
 	file, err := f.root.OpenFile(keptFresh, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err == nil {
 		_, err = file.Write(append(text, '\n'))
-		err = errors.Join(err, file.Sync())
+		if sync {
+			err = errors.Join(err, file.Sync())
+		}
 		err = errors.Join(err, file.Close())
 	}
 	if err == nil {
@@ -114,7 +121,7 @@ func (f *folder) write(k kept) error {
 	return nil
 }
 
-// numbers returns those of the instances that were started here.
+// numbers returns those of the instances that have files here, in order.
 func (f *folder) numbers() ([]int, error) {
 	entries, err := fs.ReadDir(f.root.FS(), ".")
 	if err != nil {
@@ -122,7 +129,7 @@ func (f *folder) numbers() ([]int, error) {
 	}
 	var numbers []int
 	for _, e := range entries {
-		if match := lockNames.FindStringSubmatch(e.Name()); match != nil {
+		if match := instanceNames.FindStringSubmatch(e.Name()); match != nil {
 			number, err := strconv.Atoi(match[1])
 			if err != nil {
 				return nil, err
@@ -130,5 +137,6 @@ func (f *folder) numbers() ([]int, error) {
 			numbers = append(numbers, number)
 		}
 	}
-	return numbers, nil
+	slices.Sort(numbers)
+	return slices.Compact(numbers), nil
 }

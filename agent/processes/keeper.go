@@ -25,6 +25,7 @@ type keeper struct {
 	wanted    int
 	state     State // the counts that are not those of instances
 
+	synced    int       // what was wanted when the folder was written last; -1 for never
 	unsaved   bool      // the folder does not have what is wanted, or who drains
 	saveDue   time.Time // when to try again after a failure
 	saveWaits *retry.Waits
@@ -42,7 +43,7 @@ const waitingChunks = 16
 
 func newKeeper(o *Options, t timing, f *folder, p *Processes) *keeper {
 	k := &keeper{
-		options: o, timing: t, folder: f, processes: p,
+		options: o, timing: t, folder: f, processes: p, synced: -1,
 		instances: make(map[int]*instance), saveWaits: retry.NewWaits("state", t.restart, t.maxRestart),
 		lines: make(chan []byte, waitingChunks), written: make(chan struct{}),
 	}
@@ -62,7 +63,6 @@ func (k *keeper) findInstances() error {
 	if err != nil {
 		return err
 	}
-	slices.Sort(numbers)
 	for _, number := range numbers {
 		if err := k.adopt(number, before); err != nil {
 			return fmt.Errorf("find instance %d in %s: %w", number, k.folder.path, err)
@@ -86,12 +86,11 @@ func instanceLives(i *instance) bool { return i.live() }
 // adopt takes over the process of a former agent, if it runs.
 func (k *keeper) adopt(number int, before *kept) error {
 	p, err := find(k.folder.root, lockName(number))
-	if err != nil {
+	if ignoreMissing(err) != nil {
 		return err
 	}
 	if p == nil {
-		k.options.Logger.Info("instance has ended while no agent ran", "instance", number)
-		return ignoreMissing(k.folder.root.Remove(lockName(number)))
+		return k.bury(number)
 	}
 	i := newInstance(number, k.timing)
 	i.process, i.phase, i.started = p, working, startedAt(k.folder.root, number)
@@ -109,6 +108,17 @@ func (k *keeper) adopt(number int, before *kept) error {
 	}
 	k.options.Logger.Info("instance found", "instance", number, "process", p.pid, "draining", i.phase == draining)
 	return nil
+}
+
+// bury reports an instance that has ended while no agent ran, and removes its files.
+func (k *keeper) bury(number int) error {
+	o, err := openOutput(k.folder.root, number, true)
+	if err != nil {
+		return err
+	}
+	o.from = 0
+	k.options.Logger.Info("instance has ended while no agent ran", "instance", number, "output", o.last())
+	return errors.Join(o.file.Close(), k.folder.root.Remove(outputName(number)), ignoreMissing(k.folder.root.Remove(lockName(number))))
 }
 
 func ignoreMissing(err error) error {
@@ -244,7 +254,10 @@ func (k *keeper) save() error {
 			now.Draining[i.number] = i.told
 		}
 	}
-	err := k.folder.write(now)
+	err := k.folder.write(now, k.wanted != k.synced)
+	if err == nil {
+		k.synced = k.wanted
+	}
 	if k.unsaved = err != nil; k.unsaved {
 		k.saveDue = time.Now().Add(k.saveWaits.Next())
 	} else {
@@ -434,6 +447,9 @@ func (k *keeper) flush() {
 		}
 		if len(i.output.partial) > 0 && !k.send(i.output.rest()) {
 			return
+		}
+		if i.phase == gone {
+			_ = k.folder.root.Remove(outputName(i.number)) // or the next agent does
 		}
 	}
 }

@@ -100,7 +100,7 @@ func find(root *os.Root, name string) (*process, error) {
 		return nil, err
 	}
 	p := &process{lock: lock}
-	if done, _ := p.ended(); done {
+	if !p.held() || p.known() && !p.isIt() {
 		p.close()
 		return nil, nil
 	}
@@ -144,7 +144,13 @@ func (p *process) ended() (done bool, how string) {
 		return false, ""
 	}
 	if p.pid != 0 { // it may be a child nevertheless, started before the last Close
-		_, _ = syscall.Wait4(p.pid, nil, syscall.WNOHANG, nil)
+		var status syscall.WaitStatus
+		switch pid, err := syscall.Wait4(p.pid, &status, syscall.WNOHANG, nil); {
+		case err == nil && pid == p.pid:
+			return true, describe(status)
+		case err == nil: // files are closed a little before there is a status
+			return false, ""
+		}
 	}
 	return true, "its status is unknown, because another agent had started it"
 }

@@ -41,7 +41,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	flags.Var(&own, "trace", "replay the trace in this file instead of the generated ones; may be given several times")
 	only := flags.String("only", "", "replay only the traces whose names match this regular expression")
 	seed := flags.Uint64("seed", 1, "of the generated traces")
-	others := flags.Int("others", 5, "how many other seeds the generated traces are replayed with, for the table of those; 0 for none")
+	others := flags.Int("others", 3, "how many other seeds the generated traces are replayed with, for the table of those; 0 for none")
 	tune := flags.Bool("tune", true, "also replay each rule with the settings that are best for the trace, found by trying many")
 	to := report.New("scaling", flags)
 	if err := flags.Parse(args); err != nil {
@@ -119,7 +119,16 @@ func read(name string) (replay.Trace, error) {
 	return t, t.Check()
 }
 
-// generated returns the traces of both sizes.
-func generated(seed uint64) []replay.Trace {
-	return append(replay.Generated(replay.Small(), seed), replay.Generated(replay.Large(), seed)...)
+// wrong is how far readings are off, and which share of them fails, on the traces with wrong readings.
+const wrong = 0.1
+
+// generated returns the traces of both sizes, and of each size one with wrong readings.
+func generated(seed uint64) (traces []replay.Trace) {
+	for _, size := range []replay.Size{replay.Small(), replay.Large()} {
+		disturbed := replay.Flash(size, seed)
+		disturbed.Name += ", wrong readings"
+		disturbed.Noise, disturbed.Missing = wrong, wrong
+		traces = append(append(traces, replay.Generated(size, seed)...), disturbed)
+	}
+	return traces
 }

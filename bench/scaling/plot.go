@@ -157,8 +157,10 @@ func timelines(all []compared) string {
 			}
 		}
 	}
-	for i := 0; len(chosen) == 0 && i < min(len(all), 3); i++ {
-		chosen = append(chosen, &all[i])
+	if len(chosen) == 0 {
+		for i := range min(len(all), 3) {
+			chosen = append(chosen, &all[i])
+		}
 	}
 	var b strings.Builder
 	report.BeginPlot(&b, timeWidth, timeHead+len(chosen)*timeHeight, "Instances over time, those included that start")

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/millrace/millrace/scaling/replay"
 )
 
 // name returns the rule and its setting.
@@ -87,8 +89,8 @@ func (c *compared) table() string {
 	t := &c.trace
 	peak, _ := t.Peak()
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n### %s\n\n%.0f million jobs in %v, at most %.0f a second; %d slots an instance, which starts in %v; SLA %v; at most %d instances%s.\n\n",
-		strings.ToUpper(t.Name[:1])+t.Name[1:], math.Ceil(c.rows[0].Jobs/1e6), short(t.Length()), peak, t.Slots, short(t.Start), short(t.SLA), t.Max, accounts(len(t.Accounts)))
+	fmt.Fprintf(&b, "\n### %s\n\n%.0f million jobs in %v, at most %.0f a second; %d slots an instance, which starts in %v; SLA %v; at most %d instances%s%s.\n\n",
+		strings.ToUpper(t.Name[:1])+t.Name[1:], math.Ceil(c.rows[0].Jobs/1e6), short(t.Length()), peak, t.Slots, short(t.Start), short(t.SLA), t.Max, accounts(len(t.Accounts)), readings(t))
 	b.WriteString("| rule: setting | late | instance-hours | changes | reversals | requests | worst |\n|---|--:|--:|--:|--:|--:|--:|\n")
 	best, bestTuned, said := c.best(false), c.best(true), false
 	for i := range c.rows {
@@ -111,6 +113,14 @@ func accounts(n int) string {
 		return ""
 	}
 	return fmt.Sprintf("; %d storage accounts", n)
+}
+
+// readings says how good readings are, if they are not right.
+func readings(t *replay.Trace) string {
+	if t.Noise == 0 && t.Missing == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; readings are off by up to %.0f %%, and %.0f %% of them fail", 100*t.Noise, 100*t.Missing)
 }
 
 // millions returns the text of a number of requests.

@@ -43,9 +43,11 @@ func known(t *replay.Trace) []candidate {
 	forecast := policy
 	forecast.Forecast = true
 	defaults := scaling.Policy{Start: policy.Start, Max: t.Max}
-	return []candidate{
-		{agent, "set by the SLA", false, replay.Agent("", policy)},
-		{agent, "with the forecast", false, replay.Agent("", forecast)},
+	candidates := []candidate{{agent, "set by the SLA", false, replay.Agent("", policy)}}
+	if t.Length() > 25*time.Hour { // there is a day before
+		candidates = append(candidates, candidate{agent, "with the forecast too", false, replay.Agent("", forecast)})
+	}
+	return append(candidates, []candidate{
 		{agent, "defaults", false, replay.Agent("", defaults)},
 		{fixed, fmt.Sprintf("all %d", t.Max), false, replay.Fixed(t.Max)},
 		{table, "as it is", false, replay.Table()},
@@ -58,7 +60,7 @@ func known(t *replay.Trace) []candidate {
 		{backlog, fmt.Sprintf("half of it, %v", short(t.SLA/2)), false, replay.Backlog{Latency: t.SLA / 2}.Rule("")},
 		{latency, "by 1", false, replay.Latency{}.Rule("")},
 		{latency, fmt.Sprintf("by %d, a tenth", max(t.Max/10, 1)), false, replay.Latency{Jump: max(t.Max/10, 1)}.Rule("")},
-	}
+	}...)
 }
 
 // grids returns the settings of each family to try: a rule's own ones, over the ranges in which they make sense.

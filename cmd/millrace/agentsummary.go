@@ -94,11 +94,19 @@ func (p *summaryPrinter) row(name string, s *agent.Summary) {
 	if s.Most > s.Least {
 		instances = fmt.Sprintf("%d to %d", s.Least, s.Most)
 	}
-	_, _ = fmt.Fprintf(p.table, "  %s\t%d\t%d\t%s\t%.2f\t%s\t%s", name, s.Ups, s.Downs, instances, s.InstanceHours, thousands(whole(s.Requests.Total().Requests)), late)
+	_, _ = fmt.Fprintf(p.table, "  %s\t%d\t%d\t%s\t%s\t%s\t%s", name, s.Ups, s.Downs, instances, hours(s.InstanceHours), thousands(whole(s.Requests.Total().Requests)), late)
 	if p.priced {
 		_, _ = fmt.Fprintf(p.table, "\t%s\t%s", amount(s.InstanceCost), amount(s.RequestCost))
 	}
 	_, _ = fmt.Fprintln(p.table)
+}
+
+// hours returns hours with so many decimals that a short time is not zero.
+func hours(h float64) string {
+	if h < 1 {
+		return strconv.FormatFloat(h, 'f', 4, 64)
+	}
+	return strconv.FormatFloat(h, 'f', 2, 64)
 }
 
 // explain says what the figures mean.

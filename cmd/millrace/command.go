@@ -33,7 +33,8 @@ func commands() []*command {
 	return []*command{
 		serveCommand(), faultsCommand(),
 		queuesCommand(), createCommand(), dropCommand(),
-		putCommand(), peekCommand(), clearCommand(), pauseCommand(), resumeCommand(), statCommand(), poisonCommand(), bodiesCommand(), agentCommand(), costCommand(),
+		putCommand(), peekCommand(), clearCommand(), pauseCommand(), resumeCommand(), statCommand(), poisonCommand(), bodiesCommand(),
+		agentCommand(), instancesCommand(), costCommand(),
 		versionCommand(), helpCommand(),
 	}
 }

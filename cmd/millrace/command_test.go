@@ -40,7 +40,7 @@ func TestNoArgumentsShowTheUsage(t *testing.T) {
 
 func TestUnknownCommandListsTheCommands(t *testing.T) {
 	t.Parallel()
-	const all = "the commands are serve, faults, queues, create, drop, put, peek, clear, pause, resume, stat, poison, bodies, cost, version, help"
+	const all = "the commands are serve, faults, queues, create, drop, put, peek, clear, pause, resume, stat, poison, bodies, agent, instances, cost, version, help"
 	invocation{}.fails(t, exitUsage, []string{`unknown command "list"; ` + all}, "list")
 	invocation{}.fails(t, exitUsage, []string{`unknown command "list"; ` + all}, "help", "list")
 	invocation{}.fails(t, exitUsage, []string{"the command comes first", all}, "-json", "queues")

@@ -10,22 +10,24 @@
 //	millrace clear QUEUE          delete all messages
 //	millrace stat QUEUE           show the depth and the metadata of a queue
 //	millrace poison VERB QUEUE    list, show, stats, redrive or purge messages that failed
+//	millrace agent                start and end instances as the load requires, or say what it would do
+//	millrace instances QUEUE      list the workers that report in a control queue
 //	millrace cost                 print what a queue costs by a model, for your numbers
 //	millrace version
 //	millrace help [COMMAND]
 //
 // The guarantees of the server are those of packages emulator and localqueue. The other
 // commands use the account of -account, or of the environment variable AZURE_STORAGE, or
-// else the server on this machine. With -json, queues, peek, stat, poison and cost print one JSON
-// object per line.
+// else the server on this machine; the file of agent names further ones. With -json, queues, peek, stat,
+// poison, agent, instances and cost print one JSON object per line.
 //
 // The exit status is 0 on success, 1 on failure, 2 if the command line is invalid, and 130 if
-// a signal ended the program early. Except on success, standard error has one line that says
-// what to do. No output contains a key, a signature or a receipt. Other users of the machine
+// a signal ended the program early. Except on success, standard error ends with one line that says
+// what to do; agent has a log there, and a line for each error of its file. No output contains a key, a signature or a receipt. Other users of the machine
 // can read the command line, so keys need not be on it: -account accepts @FILE,
 // -serve-account accepts name:@FILE, and the variables AZURE_STORAGE and MILLRACE_ACCOUNTS
 // have the same values as the flags.
 //
-// SIGINT and SIGTERM let requests in progress finish, those of serve for up to ten seconds. A
-// second signal aborts them.
+// SIGINT and SIGTERM let requests in progress finish, those of serve for up to ten seconds, and the
+// instances of agent finish their jobs. A second signal aborts requests, and leaves instances.
 package main

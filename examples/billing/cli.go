@@ -18,7 +18,7 @@ func commandLine() *cli.Program {
 		Bare:  "do all of it in this process, and write a report",
 		Commands: []cli.Command{
 			initiatorCommand(), workerCommand(), controllerCommand(),
-			shipCommand(), reportCommand(), generateCommand(),
+			shipCommand(), reportCommand(), scaleCommand(), generateCommand(),
 		},
 		Run:  runLocal,
 		Help: localHelp,

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/beacon"
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/examples/billing/books"
@@ -44,6 +45,9 @@ Computes what records cost, until Ctrl-C. Any number of workers share the work.
 
 Flags:
 
+  -work TIME         how long it takes for each item beside charging it, as if it asked a tariff service (default 0s)
+  -beacon TIME       how often it reports in the queue ` + roles.BeaconsQueue + ` how busy it is, for an agent
+                     (default 0s: it does not)
 ` + accountHelp + blobsHelp + visibilityHelp
 
 const controllerHelp = `Usage: billing controller [flags]
@@ -62,10 +66,12 @@ type role struct {
 	accountFlags
 	role       roles.Roles
 	visibility time.Duration
-	addr       string      // of the Initiator
-	tariffs    tariffsFlag // of the Initiator
-	group      int         // of the Initiator
-	books      string      // of the Controller
+	addr       string        // of the Initiator
+	tariffs    tariffsFlag   // of the Initiator
+	group      int           // of the Initiator
+	books      string        // of the Controller
+	work       time.Duration // of the Worker
+	beacon     time.Duration // of the Worker
 	show       *progress.Progress
 	logger     *slog.Logger
 }
@@ -91,11 +97,39 @@ func roleCommand(played roles.Roles, does, help string, flags func(*role, *flag.
 			if _, err := cli.ParseFlags(f, args, notEmpty...); err != nil {
 				return err
 			}
-			if r.visibility < dispatcher.MinVisibility || r.visibility > time.Hour {
-				return cli.UsageErrorf("-visibility %v is outside %v…1h", r.visibility, dispatcher.MinVisibility)
+			if err := errors.Join(checkVisibility(r.visibility), r.checkWorker()); err != nil {
+				return err
 			}
 			return millrace.Run(ctx, r)
 		}}
+}
+
+func checkVisibility(visibility time.Duration) error {
+	if visibility < dispatcher.MinVisibility || visibility > time.Hour {
+		return cli.UsageErrorf("-visibility %v is outside %v…1h", visibility, dispatcher.MinVisibility)
+	}
+	return nil
+}
+
+// checkWorker refuses flags of a Worker that make no sense. Those of other roles are zero.
+func (r *role) checkWorker() error {
+	if err := checkWork(r.work); err != nil {
+		return err
+	}
+	if r.beacon != 0 && (r.beacon < beacon.MinInterval || r.beacon > beacon.MaxInterval) {
+		return cli.UsageErrorf("-beacon %v is outside %v…%v", r.beacon, beacon.MinInterval, beacon.MaxInterval)
+	}
+	return nil
+}
+
+// maxWork is how long an item may take: 16 of them are charged together.
+const maxWork = time.Minute
+
+func checkWork(work time.Duration) error {
+	if work < 0 || work > maxWork {
+		return cli.UsageErrorf("-work %v is outside 0s…%v", work, maxWork)
+	}
+	return nil
 }
 
 func initiatorCommand() cli.Command {
@@ -107,7 +141,10 @@ func initiatorCommand() cli.Command {
 }
 
 func workerCommand() cli.Command {
-	return roleCommand(roles.Worker, "compute what records cost; any number of them may run", workerHelp, func(*role, *flag.FlagSet) {})
+	return roleCommand(roles.Worker, "compute what records cost; any number of them may run", workerHelp, func(r *role, f *flag.FlagSet) {
+		f.DurationVar(&r.work, "work", 0, "")
+		f.DurationVar(&r.beacon, "beacon", 0, "")
+	})
 }
 
 func controllerCommand() cli.Command {
@@ -152,6 +189,14 @@ func (r *role) run(ctx context.Context, a *account.Account, b *account.Blobs) (e
 			return err
 		}
 		options.Group = r.group
+	}
+	options.Work = r.work
+	if r.beacon > 0 {
+		control, err := a.Queue(roles.BeaconsQueue)
+		if err != nil {
+			return err
+		}
+		options.Beacon = beacon.Options{Queue: control, Create: true, Interval: r.beacon}
 	}
 	work := &workShown{show: r.show}
 	options.Charged = work.charged

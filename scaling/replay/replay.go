@@ -16,13 +16,14 @@ type Result struct {
 	// Jobs is how many came, Poison how many of them fail at every attempt.
 	Jobs, Poison float64
 
-	// Done is how many were handled, Poisoned how many went to the poison queue, and Left how many did neither when the trace ended.
+	// Done is how many were handled, Poisoned how many went to the poison queue, and Left how many did neither
+	// within the SLA after the end of the trace.
 	Done, Poisoned, Left float64
 
-	// Late is how many of those that are not poison ended later than the SLA after they came, or still waited when the trace ended.
+	// Late is how many of those that are not poison ended later than the SLA after they came, or not at all.
 	Late float64
 
-	// Worst is the longest time from arrival to end, of those that are not poison; for those that still waited, to the end of the trace.
+	// Worst is the longest time from arrival to end, of those that are not poison; for those that still waited, to the end of the replay.
 	Worst time.Duration
 
 	// InstanceHours are paid for, from being asked for to the end.
@@ -65,7 +66,8 @@ type Point struct {
 	Why string
 }
 
-// Run replays a trace against a rule, in steps of a second. It returns an error if the trace is wrong: see [Trace.Check]. It is pure: the same
+// Run replays a trace against a rule, in steps of a second, and then goes on until the last jobs have ended or missed the SLA, which costs
+// nothing and is no part of the timeline. It returns an error if the trace is wrong: see [Trace.Check]. It is pure: the same
 // arguments give the same result. The package's documentation says what is simulated.
 func Run(t Trace, r Rule) (Result, error) {
 	if err := t.Check(); err != nil {
@@ -75,6 +77,7 @@ func Run(t Trace, r Rule) (Result, error) {
 	for now := range s.length {
 		s.second(now)
 	}
+	s.runOut()
 	return s.result(), nil
 }
 
@@ -132,12 +135,37 @@ func (s *simulation) second(now int) {
 	if now%s.interval == 0 {
 		s.scale(now)
 	}
-	step := now / s.perStep
-	handling := s.trace.handling(step)
-	s.arrive(now, step)
-	s.begin(now, handling)
+	s.arrive(now)
+	s.begin(now)
 	s.end(now)
 	s.pay(now)
+}
+
+// runOut goes on after the trace for as long as a job that came last has, without arrivals.
+func (s *simulation) runOut() {
+	ended := s.sum
+	changes, reversals := s.fleet.changes, s.fleet.reversals
+	last := s.length + int(math.Ceil(s.trace.SLA.Seconds()))
+	for now := s.length; now < last && s.depth() > 0; now++ {
+		s.second(now)
+	}
+	s.sum.InstanceHours, s.sum.Requests, s.sum.Timeline = ended.InstanceHours, ended.Requests, ended.Timeline
+	s.fleet.changes, s.fleet.reversals = changes, reversals
+}
+
+// depth is what is in the queues: visible, in work, and delayed.
+func (s *simulation) depth() float64 { return s.line.waiting + s.work.running() + s.delayed }
+
+// step returns the step of a second; after the trace the last one.
+func (s *simulation) step(now int) int { return min(now/s.perStep, len(s.trace.Arrivals)-1) }
+
+// coming returns how many messages come in a second, and how many of them are poison.
+func (s *simulation) coming(now int) (n, poison float64) {
+	if now >= s.length {
+		return 0, 0
+	}
+	step := s.step(now)
+	return s.trace.Arrivals[step] / float64(s.perStep), s.trace.poison(step) / float64(s.perStep)
 }
 
 // note lets the observer have the figures of this moment.
@@ -149,8 +177,7 @@ func (s *simulation) note(now int) {
 
 // scale lets the rule decide, and makes it so.
 func (s *simulation) scale(now int) {
-	depth := s.line.waiting + s.work.running() + s.delayed
-	s.history = append(s.history, s.seen.sample(now, s.fleet.asked(), depth, s.line.age(float64(now))))
+	s.history = append(s.history, s.seen.sample(now, s.fleet.asked(), s.depth(), s.line.age(float64(now))))
 	d := s.decide(s.history)
 	s.sum.Requests += s.rule.Requests * s.queues
 	if s.rule.Beacon > 0 {
@@ -159,7 +186,7 @@ func (s *simulation) scale(now int) {
 	before, ready := s.fleet.asked(), s.fleet.ready
 	finish := 0
 	if s.work.running() >= 0.5 { // below that only rounding is left
-		finish = int(math.Ceil(s.trace.handling(now / s.perStep)))
+		finish = int(math.Ceil(s.trace.handling(s.step(now))))
 	}
 	if leave := s.fleet.scale(now, d.Instances, finish); leave > 0 {
 		s.work.drain(float64(leave) / float64(ready))
@@ -170,9 +197,9 @@ func (s *simulation) scale(now int) {
 }
 
 // arrive adds the messages of this second to the line: new ones, and retries that are due.
-func (s *simulation) arrive(now, step int) {
+func (s *simulation) arrive(now int) {
 	c := cohort{from: float64(now), to: float64(now + 1)}
-	n, p := s.trace.Arrivals[step]/float64(s.perStep), s.trace.poison(step)/float64(s.perStep)
+	n, p := s.coming(now)
 	c.healthy, c.poison[0] = n-p, p
 	s.sum.Jobs += n
 	s.sum.Poison += p
@@ -183,10 +210,11 @@ func (s *simulation) arrive(now, step int) {
 }
 
 // begin lets handlers begin: as many as slots are free, or become free within the second, and as the accounts carry.
-func (s *simulation) begin(now int, handling float64) {
+func (s *simulation) begin(now int) {
+	handling := s.trace.handling(s.step(now))
 	slots := float64(s.fleet.ready * s.trace.Slots)
 	most := s.work.room(now, slots, handling)
-	n := s.trace.Arrivals[now/s.perStep] / float64(s.perStep)
+	n, _ := s.coming(now)
 	most = min(most, (s.trace.accounts()*accountRequests-n)/requestsPerDelivery)
 	s.line.serve(float64(now), most, func(part *started) {
 		late, longest := part.late(handling, s.trace.SLA.Seconds())
@@ -258,9 +286,9 @@ func (s *simulation) result() Result {
 	r := s.sum
 	left := s.line.left()
 	r.Late += left.healthy
-	r.Left = left.total() + s.work.running() + s.delayed
+	r.Left = s.depth()
 	if left.healthy > 0 {
-		r.Worst = max(r.Worst, seconds(s.line.age(float64(s.length))))
+		r.Worst = max(r.Worst, seconds(s.line.age(float64(s.length)+math.Ceil(s.trace.SLA.Seconds()))))
 	}
 	r.Changes, r.Reversals = s.fleet.changes, s.fleet.reversals
 	return r

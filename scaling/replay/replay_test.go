@@ -94,15 +94,22 @@ func TestLongHandlersBeginAtOnce(t *testing.T) {
 	}
 }
 
-// What still waits when the trace ends is late; what is handled then counts by when it will end.
-func TestWhatWaitsAtTheEndIsLate(t *testing.T) {
+// What waits when the trace ends has as much time as all others; what has not begun then is late. It costs nothing more.
+func TestJobsEndAfterTheTrace(t *testing.T) {
 	trace := perSecond(100, 0, 0)
+	trace.SLA = 4 * time.Second
 	r := replayed(t, trace, Fixed(1))
-	near(t, "late", r.Late, 70)
-	near(t, "left", r.Left, 80) // ten of them are handled
-	near(t, "done", r.Done, 20)
-	if r.LateShare() != 0.7 {
-		t.Errorf("share: got %v, want 0.7", r.LateShare())
+	near(t, "late", r.Late, 100-3/(1.0/10-1.0/100)) // message x came at x/100 and ends at x/10 + 1
+	near(t, "left", r.Left, 40)                     // in seven seconds sixty have ended
+	near(t, "done", r.Done, 60)
+	near(t, "instance-hours", r.InstanceHours, 3.0/3600)
+	near(t, "worst", r.Worst.Seconds(), 7.3)
+	if r.Timeline[len(r.Timeline)-1].At >= 3*time.Second {
+		t.Errorf("got the last point at %v, want a timeline that ends with the trace", r.Timeline[len(r.Timeline)-1].At)
+	}
+	trace.SLA = 20 * time.Second
+	if r = replayed(t, trace, Fixed(1)); r.Late != 0 || r.Left > 1e-6 {
+		t.Errorf("with time enough: got %v late and %v left, want none", r.Late, r.Left)
 	}
 }
 
@@ -164,7 +171,10 @@ func TestPoisonIsHandledFiveTimes(t *testing.T) {
 
 	trace.Arrivals, trace.Poison = trace.Arrivals[:last-20], trace.Poison[:last-20]
 	r = replayed(t, trace, Fixed(1))
-	near(t, "poisoned early", r.Poisoned, 0)
+	near(t, "poisoned early", r.Poisoned, 3) // after the end
+	trace.SLA = time.Second
+	r = replayed(t, trace, Fixed(1))
+	near(t, "poisoned with no time", r.Poisoned, 0)
 	near(t, "left early", r.Left, 3)
 }
 
@@ -290,6 +300,13 @@ func TestAccountsAreALimit(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "after 3s") || !strings.Contains(err.Error(), "Name at least 4 accounts") {
 		t.Errorf("30,000 messages a second: got %v, want an error that names the time and the accounts", err)
 	}
+	if want := "one storage account carries 20000"; !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+	trace.Accounts = []string{"a", "b"}
+	if err := trace.Check(); err == nil || !strings.Contains(err.Error(), "2 storage accounts carry 40000") {
+		t.Errorf("with two accounts: got %v, want an error", err)
+	}
 	trace.Accounts = []string{"a", "b", "c", "d"}
 	if err := trace.Check(); err != nil {
 		t.Errorf("with four accounts: got %v, want no error", err)
@@ -359,5 +376,23 @@ func TestWrongTracesAreRefused(t *testing.T) {
 	}
 	if err := (&Trace{}).Check(); err == nil || strings.Count(err.Error(), "\n") < 4 {
 		t.Errorf("the zero value: got %v, want all that is missing", err)
+	}
+}
+
+// A line that empties within a second: who comes after that does not wait. Of 25 in the first second twenty begin, and all wait; the five others are gone
+// in the middle of the second one, and so half of the ten that come in it wait.
+func TestTheLineEmptiesWithinASecond(t *testing.T) {
+	trace := perSecond(25, 10, 0)
+	trace.Slots, trace.Handling, trace.SLA = 2, 100*time.Millisecond, 100*time.Millisecond
+	r := replayed(t, trace, Fixed(1))
+	near(t, "late", r.Late, 25+5)
+	near(t, "worst", r.Worst.Seconds(), 0.35) // the last of the first second begins a quarter of a second after it
+}
+
+// What a rule does after the trace is no change of its.
+func TestChangesEndWithTheTrace(t *testing.T) {
+	trace := perSecond(constant(60, 10, 0)...)
+	if r := replayed(t, trace, asks(5*time.Second, 2, 3, 1, 2, 1)); r.Changes != 2 || r.Reversals != 0 {
+		t.Errorf("got %d changes and %d reversals, want the 2 within ten seconds", r.Changes, r.Reversals)
 	}
 }

@@ -24,8 +24,8 @@ type Rule struct {
 	// costs nothing; the rule sees their figures all the same, as it would by other ways, such as a metrics service.
 	Beacon time.Duration
 
-	// Begin returns what decides in one replay of the trace. It may keep state between its calls. The newest sample is the last one, and the
-	// numbers of instances in it are what the simulator made of earlier decisions.
+	// Begin returns what decides in one replay of the trace. It may keep state between its calls. Each call has one sample
+	// more than the one before; the newest is the last, and the number of instances in it is what became of the decision before.
 	Begin func(t *Trace) func(h scaling.History) scaling.Decision
 }
 
@@ -40,20 +40,27 @@ const (
 func Agent(name string, p scaling.Policy) Rule {
 	return Rule{
 		Name: name, Interval: agentInterval, Requests: 2, Beacon: beaconInterval,
-		Begin: func(*Trace) func(scaling.History) scaling.Decision { return p.Decide },
+		Begin: func(*Trace) func(scaling.History) scaling.Decision {
+			var kept scaling.History // as an agent keeps it
+			return func(h scaling.History) scaling.Decision {
+				kept.Add(h[len(h)-1])
+				return p.Decide(kept)
+			}
+		},
 	}
 }
 
 // For returns the policy with what is known of the trace before it is replayed: Start and Max are the trace's, and Target is half of its SLA.
 // DownAfter is Start, at least twice the time between measurements: to keep an instance for as long as it takes to start another costs no more than
-// that. If what comes unexpectedly can wait for an instance to start and still end within the SLA, no instances are held ready for it: Utilization
-// is 0.95 and, unless the policy has a Min, ToZero is set. What only instances know is left to them. Fields that the policy has are kept.
+// that. If what comes unexpectedly can wait for an instance to start and still end within the SLA, nothing is held ready for it: Wait is a third of the
+// SLA, Utilization is 1, because what waits keeps the slots busy, and unless the policy has a Min, ToZero is set. What only instances know is
+// left to them. Fields that the policy has are kept.
 func For(t *Trace, p scaling.Policy) scaling.Policy {
 	p.Start, p.Max = cmp.Or(p.Start, max(t.Start, time.Second)), cmp.Or(p.Max, t.Max)
 	p.Target = cmp.Or(p.Target, t.SLA/2)
 	p.DownAfter = cmp.Or(p.DownAfter, max(t.Start, 2*agentInterval))
 	if t.SLA >= t.Start+seconds(t.handling(0))+2*agentInterval {
-		p.Utilization = cmp.Or(p.Utilization, 0.95)
+		p.Wait, p.Utilization = cmp.Or(p.Wait, t.SLA/3), cmp.Or(p.Utilization, 1)
 		p.ToZero = p.Min == 0
 	}
 	return p

@@ -78,6 +78,7 @@ func TestRulesDecideAsDocumented(t *testing.T) {
 		{"aws interrupted", Backlog{}.Rule(""), 2, []int64{5000, 5000, 2000, 5000, 5000}, []int{2, 2, 2}},
 		{"aws in", Backlog{}.Rule(""), 30, repeated(0, 16), []int{30, 27, 25}},
 		{"aws near the target", Backlog{}.Rule(""), 2, repeated(1900, 30), []int{2, 2}},
+		{"aws below the target", Backlog{}.Rule(""), 2, repeated(1700, 15), []int{2, 1}},
 	} {
 		got := fed(c.rule, &trace, c.from, depths(c.depths...)...)
 		for i := range got {
@@ -118,6 +119,7 @@ func TestLatencyRange(t *testing.T) {
 		{"and ten more", Latency{}, ages(time.Second, 121), 3},
 		{"jumps", Latency{Jump: 3, High: 20 * time.Second}, ages(30*time.Second, 1), 8},
 		{"the last one remains", Latency{Jump: 9}, ages(0, 200), 1},
+		{"interrupted", Latency{}, append(append(ages(0, 59), ages(30*time.Second, 1)...), ages(0, 59)...), 5},
 		{"unknown", Latency{}, make([]scaling.Sample, 200), 5},
 	} {
 		got := fed(c.rule.Rule(""), &trace, 5, c.samples...)
@@ -133,13 +135,13 @@ func TestTheAgentIsThePolicy(t *testing.T) {
 	p := For(&trace, scaling.Policy{})
 	tight := trace
 	tight.SLA = tight.Start
-	if q := For(&tight, scaling.Policy{Spare: 2}); q.ToZero || q.Utilization != 0 || q.Spare != 2 {
+	if q := For(&tight, scaling.Policy{Spare: 2}); q.ToZero || q.Wait != 0 || q.Utilization != 0 || q.Spare != 2 {
 		t.Errorf("an SLA that leaves no time to start: got %+v, want instances that are ready", q)
 	}
 	if q := For(&trace, scaling.Policy{Min: 3, Utilization: 0.5, Target: time.Second}); q.ToZero || q.Utilization != 0.5 || q.Target != time.Second || q.Check() != nil {
 		t.Errorf("got %+v, want what the policy says", q)
 	}
-	if p.DownAfter != trace.Start || p.Utilization != 0.95 || !p.ToZero || p.Start != trace.Start || p.Max != trace.Max || p.Target != trace.SLA/2 || p.Check() != nil {
+	if p.DownAfter != trace.Start || p.Utilization != 1 || p.Wait != trace.SLA/3 || !p.ToZero || p.Start != trace.Start || p.Max != trace.Max || p.Target != trace.SLA/2 || p.Check() != nil {
 		t.Errorf("got %+v (%v) for the trace", p, p.Check())
 	}
 	r := Agent("agent", p)
@@ -237,4 +239,55 @@ func TestReadingsFailAndAreOff(t *testing.T) {
 	if unknown < 5 || unknown > 35 || off < 10 {
 		t.Errorf("got %d unknown and %d off of %d, want about 18 and most others", unknown, off, len(h))
 	}
+}
+
+// How the policy does in a closed loop: it holds the SLA with what For sets, also from zero and at the large size, and its last jobs do not wait ever
+// longer while a backlog shrinks.
+func TestThePolicyHoldsTheSLA(t *testing.T) {
+	for _, size := range []Size{Small(), Large()} {
+		for _, trace := range Generated(size, 11) {
+			trace.Arrivals = trace.Arrivals[:min(len(trace.Arrivals), 8640)] // a day
+			r := replayed(t, trace, Agent("agent", For(&trace, scaling.Policy{})))
+			if r.LateShare() > 0.01 || r.Worst > 3*trace.SLA/2 {
+				t.Errorf("%s: got %.3f %% late and a worst of %v, want at most 1 %% and not much more than %v", trace.Name, 100*r.LateShare(), r.Worst, trace.SLA)
+			}
+			if defaults := replayed(t, trace, Agent("agent", scaling.Policy{Start: trace.Start, Max: trace.Max})); r.InstanceHours > defaults.InstanceHours {
+				t.Errorf("%s: got %.1f instance-hours, more than the %.1f of the defaults", trace.Name, r.InstanceHours, defaults.InstanceHours)
+			}
+		}
+	}
+}
+
+// Figures that are wrong by a fifth and readings of which a fifth fails do not make the policy miss the SLA.
+func TestThePolicyCopesWithWrongReadings(t *testing.T) {
+	for _, trace := range Generated(Small(), 12) {
+		trace.Arrivals = trace.Arrivals[:min(len(trace.Arrivals), 8640)]
+		trace.Noise, trace.Missing = 0.2, 0.2
+		r := replayed(t, trace, Agent("agent", For(&trace, scaling.Policy{})))
+		if r.LateShare() > 0.01 {
+			t.Errorf("%s: got %.3f %% late and a worst of %v, want at most 1 %%", trace.Name, 100*r.LateShare(), r.Worst)
+		}
+	}
+}
+
+// What waits for a retry is delayed, not visible; what went to the poison queue was taken off; and reports are five seconds old.
+func TestReportsOfDelayedAndReadyOnes(t *testing.T) {
+	trace := perSecond(constant(8, 1, 499)...)
+	trace.Poison, trace.Initial, trace.Start = append([]float64{8}, make([]float64, 499)...), 0, 28*time.Second
+	var h scaling.History
+	replayed(t, trace, recorder(1, &h))
+	for i, want := range map[int]int{3: 0, 4: 1} {
+		if got := h[i].Ready.Or(9); got != want {
+			t.Errorf("after %d s: got %d ready, want %d: it is since 28 s", 10*i, got, want)
+		}
+	}
+	// All fail at 29 s and 31 s, and wait until 48 s.
+	if s := h[4]; s.Delayed.Or(0) != 8 || s.Visible.Or(9) != 0 || s.Depth.Or(0) != 8 {
+		t.Errorf("got %+v, want eight delayed and none visible", s)
+	}
+	off := 0.0
+	for _, s := range h {
+		off += 10 * s.Service.Or(0)
+	}
+	near(t, "taken off", off, 8)
 }

@@ -96,8 +96,8 @@ func (t *Trace) Check() error {
 	if t.Start < 0 || t.Start > longestTrace {
 		wrong("start is %v: it must not be negative, and at most %v", t.Start, longestTrace)
 	}
-	if t.SLA <= 0 {
-		wrong("sla is %v: it must be positive", t.SLA)
+	if t.SLA <= 0 || t.SLA > longestTrace {
+		wrong("sla is %v: it must be positive, and at most %v", t.SLA, longestTrace)
 	}
 	if t.Max < 1 || t.Max > mostInstances {
 		wrong("max is %d: a rule may have 1 to %d instances", t.Max, mostInstances)
@@ -199,6 +199,10 @@ func (t *Trace) checkAccounts() error {
 	if asks <= carry {
 		return nil
 	}
-	return fmt.Errorf("%.0f messages a second come after %v: they are %.0f requests a second, and %.0f of its storage accounts carry %.0f. Name at least %.0f accounts",
-		peak, at, asks, t.accounts(), carry, math.Ceil(asks/accountRequests))
+	who := "one storage account carries"
+	if len(t.Accounts) > 1 {
+		who = fmt.Sprintf("%d storage accounts carry", len(t.Accounts))
+	}
+	return fmt.Errorf("%.0f messages a second come after %v: they are %.0f requests a second, and %s %.0f. Name at least %.0f accounts",
+		peak, at, asks, who, carry, math.Ceil(asks/accountRequests))
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace/millrace/beacon"
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/kinds"
 	"github.com/millrace/millrace/listener"
@@ -24,13 +25,14 @@ const (
 type tuning struct {
 	concurrency, batch, minFetch int
 	claims                       listener.Claims
+	beacon                       beacon.Options
 }
 
 // listen adds the listener of a role.
 func (s *System) listen(o *Options, q queue.Queue, kind listener.Kind, t tuning) {
 	s.listeners[q.Name().Queue] = listener.NewKinds(q, []listener.Kind{kind}, &listener.Options[any]{
 		Concurrency: t.concurrency, BatchSize: t.batch, MinFetch: t.minFetch, Claims: t.claims,
-		Create: true, Idle: o.Idle, Wakeups: o.Source, Grace: o.Grace, Logger: o.Logger,
+		Create: true, Idle: o.Idle, Wakeups: o.Source, Grace: o.Grace, Logger: o.Logger, Beacon: t.beacon,
 		Visibility: dispatcher.Fixed(o.Visibility),
 		Poison:     listener.PoisonPolicy{MaxLost: maxLost},
 		Observer:   listener.Observer{Poisoned: poisoned(o.Logger)},

@@ -17,6 +17,9 @@ const (
 	ResultsQueue = "billing-results"
 )
 
+// BeaconsQueue is the control queue in which Workers report that an agent scales.
+const BeaconsQueue = "billing-beacons"
+
 // QueueNames returns the names of the queues, in the order in which a batch passes them.
 func QueueNames() []string { return []string{BatchesQueue, WorkQueue, ResultsQueue} }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/beacon"
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/claimcheck"
 	"github.com/millrace/millrace/dispatcher"
@@ -86,6 +87,12 @@ type Options struct {
 	// Grace is how long handlers may finish after the stop. Defaults to the default of package listener.
 	Grace time.Duration
 
+	// Work is how long a Worker takes for each item beside charging it, as if it asked a tariff service for each. Defaults to none.
+	Work time.Duration
+
+	// Beacon makes the Worker report in a control queue, so that an agent sees how busy it is. Defaults to none.
+	Beacon beacon.Options
+
 	// Charged, if set, is called when a Worker of this process has stored the part of an item, concurrently, and again for an
 	// item that comes again. Defaults to none.
 	Charged func(Charged)
@@ -152,12 +159,11 @@ func New(account queue.Account, store blob.Store, o *Options) (*System, error) {
 	if options.Roles.Has(Worker) {
 		w := &worker{
 			batches: b, tariffs: tariffs, results: resultKind.Producer(queues[ResultsQueue], sending[Result](&options)),
-			charged: options.Charged,
+			work: options.Work, charged: options.Charged,
 		}
-		// A set of items for each processor, and one that is fetched or answered for meanwhile.
-		slots := together * min(1+runtime.GOMAXPROCS(0), 16)
+		slots := WorkerSlots()
 		s.listen(&options, queues[WorkQueue], itemKind.Handle(listener.Batch(w.charge, together, collecting), limits),
-			tuning{concurrency: slots, batch: 2 * together, minFetch: together, claims: claims})
+			tuning{concurrency: slots, batch: 2 * together, minFetch: together, claims: claims, beacon: options.Beacon})
 	}
 	if options.Roles.Has(Controller) {
 		c := &controller{batches: b, books: options.Books, claims: claims, turn: make(chan struct{}, 1), reported: options.Reported, rejected: options.Rejected, logger: options.Logger}
@@ -165,6 +171,13 @@ func New(account queue.Account, store blob.Store, o *Options) (*System, error) {
 	}
 	return s, nil
 }
+
+// WorkerSlots returns how many items a Worker on this machine has in hand at once: a set for each processor, and one that is fetched or
+// answered for meanwhile.
+func WorkerSlots() int { return together * min(1+runtime.GOMAXPROCS(0), 16) }
+
+// WorkerHandling returns how long a Worker has an item in hand that is charged with others, each of which takes Options.Work.
+func WorkerHandling(work time.Duration) time.Duration { return collecting + together*work }
 
 func (o *Options) withDefaults() (Options, error) {
 	var d Options
@@ -199,6 +212,8 @@ func (o *Options) withDefaults() (Options, error) {
 		return d, errors.New("the controller needs books")
 	case d.Group < 1 || d.Group > shipping.MaxPieceRecords:
 		return d, fmt.Errorf("an item cannot have %d records: 1 to %d", d.Group, shipping.MaxPieceRecords)
+	case d.Work < 0:
+		return d, fmt.Errorf("an item cannot take %v", d.Work)
 	case d.Visibility < dispatcher.MinVisibility:
 		return d, fmt.Errorf("messages cannot be hidden for %v: at least %v", d.Visibility, dispatcher.MinVisibility)
 	}

@@ -34,6 +34,7 @@ type worker struct {
 	batches *batches
 	tariffs *tariffStore
 	results *producer.Producer[Result]
+	work    time.Duration // for each item, beside charging it
 	charged func(Charged)
 }
 
@@ -74,6 +75,9 @@ func (w *worker) store(ctx context.Context, item *WorkItem) error {
 	if err != nil {
 		return listener.Poison(fmt.Errorf("item %d of batch %s is damaged: %w", item.Item, item.Batch, err))
 	}
+	if err := w.takeTime(ctx); err != nil {
+		return err
+	}
 	packed, err := partCodec.Encode(p)
 	if err != nil {
 		return listener.Poison(err)
@@ -86,6 +90,21 @@ func (w *worker) store(ctx context.Context, item *WorkItem) error {
 		Records: int(p.Billed) + len(p.Rejected), Rejected: len(p.Rejected),
 	})
 	return nil
+}
+
+// takeTime waits as for a service that takes its time.
+func (w *worker) takeTime(ctx context.Context) error {
+	if w.work <= 0 {
+		return nil
+	}
+	t := time.NewTimer(w.work)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // announce tells the Controller which parts are stored. If the batch was reported meanwhile, or long ago, nobody needs the

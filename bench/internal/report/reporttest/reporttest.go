@@ -41,7 +41,7 @@ func (p Page) Read(t *testing.T) (text, plot string) {
 		t.Fatal(err)
 	}
 	text = string(written)
-	if !strings.HasPrefix(text, "before\n") || !strings.HasSuffix(text, "\nafter\n") || strings.Contains(text, "old") {
+	if !strings.HasPrefix(text, "before\n") || !strings.HasSuffix(text, "\nafter\n") || strings.Contains(text, "\nold\n") {
 		t.Errorf("page: got\n%s\nwant only what is between the marks replaced", text)
 	}
 	return text, string(drawn)

@@ -1,0 +1,325 @@
+package adaptive
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/pool"
+)
+
+// user is a listener of the model: it knows what it holds, and whether it waits.
+type user struct {
+	slots   dispatcher.Slots
+	member  *pool.Member // within; nil for none
+	freed   chan struct{}
+	joined  bool
+	left    bool
+	held    int
+	request *dispatcher.SlotRequest // it waits with; nil if it does not
+	told    bool                    // what freed said since its last Take
+	kept    int                     // what its last Take said is kept for it: then it asks again after its linger
+}
+
+// model is a limit, and a pool that some of its users share with others.
+type model struct {
+	*rapid.T
+	limit *Limit
+	pool  *pool.Pool
+	users []*user
+}
+
+// Whatever listeners do, in whatever order, and however the limit changes: no more slots are taken than the limit and the
+// pool around it have, what is held is what was taken and not returned, in both, and whoever waits is told when it
+// would get slots, unless some are kept for it: then it asks again by itself.
+func TestNoSlotIsLostAndNoneIsTakenTwice(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		most := rapid.IntRange(1, 30).Draw(t, "max")
+		m := &model{
+			T:     t,
+			limit: New(&Options{Max: most, Start: rapid.IntRange(1, most).Draw(t, "start")}),
+			pool:  pool.New(&pool.Options{Slots: rapid.IntRange(1, 20).Draw(t, "pool")}),
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"":         m.check,
+			"make":     m.make,
+			"join":     m.join,
+			"take":     m.take,
+			"free":     m.free,
+			"withdraw": m.withdraw,
+			"leave":    m.leave,
+			"change":   m.change,
+			"hold":     m.hold,
+		})
+	})
+}
+
+// pick returns a user for which the condition holds, or skips the step.
+func (m *model) pick(t *rapid.T, condition func(*user) bool) *user {
+	var some []*user
+	for _, u := range m.users {
+		if condition(u) {
+			some = append(some, u)
+		}
+	}
+	if len(some) == 0 {
+		t.Skip("no listener for this step")
+	}
+	return some[rapid.IntRange(0, len(some)-1).Draw(t, "listener")]
+}
+
+func (m *model) make(t *rapid.T) {
+	u := &user{freed: make(chan struct{}, 1)}
+	if rapid.Bool().Draw(t, "within") {
+		if u.member = m.pool.Member(nil); len(m.pool.State().Members) == 0 {
+			t.Skip("no room in the pool")
+		}
+		u.slots = m.limit.Slots(u.member)
+	} else {
+		u.slots = m.limit.Slots(nil)
+	}
+	if _, err := u.slots.Size(); err != nil {
+		t.Skip("no room in the pool") // its place in the limit stays
+	}
+	m.users = append(m.users, u)
+}
+
+func (m *model) join(t *rapid.T) {
+	u := m.pick(t, func(u *user) bool { return !u.joined })
+	if err := u.slots.Join(u.freed); err != nil {
+		t.Skip("no room in the pool")
+	}
+	u.joined, u.left = true, false
+	if err := u.slots.Join(u.freed); err == nil {
+		t.Fatal("a second listener joined with the same slots")
+	}
+}
+
+func (m *model) held() (all, within int) {
+	for _, u := range m.users {
+		all += u.held
+		if u.member != nil {
+			within += u.held
+		}
+	}
+	return all, within
+}
+
+func (m *model) take(t *rapid.T) {
+	u := m.pick(t, func(u *user) bool { return u.joined })
+	most := rapid.IntRange(1, 12).Draw(t, "most")
+	r := dispatcher.SlotRequest{
+		Least: rapid.IntRange(1, most).Draw(t, "least"), Most: most,
+		Likely: rapid.IntRange(0, 12).Draw(t, "likely"), Unanswered: rapid.IntRange(0, u.held).Draw(t, "unanswered"),
+	}
+	m.takeWith(t, u, r)
+}
+
+func (m *model) takeWith(t *rapid.T, u *user, r dispatcher.SlotRequest) {
+	m.drain(u)
+	u.told = false
+	n, kept := u.slots.Take(r)
+	u.kept = kept
+	u.held += n
+	all, within := m.held()
+	switch {
+	case n == 0:
+		u.request = &r
+		return
+	case n > r.Most:
+		t.Fatalf("got %d slots, want at most %d", n, r.Most)
+	case all > m.limit.State().Limit:
+		t.Fatalf("got %d slots: %d are taken, and the limit is %d", n, all, m.limit.State().Limit)
+	case u.member != nil && within > m.pool.State().Slots:
+		t.Fatalf("got %d slots: %d of the pool are taken, and it has %d", n, within, m.pool.State().Slots)
+	case m.limit.isHeld():
+		t.Fatalf("got %d slots while the limit holds back", n)
+	}
+	u.request = nil
+}
+
+func (m *model) free(t *rapid.T) {
+	u := m.pick(t, func(u *user) bool { return u.held > 0 })
+	n := rapid.IntRange(1, u.held).Draw(t, "n")
+	u.held -= n
+	u.slots.Free(n)
+}
+
+func (m *model) withdraw(t *rapid.T) {
+	u := m.pick(t, func(u *user) bool { return u.request != nil })
+	u.request = nil
+	u.slots.Withdraw()
+}
+
+func (m *model) leave(t *rapid.T) {
+	u := m.pick(t, func(u *user) bool { return u.joined })
+	u.slots.Leave()
+	u.joined, u.left, u.held, u.request = false, true, 0, nil
+	if n, _ := u.slots.Take(dispatcher.SlotRequest{Least: 1, Most: 1}); n != 0 {
+		t.Fatalf("got %d slots after Leave", n)
+	}
+}
+
+// change lets a handler return, with any result.
+func (m *model) change(t *rapid.T) {
+	said := rapid.SampledFrom([]verdict{coped, coped, coped, exhausted, timedOut, silent}).Draw(t, "result")
+	m.limit.end(m.limit.begin(), &dispatcher.Delivery{ID: "m"}, said, errRefused)
+}
+
+// hold lets the limit hold back for a moment.
+func (m *model) hold(*rapid.T) {
+	m.limit.mu.Lock()
+	m.limit.beginHold(&dispatcher.Delivery{ID: "m"}, errRefused)
+	m.limit.mu.Unlock()
+	for _, u := range m.users {
+		if u.joined && u.request != nil {
+			m.takeWith(m.T, u, *u.request)
+		}
+	}
+	m.limit.mu.Lock()
+	m.limit.endHold()
+	m.limit.mu.Unlock()
+}
+
+// drain notes what a user was told.
+func (m *model) drain(u *user) {
+	select {
+	case <-u.freed:
+		u.told = true
+	default:
+	}
+}
+
+func (m *model) check(t *rapid.T) {
+	all, within := m.held()
+	if st := m.limit.State(); st.Held != all || st.Running != 0 {
+		t.Fatalf("the limit says that %d slots are held and %d handlers run, want %d and 0", st.Held, st.Running, all)
+	}
+	if st := m.pool.State(); st.Held != within {
+		t.Fatalf("the pool says that %d slots are held, want %d", st.Held, within)
+	}
+	for _, u := range m.users {
+		if m.drain(u); u.request == nil || u.told || u.kept > 0 {
+			continue
+		}
+		held := u.held
+		m.takeWith(t, u, *u.request)
+		if u.held != held {
+			t.Fatalf("a listener that waited got %d slots when it asked again, and was not told", u.held-held)
+		}
+	}
+	for again := true; again; {
+		again = false
+		for _, u := range m.users {
+			if m.drain(u); u.request != nil && u.told {
+				m.takeWith(t, u, *u.request)
+				again = true
+			}
+		}
+	}
+}
+
+func TestSlotsReportWhatIsWrong(t *testing.T) {
+	for name, c := range map[string]struct {
+		options Options
+		within  dispatcher.Slots
+		want    string
+	}{
+		"bounds":        {Options{Min: 9, Max: 5}, nil, "bounds 9…5"},
+		"negative":      {Options{Min: -1}, nil, "bounds -1…64"},
+		"start":         {Options{Max: 5, Start: 6}, nil, "Start 6 is outside 1…5"},
+		"nil pointer":   {Options{}, (*pool.Member)(nil), "nil *pool.Member"},
+		"faulty member": {Options{}, pool.New(nil).Member(&pool.MemberOptions{Rank: 1}), "rank 1"},
+	} {
+		s := New(&c.options).Slots(c.within)
+		if _, err := s.Size(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: Size: got error %v, want one with %q", name, err, c.want)
+		}
+		if err := s.Join(make(chan struct{}, 1)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: Join: got error %v, want one with %q", name, err, c.want)
+		}
+	}
+}
+
+// The size is that of the highest limit, or of what is around it: it is the default of Concurrency.
+func TestTheSizeIsTheHighestLimit(t *testing.T) {
+	l := New(&Options{Max: 40, Start: 3})
+	if size, err := l.Slots(nil).Size(); size != 40 || err != nil {
+		t.Errorf("got size %d and error %v, want 40", size, err)
+	}
+	p := pool.New(&pool.Options{Slots: 25})
+	if size, err := l.Slots(p.Member(nil)).Size(); size != 25 || err != nil {
+		t.Errorf("in a pool of 25: got size %d and error %v, want 25", size, err)
+	}
+}
+
+// While the dependency is exhausted at the lowest limit nothing starts, for ever longer; a success ends that.
+func TestAtTheLowestLimitNothingStartsForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+		defer cancel()
+		l := New(&Options{Max: 8})
+		begin := time.Now()
+		var calls, answered atomic.Int64
+		work(ctx, t, l.Slots(nil), 8, l.Intercept, func(context.Context, int) error {
+			if time.Since(begin) < 20*time.Minute {
+				calls.Add(1)
+				return errRefused
+			}
+			answered.Add(1)
+			time.Sleep(time.Second)
+			return nil
+		})
+		if calls := calls.Load(); calls < 20*60/16 || calls > 20*60/14+60 {
+			t.Errorf("calls in 20 minutes in which all are refused: got %d, want about one in 15 s", calls)
+		}
+		if possible := int64(8 * 10 * 60); answered.Load() < possible*9/10 {
+			t.Errorf("calls answered in the 10 minutes after: got %d, want at least 90 %% of %d", answered.Load(), possible)
+		}
+	})
+}
+
+// A listener that begins while the limit holds back begins when that ends.
+func TestAHoldOutlivesItsListeners(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(&Options{Max: 1})
+		one, other := l.Slots(nil), l.Slots(nil)
+		freed := make(chan struct{}, 1)
+		if err := one.Join(freed); err != nil {
+			t.Fatal(err)
+		}
+		l.end(l.begin(), &dispatcher.Delivery{ID: "m"}, exhausted, errRefused)
+		one.Leave()
+		time.Sleep(100 * time.Millisecond)
+		if err := other.Join(freed); err != nil {
+			t.Fatal(err)
+		}
+		defer other.Leave()
+		r := dispatcher.SlotRequest{Least: 1, Most: 1}
+		if n, _ := other.Take(r); n != 0 {
+			t.Fatalf("got %d slots while the limit holds back", n)
+		}
+		<-freed // a deadlock of the bubble if nobody tells
+		if n, _ := other.Take(r); n != 1 {
+			t.Errorf("got %d slots after the hold, want 1", n)
+		}
+	})
+}
+
+// What is worth a dequeue to a listener with the highest limit may be more than there is: at a low limit less is.
+func TestALowLimitIsWorthADequeue(t *testing.T) {
+	s := New(&Options{Max: 64, Start: 4}).Slots(nil)
+	if err := s.Join(make(chan struct{}, 1)); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Leave()
+	if n, _ := s.Take(dispatcher.SlotRequest{Least: 6, Most: 32}); n != 4 {
+		t.Errorf("got %d slots, want all 4", n)
+	}
+}

@@ -1,0 +1,85 @@
+package agent
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/millrace/millrace/scaling"
+)
+
+// samples generates a history.
+func samples(t *rapid.T) (h scaling.History) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for range rapid.IntRange(0, 20).Draw(t, "samples") {
+		at = at.Add(time.Duration(rapid.Int64Range(1, int64(time.Hour)).Draw(t, "later")))
+		s := scaling.Sample{At: at, Instances: rapid.IntRange(0, 100).Draw(t, "instances")}
+		if rapid.Bool().Draw(t, "known") {
+			s.Depth, s.Arrival = scaling.Known(rapid.Int64().Draw(t, "depth")), scaling.Known(rapid.Float64Range(0, 1e12).Draw(t, "arrival"))
+			s.HeadAge = scaling.Known(time.Duration(rapid.Int64Range(0, 1<<60).Draw(t, "age")))
+		}
+		h = append(h, s)
+	}
+	return h
+}
+
+// What is written is read again, and no part of a file passes for a whole one.
+func TestAHistoryIsReadAsItWasWritten(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		h := samples(t)
+		text, err := formatHistory("pool", h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
+		got, err := parseHistory(text, "pool", now)
+		if err != nil || !slices.Equal(got, h) {
+			t.Fatalf("got %v, %v, want %v", got, err, h)
+		}
+		cut := rapid.IntRange(0, len(text)-2).Draw(t, "cut") // a last line break alone may be missing
+		if got, err := parseHistory(text[:cut], "pool", now); err == nil {
+			t.Fatalf("of %d bytes %d: got %d samples, want an error", len(text), cut, len(got))
+		}
+		// What lies in the future is left out.
+		if len(h) > 0 {
+			i := rapid.IntRange(0, len(h)-1).Draw(t, "now")
+			if got, err := parseHistory(text, "pool", h[i].At); err != nil || len(got) != i+1 {
+				t.Fatalf("read at the time of sample %d: got %d samples, %v", i, len(got), err)
+			}
+		}
+	})
+}
+
+// A file may have anything in it.
+func FuzzParseHistory(f *testing.F) {
+	h := scaling.History{{At: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Instances: 3, Depth: scaling.Known[int64](5)}}
+	text, err := formatHistory("pool", h)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Add([]byte("\n\n\n"))
+	f.Add(bytes.Replace(text, []byte(`"instances":3`), []byte(`"instances":1e99`), 1))
+	now := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
+	f.Fuzz(func(t *testing.T, text []byte) {
+		h, err := parseHistory(text, "pool", now)
+		if err != nil {
+			return
+		}
+		for i := range h {
+			if h[i].At.After(now) || i > 0 && !h[i].At.After(h[i-1].At) {
+				t.Errorf("sample %d is out of order: %v", i, h)
+			}
+		}
+		again, err := formatHistory("pool", h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := parseHistory(again, "pool", now); err != nil || len(got) != len(h) {
+			t.Errorf("written and read again: got %d samples, %v, want %d", len(got), err, len(h))
+		}
+	})
+}

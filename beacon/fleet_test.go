@@ -1,0 +1,172 @@
+package beacon
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/scaling"
+)
+
+// at returns a report of a run at a time, with so many messages ended.
+func at(name, run string, up time.Duration, ended int64) Report {
+	r := sample(name)
+	r.Run, r.Up, r.Put, r.Ended = run, up, 0, ended
+	r.Sequence = int64(up/time.Second) + 1
+	r.Load.Slots = 10
+	return r
+}
+
+// measure returns what a fleet says of these reports.
+func measure(f *Fleet, reports ...Report) (s scaling.Sample) {
+	f.Measure(&s, View{Reports: reports})
+	return s
+}
+
+// A-03, V-09: what instances report adds up to the sample of a pool.
+func TestAFleetAddsUpWhatInstancesReport(t *testing.T) {
+	f := NewFleet(jobs, queue.Name{Account: "acme", Queue: "more"})
+	a, b := at("a", "1", time.Minute, 100), at("b", "2", time.Minute, 100)
+	a.Load.Running, a.Load.Settling, a.Delayed, a.Load.Handling, a.Load.Service = 4, 2, 3, scaling.Known(time.Second), scaling.Known(1.0)
+	b.Load.Running, b.Delayed, b.Load.Handling, b.Load.Slots = 8, 1, scaling.Known(4*time.Second), 30
+	b.Load.Service = scaling.Known(0.5)
+	more := a // the other queue of a
+	more.Queue.Queue, more.Load.Slots = "more", 6
+	more.Load.Handling, more.Load.Service, more.Delayed = scaling.Optional[time.Duration]{}, scaling.Known(0.0), 0
+	foreign := b
+	foreign.Queue.Queue = "foreign"
+	got := measure(f, a, b, more, foreign)
+	want := scaling.Sample{
+		Ready: scaling.Known(2), Running: scaling.Known(16), InWork: scaling.Known[int64](20), Delayed: scaling.Known[int64](4),
+		Slots: scaling.Known(23.0), Service: scaling.Known(1.5), Handling: scaling.Known(2 * time.Second),
+	}
+	if got != want {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+
+	for _, c := range []struct {
+		name   string
+		change func(r *Report)
+		ready  int
+		slots  scaling.Optional[float64]
+	}{
+		{"as it was", func(*Report) {}, 2, scaling.Known(23.0)},
+		{"paused", func(r *Report) { r.Paused = true }, 1, scaling.Known(16.0)},
+		{"draining", func(r *Report) { r.Phase = "draining" }, 1, scaling.Known(16.0)},
+		{"shared", func(r *Report) { r.Shared = true }, 2, scaling.Known(23.0)},
+	} {
+		changed := b
+		c.change(&changed)
+		got := measure(NewFleet(f.queues...), a, changed, more)
+		if got.Ready != scaling.Known(c.ready) || got.Slots != c.slots || got.Running != scaling.Known(16) {
+			t.Errorf("%s: got %+v, want %d ready with %v", c.name, got, c.ready, c.slots)
+		}
+	}
+	a.Shared, more.Shared = true, true
+	if got := measure(NewFleet(f.queues...), a, more); got.Slots != scaling.Known(10.0) {
+		t.Errorf("shared slots: got %+v, want the 10 counted once", got.Slots)
+	}
+}
+
+// Without reports nothing runs, and what nobody says is unknown. A full view has no sums.
+func TestWhatNobodySaysIsUnknown(t *testing.T) {
+	got := measure(NewFleet(jobs))
+	want := scaling.Sample{
+		Ready: scaling.Known(0), Running: scaling.Known(0), InWork: scaling.Known[int64](0), Delayed: scaling.Known[int64](0), Service: scaling.Known(0.0),
+	}
+	if got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	got = scaling.Sample{Ready: scaling.Known(9), Service: scaling.Known(1.0), Depth: scaling.Known[int64](5)}
+	one := at("a", "1", time.Minute, 1)
+	one.Load.Handling = scaling.Known(time.Second)
+	NewFleet(jobs).Measure(&got, View{Reports: []Report{one}}, View{Full: true})
+	want = scaling.Sample{Slots: scaling.Known(10.0), Handling: scaling.Known(time.Second), Depth: scaling.Known[int64](5)}
+	if got != want {
+		t.Errorf("full: got %+v, want %+v", got, want)
+	}
+}
+
+// The service rate is that between the two newest reports of each run, however often the viewer looks.
+func TestTheServiceRateDoesNotDependOnTheViewer(t *testing.T) {
+	f := NewFleet(jobs)
+	service := func(reports ...Report) float64 { return measure(f, reports...).Service.Or(-1) }
+	steps := []struct {
+		why     string
+		reports []Report
+		want    float64
+	}{
+		{"new, it does not say its rate", []Report{at("a", "1", 10*time.Second, 20)}, 2},
+		{"the next report", []Report{at("a", "1", 20*time.Second, 70)}, 5},
+		{"the same again", []Report{at("a", "1", 20*time.Second, 70)}, 5},
+		{"two reports later", []Report{at("a", "1", 40*time.Second, 90)}, 1},
+		{"another one came", []Report{at("a", "1", 50*time.Second, 100), at("b", "2", 5*time.Second, 5)}, 2},
+		{"a was restarted", []Report{at("a", "3", 10*time.Second, 30), at("b", "2", 15*time.Second, 15)}, 4},
+		{"b is not seen", []Report{at("a", "3", 20*time.Second, 60)}, 3},
+		{"b is back: what it did meanwhile is not of now", []Report{at("a", "3", 20*time.Second, 60), at("b", "2", 60*time.Second, 60)}, 3 + 1},
+		{"nothing comes", []Report{at("a", "3", 80*time.Second, 60), at("b", "2", 90*time.Second, 60)}, 0},
+	}
+	for _, s := range steps {
+		if got := service(s.reports...); math.Abs(got-s.want) > 1e-9 {
+			t.Errorf("%s: got %v, want %v", s.why, got, s.want)
+		}
+	}
+	last := at("a", "3", 85*time.Second, 70)
+	last.Phase, last.Next = stopped, 0
+	if got := service(last); got != 1 { // ten messages in five seconds, or in no time: no rate of an instance that ends
+		t.Errorf("the last report: got %v, want the messages over 10 s, 1", got)
+	}
+	if got := service(last); got != 0 {
+		t.Errorf("the last report again: got %v, want none: it was counted", got)
+	}
+	long := at("c", "4", 1000*time.Hour, 1)
+	long.Load.Service = scaling.Known(7.0)
+	if got := service(long); got != 7 {
+		t.Errorf("first seen after long: got %v, want what it says of now, 7", got)
+	}
+}
+
+// Whatever instances and viewers do, no rate is negative, and over time the rates add up to no more than was done.
+func TestNoMessageIsCountedTwice(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		type worker struct {
+			run   int
+			up    time.Duration
+			ended int64
+			shown Report
+		}
+		const step = 10 * time.Second
+		workers := make([]worker, rapid.IntRange(1, 4).Draw(t, "workers"))
+		f, runs, done, counted := NewFleet(jobs), 0, int64(0), 0.0
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			var reports []Report
+			for i := range workers {
+				w := &workers[i]
+				did := rapid.Int64Range(0, 100).Draw(t, "did")
+				switch rapid.SampledFrom([]string{"works", "works", "works", "restarts", "hidden"}).Draw(t, "event") {
+				case "restarts":
+					runs++
+					*w = worker{run: runs}
+				case "hidden":
+					w.up, w.ended, done = w.up+step, w.ended+did, done+did
+					continue
+				}
+				w.up, w.ended, done = w.up+step, w.ended+did, done+did
+				w.shown = at(fmt.Sprint(i), fmt.Sprint(w.run), w.up, w.ended)
+				reports = append(reports, w.shown)
+			}
+			rate := measure(f, reports...).Service.Or(-1)
+			if rate < 0 {
+				t.Fatalf("got a rate of %v", rate)
+			}
+			counted += rate * step.Seconds()
+		}
+		if counted > float64(done)+1e-6 {
+			t.Fatalf("counted %v messages, and %d were done", counted, done)
+		}
+	})
+}
