@@ -104,6 +104,23 @@ func TestADrainIsReported(t *testing.T) {
 	})
 }
 
+// Work that comes to an idle listener is reported at once, not when the next report is due.
+func TestWorkOnAnIdleListenerIsReportedAtOnce(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		o := options()
+		_, v := b.control(o)
+		b.run(New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(time.Hour); return nil }, o))
+		advance(5*time.Minute + 15*time.Second) // the next report is due in more than 50 s
+		b.put(1)
+		advance(2 * time.Second)
+		if r := b.reports(v)[0]; r.Received != 1 || r.Next != 10*time.Second {
+			t.Errorf("got %+v, want the message that came", r)
+		}
+		b.stop()
+		<-b.done
+	})
+}
+
 // An idle listener with wake-ups sends nothing but its reports: those are counted under a cause of their own.
 func TestTheBeaconIsTheOnlyRequestOfAnIdleListener(t *testing.T) {
 	bubble(t, func(b *bundle) {
