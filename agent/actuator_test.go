@@ -39,6 +39,9 @@ func TestAnActuatorThatFailsIsAskedAgain(t *testing.T) {
 				if state.Last == nil || state.Last.Err == nil || state.Summary.Failed == 0 || state.Summary.Changes() != 0 {
 					t.Errorf("state while it fails: got %+v", state)
 				}
+				if hours := state.Summary.InstanceHours; hours > 1.01*5/60 {
+					t.Errorf("instance hours of one instance in five minutes: got %v", hours)
+				}
 				errs := a.errors()
 				var e *agent.Error
 				if len(errs) == 0 || !errors.As(errs[0], &e) || e.Pool != "pool" || !strings.Contains(e.Error(), "scale to ") || strings.Contains(e.Error(), "\n") {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -82,4 +83,50 @@ func FuzzParseHistory(f *testing.F) {
 			t.Errorf("written and read again: got %d samples, %v, want %d", len(got), err, len(h))
 		}
 	})
+}
+
+// A kill between the writes of the two files leaves some samples in both. They are read once, and what is in the large file is not
+// written to the small one again.
+func TestAKillBetweenTheTwoFiles(t *testing.T) {
+	folder := t.TempDir()
+	s, err := openStore(folder, "pool")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	var h scaling.History
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	add := func(minutes int) {
+		for range minutes {
+			at = at.Add(time.Minute)
+			h = append(h, scaling.Sample{At: at, Instances: len(h)})
+		}
+	}
+	write := func(s *store) {
+		t.Helper()
+		if err := s.write(t.Context(), h, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(115)
+	write(s)
+	before, err := os.ReadFile(s.new)
+	if err != nil {
+		t.Fatal(err)
+	}
+	add(10)
+	write(s) // moves what is older than an hour
+	if err := os.WriteFile(s.new, before, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	next := &store{pool: s.pool, old: s.old, new: s.new}
+	got, errs := next.read(at)
+	if len(errs) != 0 || !slices.Equal(got, h[:115]) {
+		t.Fatalf("got %d samples, %v, want the 115 before the kill", len(got), errs)
+	}
+	write(next)
+	small, err := readHistory(s.new, "pool", at)
+	if err != nil || len(small) != 60 || !small[len(small)-1].At.Equal(at) {
+		t.Errorf("the small file: got %d samples, %v, want the 60 that are not in the large one", len(small), err)
+	}
 }

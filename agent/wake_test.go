@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/agent"
+	"github.com/millrace/millrace/internal/nonblocking"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/scaling"
@@ -168,3 +169,40 @@ func (panics) Subscribe(queue.Name, wakeup.Subscriber) (wakeup.Subscription, err
 type nothing struct{}
 
 func (nothing) Subscribe(queue.Name, wakeup.Subscriber) (wakeup.Subscription, error) { return nil, nil }
+
+// silentSource delivers nothing, and tells when it begins to listen.
+type silentSource struct {
+	wakeup.Bus
+	subscribed chan wakeup.Subscriber
+}
+
+func (s *silentSource) Subscribe(_ queue.Name, to wakeup.Subscriber) (wakeup.Subscription, error) {
+	nonblocking.Send(s.subscribed, to)
+	return s.Bus.Subscribe(queue.Name{}, wakeup.Subscriber{Event: func(wakeup.Event) {}, Listening: func(bool) {}})
+}
+
+// What was published before a connection was there is not delivered: when it is, the agent looks at once.
+func TestTheAgentLooksWhenItBeginsToListen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := created(t, localqueue.New(nil), "jobs")
+		bus := &silentSource{subscribed: make(chan wakeup.Subscriber, 1)}
+		p := &platform{}
+		a := start(t, agent.Options{Wakeups: bus}, agent.Pool{Name: "pool", Queues: []queue.Queue{q}, Actuator: p, Policy: toZero})
+		after(3 * time.Second)
+		fill(t, q, 1)
+		to := <-bus.subscribed
+		to.Listening(false)
+		synctest.Wait()
+		if n := p.get(); n != 0 {
+			t.Errorf("when it ceases to listen: got %d instances, want none yet", n)
+		}
+		to.Listening(true)
+		synctest.Wait()
+		if n := p.get(); n != 1 {
+			t.Errorf("when it begins to listen: got %d instances, want 1", n)
+		}
+		if err := a.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
