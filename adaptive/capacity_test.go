@@ -10,6 +10,7 @@ import (
 // a dependency refuses what is beyond its capacity, and its capacity changes: 100, 10, 100. No fixed number is right for
 // both: 64 wastes calls on refusals, 8 leaves most of it unused.
 func TestTheLimitFollowsACapacityThatChanges(t *testing.T) {
+	notWithRaceDetector(t)
 	const third = 20 * time.Minute
 	for seed := range uint64(2) {
 		changing := func(third time.Duration) func(*dependency) {
@@ -46,6 +47,7 @@ func TestTheLimitFollowsACapacityThatChanges(t *testing.T) {
 
 // A dependency that becomes slow for all, and refuses none: a fixed number beyond the knee only makes all wait.
 func TestTheGradientFindsTheKneeOfALatency(t *testing.T) {
+	notWithRaceDetector(t)
 	for seed := range uint64(2) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		knee := 8 + random.IntN(25)
@@ -70,6 +72,7 @@ func TestTheGradientFindsTheKneeOfALatency(t *testing.T) {
 
 // Handlers hold memory, more towards their end, and differ. The container is killed beyond its limit.
 func TestTheMemoryGuardKeepsTheContainerAlive(t *testing.T) {
+	notWithRaceDetector(t)
 	const container = 2 << 30
 	for seed := range uint64(2) {
 		random := rand.New(rand.NewPCG(seed, 2))

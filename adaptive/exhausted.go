@@ -48,10 +48,10 @@ func (l *Limit) judge(ctx context.Context, err error) verdict {
 	if errors.Is(err, ErrExhausted) || l.saysExhausted(err) {
 		return exhausted
 	}
-	switch r := dispatcher.ResultOf(err); {
-	case r.Outcome == dispatcher.Discarded, r.Outcome == dispatcher.Poisoned:
+	switch dispatcher.ResultOf(err).Outcome {
+	case dispatcher.Discarded, dispatcher.Poisoned:
 		return coped
-	case r.Outcome == dispatcher.Snoozed:
+	case dispatcher.Snoozed:
 		return silent
 	}
 	switch cause := context.Cause(ctx); {

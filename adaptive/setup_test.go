@@ -27,7 +27,6 @@ type dependency struct {
 	slows    bool                           // or takes longer for all, in proportion
 	takes    func(*rand.Rand) time.Duration // a call that is alone
 	holds    func(*rand.Rand) (bytes int64) // that a call has in use at its end; nil for none
-	memory   int64                          // beyond which the container is killed; 0 for none
 
 	mu       sync.Mutex
 	random   *rand.Rand    // guarded by mu
@@ -129,7 +128,7 @@ func work(ctx context.Context, t *testing.T, s dispatcher.Slots, batch int, inte
 	defer handlers.Wait()
 	running := 0
 	var mu sync.Mutex
-	for job := 0; ctx.Err() == nil; {
+	for number := 0; ctx.Err() == nil; {
 		mu.Lock()
 		n, _ := s.Take(dispatcher.SlotRequest{Least: 1, Most: batch, Likely: batch})
 		running += n
@@ -142,7 +141,8 @@ func work(ctx context.Context, t *testing.T, s dispatcher.Slots, batch int, inte
 			continue
 		}
 		for range n {
-			job++
+			number++
+			job := number
 			d := dispatcher.Delivery{Queue: queue.Name{Queue: "jobs"}, ID: queue.ID(strconv.Itoa(job)), DequeueCount: 1, Attempt: 1, MaxAttempts: 5}
 			handlers.Go(func() {
 				defer func() {

@@ -195,3 +195,32 @@ func TestKindsAreComparedWithThemselves(t *testing.T) {
 		}
 	})
 }
+
+// After too much memory was in use the limit does not grow for a minute: the next peak would be higher.
+func TestTheLimitGrowsOnlyAfterAMinuteOfRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		used := int64(90)
+		l := New(&Options{Start: 4, Memory: func() (Memory, error) { return Memory{Used: used, Limit: 100}, nil }})
+		calls := []call{l.begin(), l.begin(), l.begin()}
+		used = 50
+		succeed := func() {
+			for range 8 {
+				l.end(l.begin(), &dispatcher.Delivery{}, coped, nil)
+			}
+		}
+		time.Sleep(calm / 2)
+		before := l.State().Limit
+		succeed()
+		if got := l.State().Limit; got > before {
+			t.Errorf("half a minute after: got %d, want no more than %d", got, before)
+		}
+		time.Sleep(calm)
+		succeed()
+		if got := l.State().Limit; got <= before {
+			t.Errorf("more than a minute after: got %d, want more than %d", got, before)
+		}
+		for _, c := range calls {
+			l.end(c, &dispatcher.Delivery{}, silent, nil)
+		}
+	})
+}

@@ -206,3 +206,19 @@ func TestARetryIsNoLongWait(t *testing.T) {
 		}
 	})
 }
+
+// What fails because of the stop is no error, and nothing is decided from it.
+func TestTheStopIsNoError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &breakable{Queue: created(t, localqueue.New(nil), "jobs")}
+		q.breaks(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		a := start(t, agent.Options{}, agent.Pool{Name: "pool", Queues: []queue.Queue{q}, Actuator: &platform{n: 3}, Policy: slow})
+		after(time.Second)
+		if err := a.stop(); err != nil {
+			t.Error(err)
+		}
+		if errs := a.errors(); len(errs) != 0 || len(a.of("pool")) != 0 {
+			t.Errorf("got errors %v and %d decisions, want none", errs, len(a.of("pool")))
+		}
+	})
+}

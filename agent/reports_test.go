@@ -105,6 +105,48 @@ func TestAMissingControlQueueLeavesTheDepth(t *testing.T) {
 	})
 }
 
+// one control queue of two that fails makes what instances report unknown: a sum of some is no sum.
+func TestOneFailingControlQueueMakesReportsUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := localqueue.New(nil)
+		control := created(t, e, "control")
+		w, pool := billing(t, e, beacon.Options{Queue: control})
+		second := &breakable{Queue: created(t, e, "second")}
+		pool.Beacons = []queue.Queue{control, second}
+		pool.Policy.ToZero, pool.Policy.DownAfter = true, time.Minute
+		a := start(t, agent.Options{}, pool)
+		w.send(10)
+		after(time.Minute)
+		if s := a.agent.State()[0].Sample; s.Ready.Or(0) != 1 || !s.Service.IsKnown() {
+			t.Errorf("with both: got %+v, want one instance", s)
+		}
+		second.breaks(fails(errBroken))
+		after(10 * time.Second)
+		unknown := func(when string) {
+			t.Helper()
+			s := a.agent.State()[0].Sample
+			if s.Ready.IsKnown() || s.Service.IsKnown() || s.Arrival.IsKnown() || s.Running.IsKnown() || s.Slots.IsKnown() || s.Handling.IsKnown() {
+				t.Errorf("%s: got %+v, want unknown figures", when, s)
+			}
+		}
+		unknown("with one failing")
+		after(5 * time.Minute)
+		if w.count() != 0 {
+			t.Errorf("without work: got %d instances, want none", w.count())
+		}
+		unknown("with one failing and no instance")
+		second.breaks(nil)
+		after(10 * time.Second)
+		if s := a.agent.State()[0].Sample; s.Ready.Or(-1) != 0 {
+			t.Errorf("with both and no instance: got %+v, want no ready one", s)
+		}
+		if err := a.stop(); err != nil {
+			t.Error(err)
+		}
+		w.end()
+	})
+}
+
 // of messages that workers hold or gave back, and of those that their senders delayed, the policy hears apart.
 func TestTheDepthIsSplit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,3 +1,54 @@
 // Package beacon lets instances be seen: each listener keeps one message in a control queue and updates it in place with a
-// [Report] of itself; a [Viewer] peeks, and a [Fleet] adds up what a scaling agent needs.
+// [Report] of itself; a [Viewer] peeks, and a [Fleet] adds up what a scaling agent needs. Set the option Beacon of a listener to
+// report; a [Publisher] is what it then runs.
+//
+// # What it costs
+//
+// A report is one request: 8,640 a day at the default interval of 10 s, and some 150 more, because a message does not live for ever. While
+// nothing changes, intervals grow to six times as much: some 1,620 requests a day. At $0.01 for 100,000 transactions that is $0.026 and
+// $0.005 a month for each listener. So a beacon breaks the rule that an idle listener with wake-ups sends nothing. A
+// view is one request, however many instances there are. The listener counts its reports under queue.CauseBeacon.
+//
+// # Delivery
+//
+// The service keeps a report until its message is updated. A message lives for 60 intervals, at least 10 min, so that of an instance which
+// was killed goes by itself; before that it is replaced. When the receipt is lost, because the answer to an update was lost or somebody took the
+// message, the instance puts another one; viewers know the newer by its Sequence. A service that fails is asked again after one
+// interval, and from the third failure on after twice as long each time, up to six intervals. Nothing of this delays
+// jobs: a beacon has its own goroutine and its own queue.
+//
+// At the stop the instance puts a last report, with the final counts and the phase "stopped", in a message that lives for three
+// intervals, at least 30 s, and deletes the one before. That takes a second at most.
+//
+// # What is stale
+//
+// Clocks of instances differ and jump, so At is for people only. A viewer believes a report for three and a half times its Next, by its own
+// monotonic clock, from when it first saw that Sequence. At its first look it has only the service's time: each
+// message's Inserted, and how long after that the report was made by the monotonic clock of the instance (Up − Put). What another report in
+// the view is so much newer than is stale; where all instances were killed, a first look shows them until their messages go.
+// Look twice, as far apart as that, to be certain.
+//
+// # Limits
+//
+// The service shows 32 messages in a peek. A view says when it was full: then there may be more instances, and a fleet has no sums. Give
+// each control queue at most about 25 reports, since messages whose receipts were lost stay for up to ten minutes, and divide larger pools
+// over several. A listener of several queues, as in package shards, reports once for each.
+//
+// # The format
+//
+// A report is JSON in plain text. Other programs may write reports too; what they leave out is zero, or unknown where the load has null:
+//
+//	{"beacon":1,"instance":"web-1","queue":"acme/jobs","run":"5f","sequence":7,"at":"2026-01-02T03:04:05Z",
+//	 "phase":"running","paused":false,"received":100,"ended":90,"delayed":3,
+//	 "load":{"depth":12,"loops":1,"running":6,"settling":1,"slots":64,"batch_size":32,
+//	  "arrival":null,"intake":null,"service":1.5,"handling":"1s"},
+//	 "up":"1m30s","put":"1s","next":"10s"}
+//
+// "beacon" is the version of the format: readers ignore others. "instance", "queue", "sequence" and "next" are required; durations are
+// texts as of Go, up to an hour for "next". The fields are those of [Report] and scaling.Load.
+//
+// # Concurrency and shutdown
+//
+// A [Viewer] and [Publisher.Changed] are safe for concurrent use; a [Fleet] is not. [Publisher.Run] starts no goroutine that
+// outlives it.
 package beacon

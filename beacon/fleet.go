@@ -37,7 +37,8 @@ func NewFleet(queues ...queue.Name) *Fleet {
 //   - Ready counts the instances of which a listener is running and not paused.
 //   - Service is the sum of the rates of all runs, each between its two newest reports, by the clock of the instance: neither
 //     a restart, which begins a new run, nor a viewer that looks more or less often than instances report, makes it
-//     negative or counts a message twice. Of a run that is seen for the first time it is its Service. What a run
+//     negative or counts a message twice. A last report counts over 10 s at least, because it may follow the one before
+//     at once. Of a run that is seen for the first time it is its Service. What a run
 //     took off the queue after its last report that was seen is missing.
 //   - Handling is the mean of the handling times of the runs, weighted by their rates, or of all alike while no run has any.
 //   - Slots is the mean over the ready instances. What listeners of one instance share counts once.
@@ -106,8 +107,11 @@ func (f *Fleet) advance(key identity, r Report) progress {
 	now := progress{sequence: r.Sequence, up: r.Up, ended: r.Ended}
 	if service, known := r.Load.Service.Get(); known && !found {
 		now.rate = service // it may have run for long
-	} else if r.Up > before.up && r.Ended >= before.ended {
-		now.rate = float64(r.Ended-before.ended) / (r.Up - before.up).Seconds()
+	} else if passed := r.Up - before.up; passed > 0 && r.Ended >= before.ended {
+		if r.Phase == stopped { // the last report may follow at once: a few messages in a moment are no rate
+			passed = max(passed, defaultInterval)
+		}
+		now.rate = float64(r.Ended-before.ended) / passed.Seconds()
 	} else { // a program that does not say how long it has run
 		now.rate = service
 	}

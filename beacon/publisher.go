@@ -23,8 +23,11 @@ const (
 	minMessageLife = 10 * time.Minute
 )
 
-// lastReportLife is how many times Interval the last report lives.
-const lastReportLife = 3
+// lastReportLife is how many times Interval the last report lives, at least minLastReportLife: viewers look at intervals of their own.
+const (
+	lastReportLife    = 3
+	minLastReportLife = 30 * time.Second
+)
 
 // maxDoublings bounds how often the wait after failures is doubled: it is at its longest before.
 const maxDoublings = 4
@@ -227,7 +230,7 @@ func (p *Publisher) end(ctx context.Context) {
 	}
 	r, _ := p.next()
 	r.Phase, r.Next = stopped, 0
-	if err := p.put(ctx, r, lastReportLife*p.options.Interval); err != nil {
+	if err := p.put(ctx, r, max(lastReportLife*p.options.Interval, minLastReportLife)); err != nil {
 		p.tell(ctx, err)
 	}
 	p.remove(ctx, old)

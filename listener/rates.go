@@ -59,7 +59,6 @@ type rates struct {
 
 	mu       sync.Mutex
 	moments  []moment                        // oldest first, rateStep apart; empty before begin; guarded by mu
-	quiet    bool                            // nothing has changed since the oldest, nor will before busy; guarded by mu
 	over     time.Time                       // when the run ended; zero before; guarded by mu
 	handling scaling.Optional[time.Duration] // of the last window in which a handler returned; guarded by mu
 	readings []reading                       // oldest first, at least rateStep apart; guarded by mu
@@ -112,15 +111,15 @@ func (r *rates) note() (quiet bool) {
 	defer r.mu.Unlock()
 	now := moment{time.Now(), r.count()}
 	full := len(r.moments) == cap(r.moments)
-	r.quiet = full && now.totals == r.moments[0].totals && now.received == now.settled
-	if !r.quiet { // a moment may have been missed where the machine slept, never one too many
-		r.noteHandling(now)
-		if full {
-			r.moments = r.moments[:copy(r.moments, r.moments[1:])]
-		}
-		r.moments = append(r.moments, now)
+	if full && now.totals == r.moments[0].totals && now.received == now.settled {
+		return true
 	}
-	return r.quiet
+	r.noteHandling(now)
+	if full {
+		r.moments = r.moments[:copy(r.moments, r.moments[1:])]
+	}
+	r.moments = append(r.moments, now)
+	return false
 }
 
 // resume ends the quiet: what the totals are now has come in the last moment, and before that nothing had changed.
@@ -131,7 +130,6 @@ func (r *rates) resume() {
 	for i := range r.moments {
 		r.moments[i].at = now.Add(-time.Duration(len(r.moments)-1-i) * rateStep)
 	}
-	r.quiet = false
 }
 
 // end keeps the figures as they are now.
@@ -160,9 +158,6 @@ func (r *rates) current() (f figures) {
 		now.at = r.over
 	}
 	first := r.moments[0]
-	if r.quiet {
-		first.at = now.at.Add(-rateWindow)
-	}
 	if elapsed := now.at.Sub(first.at); elapsed >= rateStep {
 		f.intake = scaling.Known(float64(now.received-first.received) / elapsed.Seconds())
 		f.service = scaling.Known(float64(now.ended-first.ended) / elapsed.Seconds())

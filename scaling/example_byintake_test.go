@@ -9,7 +9,7 @@ import (
 
 // Loops that bring nothing end again. Here the service answers six dequeues at once, and no more.
 func ExampleByIntake() {
-	o := &listener.Options[string]{LoopController: scaling.ByIntake, Loops: listener.Loops{Max: 32}}
+	o := &listener.Options[string]{LoopController: scaling.ByIntake}
 
 	next := o.LoopController() // as a listener does
 	loops := 2

@@ -39,8 +39,9 @@ func (s State) Healthy() bool { return s.Phase != listener.Stopped }
 
 // State returns what the listener is doing. It sends no request.
 //
-// In Total the counts are sums, those of removed shards included, and so are Loops, Running, Settling and
-// Depth; DepthAt is that of the oldest depth among them. LoopsPeak is the sum of the peaks, which may
+// In Total the counts are sums, those of removed shards included, and so are Loops, Running, Settling, Delayed,
+// the rates, which are unknown while that of a shard is, and Depth; Slots are those that all share; Handling is the mean by
+// what each shard ends; DepthAt is that of the oldest depth among them. LoopsPeak is the sum of the peaks, which may
 // not have been at one time. LastPoll and LastError are the newest. PollError joins those of all
 // shards. PausedBy says what pauses all shards, and PausedSince since when; Listening whether events
 // reach all. Visibility is the longest.
@@ -65,6 +66,7 @@ func (l *Listener[T]) State() State {
 		addCounts(&st.Total, one.State)
 		addPresent(&st.Total, one, i == 0)
 	}
+	addRates(&st.Total, st.Shards)
 	return st
 }
 
@@ -106,7 +108,7 @@ func addByCause(sum *listener.RequestsByCause, c listener.RequestsByCause) {
 	}{
 		{&sum.Fetches, c.Fetches}, {&sum.Renewals, c.Renewals}, {&sum.Saves, c.Saves}, {&sum.Starts, c.Starts},
 		{&sum.GiveBacks, c.GiveBacks}, {&sum.Deletes, c.Deletes}, {&sum.Poison, c.Poison}, {&sum.Depth, c.Depth},
-		{&sum.Metadata, c.Metadata}, {&sum.Creates, c.Creates}, {&sum.Others, c.Others},
+		{&sum.Metadata, c.Metadata}, {&sum.Creates, c.Creates}, {&sum.Beacons, c.Beacons}, {&sum.Others, c.Others},
 		{&sum.EmptyFetches, c.EmptyFetches}, {&sum.Repeated, c.Repeated}, {&sum.Throttled, c.Throttled},
 		{&sum.Unreached, c.Unreached}, {&sum.Failed, c.Failed},
 	} {
@@ -118,6 +120,8 @@ func addByCause(sum *listener.RequestsByCause, c listener.RequestsByCause) {
 func addPresent(sum *listener.State, s ShardState, first bool) {
 	sum.Loops += s.Loops
 	sum.LoopsPeak += s.LoopsPeak
+	sum.Slots = max(sum.Slots, s.Slots) // all share them
+	sum.Delayed += s.Delayed
 	sum.Running += s.Running
 	sum.Settling += s.Settling
 	if !s.DepthAt.IsZero() {

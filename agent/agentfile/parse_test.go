@@ -146,7 +146,12 @@ func TestWhatIsWrongIsSaidWithItsLine(t *testing.T) {
 		{"alias", "pools:\n  orders: &o\n    queues: [orders]\n  emails: *o\n", "agent.yaml:4: pool emails is an alias, which is not supported: write the value itself"},
 		{"no unit", "interval: 5\n" + pool(), "agent.yaml:1: interval 5 has no unit: write 5s for seconds"},
 		{"no duration", "interval: soon\n" + pool(), `agent.yaml:1: interval is "soon": write a duration with a unit, such as 500ms, 30s, 5m or 24h`},
-		{"negative", "interval: -5s\n" + pool(), "agent.yaml:1: interval is -5s: write more than zero, or leave the key out for the default"},
+		{"negative", "interval: -5s\n" + pool(), "agent.yaml:1: interval is -5s, which is negative"},
+		{"zero", "interval: 0s\n" + pool(), "agent.yaml:1: interval is 0s: write more than zero, or leave the key out for the default"},
+		{"policy zeros", pool("policy:", "  min: 0", "  max: 0", "  target: 0s", "  utilization: 0.0", "  spare: 0", "  forecast: false"), "agent.yaml:5: min is 0: write to_zero: true instead, so that the last instance may go too\n" +
+			"agent.yaml:6: max is 0: write more than zero, or leave the key out for the default\nagent.yaml:7: target is 0s: write more than zero, or leave the key out for the default\n" +
+			"agent.yaml:8: utilization is 0.0: write more than zero, or leave the key out for the default"},
+		{"grace zero", "folder: x\n" + pool("processes: {command: [x], grace: 0}"), "agent.yaml:5: grace is 0: write more than zero, or leave the key out for the default"},
 		{"duration list", "interval: [5s]\n" + pool(), "agent.yaml:1: interval is a list: write a duration with a unit, such as 500ms, 30s, 5m or 24h"},
 		{"folder empty", "folder: \"\"\n" + pool(), "agent.yaml:1: folder is empty: write a path"},
 		{"price", "price: {instance_hour: $1}\n" + pool(), `agent.yaml:1: instance_hour is "$1": write a decimal number without a currency, such as 0.05`},

@@ -25,7 +25,11 @@ func (p *parser) policy(n *yaml.Node, owner string, to *scaling.Policy) {
 		read := p.value(v.Field(i), keyOf(name))
 		fields[i] = field{keyOf(name), func(n *yaml.Node) {
 			lines[name] = n
+			problems := len(p.problems)
 			read(n)
+			if len(p.problems) == problems && v.Field(i).IsZero() {
+				p.refuseZero(n, name)
+			}
 		}}
 	}
 	p.mapping(n, owner, fields)
@@ -45,6 +49,17 @@ func (p *parser) policy(n *yaml.Node, owner string, to *scaling.Policy) {
 			return keyOf(name)
 		})
 		p.fail(at, "%s: %s", owner, text)
+	}
+}
+
+// refuseZero refuses a zero for which the policy would take its default.
+func (p *parser) refuseZero(n *yaml.Node, field string) {
+	switch field {
+	case "ToZero", "Forecast", "Spare", "Wait": // there it means what it says
+	case "Min":
+		p.fail(n, "min is 0: write to_zero: true instead, so that the last instance may go too")
+	default:
+		p.fail(n, "%s is %s: write more than zero, or leave the key out for the default", keyOf(field), n.Value)
 	}
 }
 

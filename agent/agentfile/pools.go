@@ -17,7 +17,7 @@ func (p *parser) file(n *yaml.Node, f *File) {
 	var pools *yaml.Node
 	p.mapping(n, "the file", []field{
 		{"interval", func(n *yaml.Node) {
-			p.duration(&f.Interval, "interval")(n)
+			p.positive(&f.Interval, "interval")(n)
 			if f.Interval > 0 && f.Interval < minInterval {
 				p.fail(n, "interval is %v: write %v or more", f.Interval, minInterval)
 			}

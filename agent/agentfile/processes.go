@@ -16,7 +16,7 @@ func (p *parser) processes(n *yaml.Node, owner string, to *Processes) {
 			p.command(n, to)
 		}},
 		{"environment", func(n *yaml.Node) { p.environment(n, to) }},
-		{"grace", p.duration(&to.Grace, "grace")},
+		{"grace", p.positive(&to.Grace, "grace")},
 		{"log", p.path(&to.Log, "log")},
 	})
 	if !given && n.Kind == yaml.MappingNode {

@@ -25,7 +25,18 @@ func (p *parser) text(n *yaml.Node, what, write string) (string, bool) {
 
 const aDuration = "a duration with a unit, such as 500ms, 30s, 5m or 24h"
 
-// duration reads a duration that is more than zero. Whether it makes sense is for those to say who use it.
+// positive reads a duration that is more than zero, which would mean the default.
+func (p *parser) positive(to *time.Duration, what string) func(n *yaml.Node) {
+	return func(n *yaml.Node) {
+		problems := len(p.problems)
+		p.duration(to, what)(n)
+		if len(p.problems) == problems && *to == 0 {
+			p.fail(n, "%s is %s: write more than zero, or leave the key out for the default", what, n.Value)
+		}
+	}
+}
+
+// duration reads a duration. Whether it makes sense is for those to say who use it.
 func (p *parser) duration(to *time.Duration, what string) func(n *yaml.Node) {
 	return func(n *yaml.Node) {
 		text, ok := p.text(n, what, aDuration)
@@ -38,8 +49,8 @@ func (p *parser) duration(to *time.Duration, what string) func(n *yaml.Node) {
 			p.fail(n, "%s %s has no unit: write %ss for seconds", what, text, text)
 		case err != nil:
 			p.fail(n, "%s is %s: write %s", what, quote(text), aDuration)
-		case d <= 0:
-			p.fail(n, "%s is %s: write more than zero, or leave the key out for the default", what, text)
+		case d < 0:
+			p.fail(n, "%s is %s, which is negative", what, text)
 		default:
 			*to = d
 		}

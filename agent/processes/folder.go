@@ -88,8 +88,11 @@ func (f *folder) read() (*kept, error) {
 		return nil, fmt.Errorf("folder %s: %w", f.path, err)
 	}
 	k := &kept{}
-	if err := json.Unmarshal(text, k); err != nil || k.Wanted < 0 {
-		return nil, fmt.Errorf("folder %s: %s is damaged (%q, %v); delete it: then as many instances are wanted as run", f.path, keptName, text, err)
+	if err = json.Unmarshal(text, k); err == nil && k.Wanted < 0 {
+		err = errors.New("the number is negative")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("folder %s: %s has %q, which no agent writes: %w; delete it: then as many instances are wanted as run", f.path, keptName, text, err)
 	}
 	return k, nil
 }

@@ -77,7 +77,7 @@ func playReadOnly() {
 
 func TestAReadOnlyFolderIsRefused(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "processes-")
+	dir, err := os.MkdirTemp("", "processes-") //nolint:usetesting // that of the test is closed to other users
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -207,6 +207,8 @@ func TestAnUncertainSignalIsNotRepeated(t *testing.T) {
 	p := w.open()
 	w.scale(p, 2)
 	kids := w.next(2)
+	kids[2].order("spawn")
+	child := spawned(t, kids[2])
 	if err := p.Close(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
@@ -227,4 +229,45 @@ func TestAnUncertainSignalIsNotRepeated(t *testing.T) {
 	}
 	p = w.open(func(o *Options) { o.Grace = time.Millisecond })
 	w.until(p, "it was told after its grace, and killed after another one", func(s State) bool { return s.Draining == 0 && s.Killed == 1 })
+	w.dead(child)
+}
+
+// That an instance was told is kept: the next agent does not tell it again, and kills it when its grace is over.
+func TestASignalIsKept(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.open()
+	w.scale(p, 1)
+	k := w.one()
+	w.scale(p, 0)
+	if got := k.hears(); got != "told" {
+		t.Fatalf("got %q, want told", got)
+	}
+	if err := p.Close(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	p = w.open(func(o *Options) { o.Grace = time.Millisecond })
+	w.until(p, "it was killed", func(s State) bool { return s == State{Adopted: 1, Killed: 1} })
+	k.waitGone()
+	if len(k.said) != 0 {
+		t.Error("it was told twice")
+	}
+}
+
+// The file of an instance that is started again has the id of the new process alone, never that of an older one.
+func TestAnOldIdIsNotLeft(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.open()
+	w.scale(p, 1)
+	k := w.one()
+	path := w.folder + "/" + lockName(1)
+	if err := os.WriteFile(path, []byte("123456789012345678\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k.end(0)
+	again := w.one()
+	if text, err := os.ReadFile(path); err != nil || string(text) != fmt.Sprintln(again.pid) {
+		t.Errorf("the file: got %q, %v; want %d alone", text, err, again.pid)
+	}
 }

@@ -44,23 +44,23 @@ type Options struct {
 func (o Options) withDefaults() (Options, error) {
 	var wrong []error
 	if len(o.Command) == 0 || o.Command[0] == "" {
-		wrong = append(wrong, errors.New("Command is not set: it is the program of an instance"))
+		wrong = append(wrong, errors.New("there is no Command, the program of an instance"))
 	} else if path, err := program(o.Command[0]); err != nil {
-		wrong = append(wrong, fmt.Errorf("Command: %w", err))
+		wrong = append(wrong, fmt.Errorf("the Command cannot be run: %w", err))
 	} else {
 		o.Command = append([]string{path}, o.Command[1:]...)
 	}
 	for _, one := range o.Env {
 		if name, _, found := strings.Cut(one, "="); !found || name == "" {
-			wrong = append(wrong, fmt.Errorf("Env: %q is not of the form NAME=value", one))
+			wrong = append(wrong, fmt.Errorf("%q in Env is not of the form NAME=value", one))
 		}
 	}
 	if o.Folder == "" {
-		wrong = append(wrong, errors.New("Folder is not set: it is where it is kept which processes run"))
+		wrong = append(wrong, errors.New("there is no Folder, in which it is kept which processes run"))
 	}
 	switch {
 	case o.Grace < 0:
-		wrong = append(wrong, fmt.Errorf("Grace is %v, which is negative", o.Grace))
+		wrong = append(wrong, fmt.Errorf("the Grace of %v is negative", o.Grace))
 	case o.Grace == 0:
 		o.Grace = time.Minute
 	}

@@ -142,6 +142,7 @@ func TestAFailingOutputStopsNothing(t *testing.T) {
 		"panic": func() error { panic("the pipe is broken") },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t)
 			p := w.open(func(o *Options) { o.Output = failing{how} })
 			w.scale(p, 1)

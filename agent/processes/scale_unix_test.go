@@ -178,15 +178,16 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		change func(*Options)
 		want   []string
 	}{
-		"nothing":       {func(o *Options) { *o = Options{} }, []string{"Command is not set", "Folder is not set"}},
+		"nothing":       {func(o *Options) { *o = Options{} }, []string{"there is no Command", "there is no Folder"}},
 		"no program":    {func(o *Options) { o.Command = []string{"no-such-program-anywhere"} }, []string{"no-such-program-anywhere", "not found"}},
 		"no file":       {func(o *Options) { o.Command = []string{"/no/such/file"} }, []string{"/no/such/file", "no such file"}},
 		"a folder":      {func(o *Options) { o.Command = []string{os.TempDir()} }, []string{os.TempDir()}},
-		"environment":   {func(o *Options) { o.Env = []string{"A=b", "C"} }, []string{`"C" is not of the form`}},
-		"grace":         {func(o *Options) { o.Grace = -1 }, []string{"Grace is -1ns"}},
+		"environment":   {func(o *Options) { o.Env = []string{"A=b", "C"} }, []string{`"C" in Env is not of the form`}},
+		"grace":         {func(o *Options) { o.Grace = -1 }, []string{"Grace of -1ns"}},
 		"folder a file": {func(o *Options) { o.Folder = os.Args[0] }, []string{os.Args[0], "not a directory"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			o := (&world{t: t, folder: t.TempDir(), log: &logged{}}).options()
 			c.change(&o)
 			p, err := New(o)

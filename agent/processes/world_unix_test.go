@@ -147,7 +147,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "p") // the path of a socket must be short
+	dir, err := os.MkdirTemp("", "p") //nolint:usetesting // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -118,7 +118,7 @@ func newBubble(t *testing.T, s *agentSettings, text string, wrap func(queue.Queu
 	c := &console{out: output{&b.out}, err: &b.errs}
 	finish, halt := context.WithCancel(t.Context())
 	t.Cleanup(halt)
-	b.run = newAgentRun(s, c, file, pools, finish, halt)
+	b.run = newAgentRun(finish, halt, s, c, file, pools)
 	return b
 }
 
@@ -278,7 +278,9 @@ func TestAnOutputThatFailsEndsTheAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t, &agentSettings{}, dryFile, nil)
 		b.run.out = output{brokenOutput{io.ErrClosedPipe}}
-		if err := b.run.Run(t.Context()); !closedPipe(err) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := b.run.Run(ctx); !closedPipe(err) || ctx.Err() != nil {
 			t.Errorf("got %v, want that the output is closed", err)
 		}
 	})
@@ -291,7 +293,7 @@ func TestAgentOpensTheAccountsOfItsFile(t *testing.T) {
 	v := invocation{env: map[string]string{"EAST": location}}
 	on(location).ok(t, "create", "orders")
 	on(location).ok(t, "put", "orders", "1", "2", "3")
-	path := configure(t, "accounts: {east: {environment: EAST}}\npools:\n  near: {queues: [orders]}\n  far: {queues: [east/orders]}\n")
+	path := configure(t, "folder: state\naccounts: {east: {environment: EAST}}\npools:\n  near: {queues: [orders]}\n  far: {queues: [east/orders]}\n")
 	out := v.ok(t, "agent", "-config", path, "-account", location, "-dry-run", "-for", "1s", "-json")
 	for _, pool := range []string{"near", "far"} {
 		if !strings.Contains(out, `{"pool":`+strconv.Quote(pool)+`,"sample":`) || !strings.Contains(out, `"depth":3`) {

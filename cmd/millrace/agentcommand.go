@@ -110,5 +110,5 @@ func (s *agentSettings) scale(ctx context.Context, c *console, file *agentfile.F
 	defer opened.Close()
 	finish, halt := context.WithCancel(ctx)
 	defer halt()
-	return millrace.Run(ctx, newAgentRun(s, c, file, opened.Pools, finish, halt))
+	return millrace.Run(ctx, newAgentRun(finish, halt, s, c, file, opened.Pools))
 }

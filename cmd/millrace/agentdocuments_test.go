@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -81,11 +82,16 @@ func TestAgentPageShowsAReplay(t *testing.T) {
 	t.Parallel()
 	const file, day = "../../docs/agent.yaml", "../../docs/agent-day.csv"
 	compareShown(t, "agent -config agent.yaml -replay agent-day.csv -pool orders", invocation{}.ok(t, "agent", "-config", file, "-replay", day, "-pool", "orders"))
-	without := configure(t, regexp.MustCompile(`(?m)^ *beacons:.*$`).ReplaceAllString(document(t, "docs/agent.yaml"), ""))
-	out := strings.Split(invocation{}.ok(t, "agent", "-config", without, "-replay", day, "-pool", "orders"), "\n")
-	hours := regexp.MustCompile(`\d+\.\d`).FindString(out[3])
-	if want := "the same policy takes " + hours + " instance-hours"; hours == "" || !strings.Contains(strings.ReplaceAll(document(t, agentPage), "\n", " "), want) {
-		t.Errorf("%s: got no %q, want it", agentPage, want)
+	example := document(t, "docs/agent.yaml")
+	without := regexp.MustCompile(`(?m)^ *beacons:.*$`).ReplaceAllString(example, "")
+	patient := strings.NewReplacer("utilization: 0.8", "utilization: 1", "# wait: 0s", "wait: 40s", "down_after: 10m", "down_after: 1m").Replace(example)
+	for sentence, text := range map[string]string{"the same policy takes %s instance-hours": without, "it takes %s instance-hours, and none is late": patient} {
+		out := strings.Split(invocation{}.ok(t, "agent", "-config", configure(t, text), "-replay", day, "-pool", "orders"), "\n")
+		own := strings.Fields(out[3]) // this policy, late, worst, instance-hours
+		want := fmt.Sprintf(sentence, own[4])
+		if text == example || own[2] != "none" || !strings.Contains(strings.ReplaceAll(document(t, agentPage), "\n", " "), want) {
+			t.Errorf("%s: got no %q and %s late, want it and none", agentPage, want, own[2])
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -32,7 +33,9 @@ type agentProcess struct {
 // startAgent starts millrace agent on an account with a pool whose instances are this test binary.
 func startAgent(t *testing.T, location, path string, args ...string) *agentProcess {
 	t.Helper()
-	a := &agentProcess{process: prepare(t.Context(), append([]string{"agent", "-config", path}, args...)...)}
+	ctx, cancel := context.WithTimeout(t.Context(), watchdog) // or the test would wait for a line that never comes
+	t.Cleanup(cancel)
+	a := &agentProcess{process: prepare(ctx, append([]string{"agent", "-config", path}, args...)...)}
 	a.process.Env = append(a.process.Env, accountVariable+"="+location)
 	a.process.Stderr = &a.errs
 	out, err := a.process.StdoutPipe()
@@ -163,7 +166,7 @@ func TestAgentLeavesInstancesToTheNext(t *testing.T) {
 	waitForDepth(t, v.open(t, name), 0) // the instance works
 	a.signal(t)
 	if rest, errs, status := a.end(); status != exitOK || strings.Contains(rest, "Stopping") || strings.Contains(errs, "has ended") {
-		t.Errorf("got status %d and\n%s\n%s\nwant 0, and instances left", status, rest, errs)
+		t.Fatalf("got status %d and\n%s\n%s\nwant 0, and instances left", status, rest, errs)
 	}
 	a = startAgent(t, location, path)
 	a.until(t, " orders: 1: stays")

@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/millrace/millrace/agent/agentfile"
 )
 
 const replayFile = `
@@ -78,6 +81,21 @@ func TestAgentReplaysATrace(t *testing.T) {
 	for rule, one := range reporting {
 		if rule != "this policy" && one["instance_hours"] != silent[rule]["instance_hours"] {
 			t.Errorf("%s: got %v and %v, want the same whether instances report or not", rule, one, silent[rule])
+		}
+	}
+}
+
+// TestTheIntervalOfTheFileIsReplayed, for the policy alone.
+func TestTheIntervalOfTheFileIsReplayed(t *testing.T) {
+	t.Parallel()
+	byDefault, slow := rules(&agentfile.Pool{}, 0, 8), rules(&agentfile.Pool{}, 45*time.Second, 8)
+	for i := range slow {
+		want := byDefault[i].Interval
+		if i == 0 {
+			want = 45 * time.Second
+		}
+		if slow[i].Interval != want {
+			t.Errorf("%s: got every %v, want %v", slow[i].Name, slow[i].Interval, want)
 		}
 	}
 }

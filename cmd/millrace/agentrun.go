@@ -32,7 +32,7 @@ type agentRun struct {
 	halt   context.CancelFunc
 }
 
-func newAgentRun(s *agentSettings, c *console, file *agentfile.File, pools []agent.Pool, finish context.Context, halt context.CancelFunc) *agentRun {
+func newAgentRun(finish context.Context, halt context.CancelFunc, s *agentSettings, c *console, file *agentfile.File, pools []agent.Pool) *agentRun {
 	return &agentRun{settings: s, console: c, file: file, pools: pools, out: &lockedWriter{to: c.out}, err: &lockedWriter{to: c.err}, finish: finish, halt: halt}
 }
 
@@ -53,8 +53,8 @@ func (r *agentRun) Run(ctx context.Context) error {
 	if a == nil {
 		return errors.Join(err, r.stop(false))
 	}
-	// After an error, instances that a former agent has started go on.
-	err = errors.Join(err, r.stop(err == nil && !r.settings.leave))
+	// If the agent has ended by itself, instances go on: nobody has asked for their end.
+	err = errors.Join(err, r.stop(ctx.Err() != nil && !r.settings.leave))
 	if r.settings.asJSON {
 		err = errors.Join(err, printSummaryJSON(r.out, a.State()))
 	} else {

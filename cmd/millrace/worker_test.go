@@ -16,8 +16,12 @@ import (
 // workerVariable, if set, makes the test binary an instance that works on the queue of this name.
 const workerVariable = "MILLRACE_TEST_WORKER"
 
+// watchdog is how long processes of tests may take.
+const watchdog = 2 * time.Minute
+
 // runWorker handles jobs, two at a time, each of which takes as long as it says. It reports in a control queue.
 func runWorker() {
+	time.AfterFunc(watchdog, func() { os.Exit(1) }) // a test that fails may leave it behind
 	q, err := azurequeue.Open(os.Getenv(accountVariable), os.Getenv(workerVariable), nil)
 	var control queue.Queue
 	if err == nil {

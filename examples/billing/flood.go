@@ -22,9 +22,9 @@ type flood struct {
 	logger  *slog.Logger
 	address chan net.Addr // of the Initiator
 	begun   time.Time
+	short   bool // do not wait until the workers are gone
 
-	done bool            // set by Run
-	end  processes.State // of the workers at the end; set by Run
+	done bool // set by Run
 
 	mu       sync.Mutex
 	moments  []moment      // guarded by mu
@@ -72,8 +72,7 @@ func (f *flood) gone(ctx context.Context) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		f.end = f.workers.State()
-		if f.end.Wanted == 0 && f.end.Draining == 0 {
+		if s := f.workers.State(); s.Wanted == 0 && s.Draining == 0 {
 			return nil
 		}
 		select {
@@ -105,7 +104,7 @@ func (f *flood) Run(ctx context.Context) error {
 	if err == nil {
 		err = f.tally.wait(ctx, shipped)
 	}
-	if err == nil {
+	if err == nil && !f.short {
 		err = f.gone(ctx)
 	}
 	f.done = err == nil
@@ -115,12 +114,12 @@ func (f *flood) Run(ctx context.Context) error {
 // Halt does nothing: Run returns when its context ends.
 func (*flood) Halt() {}
 
-// peak returns how many workers there were at most, and how many have ended by themselves.
-func (f *flood) peak() (most int, restarts int64) {
+// peak returns how many workers there were at most.
+func (f *flood) peak() (most int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, m := range f.moments {
 		most = max(most, m.workers.Running)
 	}
-	return most, f.end.Restarts
+	return most
 }

@@ -97,14 +97,18 @@ func roleCommand(played roles.Roles, does, help string, flags func(*role, *flag.
 			if _, err := cli.ParseFlags(f, args, notEmpty...); err != nil {
 				return err
 			}
-			if r.visibility < dispatcher.MinVisibility || r.visibility > time.Hour {
-				return cli.UsageErrorf("-visibility %v is outside %v…1h", r.visibility, dispatcher.MinVisibility)
-			}
-			if err := r.checkWorker(); err != nil {
+			if err := errors.Join(checkVisibility(r.visibility), r.checkWorker()); err != nil {
 				return err
 			}
 			return millrace.Run(ctx, r)
 		}}
+}
+
+func checkVisibility(visibility time.Duration) error {
+	if visibility < dispatcher.MinVisibility || visibility > time.Hour {
+		return cli.UsageErrorf("-visibility %v is outside %v…1h", visibility, dispatcher.MinVisibility)
+	}
+	return nil
 }
 
 // checkWorker refuses flags of a Worker that make no sense. Those of other roles are zero.

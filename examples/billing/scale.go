@@ -38,12 +38,14 @@ the workers go. Every decision is a line; the page of the report and a picture a
 Flags:
 
   -records N, -days N, -seed N  what is generated: 300000 records of 6 days from seed 1 by default
-  -group N           records of a work item at most, 1 to 5000 (default 100)
-  -work TIME         how long a worker takes for each item, as if it asked a tariff service (default 50ms)
+  -group N           records of a work item at most, 1 to 5000 (default 150)
+  -work TIME         how long a worker takes for each item, as if it asked a tariff service (default 120ms)
   -sla TIME          how long a batch may take from being handed over to being in the books (default 45s)
-  -target TIME       in what time the agent wants a backlog to be gone (default 15s)
-  -down-after TIME   how long fewer workers must have been enough before some go (default 6s)
+  -target TIME       in what time the agent wants a backlog to be gone (default 5s)
+  -down-after TIME   how long fewer workers must have been enough before some go (default 3s)
   -max N             workers at most (default 10)
+` + visibilityHelp + `  -short             end when everything is in the books, and not only when the agent has ended the last worker,
+                     which is more than a minute later: it averages what comes over a minute
   -out DIR           the folder of the report and of ` + pictureName + ` (default ` + defaultScaleOut + `)
 `
 
@@ -63,7 +65,9 @@ type scale struct {
 	group, most     int
 	work, sla       time.Duration
 	target, fewerIn time.Duration
+	visibility      time.Duration
 	out             string
+	short           bool // do not wait until the agent has ended all workers
 	show            *progress.Progress
 	logger          *slog.Logger
 	haltOnce        sync.Once
@@ -87,12 +91,14 @@ func (s *scale) flags(f *flag.FlagSet) {
 	f.IntVar(&s.records, "records", defaultRecords, "")
 	f.IntVar(&s.days, "days", 6, "")
 	f.Uint64Var(&s.seed, "seed", defaultSeed, "")
-	f.IntVar(&s.group, "group", 100, "")
+	f.IntVar(&s.group, "group", 150, "")
 	f.IntVar(&s.most, "max", 10, "")
-	f.DurationVar(&s.work, "work", 50*time.Millisecond, "")
+	f.DurationVar(&s.work, "work", 120*time.Millisecond, "")
 	f.DurationVar(&s.sla, "sla", 45*time.Second, "")
-	f.DurationVar(&s.target, "target", 15*time.Second, "")
-	f.DurationVar(&s.fewerIn, "down-after", 6*time.Second, "")
+	f.DurationVar(&s.target, "target", 5*time.Second, "")
+	f.DurationVar(&s.fewerIn, "down-after", 3*time.Second, "")
+	f.DurationVar(&s.visibility, "visibility", 30*time.Second, "")
+	f.BoolVar(&s.short, "short", false, "")
 	f.StringVar(&s.out, "out", defaultScaleOut, "")
 }
 
@@ -104,6 +110,9 @@ func (s *scale) parse(args []string) error {
 		return err
 	}
 	if err := errors.Join(s.check(given), checkSLA(s.sla), checkWork(s.work)); err != nil {
+		return err
+	}
+	if err := checkVisibility(s.visibility); err != nil {
 		return err
 	}
 	if s.group < 1 || s.group > shipping.MaxPieceRecords {
@@ -162,7 +171,7 @@ func (s *scale) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, spool.Close()) }()
-	flood := &flood{spool: spool, logger: s.logger, address: make(chan net.Addr, 1), tally: newTally(s.show, 0), begun: time.Now()}
+	flood := &flood{spool: spool, short: s.short, logger: s.logger, address: make(chan net.Addr, 1), tally: newTally(s.show, 0), begun: time.Now()}
 	if err := s.play(ctx, a, b, kept, folder, flood); err != nil {
 		return err
 	}
@@ -227,7 +236,7 @@ func (s *scale) workers(a *account.Account, folder string) (*processes.Processes
 		return nil, err
 	}
 	return processes.New(processes.Options{
-		Command: []string{self, "worker", "-work", s.work.String(), "-beacon", scaleBeacon.String(), "-blobs", filepath.Join(folder, "blobs")},
+		Command: []string{self, "worker", "-work", s.work.String(), "-beacon", scaleBeacon.String(), "-visibility", s.visibility.String(), "-blobs", filepath.Join(folder, "blobs")},
 		Env:     []string{account.Variable + "=" + a.Location()},
 		Folder:  filepath.Join(folder, "workers"),
 		Grace:   workerGrace,
@@ -320,9 +329,9 @@ func (s *scale) conclude(ctx context.Context, kept *books.Books, flood *flood) e
 	s.show.Close()
 	printSummary(s.show.Stdout(), made, s.sla)
 	cli.Say(s.show.Stdout(), "  %-22s%s, the same as those of a straight computation, to the cent\n", "totals", cli.Plural(sums, "sum"))
-	most, restarts := flood.peak()
-	cli.Say(s.show.Stdout(), "  %-22s0 at first, %d at most, %d at the end; %s ended by themselves, %d were killed\n", "workers", most,
-		flood.end.Running+flood.end.Draining, cli.Grouped(restarts), flood.end.Killed)
+	end := flood.workers.State() // after Close
+	cli.Say(s.show.Stdout(), "  %-22s0 at first, %d at most, %d at the end; %d ended by themselves, %d were killed\n", "workers", flood.peak(),
+		end.Running+end.Waiting+end.Draining, end.Restarts, end.Killed)
 	cli.Say(s.show.Stdout(), "The picture is in %s\n", picture)
 	if made.Late > 0 {
 		return fmt.Errorf("the SLA of %v was missed by %s", s.sla, cli.Plural(int(made.Late), "batch"))

@@ -38,6 +38,7 @@ type breakage struct {
 	away    func(queue.Queue) queue.Queue // the same to the backlog queues, of the producer too
 	slots   int                           // that a pool has more than it should
 	member  func(*pool.MemberOptions)
+	report  func(queue.Queue) queue.Queue // to the control queue
 }
 
 func (b breakage) withDefaults() breakage {
@@ -63,6 +64,9 @@ func (b breakage) withDefaults() breakage {
 		if *f == nil {
 			*f = func(q queue.Queue) queue.Queue { return q }
 		}
+	}
+	if b.report == nil {
+		b.report = func(q queue.Queue) queue.Queue { return q }
 	}
 	if b.member == nil {
 		b.member = func(*pool.MemberOptions) {}
@@ -459,6 +463,12 @@ func TestLedgerFindsViolations(t *testing.T) {
 		"a limit is ignored": {breakage{limit: func(_ *limited.Limit, q queue.Queue) queue.Queue { return q }}, "more were sent than"},
 
 		"keys are placed anywhere": {breakage{place: func(sharded.Strategy) sharded.Strategy { return sharded.Random }}, "and an earlier one in"},
+
+		"reports do not arrive": {breakage{report: func(q queue.Queue) queue.Queue {
+			return &tampered{Queue: q, update: func(_ context.Context, _ queue.Queue, l queue.Lease, _ string, _ time.Duration) (queue.Lease, error) {
+				return l, nil
+			}}
+		}}, "lives, and a viewer does not see it"},
 
 		"reserved slots are taken": {breakage{member: func(o *pool.MemberOptions) { o.Reserve = 0 }}, "which leaves others less than they have or reserve"},
 

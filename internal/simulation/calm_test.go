@@ -35,6 +35,7 @@ func (w *world) calm() {
 			w.checkCapacity(alive[0])
 		}
 		w.checkIdle(alive)
+		w.checkView(alive)
 	}
 	for _, p := range alive {
 		close(p.calm)

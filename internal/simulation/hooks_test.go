@@ -41,7 +41,7 @@ func (p *process) hooks(o *listener.Options[job]) {
 	if w.hookPanic > 0 {
 		p.observe(&o.Observer)
 		o.QueueWorkDetected = func(l scaling.Load) int {
-			p.hook("QueueWorkDetected", fmt.Sprint(l))
+			p.hook("QueueWorkDetected", fmt.Sprint(l.Depth, l.Loops, l.Running))
 			return scaling.PerBatch(l)
 		}
 	}

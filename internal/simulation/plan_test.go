@@ -30,6 +30,7 @@ type plan struct {
 	pool      poolPlan
 	shards    shardsPlan
 	keys      keysPlan
+	beacons   bool // the workers report in a control queue
 
 	drop        time.Duration // when the queue is deleted; 0 for never
 	deletingFor time.Duration // how long its name stays taken
@@ -59,6 +60,7 @@ func newPlan(seed uint64) *plan {
 	p.drawShards()
 	p.drawKeys()
 	p.drawLimits()
+	p.drawBeacons()
 	return p
 }
 

@@ -22,6 +22,7 @@ type process struct {
 	world    *world
 	plan     workerPlan
 	wire     *faultqueue.Queue
+	reports  *faultqueue.Queue // to the control queue; nil for none
 	listener running
 	keys     *perkey.Keys          // of which it runs one handler at a time; or nil
 	limit    *limited.Limit        // or nil
@@ -73,6 +74,9 @@ func (p *process) live() {
 	}
 
 	defer p.wire.Wait() // late calls may arrive after the end
+	if p.reports != nil {
+		defer p.reports.Wait()
+	}
 	p.watch(done)
 	if !p.isDead() {
 		w.history.note(entry{kind: stopping, who: p.plan.name})
@@ -199,6 +203,7 @@ func (p *process) options() *listener.Options[job] {
 		},
 		Seed:   1 + uint64(d.unit(w.name, "listener")*(1<<53)),
 		Logger: slog.New(slog.DiscardHandler),
+		Beacon: p.report(),
 	}
 	if w.wakes {
 		o.Wakeups, o.SafetyPoll = &wakeMember{broker: p.world.broker, process: p}, p.world.plan.wakes.safety

@@ -24,6 +24,7 @@ type world struct {
 	network   *network
 	broker    *wakeBroker
 	pairing   *pairing
+	beacons   *beacons      // or nil
 	pool      *pool.Pool    // of the workers; or nil
 	keys      *perkey.Keys  // of workers that share a pool; or nil
 	produced  chan struct{} // closed when everything is sent
@@ -65,7 +66,7 @@ func play(p *plan, b breakage) *world {
 		s.dead, s.kill = func() bool { return false }, func() {}
 		w.sending = w.newClaims(s)
 	}
-	w.pairing, w.pool, w.keys = &pairing{world: w}, p.newPool(b.slots), p.newKeys()
+	w.pairing, w.pool, w.keys, w.beacons = &pairing{world: w}, p.newPool(b.slots), p.newKeys(), p.newBeacons()
 	w.network, w.broker = newNetwork(p.way, w.engine), &wakeBroker{world: w}
 	for _, q := range w.mains() {
 		if err := q.Create(context.Background(), nil); err != nil {

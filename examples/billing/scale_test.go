@@ -1,0 +1,137 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/millrace/millrace/examples/internal/cli"
+	"github.com/millrace/millrace/internal/azuritetest"
+)
+
+// scaleShow starts a small flood. Its temporary files are in tmp.
+func scaleShow(t *testing.T, tmp string, args ...string) *process {
+	t.Helper()
+	return run(t, os.Args[0], []string{asBilling + "=1", "TMPDIR=" + tmp, "GORACE=atexit_sleep_ms=0"},
+		append([]string{"scale", "-days", "3", "-group", "20", "-work", "20ms", "-target", "1s", "-sla", "10m"}, args...)...)
+}
+
+// Workers come with the flood, everything is billed exactly, and neither a process nor a file is left but the results.
+//
+// A-06.
+func TestAFloodUnderTheAgent(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	t.Parallel()
+	tmp, out := t.TempDir(), filepath.Join(t.TempDir(), "out")
+	p := scaleShow(t, tmp, "-short", "-records", "6000", "-out", out)
+	if status := p.wait(); status != cli.StatusDone {
+		t.Fatalf("status: got %d: %s", status, p.out.String())
+	}
+	if came := p.find(`s  0 → ([0-9]+): `); came < "1" {
+		t.Errorf("workers that came first: got %s, want some", came)
+	}
+	for _, want := range []string{"3 with 6,000 records: 6,000 are billed, 0 rejected", "the same as those of a straight computation, to the cent",
+		"0 at the end; 0 ended by themselves, 0 were killed", pictureName} {
+		if !strings.Contains(p.out.String(), want) {
+			t.Errorf("output: got %q, want %q in it", p.out.String(), want)
+		}
+	}
+	names(t, tmp)
+	names(t, out, "accounts.csv", "batches.csv", "rejections.csv", "report.html", pictureName, "tariffs.csv", "totals.csv")
+	picture, err := os.ReadFile(filepath.Join(out, pictureName))
+	if err != nil || strings.Count(string(picture), "<circle") != 3 || strings.Contains(string(picture), "NaN") {
+		t.Errorf("picture: got %.300q, %v; want a point for each batch", picture, err)
+	}
+	noneWorks(t, tmp)
+}
+
+// Ctrl-C in the middle leaves neither a process nor a file.
+func TestAFloodThatIsInterrupted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	t.Parallel()
+	tmp, dir := t.TempDir(), t.TempDir()
+	p := scaleShow(t, tmp, "-records", "60000", "-out", filepath.Join(dir, "out"))
+	p.until(`s  0 → [0-9]+: `)
+	azuritetest.Until(t, "workers work", func() bool { return len(working(t, tmp)) > 0 })
+	p.signal(os.Interrupt)
+	if status := p.wait(); status != cli.StatusFailed || !strings.HasSuffix(p.out.String(), "\nbilling: "+errStopped.Error()+"\n") {
+		t.Errorf("got status %d, %q; want %d and %v", status, p.out.String(), cli.StatusFailed, errStopped)
+	}
+	names(t, tmp)
+	names(t, dir)
+	noneWorks(t, tmp)
+}
+
+// working returns the processes of workers with this temporary folder, where the system shows them.
+func working(t *testing.T, tmp string) (pids []string) {
+	t.Helper()
+	paths, err := filepath.Glob("/proc/[1-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		line, err := os.ReadFile(path)
+		if err == nil && strings.Contains(string(line), "\x00worker\x00") && strings.Contains(string(line), "\x00"+tmp+"/") {
+			pids = append(pids, filepath.Base(filepath.Dir(path)))
+		}
+	}
+	return pids
+}
+
+func noneWorks(t *testing.T, tmp string) {
+	t.Helper()
+	if pids := working(t, tmp); len(pids) > 0 {
+		t.Errorf("processes that are left: got %v, want none", pids)
+	}
+}
+
+func TestScaleRefusesBadFlags(t *testing.T) {
+	t.Parallel()
+	for flags, want := range map[string]string{
+		"-group 0": "-group 0", "-max 0": "-max 0", "-max 101": "-max 101", "-work -1s": "-work -1s", "-work 2m": "-work 2m",
+		"-target 0s": "-target 0s", "-down-after -1s": "-down-after -1s", "-sla 0s": "-sla 0s", "-records 0": "-records 0", "more": "more",
+	} {
+		r := billing(t, append([]string{"scale"}, strings.Fields(flags)...)...)
+		if r.status != cli.StatusUsage || !strings.Contains(r.stderr, want) {
+			t.Errorf("%s: got %+v, want status %d and the flag", flags, r, cli.StatusUsage)
+		}
+	}
+	if r := billing(t, "worker", "-beacon", "1ms"); r.status != cli.StatusUsage || !strings.Contains(r.stderr, "-beacon 1ms") {
+		t.Errorf("got %+v, want status %d and the flag", r, cli.StatusUsage)
+	}
+}
+
+// A worker that is killed is started again, and the books are right all the same.
+func TestAFloodInWhichAWorkerIsKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for the lease of a killed worker")
+	}
+	t.Parallel()
+	tmp, out := t.TempDir(), filepath.Join(t.TempDir(), "out")
+	p := scaleShow(t, tmp, "-short", "-records", "3000", "-work", "100ms", "-visibility", "5s", "-max", "1", "-out", out)
+	var pids []string
+	azuritetest.Until(t, "a worker works", func() bool { pids = working(t, tmp); return len(pids) == 1 })
+	pid := 0
+	if _, err := fmt.Sscan(pids[0], &pid); err != nil {
+		t.Fatal(err)
+	}
+	p.until(`s  0 → `)
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if status := p.wait(); status != cli.StatusDone {
+		t.Fatalf("status: got %d: %s", status, p.out.String())
+	}
+	if !regexp.MustCompile(`to the cent\n.*0 at the end; [1-9]\d* ended by themselves, 0 were killed`).MatchString(p.out.String()) {
+		t.Errorf("output: got %q, want the kill, and the right totals", p.out.String())
+	}
+	noneWorks(t, tmp)
+}

@@ -1,0 +1,122 @@
+package simulation
+
+import (
+	"context"
+	"time"
+
+	"github.com/millrace/millrace/beacon"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/faultqueue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// reportInterval is how often workers report while something changes.
+const reportInterval = 5 * time.Second
+
+// reportStale is after how long without a report a viewer does not believe the last one: three and a half times the longest
+// wait between two, which is six intervals. After so long every worker has reported again, too.
+const reportStale = 6 * reportInterval * 7 / 2
+
+// beacons is the control queue of a world whose workers report. It has an engine of its own, so that the
+// reports change nothing in that of the jobs, such as the ids of messages.
+type beacons struct {
+	control queue.Queue
+}
+
+// drawBeacons draws whether the workers report.
+func (p *plan) drawBeacons() { p.beacons = p.dice.chance(1.0/8, "beacons") }
+
+// newBeacons returns the control queue, or nil if nobody reports.
+func (p *plan) newBeacons() *beacons {
+	if !p.beacons {
+		return nil
+	}
+	engine := localqueue.New(&localqueue.Options{Seed: uint64(p.dice) + 1})
+	control := engine.Queue(queue.Name{Account: jobs.Account, Queue: "control"})
+	if err := control.Create(context.Background(), nil); err != nil {
+		panic(err)
+	}
+	return &beacons{control: control}
+}
+
+// report returns where a worker reports, over a network of its own that is as bad as the other.
+func (p *process) report() beacon.Options {
+	b := p.world.beacons
+	if b == nil {
+		return beacon.Options{}
+	}
+	faults := *p.world.plan.since(p.birth, p.plan.faults)
+	faults.DieAfter, faults.Record, faults.Missing = 0, false, faultqueue.Window{}
+	p.reports = faultqueue.New(b.control, &faults)
+	return beacon.Options{Queue: p.world.breakage.report(&reporting{p.reports, p}), Interval: reportInterval, Instance: p.plan.name}
+}
+
+// reporting is the control queue of a process, which sends nothing when it is dead.
+type reporting struct {
+	queue.Queue
+	process *process
+}
+
+func (r *reporting) check() error {
+	if r.process.isDead() {
+		return &queue.Error{Op: "report", Queue: r.Name(), Kind: queue.ErrUnavailable}
+	}
+	return nil
+}
+
+func (r *reporting) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+	if err := r.check(); err != nil {
+		return queue.Message{}, err
+	}
+	return r.Queue.Enqueue(ctx, text, o)
+}
+
+func (r *reporting) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
+	if err := r.check(); err != nil {
+		return l, err
+	}
+	return r.Queue.Update(ctx, l, text, visibility)
+}
+
+func (r *reporting) Delete(ctx context.Context, l queue.Lease) error {
+	if err := r.check(); err != nil {
+		return err
+	}
+	return r.Queue.Delete(ctx, l)
+}
+
+// checkView checks that a viewer sees the living workers, and them alone, when it has looked for long enough.
+func (w *world) checkView(alive []*process) {
+	if w.beacons == nil {
+		return
+	}
+	v := beacon.NewViewer(w.beacons.control)
+	look := func() beacon.View {
+		view, err := v.View(context.Background())
+		if err != nil {
+			w.addViolation("view: %v", err)
+		}
+		return view
+	}
+	look()
+	time.Sleep(reportStale + reportInterval)
+	view := look()
+	if view.Full { // messages that their instances could not delete hide others
+		return
+	}
+	seen := make(map[string]bool)
+	for _, r := range view.Reports {
+		seen[r.Instance] = r.Phase == "running"
+	}
+	for _, p := range alive {
+		if !seen[p.plan.name] {
+			w.addViolation("%s lives, and a viewer does not see it: %+v", p.plan.name, view)
+		}
+		delete(seen, p.plan.name)
+	}
+	for name, running := range seen {
+		if running {
+			w.addViolation("%s does not live, and a viewer sees it: %+v", name, view)
+		}
+	}
+}
