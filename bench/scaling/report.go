@@ -96,12 +96,15 @@ func (c *compared) table() string {
 	for i := range c.rows {
 		r := &c.rows[i]
 		name := r.name()
+		if t.Noise > 0 || t.Missing > 0 {
+			name += " (wrong readings)" // rows of rules that look at nothing are those of the right readings
+		}
 		if r == best || r == bestTuned {
 			name = "**" + name + "**"
 		}
 		if r.tuned && !said {
 			said = true
-			b.WriteString("| *tuned afterwards:* | | | | | | |\n")
+			fmt.Fprintf(&b, "| *tuned afterwards for %s:* | | | | | | |\n", t.Name)
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %d | %d | %s | %v |\n", name, percent(r.LateShare()), hours(r.InstanceHours), r.Changes, r.Reversals, millions(r.Requests), short(r.Worst.Round(time.Second)))
 	}

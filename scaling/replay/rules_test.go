@@ -77,7 +77,7 @@ func TestRulesDecideAsDocumented(t *testing.T) {
 		{"aws out", Backlog{}.Rule(""), 2, []int64{5000, 5000, 4500}, []int{2, 2, 5}},
 		{"aws interrupted", Backlog{}.Rule(""), 2, []int64{5000, 5000, 2000, 5000, 5000}, []int{2, 2, 2}},
 		{"aws in", Backlog{}.Rule(""), 30, repeated(0, 16), []int{30, 27, 25}},
-		{"aws near the target", Backlog{}.Rule(""), 2, repeated(1900, 30), []int{2, 2}},
+		{"aws near the target", Backlog{}.Rule(""), 2, repeated(1900, 16), []int{2, 2}},
 		{"aws below the target", Backlog{}.Rule(""), 2, repeated(1700, 15), []int{2, 1}},
 	} {
 		got := fed(c.rule, &trace, c.from, depths(c.depths...)...)
