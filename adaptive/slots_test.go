@@ -319,7 +319,12 @@ func TestALowLimitIsWorthADequeue(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Leave()
-	if n, _ := s.Take(dispatcher.SlotRequest{Least: 6, Most: 32}); n != 4 {
+	r := dispatcher.SlotRequest{Least: 6, Most: 32}
+	if n, _ := s.Take(r); n != 4 {
 		t.Errorf("got %d slots, want all 4", n)
+	}
+	s.Free(2)
+	if n, _ := s.Take(r); n != 2 {
+		t.Errorf("with 2 of 4 free: got %d slots, want 2", n)
 	}
 }

@@ -70,7 +70,8 @@ func TestNothingIsDecidedWithoutTheNumberOfInstances(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q := created(t, localqueue.New(nil), "jobs")
 				p := &platform{n: 3, instances: failure}
-				a := start(t, agent.Options{}, agent.Pool{Name: "pool", Queues: []queue.Queue{q}, Actuator: p, Policy: slow})
+				folder := t.TempDir()
+				a := start(t, agent.Options{Folder: folder}, agent.Pool{Name: "pool", Queues: []queue.Queue{q}, Actuator: p, Policy: slow})
 				fill(t, q, 600)
 				after(5 * time.Minute)
 				if calls, decisions := p.calls(), a.of("pool"); len(calls) != 0 || len(decisions) != 0 {
@@ -90,6 +91,9 @@ func TestNothingIsDecidedWithoutTheNumberOfInstances(t *testing.T) {
 				}
 				if err := a.stop(); err != nil {
 					t.Error(err)
+				}
+				if text := string(files(t, folder).texts["pool.history.jsonl"]); !strings.Contains(text, `"instances":3`) || strings.Contains(text, `"instances":0`) {
+					t.Errorf("the history has a number of instances that nobody knew: %s", text)
 				}
 			})
 		})

@@ -124,6 +124,38 @@ func TestAKilledAgentDoesNotFlap(t *testing.T) {
 	}
 }
 
+// what an agent added just before it was killed, and did not write down, is not removed at once.
+func TestWhatAKilledAgentAddedStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder := t.TempDir()
+		q := created(t, localqueue.New(nil), "jobs")
+		p := &platform{n: 1}
+		pool := agent.Pool{Name: "pool", Queues: []queue.Queue{q}, Actuator: p, Policy: slow}
+		a := start(t, agent.Options{Folder: folder}, pool)
+		after(20*time.Minute + time.Second)
+		history := files(t, folder)
+		fill(t, q, 600)
+		after(40 * time.Second)
+		take(t, q, 600)
+		if err := a.stop(); err != nil || p.get() != 10 {
+			t.Fatal(err, p.get())
+		}
+		history.restore(t)
+		a = start(t, agent.Options{Folder: folder}, pool)
+		after(5 * time.Minute)
+		if n := p.get(); n != 10 {
+			t.Errorf("5 minutes after the kill: got %d instances, want 10", n)
+		}
+		after(6 * time.Minute)
+		if n := p.get(); n != 1 {
+			t.Errorf("11 minutes after the kill: got %d instances, want 1", n)
+		}
+		if err := a.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // without its history an agent removes nothing until it has seen enough, and with it it removes what is due.
 func TestAnAgentWithoutHistoryRemovesNothingAtFirst(t *testing.T) {
 	for name, c := range map[string]struct {

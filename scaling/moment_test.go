@@ -29,10 +29,20 @@ func TestWhatIsWantedFollowsFromTheFigures(t *testing.T) {
 		"jobs longer than the target": {history: few(func(s *Sample) {
 			s.Handling, s.Arrival, s.Service, s.Running, s.Visible = Known(10*time.Minute), Known(0.1), Known(0.1), Known(60), Known(int64(20))
 		}), want: 5}, // (60 + 20) / 16
-		"arrivals from service and growth": {history: growing(28, 10, func(s *Sample) { s.Arrival = Optional[float64]{} }), want: 9}, // 38 / 4.667
-		"failing attempts":                 {history: few(func(s *Sample) { s.Running = Known(110) }), want: 7},                      // 110 / 1.1 / 16
-		"failing attempts of long jobs":    {history: few(func(s *Sample) { s.Handling, s.Slots, s.Running = Known(30*time.Second), Known(200.0), Known(2000) }), want: 6},
-		"handling by who runs":             {history: few(func(s *Sample) { s.Handling, s.Running = Optional[time.Duration]{}, Known(96) }), want: 6},
+		"arrivals from service and growth": {history: growing(28, 10, func(s *Sample) { // 38 / 4.667
+			s.Arrival, s.Running = Optional[float64]{}, Optional[int]{}
+		}), want: 9},
+		"arrivals from who runs and growth": {history: growing(28, 10, func(s *Sample) { // as many
+			s.Arrival, s.Service = Optional[float64]{}, Optional[float64]{}
+		}), want: 9},
+		"those that start occupy no slots": {history: every10s(append(repeat(5, Sample{Instances: 2, Depth: Known(int64(1000))}),
+			Sample{Instances: 4, Depth: Known(int64(1000))})...), want: 3}, // (128 + 872/60) / 51.2
+		"those that start are counted on": {history: every10s(append(repeat(10, measured(6, 0, 40, 35)),
+			repeat(2, with(measured(12, 0, 40, 35), func(s *Sample) { s.Ready = Known(6) }))...)...), want: 9}, // 40 / 4.667
+		"the average of ten minutes":    {history: every10s(append(repeat(24, longJobs(0.2)), repeat(66, longJobs(0.1))...)...), want: 8}, // 0.1 × 1200 / 16
+		"failing attempts":              {history: few(func(s *Sample) { s.Running = Known(110) }), want: 7},                              // 110 / 1.1 / 16
+		"failing attempts of long jobs": {history: few(func(s *Sample) { s.Handling, s.Slots, s.Running = Known(30*time.Second), Known(200.0), Known(2000) }), want: 6},
+		"handling by who runs":          {history: few(func(s *Sample) { s.Handling, s.Running = Optional[time.Duration]{}, Known(96) }), want: 6},
 		"hardly any ends": {history: few(func(s *Sample) {
 			s.Arrival, s.Service, s.Running = Known(0.15), Known(0.15), Known(60)
 		}), want: 1}, // 9 messages in a minute judge nothing
@@ -62,6 +72,11 @@ func TestWhatIsWantedFollowsFromTheFigures(t *testing.T) {
 			t.Errorf("%s: got %s, want %d wanted", name, d.Why, c.want)
 		}
 	}
+}
+
+// longJobs take 20 minutes.
+func longJobs(arrival float64) Sample {
+	return with(measured(6, 0, arrival, arrival), func(s *Sample) { s.Handling, s.Running = Known(20*time.Minute), Known(100) })
 }
 
 func later(d time.Duration, s Sample) Sample {

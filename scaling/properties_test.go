@@ -173,6 +173,11 @@ func TestAShortHistoryRemovesNothing(t *testing.T) {
 	if d := (Policy{}).Decide(gap); d.Instances != 12 {
 		t.Errorf("with a gap of more than half of DownAfter: got %s, want 12 instances", d.Why)
 	}
+	low := measured(12, 0, 1, 1)
+	silent := every10s(append(repeat(60, with(low, func(s *Sample) { s.Ready = Known(11) })), repeat(15, low)...)...)
+	if d := (Policy{}).Decide(silent); d.Instances != 12 {
+		t.Errorf("while one did not report: got %s, want 12 instances", d.Why)
+	}
 	same := every10s(repeat(65, idle)...)
 	for i := range same {
 		same[i].At = noon

@@ -22,7 +22,7 @@ func TestTheMetricIsTheDecision(t *testing.T) {
 	if err != nil || !proto.Equal(spec, want) {
 		t.Fatalf("GetMetricSpec: got %v, %v, want %v", spec, err, want)
 	}
-	for _, n := range []int{7, 8, 0, 20, 1_000_000} {
+	for _, n := range []int{7, 8, 0, 1, 20, 1_000_000} {
 		if err := pool.Scale(t.Context(), n); err != nil {
 			t.Fatal(err)
 		}
@@ -154,6 +154,19 @@ func TestStreamMetricSpecSendsTheTargetOnceAndStaysOpen(t *testing.T) {
 	s.stop() // so the next thing on the stream is its end, if nothing was sent before
 	if err := <-next; !errors.Is(err, io.EOF) {
 		t.Errorf("after the target: got %v, want the end of the stream", err)
+	}
+}
+
+// KEDA's waits get shorter again only after an orderly end.
+func TestTheStopEndsStreamsInOrder(t *testing.T) {
+	s := serve(t, asked(t, "worker", 1))
+	stream, err := openStream(within(t), s.client(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.stop()
+	if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
+		t.Errorf("got %v, want the end of the stream", err)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	pb "github.com/kedacore/keda/v2/pkg/scalers/externalscaler"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 )
 
@@ -141,6 +142,16 @@ func TestLargeRequestsAreRefused(t *testing.T) {
 	_, err := c.IsActive(within(t), large)
 	wantCode(t, "IsActive", err, codes.ResourceExhausted)
 	_, err = c.IsActive(within(t), about("worker"))
+	wantCode(t, "IsActive after it", err, codes.OK)
+}
+
+func TestLargeHeadersAreRefused(t *testing.T) {
+	c := serve(t, asked(t, "worker", 1)).client(t)
+	ctx := metadata.AppendToOutgoingContext(within(t), "more", strings.Repeat("x", 2*maxHeaders))
+	if _, err := c.IsActive(ctx, about("worker")); err == nil {
+		t.Error("got no error, want a refusal")
+	}
+	_, err := c.IsActive(within(t), about("worker"))
 	wantCode(t, "IsActive after it", err, codes.OK)
 }
 

@@ -56,13 +56,13 @@ func write(t *testing.T, folder, name string) (tls.Certificate, *x509.CertPool) 
 }
 
 // handshake returns what the server and the client find wrong with each other.
-func handshake(t *testing.T, server, client *tls.Config) (serverErr, clientErr error, protocol string) {
+func handshake(t *testing.T, server, client *tls.Config) (protocol string, serverErr, clientErr error) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() //nolint:errcheck // the test is over then
+	defer func() { _ = l.Close() }()
 	answered := make(chan error, 1)
 	go func() {
 		conn, err := l.Accept()
@@ -84,7 +84,7 @@ func handshake(t *testing.T, server, client *tls.Config) (serverErr, clientErr e
 	}
 	serverErr = <-answered
 	_ = conn.Close()
-	return serverErr, clientErr, protocol
+	return protocol, serverErr, clientErr
 }
 
 func TestCertificatesAreReadForEachConnection(t *testing.T) {
@@ -102,7 +102,7 @@ func TestCertificatesAreReadForEachConnection(t *testing.T) {
 	}
 	want := func(what string, roots *x509.CertPool, ok bool, own ...tls.Certificate) {
 		t.Helper()
-		serverErr, clientErr, protocol := handshake(t, config, client(roots, own...))
+		protocol, serverErr, clientErr := handshake(t, config, client(roots, own...))
 		if good := serverErr == nil && clientErr == nil; good != ok || good && protocol != "h2" {
 			t.Errorf("%s: got %v and %v with %q, want success %v", what, serverErr, clientErr, protocol, ok)
 		}
