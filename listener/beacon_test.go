@@ -109,15 +109,14 @@ func TestWorkOnAnIdleListenerIsReportedAtOnce(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := options()
 		_, v := b.control(o)
-		b.run(New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(time.Hour); return nil }, o))
+		b.run(New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(5 * time.Second); return nil }, o))
 		advance(5*time.Minute + 15*time.Second) // the next report is due in more than 50 s
 		b.put(1)
 		advance(2 * time.Second)
 		if r := b.reports(v)[0]; r.Received != 1 || r.Next != 10*time.Second {
 			t.Errorf("got %+v, want the message that came", r)
 		}
-		b.stop()
-		<-b.done
+		b.mustFinish()
 	})
 }
 
