@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -169,14 +170,14 @@ func TestABrokenControlQueueDoesNotAffectTheListener(t *testing.T) {
 				o.OnError = told.add
 				control, _ := b.control(o)
 				control.intercept = broken
-				handled := 0
-				l := New(b.queue, func(context.Context, *Message[job]) error { handled++; return nil }, o)
+				var handled atomic.Int64
+				l := New(b.queue, func(context.Context, *Message[job]) error { handled.Add(1); return nil }, o)
 				b.put(100)
 				b.run(l)
 				advance(10 * time.Minute)
 				st := l.State()
-				if handled != 100 || st.Succeeded != 100 || !st.Ready() || b.depth(b.queue.Queue) != 0 {
-					t.Errorf("got %d handled, %+v", handled, st)
+				if handled.Load() != 100 || st.Succeeded != 100 || !st.Ready() || b.depth(b.queue.Queue) != 0 {
+					t.Errorf("got %d handled, %+v", handled.Load(), st)
 				}
 				begin := time.Now()
 				b.mustFinish()
