@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -109,15 +110,14 @@ func TestWorkOnAnIdleListenerIsReportedAtOnce(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := options()
 		_, v := b.control(o)
-		b.run(New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(time.Hour); return nil }, o))
+		b.run(New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(5 * time.Second); return nil }, o))
 		advance(5*time.Minute + 15*time.Second) // the next report is due in more than 50 s
 		b.put(1)
 		advance(2 * time.Second)
 		if r := b.reports(v)[0]; r.Received != 1 || r.Next != 10*time.Second {
 			t.Errorf("got %+v, want the message that came", r)
 		}
-		b.stop()
-		<-b.done
+		b.mustFinish()
 	})
 }
 
@@ -170,14 +170,14 @@ func TestABrokenControlQueueDoesNotAffectTheListener(t *testing.T) {
 				o.OnError = told.add
 				control, _ := b.control(o)
 				control.intercept = broken
-				handled := 0
-				l := New(b.queue, func(context.Context, *Message[job]) error { handled++; return nil }, o)
+				var handled atomic.Int64
+				l := New(b.queue, func(context.Context, *Message[job]) error { handled.Add(1); return nil }, o)
 				b.put(100)
 				b.run(l)
 				advance(10 * time.Minute)
 				st := l.State()
-				if handled != 100 || st.Succeeded != 100 || !st.Ready() || b.depth(b.queue.Queue) != 0 {
-					t.Errorf("got %d handled, %+v", handled, st)
+				if handled.Load() != 100 || st.Succeeded != 100 || !st.Ready() || b.depth(b.queue.Queue) != 0 {
+					t.Errorf("got %d handled, %+v", handled.Load(), st)
 				}
 				begin := time.Now()
 				b.mustFinish()

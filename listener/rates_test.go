@@ -8,6 +8,8 @@ import (
 	"math"
 	"reflect"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -224,17 +226,23 @@ func TestManyReadingsAreFew(t *testing.T) {
 // A reading that fails changes nothing, and the rule of the loops is called with what is known.
 func TestTheLoadHasTheRates(t *testing.T) {
 	bubble(t, func(b *bundle) {
-		failing := false
+		var failing atomic.Bool
 		b.queue.intercept = func(op string, act func() error) error {
-			if op == "properties" && failing {
+			if op == "properties" && failing.Load() {
 				return &queue.Error{Op: op, Queue: b.queue.Name(), Kind: queue.ErrUnavailable, Status: 500}
 			}
 			return act()
 		}
+		var one sync.Mutex // several loops call the rule
 		var loads []Load
 		o := options()
 		o.Loops = Loops{Max: 4}
-		o.QueueWorkDetected = func(l Load) int { loads = append(loads, l); return 1 } // so that the depth is read again
+		o.QueueWorkDetected = func(l Load) int {
+			one.Lock()
+			defer one.Unlock()
+			loads = append(loads, l)
+			return 1 // so that the depth is read again
+		}
 		l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(time.Second); return nil }, o)
 		b.put(3000)
 		b.run(l)
@@ -243,11 +251,13 @@ func TestTheLoadHasTheRates(t *testing.T) {
 		if !near(st.Arrival, 0, 0) || st.DepthAt.IsZero() || !near(st.Service, 31, 0.05) {
 			t.Errorf("got arrival %s at %v and service %s, want 0 and 31", describe(st.Arrival), st.DepthAt, describe(st.Service))
 		}
+		one.Lock()
 		last := loads[len(loads)-1]
+		one.Unlock()
 		if last.Slots != 64 || last.Depth != st.Depth || !last.Intake.IsKnown() || !last.Service.IsKnown() || !last.Handling.IsKnown() || last.Running+last.Settling == 0 {
 			t.Errorf("the rule was called with %+v, want what the listener knows", last)
 		}
-		failing = true
+		failing.Store(true)
 		advance(30 * time.Second)
 		if now := l.State(); now.Arrival != st.Arrival || !now.DepthAt.Equal(st.DepthAt) || now.Errors == 0 {
 			t.Errorf("a reading failed: got arrival %s at %v, want that of %v", describe(now.Arrival), now.DepthAt, st.DepthAt)
