@@ -75,7 +75,7 @@ type comparison struct {
 func (c *comparison) say(format string, args ...any) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	fmt.Fprintf(c.progress, format+"\n", args...)
+	_, _ = fmt.Fprintf(c.progress, format+"\n", args...) // nothing depends on it
 }
 
 // compare replays traces against all rules, as many at a time as there are processors.

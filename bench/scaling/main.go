@@ -111,7 +111,7 @@ func read(name string) (replay.Trace, error) {
 	if err != nil {
 		return replay.Trace{}, err
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // it was only read
 	t, err := replay.Read(f, name)
 	if err != nil {
 		return t, err

@@ -215,7 +215,7 @@ func timeline(b *strings.Builder, c *compared) {
 	fmt.Fprintf(b, `<text x="%d" y="18" font-weight="bold">%s</text>`+"\n", timeLeft, escaped(c.trace.Name))
 	for i := range 5 {
 		n := most * float64(i) / 4
-		fmt.Fprintf(b, `<line x1="%d" y1="%.1[2]f" x2="%[3]d" y2="%.1[2]f" stroke="#d8dee4"/><text x="%[4]d" y="%.1[5]f" text-anchor="end" font-size="10">%.4[6]g</text>`+"\n", timeLeft, y(n), timeRight, timeLeft-6, y(n)+3, n)
+		fmt.Fprintf(b, `<line x1="%d" y1="%.1[2]f" x2="%[3]d" y2="%.1[2]f" stroke="#d8dee4"/><text x="%[4]d" y="%.1[5]f" text-anchor="end" font-size="10">%.6[6]g</text>`+"\n", timeLeft, y(n), timeRight, timeLeft-6, y(n)+3, n)
 		at := from + time.Duration(i)*(to-from)/4
 		fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="middle" font-size="10">%s</text>`+"\n", x(at), timeBottom+16, short(at.Round(time.Minute)))
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -181,12 +182,12 @@ func TestMistakesAreNamed(t *testing.T) {
 			t.Errorf("%v: got %v, want %q", args, err, want)
 		}
 	}
-	if err := run(t.Context(), []string{"-h"}, io.Discard, io.Discard); err != flag.ErrHelp {
+	if err := run(t.Context(), []string{"-h"}, io.Discard, io.Discard); !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("-h: got %v, want the help", err)
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if err := run(ended, []string{"-trace", ownTrace(t, "mine")}, io.Discard, io.Discard); err != context.Canceled {
+	if err := run(ended, []string{"-trace", ownTrace(t, "mine")}, io.Discard, io.Discard); !errors.Is(err, context.Canceled) {
 		t.Errorf("an ended context: got %v, want its error", err)
 	}
 }

@@ -268,16 +268,16 @@ func (t *Trace) Write(w io.Writer) error {
 			return fmt.Errorf("trace %q: account %q: a name has no commas, lines and spaces around it", t.Name, a)
 		}
 	}
-	b := bufio.NewWriter(w)
+	var b strings.Builder
 	for _, s := range settings {
 		// What Read would put in the place of nothing is written even if it is zero.
 		switch text := s.get(t); {
 		case text != "":
-			fmt.Fprintf(b, "# %s: %s\n", s.name, text)
+			fmt.Fprintf(&b, "# %s: %s\n", s.name, text)
 		case s.name == "start":
-			fmt.Fprintln(b, "# start: 0s")
+			fmt.Fprintln(&b, "# start: 0s")
 		case s.name == "initial":
-			fmt.Fprintln(b, "# initial: 0")
+			fmt.Fprintln(&b, "# initial: 0")
 		}
 	}
 	columns := []string{arrivalsColumn}
@@ -287,7 +287,7 @@ func (t *Trace) Write(w io.Writer) error {
 	if t.Handlings != nil {
 		columns = append(columns, handlingColumn)
 	}
-	fmt.Fprintln(b, strings.Join(columns, ","))
+	fmt.Fprintln(&b, strings.Join(columns, ","))
 	for i, n := range t.Arrivals {
 		b.WriteString(number(n))
 		if t.Poison != nil {
@@ -298,7 +298,8 @@ func (t *Trace) Write(w io.Writer) error {
 		}
 		b.WriteString("\n")
 	}
-	return b.Flush()
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 // number returns the shortest text of a number that is read as the same number.
