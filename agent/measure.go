@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -33,6 +34,9 @@ func (r *queueReader) read(ctx context.Context) (s shown, errs []*Error) {
 	p, err := r.properties.call(queue.WithCause(ctx, queue.CauseDepth), requestTimeout, r.queue.Properties)
 	if err != nil {
 		failed(readingDepth, "the depth of the pool is unknown", "read the properties of the queue", err)
+		if errors.Is(err, queue.ErrQueueMissing) {
+			return s, errs // a peek would only say so again
+		}
 	} else {
 		s.depth = scaling.Known(p.Depth)
 		if p.Depth <= 0 {

@@ -3,7 +3,6 @@ package beacon_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"time"
 
@@ -30,7 +29,7 @@ func Example() {
 		return nil
 	}, &listener.Options[string]{
 		Beacon: beacon.Options{Queue: control, Create: true, Instance: "web-1", Interval: beacon.MinInterval},
-		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	done := make(chan error)
 	go func() { done <- l.Run(ctx) }()

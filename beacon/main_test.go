@@ -140,9 +140,6 @@ func (w *world) put(r Report, ttl time.Duration) {
 	}
 }
 
-// requests returns how many requests of an operation instances have sent.
-func (w *world) requests(o meter.Operation) int64 { return w.meter.Counts().Operation(o).Requests }
-
 // mortal is a queue that sends nothing more when its process is dead.
 type mortal struct {
 	queue.Queue
