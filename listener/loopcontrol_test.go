@@ -26,15 +26,28 @@ type network struct {
 	refuses  bool          // it refuses those beyond; otherwise they wait
 	arrival  float64       // messages a second; 0 for as many as anybody asks for
 
+	begun time.Time
+
 	mu       sync.Mutex
-	random   *rand.Rand // guarded by mu
-	begun    time.Time  // guarded by mu
-	made     int        // messages so far; guarded by mu
-	inFlight int        // dequeues; guarded by mu
-	free     []time.Time
-	dequeues int // guarded by mu
-	refused  int // guarded by mu
-	readings int // of the properties; guarded by mu
+	random   *rand.Rand  // guarded by mu
+	inFlight int         // dequeues; guarded by mu
+	free     []time.Time // when each place of the service is free; guarded by mu
+	tally                // guarded by mu
+}
+
+// tally is what a network has counted.
+type tally struct {
+	made     int // messages
+	dequeues int
+	refused  int // of these
+	readings int // of the properties
+}
+
+// counts returns what was counted so far.
+func (n *network) counts() tally {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.tally
 }
 
 func newNetwork(t *testing.T, seed uint64) *network {
@@ -141,17 +154,18 @@ func measure(t *testing.T, seed uint64, set func(*network, *Options[job])) (f me
 		l := New(n, func(context.Context, *Message[job]) error { time.Sleep(20 * time.Millisecond); return nil }, o)
 		b.run(l)
 		advance(2 * time.Minute)
-		before, made, dequeues, refused := l.State(), n.made, n.dequeues, n.refused
+		before, begun := l.State(), n.counts()
 		const seconds = 120
 		for range seconds {
 			advance(time.Second)
 			f.loops += float64(l.State().Loops) / seconds
 		}
-		messages := float64(n.made - made)
+		ended := n.counts()
+		messages, dequeues := float64(ended.made-begun.made), float64(ended.dequeues-begun.dequeues)
 		f.rate = messages / seconds
-		f.dequeues = float64(n.dequeues-dequeues) / messages * 1000
-		f.refused = float64(n.refused-refused) / float64(n.dequeues-dequeues) * 100
-		f.readings = n.readings
+		f.dequeues = dequeues / messages * 1000
+		f.refused = float64(ended.refused-begun.refused) / dequeues * 100
+		f.readings = ended.readings
 		if got := float64(l.State().Received - before.Received); got < 0.9*messages {
 			t.Errorf("the listener received %v of %v messages", got, messages)
 		}
