@@ -7,9 +7,6 @@ import (
 	"github.com/millrace/millrace/scaling"
 )
 
-// defaultDownAfter is that of the zero [scaling.Policy].
-const defaultDownAfter = 10 * time.Minute
-
 // hold keeps what somebody else has added, such as an operator by hand, for as long as the policy keeps what the load has
 // called for. So it does with what the agent before this one has added just before it was killed, and did not write down. What somebody else has removed is not held: the load then decides at once, because jobs wait. Only the goroutine of the pool uses it.
 type hold struct {
@@ -37,20 +34,13 @@ func (h *hold) asks(n int) { h.goal = scaling.Known(n) }
 
 // apply returns the decision about a sample, or one that removes nothing for now.
 func (h *hold) apply(at time.Time, p scaling.Policy, d scaling.Decision) scaling.Decision {
-	after := p.DownAfter
-	if after == 0 {
-		after = defaultDownAfter
-	}
-	limit := max(p.Min, 20)
-	if p.Max > 0 {
-		limit = p.Max
-	}
-	keep := min(d.From, limit)
-	if h.at.IsZero() || at.Sub(h.at) >= after || d.Instances >= keep {
+	p = p.WithDefaults()
+	keep := min(d.From, p.Max)
+	if h.at.IsZero() || at.Sub(h.at) >= p.DownAfter || d.Instances >= keep {
 		return d
 	}
 	d.Why = fmt.Sprintf("%s stays so for %v, because somebody else, or an agent before this one, had set %d at %s; %d would do: %s",
-		change(d.From, keep), after, h.added, h.at.Format(time.TimeOnly), d.Instances, d.Why)
+		change(d.From, keep), p.DownAfter, h.added, h.at.Format(time.TimeOnly), d.Instances, d.Why)
 	d.Instances = keep
 	return d
 }

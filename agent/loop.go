@@ -140,10 +140,7 @@ func (p *pool) imagined(s scaling.Sample) int {
 	if n := s.Ready.Or(0); n > 0 {
 		return n
 	}
-	if p.Policy.ToZero {
-		return p.Policy.Min
-	}
-	return max(p.Policy.Min, 1)
+	return p.Policy.WithDefaults().Min
 }
 
 // decide decides about the newest sample, and makes it so.

@@ -19,7 +19,7 @@ func newMemory(p scaling.Policy) memory {
 	if p.Forecast {
 		return memory{} // as long as a History keeps them
 	}
-	return memory{keep: max(2*p.DownAfter, leastMemory)}
+	return memory{keep: max(2*p.WithDefaults().DownAfter, leastMemory)}
 }
 
 // add adds the newest sample, given how much time has passed since the one before in this process, zero for the first, and forgets what

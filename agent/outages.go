@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/queue"
@@ -17,6 +19,11 @@ const logInterval = 10 * time.Minute
 type failing struct {
 	doing string
 	queue queue.Name
+}
+
+// compare orders failures, so that a log is the same in each run.
+func (f failing) compare(g failing) int {
+	return cmp.Or(cmp.Compare(f.queue.String(), g.queue.String()), cmp.Compare(f.doing, g.doing))
 }
 
 // outage is a failure that lasts.
@@ -53,8 +60,8 @@ func (o *outages) round(ctx context.Context, errs []*Error) {
 			o.logger.ErrorContext(ctx, e.Error(), append([]any{"times", last.times}, stack(e)...)...)
 		}
 	}
-	for f, last := range o.now {
-		if !seen[f] {
+	for _, f := range slices.SortedFunc(maps.Keys(o.now), failing.compare) {
+		if last := o.now[f]; !seen[f] {
 			delete(o.now, f)
 			o.logger.InfoContext(ctx, "it works again: "+f.doing, "queue", f.queue.String(), "failed", last.times, "for", at.Sub(last.since).Round(time.Second))
 		}

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"slices"
-	"time"
 
 	"github.com/millrace/millrace/scaling"
 )
@@ -127,7 +126,7 @@ func (s *Summary) measured(last *Decided, now scaling.Sample, p scaling.Policy) 
 	switch {
 	case !known:
 		s.UnseenMinutes += passed.Minutes()
-	case age > target(p):
+	case age > p.WithDefaults().Target:
 		s.LateMinutes += passed.Minutes()
 	}
 }
@@ -149,12 +148,4 @@ func (s *Summary) decided(d *Decided) {
 	}
 	s.Decisions++
 	s.Least, s.Most = min(s.Least, n), max(s.Most, n)
-}
-
-// target is the policy's Target, or its default.
-func target(p scaling.Policy) time.Duration {
-	if p.Target > 0 {
-		return p.Target
-	}
-	return time.Minute
 }

@@ -1,6 +1,7 @@
 package scaling
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -116,46 +117,49 @@ func validUtilization(u float64) bool { return u > 0 && u <= 1 }
 type rules struct {
 	least, most, spare                 int
 	target, start, downAfter, handling float64 // seconds
+	wait                               float64 // seconds
 	utilization, slots                 float64
 	guessedSlots, guessedHandling      bool // nobody said how many or how long
 	forecast                           bool
-	wait                               float64 // seconds
+}
+
+// WithDefaults returns the policy with defaults in place of fields that are zero or wrong, except Slots and Handling,
+// where zero says that nobody knows.
+func (p Policy) WithDefaults() Policy {
+	p.Min, p.Spare, p.Wait = max(p.Min, 0), max(p.Spare, 0), max(p.Wait, 0)
+	if p.Min == 0 && !p.ToZero {
+		p.Min = defaultMin
+	}
+	if p.Max <= 0 {
+		p.Max = defaultMax
+	}
+	p.Max = max(p.Max, p.Min)
+	if !validUtilization(p.Utilization) {
+		p.Utilization = defaultUtilization
+	}
+	p.Target = positive(p.Target, defaultTarget)
+	p.Start = positive(p.Start, defaultStart)
+	p.DownAfter = positive(p.DownAfter, defaultDownAfter)
+	p.Slots, p.Handling = max(p.Slots, 0), max(p.Handling, 0)
+	return p
+}
+
+// positive returns d, or the default if d is not above zero.
+func positive(d, otherwise time.Duration) time.Duration {
+	if d <= 0 {
+		return otherwise
+	}
+	return d
 }
 
 func (p *Policy) rules() rules {
-	least := max(p.Min, 0)
-	if least == 0 && !p.ToZero {
-		least = defaultMin
-	}
-	most := p.Max
-	if most <= 0 {
-		most = defaultMax
-	}
-	utilization := p.Utilization
-	if !validUtilization(utilization) {
-		utilization = defaultUtilization
-	}
-	slots := p.Slots
-	if slots <= 0 {
-		slots = defaultSlots
-	}
+	d := p.WithDefaults()
 	return rules{
-		least: least, most: max(most, least), spare: max(p.Spare, 0),
-		target:      secondsOr(p.Target, defaultTarget),
-		start:       secondsOr(p.Start, defaultStart),
-		downAfter:   secondsOr(p.DownAfter, defaultDownAfter),
-		handling:    secondsOr(p.Handling, defaultHandling),
-		utilization: utilization, slots: float64(slots),
-		guessedSlots: p.Slots <= 0, guessedHandling: p.Handling <= 0,
-		forecast: p.Forecast,
-		wait:     max(p.Wait, 0).Seconds(),
+		least: d.Min, most: d.Max, spare: d.Spare,
+		target: d.Target.Seconds(), start: d.Start.Seconds(), downAfter: d.DownAfter.Seconds(), wait: d.Wait.Seconds(),
+		handling:    positive(d.Handling, defaultHandling).Seconds(),
+		utilization: d.Utilization, slots: float64(cmp.Or(d.Slots, defaultSlots)),
+		guessedSlots: d.Slots == 0, guessedHandling: d.Handling == 0,
+		forecast: d.Forecast,
 	}
-}
-
-// secondsOr returns d in seconds, or the default if d is not above zero.
-func secondsOr(d, otherwise time.Duration) float64 {
-	if d <= 0 {
-		d = otherwise
-	}
-	return d.Seconds()
 }
