@@ -213,8 +213,9 @@ func (v *delivery) recordedText(failures int) string {
 	head := v.head
 	head.Attempts = failures
 	head.Settled, head.Starts = v.queued.DequeueCount, 0
-	if !v.started() && v.enveloped() && head.Poison == "" {
-		// No handler started: only this delivery is accounted for, not those before it.
+	if !v.started() && v.enveloped() && head.Poison == "" && v.lostDeliveries() > 0 {
+		// No handler started: only this delivery is accounted for, not those before it. What a handler saved, which then
+		// found its dependency exhausted, has accounted for them.
 		head.Settled, head.Starts = v.head.Settled+1, v.starts
 	}
 	if v.marked { // what came since is how often it could not be moved

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"sync"
 	"testing"
@@ -181,6 +182,56 @@ func TestAGiveBackWithoutARunKeepsTheCountOfLostStarts(t *testing.T) {
 				}
 				if q.text != "millrace/1?id=7"+want+"\nx" {
 					t.Errorf("%q, handled %v: got the text %q, want the head %q", before, handled, q.text, want)
+				}
+			})
+		}
+	}
+}
+
+// A job that is postponed leaves the count of lost starts as it was, because no handler was called. If one was, and has saved
+// its progress, that has accounted for them: starts beside it would be more than possible, and nothing would count as
+// accounted for.
+func TestAPostponedJobKeepsTheCountOfLostStartsUnlessItSaved(t *testing.T) {
+	for before, c := range map[string]struct {
+		count           int64
+		unsaved, saving string
+	}{
+		"":          {1, "&s=1", "&s=1"},
+		"&s=4":      {5, "&s=5", "&s=5"},
+		"&s=1":      {5, "&s=2", "&s=5"},
+		"&s=1&st=3": {6, "&s=2&st=3", "&s=6"},
+		"&n=2&s=1":  {9, "&n=2&s=2", "&n=2&s=9"},
+	} {
+		for _, saves := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				q, want := &textQueue{}, c.unsaved+"\nx"
+				if saves {
+					want = c.saving + "\ny"
+				}
+				handler := func(ctx context.Context, m *Message[[]byte]) error {
+					if saves {
+						if err := m.Save(ctx, []byte("y")); err != nil {
+							t.Error(err)
+						}
+					}
+					return Postpone(time.Second, errors.New("the dependency is exhausted"))
+				}
+				d, err := New(q, Jobs[[]byte]{Handler: handler, Codec: codec.Bytes()}, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := d.Start(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				m := queue.Message{Lease: queue.Lease{ID: "m", Receipt: "r"}, Text: "millrace/1?id=7" + before + "\nx", DequeueCount: c.count}
+				d.Dispatch([]queue.Message{m}, d.Reserve(t.Context()), time.Now(), time.Minute)
+				synctest.Wait()
+				d.Stop()
+				if err := d.Drain(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if q.text != "millrace/1?id=7"+want {
+					t.Errorf("%q, saves %v: got the text %q, want %q with its head and body", before, saves, q.text, want)
 				}
 			})
 		}

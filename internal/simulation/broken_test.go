@@ -2,12 +2,14 @@ package simulation
 
 import (
 	"context"
+	"errors"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/adaptive"
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/claimcheck"
 	"github.com/millrace/millrace/codec"
@@ -39,6 +41,7 @@ type breakage struct {
 	slots   int                           // that a pool has more than it should
 	member  func(*pool.MemberOptions)
 	report  func(queue.Queue) queue.Queue // to the control queue
+	only    func(*plan) bool              // the worlds that it breaks, if they are few; nil for any
 }
 
 func (b breakage) withDefaults() breakage {
@@ -168,6 +171,24 @@ func wired(with func(*process) tampered) breakage {
 		return &t
 	}}
 }
+
+// adapted returns a breakage of listeners that have an adaptive limit.
+func adapted(change func(*listener.Options[job])) breakage {
+	return breakage{only: (*plan).adapts, options: func(o *listener.Options[job]) {
+		if len(o.Interceptors) > 0 { // nothing else has them
+			change(o)
+		}
+	}}
+}
+
+// leakingSlots are slots that nothing returns.
+type leakingSlots struct{ dispatcher.Slots }
+
+func (leakingSlots) Free(int) {}
+
+func (leakingSlots) Leave() {}
+
+func leakSlots(o *listener.Options[job]) { o.Slots = leakingSlots{o.Slots} }
 
 // brokenClaims are claims with some operations replaced. Nil ones are not replaced.
 type brokenClaims struct {
@@ -470,6 +491,38 @@ func TestLedgerFindsViolations(t *testing.T) {
 			}}
 		}}, "lives, and a viewer does not see it"},
 
+		"handlers do not return slots of an adaptive limit": {adapted(leakSlots), "has not emptied the queue in"},
+
+		"a worker does not return slots of an adaptive limit": {adapted(leakSlots), "want none running and none held"},
+
+		"an adaptive limit exceeds its highest": {adapted(func(o *listener.Options[job]) {
+			most, _ := o.Slots.Size()
+			higher := adaptive.New(&adaptive.Options{Max: most + 4, Start: most + 4})
+			o.Slots, o.Interceptors = higher.Slots(nil), []listener.Interceptor{higher.Intercept}
+		}), "the concurrency is"},
+
+		"an adaptive limit stays at its lowest": {adapted(func(o *listener.Options[job]) {
+			o.Slots = adaptive.New(&adaptive.Options{Max: 1}).Slots(nil)
+		}), "slots and got"},
+
+		"a job that finds its dependency exhausted is deleted": {adapted(func(o *listener.Options[job]) {
+			o.Interceptors = append(o.Interceptors, func(ctx context.Context, _ dispatcher.Delivery, next func(context.Context) error) error {
+				if err := next(ctx); !errors.Is(err, adaptive.ErrExhausted) {
+					return err
+				}
+				return nil
+			})
+		}), "a delete without a success, a discard or a copy"},
+
+		"a job that finds its dependency exhausted has failed": {adapted(func(o *listener.Options[job]) {
+			o.Interceptors = nil
+		}), "a failure is recorded for a run that did not fail"},
+
+		"a job that fails is postponed": {adapted(func(o *listener.Options[job]) {
+			all := adaptive.New(&adaptive.Options{Exhausted: func(error) bool { return true }})
+			o.Interceptors = append(o.Interceptors, all.Intercept)
+		}), "a failure is not recorded"},
+
 		"reserved slots are taken": {breakage{member: func(o *pool.MemberOptions) { o.Reserve = 0 }}, "which leaves others less than they have or reserve"},
 
 		"tombstones are swept too early": {breakage{sweep: func(c processClaims) error {
@@ -490,6 +543,9 @@ func TestLedgerFindsViolations(t *testing.T) {
 			t.Parallel()
 			const within = 300
 			for n := uint64(1); n <= within; n++ {
+				if c.breakage.only != nil && !c.breakage.only(newPlan(n)) {
+					continue
+				}
 				for _, violation := range run(t, n, c.breakage).violations {
 					if strings.Contains(violation, c.words) {
 						t.Logf("seed %d: %s", n, violation)

@@ -22,6 +22,9 @@ func (w *world) checkCapacity(p *process) {
 	// One success ends what the worker may take for an outage.
 	w.sendJobs(1, time.Millisecond)
 	w.waitUntilEmpty([]*process{p})
+	if p.adaptive != nil {
+		slots = min(slots, p.adaptive.State().Limit)
+	}
 	// First as many as the minimum of loops can take, so that the others are a backlog.
 	first := min(s.capacity(max(s.minLoops(), 1)), slots)
 	for _, wave := range []int{first, slots - first} {

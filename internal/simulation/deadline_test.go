@@ -106,6 +106,7 @@ type pace struct {
 	company   time.Duration // until a batch begins
 	together  bool          // whether there are batches
 	rate      float64       // what the lowest of their limits allows a second; 0 for no limit
+	adaptive  bool          // whether one of them has an adaptive limit
 	longest   time.Duration // of the runs that are left to do: a batch takes as long as the longest
 }
 
@@ -114,7 +115,8 @@ func (w *world) pace(by []*process) pace {
 	for _, p := range by {
 		s := p.plan.settled()
 		hung, until := w.hanging(p)
-		c.capacity += max(s.capacity(max(s.minLoops(), 1))-hung, 0)
+		c.capacity += max(s.atLowest(s.capacity(max(s.minLoops(), 1)))-hung, 0)
+		c.addAdaptive(s)
 		c.blocked = max(c.blocked, until)
 		lingering := max(s.linger, 0)
 		if s.linger == 0 { // it follows how long handlers take
@@ -183,6 +185,7 @@ func (c *pace) course(id queue.ID, l leftover) (runs int, long time.Duration) {
 	if cut && (j.heedless || j.cleaning > 0) { // and be lost while it is stuck
 		runs += c.lost + 1 + maxSpared
 	}
+	runs += c.exhausting(j, n)
 	if n > 0 { // the last run may still be running
 		long = draw(-1) + j.cleaning
 	}
@@ -210,7 +213,7 @@ func (w *world) deadline(by []*process) deadline {
 	c := w.pace(by)
 	w.remaining(by, func(id queue.ID, l leftover) { c.course(id, l) }) // computes c.longest
 	soon, hangs := w.now(), w.now()
-	var work, chain, probes, keyed time.Duration
+	var work, chain, probes, keyed, holds time.Duration
 	all := 0
 	hang := make(map[queue.ID]bool)
 	w.remaining(by, func(id queue.ID, l leftover) {
@@ -218,6 +221,7 @@ func (w *world) deadline(by []*process) deadline {
 		work += long
 		all += runs + 1
 		keyed += c.keyedRuns(l.job, runs, long)
+		holds += time.Duration(c.exhausting(l.job, w.begun(id))) * maxHold
 		chain = max(chain, long+2*maxStep+time.Duration(runs)*(2*maxStep+c.pause(l.job)+wakeUp+c.lingering))
 		probes += time.Duration(runs) * maxProbePause
 		if until := w.hangsUntil(id); until > w.now() {
@@ -227,13 +231,16 @@ func (w *world) deadline(by []*process) deadline {
 			soon = max(soon, l.hidden)
 		}
 	})
+	if c.adaptive {
+		holds += maxHold // of before
+	}
 	if !w.mayLookLikeAnOutage(c) {
 		probes = 0
 	}
 	if c.capacity <= 0 { // hanging runs occupy all slots
 		soon, c.capacity = max(soon, c.blocked), 1
 	}
-	long := w.plan.flagEnds() + maxErrorWait + maxProbePause + c.discovery + c.lingering + work/time.Duration(c.capacity) + chain + probes + keyed + c.held(all, work)
+	long := w.plan.flagEnds() + maxErrorWait + maxProbePause + c.discovery + c.lingering + work/time.Duration(c.capacity) + chain + probes + keyed + holds + c.held(all, work)
 	return deadline{soon + long, max(soon, hangs) + long, hang}
 }
 
@@ -242,7 +249,7 @@ func (c *pace) pause(j jobPlan) time.Duration {
 	switch {
 	case j.behaviour != retries && j.behaviour != snoozes:
 		return c.delay
-	case j.atOnce && c.timeout == 0 && !c.together:
+	case j.atOnce && c.timeout == 0 && !c.together && !c.adaptive:
 		return 0
 	}
 	return max(c.delay, 30*time.Second)

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/millrace/millrace/adaptive"
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/listener"
@@ -26,6 +27,7 @@ const (
 	didPoison  = "poisoned"
 	didDiscard = "discarded"
 	didSnooze  = "snoozed"
+	didExhaust = "exhausted" // its dependency, and is postponed
 	didNothing = "not begun" // its batch did not begin
 )
 
@@ -164,6 +166,8 @@ func (r *handling) decide() {
 		r.outcome = didSucceed
 	case r.cut:
 		r.outcome, r.err = didFail, context.Cause(r.ctx)
+	case r.exhausts():
+		r.outcome, r.err = didExhaust, adaptive.Exhausted(errRefused)
 	default:
 		r.outcome, r.err = result(r.job, r.n, r.within(0, 30*time.Second, "delay"))
 		if r.outcome != didFail {

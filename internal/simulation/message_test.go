@@ -180,9 +180,12 @@ func (b *ledger) record(a *message, d *delivery, e entry, head codec.Head) {
 		b.addViolation(e, "a lost lease is recorded as a failure")
 	}
 	switch {
-	case d.counted() && d.began == nil && head.Poison == "": // it counts itself only
+	case d.counted() && (d.began == nil || d.isFree(head)) && head.Poison == "": // it counts itself only
 		if head.Settled != d.head.Settled+1 || head.Starts > d.head.Starts {
 			b.addViolation(e, "settled is %d with %d starts after a delivery without a run, before it %d with %d", head.Settled, head.Starts, d.head.Settled, d.head.Starts)
+		}
+		if head.Settled == d.entry.count && d.began != nil {
+			a.settled = d.entry.count
 		}
 	case head.Settled != d.entry.count || head.Starts != 0:
 		b.addViolation(e, "settled is %d with %d starts at delivery %d", head.Settled, head.Starts, d.entry.count)

@@ -54,6 +54,7 @@ type jobPlan struct {
 	shortest   time.Duration // of its runs
 	longest    time.Duration
 	saves      int           // how often a run saves its progress
+	exhausts   int           // runs that find their dependency exhausted, by a worker with an adaptive limit
 	heedless   bool          // does not look at its context
 	stubborn   bool          // succeeds although its context has ended
 	cleaning   time.Duration // how long it runs after its context has ended

@@ -61,6 +61,7 @@ func newPlan(seed uint64) *plan {
 	p.drawKeys()
 	p.drawLimits()
 	p.drawBeacons()
+	p.drawAdaptive()
 	return p
 }
 

@@ -53,6 +53,7 @@ type workerPlan struct {
 	pauses    []span // by its program
 	member    memberPlan
 	limit     limited.Options // 0 for none
+	adaptive  adaptivePlan
 }
 
 // change is one of settings while the worker runs.

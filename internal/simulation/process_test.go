@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/adaptive"
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/perkey"
@@ -26,6 +27,7 @@ type process struct {
 	listener running
 	keys     *perkey.Keys          // of which it runs one handler at a time; or nil
 	limit    *limited.Limit        // or nil
+	adaptive *adaptive.Limit       // or nil
 	together listener.Handler[job] // of several messages; nil for one at a time
 	parts    sync.Map              // *listener.Message[job] → *handling, of those on their way into a batch
 	born     chan struct{}         // closed when it has begun
@@ -58,7 +60,7 @@ func (p *process) live() {
 	if p.plan.together > 0 {
 		p.together = dispatcher.Batch(p.handleTogether, p.plan.together, p.plan.company)
 	}
-	p.keys, p.limit = w.keysOf(&p.plan), p.plan.newLimit()
+	p.keys, p.limit, p.adaptive = w.keysOf(&p.plan), p.plan.newLimit(), p.plan.newAdaptive()
 	p.listener = p.listen()
 
 	close(p.born)
@@ -209,6 +211,7 @@ func (p *process) options() *listener.Options[job] {
 		o.Wakeups, o.SafetyPoll = &wakeMember{broker: p.world.broker, process: p}, p.world.plan.wakes.safety
 	}
 	p.joinPool(o)
+	p.adapt(o)
 	p.hooks(o)
 	p.world.breakage.options(o)
 	return o

@@ -50,6 +50,7 @@ var parts = map[string]func(*plan){
 			p.workers[i].pauses = nil
 		}
 	},
+	"adaptive":  eachWorker(func(w *workerPlan) { w.adaptive = adaptivePlan{} }),
 	"beacons":   func(p *plan) { p.beacons = false },
 	"losses":    func(p *plan) { p.wakes.lost, p.wakes.breaking = 0, 0 },
 	"incidents": func(p *plan) { p.incidents = nil },

@@ -79,6 +79,7 @@ func play(p *plan, b breakage) *world {
 	w.running.Wait() // handlers that ignore their context may still run
 	w.network.close()
 	synctest.Wait()
+	w.checkAdaptive()
 	w.count()
 	return w
 }
