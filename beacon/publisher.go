@@ -152,7 +152,7 @@ func (p *Publisher) tell(ctx context.Context, err error) {
 func (p *Publisher) backOff(longest time.Duration) time.Duration {
 	doublings := min(max(p.failures-patience+1, 0), maxDoublings)
 	wait := min(p.options.Interval<<doublings, longest)
-	return time.Duration(float64(wait) * (0.9 + 0.2*jitter.Of(p.run, int(p.sequence))))
+	return time.Duration(float64(wait) * (0.9 + 0.2*jitter.Of(p.options.Instance, int(p.sequence))))
 }
 
 // send brings the report into the control queue: by an update, or by a new message if there is none or it soon expires.

@@ -2,6 +2,8 @@ package simulation
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"time"
 
 	"github.com/millrace/millrace/beacon"
@@ -47,6 +49,11 @@ func (p *process) report() beacon.Options {
 	}
 	faults := *p.world.plan.since(p.birth, p.plan.faults)
 	faults.DieAfter, faults.Record, faults.Missing = 0, false, faultqueue.Window{}
+	faults.Faults = maps.Clone(faults.Faults)
+	for op, r := range faults.Faults {
+		r.Death = 0 // the network of the jobs decides about life
+		faults.Faults[op] = r
+	}
 	p.reports = faultqueue.New(b.control, &faults)
 	return beacon.Options{Queue: p.world.breakage.report(&reporting{p.reports, p}), Interval: reportInterval, Instance: p.plan.name}
 }
@@ -85,7 +92,11 @@ func (r *reporting) Delete(ctx context.Context, l queue.Lease) error {
 	return r.Queue.Delete(ctx, l)
 }
 
-// checkView checks that a viewer sees the living workers, and them alone, when it has looked for long enough.
+// looks is how often a viewer looks at most until it sees the living workers and them alone: their reports may fail many times in
+// a row.
+const looks = 20
+
+// checkView checks that what a viewer sees becomes the living workers, and them alone.
 func (w *world) checkView(alive []*process) {
 	if w.beacons == nil {
 		return
@@ -98,25 +109,35 @@ func (w *world) checkView(alive []*process) {
 		}
 		return view
 	}
-	look()
-	time.Sleep(reportStale + reportInterval)
-	view := look()
-	if view.Full { // messages that their instances could not delete hide others
-		return
+	look() // of a report that it has not seen change a viewer cannot say whether it is kept up to date
+	var wrong string
+	for range looks {
+		time.Sleep(reportStale + reportInterval)
+		view := look()
+		wrong = unlike(view, alive)
+		if wrong == "" || view.Full { // messages that their instances could not delete hide others
+			return
+		}
 	}
+	w.addViolation("%s", wrong)
+}
+
+// unlike returns in what a view differs from the living workers, or "".
+func unlike(view beacon.View, alive []*process) string {
 	seen := make(map[string]bool)
 	for _, r := range view.Reports {
-		seen[r.Instance] = r.Phase == "running"
+		seen[r.Instance] = seen[r.Instance] || r.Phase == "running"
 	}
 	for _, p := range alive {
 		if !seen[p.plan.name] {
-			w.addViolation("%s lives, and a viewer does not see it: %+v", p.plan.name, view)
+			return fmt.Sprintf("%s lives, and a viewer does not see it: %+v", p.plan.name, view)
 		}
 		delete(seen, p.plan.name)
 	}
 	for name, running := range seen {
 		if running {
-			w.addViolation("%s does not live, and a viewer sees it: %+v", name, view)
+			return fmt.Sprintf("%s does not live, and a viewer sees it: %+v", name, view)
 		}
 	}
+	return ""
 }

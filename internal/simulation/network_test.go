@@ -92,7 +92,7 @@ func (unused) Do(r *http.Request) (*http.Response, error) {
 // The history must be the same as without a network, entry by entry.
 func TestEveryTransportPlaysTheSame(t *testing.T) {
 	for n := uint64(1); n <= worlds(*seeds, defaultSeeds)/25; n++ {
-		if p := newPlan(n); p.hooked || p.wakesManyLoops() || p.pausesManyLoops() || p.pairing.on || p.pool.on() || p.shards.on() || p.keys.on() {
+		if p := newPlan(n); p.hooked || p.wakesManyLoops() || p.pausesManyLoops() || p.pairing.on || p.pool.on() || p.shards.on() || p.keys.on() || p.beacons {
 			continue
 		}
 		here := run(t, n, breakage{})

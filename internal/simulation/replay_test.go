@@ -17,7 +17,7 @@ var replays = flag.Int("replays", 0, "number of seeds that TestReplay plays twic
 func TestReplay(t *testing.T) {
 	last, differ := worlds(*replays, defaultReplays), 0
 	for n := uint64(1); n <= last; n++ {
-		if p := newPlan(n); p.hooked || p.givesBatchesUp() || p.wakesManyLoops() || p.pausesManyLoops() || p.pairing.on || p.pool.on() || p.shards.on() || p.keys.on() {
+		if p := newPlan(n); p.hooked || p.givesBatchesUp() || p.wakesManyLoops() || p.pausesManyLoops() || p.pairing.on || p.pool.on() || p.shards.on() || p.keys.on() || p.beacons {
 			continue
 		}
 		one, other := run(t, n, breakage{}), run(t, n, breakage{})
