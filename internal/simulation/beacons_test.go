@@ -28,9 +28,10 @@ type beacons struct {
 // drawBeacons draws whether the workers report.
 func (p *plan) drawBeacons() { p.beacons = p.dice.chance(1.0/8, "beacons") }
 
-// newBeacons returns the control queue, or nil if nobody reports.
+// newBeacons returns the control queue, or nil if nobody reports. Members of a pool do not: the ledger takes Run's return, which the
+// last report delays, for the instant in which the slots of abandoned handlers are free.
 func (p *plan) newBeacons() *beacons {
-	if !p.beacons {
+	if !p.beacons || p.pool.on() {
 		return nil
 	}
 	engine := localqueue.New(&localqueue.Options{Seed: uint64(p.dice) + 1})
