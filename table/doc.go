@@ -1,0 +1,28 @@
+// Package table stores entities: small sets of properties under a key, with a version. A [Store] is one table.
+// [Memory] is a store, and so are the tables of a file, in package filetable, and of Azure Tables, in package
+// aztable. All pass one conformance suite, package tabletest.
+//
+// # Consistency
+//
+// A change of one entity takes effect completely or not at all, and every later call sees it. So does a group of
+// changes in one partition, which [Store.Apply] makes. Nothing holds several partitions or tables together: a program
+// that changes several makes its steps repeatable, and keeps what it intends where it survives, such as in a message.
+//
+// Every entity has a version, its [ETag]. A change names the version that it was made for and fails with
+// [ErrPreconditionFailed] if there is another one meanwhile, so that no writer undoes what it has not seen. [Modify]
+// reads, changes and writes an entity until no other writer comes in between. [Any] changes whatever version there is.
+//
+// # Queries
+//
+// A query returns a page of entities and a [Token] for the next page. A page of one partition is a snapshot: it has no part
+// of a change, and it neither waits for writers nor holds them up. Several pages are not one snapshot. A page may have
+// fewer entities than asked for, and even none, while there are more behind it: only the end of the tokens is the end.
+//
+// # Concurrency
+//
+// A store is safe for concurrent use.
+//
+// # Cost
+//
+// One method call is one request to a cloud store.
+package table
