@@ -2,6 +2,7 @@ package filetable
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"math"
@@ -37,7 +38,7 @@ const (
 	typeInt64   = 6 // signed varint
 	typeFloat64 = 7 // 8 bytes
 	typeTime    = 8 // 8 bytes, ticks
-	typeGUID    = 9 // length, bytes: kept as written
+	typeGUID    = 9 // 16 bytes, in the order of its digits
 )
 
 // keyOf returns the key of an entity in the tree. Keys have no control characters, so the order of these is
@@ -70,8 +71,17 @@ func finish(record, key []byte, version uint64, modified time.Time) {
 	binary.BigEndian.PutUint32(record[1:], checksum(key, record[5:]))
 }
 
-func appendText[T string | table.GUID | []byte](b []byte, text T) []byte {
+func appendText[T string | []byte](b []byte, text T) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
+}
+
+// appendGUID appends the 16 bytes of a GUID that was checked.
+func appendGUID(b []byte, g table.GUID) []byte {
+	b, err := hex.AppendDecode(b, []byte(strings.ReplaceAll(string(g), "-", "")))
+	if err != nil {
+		panic(fmt.Sprintf("filetable: the GUID %q passed Entity.Check", string(g)))
+	}
+	return b
 }
 
 func appendValue(b []byte, value any) []byte {
@@ -94,7 +104,7 @@ func appendValue(b []byte, value any) []byte {
 	case time.Time:
 		return binary.BigEndian.AppendUint64(append(b, typeTime), ticks(v))
 	case table.GUID:
-		return appendText(append(b, typeGUID), v)
+		return appendGUID(append(b, typeGUID), v)
 	}
 	panic(fmt.Sprintf("filetable: a %T passed Entity.Check", value))
 }
@@ -201,7 +211,7 @@ func (d *decoder) value() any {
 	case typeTime:
 		return d.time()
 	case typeGUID:
-		return table.GUID(d.text())
+		return d.guid()
 	default:
 		d.fail("no property has the type %d", kind)
 		return nil
@@ -243,6 +253,15 @@ func (d *decoder) uint64() uint64 {
 		return 0
 	}
 	return binary.BigEndian.Uint64(d.bytes(8))
+}
+
+func (d *decoder) guid() table.GUID {
+	if len(d.rest) < 16 {
+		d.fail("it ends too early")
+		return ""
+	}
+	b := d.bytes(16)
+	return table.GUID(fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:]))
 }
 
 func (d *decoder) varint() int64 {

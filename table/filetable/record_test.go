@@ -56,7 +56,7 @@ func TestKeysKeepTheirOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := table.Key{Partition: part.Draw(t, "a.partition"), Row: part.Draw(t, "a.row")}
 		b := table.Key{Partition: part.Draw(t, "b.partition"), Row: part.Draw(t, "b.row")}
-		if got := bytes.Compare(keyOf(a), keyOf(b)) < 0; got != a.Less(b) || readKey(keyOf(a)) != a {
+		if got := bytes.Compare(keyOf(a), keyOf(b)) < 0; got != (a.Compare(b) < 0) || readKey(keyOf(a)) != a {
 			t.Fatalf("%q before %q: got %v; %q came back as %q", a, b, got, a, readKey(keyOf(a)))
 		}
 	})
@@ -79,7 +79,7 @@ func TestDamagedRecordsSaySo(t *testing.T) {
 		"type 10":             {property(10), "no property has the type 10"},
 		"a string is cut off": {property(typeString, 2, 'x'), "a length is wrong"},
 		"bytes are cut off":   {property(typeBytes, 2, 'x'), "a length is wrong"},
-		"a GUID is cut off":   {property(typeGUID, 2, 'x'), "a length is wrong"},
+		"a GUID is cut off":   {property(typeGUID, 2, 'x'), "ends too early"},
 		"an int32 too large":  {property(typeInt32, binary.AppendVarint(nil, 1<<31)...), "no int32"},
 		"an int64 is cut off": {property(typeInt64, 0x80), "a number is wrong"},
 		"a float is cut off":  {property(typeFloat64, 1, 2, 3), "ends too early"},
