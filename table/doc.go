@@ -14,15 +14,24 @@
 //
 // # Queries
 //
-// A query returns a page of entities and a [Token] for the next page. A page of one partition is a snapshot: it has no part
-// of a change, and it neither waits for writers nor holds them up. Several pages are not one snapshot. A page may have
-// fewer entities than asked for, and even none, while there are more behind it: only the end of the tokens is the end.
+// A query returns a page of entities and a [Token] for the next page. A page of one partition is a snapshot: it has all
+// of a group of changes or nothing of it. Several pages are not one snapshot, and a program that stops between two
+// holds up no writer. A page may have fewer entities than asked for, and even none, while there are more behind it:
+// only a page without a token is the last one. [All] reads page after page.
+//
+// # Errors
+//
+// No store repeats a change that got no answer, because a change under an ETag that took effect would then seem to have
+// failed. It fails with [ErrUnavailable], and the caller, who knows whether the change may be made twice, reads or
+// repeats.
 //
 // # Concurrency
 //
-// A store is safe for concurrent use.
+// A store is safe for concurrent use. Nothing here starts a goroutine.
 //
 // # Cost
 //
-// One method call is one request to a cloud store.
+// One method call is one request to a cloud store; [Modify] makes two for each attempt. [Memory] copies what it is
+// given and what it returns; an insertion into a partition, and a deletion that is not at its beginning, take time in
+// proportion to the entities behind it.
 package table

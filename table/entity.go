@@ -2,11 +2,12 @@ package table
 
 import (
 	"maps"
+	"strings"
 	"time"
 )
 
-// Key identifies an entity in its table. Entities are ordered by partition and then by row, in the
-// order of their bytes. A partition is what transactions and snapshots reach.
+// Key identifies an entity in its table. Entities are ordered by partition and then by row, as [Key.Compare] does.
+// A partition is what groups of changes and snapshots reach.
 type Key struct {
 	Partition string // never empty
 	Row       string // may be empty
@@ -15,12 +16,14 @@ type Key struct {
 // String returns the key as errors show it.
 func (k Key) String() string { return k.Partition + "/" + k.Row }
 
-// Less reports whether k comes before other.
-func (k Key) Less(other Key) bool {
-	if k.Partition != other.Partition {
-		return k.Partition < other.Partition
+// Compare returns -1 if k comes before other, 0 if they are the same and 1 if k comes after other: by partition and
+// then by row, each by its bytes. A service that compares UTF-16 has the characters from U+E000 to U+FFFF after those
+// from U+10000 on; apart from these, that is the same order.
+func (k Key) Compare(other Key) int {
+	if order := strings.Compare(k.Partition, other.Partition); order != 0 {
+		return order
 	}
-	return k.Row < other.Row
+	return strings.Compare(k.Row, other.Row)
 }
 
 // ETag is a version of an entity. Every change gives an entity a version that it never had, also when it
@@ -31,16 +34,17 @@ type ETag string
 const Any ETag = "*"
 
 // GUID is the value of a property with that type, which other programs may write: 36 characters, hexadecimal
-// digits and hyphens.
+// digits and hyphens. Upper and lower case are the same; stores keep lower case.
 type GUID string
 
-// Entity is what a table keeps under a key. The properties of a stored entity belong to the receiver, who may
-// change them.
+// Entity is what a table keeps under a key. A store keeps nothing of an entity that it was given, and what it returns
+// belongs to the receiver, who may change it.
 type Entity struct {
 	Key
 
 	// Properties are its values by name. A value is a string, bool, int32, int64, float64, time.Time, []byte
 	// or [GUID]. Stores keep times in UTC, cut to 100 ns. [Entity.Check] says what names and values may be.
+	// Nil means none; in an entity that a store returns it is never nil.
 	Properties map[string]any
 
 	// ETag is the version that was read. [Store.Update] compares it; [Store.Insert] ignores it.
@@ -50,12 +54,17 @@ type Entity struct {
 	Modified time.Time
 }
 
-// Clone returns a copy that shares nothing with e.
+// Clone returns a copy that shares nothing with e, with its properties as stores keep them: not nil, times in UTC and
+// cut to 100 ns, GUIDs in lower case.
 func (e Entity) Clone() Entity {
-	e.Properties = maps.Clone(e.Properties)
-	for name, value := range e.Properties {
-		e.Properties[name] = kept(value)
+	properties := maps.Clone(e.Properties)
+	if properties == nil {
+		properties = map[string]any{}
 	}
+	for name, value := range properties {
+		properties[name] = kept(value)
+	}
+	e.Properties = properties
 	return e
 }
 
@@ -87,7 +96,9 @@ func kept(value any) any {
 	case time.Time:
 		return v.UTC().Truncate(timePrecision)
 	case []byte:
-		return append([]byte{}, v...)
+		return append([]byte{}, v...) // never nil
+	case GUID:
+		return GUID(strings.ToLower(string(v)))
 	}
 	return value
 }

@@ -82,10 +82,10 @@ func (e *Error) Error() string {
 	if e.Hint != "" {
 		text += "; " + e.Hint
 	}
-	return text
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\r' || r == '\n' }), " ")
 }
 
-// subject says what was attempted on which entity. Keys may be any text, so they are quoted.
+// subject says what was attempted on which entity. A refused key may be any text, so it is quoted and cut.
 func (e *Error) subject() string {
 	parts := []string{}
 	if e.Op != "" {
@@ -95,7 +95,7 @@ func (e *Error) subject() string {
 		parts = append(parts, e.Table)
 	}
 	if e.Key != (Key{}) {
-		parts = append(parts, fmt.Sprintf("%q", e.Key.String()))
+		parts = append(parts, fmt.Sprintf("%.200q", e.Key.String()))
 	}
 	return strings.Join(parts, " ")
 }
@@ -122,15 +122,17 @@ func tooLarge(hint, format string, args ...any) error {
 	return &Error{Kind: ErrTooLarge, Detail: fmt.Sprintf(format, args...), Hint: hint}
 }
 
-// Explain adds what was attempted on which entity to an error of a store; nil stays nil. It is for authors
-// of stores.
+// Explain adds what was attempted on which entity to an error of a store; nil stays nil. An error of this package's
+// checks, which says only what is wrong, is completed, and keeps a key that it names; every other error is wrapped. It
+// is for authors of stores.
 func Explain(op, table string, k Key, err error) error {
 	if err == nil {
 		return nil
 	}
 	e := &Error{Err: err}
-	if known := (*Error)(nil); errors.As(err, &known) && known.Op == "" {
-		c := *known
+	// An error in the chain of another one is not taken out of it: the text around it would be lost.
+	if bare, ok := err.(*Error); ok && bare.Op == "" { //nolint:errorlint // see above
+		c := *bare
 		e = &c
 	}
 	e.Op, e.Table = op, table

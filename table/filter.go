@@ -2,19 +2,22 @@ package table
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
 // Filter is a condition on properties. Make it with [Equal], [Less], [And] and their siblings; the zero value
-// matches every entity. It is immutable, and so safe for concurrent use.
+// matches every entity. It never changes, and so is safe for concurrent use.
 //
-// A comparison compares values of one type; int32 and int64 count as one. It does not match an entity
-// without the property or with a value of another type there; that holds for [NotEqual] too. Strings are
-// compared by their bytes.
+// A comparison does not match an entity without the property, also if it is [NotEqual]: so does the service, by
+// Azurite's issue 1929. The value must have the type of the property, because the service promises nothing else, by
+// "Querying tables and entities"; the stores of this package's own do not match another type, and int32 and int64 are
+// two types. Strings are compared by their bytes.
 type Filter struct {
 	comparison string   // "" for all and any
 	property   string   // of a comparison
@@ -42,10 +45,10 @@ func Greater(property string, value any) Filter { return compare("gt", property,
 func GreaterOrEqual(property string, value any) Filter { return compare("ge", property, value) }
 
 // And matches entities that match all filters.
-func And(filters ...Filter) Filter { return Filter{connective: "and", parts: filters} }
+func And(filters ...Filter) Filter { return Filter{connective: "and", parts: slices.Clone(filters)} }
 
 // Or matches entities that match one of the filters at least.
-func Or(filters ...Filter) Filter { return Filter{connective: "or", parts: filters} }
+func Or(filters ...Filter) Filter { return Filter{connective: "or", parts: slices.Clone(filters)} }
 
 func compare(comparison, property string, value any) Filter {
 	return Filter{comparison: comparison, property: property, value: kept(value)}
@@ -93,7 +96,7 @@ func (f Filter) check() (comparisons int, err error) {
 	return 1, nil
 }
 
-// Match reports whether an entity matches the filter.
+// Match reports whether an entity matches the filter. Its properties must be as [Entity.Clone] makes them.
 func (f Filter) Match(e Entity) bool {
 	switch f.connective {
 	case "and":
@@ -114,8 +117,8 @@ func (f Filter) Match(e Entity) bool {
 	if f.comparison == "" {
 		return true
 	}
-	order, comparable := compareValues(e.Properties[f.property], f.value)
-	if !comparable {
+	order, oneType := compareValues(e.Properties[f.property], f.value)
+	if !oneType {
 		return false
 	}
 	switch f.comparison {
@@ -134,30 +137,27 @@ func (f Filter) Match(e Entity) bool {
 	}
 }
 
-// compareValues compares two values of one type.
-func compareValues(a, b any) (order int, comparable bool) {
-	if a32, ok := a.(int32); ok {
-		a = int64(a32)
-	}
-	if b32, ok := b.(int32); ok {
-		b = int64(b32)
-	}
+// compareValues compares two values, if they are of one type.
+func compareValues(a, b any) (order int, oneType bool) {
 	switch a := a.(type) {
 	case string:
 		b, ok := b.(string)
 		return strings.Compare(a, b), ok
 	case GUID:
 		b, ok := b.(GUID)
-		return strings.Compare(strings.ToLower(string(a)), strings.ToLower(string(b))), ok
+		return strings.Compare(string(a), string(b)), ok
 	case []byte:
 		b, ok := b.([]byte)
 		return bytes.Compare(a, b), ok
+	case int32:
+		b, ok := b.(int32)
+		return cmp.Compare(a, b), ok
 	case int64:
 		b, ok := b.(int64)
-		return compareOrdered(a, b), ok
+		return cmp.Compare(a, b), ok
 	case float64:
 		b, ok := b.(float64)
-		return compareOrdered(a, b), ok
+		return cmp.Compare(a, b), ok
 	case time.Time:
 		b, ok := b.(time.Time)
 		return a.Compare(b), ok
@@ -169,16 +169,6 @@ func compareValues(a, b any) (order int, comparable bool) {
 		return 1, ok
 	}
 	return 0, false
-}
-
-func compareOrdered[T int64 | float64](a, b T) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // String returns the filter in the service's form, an OData expression: "Owner eq 'ann'". That of the zero value

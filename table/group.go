@@ -16,10 +16,10 @@ type Change struct {
 	entity Entity
 }
 
-// Inserting is [Store.Insert] as a change.
+// Inserting is [Store.Insert] as a change. The entity must stay as it is until [Store.Apply] returns.
 func Inserting(e Entity) Change { return Change{insertion, e} }
 
-// Updating is [Store.Update] as a change.
+// Updating is [Store.Update] as a change. The entity must stay as it is until [Store.Apply] returns.
 func Updating(e Entity) Change { return Change{replacement, e} }
 
 // Deleting is [Store.Delete] as a change.
@@ -56,7 +56,9 @@ const (
 	maxGroupBytes = 4 << 20
 )
 
-// CheckGroup returns what is wrong with a group of changes: [ErrInvalid] or [ErrTooLarge].
+// CheckGroup returns what is wrong with a group of changes: [ErrInvalid] or [ErrTooLarge]. A group has 1 to 100
+// changes in one partition, at most one of each entity, and up to 4 MiB, as [Entity.Size] counts. The error names the
+// key of the change that is wrong.
 func CheckGroup(changes []Change) error {
 	switch {
 	case len(changes) == 0:
@@ -66,23 +68,30 @@ func CheckGroup(changes []Change) error {
 	}
 	seen, size := make(map[Key]bool, len(changes)), 0
 	for _, c := range changes {
-		if err := c.Check(); err != nil {
-			return err
-		}
-		switch k := c.entity.Key; {
+		k := c.entity.Key
+		switch err := c.Check(); {
+		case err != nil:
+			return ofKey(k, err)
 		case k.Partition != changes[0].entity.Partition:
-			return invalid("apply a group for each partition", "the group is of the partitions %q and %q", changes[0].entity.Partition, k.Partition)
+			return ofKey(k, invalid("apply a group for each partition", "the group has changes of the partition %q too", changes[0].entity.Partition))
 		case seen[k]:
-			return invalid("", "the group changes the row %q twice", k.Row)
-		default:
-			seen[k] = true
+			return ofKey(k, invalid("make one change of an entity in a group", "the group changes the entity twice"))
 		}
+		seen[k] = true
 		size += c.entity.Size()
 	}
 	if size > maxGroupBytes {
 		return tooLarge("apply it in several groups", "the group has %d bytes, and a group at most %d", size, maxGroupBytes)
 	}
 	return nil
+}
+
+// ofKey names the entity of a change that is wrong.
+func ofKey(k Key, err error) error {
+	if e, ok := err.(*Error); ok { //nolint:errorlint // the checks return no other type
+		e.Key = k
+	}
+	return err
 }
 
 // Check returns what is wrong with a change alone: [ErrInvalid] or [ErrTooLarge].

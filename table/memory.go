@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// Memory returns a store in memory, for tests and for programs that need no durability. The name is the table's, in
-// errors.
+// Memory returns an empty store in memory, for tests and for programs that need no durability. The name is the
+// table's, in errors.
 func Memory(name string) Store { return &memory{name: name, partitions: map[string][]*Entity{}} }
 
 type memory struct {
 	name string
 
 	mu         sync.RWMutex
-	partitions map[string][]*Entity // by name, each ordered by row; the entities are never changed; guarded by mu
+	partitions map[string][]*Entity // by name, each ordered by row, none empty; the entities are never changed; guarded by mu
 	names      []string             // of the partitions, in order; guarded by mu
 	version    int64                // of the last change; guarded by mu
 }
@@ -88,13 +88,13 @@ func (m *memory) write(c Change) ETag {
 	rows, at, found := m.find(c.entity.Key)
 	partition := c.entity.Partition
 	if c.Deletes() {
-		if rows = slices.Delete(rows, at, at+1); len(rows) > 0 {
+		if rows = without(rows, at); len(rows) > 0 {
 			m.partitions[partition] = rows
 			return ""
 		}
 		delete(m.partitions, partition)
 		i, _ := slices.BinarySearch(m.names, partition)
-		m.names = slices.Delete(m.names, i, i+1)
+		m.names = without(m.names, i)
 		return ""
 	}
 	e := c.entity.Clone()
@@ -112,17 +112,36 @@ func (m *memory) write(c Change) ETag {
 	return e.ETag
 }
 
+// without returns a slice without an element. It moves nothing if that is the first one: programs that delete page by
+// page delete from the beginning.
+func without[T any](s []T, at int) []T {
+	if at > 0 {
+		return slices.Delete(s, at, at+1)
+	}
+	clear(s[:1])
+	return s[1:]
+}
+
 func (m *memory) Get(ctx context.Context, k Key) (Entity, error) {
 	if err := ready(ctx, k.Check()); err != nil {
 		return Entity{}, Explain("get", m.name, k, err)
 	}
+	e, found := m.entity(k)
+	if !found {
+		return Entity{}, Explain("get", m.name, k, &Error{Kind: ErrMissing})
+	}
+	return e.Clone(), nil
+}
+
+// entity returns an entity as it is stored, which the caller must not change.
+func (m *memory) entity(k Key) (e Entity, found bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	rows, at, found := m.find(k)
 	if !found {
-		return Entity{}, Explain("get", m.name, k, &Error{Kind: ErrMissing})
+		return Entity{}, false
 	}
-	return rows[at].Clone(), nil
+	return *rows[at], true
 }
 
 func (m *memory) Query(ctx context.Context, q Query) (Page, error) {
@@ -134,13 +153,19 @@ func (m *memory) Query(ctx context.Context, q Query) (Page, error) {
 	if err := ready(ctx, bad); err != nil {
 		return Page{}, Explain("query", m.name, Key{Partition: q.Partition}, err)
 	}
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	p, _ := q.Collect(m.from(start)) // m.from yields no error
+	p := m.page(q, start)
 	for i, e := range p.Entities {
 		p.Entities[i] = e.Clone()
 	}
 	return p, nil
+}
+
+// page returns a page with the entities as they are stored, which the caller must not change.
+func (m *memory) page(q Query, start Key) Page {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	p, _ := q.Collect(m.from(start)) // m.from yields no error
+	return p
 }
 
 // from yields the entities from a key on, as they are stored. m.mu is held.

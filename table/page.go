@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// Token is the place at which a page begins. It is opaque, is valid for the query that it came from, and
-// consists of characters that neither JSON nor a URL escapes.
+// Token is the place at which a page begins. It is opaque, is valid for the query that it came from, with any Top, and
+// consists of ASCII characters that neither JSON nor a URL escapes. The place need not be that of an entity, and stays
+// valid whatever is inserted and deleted.
 type Token string
 
 // TokenFor returns the token of a page that begins at a key, whether or not an entity has that key. It is for authors of
@@ -21,7 +22,8 @@ func (t Token) Key() (Key, error) {
 	text, err := base64.RawURLEncoding.DecodeString(string(t))
 	partition, row, found := strings.Cut(string(text), "\x00")
 	k := Key{partition, row}
-	if err != nil || !found || k.Check() != nil {
+	// The decoder skips line ends and ignores unused bits, so only the key's own token is taken for it.
+	if err != nil || !found || k.Check() != nil || TokenFor(k) != t {
 		return Key{}, invalid("use Next of the page before, unchanged", "%.100q is no token", string(t))
 	}
 	return k, nil
@@ -38,7 +40,7 @@ func (q Query) Start() (Key, error) {
 	if err != nil {
 		return Key{}, err
 	}
-	if at.Less(start) || q.past(at) {
+	if at.Compare(start) < 0 || q.past(at) {
 		return Key{}, invalid("use it with the query that it came from", "the token is of another query")
 	}
 	return at, nil
@@ -56,8 +58,10 @@ const (
 )
 
 // Collect makes the page of a query from a table's entities in the order of their keys, from Query.Start on. A page
-// ends where the service may end one: at Query.Top or 1,000 entities, at 4 MiB, at the end of a partition, and after
-// 10,000 entities that the filter leaves out. It is for authors of stores; it reads no further than it must.
+// ends where the service may end one, by "Query timeout and pagination": at Query.Top or 1,000 entities, at the end of
+// a partition if another one follows, and after some work, which is 4 MiB of entities or 10,000 that were compared with
+// the filter. The token is the key of the first entity after the page, so that there is none when no entity
+// follows. It is for authors of stores. It reads one entity more than it returns, and stops at the first error.
 func (q Query) Collect(entities iter.Seq2[Entity, error]) (Page, error) {
 	top := q.Top
 	if top == 0 {

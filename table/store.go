@@ -13,24 +13,28 @@ type Store interface {
 	// Insert stores an entity that does not exist and returns its version; otherwise it fails with [ErrExists].
 	Insert(ctx context.Context, e Entity) (ETag, error)
 
-	// Get returns an entity, or [ErrMissing].
+	// Get returns an entity, or fails with [ErrMissing].
 	Get(ctx context.Context, k Key) (Entity, error)
 
 	// Update replaces an entity, with all its properties, if its version is still e.ETag, and returns the new
 	// version. It fails with [ErrPreconditionFailed] if the version is another one and with [ErrMissing] if
-	// the entity does not exist. With [Any] it replaces every version.
+	// the entity does not exist. With [Any] it replaces whatever version there is. Without an ETag it fails with
+	// [ErrInvalid].
 	Update(ctx context.Context, e Entity) (ETag, error)
 
-	// Delete deletes an entity under the same conditions as Update.
+	// Delete deletes an entity under the same conditions as Update: it fails with [ErrMissing] if the entity does
+	// not exist, which is success for a caller that repeats a deletion.
 	Delete(ctx context.Context, k Key, etag ETag) error
 
 	// Apply makes up to 100 changes of different entities in one partition: all of them or, with an error,
-	// none. It returns the new versions; that of a deleted entity is "". The error is that of a change that
-	// failed, and names its key.
+	// none, unless that is [ErrUnavailable] or the end of the context. It returns the new versions in the order
+	// of the changes; that of a deleted entity is "". The error is that of a change that failed, and names its
+	// key. [CheckGroup] says what a group may be.
 	Apply(ctx context.Context, changes []Change) ([]ETag, error)
 
 	// Query returns a page of entities, in the order of their keys, and where the next page begins. A page
-	// is a snapshot if the query has a partition; two pages are not one snapshot.
+	// is a snapshot if the query has a partition; two pages are not one snapshot. [Query.Check] says what a query
+	// may be. A token that is of no query, or of another one, fails with [ErrInvalid] where a store can tell.
 	Query(ctx context.Context, q Query) (Page, error)
 }
 
@@ -56,7 +60,8 @@ type Query struct {
 
 // Page is a part of what a query selects.
 type Page struct {
-	// Entities may be fewer than Query.Top, and even none, while there are more: only Next tells.
+	// Entities are in the order of their keys. They may be fewer than Query.Top, and even none, while there are
+	// more: only Next tells.
 	Entities []Entity
 
 	// Next is where the next page begins, or "" if there is none. An entity that is inserted before that place
