@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 
 	"github.com/millrace/millrace/table"
@@ -33,8 +34,18 @@ type Video struct {
 	etag   table.ETag // "" if the video does not exist
 }
 
-// maxVideo is how long the name of a video may be, in bytes: a key may have 512 characters.
+// maxVideo is how long the name of a video may be: a key may have 512 characters.
 const maxVideo = 256
+
+// checkVideo refuses names that are no keys. A name is ASCII because stores order other characters differently, and a search compares
+// the names of several pages.
+func checkVideo(name string) error {
+	ascii := !strings.ContainsFunc(name, func(r rune) bool { return r > '~' })
+	if err := (table.Key{Partition: name}).Check(); err != nil || !ascii || len(name) > maxVideo {
+		return fmt.Errorf("the name of a video has 1 to %d characters of ASCII, but no control characters and no / \\ # ?", maxVideo)
+	}
+	return nil
+}
 
 // Put makes the index say that a video has these credits, unless it has credits of a later version already. It may be called again, at the
 // same time and after any failure. A video has one set of credits in a version, from 1.
@@ -42,11 +53,15 @@ const maxVideo = 256
 // The error is [ErrCredits], or what a table says. After an error that is not about the credits the same call should be made again, even if
 // there is a later version by then: it takes back what this version has left.
 func (x *Index) Put(ctx context.Context, video string, version int64, c Credits) error {
-	if _, err := c.encode(); err != nil {
-		return fmt.Errorf("index %.100q: %w", video, err)
+	bad := checkVideo(video)
+	if bad == nil {
+		bad = c.Check()
 	}
-	if err := (table.Key{Partition: video}).Check(); err != nil || len(video) > maxVideo || version < 1 {
-		return fmt.Errorf("index %.100q in version %d: a video has a name of 1 to %d bytes that is a key, and versions from 1", video, version, maxVideo)
+	if bad == nil && version < 1 {
+		bad = errors.New("versions begin at 1")
+	}
+	if bad != nil {
+		return fmt.Errorf("index %.100q in version %d: %w", video, version, bad)
 	}
 	p := update{Index: x, video: Video{Name: video, Version: version, Credits: c}}
 	for !p.done {

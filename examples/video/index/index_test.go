@@ -206,10 +206,12 @@ func TestWhatPutRefuses(t *testing.T) {
 		credits Credits
 		want    string
 	}{
-		{"", 1, sea, "1 to 256 bytes"},
-		{"a/b", 1, sea, "that is a key"},
-		{long + "v", 1, sea, "1 to 256 bytes"},
-		{"a", 0, sea, "versions from 1"},
+		{"", 1, sea, "1 to 256 characters"},
+		{"a/b", 1, sea, "no control characters and no / \\ # ?"},
+		{"a\n", 1, sea, "1 to 256 characters"},
+		{"ä", 1, sea, "of ASCII"},
+		{long + "v", 1, sea, "1 to 256 characters"},
+		{"a", 0, sea, "versions begin at 1"},
 		{"a", 1, Credits{}, "a title is blank"},
 	} {
 		err := x.Put(t.Context(), one.video, one.version, one.credits)
