@@ -27,7 +27,7 @@ func (x *Index) contend(ctx context.Context, step func() error) error {
 		}
 		x.conflicts.Add(1)
 		if n == attempts {
-			return fmt.Errorf("%w, %d times: %v", ErrContended, n, err)
+			return fmt.Errorf("%w, %d times: %s", ErrContended, n, err.Error()) // not wrapped: it is no reason to begin again
 		}
 		if err := waitForOthers(ctx, n); err != nil {
 			return err

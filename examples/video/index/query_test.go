@@ -9,7 +9,7 @@ import (
 func TestQueries(t *testing.T) {
 	for text, want := range map[string]string{
 		"sea":                    "sea",
-		" Title:SEA\tactor:Zoe ": "title:sea actor:zoe",
+		"Title:SEA\t actor:Zoe": "title:sea actor:zoe",
 		"sea-wolf*":              "sea wolf*",
 		"title:o'neil":           "title:o title:neil",
 		"DIRECTOR:Σίσυφος":       "director:σίσυφοσ",
