@@ -44,6 +44,18 @@ type Quirks struct {
 
 	// GroupsShow: a page may have a part of a group of changes.
 	GroupsShow string
+
+	// NoExponents: a filter does not compare floats that are written with an exponent.
+	NoExponents string
+
+	// CoarseTimes: a filter compares times in milliseconds.
+	CoarseTimes string
+
+	// BrokenText: characters beyond ASCII may be broken in an entity of more than 64 KiB.
+	BrokenText string
+
+	// SmallUpdates: an update of an entity of nearly 1 MiB fails.
+	SmallUpdates string
 }
 
 // test is one part of the suite.

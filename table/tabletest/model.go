@@ -17,7 +17,7 @@ var modelTests = []test{{"AnyHistoryFollowsTheModel", func(e *env) {
 	}
 	rapid.Check(noDeadline{e.T}, func(t *rapid.T) {
 		e.empty()
-		m := &model{e: e, entities: map[table.Key]modelled{}, seen: map[table.ETag]bool{}}
+		m := &model{e: e, entities: map[table.Key]modelled{}, seen: map[version]bool{}}
 		t.Repeat(map[string]func(*rapid.T){
 			"insert": m.insert,
 			"get":    m.get,
@@ -45,9 +45,15 @@ func (e *env) empty() {
 type model struct {
 	e        *env
 	entities map[table.Key]modelled
-	seen     map[table.ETag]bool // all versions that there were
-	stale    []table.ETag        // some of them that are gone
-	scan     *scan               // nil if there is none
+	seen     map[version]bool // all versions that there were
+	stale    []table.ETag     // some of them that are gone
+	scan     *scan            // nil if there is none
+}
+
+// version is that of one entity: two entities that a group changes may have the same.
+type version struct {
+	of   table.Key
+	etag table.ETag
 }
 
 // modelled is an entity of the model.
@@ -137,10 +143,10 @@ func (m *model) changed(t *rapid.T, c table.Change, etag table.ETag) {
 		delete(m.entities, k)
 		return
 	}
-	if m.seen[etag] || etag == "" {
+	if m.seen[version{k, etag}] || etag == "" {
 		t.Fatalf("%s got the version %q again", k, etag)
 	}
-	m.seen[etag] = true
+	m.seen[version{k, etag}] = true
 	m.entities[k] = modelled{c.Entity().Properties, etag}
 }
 

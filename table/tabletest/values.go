@@ -67,12 +67,20 @@ func valuesComeBack(e *env) {
 // largeValuesComeBack has values of 64 KiB, in an entity of 1 MiB.
 func largeValuesComeBack(e *env) {
 	p := properties{"Text": strings.Repeat("t", 32<<10), "Wide": strings.Repeat("🙂", 16<<10), "Bytes": bytes.Repeat([]byte{0xfe}, 64<<10)}
+	if why := e.h.Quirks.BrokenText; why != "" {
+		e.Log("a long text is left out, a known difference: " + why)
+		delete(p, "Wide")
+	}
 	etag := e.insert(ann, p)
 	e.has(ann, etag, p)
 	bob := largest("owners", "bob")
 	etag = e.insert(bob.Key, bob.Properties)
 	e.has(bob.Key, etag, bob.Properties)
-	etag = e.update(bob.Key, etag, bob.Properties)
+	if why := e.h.Quirks.SmallUpdates; why != "" {
+		e.Log("a large update is left out, a known difference: " + why)
+	} else {
+		etag = e.update(bob.Key, etag, bob.Properties)
+	}
 	if got := e.selected(table.Query{}); len(got) != 2 {
 		e.Errorf("the query selects %q", got)
 	}
