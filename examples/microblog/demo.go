@@ -42,8 +42,8 @@ const (
 
 func demoCommand() cli.Command {
 	return cli.Command{Name: "demo", Does: "delete a channel while the worker is killed again and again", Help: demoHelp,
-		Run: func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-			d := &demo{stdout: stdout, stderr: stderr}
+		Run: func(ctx context.Context, args []string, stdout, _ io.Writer) error {
+			d := &demo{deaths: allDeaths, stdout: stdout}
 			f := cli.NewFlags("microblog demo")
 			f.IntVar(&d.blogs, "blogs", 5000, "")
 			if _, err := cli.ParseFlags(f, args); err != nil {
@@ -58,13 +58,17 @@ func demoCommand() cli.Command {
 
 // demo deletes a channel while the worker is killed. It is a [millrace.Runner].
 type demo struct {
-	blogs          int
-	stdout, stderr io.Writer
-	folder         string
+	blogs  int
+	deaths []death // of workers, one after the other
+	stdout io.Writer
+	folder string
 }
 
-// deaths are the steps after which a worker is killed, one after the other, and what is said then.
-var deaths = []struct{ after, story string }{
+// death is a step after which a worker is killed, and what is said then.
+type death struct{ after, story string }
+
+// allDeaths are those of the demonstration.
+var allDeaths = []death{
 	{markStep + ":1", "killed when the channel was marked"},
 	{groupStep + ":15", "killed halfway through the second page"},
 	{saveStep + ":1", "killed when it had put the place of the next page into the message"},
@@ -97,7 +101,7 @@ func (d *demo) play(ctx context.Context) error {
 	if err := d.with(func(s *store) error { return d.begin(ctx, s) }); err != nil {
 		return err
 	}
-	for i, death := range deaths {
+	for i, death := range d.deaths {
 		if err := d.worker(ctx, "-after", death.after); err != nil {
 			return err
 		}
@@ -240,7 +244,7 @@ func (d *demo) verify(ctx context.Context, s *store) error {
 	if all != 1 || len(blogs) != 1 || blogs[0].Title != anew || next != "" {
 		return fmt.Errorf("the new channel shows %d blogs of %d in the table, want its one", len(blogs), all)
 	}
-	d.say("Worker %d, not killed: the message comes again, finds nothing to do, and is deleted", len(deaths)+1)
+	d.say("Worker %d, not killed: the message comes again, finds nothing to do, and is deleted", len(d.deaths)+1)
 	d.say("Of %s none is left. The new channel has its one blog", cli.Plural(d.blogs, "blog"))
 	return nil
 }

@@ -116,6 +116,11 @@ func (s *server) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, data.close()) }()
+	return s.play(ctx, data)
+}
+
+// play plays the roles on the data.
+func (s *server) play(ctx context.Context, data *store) error {
 	var runners []millrace.Runner
 	if s.role != webRole {
 		runners = append(runners, roles.NewWorker(data.deletions, data.site, data.wakeups, s.logger))

@@ -179,11 +179,18 @@ func (f *storeFlags) open(ctx context.Context, logger *slog.Logger) (*store, err
 	return openTemporary()
 }
 
-// kept returns a usage error unless the flags name data that outlives the program.
-func (f *storeFlags) kept(command string) error {
+// exists returns a usage error unless the flags name data that may be there already.
+func (f *storeFlags) exists(command string) error {
 	location, err := f.location()
-	if err == nil && location == "" && f.data == "" {
-		err = cli.UsageErrorf("%s needs -data or -account: without them there is nothing yet", command)
+	switch {
+	case err != nil:
+		return err
+	case f.data != "":
+		if _, err := os.Stat(filepath.Join(f.data, tablesFile)); err != nil {
+			return cli.UsageErrorf("-data %s has no microblog in it", f.data)
+		}
+	case location == "":
+		return cli.UsageErrorf("%s needs -data or -account: without them there is nothing yet", command)
 	}
-	return err
+	return nil
 }

@@ -29,7 +29,7 @@ func sweepCommand() cli.Command {
 			if _, err := cli.ParseFlags(f, args, "account", "data"); err != nil {
 				return err
 			}
-			if err := s.kept("sweep"); err != nil {
+			if err := s.exists("sweep"); err != nil {
 				return err
 			}
 			return millrace.Run(ctx, s)
