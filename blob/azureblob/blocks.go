@@ -117,7 +117,7 @@ func (p *putting) uploadBlocks(ctx context.Context, block []byte, rest *blocks) 
 	err = p.commit(ctx, func(try context.Context) error {
 		r, err := p.store.blob(p.ref).CommitBlockList(try, ids, &blockblob.CommitBlockListOptions{Metadata: p.metadata, AccessConditions: p.condition})
 		if err == nil && r.ETag == nil {
-			err = &foreignError{"ETag of the blob"}
+			err = &foreignError{Lacks: "ETag of the blob"}
 		}
 		return err
 	})
@@ -136,7 +136,7 @@ func (p *putting) blockList(ctx context.Context) (sizes map[string]int64, err er
 			return err
 		}
 		if r.RequestID == nil {
-			return &foreignError{"request id"}
+			return &foreignError{Lacks: "request id"}
 		}
 		sizes = make(map[string]int64)
 		for _, list := range [][]*blockblob.Block{r.CommittedBlocks, r.UncommittedBlocks} {
@@ -171,7 +171,7 @@ func (p *putting) stage(ctx context.Context, id string, content []byte) error {
 			return s.once(ctx, func(try context.Context) error {
 				r, err := s.blob(p.ref).StageBlock(try, id, body(content), &blockblob.StageBlockOptions{TransactionalValidation: checksum(content)})
 				if err == nil && r.RequestID == nil {
-					err = &foreignError{"request id"}
+					err = &foreignError{Lacks: "request id"}
 				}
 				return err
 			})

@@ -10,7 +10,6 @@ import (
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/internal/azurestorage"
-	"github.com/millrace/millrace/internal/retry"
 )
 
 // check returns why a call must not begin. bad is what is wrong with its arguments.
@@ -34,17 +33,8 @@ func (s *Store) do(ctx context.Context, key string, send func(try context.Contex
 
 // repeat calls op while it fails for a while, for RetryFor.
 func (s *Store) repeat(ctx context.Context, key string, op func(context.Context) error) error {
-	if s.retryFor < 0 {
-		return op(ctx)
-	}
-	// The end of this context ends the waits, not a try.
-	waiting, cancel := context.WithTimeout(ctx, s.retryFor)
-	defer cancel()
-	err := retry.Do(waiting, key, blob.Transient, func(try context.Context) error {
-		return op(retry.Repeated(ctx, retry.Repeats(try)))
-	})
-	if err != nil && ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)) {
-		// The context ended a wait: that is why the call fails.
+	gaveUp, err := s.limits.Repeat(ctx, key, blob.Transient, op)
+	if gaveUp {
 		return &blob.Error{Detail: "gave up after: " + err.Error(), Err: azurestorage.ContextError(ctx)}
 	}
 	return err
@@ -52,10 +42,10 @@ func (s *Store) repeat(ctx context.Context, key string, op func(context.Context)
 
 // once sends one request with a context that ends after TryTimeout.
 func (s *Store) once(ctx context.Context, send func(try context.Context) error) error {
-	try, cancel := context.WithTimeoutCause(ctx, azurestorage.TryTimeout(ctx, s.tryTimeout), azurestorage.ErrTryTimeout)
+	try, timeout, cancel := s.limits.Try(ctx)
 	defer cancel()
 	if err := send(try); err != nil {
-		return s.translate(ctx, try, err)
+		return s.translate(ctx, try, timeout, err)
 	}
 	return nil
 }

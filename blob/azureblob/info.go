@@ -24,11 +24,11 @@ const tokenName = blob.ReservedMetadata + "create"
 func newVersion(ref blob.Ref, size *int64, modified *time.Time, etag *azcore.ETag, metadata map[string]*string) (version, error) {
 	switch {
 	case size == nil:
-		return version{}, &foreignError{"size of the blob"}
+		return version{}, &foreignError{Lacks: "size of the blob"}
 	case modified == nil:
-		return version{}, &foreignError{"time of the blob"}
+		return version{}, &foreignError{Lacks: "time of the blob"}
 	case etag == nil || *etag == "":
-		return version{}, &foreignError{"ETag of the blob"}
+		return version{}, &foreignError{Lacks: "ETag of the blob"}
 	}
 	v := version{info: blob.Info{Ref: ref, Size: *size, Modified: *modified}, etag: *etag}
 	for name, value := range metadata {

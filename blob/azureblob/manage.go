@@ -40,7 +40,7 @@ func (s *Store) Delete(ctx context.Context, ref blob.Ref) error {
 		err = s.do(ctx, ref.String(), func(try context.Context) error {
 			r, err := s.blob(ref).Delete(try, nil)
 			if err == nil && r.RequestID == nil {
-				err = &foreignError{"request id"}
+				err = &foreignError{Lacks: "request id"}
 			}
 			return err
 		})
@@ -94,7 +94,7 @@ func (s *Store) page(ctx context.Context, containerName, prefix, marker string) 
 		case err != nil:
 			return err
 		case r.ServiceEndpoint == nil || r.Segment == nil: // a document without an endpoint is not a list
-			return &foreignError{"list of blobs"}
+			return &foreignError{Lacks: "list of blobs"}
 		}
 		page, next = nil, ""
 		if r.NextMarker != nil {
@@ -102,7 +102,7 @@ func (s *Store) page(ctx context.Context, containerName, prefix, marker string) 
 		}
 		for _, item := range r.Segment.BlobItems {
 			if item == nil || item.Name == nil || item.Properties == nil {
-				return &foreignError{"name or properties of a blob"}
+				return &foreignError{Lacks: "name or properties of a blob"}
 			}
 			ref := blob.Ref{Container: containerName, Name: *item.Name}
 			if ref.Check() != nil {
@@ -145,7 +145,7 @@ func (s *Store) policy(ctx context.Context, containerName string, wanted blob.Ac
 		case err != nil:
 			return err
 		case r.ETag == nil:
-			return &foreignError{"ETag of the container"}
+			return &foreignError{Lacks: "ETag of the container"}
 		}
 		access, stored = blob.Private, r.SignedIdentifiers
 		if r.BlobPublicAccess != nil && *r.BlobPublicAccess != "" {
@@ -171,7 +171,7 @@ func (s *Store) SetAccess(ctx context.Context, containerName string, a blob.Acce
 		err = s.do(ctx, containerName, func(try context.Context) error {
 			r, err := s.container(containerName).SetAccessPolicy(try, &container.SetAccessPolicyOptions{Access: public, ContainerACL: stored})
 			if err == nil && r.ETag == nil {
-				err = &foreignError{"ETag of the container"}
+				err = &foreignError{Lacks: "ETag of the container"}
 			}
 			return err
 		})

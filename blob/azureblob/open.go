@@ -58,13 +58,12 @@ const (
 // Store is the blobs of an Azure storage account, or of one container of it. It implements
 // [blob.Manager] and is safe for concurrent use. Create one with [Open].
 type Store struct {
-	location   azurestorage.Location
-	service    *service.Client
-	tryTimeout time.Duration
-	retryFor   time.Duration
-	blockSize  int
-	maxBlocks  int          // of one blob; less in tests
-	own        *http.Client // nil if the caller provided the transport
+	location  azurestorage.Location
+	service   *service.Client
+	limits    azurestorage.Limits
+	blockSize int
+	maxBlocks int          // of one blob; less in tests
+	own       *http.Client // nil if the caller provided the transport
 }
 
 var _ blob.Manager = (*Store)(nil)
@@ -101,15 +100,17 @@ func open(at azurestorage.Location, o Options) (_ *Store, err error) {
 		return nil, err
 	}
 	s := &Store{
-		location:   at,
-		tryTimeout: or(o.TryTimeout, 30*time.Second),
-		retryFor:   or(o.RetryFor, 2*time.Minute),
-		blockSize:  or(o.BlockSize, 4<<20),
-		maxBlocks:  maxBlocks,
+		location:  at,
+		limits:    o.limits().WithDefaults(),
+		blockSize: o.BlockSize,
+		maxBlocks: maxBlocks,
+	}
+	if s.blockSize == 0 {
+		s.blockSize = 4 << 20
 	}
 	transport := o.Transport
 	if transport == nil {
-		s.own = azurestorage.NewClient(or(o.Connections, 64))
+		s.own = azurestorage.NewClient(s.limits.Connections)
 		transport = s.own
 	}
 	sdk := sdkOptions(transport)
@@ -136,17 +137,16 @@ func open(at azurestorage.Location, o Options) (_ *Store, err error) {
 	return s, nil
 }
 
+func (o Options) limits() azurestorage.Limits {
+	return azurestorage.Limits{TryTimeout: o.TryTimeout, RetryFor: o.RetryFor, Connections: o.Connections}
+}
+
 // check refuses options that cannot be meant.
 func (o Options) check(at azurestorage.Location) error {
+	if wrong := (*azurestorage.ParseError)(nil); errors.As(o.limits().Check(), &wrong) {
+		return invalid(wrong.Hint, "%s", wrong.Detail)
+	}
 	switch {
-	case o.TryTimeout > 0 && o.TryTimeout < time.Microsecond: // probably a number without a unit
-		return invalid("", "TryTimeout %v is too short for any request: give it a unit, such as %d*time.Second", o.TryTimeout, o.TryTimeout)
-	case o.TryTimeout < 0:
-		return invalid("", "TryTimeout %v is negative", o.TryTimeout)
-	case o.RetryFor > 0 && o.RetryFor < time.Microsecond:
-		return invalid("", "RetryFor %v is too short: give it a unit, such as %d*time.Second", o.RetryFor, o.RetryFor)
-	case o.Connections < 0:
-		return invalid("", "Connections %d is negative", o.Connections)
 	case o.BlockSize != 0 && (o.BlockSize < minBlock || o.BlockSize > maxBlock):
 		return invalid("", "BlockSize %d is outside %d…%d", o.BlockSize, minBlock, maxBlock)
 	case o.Credential != nil && at.Auth != azurestorage.TokenAuth:
@@ -171,14 +171,6 @@ func (s *Store) Close() error {
 		s.own.CloseIdleConnections()
 	}
 	return nil
-}
-
-// or returns the value, or the default if it is zero.
-func or[T comparable](value, otherwise T) T {
-	if value == *new(T) {
-		return otherwise
-	}
-	return value
 }
 
 func invalid(hint, format string, args ...any) error {

@@ -72,7 +72,7 @@ func (p *putting) upload(ctx context.Context, content []byte) error {
 			Metadata: p.metadata, AccessConditions: p.condition, TransactionalValidation: checksum(content),
 		})
 		if err == nil && r.ETag == nil {
-			err = &foreignError{"ETag of the blob"}
+			err = &foreignError{Lacks: "ETag of the blob"}
 		}
 		return err
 	})

@@ -92,13 +92,13 @@ func (d *download) connect(ctx context.Context, etag *azcore.ETag) (v version, e
 		return version{}, context.Cause(ctx)
 	}
 	d.try, d.cancel = context.WithCancelCause(ctx)
-	d.timeout = azurestorage.TryTimeout(ctx, d.store.tryTimeout)
+	d.timeout = azurestorage.TryTimeout(ctx, d.store.limits.TryTimeout)
 	cancel := d.cancel
 	d.timer = time.AfterFunc(d.timeout, func() { cancel(azurestorage.ErrTryTimeout) })
 	defer func() {
 		d.timer.Stop()
 		if err != nil {
-			err = d.store.translate(ctx, d.try, err)
+			err = d.store.translate(ctx, d.try, d.timeout, err)
 			d.disconnect()
 		}
 	}()
@@ -115,12 +115,12 @@ func (d *download) connect(ctx context.Context, etag *azcore.ETag) (v version, e
 	switch {
 	case err != nil:
 	case etag == nil && v.info.Size < 0:
-		err = &foreignError{"size of the blob"}
+		err = &foreignError{Lacks: "size of the blob"}
 	case etag != nil && v.etag != *etag:
-		err = &foreignError{"ETag that was asked for"}
+		err = &foreignError{Lacks: "ETag that was asked for"}
 	case etag != nil && v.info.Size != d.size-d.offset,
 		d.offset > 0 && (r.ContentRange == nil || !strings.HasPrefix(*r.ContentRange, fmt.Sprintf("bytes %d-", d.offset))):
-		err = &foreignError{"range that was asked for"}
+		err = &foreignError{Lacks: "range that was asked for"}
 	}
 	return v, err
 }
@@ -137,7 +137,7 @@ func (d *download) read(p []byte) (n int, err error) {
 	if err == nil || errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
-	return 0, d.store.translate(d.ctx, d.try, err)
+	return 0, d.store.translate(d.ctx, d.try, d.timeout, err)
 }
 
 // disconnect drops the connection, unless the whole response was read.

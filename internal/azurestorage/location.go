@@ -20,6 +20,7 @@ type Service struct {
 var (
 	Queue = Service{Name: "queue", Resource: "queue", Port: "10001", Hint: "start a server there with millrace serve"}
 	Blob  = Service{Name: "blob", Resource: "container", Port: "10000", Hint: "start a server there, such as Azurite's azurite-blob"}
+	Table = Service{Name: "table", Resource: "table", Port: "10002", Hint: "start a server there, such as Azurite's azurite-table"}
 )
 
 // Auth is how requests are authorized.
@@ -35,7 +36,7 @@ const (
 // Location is a parsed location: an account's address and credentials.
 type Location struct {
 	Account   string
-	Resource  string // the queue or container in the address; "" if it is the account's
+	Resource  string // the queue, container or table in the address; "" if it is the account's
 	Endpoint  string // ends with a slash, has no query
 	Auth      Auth
 	Key       string // Base64
@@ -48,10 +49,10 @@ type Location struct {
 // may be a misplaced secret.
 type ParseError struct {
 	Detail string
-	Hint   string // what to do about it
+	Hint   string // what to do about it; "" if there is nothing to say
 }
 
-func (e *ParseError) Error() string { return e.Detail + "; " + e.Hint }
+func (e *ParseError) Error() string { return strings.TrimSuffix(e.Detail+"; "+e.Hint, "; ") }
 
 func invalid(hint, format string, args ...any) error {
 	return &ParseError{Detail: fmt.Sprintf(format, args...), Hint: hint}

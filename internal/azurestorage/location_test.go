@@ -187,6 +187,27 @@ func TestLocationsOfTheBlobService(t *testing.T) {
 	}
 }
 
+// TestLocationsOfTheTableService likewise.
+func TestLocationsOfTheTableService(t *testing.T) {
+	for text, want := range map[string]Location{
+		"https://acct.table.core.windows.net":                                 {Account: "acct", Endpoint: "https://acct.table.core.windows.net/"},
+		"https://acct.table.core.windows.net/Channels?" + someSAS:             {Account: "acct", Resource: "Channels", Endpoint: "https://acct.table.core.windows.net/", Auth: SASAuth, Signature: someSAS},
+		"UseDevelopmentStorage=true":                                          {Account: "devstoreaccount1", Endpoint: "http://127.0.0.1:10002/devstoreaccount1/", Auth: KeyAuth, Key: DevelopmentKey, Hint: Table.Hint},
+		"AccountName=acct;AccountKey=" + someKey:                              {Account: "acct", Endpoint: "https://acct.table.core.windows.net/", Auth: KeyAuth, Key: someKey},
+		"AccountName=a;AccountKey=" + someKey + ";TableEndpoint=http://b:1/a": {Account: "a", Endpoint: "http://b:1/a/", Auth: KeyAuth, Key: someKey},
+	} {
+		got, err := Table.Parse(text)
+		if got.secrets = nil; err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s:\ngot  %+v, %v\nwant %+v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"https://acct.queue.core.windows.net", "http://acct.table.core.windows.net", "https://acct.table.core.windows.net/a/b?" + someSAS} {
+		if _, err := Table.Parse(text); err == nil {
+			t.Errorf("%s is no location of tables", text)
+		}
+	}
+}
+
 func FuzzLocation(f *testing.F) {
 	f.Add("https://acct.queue.core.windows.net/?" + someSAS)
 	f.Add("AccountName=acct;AccountKey=" + someKey + ";QueueEndpoint=http://[::1]:1/acct")

@@ -47,6 +47,12 @@ func Unsent(err error) bool {
 		errors.As(err, &name) || errors.As(err, &certificate) || errors.Is(err, http.ErrSchemeMismatch)
 }
 
+// NeverSent reports whether nothing was sent to the service: the request could not be, or there was no token for it.
+func NeverSent(err error) bool {
+	denied := (*CredentialError)(nil)
+	return Unsent(err) || errors.As(err, &denied)
+}
+
 // NetworkHint says what to do about an error by which nothing was sent.
 func (at Location) NetworkHint(err error) string {
 	switch dns := (*net.DNSError)(nil); {

@@ -1,10 +1,13 @@
 package azurestorage
 
 import (
+	"encoding/json"
 	"encoding/xml"
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -42,11 +45,11 @@ func (at Location) ResponseError(resp *azcore.ResponseError, describe Describer,
 // lines that repeat request id and time. For any other document it returns the status text and a
 // description of the content.
 func (at Location) message(resp *http.Response, status int, describe Describer, secrets []string) string {
-	var document struct{ Message string }
 	body, err := runtime.Payload(resp) // the pipeline has read it
-	if err == nil && xml.Unmarshal(body, &document) == nil && document.Message != "" {
-		line, _, _ := strings.Cut(strings.TrimSpace(document.Message), "\n")
-		return at.Redact(strings.TrimSuffix(strings.TrimSpace(line), "."), secrets...)
+	if err == nil {
+		if said, _ := Message(body); said != "" {
+			return at.Redact(said, secrets...)
+		}
 	}
 	text := http.StatusText(status)
 	if host := RedirectHost(resp); host != "" {
@@ -97,4 +100,36 @@ func RedirectHost(resp *http.Response) string {
 		return ""
 	}
 	return to.Hostname()
+}
+
+// changeIndex is what precedes the message about one change of a group, by "Performing entity group transactions".
+var changeIndex = regexp.MustCompile(`^([0-9]{1,3}):`)
+
+// Message returns what the service's error document says, in XML or JSON, and which change of a group it is about, from
+// 0 on, or -1 if it does not say so. For any other document the text is "".
+func Message(body []byte) (text string, change int) {
+	var inXML struct{ Message string }
+	if xml.Unmarshal(body, &inXML) == nil {
+		return firstSentence(inXML.Message), -1
+	}
+	var inJSON struct {
+		Error struct {
+			Message struct{ Value string }
+		} `json:"odata.error"`
+	}
+	if json.Unmarshal(body, &inJSON) != nil {
+		return "", -1
+	}
+	text, change = inJSON.Error.Message.Value, -1
+	if m := changeIndex.FindStringSubmatch(text); m != nil {
+		text = text[len(m[0]):]
+		change, _ = strconv.Atoi(m[1]) // three digits at most
+	}
+	return firstSentence(text), change
+}
+
+// firstSentence returns the first line without its full stop.
+func firstSentence(text string) string {
+	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
+	return strings.TrimSuffix(strings.TrimSpace(text), ".")
 }

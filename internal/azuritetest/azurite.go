@@ -28,17 +28,23 @@ const startTimeout = 60 * time.Second
 // errAbsent means that Azurite is not installed, which is not an error.
 var errAbsent = errors.New("no Azurite here: npm install azurite, and set AZURITE to its azurite-queue executable")
 
+// everything is the name of the program that has all services.
+const everything = "azurite"
+
 // service is a service of Azurite. Each is a process of its own, so that tests of one do not
 // start the other.
 type service struct {
-	name   string // in options, such as "queue"
-	title  string // in output and connection strings, such as "Queue"
-	shared shared
+	name       string // in options, such as "queue"
+	title      string // in output and connection strings, such as "Queue"
+	executable string // the program, such as "azurite-queue"
+	shared     shared
 }
 
 var (
-	queueService = &service{name: "queue", title: "Queue"}
-	blobService  = &service{name: "blob", title: "Blob"}
+	queueService = &service{name: "queue", title: "Queue", executable: "azurite-queue"}
+	blobService  = &service{name: "blob", title: "Blob", executable: "azurite-blob"}
+	// azurite-table does not print the port that the system chose. The program with all services does.
+	tableService = &service{name: "table", title: "Table", executable: everything}
 )
 
 // shared is this test binary's Azurite.
@@ -61,6 +67,12 @@ func ConnectionString(t testing.TB) string {
 func BlobConnectionString(t testing.TB) string {
 	t.Helper()
 	return blobService.connectionString(t)
+}
+
+// TableConnectionString is [ConnectionString] for the table service.
+func TableConnectionString(t testing.TB) string {
+	t.Helper()
+	return tableService.connectionString(t)
 }
 
 func (v *service) connectionString(t testing.TB) string {
@@ -96,10 +108,11 @@ func (v *service) connectionStringOf(s *server) string {
 }
 
 // Stop stops what this test binary has started. TestMain calls it after the tests. A later
-// ConnectionString or BlobConnectionString starts a new one.
+// ConnectionString and its siblings start new ones.
 func Stop() {
 	queueService.stop()
 	blobService.stop()
+	tableService.stop()
 }
 
 func (v *service) stop() {
@@ -136,8 +149,9 @@ func (v *service) start() (*server, error) {
 	}
 	// With port 0 the system chooses, so that test binaries do not collide.
 	args := []string{"--location", dir, "--disableTelemetry", "--skipApiVersionCheck", "--silent"}
+	program, _, _ := strings.Cut(filepath.Base(command[len(command)-1]), ".") // such as azurite.cmd
 	for _, name := range []string{"queue", "blob", "table"} {
-		if name == v.name || !strings.Contains(strings.Join(command, " "), v.executable()) { // azurite has them all
+		if name == v.name || program == everything {
 			args = append(args, "--"+name+"Host", "127.0.0.1", "--"+name+"Port", "0")
 		}
 	}
@@ -208,28 +222,25 @@ func (s *server) stop() {
 
 const npx = "npx"
 
-// executable is the name of the program that has only this service.
-func (v *service) executable() string { return "azurite-" + v.name }
-
 // find returns the command that runs Azurite.
 func (v *service) find() ([]string, error) {
 	if path := os.Getenv("AZURITE"); path != "" {
 		// The executables of all services are in one directory.
 		if dir, file := filepath.Split(path); strings.HasPrefix(file, "azurite-queue") {
-			path = dir + v.executable() + strings.TrimPrefix(file, "azurite-queue")
+			path = dir + v.executable + strings.TrimPrefix(file, "azurite-queue")
 		}
 		if _, err := exec.LookPath(path); err != nil {
 			return nil, fmt.Errorf("AZURITE is set, but not to an executable: %w", err)
 		}
 		return []string{path}, nil
 	}
-	for _, name := range []string{v.executable(), "azurite"} {
+	for _, name := range []string{v.executable, everything} {
 		if path, err := exec.LookPath(name); err == nil {
 			return []string{path}, nil
 		}
 	}
 	if _, err := exec.LookPath(npx); err == nil {
-		return []string{npx, "--offline", "--yes", "--package", "azurite", v.executable()}, nil
+		return []string{npx, "--offline", "--yes", "--package", "azurite", v.executable}, nil
 	}
 	return nil, errAbsent
 }

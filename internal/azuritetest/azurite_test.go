@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestOneServerIsSharedAndStops(t *testing.T) {
-	for _, v := range []*service{queueService, blobService} {
+	for _, v := range []*service{queueService, blobService, tableService} {
 		t.Run(v.name, func(t *testing.T) { oneServerIsSharedAndStops(t, v) })
 	}
 }
@@ -71,6 +71,10 @@ func TestTheExecutablesAreBesideEachOther(t *testing.T) {
 			t.Errorf("%s gives %v, %v", set, got, err)
 		}
 	}
+	t.Setenv("AZURITE", filepath.Join(dir, "azurite-queue"))
+	if got, err := tableService.find(); err != nil || len(got) != 1 || got[0] != filepath.Join(dir, "azurite") {
+		t.Errorf("the table service: %v, %v", got, err)
+	}
 	if err := os.Remove(filepath.Join(dir, "azurite-blob")); err != nil {
 		t.Fatal(err)
 	}
@@ -92,6 +96,7 @@ func TestListeningLines(t *testing.T) {
 	for _, line := range []string{
 		"Azurite Queue service is starting on 127.0.0.1:0",
 		"Azurite Blob service is successfully listening at http://127.0.0.1:38833",
+		"Azurite Table service successfully started on 127.0.0.1:0",
 	} {
 		if url := queueService.listening(line); url != "" {
 			t.Errorf("%q gives %q", line, url)

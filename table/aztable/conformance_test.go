@@ -1,0 +1,51 @@
+package aztable_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/millrace/millrace/internal/azuritetest"
+	"github.com/millrace/millrace/table"
+	"github.com/millrace/millrace/table/aztable"
+	"github.com/millrace/millrace/table/tabletest"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	azuritetest.Stop()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// TestAzuriteConforms settles T-01 to T-11 for Azure Tables, except for what Azurite cannot show:
+// TestTheFakeServiceConforms has that.
+func TestAzuriteConforms(t *testing.T) {
+	location := azuritetest.TableConnectionString(t)
+	transport := &http.Transport{MaxIdleConnsPerHost: 64}
+	t.Cleanup(transport.CloseIdleConnections)
+	tabletest.Run(t, tabletest.Harness{
+		Secrets: []string{azuritetest.Key},
+		Quirks: tabletest.Quirks{
+			PagesCrossPartitions: "Azurite ends a page at Top or 1,000 entities only",
+			LargePages:           "Azurite ends a page at Top or 1,000 entities only",
+			NoExponents:          "Azurite's filters know no exponents",
+			CoarseTimes:          "Azurite compares times as JavaScript's Date, in milliseconds",
+			BrokenText:           "Azurite decodes a body piece by piece and breaks the characters between two pieces",
+			SmallUpdates:         "Azurite compares the JSON of an update with 1 MiB, in which bytes are Base64",
+		},
+		Open: func(t *testing.T, name string) table.Store {
+			s, err := aztable.Open(location, name, &aztable.Options{Transport: &http.Client{Transport: transport}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		},
+	})
+}

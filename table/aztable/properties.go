@@ -1,0 +1,158 @@
+package aztable
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/internal/azurestorage"
+	"github.com/millrace/millrace/table"
+)
+
+// The names of types and annotations are those of "Payload format for Table service operations".
+const (
+	edmBinary   = "Edm.Binary"
+	edmBoolean  = "Edm.Boolean"
+	edmDateTime = "Edm.DateTime"
+	edmDouble   = "Edm.Double"
+	edmGUID     = "Edm.Guid"
+	edmInt32    = "Edm.Int32"
+	edmInt64    = "Edm.Int64"
+	edmString   = "Edm.String"
+
+	typeSuffix = "@odata.type"
+	etagName   = "odata.etag"
+
+	partitionName = "PartitionKey"
+	rowName       = "RowKey"
+	timeName      = "Timestamp"
+)
+
+const timeFormat = "2006-01-02T15:04:05.0000000Z"
+
+// encode returns an entity as the service takes it.
+func encode(e table.Entity) ([]byte, error) {
+	document := map[string]any{partitionName: e.Partition, rowName: e.Row}
+	for name, value := range e.Clone().Properties {
+		kind := ""
+		switch v := value.(type) {
+		case int64:
+			kind, value = edmInt64, strconv.FormatInt(v, 10)
+		case float64:
+			kind = edmDouble // without it, 5.0 were an integer
+		case time.Time:
+			kind, value = edmDateTime, v.Format(timeFormat)
+		case []byte:
+			kind = edmBinary // encoding/json writes Base64
+		case table.GUID:
+			kind = edmGUID
+		}
+		document[name] = value
+		if kind != "" {
+			document[name+typeSuffix] = kind
+		}
+	}
+	return json.Marshal(document)
+}
+
+// decode reads a JSON document, with numbers as they are written: only that tells a double from an integer.
+func decode(document []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(document))
+	d.UseNumber()
+	if d.Decode(into) != nil {
+		return &azurestorage.ForeignError{Lacks: "JSON document"}
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return &azurestorage.ForeignError{Lacks: "end of its JSON document"}
+	}
+	return nil
+}
+
+// newEntity reads an entity of a response. It fails with a [*azurestorage.ForeignError] if a part is missing that the
+// service always sends.
+func newEntity(document map[string]any) (table.Entity, error) {
+	partition, isPartition := document[partitionName].(string)
+	row, isRow := document[rowName].(string)
+	etag, _ := document[etagName].(string)
+	modified, isTime := readTime(document[timeName])
+	switch {
+	case !isPartition || !isRow:
+		return table.Entity{}, &azurestorage.ForeignError{Lacks: "key of the entity"}
+	case etag == "":
+		return table.Entity{}, &azurestorage.ForeignError{Lacks: "ETag of the entity"}
+	case !isTime:
+		return table.Entity{}, &azurestorage.ForeignError{Lacks: "time of the entity"}
+	}
+	e := table.Entity{Key: table.Key{Partition: partition, Row: row}, Properties: map[string]any{}, ETag: table.ETag(etag), Modified: modified.UTC()}
+	for name, raw := range document {
+		if raw == nil || strings.Contains(name, "odata.") || name == partitionName || name == rowName || name == timeName {
+			continue // null is the absence of a property
+		}
+		kind, _ := document[name+typeSuffix].(string)
+		value, ok := readValue(kind, raw)
+		if !ok {
+			return table.Entity{}, &azurestorage.ForeignError{Lacks: "value of its type for the property " + strconv.Quote(name)}
+		}
+		e.Properties[name] = value
+	}
+	return e.Clone(), nil
+}
+
+// readValue returns a property whose JSON value is raw. kind is its annotation, "" for the types that need none.
+func readValue(kind string, raw any) (value any, ok bool) {
+	text, isText := raw.(string)
+	number, isNumber := raw.(json.Number)
+	switch kind {
+	case "":
+		if isNumber {
+			return readNumber(number)
+		}
+		_, isBool := raw.(bool)
+		return raw, isText || isBool
+	case edmString:
+		return text, isText
+	case edmGUID:
+		return table.GUID(text), isText
+	case edmBoolean:
+		value, ok = raw.(bool)
+		return value, ok
+	case edmBinary:
+		value, err := base64.StdEncoding.DecodeString(text)
+		return value, isText && err == nil
+	case edmDateTime:
+		return readTime(raw)
+	}
+	if !isNumber { // NaN and the infinities are always strings, and so are 64 bits
+		number = json.Number(text)
+	}
+	switch kind {
+	case edmDouble:
+		value, err := strconv.ParseFloat(string(number), 64)
+		return value, err == nil
+	case edmInt32:
+		value, err := strconv.ParseInt(string(number), 10, 32)
+		return int32(value), err == nil //nolint:gosec // it has 32 bits
+	case edmInt64:
+		value, err := strconv.ParseInt(string(number), 10, 64)
+		return value, err == nil
+	}
+	return nil, false
+}
+
+// readNumber reads a number without an annotation: a double if it has a point or an exponent, and otherwise an int32.
+func readNumber(n json.Number) (value any, ok bool) {
+	if strings.ContainsAny(string(n), ".eE") {
+		return readValue(edmDouble, n)
+	}
+	return readValue(edmInt32, n)
+}
+
+func readTime(raw any) (time.Time, bool) {
+	text, _ := raw.(string)
+	value, err := time.Parse(time.RFC3339Nano, text)
+	return value, err == nil
+}

@@ -1,0 +1,170 @@
+package tabletest
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/millrace/millrace/table"
+)
+
+var groupTests = []test{
+	{"AGroupMakesAllItsChanges", groupMakesAll},
+	{"AGroupHasUpToAHundredChanges", groupHasAHundred},
+	{"AGroupThatFailsChangesNothing", groupFailsWhole},
+	{"AGroupThatBreaksARuleChangesNothing", groupBreaksRules},
+	{"GroupsRace", groupsRace},
+}
+
+func groupMakesAll(e *env) {
+	kept := e.insert(key("p", "update"), properties{"Old": true})
+	e.insert(key("p", "any"), properties{"Old": true})
+	gone := e.insert(key("p", "delete"), nil)
+	e.insert(key("p", "delete any"), nil)
+	other := e.insert(key("p", "other"), nil)
+	etags, err := e.s.Apply(e.Context(), []table.Change{
+		table.Updating(table.Entity{Key: key("p", "update"), Properties: properties{"New": int64(1)}, ETag: kept}),
+		table.Deleting(key("p", "delete"), gone),
+		table.Inserting(table.Entity{Key: key("p", "insert"), Properties: properties{"New": int64(2)}}),
+		table.Deleting(key("p", "delete any"), table.Any),
+		table.Updating(table.Entity{Key: key("p", "any"), Properties: properties{"New": int64(3)}, ETag: table.Any}),
+	})
+	e.ok(err)
+	if len(etags) != 5 || etags[1] != "" || etags[3] != "" || etags[0] == kept {
+		e.Fatalf("the versions are %q", etags)
+	}
+	e.has(key("p", "update"), etags[0], properties{"New": int64(1)})
+	e.has(key("p", "insert"), etags[2], properties{"New": int64(2)})
+	e.has(key("p", "any"), etags[4], properties{"New": int64(3)})
+	e.has(key("p", "other"), other, nil)
+	e.hasNot(key("p", "delete"))
+	e.hasNot(key("p", "delete any"))
+	e.selects(table.Query{}, "p/any", "p/insert", "p/other", "p/update")
+	e.update(key("p", "update"), etags[0], nil) // the versions are good for changes
+}
+
+func groupHasAHundred(e *env) {
+	e.fill("p", numbered(100)) // one group
+	if got := e.selected(table.Query{}); len(got) != 100 {
+		e.Errorf("a group of 100 stored %d", len(got))
+	}
+	var changes []table.Change
+	for _, row := range numbered(101) {
+		changes = append(changes, table.Updating(table.Entity{Key: key("p", row), Properties: properties{"New": true}, ETag: table.Any}))
+	}
+	_, err := e.s.Apply(e.Context(), changes)
+	e.is(err, table.ErrTooLarge, "apply", table.Key{})
+	e.selects(table.Query{Filter: table.Equal("New", true)})
+	_, err = e.s.Apply(e.Context(), changes[:100])
+	e.ok(err)
+	if got := e.selected(table.Query{Filter: table.Equal("New", true)}); len(got) != 100 {
+		e.Errorf("a group of 100 updated %d", len(got))
+	}
+}
+
+// groupFailsWhole has each kind of change fail at each place of a group.
+func groupFailsWhole(e *env) {
+	stale := e.insert(key("p", "exists"), nil)
+	now := e.update(key("p", "exists"), stale, properties{"Here": true})
+	spare := e.insert(key("p", "spare"), properties{"Here": true})
+	good := func(n int) []table.Change {
+		changes := []table.Change{
+			table.Inserting(table.Entity{Key: key("p", "new")}),
+			table.Deleting(key("p", "spare"), spare),
+		}
+		return changes[:n]
+	}
+	for _, c := range []struct {
+		name string
+		bad  table.Change
+		kind error
+	}{
+		{"an insert of what exists", table.Inserting(table.Entity{Key: key("p", "exists")}), table.ErrExists},
+		{"an update of what is missing", table.Updating(table.Entity{Key: key("p", "missing"), ETag: table.Any}), table.ErrMissing},
+		{"an update of another version", table.Updating(table.Entity{Key: key("p", "exists"), ETag: stale}), table.ErrPreconditionFailed},
+		{"a deletion of what is missing", table.Deleting(key("p", "missing"), table.Any), table.ErrMissing},
+		{"a deletion of another version", table.Deleting(key("p", "exists"), stale), table.ErrPreconditionFailed},
+	} {
+		for before := range 3 {
+			group := append(append(good(before), c.bad), good(2)[before:]...)
+			etags, err := e.s.Apply(e.Context(), group)
+			e.is(err, c.kind, "apply", c.bad.Entity().Key)
+			if etags != nil {
+				e.Errorf("%s: the versions are %q", c.name, etags)
+			}
+			e.has(key("p", "exists"), now, properties{"Here": true})
+			e.has(key("p", "spare"), spare, properties{"Here": true})
+			e.selects(table.Query{}, "p/exists", "p/spare")
+			if e.Failed() {
+				e.Fatalf("%s as number %d of a group", c.name, before+1)
+			}
+		}
+	}
+}
+
+func groupBreaksRules(e *env) {
+	etag := e.insert(ann, properties{"Here": true})
+	bob := key("owners", "bob")
+	insert := table.Inserting(table.Entity{Key: bob})
+	var large []table.Change
+	for i := range 5 {
+		large = append(large, table.Inserting(largest("owners", fmt.Sprint(i))))
+	}
+	for name, c := range map[string]struct {
+		group []table.Change
+		kind  error
+		of    table.Key
+	}{
+		"nothing":             {nil, table.ErrInvalid, table.Key{}},
+		"the zero change":     {[]table.Change{insert, {}}, table.ErrInvalid, table.Key{}},
+		"two partitions":      {[]table.Change{insert, table.Inserting(table.Entity{Key: key("others", "bob")})}, table.ErrInvalid, key("others", "bob")},
+		"twice inserted":      {[]table.Change{insert, insert}, table.ErrInvalid, bob},
+		"changed and deleted": {[]table.Change{table.Updating(table.Entity{Key: ann, ETag: etag}), table.Deleting(ann, table.Any)}, table.ErrInvalid, ann},
+		"no ETag":             {[]table.Change{insert, table.Deleting(ann, "")}, table.ErrInvalid, ann},
+		"a bad value":         {[]table.Change{insert, table.Inserting(table.Entity{Key: key("owners", "c"), Properties: properties{"V": 1}})}, table.ErrInvalid, key("owners", "c")},
+		"a bad key":           {[]table.Change{insert, table.Inserting(table.Entity{Key: key("owners", "a/b")})}, table.ErrInvalid, key("owners", "a/b")},
+		"a large value": {[]table.Change{insert, table.Inserting(table.Entity{
+			Key: key("owners", "c"), Properties: properties{"V": bytes.Repeat([]byte{1}, 64<<10+1)},
+		})}, table.ErrTooLarge, key("owners", "c")},
+		"more than 4 MiB": {large, table.ErrTooLarge, table.Key{}},
+	} {
+		ended, _ := e.ended() // the rules come before it
+		if _, err := e.s.Apply(ended, c.group); err == nil {
+			e.Errorf("%s: no error", name)
+		} else {
+			e.is(err, c.kind, "apply", c.of)
+		}
+	}
+	e.has(ann, etag, properties{"Here": true})
+	e.selects(table.Query{}, "owners/ann")
+}
+
+// groupsRace: of groups that change the same version, one takes effect, and all of it.
+func groupsRace(e *env) {
+	etag := e.insert(ann, nil)
+	for round := range 5 {
+		row := func(i int) table.Key { return key("owners", fmt.Sprintf("%d in round %d", i, round)) }
+		fresh := make([]table.ETag, 6)
+		won := e.race(len(fresh), table.ErrPreconditionFailed, "apply", func(i int) error {
+			etags, err := e.s.Apply(e.Context(), []table.Change{
+				table.Inserting(table.Entity{Key: row(i)}),
+				table.Updating(table.Entity{Key: ann, Properties: properties{"Writer": int32(i)}, ETag: etag}),
+			})
+			if err == nil {
+				fresh[i] = etags[1]
+			}
+			return err
+		})
+		if won != 1 {
+			e.Fatalf("%d groups for the same version have taken effect", won)
+		}
+		for i, version := range fresh {
+			if version == "" {
+				e.hasNot(row(i))
+				continue
+			}
+			e.get(row(i))
+			e.has(ann, version, properties{"Writer": int32(i)})
+		}
+		etag = e.get(ann).ETag
+	}
+}
