@@ -37,10 +37,12 @@ func Example() {
 
 	viewer, fleet := beacon.NewViewer(control), beacon.NewFleet(jobs.Name())
 	var sample scaling.Sample
-	for sample.InWork.Or(0) == 0 { // until the next report
-		time.Sleep(10 * time.Millisecond)
+	for range time.Tick(10 * time.Millisecond) {
 		if view, err := viewer.View(context.Background()); err == nil {
 			fleet.Measure(&sample, view)
+		}
+		if sample.InWork.Or(0) > 0 { // the instance has reported since the job began
+			break
 		}
 	}
 	fmt.Println("ready:", sample.Ready.Or(0), "in work:", sample.InWork.Or(0), "slots:", sample.Slots.Or(0))

@@ -1,14 +1,14 @@
 package channels
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/millrace/millrace/table"
 )
 
-// Site is the data of the microblog: two tables. It is safe for concurrent use.
+// Site is the data of the microblog. It is safe for concurrent use.
 type Site struct {
 	Channels table.Store // partition: the channel's name, escaped; row: ""
 	Blogs    table.Store // partition: the channel's name, escaped; row: when it was written, and a unique suffix
@@ -42,30 +42,68 @@ var (
 	// ErrChannelExists means that there is a channel of this name.
 	ErrChannelExists = errors.New("there is a channel of this name already")
 
-	// ErrInvalid means that a name, title or text is empty or too long, or not text.
+	// ErrInvalid means that a name, title or text is empty or too long, or not text; or that a token is none.
 	ErrInvalid = errors.New("invalid input")
 )
 
-// Create makes a channel, also in the place of one that is being deleted.
-func (s *Site) Create(ctx context.Context, name, owner string) (Channel, error) {
-	panic("not written yet")
+// The properties of both tables.
+const (
+	createdOn   = "CreatedOn"
+	incarnation = "Incarnation"
+)
+
+// The properties of a channel. Its state is live or deleting.
+const (
+	nameOf  = "Name"
+	ownerOf = "Owner"
+	stateOf = "State"
+
+	live     = "live"
+	deleting = "deleting"
+)
+
+// The properties of a blog.
+const (
+	userOf  = "UserId"
+	titleOf = "Title"
+	textOf  = "Text"
+)
+
+// entity returns a channel as the table has it.
+func (c Channel) entity() table.Entity {
+	return table.Entity{Key: channelKey(c.Name), Properties: map[string]any{
+		nameOf: c.Name, ownerOf: c.Owner, createdOn: c.Created, incarnation: string(c.Incarnation), stateOf: live,
+	}}
 }
 
-// Channel returns a channel, or ErrNoChannel.
-func (s *Site) Channel(ctx context.Context, name string) (Channel, error) { panic("not written yet") }
-
-// List returns a page of channels in the order of their names, and where the next page begins.
-func (s *Site) List(ctx context.Context, token table.Token, top int) ([]Channel, table.Token, error) {
-	panic("not written yet")
+func channelOf(e table.Entity) Channel {
+	return Channel{
+		Name: e.Text(nameOf), Owner: e.Text(ownerOf), Created: e.Time(createdOn), Incarnation: Incarnation(e.Text(incarnation)),
+	}
 }
 
-// Write adds a blog to a channel.
-func (s *Site) Write(ctx context.Context, c Channel, user, title, text string) (Blog, error) {
-	panic("not written yet")
+func blogOf(e table.Entity) Blog {
+	return Blog{ID: e.Row, User: e.Text(userOf), Title: e.Text(titleOf), Text: e.Text(textOf), Created: e.Time(createdOn)}
 }
 
-// Page returns a page of a channel's blogs, and where the next page begins. It returns nothing of a channel that was
-// being deleted when the page was complete.
-func (s *Site) Page(ctx context.Context, name string, token table.Token, top int) (Channel, []Blog, table.Token, error) {
-	panic("not written yet")
+// is reports whether the entity of a channel is of the incarnation.
+func is(e table.Entity, of Incarnation) bool { return e.Text(incarnation) == string(of) }
+
+// now returns the time as tables keep it.
+func now() time.Time { return time.Now().UTC().Truncate(100 * time.Nanosecond) }
+
+// invalid returns an error of the kind ErrInvalid.
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrInvalid, fmt.Errorf(format, args...))
+}
+
+// explain says on which channel an operation failed. What the table calls invalid came from our caller.
+func explain(what, name string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, table.ErrInvalid):
+		err = invalid("%w", err)
+	}
+	return fmt.Errorf("%s %q: %w", what, name, err)
 }

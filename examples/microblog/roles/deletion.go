@@ -2,10 +2,10 @@ package roles
 
 import (
 	"context"
-	"log/slog"
+	"errors"
 
 	"github.com/millrace/millrace/examples/microblog/channels"
-	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/table"
 	"github.com/millrace/millrace/wakeup"
@@ -18,19 +18,36 @@ const QueueName = "deletechannelandblogs"
 type Deletion struct {
 	Channel     string               `json:"channel"`
 	Incarnation channels.Incarnation `json:"incarnation"`
-	Token       table.Token          `json:"token,omitempty"` // where the next page begins
+
+	Token table.Token `json:"token,omitempty"` // where the next page begins
+	Found bool        `json:"found,omitempty"` // whether the pages before it had blogs
+	Late  bool        `json:"late,omitempty"`  // whether this is the second deletion, of what was written late
+	Sent  bool        `json:"sent,omitempty"`  // whether the second one was sent
 }
 
 // Requester sends deletions: the part of the web role. It is safe for concurrent use.
-type Requester struct{}
+type Requester struct {
+	deletions *producer.Producer[Deletion]
+}
 
-// NewRequester returns a requester for the queue of deletions.
-func NewRequester(q queue.Queue, wakeups wakeup.Publisher) *Requester { panic("not written yet") }
+// NewRequester returns a requester for the queue of deletions, which is created when it is missing. Wakeups may be nil.
+func NewRequester(q queue.Queue, wakeups wakeup.Publisher) *Requester {
+	return &Requester{newProducer(q, wakeups)}
+}
 
-// Delete asks for the deletion of a channel as it is now; one of the same name that is made later stays.
-func (r *Requester) Delete(ctx context.Context, c channels.Channel) error { panic("not written yet") }
+func newProducer(q queue.Queue, wakeups wakeup.Publisher) *producer.Producer[Deletion] {
+	return producer.New(q, &producer.Options[Deletion]{Create: true, Wakeups: wakeups})
+}
 
-// NewWorker returns the worker role, a [millrace.Runner].
-func NewWorker(q queue.Queue, site *channels.Site, wakeups wakeup.Source, logger *slog.Logger) *listener.Listener[Deletion] {
-	panic("not written yet")
+// Delete asks for the deletion of a channel as it is now; one of the same name that is made later stays. The channel
+// is there until a worker has the message.
+func (r *Requester) Delete(ctx context.Context, c channels.Channel) error {
+	if err := channels.CheckName(c.Name); err != nil {
+		return err
+	}
+	if c.Incarnation == "" {
+		return errors.New("delete a channel: it has no incarnation; read it first")
+	}
+	_, err := r.deletions.Send(ctx, Deletion{Channel: c.Name, Incarnation: c.Incarnation}, nil)
+	return err
 }
