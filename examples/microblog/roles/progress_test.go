@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/examples/microblog/channels"
 	"github.com/millrace/millrace/internal/killtest"
 	"github.com/millrace/millrace/poison"
@@ -33,7 +34,9 @@ func (p pages) Query(ctx context.Context, q table.Query) (table.Page, error) {
 		}
 	}
 	page, err := p.Store.Query(ctx, q)
-	*p.sizes, *p.tokens = append(*p.sizes, len(page.Entities)), append(*p.tokens, q.Token)
+	if err == nil {
+		*p.sizes, *p.tokens = append(*p.sizes, len(page.Entities)), append(*p.tokens, q.Token)
+	}
 	return page, err
 }
 
@@ -76,22 +79,26 @@ func TestTheNextWorkerGoesOnFromTheSavedPlace(t *testing.T) {
 		w := newWorld(t)
 		w.request(w.create(90))
 		var all []int
-		for kills := range 30 {
-			s, sizes, _ := w.noting(nil)
+		var begins []table.Token
+		kills := 0
+		for killed := true; killed && kills < 20; kills++ {
+			s, sizes, tokens := w.noting(nil)
 			k := &killtest.Killer{Kind: "save", Nth: 1, After: true}
-			p := w.start(&saves{Queue: &killtest.Queue{Queue: w.queue, Killer: k}, killer: k}, s)
+			s.Channels = &killtest.Table{Store: s.Channels, Killer: k}
+			s.Blogs = &killtest.Table{Store: s.Blogs, Killer: k}
+			p := w.start(&killtest.Queue{Queue: &saves{Queue: w.queue, killer: k}, Killer: k}, s)
 			time.Sleep(10 * time.Second)
-			killed := k.Dead()
+			killed = k.Dead()
 			p.end(killed)
-			all = append(all, *sizes...)
-			if !killed {
-				t.Logf("after %d kills", kills)
-				break
-			}
+			all, begins = append(all, *sizes...), append(begins, *tokens...)
 		}
-		// The last save has no place: it says that the second deletion was sent.
-		if want := []int{20, 20, 20, 20, 10, 0, 0}; !slices.Equal(all[:len(want)-1], want[:len(want)-1]) || len(all) > len(want)+1 {
-			t.Errorf("pages: got %v, want %v", all, want)
+		// Two passes are empty: one before and one after the save that says that the second deletion was sent.
+		if want := []int{20, 20, 20, 20, 10, 0, 0}; !slices.Equal(all, want) || kills != 7 {
+			t.Errorf("pages: got %v by %d workers, want %v by one each", all, kills, want)
+		}
+		distinct := slices.Compact(slices.Sorted(slices.Values(begins[:5])))
+		if begins[0] != "" || len(distinct) != 5 || begins[5] != "" {
+			t.Errorf("places: got %q, want the beginning, four others, and the beginning", begins)
 		}
 		p := w.start(w.queue, w.site(nil))
 		w.settle()
@@ -116,11 +123,20 @@ func (q *saves) Dequeue(ctx context.Context, n int, visibility time.Duration) ([
 }
 
 func (q *saves) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (fresh queue.Lease, err error) {
-	if text == q.text { // a renewal
+	if bodyOf(text) == bodyOf(q.text) { // a renewal
 		return q.Queue.Update(ctx, l, text, visibility)
 	}
 	err = q.killer.Step("save", func() error { fresh, err = q.Queue.Update(ctx, l, text, visibility); return err })
 	return fresh, err
+}
+
+// bodyOf returns the deletion in the text of a message, whose head has counters that change too.
+func bodyOf(text string) string {
+	_, body, _, err := codec.Open(text, codec.Envelope)
+	if err != nil {
+		return err.Error()
+	}
+	return string(body)
 }
 
 // A blog that was written to the dead channel after its last pass is found by the second deletion, and seen by nobody.
@@ -129,7 +145,7 @@ func TestTheSecondDeletionFindsWhatCameLate(t *testing.T) {
 		w := newWorld(t)
 		c := w.create(5)
 		dead := &killtest.Killer{Kind: "insert", Nth: 1, After: true}
-		slow := w.site(nil)
+		slow := w.client()
 		slow.Blogs = &killtest.Table{Store: delayed{slow.Blogs}, Killer: dead}
 		go w.write(slow, c) // it has seen the channel before the mark, and dies after the insert
 		synctest.Wait()
@@ -153,7 +169,7 @@ func (d delayed) Insert(ctx context.Context, e table.Entity) (table.ETag, error)
 	return d.Store.Insert(ctx, e)
 }
 
-// T-12: a table that is away for a day makes no message poison, and the deletion ends when it is back.
+// T-12: a table that is away for hours makes no message poison, and the deletion ends when it is back.
 func TestAStoreThatIsAwayIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -167,7 +183,7 @@ func TestAStoreThatIsAwayIsWaitedFor(t *testing.T) {
 			return nil
 		})
 		p := w.start(w.queue, s)
-		time.Sleep(24 * time.Hour)
+		time.Sleep(6 * time.Hour)
 		if n < 1000 || w.depth("") != 1 {
 			t.Errorf("requests: got %d with %d messages, want many and one message", n, w.depth(""))
 		}

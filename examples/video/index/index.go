@@ -47,6 +47,14 @@ func checkVideo(name string) error {
 	return nil
 }
 
+// Video returns a video; one that the index does not know has version 0.
+func (x *Index) Video(ctx context.Context, name string) (Video, error) {
+	if err := checkVideo(name); err != nil {
+		return Video{}, fmt.Errorf("look up %.100q: %w", name, err)
+	}
+	return x.read(ctx, name)
+}
+
 // Put makes the index say that a video has these credits, unless it has credits of a later version already. It may be called again, at the
 // same time and after any failure. A video has one set of credits in a version, from 1.
 //
