@@ -60,7 +60,7 @@ func TestModifyInsertsAndUpdates(t *testing.T) {
 	}
 }
 
-// TestModifyReturnsWhatIsStored: values have the form in which they are stored, and share nothing with it.
+// TestModifyReturnsWhatIsStored settles T-05: values have the form in which they are stored, and share nothing with it.
 func TestModifyReturnsWhatIsStored(t *testing.T) {
 	s, data := table.Memory("counters"), []byte{1}
 	e, err := table.Modify(t.Context(), s, counter, func(e *table.Entity) error {
