@@ -104,7 +104,12 @@ func TestAChangeWhoseCallerLeft(t *testing.T) {
 		s := tableOf(t, db, "Channels")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		var err error
-		if got := waitingCommit(t, db, func() { _, err = s.Insert(ctx, entity("p", "", "")) }, func() { cancel(why) }); got != 0 || !errors.Is(err, why) {
+		var waiting sync.WaitGroup
+		waiting.Go(func() { _, err = s.Insert(ctx, entity("p", "", "")) })
+		synctest.Wait()
+		cancel(why)
+		waiting.Wait()
+		if got := waitingCommit(t, db); got != 0 || !errors.Is(err, why) {
 			t.Errorf("got %d commits and %v, want none and the cause", got, err)
 		}
 	})

@@ -311,7 +311,8 @@ func TestADamagedRecordFailsAlone(t *testing.T) {
 	_, get := s.Get(t.Context(), b)
 	_, query := s.Query(t.Context(), table.Query{})
 	_, insert := s.Insert(t.Context(), entity("p", "b", ""))
-	for op, err := range map[string]error{"get": get, "query": query, "insert": insert, "delete": s.Delete(t.Context(), b, "W/1")} {
+	_, apply := s.Apply(t.Context(), []table.Change{table.Inserting(entity("p", "d", "")), table.Inserting(entity("p", "b", ""))})
+	for op, err := range map[string]error{"get": get, "query": query, "insert": insert, "apply": apply, "delete": s.Delete(t.Context(), b, "W/1")} {
 		failed := (*table.Error)(nil)
 		if !errors.Is(err, ErrCorrupt) || !errors.As(err, &failed) || failed.Key != b || failed.Op != op || table.Transient(err) {
 			t.Errorf("%s: got %v, want ErrCorrupt and the key", op, err)
