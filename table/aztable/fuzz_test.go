@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"testing"
 
@@ -15,7 +16,7 @@ import (
 
 func newAnswer(status int, content []byte) *answer {
 	h := http.Header{azurestorage.RequestIDHeader: {"id"}}
-	return &answer{Response: &http.Response{StatusCode: status, Header: h, Request: &http.Request{Method: http.MethodPost}}, body: content}
+	return &answer{Response: &http.Response{StatusCode: status, Header: h, Request: httptest.NewRequest(http.MethodPost, "http://x/$batch", nil)}, body: content}
 }
 
 // FuzzGroupResponse: whatever comes, it is read to versions of all changes or refused.

@@ -31,6 +31,7 @@ func serve(t *testing.T, s *fakeService, before func(w http.ResponseWriter, r *h
 			w.Header()[name] = values
 		}
 		w.WriteHeader(resp.StatusCode)
+		defer resp.Body.Close()
 		io.Copy(w, resp.Body)
 	}))
 	t.Cleanup(server.Close)
