@@ -263,6 +263,27 @@ func TestADeletionThatFailsForGoodIsPoison(t *testing.T) {
 	})
 }
 
+// Workers that die one after the other before they have done anything are no fault of the message.
+func TestWorkersThatDieMakeNoPoison(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.request(w.create(30))
+		for range 50 {
+			k := &killtest.Killer{Kind: "apply", Nth: 1}
+			p := w.startMortal(k)
+			time.Sleep(6 * time.Second)
+			if !k.Dead() {
+				t.Fatal("a worker was not killed")
+			}
+			p.end(true)
+		}
+		p := w.start(w.queue, w.site(nil))
+		w.settle()
+		p.end(false)
+		w.mustBeRight("in the end")
+	})
+}
+
 // A message without the name or the incarnation of a channel is poison at once; one whose token is of another table is
 // not: its pass begins again.
 func TestMessagesThatAreNoneArePoison(t *testing.T) {
@@ -288,6 +309,10 @@ func TestMessagesThatAreNoneArePoison(t *testing.T) {
 		}
 		if _, err := messages.Send(t.Context(), Deletion{Channel: theName, Incarnation: c.Incarnation, Token: "bm8"}, nil); err != nil {
 			t.Fatal(err)
+		}
+		time.Sleep(LateDelay / 2)
+		if page, err := w.blogs.Query(t.Context(), table.Query{}); err != nil || len(page.Entities) != 0 {
+			t.Errorf("blogs before the second deletion: got %d, %v; want none", len(page.Entities), err)
 		}
 		w.settle()
 		p.end(false)
