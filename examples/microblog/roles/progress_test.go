@@ -76,6 +76,41 @@ func TestADeletionGoesThroughThePagesUntilNoneHasAnything(t *testing.T) {
 	})
 }
 
+// T-14: the channel is deleted last, when its blogs are gone and the second deletion is on its way.
+func TestTheChannelIsDeletedLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.request(w.create(50))
+		s := w.site(nil)
+		ends := 0
+		s.Channels = ending{s.Channels, func() {
+			ends++
+			page, err := w.blogs.Query(t.Context(), table.Query{})
+			if err != nil || len(page.Entities) != 0 || w.depth("") != 2 {
+				t.Errorf("at the end of the channel: got %d blogs and %d messages, %v; want none and 2", len(page.Entities), w.depth(""), err)
+			}
+		}}
+		p := w.start(w.queue, s)
+		w.settle()
+		p.end(false)
+		if ends != 1 {
+			t.Errorf("deletions of the channel: got %d, want one", ends)
+		}
+		w.mustBeRight("in the end")
+	})
+}
+
+// ending is a table that calls a function before each deletion.
+type ending struct {
+	table.Store
+	before func()
+}
+
+func (e ending) Delete(ctx context.Context, k table.Key, etag table.ETag) error {
+	e.before()
+	return e.Store.Delete(ctx, k, etag)
+}
+
 // B-11: a worker that dies after it has saved its place leaves the pages before it done: the next goes on from there, and
 // what was found before counts, so that a pass can be made by several workers.
 func TestTheNextWorkerGoesOnFromTheSavedPlace(t *testing.T) {
