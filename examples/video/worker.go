@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/examples/video/index"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/perkey"
 	"github.com/millrace/millrace/pool"
@@ -25,10 +26,21 @@ const (
 	videos  = "videos"
 )
 
-// job asks for all formats of a video.
+// job asks for all formats of an upload, and its place in the index.
 type job struct {
-	Video    string    // the name of its upload
+	Video    string
+	Version  int64     // of the upload, from 1: a video may be uploaded again
 	Uploaded time.Time // when the visitor had sent it
+}
+
+// uploadRef is where an upload is.
+func uploadRef(video string, version int64) blob.Ref {
+	return blob.Ref{Container: uploads, Name: fmt.Sprintf("%s/%d", video, version)}
+}
+
+// formatRef is where a format of an upload is. The index tells which version of a video is the current one.
+func formatRef(video string, version int64, f format) blob.Ref {
+	return blob.Ref{Container: videos, Name: fmt.Sprintf("%s/%d/%s", video, version, f.name)}
 }
 
 // class is a queue for videos of one size and urgency, with a member of the pool of its own.
@@ -42,11 +54,12 @@ type class struct {
 	pickups []time.Duration // from the upload to the first start of its handler; guarded by mu
 }
 
-// worker makes the formats of videos.
+// worker makes the formats of videos, and then writes their credits to the index.
 type worker struct {
 	store   blob.Store
-	keys    *perkey.Keys       // one delivery of a video at a time
-	done    func(video string) // called when a video has all formats, or cannot have them; more than once if it comes again
+	index   *index.Index
+	keys    *perkey.Keys                      // one delivery of a video at a time
+	done    func(video string, version int64) // called when an upload is done, or cannot be; more than once if it comes again
 	mu      sync.Mutex
 	made    int   // formats made; guarded by mu
 	bytes   int64 // of these; guarded by mu
@@ -70,7 +83,9 @@ func (w *worker) listen(c *class, p *pool.Pool, wakeups wakeup.Source, logger *s
 			return next(ctx, m)
 		}
 	}
-	transcode := func(ctx context.Context, m *listener.Message[job]) error { return w.transcode(ctx, m.Body.Video) }
+	transcode := func(ctx context.Context, m *listener.Message[job]) error {
+		return w.transcode(ctx, m.Body.Video, m.Body.Version)
+	}
 	return listener.New(c.queue, listener.Chain(transcode, pickedUp, oneAtATime), o)
 }
 
@@ -87,44 +102,53 @@ func (c *class) sorted() []time.Duration {
 	return slices.Sorted(slices.Values(c.pickups))
 }
 
-// transcode stores the formats of a video that are not there yet. It may come twice, or for the second time after
-// its worker has died: the names and the contents of the formats depend only on the upload, so what is there
-// is right, and may be put again.
-func (w *worker) transcode(ctx context.Context, video string) error {
-	upload, err := w.read(ctx, video)
-	if err != nil {
-		return err
-	}
-	c, err := parseClip(upload)
-	if err != nil {
+// transcode stores the formats of an upload that are not there yet, and then makes the index say its credits. It may come twice, or for
+// the second time after its worker has died: the names and the contents of the formats depend only on the upload, so what is
+// there is right, and may be put again; and the index takes the same credits again.
+func (w *worker) transcode(ctx context.Context, video string, version int64) error {
+	c, credits, err := w.read(ctx, uploadRef(video, version))
+	if errors.Is(err, errNoClip) || errors.Is(err, index.ErrCredits) {
 		w.mu.Lock()
 		w.refused++
 		w.mu.Unlock()
-		w.done(video) // no attempt helps: the message goes to the poison queue
+		w.done(video, version) // no attempt helps: the message goes to the poison queue
 		return listener.Poison(fmt.Errorf("transcode %s: %w", video, err))
 	}
+	if err != nil {
+		return err
+	}
 	for _, f := range formats {
-		if err := w.ensure(ctx, video, f, c); err != nil {
+		if err := w.ensure(ctx, formatRef(video, version, f), f, c); err != nil {
 			return fmt.Errorf("transcode %s: %w", video, err)
 		}
 	}
-	w.done(video)
+	if err := w.index.Put(ctx, video, version, credits); err != nil {
+		return err
+	}
+	w.done(video, version)
 	return nil
 }
 
-// read reads an upload.
-func (w *worker) read(ctx context.Context, video string) ([]byte, error) {
-	r, err := w.store.Open(ctx, blob.Ref{Container: uploads, Name: video})
+// read reads an upload. Visitors may have sent anything: the error is errNoClip or [index.ErrCredits] if it is no video.
+func (w *worker) read(ctx context.Context, ref blob.Ref) (clip, index.Credits, error) {
+	r, err := w.store.Open(ctx, ref)
 	if err != nil {
-		return nil, err
+		return clip{}, index.Credits{}, err
 	}
 	upload, err := io.ReadAll(io.LimitReader(r, maxBytes))
-	return upload, errors.Join(err, r.Close())
+	if err := errors.Join(err, r.Close()); err != nil {
+		return clip{}, index.Credits{}, err
+	}
+	c, err := parseClip(upload)
+	if err != nil {
+		return clip{}, index.Credits{}, err
+	}
+	credits, err := index.FromMetadata(r.Metadata)
+	return c, credits, err
 }
 
 // ensure makes one format of a clip, unless it is there.
-func (w *worker) ensure(ctx context.Context, video string, f format, c clip) error {
-	ref := blob.Ref{Container: videos, Name: video + "/" + f.name}
+func (w *worker) ensure(ctx context.Context, ref blob.Ref, f format, c clip) error {
 	present, err := blob.Exists(ctx, w.store, ref)
 	if err != nil {
 		return err
