@@ -28,7 +28,6 @@
 //
 // # Cost
 //
-// A blog costs three requests to be written, and so does a page of blogs to be read; the list of channels costs one for each
-// channel where the pages of a table end with their partitions. A call whose store is unavailable is
-// repeated for about a second.
+// A blog costs three requests to be written, and a page of blogs three to be read. The list costs one for each channel
+// where the pages of a table end with their partitions. A call whose store is unavailable is repeated for about a second.
 package channels

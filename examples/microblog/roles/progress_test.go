@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/examples/microblog/channels"
 	"github.com/millrace/millrace/internal/killtest"
+	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
@@ -292,6 +294,29 @@ func TestADeletionThatFailsForGoodIsPoison(t *testing.T) {
 		if _, err := poison.Redrive(t.Context(), w.queue.Sibling(poison.Suffix), &poison.RedriveOptions{To: w.queue}); err != nil {
 			t.Fatal(err)
 		}
+		w.settle()
+		p.end(false)
+		w.mustBeRight("in the end")
+	})
+}
+
+// A worker none of whose saves arrives goes through all pages all the same, past those of a new channel too.
+func TestADeletionNeedsNoSaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		old := w.create(50)
+		if err := w.site(nil).BeginDeletion(t.Context(), theName, old.Incarnation); err != nil {
+			t.Fatal(err)
+		}
+		w.create(50)
+		role := &worker{site: w.site(nil), deletions: newProducer(w.queue, nil), page: 20, logger: slog.New(slog.DiscardHandler)}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		m := &listener.Message[Deletion]{Body: Deletion{Channel: theName, Incarnation: old.Incarnation}} // its saves fail
+		if err := role.delete(ctx, m); err != nil {
+			t.Errorf("got %v, want no error", err)
+		}
+		p := w.start(w.queue, w.site(nil))
 		w.settle()
 		p.end(false)
 		w.mustBeRight("in the end")
