@@ -173,7 +173,7 @@ func TestTheIndexIsRightUnderConcurrencyAndFaults(t *testing.T) {
 				select {
 				case <-done:
 					ends = true
-				case <-time.After(7 * time.Millisecond):
+				case <-time.After(700 * time.Millisecond):
 				}
 				found, err := search(t.Context(), plain, "title:se*", 2)
 				if err != nil {
@@ -226,6 +226,21 @@ func TestWhatPutRefuses(t *testing.T) {
 	if found, err := search(t.Context(), x, "sea", 1); err != nil || len(found) != 2 {
 		t.Errorf("a long name, and ~: got %v, %v; want the videos", found, err)
 	}
+}
+
+// Two sets of credits in one version are a mistake of the caller: the first one stays.
+func TestAVersionHasOneSetOfCredits(t *testing.T) {
+	ts := newTables()
+	x := ts.index(nil)
+	put(t, x, "a", 1, sea)
+	title, actors, directors, keywords := sea, sea, sea, sea
+	title.Title, actors.Actors, directors.Directors, keywords.Keywords = "b", nil, nil, nil
+	for _, c := range []Credits{title, actors, directors, keywords} {
+		if err := x.Put(t.Context(), "a", 1, c); err == nil || err.Error() != "index a: version 1 has other credits already" {
+			t.Errorf("%v: got %v", c, err)
+		}
+	}
+	ts.check(t, map[string]Video{"a": {Version: 1, Credits: sea}})
 }
 
 // An entity that is not of an index is an error of its video alone, and is not replaced.
