@@ -48,7 +48,8 @@ func TestInterruptedAtEveryStep(t *testing.T) {
 }
 
 func interruptEveryStep(t *testing.T) {
-	other := Credits{Title: "Glass Sea", Actors: []string{"Zoe Okafor"}, Keywords: []string{"ship", "night"}}
+	// Few terms: one that all have, and of each the only one of a field.
+	sea, glass, other := Credits{Title: "Sea", Actors: []string{"Zoe"}}, Credits{Title: "Glass", Actors: []string{"Zoe"}}, Credits{Title: "Ship", Actors: []string{"Zoe"}, Keywords: []string{"night"}}
 	before := map[string][]Video{
 		"a new video":                {},
 		"a replaced video":           {{Name: "a", Version: 1, Credits: other}},
@@ -72,7 +73,7 @@ func interruptEveryStep(t *testing.T) {
 			for _, kills := range []bool{false, true} {
 				for _, after := range []bool{false, true} {
 					for nth, made := 1, 1; made >= nth; nth++ {
-						made = interrupt(t, earlier, others, &interruption{nth: nth, after: after, kills: kills})
+						made = interrupt(t, sea, earlier, others, &interruption{nth: nth, after: after, kills: kills})
 						calls++
 						if t.Failed() {
 							t.Fatalf("%s; meanwhile %s, at call %d, after it: %v, which kills: %v", first, then, nth, after, kills)
@@ -82,16 +83,16 @@ func interruptEveryStep(t *testing.T) {
 			}
 		}
 	}
-	if calls < 3000 {
-		t.Errorf("got %d interruptions, want thousands", calls)
+	if calls < 1000 {
+		t.Errorf("got %d interruptions, want a thousand", calls)
 	}
 }
 
-// interrupt writes a second version of a video with this interruption and returns how many calls that took.
-func interrupt(t *testing.T, earlier, others []Video, i *interruption) (calls int) {
+// interrupt writes the credits as the second version of a video, with this interruption, and returns how many calls that took.
+func interrupt(t *testing.T, c Credits, earlier, others []Video, i *interruption) (calls int) {
 	ts := newTables()
 	plain := ts.index(nil)
-	all := append([]Video{{Name: "a", Version: 2, Credits: sea}}, earlier...)
+	all := append([]Video{{Name: "a", Version: 2, Credits: c}}, earlier...)
 	for _, v := range earlier {
 		put(t, plain, v.Name, v.Version, v.Credits)
 	}
@@ -101,9 +102,9 @@ func interrupt(t *testing.T, earlier, others []Video, i *interruption) (calls in
 			put(t, plain, v.Name, v.Version, v.Credits)
 		}
 	}
-	err := ts.index(i.to).Put(t.Context(), "a", 2, sea)
+	err := ts.index(i.to).Put(t.Context(), "a", 2, c)
 	if i.kills && errors.Is(err, table.ErrUnavailable) {
-		err = plain.Put(t.Context(), "a", 2, sea)
+		err = plain.Put(t.Context(), "a", 2, c)
 	}
 	if err != nil {
 		t.Error(err)
