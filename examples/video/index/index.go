@@ -132,9 +132,10 @@ func (p *update) addAll(ctx context.Context) error {
 	return nil
 }
 
-// clean removes the postings of the credits before, and then forgets these.
+// clean removes the postings of the credits before, and then forgets these. Of the terms that the video still has the postings have its
+// version, and stay.
 func (x *Index) clean(ctx context.Context, v Video) error {
-	if err := x.removeAll(ctx, v.Name, v.stale(), v.Version-1); err != nil {
+	if err := x.removeAll(ctx, v.Name, v.before.terms(), v.Version-1); err != nil {
 		return err
 	}
 	v.before = Credits{}
@@ -149,20 +150,6 @@ func (x *Index) removeAll(ctx context.Context, video string, terms []term, versi
 		}
 	}
 	return nil
-}
-
-// stale returns the terms that the credits before have and the credits have not.
-func (v Video) stale() (terms []term) {
-	current := map[term]bool{}
-	for _, t := range v.Credits.terms() {
-		current[t] = true
-	}
-	for _, t := range v.before.terms() {
-		if !current[t] {
-			terms = append(terms, t)
-		}
-	}
-	return terms
 }
 
 // Properties of a video's entity.
