@@ -49,6 +49,29 @@ func TestWhatIsPutIsFound(t *testing.T) {
 	}
 }
 
+// A second delivery writes neither videos nor postings.
+func TestASecondDeliveryChangesNothing(t *testing.T) {
+	ts := newTables()
+	put(t, ts.index(nil), "a", 2, sea)
+	fixed := func(s table.Store) table.Store { return &unchanging{s} }
+	x := New(fixed(ts.videos), ts.terms, fixed(ts.postings))
+	for _, v := range []Video{{Version: 2, Credits: sea}, {Version: 1, Credits: glass}} {
+		put(t, x, "a", v.Version, v.Credits)
+	}
+}
+
+// unchanging is a table that nobody may change.
+type unchanging struct{ table.Store }
+
+var errChanged = errors.New("a change")
+
+func (*unchanging) Insert(context.Context, table.Entity) (table.ETag, error) { return "", errChanged }
+func (*unchanging) Update(context.Context, table.Entity) (table.ETag, error) { return "", errChanged }
+func (*unchanging) Delete(context.Context, table.Key, table.ETag) error      { return errChanged }
+func (*unchanging) Apply(context.Context, []table.Change) ([]table.ETag, error) {
+	return nil, errChanged
+}
+
 // The index follows a video that comes again with other credits: terms that it had and has no more go, with their words
 // in the directory if no other video has them.
 func TestTheIndexFollowsNewCredits(t *testing.T) {
