@@ -188,8 +188,11 @@ const maybeTwice = "maybe twice"
 // tardiness is what whole seconds and the time of requests may add to or take from a delay and a life.
 const tardiness = 10 * time.Second
 
-// maxLateness is the same if requests may arrive after their callers have given up: see plan.faults.
-const maxLateness = tardiness + 2*time.Minute
+// maxLate is how long after its caller has given up a request may arrive: see plan.faults.
+const maxLate = 2 * time.Minute
+
+// maxLateness is tardiness if one request may arrive late.
+const maxLateness = tardiness + maxLate
 
 // closePairing checks that every diverted message came home, as it was sent, and no oftener than was said.
 func (b *ledger) closePairing() {
@@ -218,9 +221,10 @@ func (b *ledger) closePairing() {
 
 // checkDiverted checks a diverted message against those with its text that the primary queue accepted.
 func (b *ledger) checkDiverted(e entry, home []entry) {
-	came, late := false, maxLateness
+	// The life of a message begins again when it arrives: in the backlog queue, and at home.
+	came, late, longer := false, maxLateness, maxLateness+maxLate
 	if b.world.plan.pairing.clean {
-		late = tardiness
+		late, longer = tardiness, tardiness
 	}
 	for _, h := range home {
 		switch {
@@ -232,7 +236,7 @@ func (b *ledger) checkDiverted(e entry, home []entry) {
 			b.addViolation(h, "a message came home before it was diverted")
 		case h.hidden < e.hidden-tardiness && e.hidden > h.at+tardiness:
 			b.addViolation(h, "a message came home with too short a delay: it was sent to be hidden until %v", e.hidden)
-		case e.until == 0 != (h.until == 0), e.until > 0 && h.until > max(e.until, h.at, h.hidden)+late:
+		case e.until == 0 != (h.until == 0), e.until > 0 && h.until > max(e.until, h.at, h.hidden)+longer:
 			b.addViolation(h, "a message came home with another life: it was sent to expire at %v", e.until)
 		}
 		came = true

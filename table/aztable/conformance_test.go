@@ -49,3 +49,11 @@ func TestAzuriteConforms(t *testing.T) {
 		},
 	})
 }
+
+// TestTheFakeServiceConforms has pages of 4 MiB, the ends of partitions and empty pages with a token.
+func TestTheFakeServiceConforms(t *testing.T) {
+	tabletest.Run(t, tabletest.Harness{
+		Bubble: true, Secrets: []string{azuritetest.Key},
+		Open: func(t *testing.T, name string) table.Store { return newService().open(t, name, aztable.Options{}) },
+	})
+}

@@ -1,7 +1,6 @@
 package tabletest
 
 import (
-	"errors"
 	"sync"
 	"sync/atomic"
 
@@ -150,28 +149,35 @@ func oneInsertSucceeds(e *env) {
 	}
 }
 
-// noChangeIsLost has writers that count in one entity, from its insertion on.
+// noChangeIsLost has writers that count in one entity, from its insertion on. In each round all of them have read the
+// same version before the first one writes.
 func noChangeIsLost(e *env) {
-	const writers, each = 4, 25
-	var all sync.WaitGroup
-	for range writers {
-		all.Go(func() {
-			for range each {
-				_, err := table.Modify(e.Context(), e.s, ann, func(counter *table.Entity) error {
-					n, _ := counter.Properties["N"].(int64)
-					counter.Properties["N"] = n + 1
-					return nil
-				}, &table.ModifyOptions{Attempts: 1000})
-				if err != nil {
-					e.Errorf("%v", err)
-					return
-				}
-			}
-		})
+	const writers, rounds = 5, 10
+	for range rounds {
+		var all, reading sync.WaitGroup
+		for range writers {
+			reading.Add(1)
+			read := sync.OnceFunc(reading.Done)
+			all.Go(func() {
+				defer read()
+				e.count(func() { read(); reading.Wait() })
+			})
+		}
+		all.Wait()
 	}
-	all.Wait()
-	got, err := e.s.Get(e.Context(), ann)
-	if n, _ := got.Properties["N"].(int64); n != writers*each || errors.Is(err, table.ErrMissing) {
-		e.Errorf("%d changes are %d in the entity: %v", writers*each, n, err)
+	if n := e.get(ann).Int("N"); n != writers*rounds {
+		e.Errorf("%d changes are %d in the entity", writers*rounds, n)
+	}
+}
+
+// count adds 1 to what an entity counts. It calls between after each read and before the write.
+func (e *env) count(between func()) {
+	_, err := table.Modify(e.Context(), e.s, ann, func(counter *table.Entity) error {
+		counter.Properties["N"] = counter.Int("N") + 1
+		between()
+		return nil
+	}, &table.ModifyOptions{Attempts: 1000})
+	if err != nil {
+		e.Error(err)
 	}
 }

@@ -1,4 +1,4 @@
-package channels_test
+package channels
 
 import (
 	"testing"

@@ -1,0 +1,314 @@
+package roles
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/examples/microblog/channels"
+	"github.com/millrace/millrace/internal/killtest"
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/producer"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/table"
+)
+
+// pages is the table of blogs of a worker, which notes how many blogs each page had, and where it began.
+type pages struct {
+	table.Store
+	sizes  *[]int
+	tokens *[]table.Token
+	fault  func() error // of the next request; nil for none
+}
+
+func (p pages) Query(ctx context.Context, q table.Query) (table.Page, error) {
+	if p.fault != nil {
+		if err := p.fault(); err != nil {
+			return table.Page{}, err
+		}
+	}
+	page, err := p.Store.Query(ctx, q)
+	if err == nil {
+		*p.sizes, *p.tokens = append(*p.sizes, len(page.Entities)), append(*p.tokens, q.Token)
+	}
+	return page, err
+}
+
+// noting returns a site that notes its pages.
+func (w *world) noting(fault func() error) (s *channels.Site, sizes *[]int, tokens *[]table.Token) {
+	s, sizes, tokens = w.site(nil), &[]int{}, &[]table.Token{}
+	s.Blogs = pages{s.Blogs, sizes, tokens, fault}
+	return s, sizes, tokens
+}
+
+// T-14, B-11: a worker goes through the pages, and once more from the beginning; nothing is left to find for the second
+// deletion.
+func TestADeletionGoesThroughThePagesUntilNoneHasAnything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		c := w.create(50)
+		s, sizes, tokens := w.noting(nil)
+		p := w.start(w.queue, s)
+		w.request(c)
+		time.Sleep(LateDelay / 2)
+		if n := w.depth(""); n != 1 {
+			t.Errorf("messages: got %d, want that of the second deletion", n)
+		}
+		w.settle()
+		p.end(false)
+		if want := []int{20, 20, 10, 0, 0}; !slices.Equal(*sizes, want) {
+			t.Errorf("pages: got %v, want %v", *sizes, want)
+		}
+		if (*tokens)[0] != "" || (*tokens)[1] == "" || (*tokens)[2] == "" || (*tokens)[3] != "" || (*tokens)[4] != "" {
+			t.Errorf("tokens: got %q, want some for the second and the third", *tokens)
+		}
+		w.mustBeRight("in the end")
+	})
+}
+
+// B-11: a worker that dies after it has saved its place leaves the pages before it done: the next goes on from there, and
+// what was found before counts, so that a pass can be made by several workers.
+func TestTheNextWorkerGoesOnFromTheSavedPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.request(w.create(90))
+		var all []int
+		var begins []table.Token
+		kills := 0
+		for killed := true; killed && kills < 20; kills++ {
+			s, sizes, tokens := w.noting(nil)
+			k := &killtest.Killer{Kind: "save", Nth: 1, After: true}
+			s.Channels = &killtest.Table{Store: s.Channels, Killer: k}
+			s.Blogs = &killtest.Table{Store: s.Blogs, Killer: k}
+			p := w.start(&killtest.Queue{Queue: &saves{Queue: w.queue, killer: k}, Killer: k}, s)
+			time.Sleep(10 * time.Second)
+			killed = k.Dead()
+			p.end(killed)
+			all, begins = append(all, *sizes...), append(begins, *tokens...)
+		}
+		// Two passes are empty: one before and one after the save that says that the second deletion was sent.
+		if want := []int{20, 20, 20, 20, 10, 0, 0}; !slices.Equal(all, want) || kills != 7 {
+			t.Errorf("pages: got %v by %d workers, want %v by one each", all, kills, want)
+		}
+		distinct := slices.Compact(slices.Sorted(slices.Values(begins[:5])))
+		if begins[0] != "" || len(distinct) != 5 || begins[5] != "" {
+			t.Errorf("places: got %q, want the beginning, four others, and the beginning", begins)
+		}
+		p := w.start(w.queue, w.site(nil))
+		w.settle()
+		p.end(false)
+		w.mustBeRight("in the end")
+	})
+}
+
+// saves is a queue of a process that is killed at a save.
+type saves struct {
+	queue.Queue
+	killer *killtest.Killer
+	text   string // of the message as it came
+}
+
+func (q *saves) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
+	batch, err := q.Queue.Dequeue(ctx, n, visibility)
+	for _, m := range batch {
+		q.text = m.Text
+	}
+	return batch, err
+}
+
+func (q *saves) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (fresh queue.Lease, err error) {
+	if bodyOf(text) == bodyOf(q.text) { // a renewal
+		return q.Queue.Update(ctx, l, text, visibility)
+	}
+	err = q.killer.Step("save", func() error { fresh, err = q.Queue.Update(ctx, l, text, visibility); return err })
+	return fresh, err
+}
+
+// bodyOf returns the deletion in the text of a message, whose head has counters that change too.
+func bodyOf(text string) string {
+	_, body, _, err := codec.Open(text, codec.Envelope)
+	if err != nil {
+		return err.Error()
+	}
+	return string(body)
+}
+
+// A blog that was written to the dead channel after its last pass is found by the second deletion, and seen by nobody.
+func TestTheSecondDeletionFindsWhatCameLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		c := w.create(5)
+		dead := &killtest.Killer{Kind: "insert", Nth: 1, After: true}
+		slow := w.client()
+		slow.Blogs = &killtest.Table{Store: delayed{slow.Blogs}, Killer: dead}
+		go w.write(slow, c) // it has seen the channel before the mark, and dies after the insert
+		synctest.Wait()
+		w.request(c)
+		p := w.start(w.queue, w.site(nil))
+		time.Sleep(channels.WriteTimeout)
+		if page, err := w.blogs.Query(t.Context(), table.Query{}); err != nil || len(page.Entities) != 1 {
+			t.Errorf("late blogs: got %d, %v; want one", len(page.Entities), err)
+		}
+		w.settle()
+		p.end(false)
+		w.mustBeRight("in the end")
+	})
+}
+
+// delayed is a table whose inserts take long.
+type delayed struct{ table.Store }
+
+func (d delayed) Insert(ctx context.Context, e table.Entity) (table.ETag, error) {
+	time.Sleep(channels.WriteTimeout - time.Second)
+	return d.Store.Insert(ctx, e)
+}
+
+// T-12: a table that is away for hours makes no message poison, and the deletion ends when it is back.
+func TestAStoreThatIsAwayIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.request(w.create(30))
+		away, n := true, 0
+		s, _, _ := w.noting(func() error {
+			n++
+			if away {
+				return errLost
+			}
+			return nil
+		})
+		p := w.start(w.queue, s)
+		time.Sleep(6 * time.Hour)
+		if n < 1000 || w.depth("") != 1 {
+			t.Errorf("requests: got %d with %d messages, want many and one message", n, w.depth(""))
+		}
+		if log := p.log.String(); !strings.Contains(log, "a deletion waits for a store") {
+			t.Errorf("log: got %.300s, want that it waits", log)
+		}
+		away = false
+		w.settle()
+		p.end(false)
+		w.mustBeRight("in the end")
+	})
+}
+
+// An error that waiting does not mend is tried for hours, then the message is poison. Nobody sees the channel meanwhile,
+// and a redrive goes on.
+func TestADeletionThatFailsForGoodIsPoison(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.request(w.create(30))
+		broken := error(&table.Error{Kind: table.ErrUnauthorized})
+		s, _, _ := w.noting(func() error { return broken })
+		p := w.start(w.queue, s)
+		time.Sleep(6 * time.Hour)
+		if w.depth("") != 1 {
+			t.Errorf("messages after six hours: got %d, want one", w.depth(""))
+		}
+		time.Sleep(18 * time.Hour)
+		if w.depth("") != 0 || w.depth(poison.Suffix) != 1 {
+			t.Errorf("messages after a day: got %d and %d poison, want one that is poison", w.depth(""), w.depth(poison.Suffix))
+		}
+		if _, err := w.site(nil).Channel(t.Context(), theName); !errors.Is(err, channels.ErrNoChannel) {
+			t.Errorf("channel: got %v, want ErrNoChannel", err)
+		}
+		broken = nil
+		if _, err := poison.Redrive(t.Context(), w.queue.Sibling(poison.Suffix), &poison.RedriveOptions{To: w.queue}); err != nil {
+			t.Fatal(err)
+		}
+		w.settle()
+		p.end(false)
+		w.mustBeRight("in the end")
+	})
+}
+
+// A message without the name or the incarnation of a channel is poison at once; one whose token is of another table is
+// not: its pass begins again.
+func TestMessagesThatAreNoneArePoison(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		c := w.create(30)
+		messages := producer.New[Deletion](w.queue, nil)
+		for _, d := range []Deletion{{Channel: theName}, {Incarnation: c.Incarnation}, {Channel: "\n", Incarnation: "x"}, {}} {
+			if _, err := messages.Send(t.Context(), d, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p := w.start(w.queue, w.site(nil))
+		time.Sleep(time.Minute)
+		if n := w.depth(poison.Suffix); n != 4 {
+			t.Errorf("poison: got %d, want 4", n)
+		}
+		if got, err := w.site(nil).Channel(t.Context(), theName); err != nil || got != c {
+			t.Errorf("channel: got %v, %v; want %v", got, err, c)
+		}
+		if _, err := poison.Purge(t.Context(), w.queue.Sibling(poison.Suffix), nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := messages.Send(t.Context(), Deletion{Channel: theName, Incarnation: c.Incarnation, Token: "bm8"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		w.settle()
+		p.end(false)
+		w.mustBeRight("in the end")
+	})
+}
+
+// A stop gives the message back at once, with its place.
+func TestAStopLeavesTheRestToOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.request(w.create(90))
+		s := w.site(nil)
+		s.Blogs = crawling{s.Blogs}
+		first := w.start(w.queue, s)
+		time.Sleep(2500 * time.Millisecond) // it is in the third page
+		begun := time.Now()
+		first.end(false)
+		if took := time.Since(begun); took > grace+time.Second {
+			t.Errorf("the stop took %v, want %v", took, grace)
+		}
+		next, sizes, tokens := w.noting(nil)
+		second := w.start(w.queue, next)
+		time.Sleep(3 * time.Second)
+		if len(*tokens) == 0 || (*tokens)[0] == "" || (*sizes)[0] == 0 {
+			t.Errorf("pages after the stop: got %v, want the rest, from a place", *sizes)
+		}
+		w.settle()
+		second.end(false)
+		w.mustBeRight("in the end")
+	})
+}
+
+// crawling is a table whose groups take a second.
+type crawling struct{ table.Store }
+
+func (c crawling) Apply(ctx context.Context, changes []table.Change) ([]table.ETag, error) {
+	select {
+	case <-time.After(time.Second):
+		return c.Store.Apply(ctx, changes)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func TestARequestNeedsAChannel(t *testing.T) {
+	w := newWorld(t)
+	r := NewRequester(w.queue, nil)
+	for _, c := range []channels.Channel{{}, {Name: "a"}, {Incarnation: "i"}} {
+		if err := r.Delete(t.Context(), c); err == nil {
+			t.Errorf("%+v: got no error, want one", c)
+		}
+	}
+	if n := w.depth(""); n != 0 {
+		t.Errorf("messages: got %d, want none", n)
+	}
+	if err := r.Delete(t.Context(), channels.Channel{Name: strings.Repeat("🦀", channels.MaxName), Incarnation: "i"}); err != nil {
+		t.Error(fmt.Errorf("the longest name: %w", err))
+	}
+}
