@@ -41,7 +41,7 @@ type Account struct {
 // Open starts the emulator if the account is embedded, and refuses an invalid location. It sends no
 // request.
 func Open(location string, logger *slog.Logger) (*Account, error) {
-	a := &Account{location: location, outage: outage{logger: logger}}
+	a := &Account{location: location, outage: outage{server: "queue server", logger: logger}}
 	if location == Embedded {
 		endpoint, err := emulator.New(nil, nil).Start("")
 		if err != nil {

@@ -17,10 +17,11 @@ import (
 	"github.com/millrace/millrace/internal/azurestorage"
 )
 
-// Program says whose blobs an account has.
+// Program says whose blobs and tables an account has.
 type Program struct {
-	Name  string // such as mosaic; its folder in the user's data directory is millrace-mosaic
-	Blobs string // what the blobs are, for people, such as pictures
+	Name   string // such as mosaic; its folder in the user's data directory is millrace-mosaic
+	Blobs  string // what the blobs are, for people, such as pictures; "" if there are none
+	Tables string // what the tables hold, for people, such as channels; "" if there are none
 }
 
 // Blobs is the store of an account.
@@ -44,7 +45,7 @@ func (p Program) OpenBlobs(ctx context.Context, a *Account, folder string) (*Blo
 	case a.endpoint != nil:
 		return p.openTemporary()
 	}
-	service, err := a.blobService(ctx)
+	service, err := a.service(ctx, azurestorage.Blob.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -110,36 +111,6 @@ func placeOf(folder string) string {
 		return folder + " on " + host
 	}
 	return folder
-}
-
-// blobService returns the location of the account's blob service, or "" if it has none.
-func (a *Account) blobService(ctx context.Context) (string, error) {
-	lower := strings.ToLower(a.location)
-	switch {
-	case strings.Contains(lower, "blobendpoint="):
-		return a.location, nil
-	case strings.HasPrefix(strings.TrimSpace(lower), "http"): // of the queue service
-		u, err := url.Parse(a.at.Endpoint)
-		if err != nil {
-			return "", err
-		}
-		if !strings.Contains(u.Host, ".queue.") {
-			return "", nil
-		}
-		u.Host = strings.Replace(u.Host, ".queue.", ".blob.", 1)
-		u.RawQuery = a.at.Signature
-		return u.String(), nil
-	case strings.Contains(lower, "queueendpoint="): // and no blob endpoint
-		return "", nil
-	case !strings.Contains(lower, "usedevelopmentstorage="):
-		return a.location, nil // a connection string of Azure
-	}
-	// Azurite and millrace serve have the same location. Only Azurite has a blob service too.
-	server, err := a.Server(ctx)
-	if err != nil || !strings.HasPrefix(server, "Azurite") {
-		return "", err
-	}
-	return a.location, nil
 }
 
 // FolderOf returns the folder for an account in the user's data directory: its name, and its address unless that is the

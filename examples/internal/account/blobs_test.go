@@ -74,7 +74,7 @@ func TestTheBlobServiceOfAnAccountIsUsedIfItHasOne(t *testing.T) {
 			if want == "same" {
 				want = location
 			}
-			if got, err := a.blobService(t.Context()); err != nil || got != want {
+			if got, err := a.service(t.Context(), "blob"); err != nil || got != want {
 				t.Errorf("got %q, %v; want %q", got, err, want)
 			}
 		})

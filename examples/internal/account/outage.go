@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// outage says once that the queue server does not answer, and once that it answers again. It sees every
+// outage says once that a server does not answer, and once that it answers again. It sees every
 // request, and is safe for concurrent use.
 type outage struct {
+	server string // which one, for people
 	logger *slog.Logger
 
 	mu       sync.Mutex
@@ -36,7 +37,7 @@ func (o *outage) note(ctx context.Context, response *http.Response, err error) {
 	switch {
 	case answers && o.told:
 		o.since, o.told = time.Time{}, false
-		o.logger.Warn("the queue server answers again")
+		o.logger.Warn("the " + o.server + " answers again")
 	case answers:
 		o.since, o.answered = time.Time{}, true
 	case !o.answered:
@@ -44,9 +45,9 @@ func (o *outage) note(ctx context.Context, response *http.Response, err error) {
 		o.since = time.Now()
 	case !o.told && time.Since(o.since) >= longOutage:
 		o.told = true
-		what := "the queue server does not answer, trying again"
+		what := "the " + o.server + " does not answer, trying again"
 		if err == nil {
-			what = "the queue server answers that it is busy, trying again"
+			what = "the " + o.server + " answers that it is busy, trying again"
 		}
 		o.logger.Warn(what)
 	}

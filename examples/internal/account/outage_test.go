@@ -36,7 +36,7 @@ func TestAnOutageIsOneLineAndSoIsItsEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var out bytes.Buffer
-				o := &outage{logger: plainlog.New(&out)}
+				o := &outage{server: "queue server", logger: plainlog.New(&out)}
 				for _, result := range c.requests {
 					switch r := result.(type) {
 					case context.Context:
@@ -77,7 +77,7 @@ func TestOnlyAServerElsewhereHasOutages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			a := &Account{endpoint: c.endpoint, client: &http.Client{Transport: refusing{}}}
-			a.outage = outage{logger: plainlog.New(&out), answered: true, since: time.Now().Add(-2 * longOutage)}
+			a.outage = outage{server: "queue server", logger: plainlog.New(&out), answered: true, since: time.Now().Add(-2 * longOutage)}
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1/", nil)
 			if err != nil {
 				t.Fatal(err)

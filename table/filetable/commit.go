@@ -1,0 +1,291 @@
+package filetable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/millrace/millrace/table"
+)
+
+// request is a change, or a group of changes, on its way to a commit.
+type request struct {
+	bucket  []byte // of the table
+	changes []change
+	size    int          // of the records, in bytes
+	done    chan outcome // has room for the one that comes
+}
+
+// change is a change with its place and record in the tree.
+type change struct {
+	table.Change
+	key    []byte
+	record []byte // without its header; nil for a deletion
+}
+
+// outcome is what became of a request.
+type outcome struct {
+	etags []table.ETag
+	err   error
+}
+
+// newRequest returns a request for changes that were checked. It keeps nothing of them that their owner may change.
+func newRequest(bucket []byte, changes []table.Change) *request {
+	r := &request{bucket: bucket, changes: make([]change, len(changes)), done: make(chan outcome, 1)}
+	for i, c := range changes {
+		r.changes[i] = change{Change: c, key: keyOf(c.Entity().Key)}
+		if !c.Deletes() {
+			r.changes[i].record = newRecord(c.Entity())
+		}
+		r.size += len(r.changes[i].record)
+	}
+	return r
+}
+
+// submit has a request committed. If ctx ends first, its changes may have taken effect.
+func (db *DB) submit(ctx context.Context, r *request) ([]table.ETag, error) {
+	if db.isClosed() {
+		return nil, ErrClosed
+	}
+	select {
+	case db.requests <- r:
+	case <-db.closing:
+		return nil, ErrClosed
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	select {
+	case o := <-r.done:
+		return o.etags, o.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// commitForever commits requests until the DB is closed. It answers every request that it takes.
+func (db *DB) commitForever() {
+	for {
+		select {
+		case r := <-db.requests:
+			db.answer(db.gather(r))
+		case <-db.closing:
+			return
+		}
+	}
+}
+
+// maxCommitSize bounds the memory of a commit, in bytes of records.
+const maxCommitSize = 16 << 20
+
+// gather adds to a request those that others wait with. It does not wait for more to come, but lets those run that
+// the last commit has answered: they may be about to send their next one.
+func (db *DB) gather(first *request) []*request {
+	batch, size := []*request{first}, first.size
+	for yielded := false; size < maxCommitSize; {
+		select {
+		case r := <-db.requests:
+			batch, size, yielded = append(batch, r), size+r.size, false
+		default:
+			if yielded {
+				return batch
+			}
+			runtime.Gosched()
+			yielded = true
+		}
+	}
+	return batch
+}
+
+// answer commits a batch and tells each of its requests what became of it. If the commit fails, so do all: what some
+// of them found may have been a change that is not there now.
+func (db *DB) answer(batch []*request) {
+	outcomes, err := db.commit(batch)
+	for i, r := range batch {
+		if err != nil {
+			r.done <- outcome{err: err}
+		} else {
+			r.done <- outcomes[i]
+		}
+	}
+}
+
+// commit makes the changes of all requests that can be made, in one transaction.
+func (db *DB) commit(batch []*request) (outcomes []outcome, err error) {
+	if err := db.checkUsable(); err != nil {
+		return nil, err
+	}
+	committing := false
+	defer recoverPanic(func(cause error) {
+		db.broken, db.panicked = fmt.Errorf("an earlier commit failed; stop, and open the file again: %w", cause), true
+		err = cause
+		if committing {
+			err = db.unavailable("commit to", cause)
+		}
+	})()
+	tx, err := db.tree.Begin(true)
+	if err != nil {
+		return nil, db.unavailable("begin a commit to", err)
+	}
+	w := writer{tx: tx, version: db.version, now: time.Now(), full: db.ensureSpace(tx, batch)}
+	for _, r := range batch {
+		outcomes = append(outcomes, w.apply(r))
+	}
+	if err := w.end(); err != nil {
+		return nil, db.unavailable("write to", errors.Join(err, tx.Rollback()))
+	}
+	if !w.wrote {
+		return outcomes, tx.Rollback()
+	}
+	id := tx.ID()
+	committing = true
+	if err := tx.Commit(); err != nil {
+		if err := db.settle(id, err); err != nil {
+			return nil, db.unavailable("commit to", err)
+		}
+	}
+	db.version = w.version
+	return outcomes, nil
+}
+
+// ensureSpace returns the error of changes that need more space than there is, or nil. Free pages within the file are
+// space too.
+func (db *DB) ensureSpace(tx *bolt.Tx, batch []*request) error {
+	need := db.reserve.need(batch)
+	err := db.reserve.ensure(tx.Size(), need)
+	if err == nil {
+		return nil
+	}
+	stats := db.tree.Stats()
+	if free := int64(stats.FreePageN+stats.PendingPageN) * int64(db.reserve.pageSize); free >= need+reserveSize {
+		return nil
+	}
+	return &table.Error{Kind: table.ErrUnavailable, Detail: "there is no room for more in " + db.path, Err: err, Hint: "make room on the disk, or delete entities"}
+}
+
+// checkDeletedEvery is how often commits check whether the file was deleted.
+const checkDeletedEvery = time.Second
+
+// checkUsable returns why no change may be made. What is written to a file that was deleted would be lost with this
+// process.
+func (db *DB) checkUsable() error {
+	if db.broken == nil && time.Since(db.checkedAt) >= checkDeletedEvery {
+		if db.checkedAt = time.Now(); !linked(db.file) {
+			db.broken = errors.New("the file was deleted while it was in use: nothing can be stored any more; stop, and open it again")
+		}
+	}
+	if db.broken != nil {
+		return db.unavailable("commit to", db.broken)
+	}
+	return nil
+}
+
+// settle finds out what became of a commit that failed with cause; nil means that it took effect. An error before
+// the last wait for the disk means that it did not. If only that wait failed, the commit can be read but may not survive a
+// power cut. Waiting again proves nothing, because systems forget failed writes. But another commit writes the other meta
+// page, and if that reaches the disk, so has everything that it depends on.
+func (db *DB) settle(id int, cause error) error {
+	newest, err := db.newestCommit()
+	if err == nil && newest < id {
+		return cause
+	}
+	if err == nil {
+		err = db.tree.Update(func(tx *bolt.Tx) error {
+			about := tx.Bucket(aboutBucket)
+			return about.Put(versionKey, append([]byte{}, about.Get(versionKey)...))
+		})
+	}
+	if err == nil {
+		return nil
+	}
+	db.broken = fmt.Errorf("it is unknown whether an earlier commit would survive a power cut; stop, and open the file again: %w", errors.Join(cause, err))
+	return db.broken
+}
+
+// newestCommit returns bbolt's number of the newest commit.
+func (db *DB) newestCommit() (id int, err error) {
+	err = db.tree.View(func(tx *bolt.Tx) error { id = tx.ID(); return nil })
+	return id, err
+}
+
+// writer makes the changes of one transaction.
+type writer struct {
+	tx      *bolt.Tx
+	version uint64 // the last that an entity got
+	now     time.Time
+	full    error // of changes that make the table grow; nil if there is space for them
+	wrote   bool
+	failed  error // of bbolt; the transaction cannot go on
+}
+
+// apply makes the changes of a request, all or none. Each is checked against what the transaction has by now.
+func (w *writer) apply(r *request) outcome {
+	if w.failed != nil {
+		return outcome{err: w.failed}
+	}
+	bucket, growth := w.tx.Bucket(r.bucket), 0
+	for _, c := range r.changes {
+		had, err := c.check(bucket)
+		if err != nil {
+			return outcome{err: table.Explain("", "", c.Entity().Key, err)}
+		}
+		growth += len(c.record) - had
+		if c.Inserts() {
+			growth += smallGrowth
+		}
+	}
+	if w.full != nil && growth >= smallGrowth {
+		return outcome{err: w.full}
+	}
+	if bucket == nil {
+		bucket, w.failed = w.tx.CreateBucket(r.bucket)
+	}
+	etags := make([]table.ETag, len(r.changes))
+	for i, c := range r.changes {
+		if w.failed == nil {
+			etags[i], w.failed = w.write(bucket, c)
+		}
+	}
+	w.wrote = true
+	return outcome{etags, w.failed}
+}
+
+// check returns why a change cannot be made, or the size of the record that it replaces; bucket is nil if its table
+// has no entity yet.
+func (c change) check(bucket *bolt.Bucket) (had int, err error) {
+	var record []byte
+	if bucket != nil {
+		record = bucket.Get(c.key)
+	}
+	if record == nil {
+		return 0, c.Against("")
+	}
+	version, _, err := openRecord(c.key, record)
+	switch {
+	case err == nil:
+		err = c.Against(etagOf(version))
+	case errors.Is(err, ErrCorrupt) && !c.Inserts() && c.Entity().ETag == table.Any:
+		err = nil // what is there is damaged, whatever it was
+	}
+	return len(record), err
+}
+
+func (w *writer) write(bucket *bolt.Bucket, c change) (table.ETag, error) {
+	if c.Deletes() {
+		return "", bucket.Delete(c.key)
+	}
+	w.version++
+	finish(c.record, c.key, w.version, w.now)
+	return etagOf(w.version), bucket.Put(c.key, c.record)
+}
+
+// end writes what belongs to every commit: the number of the last version.
+func (w *writer) end() error {
+	if w.failed != nil || !w.wrote {
+		return w.failed
+	}
+	return w.tx.Bucket(aboutBucket).Put(versionKey, number(versionKey, w.version))
+}
