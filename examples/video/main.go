@@ -2,7 +2,8 @@
 // to an index, which can be searched.
 //
 //	go run ./examples/video
-//	go run ./examples/video -search 'actor:zoe title:sea*'
+//	go run ./examples/video -index films.db
+//	go run ./examples/video -index films.db -videos 0 -search 'actor:zoe title:sea*'
 //
 // The videos are on three queues: the news are critical, small clips normal, large ones heavy. Each queue has
 // its listener, and all take their slots from one pool: the heavy conversions, of which there are most, take
@@ -12,8 +13,8 @@
 // terms: it counts the videos of each exactly, whatever is delivered twice or comes late, and follows a video that is uploaded again
 // with other credits. Package index says how.
 //
-// Queues, blobs and tables are in memory; the program ends when all videos are done, or with Ctrl-C. Formats of replaced uploads
-// stay.
+// Queues and blobs are in memory, and so are the tables, unless -index names a file for them. The program ends when all videos are
+// done, or with Ctrl-C. Formats of replaced uploads stay.
 package main
 
 import (
@@ -33,7 +34,6 @@ import (
 	"github.com/millrace/millrace/perkey"
 	"github.com/millrace/millrace/pool"
 	"github.com/millrace/millrace/queue/localqueue"
-	"github.com/millrace/millrace/table"
 	"github.com/millrace/millrace/wakeup"
 )
 
@@ -45,9 +45,10 @@ Usage:
 
 Flags:
 
-  -videos N       how many are uploaded, 1 to 200 (default 50)
+  -videos N       how many are uploaded, 1 to 200, or 0 with -index (default 50)
   -slots N        how many are transcoded at once, 4 to 64 (default 8)
   -reserve N      slots that only critical videos take, 0 to N-3 (default 2)
+  -index FILE     keep the index in this file, for further runs (default: in memory)
   -search QUERY   what to search for when all are done; may be repeated (default: some samples)
 
 A query is words, all of which must match, such as 'actor:zoe title:sea*'. A word may have a field before it,
@@ -59,6 +60,7 @@ Exit status: 0 all videos are done, 1 they are not, 2 invalid command line.
 // settings are the parsed command line.
 type settings struct {
 	videos, slots, reserve int
+	index                  string // the file; "" for an index in memory
 	searches               []index.Query
 }
 
@@ -90,6 +92,7 @@ func parse(args []string) (s settings, err error) {
 	f.IntVar(&s.videos, "videos", 50, "")
 	f.IntVar(&s.slots, "slots", 8, "")
 	f.IntVar(&s.reserve, "reserve", 2, "")
+	f.StringVar(&s.index, "index", "", "")
 	f.Func("search", "", func(text string) error {
 		q, err := index.ParseQuery(text)
 		s.searches = append(s.searches, q)
@@ -103,6 +106,7 @@ func parse(args []string) (s settings, err error) {
 	switch {
 	case f.NArg() > 0:
 		return s, fmt.Errorf("unexpected argument %q; see video -h", f.Arg(0))
+	case s.videos == 0 && s.index != "": // it only searches
 	case s.videos < 1 || s.videos > 200:
 		return s, fmt.Errorf("-videos %d is outside 1…200", s.videos)
 	case s.slots < 4 || s.slots > 64:
@@ -113,8 +117,26 @@ func parse(args []string) (s settings, err error) {
 	return s, nil
 }
 
-// host runs the site and its workers until all videos are done.
-func host(ctx context.Context, s settings, stdout io.Writer, logger *slog.Logger) error {
+// host runs the site and its workers until all videos are done, and then searches.
+func host(ctx context.Context, s settings, stdout io.Writer, logger *slog.Logger) (err error) {
+	credits, closeIndex, err := openIndex(s.index)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeIndex()) }()
+	if s.videos > 0 {
+		if err := transcodeAll(ctx, s, credits, stdout, logger); err != nil {
+			return err
+		}
+	}
+	if err := reportIndex(ctx, credits, stdout); err != nil {
+		return err
+	}
+	return search(ctx, credits, s.searches, stdout)
+}
+
+// transcodeAll runs the site and its workers until all videos are done.
+func transcodeAll(ctx context.Context, s settings, credits *index.Index, stdout io.Writer, logger *slog.Logger) error {
 	begin := time.Now()
 	account := localqueue.New(nil).Account("site")
 	classes := []*class{{name: "critical", reserve: s.reserve, weight: 2}, {name: "normal", weight: 2}, {name: "heavy", weight: 1}}
@@ -125,12 +147,11 @@ func host(ctx context.Context, s settings, stdout io.Writer, logger *slog.Logger
 		}
 	}
 	store, wakeups := blob.Memory(), new(wakeup.Bus)
-	web := newSite(store, classes, wakeups, s.videos)
+	web := newSite(store, credits, classes, wakeups, s.videos)
 	keys, err := perkey.New(nil)
 	if err != nil {
 		return err
 	}
-	credits := index.New(table.Memory("videos"), table.Memory("terms"), table.Memory("postings"))
 	work := &worker{store: store, index: credits, keys: keys, done: web.done}
 	runners := []millrace.Runner{web}
 	slots := pool.New(&pool.Options{Slots: s.slots})
@@ -144,10 +165,7 @@ func host(ctx context.Context, s settings, stdout io.Writer, logger *slog.Logger
 	if open := web.open(); open > 0 {
 		return fmt.Errorf("stopped with %d of %d uploads to be done", open, len(web.plan))
 	}
-	if err := reportIndex(ctx, credits, stdout); err != nil {
-		return err
-	}
-	return search(ctx, credits, s.searches, stdout)
+	return nil
 }
 
 // report says what was done.

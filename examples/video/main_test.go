@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -170,8 +171,8 @@ func TestUploadedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSite(blob.Memory(), []*class{{name: "normal", queue: q}}, new(wakeup.Bus), 1)
-	w := &worker{store: s.store, index: newIndex(), done: func(string, int64) {}}
+	s := newSite(blob.Memory(), newIndex(), []*class{{name: "normal", queue: q}}, new(wakeup.Bus), 1)
+	w := &worker{store: s.store, index: s.index, done: func(string, int64) {}}
 	first := upload{video: "v", class: "normal", clip: clip{width: 8, height: 8}, credits: index.Credits{Title: "Sea"}}
 	second := first
 	second.credits.Title = "Glass"
@@ -227,6 +228,47 @@ func TestHostileCreditsStopNobody(t *testing.T) {
 		if !errors.Is(err, index.ErrCredits) || listener.ResultOf(err).Outcome != listener.Poisoned || w.refused != 1 || w.made != 0 || done != 1 {
 			t.Errorf("%s: got %v, %d refused, %d formats, %d done; want it poisoned", what, err, w.refused, w.made, done)
 		}
+	}
+}
+
+// The next run searches what a run has indexed, and uploads all videos again: as their next versions.
+func TestAnIndexInAFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "films.db")
+	run := func(args ...string) string {
+		t.Helper()
+		var out, failures bytes.Buffer
+		if status := command(t.Context(), append([]string{"-index", path}, args...), &out, &failures); status != 0 {
+			t.Fatalf("%v: got status %d and %q", args, status, failures.String())
+		}
+		_, report, _ := strings.Cut(out.String(), "\nindex: ")
+		if kept, made, ok := strings.Cut(report, ";"); ok { // how often workers came first is not the same each time
+			_, found, _ := strings.Cut(made, "\n")
+			report = kept + found
+		}
+		return report
+	}
+	first := run("-videos", "6", "-search", "title:restored", "-search", "the*")
+	if !strings.Contains(first, "005-normal") {
+		t.Errorf("got %s, want a video that was uploaded again", first)
+	}
+	for _, videos := range []string{"0", "6", "0"} {
+		if again := run("-videos", videos, "-search", "title:restored", "-search", "the*"); again != first {
+			t.Errorf("with %s videos: got\n%s; want it as before\n%s", videos, again, first)
+		}
+	}
+	x, closeIndex, err := openIndex(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := x.Video(t.Context(), "005-normal"); err != nil || v.Version != 4 {
+		t.Errorf("got %v, %v; want version 4 after two uploads twice", v, err)
+	}
+	var failures bytes.Buffer
+	if status := command(t.Context(), []string{"-index", path, "-videos", "0"}, io.Discard, &failures); status != 1 || strings.Count(failures.String(), "\n") != 1 || !strings.HasPrefix(failures.String(), "video: filetable: open ") {
+		t.Errorf("while the file is open: got status %d and %q, want why, on one line", status, failures.String())
+	}
+	if err := closeIndex(); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 // [millrace.Runner] that ends when all its videos are done, which stops the workers.
 type site struct {
 	store     blob.Store
+	index     *index.Index
 	producers map[string]*producer.Producer[job] // by class
 	plan      []upload
 	finished  chan struct{} // closed when all videos are done
@@ -34,6 +35,7 @@ type upload struct {
 	class   string
 	clip    clip
 	credits index.Credits
+	visitor int
 	broken  bool // not a clip
 	twice   bool // the visitor clicks twice
 }
@@ -47,10 +49,11 @@ func (u upload) content() []byte {
 }
 
 // planUploads returns the uploads of n videos. A flood of large clips comes first, then the news and small clips in turn. One
-// upload is broken, and every tenth comes twice. Every tenth video is uploaded again at the end, with another title.
+// upload is broken, and every tenth comes twice. Every tenth video is uploaded again at the end, with another title, by the same
+// visitor.
 func planUploads(n int) (plan []upload) {
 	for i := range n {
-		u := upload{class: "heavy", clip: clip{320, 180, nil}, twice: i%10 == 3, broken: i == 7}
+		u := upload{class: "heavy", clip: clip{320, 180, nil}, visitor: i % visitors, twice: i%10 == 3, broken: i == 7}
 		switch {
 		case i < n*3/5:
 		case i%2 == 0:
@@ -72,8 +75,8 @@ func planUploads(n int) (plan []upload) {
 // frames of each clip.
 const frames = 48
 
-func newSite(store blob.Store, classes []*class, wakeups wakeup.Publisher, videos int) *site {
-	s := &site{store: store, plan: planUploads(videos), producers: map[string]*producer.Producer[job]{}, finished: make(chan struct{}), isDone: map[job]bool{}}
+func newSite(store blob.Store, x *index.Index, classes []*class, wakeups wakeup.Publisher, videos int) *site {
+	s := &site{store: store, index: x, plan: planUploads(videos), producers: map[string]*producer.Producer[job]{}, finished: make(chan struct{}), isDone: map[job]bool{}}
 	for _, c := range classes {
 		s.producers[c.name] = producer.New(c.queue, &producer.Options[job]{Create: true, Wakeups: wakeups})
 	}
@@ -101,11 +104,14 @@ func (s *site) Run(ctx context.Context) error {
 	return nil
 }
 
-// visit uploads what one visitor has, every fourth of all.
+// visit uploads what one visitor has.
 func (s *site) visit(ctx context.Context, visitor int) error {
-	for i := visitor; i < len(s.plan) && ctx.Err() == nil; i += visitors {
-		if err := s.accept(ctx, s.plan[i], uint64(i)); err != nil && ctx.Err() == nil {
-			return fmt.Errorf("upload %s: %w", s.plan[i].video, err)
+	for i, u := range s.plan {
+		if u.visitor != visitor || ctx.Err() != nil {
+			continue
+		}
+		if err := s.accept(ctx, u, uint64(i)); err != nil && ctx.Err() == nil {
+			return fmt.Errorf("upload %s: %w", u.video, err)
 		}
 	}
 	return nil
@@ -152,8 +158,14 @@ func (s *site) keep(ctx context.Context, u upload) (version int64, err error) {
 	}
 }
 
-// latest returns the last version of a video that was uploaded; 0 if there is none.
+// latest returns the last version of a video that was uploaded; 0 if there is none. The index may know of uploads that the store
+// has no more.
 func (s *site) latest(ctx context.Context, video string) (version int64, err error) {
+	known, err := s.index.Video(ctx, video)
+	if err != nil {
+		return 0, err
+	}
+	version = known.Version
 	for info, err := range s.store.List(ctx, uploads, video+"/") {
 		if err != nil {
 			return 0, err

@@ -12,33 +12,27 @@ var snapshotTests = []test{
 }
 
 // pageHasNoPartOfAGroup has a writer that gives the entities of a partition the same number again and again, in
-// groups, and inserts or deletes one of them, while readers look.
+// groups, and inserts or deletes one of them, while readers look. A round begins when a reader does.
 func pageHasNoPartOfAGroup(e *env) {
 	e.knownFor(e.h.Quirks.GroupsShow)
 	const entities, rounds = 10, 60
 	rows := numbered(entities)
 	e.fill("p", rows)
 	e.round(rows, 0)
-	done := make(chan struct{})
+	looking := make(chan bool)
 	var all sync.WaitGroup
 	for range 2 {
 		all.Go(func() {
-			for {
-				if !e.whole(entities) {
-					return
-				}
-				select {
-				case <-done:
-					return
-				default:
-				}
+			for ok := true; <-looking; {
+				ok = ok && e.whole(entities)
 			}
 		})
 	}
 	for n := range int32(rounds) {
+		looking <- true
 		e.round(rows, n+1)
 	}
-	close(done)
+	close(looking)
 	all.Wait()
 }
 

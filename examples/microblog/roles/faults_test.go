@@ -72,7 +72,7 @@ func (w *world) suffer(seed uint64, seen map[string]int) {
 		c, err := far(nil).Create(w.Context(), theName, fmt.Sprint("seed ", seed))
 		for range 30 {
 			if err == nil { // the one before is marked or gone
-				w.write(w.site(nil), c)
+				w.write(w.client(), c)
 			}
 		}
 	}

@@ -42,6 +42,17 @@ func (j *journal) page(c channels.Channel, blogs []channels.Blog, last int) {
 	}
 }
 
+// written checks that a writer whose last request had this number was not told of a success in an incarnation that was
+// marked before.
+func (j *journal) written(c channels.Channel, last int) {
+	j.mu.Lock()
+	marked := j.marked[c.Incarnation]
+	j.mu.Unlock()
+	if marked != 0 && marked < last {
+		j.fault("a write to %s that ended at request %d succeeded, and request %d had marked it", c.Incarnation, last, marked)
+	}
+}
+
 // watched is a table whose requests take effect one after the other, in the order of the journal.
 type watched struct {
 	table.Store

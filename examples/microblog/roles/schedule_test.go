@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,8 +62,13 @@ func TestAnyOrderOfRequestsLeavesWhatItShould(t *testing.T) {
 	})
 }
 
+// manySteps are more than any world needs.
+const manySteps = 5000
+
 // gate holds every request back until it is its turn.
 type gate struct {
+	closed atomic.Bool // nobody gets through any more
+
 	mu      sync.Mutex
 	waiting []turn // guarded by mu
 }
@@ -105,13 +111,13 @@ type gated struct {
 
 func (g gated) begin() error {
 	g.gate.wait(g.actor)
-	if *g.number++; g.dies > 0 && *g.number >= g.dies {
+	if *g.number++; g.dies > 0 && *g.number >= g.dies || g.gate.closed.Load() {
 		return killtest.ErrKilled
 	}
 	return nil
 }
 
-func through[T any](g gated, act func() (T, error)) (none T, _ error) {
+func inTurn[T any](g gated, act func() (T, error)) (none T, _ error) {
 	if err := g.begin(); err != nil {
 		return none, err
 	}
@@ -119,28 +125,28 @@ func through[T any](g gated, act func() (T, error)) (none T, _ error) {
 }
 
 func (g gated) Get(ctx context.Context, k table.Key) (table.Entity, error) {
-	return through(g, func() (table.Entity, error) { return g.Store.Get(ctx, k) })
+	return inTurn(g, func() (table.Entity, error) { return g.Store.Get(ctx, k) })
 }
 
 func (g gated) Query(ctx context.Context, q table.Query) (table.Page, error) {
-	return through(g, func() (table.Page, error) { return g.Store.Query(ctx, q) })
+	return inTurn(g, func() (table.Page, error) { return g.Store.Query(ctx, q) })
 }
 
 func (g gated) Insert(ctx context.Context, e table.Entity) (table.ETag, error) {
-	return through(g, func() (table.ETag, error) { return g.Store.Insert(ctx, e) })
+	return inTurn(g, func() (table.ETag, error) { return g.Store.Insert(ctx, e) })
 }
 
 func (g gated) Update(ctx context.Context, e table.Entity) (table.ETag, error) {
-	return through(g, func() (table.ETag, error) { return g.Store.Update(ctx, e) })
+	return inTurn(g, func() (table.ETag, error) { return g.Store.Update(ctx, e) })
 }
 
 func (g gated) Delete(ctx context.Context, k table.Key, etag table.ETag) error {
-	_, err := through(g, func() (struct{}, error) { return struct{}{}, g.Store.Delete(ctx, k, etag) })
+	_, err := inTurn(g, func() (struct{}, error) { return struct{}{}, g.Store.Delete(ctx, k, etag) })
 	return err
 }
 
 func (g gated) Apply(ctx context.Context, changes []table.Change) ([]table.ETag, error) {
-	return through(g, func() ([]table.ETag, error) { return g.Store.Apply(ctx, changes) })
+	return inTurn(g, func() ([]table.ETag, error) { return g.Store.Apply(ctx, changes) })
 }
 
 // cast is what the actors of a world share.
@@ -180,6 +186,10 @@ func (w *world) play(actors []actor, order schedule) []string {
 		case <-time.After(took): // everybody waits for a turn, or for a short time
 			c.gate.next(who)
 		}
+		if step == manySteps {
+			w.journal.fault("somebody comes to no end")
+			c.gate.closed.Store(true)
+		}
 	}
 	for _, one := range c.asked {
 		w.request(one)
@@ -195,9 +205,9 @@ func (w *world) play(actors []actor, order schedule) []string {
 
 // act plays one actor.
 func (c *cast) act(i int, a actor) {
-	last, number := 0, 0
-	s := c.site(&last)
-	s = &channels.Site{Channels: gated{s.Channels, c.gate, i, a.Dies, &number}, Blogs: gated{s.Blogs, c.gate, i, a.Dies, &number}}
+	number := 0
+	s := c.client()
+	s.Channels, s.Blogs = gated{s.Channels, c.gate, i, a.Dies, &number}, gated{s.Blogs, c.gate, i, a.Dies, &number}
 	c.gate.wait(i)
 	switch a.Does {
 	case "create":
@@ -209,14 +219,14 @@ func (c *cast) act(i int, a actor) {
 		}
 	case "read":
 		for token, n := table.Token(""), 0; n < 4; n++ {
-			token = c.read(s, &last, token)
+			token = c.read(s, token)
 		}
 	case "delete":
 		if found, err := s.Channel(c.Context(), theName); err == nil {
 			c.mu.Lock()
 			c.asked = append(c.asked, found)
 			c.mu.Unlock()
-			c.handle(s, Deletion{Channel: found.Name, Incarnation: found.Incarnation})
+			c.handle(s.Site, Deletion{Channel: found.Name, Incarnation: found.Incarnation})
 		}
 	case "handle again":
 		c.mu.Lock()
@@ -226,7 +236,7 @@ func (c *cast) act(i int, a actor) {
 		}
 		c.mu.Unlock()
 		if d.Channel != "" {
-			c.handle(s, d)
+			c.handle(s.Site, d)
 		}
 	case "sweep":
 		_, _ = s.Sweep(c.Context()) // we may die

@@ -86,7 +86,7 @@ func (w *world) standStill(n int, meanwhile time.Duration, anew bool) bool {
 		return false
 	}
 	second := w.start(w.queue, s)
-	leave := w.visitors(w.site, 5*time.Millisecond)
+	leave := w.visitors(w.site, 40*time.Millisecond)
 	time.Sleep(meanwhile)
 	if anew {
 		_, _ = s.Create(w.Context(), theName, "bob") // the one before may still be there

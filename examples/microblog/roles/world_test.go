@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -49,7 +50,19 @@ func newWorld(t *testing.T) *world {
 
 // site returns what a client sees of the tables. The number of its last request is in last, unless that is nil.
 func (w *world) site(last *int) *channels.Site {
-	return &channels.Site{Channels: watched{w.channels, w.journal, last}, Blogs: watched{w.blogs, w.journal, last}}
+	return &channels.Site{Channels: watched{w.channels, w.journal, last}, Blogs: watched{stingy{w.blogs}, w.journal, last}}
+}
+
+// stingy is a table whose pages end after as many entities as were asked for, whether the filter matches them or not: so
+// they may have few or none while there are more, as those of the service.
+type stingy struct{ table.Store }
+
+func (s stingy) Query(ctx context.Context, q table.Query) (table.Page, error) {
+	filter := q.Filter
+	q.Filter = table.Filter{}
+	p, err := s.Store.Query(ctx, q)
+	p.Entities = slices.DeleteFunc(p.Entities, func(e table.Entity) bool { return !filter.Match(e) })
+	return p, err
 }
 
 const theName = "a/b #1" // of the channel
@@ -62,16 +75,25 @@ func (w *world) create(n int) channels.Channel {
 		w.Fatal(err)
 	}
 	for range n {
-		w.write(w.site(nil), c)
+		w.write(w.client(), c)
 	}
 	return c
 }
 
+// client is somebody who reads and writes.
+type client struct {
+	*channels.Site
+	last *int // the number of the last request
+}
+
+func (w *world) client() client { return through(w.site) }
+
 // write writes a blog whose title is the incarnation, and notes it if that succeeds.
-func (w *world) write(s *channels.Site, c channels.Channel) {
+func (w *world) write(s client, c channels.Channel) {
 	b, err := s.Write(w.Context(), c, "ann", string(c.Incarnation), "text")
 	switch {
 	case err == nil:
+		w.journal.written(c, *s.last)
 		w.mu.Lock()
 		w.written[c.Incarnation] = append(w.written[c.Incarnation], b.ID)
 		w.mu.Unlock()
@@ -88,11 +110,11 @@ func expected(err error) bool {
 }
 
 // read reads a page and checks it.
-func (w *world) read(s *channels.Site, last *int, token table.Token) table.Token {
+func (w *world) read(s client, token table.Token) table.Token {
 	c, blogs, next, err := s.Page(w.Context(), theName, token, 15)
 	switch {
 	case err == nil:
-		w.journal.page(c, blogs, *last)
+		w.journal.page(c, blogs, *s.last)
 	case blogs != nil || c != (channels.Channel{}):
 		w.journal.fault("a page with the error %v is not empty", err)
 	case !expected(err):
@@ -107,14 +129,13 @@ func (w *world) visitors(site func(last *int) *channels.Site, every time.Duratio
 	var all sync.WaitGroup
 	for i := range 2 {
 		all.Go(func() {
-			last := 0
-			s := site(&last)
+			s := through(site)
 			for token := table.Token(""); pauseFor(ctx, every+time.Duration(i)*time.Millisecond); {
-				token = w.read(s, &last, token)
+				token = w.read(s, token)
 			}
 		})
 		all.Go(func() {
-			s := site(nil)
+			s := through(site)
 			for pauseFor(ctx, 2*every+time.Duration(i)*time.Millisecond) {
 				if c, err := s.Channel(ctx, theName); err == nil {
 					w.write(s, c)
@@ -126,6 +147,12 @@ func (w *world) visitors(site func(last *int) *channels.Site, every time.Duratio
 		stop()
 		all.Wait()
 	}
+}
+
+// through returns a client with its own view of the site.
+func through(site func(last *int) *channels.Site) client {
+	last := 0
+	return client{site(&last), &last}
 }
 
 func pauseFor(ctx context.Context, d time.Duration) bool {

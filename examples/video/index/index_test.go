@@ -49,6 +49,29 @@ func TestWhatIsPutIsFound(t *testing.T) {
 	}
 }
 
+// A second delivery writes neither videos nor postings.
+func TestASecondDeliveryChangesNothing(t *testing.T) {
+	ts := newTables()
+	put(t, ts.index(nil), "a", 2, sea)
+	fixed := func(s table.Store) table.Store { return &unchanging{s} }
+	x := New(fixed(ts.videos), ts.terms, fixed(ts.postings))
+	for _, v := range []Video{{Version: 2, Credits: sea}, {Version: 1, Credits: glass}} {
+		put(t, x, "a", v.Version, v.Credits)
+	}
+}
+
+// unchanging is a table that nobody may change.
+type unchanging struct{ table.Store }
+
+var errChanged = errors.New("a change")
+
+func (*unchanging) Insert(context.Context, table.Entity) (table.ETag, error) { return "", errChanged }
+func (*unchanging) Update(context.Context, table.Entity) (table.ETag, error) { return "", errChanged }
+func (*unchanging) Delete(context.Context, table.Key, table.ETag) error      { return errChanged }
+func (*unchanging) Apply(context.Context, []table.Change) ([]table.ETag, error) {
+	return nil, errChanged
+}
+
 // The index follows a video that comes again with other credits: terms that it had and has no more go, with their words
 // in the directory if no other video has them.
 func TestTheIndexFollowsNewCredits(t *testing.T) {
@@ -173,7 +196,7 @@ func TestTheIndexIsRightUnderConcurrencyAndFaults(t *testing.T) {
 				select {
 				case <-done:
 					ends = true
-				case <-time.After(7 * time.Millisecond):
+				case <-time.After(700 * time.Millisecond):
 				}
 				found, err := search(t.Context(), plain, "title:se*", 2)
 				if err != nil {
@@ -207,6 +230,7 @@ func TestWhatPutRefuses(t *testing.T) {
 		want    string
 	}{
 		{"", 1, sea, "1 to 256 characters"},
+		{"a\x7f", 1, sea, "1 to 256 characters"},
 		{"a/b", 1, sea, "no control characters and no / \\ # ?"},
 		{"a\n", 1, sea, "1 to 256 characters"},
 		{"ä", 1, sea, "of ASCII"},
@@ -215,13 +239,68 @@ func TestWhatPutRefuses(t *testing.T) {
 		{"a", 1, Credits{}, "a title is blank"},
 	} {
 		err := x.Put(t.Context(), one.video, one.version, one.credits)
-		if err == nil || !strings.Contains(err.Error(), one.want) || strings.Contains(err.Error(), "\n") {
+		if err == nil || !strings.HasPrefix(err.Error(), "index \"") || !strings.Contains(err.Error(), one.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%.20q: got %v, want %q", one.video, err, one.want)
 		}
 	}
 	ts.check(t, nil)
 	put(t, x, long, 1, sea)
-	if found, err := search(t.Context(), x, "sea", 1); err != nil || len(found) != 1 {
-		t.Errorf("a long name: got %v, %v; want the video", found, err)
+	put(t, x, "~", 1, sea)
+	if found, err := search(t.Context(), x, "sea", 1); err != nil || len(found) != 2 {
+		t.Errorf("a long name, and ~: got %v, %v; want the videos", found, err)
+	}
+}
+
+// Two sets of credits in one version are a mistake of the caller: the first one stays.
+func TestAVersionHasOneSetOfCredits(t *testing.T) {
+	ts := newTables()
+	x := ts.index(nil)
+	put(t, x, "a", 1, sea)
+	title, actors, directors, keywords := sea, sea, sea, sea
+	title.Title, actors.Actors, directors.Directors, keywords.Keywords = "b", nil, nil, nil
+	for _, c := range []Credits{title, actors, directors, keywords} {
+		if err := x.Put(t.Context(), "a", 1, c); err == nil || err.Error() != "index a: version 1 has other credits already" {
+			t.Errorf("%v: got %v", c, err)
+		}
+	}
+	ts.check(t, map[string]Video{"a": {Version: 1, Credits: sea}})
+}
+
+// An entity that is not of an index is an error of its video alone, and is not replaced.
+func TestADamagedVideo(t *testing.T) {
+	for _, damage := range []map[string]any{
+		{},
+		{creditsProperty: "?", versionProperty: int64(1)},
+		{creditsProperty: `{"title":"a"}`, beforeProperty: "{}", versionProperty: int64(1)},
+	} {
+		ts := newTables()
+		x := ts.index(nil)
+		put(t, x, "b", 1, sea)
+		if _, err := ts.videos.Insert(t.Context(), table.Entity{Key: table.Key{Partition: "a"}, Properties: damage}); err != nil {
+			t.Fatal(err)
+		}
+		if err := x.Put(t.Context(), "a", 1, glass); !errors.Is(err, ErrCredits) || !strings.Contains(err.Error(), "read the video a: ") {
+			t.Errorf("%v: got %v, want that it cannot be read", damage, err)
+		}
+		if v, err := x.Video(t.Context(), "a"); !errors.Is(err, ErrCredits) {
+			t.Errorf("%v: got %v, %v; want that it cannot be read", damage, v, err)
+		}
+		if found, err := search(t.Context(), x, "sea", 1); err != nil || len(found) != 1 {
+			t.Errorf("%v: found %v, %v; want the other video", damage, found, err)
+		}
+	}
+}
+
+func TestAVideoByName(t *testing.T) {
+	x := newTables().index(nil)
+	put(t, x, "a", 3, sea)
+	if v, err := x.Video(t.Context(), "a"); err != nil || v.Version != 3 || fmt.Sprint(v.Credits) != fmt.Sprint(sea) {
+		t.Errorf("got %v, %v", v, err)
+	}
+	if v, err := x.Video(t.Context(), "b"); err != nil || v.Version != 0 || v.Name != "b" {
+		t.Errorf("a video that is not there: got %v, %v; want version 0", v, err)
+	}
+	if _, err := x.Video(t.Context(), "a/b"); err == nil || !strings.HasPrefix(err.Error(), `look up "a/b": the name`) {
+		t.Errorf("no name: got %v", err)
 	}
 }

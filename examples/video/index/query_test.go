@@ -8,13 +8,13 @@ import (
 
 func TestQueries(t *testing.T) {
 	for text, want := range map[string]string{
-		"sea":                    "sea",
+		"sea":                   "sea",
 		"Title:SEA\t actor:Zoe": "title:sea actor:zoe",
-		"sea-wolf*":              "sea wolf*",
-		"title:o'neil":           "title:o title:neil",
-		"DIRECTOR:Σίσυφος":       "director:σίσυφοσ",
-		"👻*":                     "👻*",
-		"se/a?#\\":               "se a",
+		"sea-wolf*":             "sea wolf*",
+		"title:o'neil":          "title:o title:neil",
+		"DIRECTOR:Σίσυφος":      "director:σίσυφοσ",
+		"👻*":                    "👻*",
+		"se/a?#\\":              "se a",
 	} {
 		if q, err := ParseQuery(text); err != nil || q.String() != want {
 			t.Errorf("%q: got %q, %v; want %q", text, q, err, want)
