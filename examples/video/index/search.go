@@ -56,7 +56,7 @@ func (x *Index) collect(ctx context.Context, q Query, words []anyOf, from string
 		if err != nil {
 			return Page{}, err
 		}
-		if v.Version > 0 && q.matches(v.Credits) { // or the posting is about to go
+		if q.matches(v.Credits) { // or the posting is about to go
 			if len(p.Videos) == limit {
 				p.Next = name
 				return p, nil
