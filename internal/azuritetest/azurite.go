@@ -95,12 +95,17 @@ func (v *service) connectionString(t testing.TB) string {
 
 // Start starts an Azurite with the queue service for a program that is not a test. The caller must
 // call stop.
-func Start() (connectionString string, stop func(), err error) {
-	s, err := queueService.start()
+func Start() (connectionString string, stop func(), err error) { return queueService.startAlone() }
+
+// StartTable is [Start] for the table service.
+func StartTable() (connectionString string, stop func(), err error) { return tableService.startAlone() }
+
+func (v *service) startAlone() (connectionString string, stop func(), err error) {
+	s, err := v.start()
 	if err != nil {
 		return "", nil, err
 	}
-	return queueService.connectionStringOf(s), s.stop, nil
+	return v.connectionStringOf(s), s.stop, nil
 }
 
 func (v *service) connectionStringOf(s *server) string {

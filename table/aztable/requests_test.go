@@ -195,7 +195,7 @@ func TestReadsAreRepeated(t *testing.T) {
 	}
 }
 
-// TestAnUnansweredChangeMayHaveTakenEffect: it is not sent again, and Modify does not send it again either.
+// TestAnUnansweredChangeMayHaveTakenEffect (T-02): it is not sent again, and Modify does not send it again either.
 func TestAnUnansweredChangeMayHaveTakenEffect(t *testing.T) {
 	s := withEntity(t)
 	channels := s.open(t, "Channels", aztable.Options{})

@@ -6,8 +6,24 @@ import (
 	"syscall"
 )
 
-// allocate has the file system allocate a part of a file.
+// allocate has the file system allocate a part of a file. What is behind its end is written: that costs once, but
+// space that was only reserved costs the file system's journal a commit each time that a part of it is written first.
 func allocate(f *os.File, from, to int64) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if end := min(info.Size(), to); from < end { // an earlier process has written it, in most cases
+		if err := reserveSpace(f, from, end); err != nil {
+			return err
+		}
+		from = end
+	}
+	return fill(f, from, to)
+}
+
+// reserveSpace leaves what is allocated as it is.
+func reserveSpace(f *os.File, from, to int64) error {
 	for {
 		err := syscall.Fallocate(int(f.Fd()), 0, from, to-from)
 		switch {

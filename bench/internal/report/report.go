@@ -27,6 +27,22 @@ func New(name string, flags *flag.FlagSet) *Report {
 	return r
 }
 
+// NewWithoutPlot defines the flag -page alone, for a benchmark that has no plot; otherwise it is [New].
+func NewWithoutPlot(name string, flags *flag.FlagSet) *Report {
+	r := &Report{name: name, load: loadBefore()}
+	flags.StringVar(&r.page, "page", "", "write the table to this page, between its marks")
+	return r
+}
+
+// WriteTable writes the table to the output, and above it and it to the page if -page asks for that.
+func (r *Report) WriteTable(out io.Writer, above, table string) error {
+	_, err := io.WriteString(out, table)
+	if r.page != "" {
+		err = errors.Join(err, r.writePage(above+table))
+	}
+	return err
+}
+
 // Write writes the table to the output, and the plot and the page if the flags ask for them. On the page,
 // above comes before the table.
 func (r *Report) Write(out io.Writer, above, table, plot string) error {

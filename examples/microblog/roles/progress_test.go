@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/examples/microblog/channels"
 	"github.com/millrace/millrace/internal/killtest"
+	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
@@ -65,11 +67,50 @@ func TestADeletionGoesThroughThePagesUntilNoneHasAnything(t *testing.T) {
 		if want := []int{20, 20, 10, 0, 0}; !slices.Equal(*sizes, want) {
 			t.Errorf("pages: got %v, want %v", *sizes, want)
 		}
-		if (*tokens)[0] != "" || (*tokens)[1] == "" || (*tokens)[2] == "" || (*tokens)[3] != "" || (*tokens)[4] != "" {
+		var begins []bool
+		for _, token := range *tokens {
+			begins = append(begins, token == "")
+		}
+		if !slices.Equal(begins, []bool{true, false, false, true, true}) {
 			t.Errorf("tokens: got %q, want some for the second and the third", *tokens)
 		}
 		w.mustBeRight("in the end")
 	})
+}
+
+// T-14: the channel is deleted last, when its blogs are gone and the second deletion is on its way.
+func TestTheChannelIsDeletedLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.request(w.create(50))
+		s := w.site(nil)
+		ends := 0
+		s.Channels = ending{s.Channels, func() {
+			ends++
+			page, err := w.blogs.Query(t.Context(), table.Query{})
+			if err != nil || len(page.Entities) != 0 || w.depth("") != 2 {
+				t.Errorf("at the end of the channel: got %d blogs and %d messages, %v; want none and 2", len(page.Entities), w.depth(""), err)
+			}
+		}}
+		p := w.start(w.queue, s)
+		w.settle()
+		p.end(false)
+		if ends != 1 {
+			t.Errorf("deletions of the channel: got %d, want one", ends)
+		}
+		w.mustBeRight("in the end")
+	})
+}
+
+// ending is a table that calls a function before each deletion.
+type ending struct {
+	table.Store
+	before func()
+}
+
+func (e ending) Delete(ctx context.Context, k table.Key, etag table.ETag) error {
+	e.before()
+	return e.Store.Delete(ctx, k, etag)
 }
 
 // B-11: a worker that dies after it has saved its place leaves the pages before it done: the next goes on from there, and
@@ -96,6 +137,9 @@ func TestTheNextWorkerGoesOnFromTheSavedPlace(t *testing.T) {
 		if want := []int{20, 20, 20, 20, 10, 0, 0}; !slices.Equal(all, want) || kills != 7 {
 			t.Errorf("pages: got %v by %d workers, want %v by one each", all, kills, want)
 		}
+		if len(begins) < 6 {
+			t.Fatalf("pages: got %d, want at least 6", len(begins))
+		}
 		distinct := slices.Compact(slices.Sorted(slices.Values(begins[:5])))
 		if begins[0] != "" || len(distinct) != 5 || begins[5] != "" {
 			t.Errorf("places: got %q, want the beginning, four others, and the beginning", begins)
@@ -105,6 +149,35 @@ func TestTheNextWorkerGoesOnFromTheSavedPlace(t *testing.T) {
 		p.end(false)
 		w.mustBeRight("in the end")
 	})
+}
+
+// A pass whose first pages had something is followed by another one, also if a worker that died has read those: blogs may
+// have come before the place since.
+func TestWhatAWorkerBeforeHasFoundCounts(t *testing.T) {
+	for _, found := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			c := w.create(10)
+			first, err := w.blogs.Query(t.Context(), table.Query{Top: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			end := table.TokenFor(table.Key{Partition: first.Entities[0].Partition, Row: "9"})
+			if _, err := producer.New[Deletion](w.queue, nil).Send(t.Context(), Deletion{c.Name, c.Incarnation, end, found, false, false}, nil); err != nil {
+				t.Fatal(err)
+			}
+			s, sizes, _ := w.noting(nil)
+			p := w.start(w.queue, s)
+			time.Sleep(LateDelay / 2)
+			want := map[bool][]int{false: {0}, true: {0, 10, 0}}[found]
+			if !slices.Equal(*sizes, want) {
+				t.Errorf("found before: %v: got pages of %v, want %v", found, *sizes, want)
+			}
+			w.settle()
+			p.end(false)
+			w.mustBeRight("in the end")
+		})
+	}
 }
 
 // saves is a queue of a process that is killed at a save.
@@ -227,6 +300,50 @@ func TestADeletionThatFailsForGoodIsPoison(t *testing.T) {
 	})
 }
 
+// A worker none of whose saves arrives goes through all pages all the same, past those of a new channel too.
+func TestADeletionNeedsNoSaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		old := w.create(50)
+		if err := w.site(nil).BeginDeletion(t.Context(), theName, old.Incarnation); err != nil {
+			t.Fatal(err)
+		}
+		w.create(50)
+		role := &worker{site: w.site(nil), deletions: newProducer(w.queue, nil), page: 20, logger: slog.New(slog.DiscardHandler)}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		m := &listener.Message[Deletion]{Body: Deletion{Channel: theName, Incarnation: old.Incarnation}} // its saves fail
+		if err := role.delete(ctx, m); err != nil {
+			t.Errorf("got %v, want no error", err)
+		}
+		p := w.start(w.queue, w.site(nil))
+		w.settle()
+		p.end(false)
+		w.mustBeRight("in the end")
+	})
+}
+
+// Workers that die one after the other before they have done anything are no fault of the message.
+func TestWorkersThatDieMakeNoPoison(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.request(w.create(30))
+		for range 50 {
+			k := &killtest.Killer{Kind: "apply", Nth: 1}
+			p := w.startMortal(k)
+			time.Sleep(6 * time.Second)
+			if !k.Dead() {
+				t.Fatal("a worker was not killed")
+			}
+			p.end(true)
+		}
+		p := w.start(w.queue, w.site(nil))
+		w.settle()
+		p.end(false)
+		w.mustBeRight("in the end")
+	})
+}
+
 // A message without the name or the incarnation of a channel is poison at once; one whose token is of another table is
 // not: its pass begins again.
 func TestMessagesThatAreNoneArePoison(t *testing.T) {
@@ -252,6 +369,10 @@ func TestMessagesThatAreNoneArePoison(t *testing.T) {
 		}
 		if _, err := messages.Send(t.Context(), Deletion{Channel: theName, Incarnation: c.Incarnation, Token: "bm8"}, nil); err != nil {
 			t.Fatal(err)
+		}
+		time.Sleep(LateDelay / 2)
+		if page, err := w.blogs.Query(t.Context(), table.Query{}); err != nil || len(page.Entities) != 0 {
+			t.Errorf("blogs before the second deletion: got %d, %v; want none", len(page.Entities), err)
 		}
 		w.settle()
 		p.end(false)
