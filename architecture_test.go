@@ -100,13 +100,14 @@ func TestImportsGoOneWay(t *testing.T) {
 	}
 }
 
-// Only queue/azurequeue imports azqueue, only blob/azureblob imports azblob, only internal/retry and an
+// Only queue/azurequeue imports azqueue, only blob/azureblob imports azblob, only table/aztable imports aztables, only internal/retry and an
 // example of what users do import backoff, only codec/zstdcodec and the pictures of the mosaic import compress, and only queue/limited imports x/time, so that none is part of
 // what the other packages export.
 func TestDependenciesStayBehindOnePackage(t *testing.T) {
 	owners := []struct{ dependency, owner string }{ // owners, separated by spaces
 		{"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue", "queue/azurequeue"},
 		{"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob", "blob/azureblob"},
+		{"github.com/Azure/azure-sdk-for-go/sdk/data/aztables", "table/aztable"},
 		{"github.com/cenkalti/backoff", "internal/retry examples/billing/shipping"},
 		{"github.com/klauspost/compress/zstd", "codec/zstdcodec"},
 		{"github.com/klauspost/compress/flate", "examples/mosaic/picture"},

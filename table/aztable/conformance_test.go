@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// TestAzuriteConforms settles T-01 to T-11 for Azure Tables, except for what Azurite cannot show:
-// TestTheFakeServiceConforms has that.
+// TestAzuriteConforms settles T-01, T-02, T-03, T-04, T-10 and T-11 for Azure Tables. What Azurite cannot show,
+// TestTheFakeServiceConforms does.
 func TestAzuriteConforms(t *testing.T) {
 	location := azuritetest.TableConnectionString(t)
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
@@ -50,7 +50,7 @@ func TestAzuriteConforms(t *testing.T) {
 	})
 }
 
-// TestTheFakeServiceConforms has pages of 4 MiB, the ends of partitions and empty pages with a token.
+// TestTheFakeServiceConforms settles T-06 and T-07: it has pages of 4 MiB, the ends of partitions and empty pages with a token.
 func TestTheFakeServiceConforms(t *testing.T) {
 	tabletest.Run(t, tabletest.Harness{
 		Bubble: true, Secrets: []string{azuritetest.Key},

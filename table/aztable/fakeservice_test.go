@@ -343,7 +343,7 @@ func eachPart(contentType string, content []byte, do func([]byte) error) error {
 	parts := multipart.NewReader(bytes.NewReader(content), parameters["boundary"])
 	for {
 		part, err := parts.NextPart()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"mime/multipart"
 	"net/http"
@@ -31,6 +32,7 @@ func (t *Table) Apply(ctx context.Context, changes []table.Change) ([]table.ETag
 	var failed table.Key // of the change that failed; zero if it was not one
 	err := t.change(ctx, group, bad, slices.ContainsFunc(changes, table.Change.Inserts), exchange{
 		send: func(try context.Context) error {
+			failed = table.Key{} // another try may fail otherwise
 			_, err := t.client.SubmitTransaction(try, actions, nil)
 			return err
 		},
@@ -40,9 +42,9 @@ func (t *Table) Apply(ctx context.Context, changes []table.Change) ([]table.ETag
 			if err != nil {
 				return err
 			}
-			if refused := refusedPart(parts); refused != nil {
-				failed = failedKey(refused, changes)
-				return runtime.NewResponseError(refused)
+			if at := slices.IndexFunc(parts, part.refused); at >= 0 {
+				failed = parts[at].failedKey(changes)
+				return a.refusal(parts[at])
 			}
 			etags, err = readETags(parts, changes)
 			return err
@@ -78,18 +80,27 @@ func newActions(changes []table.Change) ([]aztables.TransactionAction, error) {
 // errNoParts means that the response to a group is not one.
 var errNoParts = &azurestorage.ForeignError{Lacks: "answer to each change"}
 
-// parts returns the responses within the response to a group: one for each change, or one for a change that failed. It is
-// a document of one part, which is a document of these parts, by "Performing entity group transactions".
-func (a *answer) parts() ([]*http.Response, error) {
+// part is a response within the response to a group: to one change, or to the one that failed.
+type part struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+func (p part) refused() bool { return p.status >= http.StatusMultipleChoices }
+
+// parts returns the responses within the response to a group. It is a document of one part, which is a document of these
+// parts, by "Performing entity group transactions".
+func (a *answer) parts() ([]part, error) {
 	outer, err := multipartReader(a.body)
 	if err != nil {
 		return nil, err
 	}
-	part, err := outer.NextPart()
+	only, err := outer.NextPart()
 	if err != nil {
 		return nil, errNoParts
 	}
-	content, err := io.ReadAll(part)
+	content, err := io.ReadAll(only)
 	if err != nil {
 		return nil, errNoParts
 	}
@@ -97,20 +108,20 @@ func (a *answer) parts() ([]*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	var parts []*http.Response
+	var parts []part
 	for {
-		part, err := inner.NextPart()
-		if err == io.EOF {
+		next, err := inner.NextPart()
+		if errors.Is(err, io.EOF) {
 			return parts, nil
 		}
 		if err != nil {
 			return nil, errNoParts
 		}
-		resp, err := a.partResponse(part)
+		p, err := readPart(next, a.Request)
 		if err != nil {
 			return nil, errNoParts
 		}
-		parts = append(parts, resp)
+		parts = append(parts, p)
 	}
 }
 
@@ -124,38 +135,28 @@ func multipartReader(document []byte) (*multipart.Reader, error) {
 	return multipart.NewReader(bytes.NewReader(document), string(boundary)), nil
 }
 
-// partResponse reads a response within the response to a group, which has one request id for all.
-func (a *answer) partResponse(part io.Reader) (*http.Response, error) {
-	resp, err := http.ReadResponse(bufio.NewReader(part), a.Request)
+func readPart(r io.Reader, request *http.Request) (part, error) {
+	resp, err := http.ReadResponse(bufio.NewReader(r), request)
 	if err != nil {
-		return nil, err
+		return part{}, err
 	}
+	defer func() { _ = resp.Body.Close() }() // it is read
 	body, err := io.ReadAll(resp.Body)
-	_ = resp.Body.Close() // it is read
-	if err != nil {
-		return nil, err
-	}
-	resp.Body = io.NopCloser(bytes.NewReader(body))
-	resp.Header.Set(azurestorage.RequestIDHeader, a.Header.Get(azurestorage.RequestIDHeader))
-	return resp, nil
+	return part{resp.StatusCode, resp.Header, body}, err
 }
 
-// refusedPart returns the response to the change that failed, or nil.
-func refusedPart(parts []*http.Response) *http.Response {
-	at := slices.IndexFunc(parts, func(r *http.Response) bool { return r.StatusCode >= http.StatusMultipleChoices })
-	if at < 0 {
-		return nil
-	}
-	return parts[at]
+// refusal returns the error of a part as if the service had responded with it alone. The request id is that of the
+// whole response.
+func (a *answer) refusal(p part) error {
+	p.header.Set(azurestorage.RequestIDHeader, a.Header.Get(azurestorage.RequestIDHeader))
+	return runtime.NewResponseError(&http.Response{
+		StatusCode: p.status, Header: p.header, Body: io.NopCloser(bytes.NewReader(p.body)), Request: a.Request,
+	})
 }
 
-// failedKey returns the key of the change that a response is about, or the zero key if it does not tell.
-func failedKey(refused *http.Response, changes []table.Change) table.Key {
-	body, err := runtime.Payload(refused)
-	if err != nil {
-		body = nil
-	}
-	_, at := azurestorage.Message(body)
+// failedKey returns the key of the change that a part is about, or the zero key if it does not tell.
+func (p part) failedKey(changes []table.Change) table.Key {
+	_, at := azurestorage.Message(p.body)
 	if len(changes) == 1 {
 		at = 0
 	}
@@ -166,16 +167,16 @@ func failedKey(refused *http.Response, changes []table.Change) table.Key {
 }
 
 // readETags returns the versions of a group's entities.
-func readETags(parts []*http.Response, changes []table.Change) ([]table.ETag, error) {
+func readETags(parts []part, changes []table.Change) ([]table.ETag, error) {
 	if len(parts) != len(changes) {
 		return nil, errNoParts
 	}
 	etags := make([]table.ETag, len(parts))
-	for i, part := range parts {
+	for i, p := range parts {
 		if changes[i].Deletes() {
 			continue
 		}
-		if etags[i] = table.ETag(part.Header.Get("ETag")); etags[i] == "" {
+		if etags[i] = table.ETag(p.header.Get("ETag")); etags[i] == "" {
 			return nil, &azurestorage.ForeignError{Lacks: "ETag of each entity"}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"io"
 	"strconv"
 	"strings"
@@ -66,7 +67,7 @@ func decode(document []byte, into any) error {
 	if d.Decode(into) != nil {
 		return &azurestorage.ForeignError{Lacks: "JSON document"}
 	}
-	if _, err := d.Token(); err != io.EOF {
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return &azurestorage.ForeignError{Lacks: "end of its JSON document"}
 	}
 	return nil

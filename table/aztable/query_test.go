@@ -65,7 +65,7 @@ func TestWhatAQueryAsks(t *testing.T) {
 	}
 }
 
-// TestAnEmptyPageMayHaveAToken, and a place may consist of anything (T-08, T-09).
+// TestAnEmptyPageMayHaveAToken, and a place may consist of anything (T-07, T-08, T-09).
 func TestAnEmptyPageMayHaveAToken(t *testing.T) {
 	q := table.Query{Partition: "p", Top: 10}
 	for _, place := range [][2]string{

@@ -31,6 +31,7 @@ func serve(t *testing.T, s *fakeService, before func(w http.ResponseWriter, r *h
 			w.Header()[name] = values
 		}
 		w.WriteHeader(resp.StatusCode)
+		defer resp.Body.Close()
 		io.Copy(w, resp.Body)
 	}))
 	t.Cleanup(server.Close)
@@ -90,10 +91,14 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		http.Redirect(w, r, elsewhere+r.URL.String(), http.StatusTemporaryRedirect)
 		return true
 	})
-	channels := openAt(t, address+"/devstoreaccount1?"+someSAS, &aztable.Options{RetryFor: -1})
-	for _, op := range operations {
-		if err := op.call(t.Context(), channels); !errors.Is(err, table.ErrUnavailable) || !strings.Contains(err.Error(), "127.0.0.1") || strings.Contains(err.Error(), "S3cret") {
-			t.Errorf("%s: %v", op.name, err)
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	for _, o := range []aztable.Options{{RetryFor: -1}, {RetryFor: -1, Transport: client}} {
+		channels := openAt(t, address+"/devstoreaccount1?"+someSAS, &o)
+		for _, op := range operations {
+			if err := op.call(t.Context(), channels); !errors.Is(err, table.ErrUnavailable) || !strings.Contains(err.Error(), "127.0.0.1") || strings.Contains(err.Error(), "S3cret") {
+				t.Errorf("%s: %v", op.name, err)
+			}
 		}
 	}
 	if visits.Load() > 0 {
@@ -105,16 +110,16 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 func TestErrorsHaveNoSecrets(t *testing.T) {
 	for name, answer := range map[string]func(w http.ResponseWriter, echo string){
 		"a refusal in JSON": func(w http.ResponseWriter, echo string) {
-			w.WriteHeader(400)
+			w.WriteHeader(http.StatusBadRequest)
 			io.WriteString(w, `{"odata.error":{"code":"InvalidInput","message":{"value":"you sent `+echo+`"}}}`)
 		},
 		"a refusal in XML": func(w http.ResponseWriter, echo string) {
-			w.WriteHeader(403)
+			w.WriteHeader(http.StatusForbidden)
 			io.WriteString(w, "<Error><Code>X</Code><Message>you sent "+strings.ReplaceAll(echo, "&", "&amp;")+"</Message></Error>")
 		},
 		"a page": func(w http.ResponseWriter, echo string) { io.WriteString(w, "<html>"+echo) },
 		"a part of a group": func(w http.ResponseWriter, echo string) {
-			w.WriteHeader(202)
+			w.WriteHeader(http.StatusAccepted)
 			io.WriteString(w, groupDocument("HTTP/1.1 400 Bad Request\r\n\r\n{\"odata.error\":{\"code\":\"InvalidInput\",\"message\":{\"value\":\"0:you sent "+echo+"\"}}}"))
 		},
 	} {

@@ -28,6 +28,6 @@
 //
 // # Cost
 //
-// A blog costs four requests to be written, and a page of blogs three to be read. A call whose store is unavailable is
-// repeated for about a second.
+// A blog costs three requests to be written, and a page of blogs three to be read. The list costs one for each channel
+// where the pages of a table end with their partitions. A call whose store is unavailable is repeated for about a second.
 package channels

@@ -2,7 +2,7 @@ package roles
 
 import (
 	"context"
-	"errors"
+	"fmt"
 
 	"github.com/millrace/millrace/examples/microblog/channels"
 	"github.com/millrace/millrace/producer"
@@ -46,7 +46,7 @@ func (r *Requester) Delete(ctx context.Context, c channels.Channel) error {
 		return err
 	}
 	if c.Incarnation == "" {
-		return errors.New("delete a channel: it has no incarnation; read it first")
+		return fmt.Errorf("delete channel %q: %w: it has no incarnation; read it first", c.Name, channels.ErrInvalid)
 	}
 	_, err := r.deletions.Send(ctx, Deletion{Channel: c.Name, Incarnation: c.Incarnation}, nil)
 	return err

@@ -24,6 +24,7 @@ func TestAKillAtAnyStepLeavesNothing(t *testing.T) {
 			}
 			return killed
 		})
+		t.Log(steps, "steps")
 		if len(never) > 0 || steps < 30 {
 			t.Errorf("steps that were killed: got %d and none of %v, want 30 of all kinds", steps, never)
 		}
@@ -33,7 +34,7 @@ func TestAKillAtAnyStepLeavesNothing(t *testing.T) {
 // kill runs a worker with the killer, and then another one, and reports whether the first was killed.
 func (w *world) kill(k *killtest.Killer, anew bool) (killed bool) {
 	w.request(w.create(75))
-	leave := w.visitors(w.site, 5*time.Millisecond)
+	leave := w.visitors(w.site, 10*time.Millisecond)
 	first := w.startMortal(k)
 	time.Sleep(500 * time.Millisecond)
 	leave()
@@ -48,7 +49,7 @@ func (w *world) kill(k *killtest.Killer, anew bool) (killed bool) {
 		killed = k.Dead() // in the second deletion
 	}
 	first.end(killed)
-	leave = w.visitors(w.site, 25*time.Millisecond)
+	leave = w.visitors(w.site, 200*time.Millisecond)
 	second := w.start(w.queue, w.site(nil))
 	time.Sleep(6 * time.Second) // the lease of the dead has ended
 	leave()

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,38 +16,51 @@ import (
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/examples/microblog/channels"
 	"github.com/millrace/millrace/internal/killtest"
+	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/table"
 )
 
-// pages is the table of blogs of a worker, which notes how many blogs each page had, and where it began.
-type pages struct {
+// notes are what a worker has read of the table of blogs.
+type notes struct {
 	table.Store
-	sizes  *[]int
-	tokens *[]table.Token
-	fault  func() error // of the next request; nil for none
+	fault func() error // of the next request; nil for none
+
+	mu     sync.Mutex
+	sizes  []int         // of the pages; guarded by mu
+	tokens []table.Token // where they began; guarded by mu
 }
 
-func (p pages) Query(ctx context.Context, q table.Query) (table.Page, error) {
-	if p.fault != nil {
-		if err := p.fault(); err != nil {
+func (n *notes) Query(ctx context.Context, q table.Query) (table.Page, error) {
+	if n.fault != nil {
+		if err := n.fault(); err != nil {
 			return table.Page{}, err
 		}
 	}
-	page, err := p.Store.Query(ctx, q)
+	page, err := n.Store.Query(ctx, q)
 	if err == nil {
-		*p.sizes, *p.tokens = append(*p.sizes, len(page.Entities)), append(*p.tokens, q.Token)
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.sizes, n.tokens = append(n.sizes, len(page.Entities)), append(n.tokens, q.Token)
 	}
 	return page, err
 }
 
+// pages returns the sizes of the pages, and where they began.
+func (n *notes) pages() ([]int, []table.Token) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.sizes), slices.Clone(n.tokens)
+}
+
 // noting returns a site that notes its pages.
-func (w *world) noting(fault func() error) (s *channels.Site, sizes *[]int, tokens *[]table.Token) {
-	s, sizes, tokens = w.site(nil), &[]int{}, &[]table.Token{}
-	s.Blogs = pages{s.Blogs, sizes, tokens, fault}
-	return s, sizes, tokens
+func (w *world) noting(fault func() error) (*channels.Site, *notes) {
+	s := w.site(nil)
+	n := &notes{Store: s.Blogs, fault: fault}
+	s.Blogs = n
+	return s, n
 }
 
 // T-14, B-11: a worker goes through the pages, and once more from the beginning; nothing is left to find for the second
@@ -53,7 +69,7 @@ func TestADeletionGoesThroughThePagesUntilNoneHasAnything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		c := w.create(50)
-		s, sizes, tokens := w.noting(nil)
+		s, noted := w.noting(nil)
 		p := w.start(w.queue, s)
 		w.request(c)
 		time.Sleep(LateDelay / 2)
@@ -62,14 +78,54 @@ func TestADeletionGoesThroughThePagesUntilNoneHasAnything(t *testing.T) {
 		}
 		w.settle()
 		p.end(false)
-		if want := []int{20, 20, 10, 0, 0}; !slices.Equal(*sizes, want) {
-			t.Errorf("pages: got %v, want %v", *sizes, want)
+		sizes, tokens := noted.pages()
+		if want := []int{20, 20, 10, 0, 0}; !slices.Equal(sizes, want) {
+			t.Errorf("pages: got %v, want %v", sizes, want)
 		}
-		if (*tokens)[0] != "" || (*tokens)[1] == "" || (*tokens)[2] == "" || (*tokens)[3] != "" || (*tokens)[4] != "" {
-			t.Errorf("tokens: got %q, want some for the second and the third", *tokens)
+		var begins []bool
+		for _, token := range tokens {
+			begins = append(begins, token == "")
+		}
+		if !slices.Equal(begins, []bool{true, false, false, true, true}) {
+			t.Errorf("tokens: got %q, want some for the second and the third", tokens)
 		}
 		w.mustBeRight("in the end")
 	})
+}
+
+// T-14: the channel is deleted last, when its blogs are gone and the second deletion is on its way.
+func TestTheChannelIsDeletedLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.request(w.create(50))
+		s := w.site(nil)
+		ends := 0
+		s.Channels = ending{s.Channels, func() {
+			ends++
+			page, err := w.blogs.Query(t.Context(), table.Query{})
+			if err != nil || len(page.Entities) != 0 || w.depth("") != 2 {
+				t.Errorf("at the end of the channel: got %d blogs and %d messages, %v; want none and 2", len(page.Entities), w.depth(""), err)
+			}
+		}}
+		p := w.start(w.queue, s)
+		w.settle()
+		p.end(false)
+		if ends != 1 {
+			t.Errorf("deletions of the channel: got %d, want one", ends)
+		}
+		w.mustBeRight("in the end")
+	})
+}
+
+// ending is a table that calls a function before each deletion.
+type ending struct {
+	table.Store
+	before func()
+}
+
+func (e ending) Delete(ctx context.Context, k table.Key, etag table.ETag) error {
+	e.before()
+	return e.Store.Delete(ctx, k, etag)
 }
 
 // B-11: a worker that dies after it has saved its place leaves the pages before it done: the next goes on from there, and
@@ -82,7 +138,7 @@ func TestTheNextWorkerGoesOnFromTheSavedPlace(t *testing.T) {
 		var begins []table.Token
 		kills := 0
 		for killed := true; killed && kills < 20; kills++ {
-			s, sizes, tokens := w.noting(nil)
+			s, noted := w.noting(nil)
 			k := &killtest.Killer{Kind: "save", Nth: 1, After: true}
 			s.Channels = &killtest.Table{Store: s.Channels, Killer: k}
 			s.Blogs = &killtest.Table{Store: s.Blogs, Killer: k}
@@ -90,11 +146,15 @@ func TestTheNextWorkerGoesOnFromTheSavedPlace(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			killed = k.Dead()
 			p.end(killed)
-			all, begins = append(all, *sizes...), append(begins, *tokens...)
+			sizes, tokens := noted.pages()
+			all, begins = append(all, sizes...), append(begins, tokens...)
 		}
 		// Two passes are empty: one before and one after the save that says that the second deletion was sent.
 		if want := []int{20, 20, 20, 20, 10, 0, 0}; !slices.Equal(all, want) || kills != 7 {
 			t.Errorf("pages: got %v by %d workers, want %v by one each", all, kills, want)
+		}
+		if len(begins) < 6 {
+			t.Fatalf("pages: got %d, want at least 6", len(begins))
 		}
 		distinct := slices.Compact(slices.Sorted(slices.Values(begins[:5])))
 		if begins[0] != "" || len(distinct) != 5 || begins[5] != "" {
@@ -105,6 +165,36 @@ func TestTheNextWorkerGoesOnFromTheSavedPlace(t *testing.T) {
 		p.end(false)
 		w.mustBeRight("in the end")
 	})
+}
+
+// A pass whose first pages had something is followed by another one, also if a worker that died has read those: blogs may
+// have come before the place since.
+func TestWhatAWorkerBeforeHasFoundCounts(t *testing.T) {
+	for _, found := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			c := w.create(10)
+			first, err := w.blogs.Query(t.Context(), table.Query{Top: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			end := table.TokenFor(table.Key{Partition: first.Entities[0].Partition, Row: "9"})
+			if _, err := producer.New[Deletion](w.queue, nil).Send(t.Context(), Deletion{c.Name, c.Incarnation, end, found, false, false}, nil); err != nil {
+				t.Fatal(err)
+			}
+			s, noted := w.noting(nil)
+			p := w.start(w.queue, s)
+			time.Sleep(LateDelay / 2)
+			sizes, _ := noted.pages()
+			want := map[bool][]int{false: {0}, true: {0, 10, 0}}[found]
+			if !slices.Equal(sizes, want) {
+				t.Errorf("found before: %v: got pages of %v, want %v", found, sizes, want)
+			}
+			w.settle()
+			p.end(false)
+			w.mustBeRight("in the end")
+		})
+	}
 }
 
 // saves is a queue of a process that is killed at a save.
@@ -174,23 +264,24 @@ func TestAStoreThatIsAwayIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.request(w.create(30))
-		away, n := true, 0
-		s, _, _ := w.noting(func() error {
-			n++
-			if away {
+		var back atomic.Bool
+		var requests atomic.Int64
+		s, _ := w.noting(func() error {
+			requests.Add(1)
+			if !back.Load() {
 				return errLost
 			}
 			return nil
 		})
 		p := w.start(w.queue, s)
 		time.Sleep(6 * time.Hour)
-		if n < 1000 || w.depth("") != 1 {
+		if n := requests.Load(); n < 1000 || w.depth("") != 1 {
 			t.Errorf("requests: got %d with %d messages, want many and one message", n, w.depth(""))
 		}
 		if log := p.log.String(); !strings.Contains(log, "a deletion waits for a store") {
 			t.Errorf("log: got %.300s, want that it waits", log)
 		}
-		away = false
+		back.Store(true)
 		w.settle()
 		p.end(false)
 		w.mustBeRight("in the end")
@@ -203,8 +294,13 @@ func TestADeletionThatFailsForGoodIsPoison(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.request(w.create(30))
-		broken := error(&table.Error{Kind: table.ErrUnauthorized})
-		s, _, _ := w.noting(func() error { return broken })
+		var mended atomic.Bool
+		s, _ := w.noting(func() error {
+			if mended.Load() {
+				return nil
+			}
+			return &table.Error{Kind: table.ErrUnauthorized}
+		})
 		p := w.start(w.queue, s)
 		time.Sleep(6 * time.Hour)
 		if w.depth("") != 1 {
@@ -217,10 +313,54 @@ func TestADeletionThatFailsForGoodIsPoison(t *testing.T) {
 		if _, err := w.site(nil).Channel(t.Context(), theName); !errors.Is(err, channels.ErrNoChannel) {
 			t.Errorf("channel: got %v, want ErrNoChannel", err)
 		}
-		broken = nil
+		mended.Store(true)
 		if _, err := poison.Redrive(t.Context(), w.queue.Sibling(poison.Suffix), &poison.RedriveOptions{To: w.queue}); err != nil {
 			t.Fatal(err)
 		}
+		w.settle()
+		p.end(false)
+		w.mustBeRight("in the end")
+	})
+}
+
+// A worker none of whose saves arrives goes through all pages all the same, past those of a new channel too.
+func TestADeletionNeedsNoSaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		old := w.create(50)
+		if err := w.site(nil).BeginDeletion(t.Context(), theName, old.Incarnation); err != nil {
+			t.Fatal(err)
+		}
+		w.create(50)
+		role := &worker{site: w.site(nil), deletions: newProducer(w.queue, nil), page: 20, logger: slog.New(slog.DiscardHandler)}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		m := &listener.Message[Deletion]{Body: Deletion{Channel: theName, Incarnation: old.Incarnation}} // its saves fail
+		if err := role.delete(ctx, m); err != nil {
+			t.Errorf("got %v, want no error", err)
+		}
+		p := w.start(w.queue, w.site(nil))
+		w.settle()
+		p.end(false)
+		w.mustBeRight("in the end")
+	})
+}
+
+// Workers that die one after the other before they have done anything are no fault of the message.
+func TestWorkersThatDieMakeNoPoison(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.request(w.create(30))
+		for range 50 {
+			k := &killtest.Killer{Kind: "apply", Nth: 1}
+			p := w.startMortal(k)
+			time.Sleep(6 * time.Second)
+			if !k.Dead() {
+				t.Fatal("a worker was not killed")
+			}
+			p.end(true)
+		}
+		p := w.start(w.queue, w.site(nil))
 		w.settle()
 		p.end(false)
 		w.mustBeRight("in the end")
@@ -253,6 +393,10 @@ func TestMessagesThatAreNoneArePoison(t *testing.T) {
 		if _, err := messages.Send(t.Context(), Deletion{Channel: theName, Incarnation: c.Incarnation, Token: "bm8"}, nil); err != nil {
 			t.Fatal(err)
 		}
+		time.Sleep(LateDelay / 2)
+		if page, err := w.blogs.Query(t.Context(), table.Query{}); err != nil || len(page.Entities) != 0 {
+			t.Errorf("blogs before the second deletion: got %d, %v; want none", len(page.Entities), err)
+		}
 		w.settle()
 		p.end(false)
 		w.mustBeRight("in the end")
@@ -273,11 +417,11 @@ func TestAStopLeavesTheRestToOthers(t *testing.T) {
 		if took := time.Since(begun); took > grace+time.Second {
 			t.Errorf("the stop took %v, want %v", took, grace)
 		}
-		next, sizes, tokens := w.noting(nil)
+		next, noted := w.noting(nil)
 		second := w.start(w.queue, next)
 		time.Sleep(3 * time.Second)
-		if len(*tokens) == 0 || (*tokens)[0] == "" || (*sizes)[0] == 0 {
-			t.Errorf("pages after the stop: got %v, want the rest, from a place", *sizes)
+		if sizes, tokens := noted.pages(); len(tokens) == 0 || tokens[0] == "" || sizes[0] == 0 {
+			t.Errorf("pages after the stop: got %v, want the rest, from a place", sizes)
 		}
 		w.settle()
 		second.end(false)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,8 +62,13 @@ func TestAnyOrderOfRequestsLeavesWhatItShould(t *testing.T) {
 	})
 }
 
+// manySteps are more than any world needs.
+const manySteps = 5000
+
 // gate holds every request back until it is its turn.
 type gate struct {
+	closed atomic.Bool // nobody gets through any more
+
 	mu      sync.Mutex
 	waiting []turn // guarded by mu
 }
@@ -105,7 +111,7 @@ type gated struct {
 
 func (g gated) begin() error {
 	g.gate.wait(g.actor)
-	if *g.number++; g.dies > 0 && *g.number >= g.dies {
+	if *g.number++; g.dies > 0 && *g.number >= g.dies || g.gate.closed.Load() {
 		return killtest.ErrKilled
 	}
 	return nil
@@ -179,6 +185,10 @@ func (w *world) play(actors []actor, order schedule) []string {
 			over = true
 		case <-time.After(took): // everybody waits for a turn, or for a short time
 			c.gate.next(who)
+		}
+		if step == manySteps {
+			w.journal.fault("somebody comes to no end")
+			c.gate.closed.Store(true)
 		}
 	}
 	for _, one := range c.asked {

@@ -41,6 +41,12 @@ type worker struct {
 // NewWorker returns the worker role, a [millrace.Runner]. The queue is created when it is missing. Wakeups may be nil;
 // a nil logger is slog.Default().
 func NewWorker(q queue.Queue, site *channels.Site, wakeups wakeup.Source, logger *slog.Logger) *listener.Listener[Deletion] {
+	return NewWorkerWithVisibility(q, site, wakeups, logger, visibility)
+}
+
+// NewWorkerWithVisibility is [NewWorker] with another time after which another worker goes on when one has crashed: whole
+// seconds, at least 5.
+func NewWorkerWithVisibility(q queue.Queue, site *channels.Site, wakeups wakeup.Source, logger *slog.Logger, visibility time.Duration) *listener.Listener[Deletion] {
 	if logger == nil {
 		logger = slog.Default()
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -49,7 +50,19 @@ func newWorld(t *testing.T) *world {
 
 // site returns what a client sees of the tables. The number of its last request is in last, unless that is nil.
 func (w *world) site(last *int) *channels.Site {
-	return &channels.Site{Channels: watched{w.channels, w.journal, last}, Blogs: watched{w.blogs, w.journal, last}}
+	return &channels.Site{Channels: watched{w.channels, w.journal, last}, Blogs: watched{stingy{w.blogs}, w.journal, last}}
+}
+
+// stingy is a table whose pages end after as many entities as were asked for, whether the filter matches them or not: so
+// they may have few or none while there are more, as those of the service.
+type stingy struct{ table.Store }
+
+func (s stingy) Query(ctx context.Context, q table.Query) (table.Page, error) {
+	filter := q.Filter
+	q.Filter = table.Filter{}
+	p, err := s.Store.Query(ctx, q)
+	p.Entities = slices.DeleteFunc(p.Entities, func(e table.Entity) bool { return !filter.Match(e) })
+	return p, err
 }
 
 const theName = "a/b #1" // of the channel

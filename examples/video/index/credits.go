@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -71,6 +72,11 @@ func checkText(text string) error {
 		return fmt.Errorf("has control characters: %.100q", text)
 	}
 	return nil
+}
+
+// equal reports whether two credits are the same.
+func (c Credits) equal(other Credits) bool {
+	return c.Title == other.Title && slices.Equal(c.Actors, other.Actors) && slices.Equal(c.Directors, other.Directors) && slices.Equal(c.Keywords, other.Keywords)
 }
 
 // escape writes JSON in ASCII: every other character is in a string, where it may be escaped.

@@ -58,8 +58,8 @@ func (x *Index) Video(ctx context.Context, name string) (Video, error) {
 // Put makes the index say that a video has these credits, unless it has credits of a later version already. It may be called again, at the
 // same time and after any failure. A video has one set of credits in a version, from 1.
 //
-// The error is [ErrCredits], or what a table says. After an error that is not about the credits the same call should be made again, even if
-// there is a later version by then: it takes back what this version has left.
+// The error is [ErrCredits], that the version has other credits already, or what a table says. After an error of a table, or
+// [ErrContended], the same call should be made again, even if there is a later version by then: it takes back what this version has left.
 func (x *Index) Put(ctx context.Context, video string, version int64, c Credits) error {
 	bad := checkVideo(video)
 	if bad == nil {
@@ -105,6 +105,8 @@ func (p *update) step(ctx context.Context) error {
 		return p.clean(ctx, now)
 	case now.Version < p.video.Version:
 		return p.publish(ctx, now)
+	case !now.Credits.equal(p.video.Credits):
+		return fmt.Errorf("version %d has other credits already", now.Version)
 	case !p.added:
 		p.added = true
 		return p.addAll(ctx)
@@ -130,9 +132,10 @@ func (p *update) addAll(ctx context.Context) error {
 	return nil
 }
 
-// clean removes the postings of the credits before, and then forgets these.
+// clean removes the postings of the credits before, and then forgets these. Of the terms that the video still has the postings have its
+// version, and stay.
 func (x *Index) clean(ctx context.Context, v Video) error {
-	if err := x.removeAll(ctx, v.Name, v.stale(), v.Version-1); err != nil {
+	if err := x.removeAll(ctx, v.Name, v.before.terms(), v.Version-1); err != nil {
 		return err
 	}
 	v.before = Credits{}
@@ -147,20 +150,6 @@ func (x *Index) removeAll(ctx context.Context, video string, terms []term, versi
 		}
 	}
 	return nil
-}
-
-// stale returns the terms that the credits before have and the credits have not.
-func (v Video) stale() (terms []term) {
-	current := map[term]bool{}
-	for _, t := range v.Credits.terms() {
-		current[t] = true
-	}
-	for _, t := range v.before.terms() {
-		if !current[t] {
-			terms = append(terms, t)
-		}
-	}
-	return terms
 }
 
 // Properties of a video's entity.

@@ -49,6 +49,29 @@ func TestWhatIsPutIsFound(t *testing.T) {
 	}
 }
 
+// A second delivery writes neither videos nor postings.
+func TestASecondDeliveryChangesNothing(t *testing.T) {
+	ts := newTables()
+	put(t, ts.index(nil), "a", 2, sea)
+	fixed := func(s table.Store) table.Store { return &unchanging{s} }
+	x := New(fixed(ts.videos), ts.terms, fixed(ts.postings))
+	for _, v := range []Video{{Version: 2, Credits: sea}, {Version: 1, Credits: glass}} {
+		put(t, x, "a", v.Version, v.Credits)
+	}
+}
+
+// unchanging is a table that nobody may change.
+type unchanging struct{ table.Store }
+
+var errChanged = errors.New("a change")
+
+func (*unchanging) Insert(context.Context, table.Entity) (table.ETag, error) { return "", errChanged }
+func (*unchanging) Update(context.Context, table.Entity) (table.ETag, error) { return "", errChanged }
+func (*unchanging) Delete(context.Context, table.Key, table.ETag) error      { return errChanged }
+func (*unchanging) Apply(context.Context, []table.Change) ([]table.ETag, error) {
+	return nil, errChanged
+}
+
 // The index follows a video that comes again with other credits: terms that it had and has no more go, with their words
 // in the directory if no other video has them.
 func TestTheIndexFollowsNewCredits(t *testing.T) {
@@ -103,6 +126,9 @@ func TestAWorkerGivesUp(t *testing.T) {
 		time.AfterFunc(time.Second, func() { cancel(gone) })
 		if err := x.Put(ctx, "b", 1, glass); !errors.Is(err, gone) {
 			t.Errorf("got %v, want the cause of the context", err)
+		}
+		if err := waitForOthers(ctx, attempts); !errors.Is(err, gone) {
+			t.Errorf("a wait after the end: got %v, want the cause of the context", err)
 		}
 	})
 }
@@ -173,7 +199,7 @@ func TestTheIndexIsRightUnderConcurrencyAndFaults(t *testing.T) {
 				select {
 				case <-done:
 					ends = true
-				case <-time.After(7 * time.Millisecond):
+				case <-time.After(700 * time.Millisecond):
 				}
 				found, err := search(t.Context(), plain, "title:se*", 2)
 				if err != nil {
@@ -226,6 +252,21 @@ func TestWhatPutRefuses(t *testing.T) {
 	if found, err := search(t.Context(), x, "sea", 1); err != nil || len(found) != 2 {
 		t.Errorf("a long name, and ~: got %v, %v; want the videos", found, err)
 	}
+}
+
+// Two sets of credits in one version are a mistake of the caller: the first one stays.
+func TestAVersionHasOneSetOfCredits(t *testing.T) {
+	ts := newTables()
+	x := ts.index(nil)
+	put(t, x, "a", 1, sea)
+	title, actors, directors, keywords := sea, sea, sea, sea
+	title.Title, actors.Actors, directors.Directors, keywords.Keywords = "b", nil, nil, nil
+	for _, c := range []Credits{title, actors, directors, keywords} {
+		if err := x.Put(t.Context(), "a", 1, c); err == nil || err.Error() != "index a: version 1 has other credits already" {
+			t.Errorf("%v: got %v", c, err)
+		}
+	}
+	ts.check(t, map[string]Video{"a": {Version: 1, Credits: sea}})
 }
 
 // An entity that is not of an index is an error of its video alone, and is not replaced.

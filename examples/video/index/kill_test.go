@@ -14,7 +14,7 @@ import (
 // V-01: a worker is killed before and after each of its changes, while the video is new and while it gets other credits. Then
 // its work is delivered again: alone, twice at once, or after a later version has come. The index is right in the end.
 func TestKilledAtEveryStep(t *testing.T) {
-	other := Credits{Title: "Glass Sea", Actors: []string{"Zoe Okafor"}, Keywords: []string{"ship", "night"}}
+	sea, glass, other := Credits{Title: "Silent Sea", Actors: []string{"Zoe"}}, Credits{Title: "Glass", Actors: []string{"Zoe"}}, Credits{Title: "Glass Sea", Keywords: []string{"night"}}
 	for what, again := range map[string]func(*testing.T, *Index, Video) []Video{
 		"delivered again": func(t *testing.T, x *Index, v Video) []Video {
 			put(t, x, v.Name, v.Version, v.Credits)
@@ -45,13 +45,13 @@ func TestKilledAtEveryStep(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			for _, before := range []Credits{{}, other} { // a new video, and one with other credits
-				synctest.Test(t, func(t *testing.T) { killAtEveryStep(t, before, again) })
+				synctest.Test(t, func(t *testing.T) { killAtEveryStep(t, before, sea, again) })
 			}
 		})
 	}
 }
 
-func killAtEveryStep(t *testing.T, before Credits, again func(*testing.T, *Index, Video) []Video) {
+func killAtEveryStep(t *testing.T, before, c Credits, again func(*testing.T, *Index, Video) []Video) {
 	kinds := []string{"insert", "update", "apply"}
 	if before.Title != "" {
 		kinds = append(kinds, "delete")
@@ -66,7 +66,7 @@ func killAtEveryStep(t *testing.T, before Credits, again func(*testing.T, *Index
 			all = append(all, Video{Name: "a", Version: 1, Credits: before})
 			put(t, x, "a", 1, before)
 		}
-		v := Video{Name: "a", Version: 2, Credits: sea}
+		v := Video{Name: "a", Version: 2, Credits: c}
 		all = append(all, v)
 		doomed := ts.index(func(s table.Store) table.Store { return &killtest.Table{Store: s, Killer: k} })
 		if err := doomed.Put(t.Context(), v.Name, v.Version, v.Credits); err != nil && !errors.Is(err, killtest.ErrKilled) {
@@ -78,7 +78,7 @@ func killAtEveryStep(t *testing.T, before Credits, again func(*testing.T, *Index
 		}
 		return k.Dead()
 	})
-	if len(never) > 0 || kills < 50 {
+	if len(never) > 0 || kills < 12 {
 		t.Errorf("got %d kills, and none at %v", kills, fmt.Sprint(never))
 	}
 }

@@ -115,10 +115,10 @@ func newNetwork(seed uint64, faults float64) *network {
 	return &network{random: rand.New(rand.NewPCG(seed, 1)), faults: faults}
 }
 
-// travel takes some of 10 ms, and reports whether the call is lost.
+// travel takes 1 ms or 2 or so up to 2 s, and reports whether the call is lost.
 func (n *network) travel() (lost bool) {
 	n.mu.Lock()
-	took, lost := time.Duration(n.random.IntN(int(10*time.Millisecond))), n.random.Float64() < n.faults/2
+	took, lost := time.Millisecond<<n.random.IntN(12), n.random.Float64() < n.faults/2
 	n.mu.Unlock()
 	time.Sleep(took) // of the bubble
 	return lost
@@ -137,10 +137,10 @@ func (n *network) call(act func() error) error {
 
 func (n *network) to(s table.Store) table.Store { return &remote{s, n} }
 
-// remote is a table behind a network.
+// remote is a table behind a network, or something else that has to do with each call.
 type remote struct {
 	table.Store
-	network *network
+	network interface{ call(act func() error) error }
 }
 
 func (r *remote) Insert(ctx context.Context, e table.Entity) (etag table.ETag, err error) {
