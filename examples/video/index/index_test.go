@@ -127,6 +127,9 @@ func TestAWorkerGivesUp(t *testing.T) {
 		if err := x.Put(ctx, "b", 1, glass); !errors.Is(err, gone) {
 			t.Errorf("got %v, want the cause of the context", err)
 		}
+		if err := waitForOthers(ctx, attempts); !errors.Is(err, gone) {
+			t.Errorf("a wait after the end: got %v, want the cause of the context", err)
+		}
 	})
 }
 

@@ -56,7 +56,7 @@ func (x *Index) collect(ctx context.Context, q Query, words []anyOf, from string
 		if err != nil {
 			return Page{}, err
 		}
-		if v.Version > 0 && q.matches(v.Credits) { // or the posting is about to go
+		if q.matches(v.Credits) { // or the posting is about to go
 			if len(p.Videos) == limit {
 				p.Next = name
 				return p, nil
@@ -76,18 +76,17 @@ func after(row string) string { return row + firstRow }
 // intersect returns the first video from a name on that all words have. Each word skips what the others do not have.
 func intersect(ctx context.Context, words []anyOf, from string) (video string, found bool, err error) {
 	video = max(from, firstRow)
-	for agreed := 0; agreed < len(words); {
+	for agreed := false; !agreed; {
+		agreed = true
 		for _, word := range words {
 			next, found, err := word.seek(ctx, video)
 			if err != nil || !found {
 				return "", false, err
 			}
-			if next == video {
-				agreed++
-				continue
+			if next != video {
+				video, agreed = next, false
+				break // the rarest word first again: it may skip more
 			}
-			video, agreed = next, 0
-			break // the rarest word first again: it may skip more
 		}
 	}
 	return video, true, nil

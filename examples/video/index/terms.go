@@ -82,13 +82,9 @@ func cut(word string) string {
 	return word
 }
 
-// behind returns a text that is greater than all words that begin with the prefix, and less than all greater words. A
-// word may end in every character but the largest, so the next one exists.
+// behind returns a text that is greater than all words that begin with the prefix, and less than all greater words: the prefix with the
+// next character in place of its last one. No word has a character that has no next one.
 func behind(prefix string) string {
 	last, size := utf8.DecodeLastRuneInString(prefix)
-	next := last + 1
-	if next == 0xd800 {
-		next = 0xe000 // between them are no characters
-	}
-	return prefix[:len(prefix)-size] + string(next)
+	return prefix[:len(prefix)-size] + string(last+1)
 }
