@@ -57,8 +57,8 @@ const (
 )
 
 // CheckGroup returns what is wrong with a group of changes: [ErrInvalid] or [ErrTooLarge]. A group has 1 to 100
-// changes in one partition, at most one of each entity, and up to 4 MiB, as [Entity.Size] counts. The error names the
-// key of the change that is wrong.
+// changes in one partition, at most one of each entity, and up to 4 MiB, as [Entity.Size] counts; a cloud store counts the request, which is
+// larger, and may refuse a smaller group with [ErrTooLarge]. The error names the key of the change that is wrong.
 func CheckGroup(changes []Change) error {
 	switch {
 	case len(changes) == 0:

@@ -204,14 +204,14 @@ func TestModifyWaitsNoLongerThanItsContext(t *testing.T) {
 			if _, err := s.Update(t.Context(), table.Entity{Key: counter, ETag: table.Any}); err != nil {
 				t.Error(err)
 			}
-			if writes++; writes == 9 { // the next wait is up to half a second
-				cancel(why)
+			if writes++; writes == 9 { // in the wait that follows, of up to half a second
+				time.AfterFunc(time.Nanosecond, func() { cancel(why) })
 			}
 		}}, counter, increment, nil)
 		if !errors.Is(err, why) || writes != 9 {
 			t.Errorf("after %d writes: %v", writes, err)
 		}
-		if known := (*table.Error)(nil); !errors.As(err, &known) || known.Key != counter || known.Op == "" {
+		if known := (*table.Error)(nil); !errors.As(err, &known) || known.Key != counter || known.Op != "modify" {
 			t.Errorf("the error %v does not say what ended", err)
 		}
 	})
@@ -241,7 +241,10 @@ func TestModifyLeavesAnEntityAsItIs(t *testing.T) {
 	s := table.Memory("counters")
 	for range 2 {
 		before, _ := s.Get(t.Context(), counter)
-		e, err := table.Modify(t.Context(), s, counter, func(*table.Entity) error { return fmt.Errorf("nothing to do: %w", table.ErrUnchanged) }, nil)
+		e, err := table.Modify(t.Context(), s, counter, func(e *table.Entity) error {
+			e.Key, e.ETag = table.Key{Partition: "elsewhere"}, "forged"
+			return fmt.Errorf("nothing to do: %w", table.ErrUnchanged)
+		}, nil)
 		after, _ := s.Get(t.Context(), counter)
 		if err != nil || e.Key != counter || e.ETag != before.ETag || after.ETag != before.ETag || e.Int("N") != before.Int("N") {
 			t.Errorf("%v became %v, and Modify returns %v, %v", before, after, e, err)

@@ -13,6 +13,7 @@ import (
 
 // Every error is one line that says what to do.
 func TestErrorsAreOneLine(t *testing.T) {
+	t.Parallel()
 	occupied, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

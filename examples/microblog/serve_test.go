@@ -51,6 +51,7 @@ func (b *browser) gone(path string) {
 }
 
 func TestDataIsKept(t *testing.T) {
+	t.Parallel()
 	data := filepath.Join(t.TempDir(), "new", "folder")
 	r := run(t, "-listen", "127.0.0.1:0", "-data", data)
 	b := &browser{t, r.address()}
@@ -113,6 +114,7 @@ func TestSweep(t *testing.T) {
 
 // On a server without tables they are in a folder, which one process can have.
 func TestTablesOfAServerThatHasNone(t *testing.T) {
+	t.Parallel()
 	server, err := emulator.New(nil, nil).Start("")
 	if err != nil {
 		t.Fatal(err)
@@ -139,6 +141,7 @@ func TestTablesOfAServerThatHasNone(t *testing.T) {
 
 // The same program on Azurite: its address is all that is different. The roles are processes of their own.
 func TestTheProgramMovesToAzuriteByItsAddress(t *testing.T) {
+	t.Parallel()
 	account := azuritetest.ConnectionString(t)
 	tables := azuritetest.TableConnectionString(t)
 	_, endpoint, found := strings.Cut(tables, "TableEndpoint=")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 
@@ -53,14 +54,12 @@ func (s *sweeper) Run(ctx context.Context) error {
 		return err
 	}
 	deleted, err := data.site.Sweep(ctx)
-	if closing := data.close(); err == nil {
-		err = closing
-	}
-	if err != nil && ctx.Err() != nil { // it goes on where it was when it is called again
+	closing := data.close()
+	if ctx.Err() != nil { // it begins again when it is called again
 		cli.Say(s.stdout, "Stopped: %s of channels that are gone were deleted\n", cli.Plural(deleted, "blog"))
-		return nil
+		return closing
 	}
-	if err != nil {
+	if err = errors.Join(err, closing); err != nil {
 		return err
 	}
 	cli.Say(s.stdout, "%s of channels that are gone were deleted\n", cli.Plural(deleted, "blog"))

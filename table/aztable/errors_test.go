@@ -23,9 +23,6 @@ const someSAS = "sv=2024-11-04&ss=t&srt=sco&sp=raud&se=2099-01-01&sig=S3cret%2Fs
 // once is the options of a table that repeats nothing.
 var once = aztable.Options{RetryFor: -1}
 
-// onceMore repeats.
-var onceMore = aztable.Options{}
-
 // TestStorageErrorCodes: each call fails with the kind, the service's words, the id of the request and what to do.
 func TestStorageErrorCodes(t *testing.T) {
 	for _, c := range []struct {

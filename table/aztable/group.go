@@ -32,6 +32,7 @@ func (t *Table) Apply(ctx context.Context, changes []table.Change) ([]table.ETag
 	var failed table.Key // of the change that failed; zero if it was not one
 	err := t.change(ctx, group, bad, slices.ContainsFunc(changes, table.Change.Inserts), exchange{
 		send: func(try context.Context) error {
+			failed = table.Key{} // another try may fail otherwise
 			_, err := t.client.SubmitTransaction(try, actions, nil)
 			return err
 		},

@@ -6,8 +6,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/millrace/millrace/table"
+	"github.com/millrace/millrace/table/aztable"
 )
 
 func rowKey(row string) table.Key { return table.Key{Partition: "p", Row: row} }
@@ -82,16 +84,33 @@ func TestTheErrorOfAGroupNamesTheChange(t *testing.T) {
 
 // TestABusyServiceIsAskedAgainForAGroup, also if it says so within its response.
 func TestABusyServiceIsAskedAgainForAGroup(t *testing.T) {
-	s := withEntity(t)
-	n := 0
-	s.setFault(func(op string) fault {
-		if n++; n > 1 {
-			return fault{}
-		}
-		return fault{status: 503, code: "ServerBusy"}
-	})
-	if _, err := s.open(t, "Channels", onceMore).Apply(t.Context(), inserting("a")); err != nil || n != 2 {
-		t.Errorf("after %d requests: %v", n, err)
+	busy := fault{changed: func(r *http.Response) { r.Body = body(groupDocument(refusal(503, "ServerBusy", "0:"))) }}
+	for name, c := range map[string]struct {
+		first, then fault
+		kind        error
+	}{
+		"outside":        {fault{status: 503, code: "ServerBusy"}, fault{}, nil},
+		"inside":         {busy, fault{}, table.ErrExists}, // the service in process has made the changes
+		"then forbidden": {busy, fault{status: 403, code: "AuthenticationFailed"}, table.ErrUnauthorized},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := withEntity(t)
+			n := 0
+			s.setFault(func(string) fault {
+				if n++; n == 1 {
+					return c.first
+				}
+				return c.then
+			})
+			_, err := s.open(t, "Channels", aztable.Options{}).Apply(t.Context(), inserting("a"))
+			if !errors.Is(err, c.kind) || n != 2 {
+				t.Errorf("%s: after %d requests: %v", name, n, err)
+			}
+			known := (*table.Error)(nil)
+			if errors.As(err, &known) && known.Status == 403 && known.Key != (table.Key{}) {
+				t.Errorf("%s: the error names the change that failed before: %v", name, err)
+			}
+		})
 	}
 }
 

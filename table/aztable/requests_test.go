@@ -3,6 +3,7 @@ package aztable_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -109,6 +110,36 @@ func TestRequestsPerCall(t *testing.T) {
 		if got := s.arrived(); got != c.want {
 			t.Errorf("%s sent %q, want %q", c.what, got, c.want)
 		}
+	}
+}
+
+// TestKeysAreEscapedInAddresses, so that no server reads anything else: some take a plus sign for a space.
+func TestKeysAreEscapedInAddresses(t *testing.T) {
+	s := withEntity(t)
+	sent := ""
+	channels, err := aztable.Open("UseDevelopmentStorage=true", "Channels", &aztable.Options{Transport: transport(func(r *http.Request) (*http.Response, error) {
+		sent = r.URL.EscapedPath()
+		if strings.HasSuffix(sent, "/$batch") {
+			text, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			_, line, _ := strings.Cut(string(text), "\r\n\r\nDELETE http://127.0.0.1:10002")
+			sent, _, _ = strings.Cut(line, "?")
+			r.Body = body(string(text))
+		}
+		return s.Do(r)
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := table.Key{Partition: "1+1 = 2%", Row: "it's"}
+	want := "/devstoreaccount1/Channels(PartitionKey='1%2B1%20=%202%25',RowKey='it%27%27s')"
+	if err := channels.Delete(t.Context(), k, table.Any); !errors.Is(err, table.ErrMissing) || sent != want {
+		t.Errorf("%v: sent %s", err, sent)
+	}
+	if _, err := channels.Apply(t.Context(), []table.Change{table.Deleting(k, table.Any)}); !errors.Is(err, table.ErrMissing) || sent != want {
+		t.Errorf("%v: sent %s", err, sent)
 	}
 }
 

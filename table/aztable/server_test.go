@@ -91,10 +91,14 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		http.Redirect(w, r, elsewhere+r.URL.String(), http.StatusTemporaryRedirect)
 		return true
 	})
-	channels := openAt(t, address+"/devstoreaccount1?"+someSAS, &aztable.Options{RetryFor: -1})
-	for _, op := range operations {
-		if err := op.call(t.Context(), channels); !errors.Is(err, table.ErrUnavailable) || !strings.Contains(err.Error(), "127.0.0.1") || strings.Contains(err.Error(), "S3cret") {
-			t.Errorf("%s: %v", op.name, err)
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	for _, o := range []aztable.Options{{RetryFor: -1}, {RetryFor: -1, Transport: client}} {
+		channels := openAt(t, address+"/devstoreaccount1?"+someSAS, &o)
+		for _, op := range operations {
+			if err := op.call(t.Context(), channels); !errors.Is(err, table.ErrUnavailable) || !strings.Contains(err.Error(), "127.0.0.1") || strings.Contains(err.Error(), "S3cret") {
+				t.Errorf("%s: %v", op.name, err)
+			}
 		}
 	}
 	if visits.Load() > 0 {

@@ -78,14 +78,17 @@ func (db *DB) commitForever() {
 	}
 }
 
-// maxCommitSize bounds the memory of a commit, in bytes of records.
-const maxCommitSize = 16 << 20
+// maxCommitSize, in bytes of records, and maxRequests bound what one commit takes.
+const (
+	maxCommitSize = 16 << 20
+	maxRequests   = 1000
+)
 
 // gather adds to a request those that others wait with. It does not wait for more to come, but lets those run that
 // the last commit has answered: they may be about to send their next one.
 func (db *DB) gather(first *request) []*request {
 	batch, size := []*request{first}, first.size
-	for yielded := false; size < maxCommitSize; {
+	for yielded := false; size < maxCommitSize && len(batch) < maxRequests; {
 		select {
 		case r := <-db.requests:
 			batch, size, yielded = append(batch, r), size+r.size, false

@@ -31,17 +31,21 @@
 //
 // Open reads every page of the file and checks that it is a sound tree; otherwise it fails with [ErrCorrupt] and changes
 // nothing. Every entity has a checksum: one that is damaged fails its readers with [ErrCorrupt], and the others are
-// available; deleting it or replacing it with [table.Any] repairs the table. If the file changes while it is
-// open, or was deleted, calls fail. If the disk fails so that a commit may be lost, all further changes are refused until
-// the file is opened again.
+// available; deleting it or replacing it with [table.Any] repairs the table. One kind of damage cannot be told from an
+// interrupted commit: without the newest root the file is as it was one commit earlier.
 //
-// On a full disk changes fail with [table.ErrUnavailable] and change nothing. Deletions need some free pages too, which
-// the file normally has from the commits before.
+// If the file changes while it is open, or was deleted, calls fail; if the disk also fails to write a commit then, the
+// process may end as if it were killed. If the disk fails so that a commit may be lost, all further changes are refused
+// until the file is opened again.
+//
+// On a full disk changes that make a table grow fail with [table.ErrUnavailable] and change nothing. Deletions, and
+// updates that add little, go on: 4 MiB of the file are kept free for them.
 //
 // # Cost
 //
 // A commit waits for the disk twice, whatever it contains. A point read takes O(log n), a page what its
 // entities take. Open takes O(n): under a second for each gibibyte in memory. Memory holds a page of entities for
 // each reader and the changes of a commit; the file is mapped, so the system shows the parts that were read as memory of
-// the process until it needs it. The file does not shrink: space of deleted entities is used again.
+// the process until it needs it. The smallest file has 5 MiB. The file does not shrink: space of deleted entities is used
+// again.
 package filetable

@@ -34,15 +34,12 @@ func (r *reserve) ensure(high, need int64) error {
 	return err
 }
 
-func (r *reserve) allocate(to int64) error {
-	if err := allocate(r.file, r.allocated, to); err != nil {
+// allocate keeps what it got before an error, so that the next try does not write it again.
+func (r *reserve) allocate(to int64) (err error) {
+	if r.allocated, err = allocate(r.file, r.allocated, to); err != nil {
 		return err
 	}
-	if err := r.file.Sync(); err != nil {
-		return err
-	}
-	r.allocated = to
-	return nil
+	return r.file.Sync()
 }
 
 // need returns how much a commit of these requests may write, in bytes: each record twice, because a page is split
@@ -70,14 +67,13 @@ var filling = func() []byte {
 	return b
 }()
 
-// fill allocates a part of a file by writing it.
-func fill(f *os.File, from, to int64) error {
+// fill allocates a part of a file by writing it, and returns up to where it has.
+func fill(f *os.File, from, to int64) (filled int64, err error) {
 	for from < to {
 		n, err := f.WriteAt(filling[:min(int64(len(filling)), to-from)], from)
-		if err != nil {
-			return fmt.Errorf("allocate space: %w", err)
+		if from += int64(n); err != nil {
+			return from, fmt.Errorf("allocate space: %w", err)
 		}
-		from += int64(n)
 	}
-	return nil
+	return to, nil
 }

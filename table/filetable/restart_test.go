@@ -3,7 +3,10 @@ package filetable
 import (
 	"context"
 	"errors"
+	"fmt"
+	"path/filepath"
 	"reflect"
+	"sync"
 	"testing"
 	"time"
 
@@ -93,5 +96,88 @@ func TestNamesOfTables(t *testing.T) {
 	}
 	if _, err := tableOf(t, db, "Channels2").Get(context.Background(), table.Key{Partition: "p", Row: "r"}); !errors.Is(err, table.ErrMissing) {
 		t.Errorf("another table: got %v, want ErrMissing", err)
+	}
+}
+
+// TestCloseInTheMiddle: of changes under way each was confirmed and is in the file, or failed with ErrClosed and is not.
+func TestCloseInTheMiddle(t *testing.T) {
+	path := scratch(t)
+	kept := map[string]bool{}
+	for round := range 10 {
+		db := opened(t, path)
+		s := tableOf(t, db, "Channels")
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		for caller := range 8 {
+			all.Go(func() {
+				for n := 0; ; n++ {
+					e := entity("p", fmt.Sprintf("%d-%d-%d", round, caller, n), "")
+					_, err := s.Insert(t.Context(), e)
+					mu.Lock()
+					kept[e.Row] = err == nil
+					mu.Unlock()
+					if err != nil {
+						if !errors.Is(err, ErrClosed) {
+							t.Error(err)
+						}
+						_, err = s.Query(t.Context(), table.Query{})
+						if !errors.Is(err, ErrClosed) {
+							t.Errorf("query after Close: got %v", err)
+						}
+						return
+					}
+				}
+			})
+		}
+		for range 20 { // readers while it closes
+			if _, err := s.Query(t.Context(), table.Query{}); err != nil {
+				t.Error(err)
+			}
+		}
+		closed(t, db)
+		all.Wait()
+	}
+	found := 0
+	for e, err := range table.All(t.Context(), tableOf(t, opened(t, path), "Channels"), table.Query{}) {
+		if found++; err != nil || !kept[e.Row] {
+			t.Fatalf("%q is there: %v", e.Row, err)
+		}
+	}
+	for _, confirmed := range kept {
+		if confirmed {
+			found--
+		}
+	}
+	if found != 0 {
+		t.Errorf("%d confirmed entities are missing", -found)
+	}
+}
+
+// TestAFileIsMadeOnce: of many that make a file at the same time, none loses what another has stored in it.
+func TestAFileIsMadeOnce(t *testing.T) {
+	path := scratch(t)
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			db, err := Open(path, &Options{Wait: time.Minute})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			s, err := db.Table("Channels")
+			if err == nil {
+				_, err = s.Insert(t.Context(), entity("p", fmt.Sprint(i), ""))
+			}
+			if err := errors.Join(err, db.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if p, err := tableOf(t, opened(t, path), "Channels").Query(t.Context(), table.Query{}); err != nil || len(p.Entities) != 8 {
+		t.Errorf("got %d entities, %v, want 8", len(p.Entities), err)
+	}
+	if files, err := filepath.Glob(path + "*"); err != nil || len(files) != 1 {
+		t.Errorf("got the files %v, %v, want one", files, err)
 	}
 }

@@ -249,6 +249,7 @@ var defects = []struct {
 
 	{"a group is made change by change", "AGroupThatFailsChangesNothing APageHasNoPartOfAGroup GroupsRace AnyHistoryFollowsTheModel", func(s table.Store) table.Store { return piecemeal{s} }},
 	{"a group has 101 changes", "AGroupHasUpToAHundredChanges", func(s table.Store) table.Store { return piecemeal{s} }},
+	{"a group has 1 MiB at most", "AGroupMayHaveTwoMebibytes", func(s table.Store) table.Store { return slight{s} }},
 	{"a group has any changes", "AGroupThatBreaksARuleChangesNothing", func(s table.Store) table.Store { return piecemeal{s} }},
 	{"a group has versions in another order", "AGroupMakesAllItsChanges", func(s table.Store) table.Store {
 		return groups{s, func(etags []table.ETag) []table.ETag { slices.Reverse(etags); return etags }}
@@ -729,6 +730,20 @@ type groups struct {
 func (s groups) Apply(ctx context.Context, changes []table.Change) ([]table.ETag, error) {
 	etags, err := s.Store.Apply(ctx, changes)
 	return s.change(etags), err
+}
+
+// slight refuses large groups.
+type slight struct{ table.Store }
+
+func (s slight) Apply(ctx context.Context, changes []table.Change) ([]table.ETag, error) {
+	size := 0
+	for _, c := range changes {
+		size += c.Entity().Size()
+	}
+	if size > 1<<20 && size < 4<<20 {
+		return nil, table.Explain("apply", "slight", table.Key{}, table.ErrTooLarge)
+	}
+	return s.Store.Apply(ctx, changes)
 }
 
 // halves reads the page of a partition in two calls.

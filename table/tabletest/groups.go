@@ -10,6 +10,7 @@ import (
 var groupTests = []test{
 	{"AGroupMakesAllItsChanges", groupMakesAll},
 	{"AGroupHasUpToAHundredChanges", groupHasAHundred},
+	{"AGroupMayHaveTwoMebibytes", groupMayBeLarge},
 	{"AGroupThatFailsChangesNothing", groupFailsWhole},
 	{"AGroupThatBreaksARuleChangesNothing", groupBreaksRules},
 	{"GroupsRace", groupsRace},
@@ -59,6 +60,15 @@ func groupHasAHundred(e *env) {
 	if got := e.selected(table.Query{Filter: table.Equal("New", true)}); len(got) != 100 {
 		e.Errorf("a group of 100 updated %d", len(got))
 	}
+}
+
+// groupMayBeLarge has two entities of 1 MiB, which any form of a request within 4 MiB can hold.
+func groupMayBeLarge(e *env) {
+	one, other := largest("p", "1"), largest("p", "2")
+	etags, err := e.s.Apply(e.Context(), []table.Change{table.Inserting(one), table.Inserting(other)})
+	e.ok(err)
+	e.has(one.Key, etags[0], one.Properties)
+	e.has(other.Key, etags[1], other.Properties)
 }
 
 // groupFailsWhole has each kind of change fail at each place of a group.

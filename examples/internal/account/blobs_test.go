@@ -1,21 +1,18 @@
 package account
 
 import (
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/millrace/millrace/examples/internal/cli"
-	"github.com/millrace/millrace/examples/internal/plainlog"
 	"github.com/millrace/millrace/internal/azurestorage"
 	"github.com/millrace/millrace/internal/azuritetest"
 )
 
-// testProgram is a program with blobs.
-var testProgram = Program{Name: "photos", Blobs: "pictures"}
+// testProgram is a program with blobs and tables.
+var testProgram = Program{Name: "photos", Blobs: "pictures", Tables: "albums"}
 
 const keyOfAnyone = "AccountKey=" + azuritetest.Key
 
@@ -37,47 +34,6 @@ func TestEveryAccountHasAFolderOfItsOwn(t *testing.T) {
 		if got != want {
 			t.Errorf("%s: got %s, want %s", location, got, want)
 		}
-	}
-}
-
-// The server says whether it is Azurite, which has a blob service, even when it refuses a request.
-func TestTheBlobServiceOfAnAccountIsUsedIfItHasOne(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct{ location, server, want string }{
-		"a local server":           {"AccountName=a;" + keyOfAnyone + ";QueueEndpoint=http://HOST/a", "Azurite-Queue/3", ""},
-		"a named blob service":     {"AccountName=a;" + keyOfAnyone + ";QueueEndpoint=http://HOST/a;BlobEndpoint=http://x/a", "", "same"},
-		"Azure":                    {"AccountName=a1a;" + keyOfAnyone, "", "same"},
-		"Azure by login":           {"https://a1a.queue.core.windows.net", "", "https://a1a.blob.core.windows.net/"},
-		"Azure by signature":       {"https://a1a.queue.core.windows.net?sv=1&sig=x", "", "https://a1a.blob.core.windows.net/?sv=1&sig=x"},
-		"another cloud":            {"https://a1a.queue.core.chinacloudapi.cn", "", "https://a1a.blob.core.chinacloudapi.cn/"},
-		"a domain of one's own":    {"https://queues.example.com", "", ""},
-		"millrace serve, the name": {LocalServer, "Millrace-Queue/1.0", ""},
-		"Azurite, the same name":   {LocalServer, "Azurite-Queue/3.35.0", "same"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Server", c.server)
-				w.WriteHeader(http.StatusForbidden)
-			}))
-			defer server.Close()
-			location := strings.Replace(c.location, "http://HOST", server.URL, 1)
-			a, err := Open(location, plainlog.New(t.Output()))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer a.Close()
-			if location == LocalServer { // whatever listens there
-				a.at.Endpoint = server.URL + "/"
-			}
-			want := c.want
-			if want == "same" {
-				want = location
-			}
-			if got, err := a.service(t.Context(), "blob"); err != nil || got != want {
-				t.Errorf("got %q, %v; want %q", got, err, want)
-			}
-		})
 	}
 }
 

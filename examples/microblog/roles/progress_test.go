@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,32 +23,44 @@ import (
 	"github.com/millrace/millrace/table"
 )
 
-// pages is the table of blogs of a worker, which notes how many blogs each page had, and where it began.
-type pages struct {
+// notes are what a worker has read of the table of blogs.
+type notes struct {
 	table.Store
-	sizes  *[]int
-	tokens *[]table.Token
-	fault  func() error // of the next request; nil for none
+	fault func() error // of the next request; nil for none
+
+	mu     sync.Mutex
+	sizes  []int         // of the pages; guarded by mu
+	tokens []table.Token // where they began; guarded by mu
 }
 
-func (p pages) Query(ctx context.Context, q table.Query) (table.Page, error) {
-	if p.fault != nil {
-		if err := p.fault(); err != nil {
+func (n *notes) Query(ctx context.Context, q table.Query) (table.Page, error) {
+	if n.fault != nil {
+		if err := n.fault(); err != nil {
 			return table.Page{}, err
 		}
 	}
-	page, err := p.Store.Query(ctx, q)
+	page, err := n.Store.Query(ctx, q)
 	if err == nil {
-		*p.sizes, *p.tokens = append(*p.sizes, len(page.Entities)), append(*p.tokens, q.Token)
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.sizes, n.tokens = append(n.sizes, len(page.Entities)), append(n.tokens, q.Token)
 	}
 	return page, err
 }
 
+// pages returns the sizes of the pages, and where they began.
+func (n *notes) pages() ([]int, []table.Token) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.sizes), slices.Clone(n.tokens)
+}
+
 // noting returns a site that notes its pages.
-func (w *world) noting(fault func() error) (s *channels.Site, sizes *[]int, tokens *[]table.Token) {
-	s, sizes, tokens = w.site(nil), &[]int{}, &[]table.Token{}
-	s.Blogs = pages{s.Blogs, sizes, tokens, fault}
-	return s, sizes, tokens
+func (w *world) noting(fault func() error) (*channels.Site, *notes) {
+	s := w.site(nil)
+	n := &notes{Store: s.Blogs, fault: fault}
+	s.Blogs = n
+	return s, n
 }
 
 // T-14, B-11: a worker goes through the pages, and once more from the beginning; nothing is left to find for the second
@@ -55,7 +69,7 @@ func TestADeletionGoesThroughThePagesUntilNoneHasAnything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		c := w.create(50)
-		s, sizes, tokens := w.noting(nil)
+		s, noted := w.noting(nil)
 		p := w.start(w.queue, s)
 		w.request(c)
 		time.Sleep(LateDelay / 2)
@@ -64,15 +78,16 @@ func TestADeletionGoesThroughThePagesUntilNoneHasAnything(t *testing.T) {
 		}
 		w.settle()
 		p.end(false)
-		if want := []int{20, 20, 10, 0, 0}; !slices.Equal(*sizes, want) {
-			t.Errorf("pages: got %v, want %v", *sizes, want)
+		sizes, tokens := noted.pages()
+		if want := []int{20, 20, 10, 0, 0}; !slices.Equal(sizes, want) {
+			t.Errorf("pages: got %v, want %v", sizes, want)
 		}
 		var begins []bool
-		for _, token := range *tokens {
+		for _, token := range tokens {
 			begins = append(begins, token == "")
 		}
 		if !slices.Equal(begins, []bool{true, false, false, true, true}) {
-			t.Errorf("tokens: got %q, want some for the second and the third", *tokens)
+			t.Errorf("tokens: got %q, want some for the second and the third", tokens)
 		}
 		w.mustBeRight("in the end")
 	})
@@ -123,7 +138,7 @@ func TestTheNextWorkerGoesOnFromTheSavedPlace(t *testing.T) {
 		var begins []table.Token
 		kills := 0
 		for killed := true; killed && kills < 20; kills++ {
-			s, sizes, tokens := w.noting(nil)
+			s, noted := w.noting(nil)
 			k := &killtest.Killer{Kind: "save", Nth: 1, After: true}
 			s.Channels = &killtest.Table{Store: s.Channels, Killer: k}
 			s.Blogs = &killtest.Table{Store: s.Blogs, Killer: k}
@@ -131,7 +146,8 @@ func TestTheNextWorkerGoesOnFromTheSavedPlace(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			killed = k.Dead()
 			p.end(killed)
-			all, begins = append(all, *sizes...), append(begins, *tokens...)
+			sizes, tokens := noted.pages()
+			all, begins = append(all, sizes...), append(begins, tokens...)
 		}
 		// Two passes are empty: one before and one after the save that says that the second deletion was sent.
 		if want := []int{20, 20, 20, 20, 10, 0, 0}; !slices.Equal(all, want) || kills != 7 {
@@ -166,12 +182,13 @@ func TestWhatAWorkerBeforeHasFoundCounts(t *testing.T) {
 			if _, err := producer.New[Deletion](w.queue, nil).Send(t.Context(), Deletion{c.Name, c.Incarnation, end, found, false, false}, nil); err != nil {
 				t.Fatal(err)
 			}
-			s, sizes, _ := w.noting(nil)
+			s, noted := w.noting(nil)
 			p := w.start(w.queue, s)
 			time.Sleep(LateDelay / 2)
+			sizes, _ := noted.pages()
 			want := map[bool][]int{false: {0}, true: {0, 10, 0}}[found]
-			if !slices.Equal(*sizes, want) {
-				t.Errorf("found before: %v: got pages of %v, want %v", found, *sizes, want)
+			if !slices.Equal(sizes, want) {
+				t.Errorf("found before: %v: got pages of %v, want %v", found, sizes, want)
 			}
 			w.settle()
 			p.end(false)
@@ -247,23 +264,24 @@ func TestAStoreThatIsAwayIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.request(w.create(30))
-		away, n := true, 0
-		s, _, _ := w.noting(func() error {
-			n++
-			if away {
+		var back atomic.Bool
+		var requests atomic.Int64
+		s, _ := w.noting(func() error {
+			requests.Add(1)
+			if !back.Load() {
 				return errLost
 			}
 			return nil
 		})
 		p := w.start(w.queue, s)
 		time.Sleep(6 * time.Hour)
-		if n < 1000 || w.depth("") != 1 {
+		if n := requests.Load(); n < 1000 || w.depth("") != 1 {
 			t.Errorf("requests: got %d with %d messages, want many and one message", n, w.depth(""))
 		}
 		if log := p.log.String(); !strings.Contains(log, "a deletion waits for a store") {
 			t.Errorf("log: got %.300s, want that it waits", log)
 		}
-		away = false
+		back.Store(true)
 		w.settle()
 		p.end(false)
 		w.mustBeRight("in the end")
@@ -276,8 +294,13 @@ func TestADeletionThatFailsForGoodIsPoison(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.request(w.create(30))
-		broken := error(&table.Error{Kind: table.ErrUnauthorized})
-		s, _, _ := w.noting(func() error { return broken })
+		var mended atomic.Bool
+		s, _ := w.noting(func() error {
+			if mended.Load() {
+				return nil
+			}
+			return &table.Error{Kind: table.ErrUnauthorized}
+		})
 		p := w.start(w.queue, s)
 		time.Sleep(6 * time.Hour)
 		if w.depth("") != 1 {
@@ -290,7 +313,7 @@ func TestADeletionThatFailsForGoodIsPoison(t *testing.T) {
 		if _, err := w.site(nil).Channel(t.Context(), theName); !errors.Is(err, channels.ErrNoChannel) {
 			t.Errorf("channel: got %v, want ErrNoChannel", err)
 		}
-		broken = nil
+		mended.Store(true)
 		if _, err := poison.Redrive(t.Context(), w.queue.Sibling(poison.Suffix), &poison.RedriveOptions{To: w.queue}); err != nil {
 			t.Fatal(err)
 		}
@@ -394,11 +417,11 @@ func TestAStopLeavesTheRestToOthers(t *testing.T) {
 		if took := time.Since(begun); took > grace+time.Second {
 			t.Errorf("the stop took %v, want %v", took, grace)
 		}
-		next, sizes, tokens := w.noting(nil)
+		next, noted := w.noting(nil)
 		second := w.start(w.queue, next)
 		time.Sleep(3 * time.Second)
-		if len(*tokens) == 0 || (*tokens)[0] == "" || (*sizes)[0] == 0 {
-			t.Errorf("pages after the stop: got %v, want the rest, from a place", *sizes)
+		if sizes, tokens := noted.pages(); len(tokens) == 0 || tokens[0] == "" || sizes[0] == 0 {
+			t.Errorf("pages after the stop: got %v, want the rest, from a place", sizes)
 		}
 		w.settle()
 		second.end(false)

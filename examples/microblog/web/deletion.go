@@ -64,6 +64,8 @@ func (s *Server) deleting(w http.ResponseWriter, r *http.Request) error {
 	}
 	if p.Shown {
 		p.Refresh = untilNext
+	} else {
+		w.Header().Set("Clear-Site-Data", `"cache"`) // pages to which the browser could go back
 	}
 	s.show(w, http.StatusOK, "deleting.html", p)
 	return nil

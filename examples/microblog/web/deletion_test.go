@@ -46,6 +46,9 @@ func TestAChannelIsDeleted(t *testing.T) {
 		worker.Wait()
 
 		gone := w.get(next).is(http.StatusOK).says("Nobody can read it any more")
+		if got := gone.Header().Get("Clear-Site-Data"); got != `"cache"` || waiting.Header().Get("Clear-Site-Data") != "" {
+			t.Errorf("pages of the channel stay in the browser: got %q", got)
+		}
 		if strings.Contains(gone.page, "http-equiv") {
 			t.Errorf("the page looks again for nothing: %s", gone.page)
 		}
