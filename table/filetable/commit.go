@@ -9,6 +9,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/millrace/millrace/internal/openfile"
 	"github.com/millrace/millrace/table"
 )
 
@@ -176,7 +177,8 @@ const checkDeletedEvery = time.Second
 // process.
 func (db *DB) checkUsable() error {
 	if db.broken == nil && time.Since(db.checkedAt) >= checkDeletedEvery {
-		if db.checkedAt = time.Now(); !linked(db.file) {
+		db.checkedAt = time.Now()
+		if info, err := db.file.Stat(); err == nil && !openfile.Linked(info) {
 			db.broken = errors.New("the file was deleted while it was in use: nothing can be stored any more; stop, and open it again")
 		}
 	}

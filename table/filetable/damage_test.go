@@ -2,6 +2,7 @@ package filetable
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -98,12 +99,7 @@ func filled(t *testing.T) (path string, content []byte) {
 	inserted(t, tableOf(t, db, "Small"), entity("p", "r", "an inline bucket"))
 	inserted(t, tableOf(t, db, "Large"), entity("p", "r", strings.Repeat("x", 30_000)))
 	closed(t, db)
-	content = readFile(t, path)
-	m, err := readMeta(bytes.NewReader(content))
-	if err != nil {
-		t.Fatal(err)
-	}
-	content = content[:m.high*uint64(m.pageSize)] // without the reserve
+	content = withoutReserve(t, readFile(t, path))
 	writeFile(t, path, content)
 	return path, content
 }
@@ -216,24 +212,15 @@ func TestADamagedPageIsFound(t *testing.T) {
 	}
 }
 
-// TestADamagedRootIsTheCommitBefore: of the newest commit's, every byte that matters.
+// TestADamagedRootIsTheCommitBefore: package boltfile tests every byte of it that matters.
 func TestADamagedRootIsTheCommitBefore(t *testing.T) {
 	path, content := filled(t)
-	m, err := readMeta(bytes.NewReader(content))
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := int(m.commit%2) * int(m.pageSize)
-	for i := at + pageHeader; i < at+pageHeader+metaSize; i++ {
-		damaged := bytes.Clone(content)
-		damaged[i] ^= 1 << rand.IntN(8)
-		got, err := readMeta(bytes.NewReader(damaged))
-		if err != nil || got.commit != m.commit-1 {
-			t.Fatalf("byte %d: got commit %d, %v, want %d", i-at, got.commit, err, m.commit-1)
-		}
-	}
-	clear(content[at:][:m.pageSize])
+	m := newestMeta(t, content)
+	clear(content[int(m.Slot)*int(m.PageSize):][:m.PageSize])
 	writeFile(t, path, content)
+	if before := newestMeta(t, content); before.Commit != m.Commit-1 {
+		t.Errorf("got commit %d, want %d", before.Commit, m.Commit-1)
+	}
 	if !readsRight(t, opened(t, path)) {
 		t.Error("the commit before cannot be read")
 	}
@@ -241,21 +228,17 @@ func TestADamagedRootIsTheCommitBefore(t *testing.T) {
 
 // TestATreeOfTwoTablesIsRefused: a page that two tables have would be freed by one of them.
 func TestATreeOfTwoTablesIsRefused(t *testing.T) {
-	path, content := filled(t)
-	m, err := readMeta(bytes.NewReader(content))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &checker{file: bytes.NewReader(content), meta: m, seen: make([]uint64, m.high/64+1)}
-	buckets, err := c.buckets()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path, _ := filled(t)
 	page := map[string][]byte{}
-	for _, b := range buckets {
-		page[string(b.name)] = native.AppendUint64(nil, b.page)
-	}
-	root := content[m.root*uint64(m.pageSize):][:m.pageSize]
+	changed(t, path, func(tx *bolt.Tx) error {
+		for _, name := range []string{"table channels", "table blogs"} {
+			page[name] = binary.NativeEndian.AppendUint64(nil, uint64(tx.Bucket([]byte(name)).Root()))
+		}
+		return nil
+	})
+	content := readFile(t, path) // with that commit
+	m := newestMeta(t, content)
+	root := content[m.Root*uint64(m.PageSize):][:m.PageSize]
 	at := bytes.Index(root, append([]byte("table channels"), page["table channels"]...))
 	if at < 0 {
 		t.Fatal("the root does not have the table")

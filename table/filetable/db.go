@@ -13,6 +13,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
+	"github.com/millrace/millrace/internal/openfile"
 	"github.com/millrace/millrace/table"
 )
 
@@ -69,7 +70,7 @@ func (db *DB) Close() error {
 // opened again.
 func (db *DB) closeTree() error {
 	if db.panicked {
-		return errors.Join(unlock(db.file), db.file.Close())
+		return errors.Join(openfile.Unlock(db.file), db.file.Close())
 	}
 	return db.tree.Close()
 }

@@ -1,6 +1,7 @@
 package filetable
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 	"go.uber.org/goleak"
 
+	"github.com/millrace/millrace/internal/boltfile"
 	"github.com/millrace/millrace/table"
 )
 
@@ -113,6 +115,22 @@ func readFile(t testing.TB, path string) []byte {
 		t.Fatal(err)
 	}
 	return content
+}
+
+// withoutReserve returns the part of a file that its newest commit needs.
+func withoutReserve(t testing.TB, content []byte) []byte {
+	t.Helper()
+	m := newestMeta(t, content)
+	return content[:m.High*uint64(m.PageSize)]
+}
+
+func newestMeta(t testing.TB, content []byte) boltfile.Meta {
+	t.Helper()
+	r, err := boltfile.NewReader(bytes.NewReader(content), int64(len(content)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Meta
 }
 
 func writeFile(t testing.TB, path string, content []byte) {

@@ -12,6 +12,8 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/millrace/millrace/internal/openfile"
 )
 
 // Options configure [Open]. Nil and the zero value mean the defaults.
@@ -101,8 +103,8 @@ func openSound(path string, flag int, mode os.FileMode, wait time.Duration) (*os
 
 func lockWithin(f *os.File, wait time.Duration) error {
 	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		err := lock(f)
-		if err == nil || !errors.Is(err, ErrLocked) {
+		locked, err := openfile.TryLock(f)
+		if err != nil || locked {
 			return err
 		}
 		if time.Since(begun) >= wait {

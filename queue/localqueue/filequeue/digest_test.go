@@ -37,11 +37,7 @@ func snapshots(t *testing.T) (files [][]byte) {
 // newestRoot returns the root page of the newest commit.
 func newestRoot(t *testing.T, file []byte) uint64 {
 	t.Helper()
-	newest, _, err := readMetas(bytes.NewReader(file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return newest.root
+	return commitOf(t, file).Meta.Root
 }
 
 // bucketRoots returns the field with the number of each bucket's root page.

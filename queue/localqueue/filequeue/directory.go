@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"syscall"
+
+	"github.com/millrace/millrace/internal/openfile"
 )
 
 // directory is the data directory, held open. It remains the one that was locked even if it
@@ -48,7 +50,7 @@ func (d *directory) create(name string, flag int) (*os.File, error) {
 // system's error does not say.
 func (d *directory) explain(err error) error {
 	info, failed := d.root.Stat(".")
-	if failed == nil && !linked(info) || errors.Is(failed, fs.ErrNotExist) {
+	if failed == nil && !openfile.Linked(info) || errors.Is(failed, fs.ErrNotExist) {
 		return fmt.Errorf("the data directory %s was deleted while it was in use: %w", d.path, err)
 	}
 	return err

@@ -141,15 +141,16 @@ func TestADeletedLockStillKeepsOthersOut(t *testing.T) {
 		t.Errorf("second Open: got %v, want ErrLocked", err)
 	}
 	put(t, s, texts, 2, "kept too")
-	newest, _, err := readMetas(s.file)
+	file, err := os.ReadFile(s.path())
 	if err != nil {
 		t.Fatal(err)
 	}
+	newest := commitOf(t, file).Meta
 	page := make([]byte, s.pageSize) // of the newest commit, twice, so that the file must be rebuilt
-	if _, err := s.file.ReadAt(page, int64(newest.slot)*int64(s.pageSize)); err != nil {
+	if _, err := s.file.ReadAt(page, int64(newest.Slot)*int64(s.pageSize)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.file.WriteAt(page, int64(1-newest.slot)*int64(s.pageSize)); err != nil {
+	if _, err := s.file.WriteAt(page, int64(1-newest.Slot)*int64(s.pageSize)); err != nil {
 		t.Fatal(err)
 	}
 	before := contentsOf(t, dir)

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/millrace/millrace/internal/openfile"
 )
 
 // Open opens the store in a directory, and creates it if it does not exist. It reads and
@@ -96,11 +98,20 @@ func (s *Store) open() error {
 		return err
 	}
 	info, err := s.file.Stat()
-	s.linksCounted, s.pageSize = err == nil && linked(info), s.db.Info().PageSize
+	s.linksCounted, s.pageSize = err == nil && openfile.Linked(info), s.db.Info().PageSize
 	if err := s.recoverLogs(); err != nil {
 		return errors.Join(err, s.closeFiles())
 	}
 	return nil
+}
+
+// lock locks a file for this process, or fails with [ErrLocked] at once.
+func lock(f *os.File) error {
+	locked, err := openfile.TryLock(f)
+	if err == nil && !locked {
+		return ErrLocked
+	}
+	return err
 }
 
 // inspect reads the snapshot. A file with unreadable pages is copied as it is and rebuilt

@@ -10,6 +10,18 @@ import (
 	"regexp"
 	"slices"
 	"testing"
+
+	"github.com/millrace/millrace/internal/boltfile"
+)
+
+// The parts of bbolt's format that tests change.
+const (
+	pageHeader   = 16 // id, flags, count, overflow
+	elementSize  = 16
+	branchPage   = 0x01
+	leafPage     = 0x02
+	bucketFlag   = 0x01
+	bucketHeader = 16 // root page, sequence
 )
 
 var changedFields = flag.Int("fields", 300, "number of changed page fields that TestEveryDamagedPageFieldIsReported tries")
@@ -119,23 +131,30 @@ func (n named) Fatalf(format string, args ...any) {
 	n.T.Fatalf("%s: "+format, append([]any{n.what}, args...)...)
 }
 
-// inspected returns an inspector that has seen all used pages.
-func inspected(t *testing.T, file []byte) *inspector {
+// commitOf returns a reader of the newest commit.
+func commitOf(t *testing.T, file []byte) *boltfile.Reader {
 	t.Helper()
-	in, _, err := inspect(bytes.NewReader(file), int64(len(file)))
+	r, err := boltfile.NewReader(bytes.NewReader(file), int64(len(file)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	newSnapshot().visitRecords(in, func(bucket, []byte, []byte) {})
-	return in
+	return r
+}
+
+// inspected returns a reader that has seen all used pages.
+func inspected(t *testing.T, file []byte) *boltfile.Reader {
+	t.Helper()
+	r := commitOf(t, file)
+	newSnapshot().visitRecords(r, func(bucket, []byte, []byte) {})
+	return r
 }
 
 // freeLeaf returns a free page that was a leaf.
 func freeLeaf(t *testing.T, file []byte) uint64 {
 	t.Helper()
 	in, size := inspected(t, file), os.Getpagesize()
-	for page := uint64(2); page < in.meta.high; page++ {
-		if in.seen[page/64]&(1<<(page%64)) == 0 && binary.NativeEndian.Uint16(file[int(page)*size+8:]) == leafPage {
+	for page := uint64(2); page < in.Meta.High; page++ {
+		if !in.Seen(page) && binary.NativeEndian.Uint16(file[int(page)*size+8:]) == leafPage {
 			return page
 		}
 	}
@@ -149,11 +168,11 @@ func fieldNamed(t *testing.T, file []byte, pattern string) field {
 	size := os.Getpagesize()
 	in := inspected(t, file)
 	for page := range uint64(len(file) / size) {
-		if in.seen[page/64]&(1<<(page%64)) == 0 {
+		if !in.Seen(page) {
 			continue
 		}
 		what := "page"
-		if page == in.meta.root {
+		if page == in.Meta.Root {
 			what = "root"
 		}
 		for _, f := range pageFields(file, int(page)*size, what) {
@@ -225,12 +244,8 @@ func leaveOneChild(t *testing.T) func(file []byte) {
 func TestAMetaPageThatWasNotWrittenIsDetected(t *testing.T) {
 	files := snapshots(t)
 	newest, before, size := files[len(files)-1], files[len(files)-4], os.Getpagesize()
-	n, _, err := readMetas(bytes.NewReader(newest))
-	if err != nil {
-		t.Fatal(err)
-	}
 	file := slices.Clone(newest)
-	other := int(1-n.slot) * size
+	other := int(1-commitOf(t, newest).Meta.Slot) * size
 	copy(file[other:other+size], before[other:])
 	if found, err := inspectDamaged(t, file, map[string]bool{"text": true}); err != nil || found.Damaged == 0 {
 		t.Errorf("got %+v, %v; want damage reported", found, err)

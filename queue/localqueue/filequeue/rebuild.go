@@ -7,6 +7,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/millrace/millrace/internal/boltfile"
 	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
@@ -88,13 +89,13 @@ func (s *snapshot) copyFrom(f *os.File, db *bolt.DB) error {
 	if err != nil {
 		return err
 	}
-	in, _, err := inspect(f, info.Size())
+	from, err := boltfile.NewReader(f, info.Size())
 	if err != nil {
 		return err
 	}
 	to := copier{db: db, newest: map[storage.MessageKey]uint64{}}
 	again := newSnapshot() // it finds the same records
-	again.visitRecords(in, func(b bucket, key, value []byte) {
+	again.visitRecords(from, func(b bucket, key, value []byte) {
 		switch {
 		case b.is(bodyBucket):
 			to.message(s, key, value)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/millrace/millrace/internal/boltfile"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue/storage"
 )
@@ -74,19 +75,19 @@ func readSnapshot(f *os.File) (*snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	in, whole, err := inspect(f, info.Size())
+	file, err := boltfile.NewReader(f, info.Size())
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	s := newSnapshot()
-	if !whole {
+	if !file.Whole() {
 		s.found.damage(Damage{What: "one of the two meta pages cannot be read: the newest commit may have been torn; the one before is used"})
 	}
-	if !consecutive(in.meta, in.previous) {
+	if !file.Consecutive() {
 		s.unreadable = true
 		s.found.damage(Damage{What: "the two meta pages are not of consecutive commits: the newest commit may be lost"})
 	}
-	s.visitRecords(in, s.addRecord)
+	s.visitRecords(file, s.addRecord)
 	if s.newer {
 		return nil, ErrNewer
 	}
@@ -96,56 +97,81 @@ func readSnapshot(f *os.File) (*snapshot, error) {
 	if s.scanned {
 		s.checkpoint = checkpoint{time: s.checkpoint.time} // it may be of any commit, so replay all logs
 	}
-	if s.commit != 0 && s.commit != in.meta.commit && !s.scanned {
-		s.found.damage(Damage{What: fmt.Sprintf("the tree is of commit %d and should be of commit %d: changes in between are lost", s.commit, in.meta.commit)})
+	if s.commit != 0 && s.commit != file.Meta.Commit && !s.scanned {
+		s.found.damage(Damage{What: fmt.Sprintf("the tree is of commit %d and should be of commit %d: changes in between are lost", s.commit, file.Meta.Commit)})
 	}
-	s.freeShare = 1 - float64(in.used+2)/float64(max(in.meta.high, 1))
+	s.freeShare = 1 - float64(file.Used()+2)/float64(max(file.Meta.High, 1))
 	s.reconcile()
 	return s, nil
 }
 
 // visitRecords visits all records of the newest tree whose root can be read or, if there is
 // none, the records on all pages.
-func (s *snapshot) visitRecords(in *inspector, visit func(in bucket, key, value []byte)) {
-	in.damaged = func(page uint64, why error) {
-		s.unreadable = true
-		s.found.damage(Damage{What: fmt.Sprintf("a page cannot be read: %v", why)})
-	}
-	trees, err := in.bucketRoots()
+func (s *snapshot) visitRecords(file *boltfile.Reader, visit func(in bucket, key, value []byte)) {
+	trees, err := file.Buckets()
 	if err != nil {
 		s.unreadable = true
-		s.found.damage(Damage{What: fmt.Sprintf("the newest commit cannot be read: %v", err)})
-		if in.fallBack() {
-			trees, err = in.bucketRoots()
+		s.found.damage(Damage{What: fmt.Sprintf("the newest commit cannot be read: its root: %v", err)})
+		if file.FallBack() {
+			trees, err = file.Buckets()
 		}
 	}
 	if err != nil {
 		s.found.damage(Damage{What: "no commit can be read completely: every page was searched for messages, and deleted ones may be back"})
 		s.scanned = true
-		in.scan(visit)
+		scan(file, visit)
 		return
 	}
-	if in.meta.high > uint64(in.size)/uint64(in.meta.pageSize) {
+	if file.Truncated() {
 		s.unreadable = true
 		s.found.damage(Damage{What: "the file is truncated"})
 	}
-	if in.meta.free != noFreelist { // bbolt would trust it, and no store writes one
+	if file.Meta.HasFreelist() { // bbolt would trust it, and no store writes one
 		s.unreadable = true
 		s.found.damage(Damage{What: "there is a freelist, which another program must have written"})
 	}
 	for _, name := range buckets {
-		i := slices.IndexFunc(trees, func(t bucketRoot) bool { return bytes.Equal(t.name, name) })
+		i := slices.IndexFunc(trees, func(t boltfile.Bucket) bool { return bytes.Equal(t.Name, name) })
 		if i < 0 {
 			s.unreadable = true
 			s.found.damage(Damage{What: fmt.Sprintf("the bucket %q is missing", name)})
 			continue
 		}
-		in.bucket(trees[i], func(key, value []byte) { visit(name, key, value) })
+		s.visitTree(file, trees[i], func(key, value []byte) { visit(name, key, value) })
 		trees = slices.Delete(trees, i, i+1)
 	}
 	for _, t := range trees { // bbolt would read them too
-		in.bucket(t, func([]byte, []byte) {})
+		s.visitTree(file, t, func([]byte, []byte) {})
 	}
+}
+
+// visitTree visits the records of one bucket, as many as can be read.
+func (s *snapshot) visitTree(file *boltfile.Reader, tree boltfile.Bucket, visit func(key, value []byte)) {
+	damaged := func(why error) {
+		s.unreadable = true
+		s.found.damage(Damage{What: fmt.Sprintf("a page cannot be read: the bucket %q: %v", tree.Name, why)})
+	}
+	entry := func(e boltfile.Entry) error {
+		if e.Bucket {
+			damaged(errors.New("it has a nested bucket"))
+			return nil // the other entries of the page are read
+		}
+		visit(e.Key, e.Value)
+		return nil
+	}
+	_ = file.Walk(tree, entry, func(why error) error { damaged(why); return nil })
+}
+
+// scan visits every record of any commit: a record may occur several times, in several
+// states, and so may deleted ones. It visits only records whose checksum matches a bucket.
+func scan(file *boltfile.Reader, visit func(in bucket, key, value []byte)) {
+	file.Scan(func(e boltfile.Entry) {
+		for _, name := range buckets {
+			if _, err := openRecord(name, e.Key, e.Value); err == nil {
+				visit(name, e.Key, e.Value)
+			}
+		}
+	})
 }
 
 // addRecord adds one record, or lists it as damaged.

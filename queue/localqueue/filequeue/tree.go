@@ -9,6 +9,8 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/millrace/millrace/internal/openfile"
 )
 
 // openTree opens a sound tree, or makes one.
@@ -88,7 +90,7 @@ func (s *Store) checkDeleted() error {
 		if f == nil {
 			continue
 		}
-		if info, err := f.Stat(); err == nil && !linked(info) {
+		if info, err := f.Stat(); err == nil && !openfile.Linked(info) {
 			s.broken = fmt.Errorf("%s was deleted while it was in use: nothing can be stored any more, and its contents are lost when this process ends; stop, and open the directory again", f.Name())
 			return s.broken
 		}
@@ -109,7 +111,7 @@ func (s *Store) newestCommit() (id int, err error) {
 // unlocked all the same, so that it can be opened again.
 func (s *Store) closeTree() error {
 	if s.panicked {
-		return errors.Join(unlock(s.file), s.file.Close())
+		return errors.Join(openfile.Unlock(s.file), s.file.Close())
 	}
 	return s.db.Close()
 }

@@ -351,11 +351,7 @@ func TestAKillBeforeTheLogsExistLosesNothing(t *testing.T) {
 func TestADamagedTreeFallsBackToTheCommitBefore(t *testing.T) {
 	k := killedSample(t)
 	size := os.Getpagesize()
-	newest := 0
-	first, _ := readMeta(k.files[fileName])
-	if second, _ := readMeta(k.files[fileName][size:]); second.commit > first.commit {
-		newest = size
-	}
+	newest := int(commitOf(t, k.files[fileName]).Meta.Slot) * size
 	tree := slices.Clone(k.files[fileName])
 	clear(tree[newest : newest+size])
 	found, texts := k.found(t, map[string][]byte{fileName: tree})

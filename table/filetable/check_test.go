@@ -19,13 +19,8 @@ func FuzzPages(f *testing.F) {
 		inserted(f, s, entity("p", strings.Repeat("r", i), strings.Repeat("x", 100)))
 	}
 	closed(f, db)
-	content := readFile(f, path)
-	m, err := readMeta(bytes.NewReader(content))
-	if err != nil {
-		f.Fatal(err)
-	}
-	content = content[:m.high*uint64(m.pageSize)] // without the reserve
-	f.Add(3*m.pageSize, []byte{1, 2, 3})
+	content := withoutReserve(f, readFile(f, path))
+	f.Add(3*newestMeta(f, content).PageSize, []byte{1, 2, 3})
 	f.Fuzz(func(t *testing.T, at uint32, damage []byte) {
 		damaged := slices.Clone(content)
 		copy(damaged[int(at)%len(damaged):], damage)

@@ -1,0 +1,142 @@
+package boltfile
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+)
+
+const (
+	maxDepth = 32      // of a tree: far more than any file needs
+	maxPage  = 8 << 20 // a page with its overflow
+)
+
+var native = binary.NativeEndian
+
+// Reader reads one commit of a file, and remembers which pages it has seen: a page that is used twice is damage. So
+// each bucket is walked once. It is not safe for concurrent use. Make one with [NewReader].
+type Reader struct {
+	// Meta is of the commit that is read.
+	Meta Meta
+
+	// Previous is of the commit before; zero if it cannot be read, or is the one that is read.
+	Previous Meta
+
+	file  io.ReaderAt
+	pages uint64   // of the file
+	seen  []uint64 // a bit for every page in use
+	used  uint64   // number of pages seen
+	buf   [maxDepth + 1][]byte
+}
+
+// NewReader returns a Reader of the newest commit of a file of size bytes. The error is [ErrNoMeta]. The caller checks
+// with [Reader.Truncated] that the file has all its pages.
+func NewReader(file io.ReaderAt, size int64) (*Reader, error) {
+	newest, previous, err := readMetas(file)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reader{file: file, pages: uint64(size) / uint64(newest.PageSize), Previous: previous}
+	r.begin(newest)
+	return r, nil
+}
+
+func (r *Reader) begin(m Meta) {
+	r.Meta, r.used = m, 0
+	r.seen = make([]uint64, min(m.High, r.pages)/64+1)
+}
+
+// FallBack goes back to the commit before, and returns false if that cannot be read.
+func (r *Reader) FallBack() bool {
+	if !r.Previous.readable() {
+		return false
+	}
+	r.begin(r.Previous)
+	r.Previous = Meta{}
+	return true
+}
+
+// Whole reports whether both meta pages could be read. If not, the newest commit may be lost.
+func (r *Reader) Whole() bool { return r.Previous.readable() }
+
+// Consecutive reports whether the meta pages are those of a commit and the one before it. If not, a page of another time
+// is in the place of one of them. A meta page that cannot be read is not counted.
+func (r *Reader) Consecutive() bool {
+	return !r.Meta.misplaced() && !r.Previous.misplaced() && (!r.Previous.readable() || r.Meta.Commit == r.Previous.Commit+1)
+}
+
+// Truncated reports whether the file ends before the last page in use.
+func (r *Reader) Truncated() bool { return r.Meta.High > r.pages }
+
+// Used returns the number of pages seen.
+func (r *Reader) Used() uint64 { return r.used }
+
+// Seen reports whether a page was seen.
+func (r *Reader) Seen(page uint64) bool {
+	return page/64 < uint64(len(r.seen)) && r.seen[page/64]&(1<<(page%64)) != 0
+}
+
+// inUse returns an error unless a page is one of those in use, except the meta pages, and in the file.
+func (r *Reader) inUse(page uint64) error {
+	if page < 2 || page >= r.Meta.High {
+		return fmt.Errorf("page %d is not among the %d pages in use", page, r.Meta.High)
+	}
+	if page >= r.pages {
+		return fmt.Errorf("page %d is beyond the end of the file", page)
+	}
+	return nil
+}
+
+// markSeen marks a page in use and its overflow as seen.
+func (r *Reader) markSeen(page, overflow uint64) error {
+	for p := page; p <= page+overflow; p++ {
+		if r.Seen(p) {
+			return fmt.Errorf("page %d is used twice", p)
+		}
+	}
+	for p := page; p <= page+overflow; p++ {
+		r.seen[p/64] |= 1 << (p % 64)
+	}
+	r.used += overflow + 1
+	return nil
+}
+
+// read returns a page with its overflow, valid until the next read at the same depth, and marks it as seen.
+func (r *Reader) read(page uint64, depth int) ([]byte, error) {
+	if err := r.inUse(page); err != nil {
+		return nil, err
+	}
+	b, err := r.readAt(page, 0, depth)
+	if err != nil {
+		return nil, err
+	}
+	if id := native.Uint64(b); id != page {
+		return nil, fmt.Errorf("page %d has id %d", page, id)
+	}
+	overflow := uint64(native.Uint32(b[12:]))
+	if overflow > 0 {
+		if r.tooLong(overflow) || r.inUse(page+overflow) != nil {
+			return nil, fmt.Errorf("page %d has an invalid overflow of %d pages", page, overflow)
+		}
+		if b, err = r.readAt(page, overflow, depth); err != nil {
+			return nil, err
+		}
+	}
+	return b, r.markSeen(page, overflow)
+}
+
+func (r *Reader) tooLong(overflow uint64) bool {
+	return (overflow+1)*uint64(r.Meta.PageSize) > maxPage
+}
+
+func (r *Reader) readAt(page, overflow uint64, depth int) ([]byte, error) {
+	length := (overflow + 1) * uint64(r.Meta.PageSize)
+	if uint64(cap(r.buf[depth])) < length {
+		r.buf[depth] = make([]byte, length)
+	}
+	b := r.buf[depth][:length]
+	if _, err := r.file.ReadAt(b, int64(page)*int64(r.Meta.PageSize)); err != nil {
+		return nil, fmt.Errorf("read page %d: %w", page, err)
+	}
+	return b, nil
+}
