@@ -78,6 +78,10 @@ func TestASoundFileHasNoDamage(t *testing.T) {
 	if r.Used() != 8 || !r.Seen(6) || !r.Seen(8) || r.Seen(1) || r.Seen(10) || r.Seen(math.MaxUint64) {
 		t.Errorf("got %d pages seen, want 8", r.Used())
 	}
+	rewrite(9, freePages(math.MaxUint16, 1, 8))(m) // as a list of many is written
+	if got := walkAll(m.reader(t)); len(got.damage) > 0 {
+		t.Errorf("a list with its number in front: got the damage %q", got.damage)
+	}
 	if !r.Whole() || !r.Consecutive() || r.Truncated() || r.Meta.Commit != 6 || r.Previous.Commit != 5 {
 		t.Errorf("got the commits %+v and %+v, want 6 and 5", r.Meta, r.Previous)
 	}
@@ -96,6 +100,7 @@ func TestEveryBoundIsChecked(t *testing.T) {
 		"a page that is used twice":        {put64(3, entryAt(1, branchChildAt), 4), "page 4 is used twice", []string{"tree d", "tree e"}},
 		"a loop":                           {put64(3, entryAt(0, branchChildAt), 3), "page 3 is used twice", []string{"tree a", "tree b"}},
 		"overflow that is used twice":      {put32(4, overflowAt, 1), "page 5 is used twice", []string{"tree d", "tree e"}},
+		"overflow that is free":            {put32(7, overflowAt, 1), "page 8 is used twice", []string{"tree g"}},
 		"overflow beyond the pages in use": {put32(7, overflowAt, 3), "page 7 has an invalid overflow of 3 pages", []string{"tree g"}},
 		"overflow of 2 TiB":                {put32(7, overflowAt, math.MaxUint32), "page 7 has an invalid overflow", []string{"tree g"}},
 		"another page's id":                {put64(7, idAt, 4), "page 7 has id 4", []string{"tree g"}},
@@ -187,6 +192,27 @@ func TestPagesBeyondTheEndOfTheFile(t *testing.T) {
 	}
 }
 
+// TestAPageThatIsTooLong: it would be read into memory as a whole.
+func TestAPageThatIsTooLong(t *testing.T) {
+	const overflow = maxPage / imagePageSize
+	m := append(newImage(), make(image, maxPage)...)
+	newest(func(m *Meta) { m.High += overflow })(m)
+	put64(3, entryAt(2, branchChildAt), 9)(m)
+	newest(func(m *Meta) { m.Freelist = noFreelist })(m)
+	for more, want := range map[uint32][]string{overflow - 1: without(), overflow: without("tree g")} {
+		copy(m.page(9), page(9, leafPage, entry{key: "g"}))
+		put32(9, overflowAt, more)(m)
+		if got := walkAll(m.reader(t)); !slices.Equal(got.keys, want) {
+			t.Errorf("overflow of %d pages: got %q and the damage %q, want %q", more, got.keys, got.damage, want)
+		}
+		found := false
+		m.reader(t).Scan(func(e Entry) { found = found || string(e.Key) == "g" && len(e.Value) == 0 })
+		if found != (more < overflow) {
+			t.Errorf("overflow of %d pages: the scan found it: %v", more, found)
+		}
+	}
+}
+
 // TestADeepTreeEnds: of branches that each have one more below.
 func TestADeepTreeEnds(t *testing.T) {
 	const depth = 2 * maxDepth
@@ -243,12 +269,20 @@ func TestScanFindsWhatNoTreeLeadsTo(t *testing.T) {
 	if want := []string{"a", "d", "e", "deleted"}; !slices.Equal(keys, want) {
 		t.Errorf("got %q, want %q", keys, want)
 	}
+	put64(8, idAt, 7)(m)
 	put32(7, overflowAt, 3)(m) // one page more than the file has
 	keys = nil
 	m.reader(t).Scan(func(e Entry) { keys = append(keys, string(e.Key)) })
-	if want := []string{"a", "d", "e", "deleted"}; !slices.Equal(keys, want) {
-		t.Errorf("overflow beyond the file: got %q, want %q", keys, want)
+	if want := []string{"a", "d", "e"}; !slices.Equal(keys, want) {
+		t.Errorf("another id, and overflow beyond the file: got %q, want %q", keys, want)
 	}
+	put64(8, idAt, 8)(m)
+	put16(8, flagsAt, freelistPage)(m)
+	m.reader(t).Scan(func(e Entry) {
+		if string(e.Key) == "deleted" {
+			t.Error("a page that is not a leaf was scanned")
+		}
+	})
 }
 
 // failing is a disk that cannot read one part.

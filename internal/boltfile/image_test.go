@@ -47,6 +47,12 @@ func (m image) setMeta(slot int, meta Meta) {
 	native.PutUint32(b[4:], metaVersion)
 	native.PutUint32(b[8:], meta.PageSize)
 	copy(b[16:], words(meta.Root, 0, meta.Freelist, meta.High, meta.Commit))
+	m.sumMeta(slot)
+}
+
+// sumMeta writes the checksum of a meta page.
+func (m image) sumMeta(slot int) {
+	b := m.page(slot)[pageHeader:]
 	h := fnv.New64a()
 	h.Write(b[:metaSize-8])
 	native.PutUint64(b[56:], h.Sum64())

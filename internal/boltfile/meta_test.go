@@ -45,6 +45,14 @@ func TestMetaPagesThatBboltNeverWrites(t *testing.T) {
 			t.Errorf("%s: got %v, want ErrNoMeta", name, err)
 		}
 	}
+	for field, name := range []string{"magic", "version"} {
+		m := newImage()
+		m.page(0)[pageHeader+4*field]++
+		m.sumMeta(0)
+		if r := m.reader(t); r.Whole() || r.Meta.Commit != 5 {
+			t.Errorf("another %s: got %+v, want commit 5", name, r.Meta)
+		}
+	}
 	for name, c := range map[string]struct {
 		first, second   uint64
 		is, consecutive bool

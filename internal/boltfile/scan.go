@@ -11,10 +11,10 @@ func (r *Reader) Scan(visit func(Entry)) {
 			continue
 		}
 		if overflow := uint64(native.Uint32(b[12:])); overflow > 0 {
-			if r.tooLong(overflow) || page+overflow >= r.pages {
+			if r.tooLong(overflow) {
 				continue
 			}
-			if b, err = r.readAt(page, overflow, 0); err != nil {
+			if b, err = r.readAt(page, overflow, 0); err != nil { // the end of the file, too
 				continue
 			}
 		}
