@@ -184,6 +184,13 @@ func TestPagesBeyondTheEndOfTheFile(t *testing.T) {
 		}
 	}
 	m := newImage()
+	const wraps = 1<<55 + 4 // its offset is that of page 4, and so are its bytes
+	m.setMeta(0, Meta{PageSize: imagePageSize, Root: wraps, Freelist: noFreelist, High: 1 << 60, Commit: 6})
+	put64(4, idAt, wraps)(m)
+	if got := walkAll(m.reader(t)); len(got.damage) != 1 || !strings.Contains(got.damage[0], "is beyond the end of the file") {
+		t.Errorf("a number that wraps around: got the damage %q", got.damage)
+	}
+	m = newImage()
 	m = m[:len(m)-3*imagePageSize] // without page 7
 	m.setMeta(0, Meta{PageSize: imagePageSize, Root: 2, Freelist: noFreelist, High: 10, Commit: 6})
 	got := walkAll(m.reader(t))
