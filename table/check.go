@@ -133,9 +133,10 @@ func checkValue(value any) (size int, err error) {
 	return 0, fmt.Errorf("is a %T: use string, bool, int32, int64, float64, time.Time, []byte or table.GUID", value)
 }
 
-// Size returns how much an entity counts towards the limits, in bytes. The formula is the service's, of
-// "Understanding the Table service data model" and of the storage team's article "Capacity and billing": 4, the
-// keys in UTF-16, and for each property 8, its name in UTF-16, and its value; a string or bytes count 4 more.
+// Size returns how much an entity counts towards the limits, in bytes. The formula is that of the storage team's article
+// "Understanding Windows Azure Storage Billing – Bandwidth, Transactions, and Capacity": 4, the keys in UTF-16, and for
+// each property 8, its name in UTF-16, and its value; a string or bytes count 4 more. What is no value of a property,
+// such as an int, counts nothing.
 func (e Entity) Size() int {
 	size := 4 + utf16Bytes(e.Partition) + utf16Bytes(e.Row)
 	for name, value := range e.Properties {

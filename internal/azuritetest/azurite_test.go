@@ -38,7 +38,8 @@ func oneServerIsSharedAndStops(t *testing.T, v *service) {
 	endpoint = strings.TrimSuffix(endpoint, ";")
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
-	response, err := client.Get(endpoint + "?comp=list")
+	list := map[string]string{"queue": "?comp=list", "blob": "?comp=list", "table": "/Tables"}
+	response, err := client.Get(endpoint + list[v.name])
 	if err != nil {
 		t.Fatal(err)
 	}

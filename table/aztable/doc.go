@@ -4,7 +4,8 @@
 // # Consistency
 //
 // Versions are the service's ETags, which it compares. A change of one entity and a group of changes take effect
-// completely or not at all; a group is one entity group transaction. Every later call sees them. The service orders
+// completely or not at all; a group is one entity group transaction, whose request may have 4 MiB, with bytes in Base64
+// and some 500 bytes for each change: a larger one fails with [table.ErrTooLarge]. Every later call sees them. The service orders
 // entities and compares text by UTF-16, which differs from [table.Key.Compare] for characters beyond U+FFFF alone.
 //
 // The first insertion creates a table that does not exist. Until then, entities are missing and pages are empty. A
@@ -22,7 +23,7 @@
 //
 // Every error is a [*table.Error] on one line, with the HTTP status, the storage error code and the request id, and
 // without a key or a signature. [errors.As] finds the SDK's *azcore.ResponseError in it. The error of a group names the
-// change that failed.
+// entity whose change failed.
 //
 // Reads that fail for a while are repeated for [Options.RetryFor], with growing waits; the SDK's own repeats are off. A
 // change is repeated only if it certainly had no effect: it could not be sent, or the service was too busy for it or is

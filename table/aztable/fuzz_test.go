@@ -36,10 +36,11 @@ func FuzzGroupResponse(f *testing.F) {
 			return
 		}
 		if at := slices.IndexFunc(parts, part.refused); at >= 0 {
-			if resp := (*azcore.ResponseError)(nil); !errors.As(newAnswer(http.StatusAccepted, nil).refusal(parts[at]), &resp) {
+			err := newAnswer(http.StatusAccepted, nil).refusal(parts[at])
+			if resp := (*azcore.ResponseError)(nil); !errors.As(err, &resp) {
 				t.Error("a refusal is no error of the service")
 			}
-			parts[at].failedKey(changes)
+			refusedKey(err, changes)
 			return
 		}
 		etags, err := readETags(parts, changes)

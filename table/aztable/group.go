@@ -32,8 +32,8 @@ func (t *Table) Apply(ctx context.Context, changes []table.Change) ([]table.ETag
 	var failed table.Key // of the change that failed; zero if it was not one
 	err := t.change(ctx, group, bad, slices.ContainsFunc(changes, table.Change.Inserts), exchange{
 		send: func(try context.Context) error {
-			failed = table.Key{} // another try may fail otherwise
 			_, err := t.client.SubmitTransaction(try, actions, nil)
+			failed = refusedKey(err, changes) // that of the try before is not meant
 			return err
 		},
 		statuses: []int{http.StatusAccepted},
@@ -43,8 +43,12 @@ func (t *Table) Apply(ctx context.Context, changes []table.Change) ([]table.ETag
 				return err
 			}
 			if at := slices.IndexFunc(parts, part.refused); at >= 0 {
-				failed = parts[at].failedKey(changes)
-				return a.refusal(parts[at])
+				err := a.refusal(parts[at])
+				failed = refusedKey(err, changes)
+				if len(changes) == 1 {
+					failed = changes[0].Entity().Key
+				}
+				return err
 			}
 			etags, err = readETags(parts, changes)
 			return err
@@ -154,12 +158,17 @@ func (a *answer) refusal(p part) error {
 	})
 }
 
-// failedKey returns the key of the change that a part is about, or the zero key if it does not tell.
-func (p part) failedKey(changes []table.Change) table.Key {
-	_, at := azurestorage.Message(p.body)
-	if len(changes) == 1 {
-		at = 0
+// refusedKey returns the key of the change that a refusal is about, or the zero key if it does not tell, or err is none.
+func refusedKey(err error, changes []table.Change) table.Key {
+	resp := (*azcore.ResponseError)(nil)
+	if !errors.As(err, &resp) || resp.RawResponse == nil {
+		return table.Key{}
 	}
+	body, err := runtime.Payload(resp.RawResponse) // it is in memory
+	if err != nil {
+		return table.Key{}
+	}
+	_, at := azurestorage.Message(body)
 	if at < 0 || at >= len(changes) {
 		return table.Key{}
 	}

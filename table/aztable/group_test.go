@@ -75,8 +75,12 @@ func TestTheErrorOfAGroupNamesTheChange(t *testing.T) {
 		}
 	}
 	s := withEntity(t)
-	answerGroup(s, groupDocument(refusal(409, "EntityAlreadyExists", "")))
 	known := (*table.Error)(nil)
+	s.always(fault{changed: func(r *http.Response) { r.StatusCode, r.Body = 400, body(document("InvalidInput", "2:")) }})
+	if _, err := s.open(t, "Channels", once).Apply(t.Context(), changes); !errors.As(err, &known) || known.Key != rowKey("c") {
+		t.Errorf("a refusal of the whole that names one: %v", err)
+	}
+	answerGroup(s, groupDocument(refusal(409, "EntityAlreadyExists", "")))
 	if _, err := s.open(t, "Channels", once).Apply(t.Context(), changes[:1]); !errors.As(err, &known) || known.Key != rowKey("a") {
 		t.Errorf("a group of one: %v", err)
 	}

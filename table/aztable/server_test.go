@@ -1,8 +1,10 @@
 package aztable_test
 
 import (
+	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -165,5 +167,24 @@ func TestConnectionsAreKept(t *testing.T) {
 	}
 	if len(addresses) != 1 || requests.Load() != int64(len(operations)) {
 		t.Errorf("%d requests on %d connections", requests.Load(), len(addresses))
+	}
+}
+
+// TestAChangeThatCouldNotBeSentIsSentLater: a server that does not listen yet.
+func TestAChangeThatCouldNotBeSentIsSentLater(t *testing.T) {
+	address, requests := serve(t, newService(), nil)
+	dials := 0
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, to string) (net.Conn, error) {
+		if dials++; dials == 1 {
+			to = "127.0.0.1:1"
+		}
+		return (&net.Dialer{}).DialContext(ctx, network, to)
+	}}}
+	defer client.CloseIdleConnections()
+	if _, err := openAt(t, keyLocation(address), &aztable.Options{Transport: client}).Insert(t.Context(), someEntity()); err != nil {
+		t.Error(err)
+	}
+	if n := requests.Load(); n != 3 || dials != 2 { // insert, create, insert
+		t.Errorf("%d requests after %d dials", n, dials)
 	}
 }

@@ -246,6 +246,9 @@ func (w *writer) apply(r *request) outcome {
 	if bucket == nil {
 		bucket, w.failed = w.tx.CreateBucket(r.bucket)
 	}
+	if bucket != nil {
+		bucket.FillPercent = fillPercent
+	}
 	etags := make([]table.ETag, len(r.changes))
 	for i, c := range r.changes {
 		if w.failed == nil {
@@ -255,6 +258,11 @@ func (w *writer) apply(r *request) outcome {
 	w.wrote = true
 	return outcome{etags, w.failed}
 }
+
+// fillPercent is how full the first of two pages is when a page is split. Rows often begin with a time, so that they are
+// inserted behind the last of their partition: that fills pages to four fifths then, and a file takes 0.6 times as much as
+// with bbolt's half. With rows in random order it takes 1.15 times as much.
+const fillPercent = 0.8
 
 // check returns why a change cannot be made, or the size of the record that it replaces; bucket is nil if its table
 // has no entity yet.

@@ -44,7 +44,7 @@
 // # Cost
 //
 // A commit waits for the disk twice, whatever it contains. A point read takes O(log n), a page what its
-// entities take. Open takes O(n): under a second for each gibibyte in memory. Memory holds a page of entities for
+// entities take. Open takes O(n): some seconds for a million small entities at most. Memory holds a page of entities for
 // each reader and the changes of a commit; the file is mapped, so the system shows the parts that were read as memory of
 // the process until it needs it. The smallest file has 5 MiB. The file does not shrink: space of deleted entities is used
 // again.

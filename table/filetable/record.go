@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -126,7 +127,9 @@ func fromTicks(n uint64) time.Time {
 }
 
 // etagOf returns the ETag of a version.
-func etagOf(version uint64) table.ETag { return table.ETag(fmt.Sprintf(`W/"%d"`, version)) }
+func etagOf(version uint64) table.ETag {
+	return table.ETag(`W/"` + strconv.FormatUint(version, 10) + `"`)
+}
 
 // openRecord checks a record and returns its version, which is never 0, and what follows the version.
 func openRecord(key, record []byte) (version uint64, rest []byte, err error) {
