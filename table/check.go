@@ -135,7 +135,8 @@ func checkValue(value any) (size int, err error) {
 
 // Size returns how much an entity counts towards the limits, in bytes. The formula is the service's, of
 // "Understanding the Table service data model" and of the storage team's article "Capacity and billing": 4, the
-// keys in UTF-16, and for each property 8, its name in UTF-16, and its value; a string or bytes count 4 more.
+// keys in UTF-16, and for each property 8, its name in UTF-16, and its value; a string or bytes count 4 more. Values that
+// [Entity.Check] refuses count nothing.
 func (e Entity) Size() int {
 	size := 4 + utf16Bytes(e.Partition) + utf16Bytes(e.Row)
 	for name, value := range e.Properties {

@@ -69,6 +69,14 @@ func TestSizesByTheFormula(t *testing.T) {
 	}
 }
 
+// TestWhatIsRefusedHasNoSize: Size does not check.
+func TestWhatIsRefusedHasNoSize(t *testing.T) {
+	e := table.Entity{Key: table.Key{Partition: "p"}, Properties: map[string]any{"V": 1, "T": true}}
+	if got := e.Size(); got != 6+8+2+1 {
+		t.Errorf("got %d", got)
+	}
+}
+
 // TestSizesAdd: the size of an entity is the sum over its parts, whatever they are.
 func TestSizesAdd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -58,7 +58,8 @@ func compare(comparison, property string, value any) Filter {
 const maxComparisons = 15
 
 // Check returns what is wrong with a filter: [ErrInvalid] or [ErrTooLarge]. A filter has up to 15 comparisons.
-// A comparison of bools or GUIDs is of their equality.
+// A comparison of bools, GUIDs or bytes is of their equality. A cloud store sends the filter in the address of a
+// request and may refuse a longer one than that has room for.
 func (f Filter) Check() error {
 	n, err := f.check()
 	if err == nil && n > maxComparisons {

@@ -164,6 +164,39 @@ func TestNothingIsMadeTwice(t *testing.T) {
 	}
 }
 
+// brokenTable is a table whose changes fail.
+type brokenTable struct {
+	table.Store
+	fails bool
+}
+
+func (b *brokenTable) Apply(ctx context.Context, changes []table.Change) ([]table.ETag, error) {
+	if b.fails {
+		return nil, table.ErrUnavailable
+	}
+	return b.Store.Apply(ctx, changes)
+}
+
+// A video that the index does not take is not done: its job comes again, and then makes no format anew.
+func TestAVideoIsDoneWhenItIsInTheIndex(t *testing.T) {
+	postings := &brokenTable{table.Memory("postings"), true}
+	done := 0
+	w := &worker{store: blob.Memory(), index: index.New(table.Memory("videos"), table.Memory("terms"), postings), done: func(string, int64) { done++ }}
+	if err := w.store.Put(t.Context(), uploadRef("v", 1), bytes.NewReader(film(8, 8, 3, 1).encode()), metadataOf(t, inventCredits(1))); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.transcode(t.Context(), "v", 1); !errors.Is(err, table.ErrUnavailable) || listener.ResultOf(err).Outcome != listener.Retried || done != 0 {
+		t.Errorf("with a broken table: got %v, %d done; want a failure that is retried", err, done)
+	}
+	postings.fails = false
+	if err := w.transcode(t.Context(), "v", 1); err != nil || done != 1 || w.made != 3 || w.present != 3 {
+		t.Errorf("again: got %v, %d done, %d made, %d there; want 1, 3, 3", err, done, w.made, w.present)
+	}
+	if indexed := found(t, w.index, inventCredits(1).Title); len(indexed) != 1 {
+		t.Errorf("found %v, want the video", indexed)
+	}
+}
+
 // A video that is uploaded again gets formats and a place in the index anew; the job of the upload before may come late.
 func TestUploadedAgain(t *testing.T) {
 	account := localqueue.New(nil).Account("site")

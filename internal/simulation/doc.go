@@ -62,7 +62,7 @@
 //
 // # Running it
 //
-//	go test ./internal/simulation                      1,000 seeds, 100 with the race detector
+//	go test ./internal/simulation                      300 seeds, 100 with the race detector
 //	go test -short ./internal/simulation               a tenth of them
 //	go test ./internal/simulation -seeds 10000
 //	go test ./internal/simulation -run TestSeeds -seed 42    one, with its trace if it fails

@@ -3,6 +3,6 @@
 package simulation
 
 const (
-	defaultSeeds   = 1000
-	defaultReplays = 200
+	defaultSeeds   = 300
+	defaultReplays = 100
 )

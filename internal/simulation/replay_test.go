@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/queue/faultqueue"
 )
 
-var replays = flag.Int("replays", 0, "number of seeds that TestReplay plays twice, from 1; 0 means 200, 50 with the race detector, and a tenth of that with -short")
+var replays = flag.Int("replays", 0, "number of seeds that TestReplay plays twice, from 1; 0 means 100, 50 with the race detector, and a tenth of that with -short")
 
 // TestReplay plays seeds twice: the same events must happen at the same instants, on the server, in
 // the handlers and in the fault queues.

@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	seeds = flag.Int("seeds", 0, "how many seeds to run, from 1; 0 means 1,000, 100 with the race detector, and a tenth of that with -short")
+	seeds = flag.Int("seeds", 0, "how many seeds to run, from 1; 0 means 300, 100 with the race detector, and a tenth of that with -short")
 	seed  = flag.Uint64("seed", 0, "the one seed to run, with its trace")
 )
 

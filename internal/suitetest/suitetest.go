@@ -32,17 +32,23 @@ func Passes(test func(*testing.T)) bool {
 type Defect struct {
 	Variable string // the environment variable by which TestDefective learns of it
 	Name     string // what is wrong
-	Found    string // the part of the suite that must fail
+	Found    string // the parts of the suite of which each must fail, with spaces between them
 }
 
 // MustBeFound runs TestDefective of this test binary in a process of its own, and fails unless the
-// suite fails there in the part that must find the defect.
+// suite fails there in each part that must find the defect.
 func (d Defect) MustBeFound(t *testing.T) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDefective$/^"+d.Found+"$", "-rapid.nofailfile")
+	parts := strings.Fields(d.Found)
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDefective$/^("+strings.Join(parts, "|")+")$", "-rapid.nofailfile")
 	cmd.Env = append(os.Environ(), d.Variable+"="+d.Name+d.Found)
 	out, err := cmd.CombinedOutput()
-	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || !strings.Contains(string(out), "--- FAIL: TestDefective/"+d.Found) {
-		t.Errorf("suite with the defect: got %v, want a failure of its test\n%s", err, out)
+	for _, part := range parts {
+		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || !strings.Contains(string(out), "--- FAIL: TestDefective/"+part+" ") {
+			t.Errorf("suite with the defect: got %v, want a failure of %s\n%s", err, part, out)
+		}
+	}
+	if len(parts) == 0 {
+		t.Error("no part of the suite is to find the defect")
 	}
 }

@@ -23,6 +23,7 @@ func waitingCommit(t *testing.T, db *DB, changes ...func()) int {
 	synctest.Wait() // until all of them wait
 	db.committer.Go(db.commitForever)
 	all.Wait()
+	synctest.Wait() // for a commit whose caller has left
 	return commits(t, db) - before
 }
 
@@ -103,10 +104,63 @@ func TestAChangeWhoseCallerLeft(t *testing.T) {
 		s := tableOf(t, db, "Channels")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		var err error
-		if got := waitingCommit(t, db, func() { _, err = s.Insert(ctx, entity("p", "", "")) }, func() { cancel(why) }); got != 0 || !errors.Is(err, why) {
+		var waiting sync.WaitGroup
+		waiting.Go(func() { _, err = s.Insert(ctx, entity("p", "", "")) })
+		synctest.Wait()
+		cancel(why)
+		waiting.Wait()
+		if got := waitingCommit(t, db); got != 0 || !errors.Is(err, why) {
 			t.Errorf("got %d commits and %v, want none and the cause", got, err)
 		}
 	})
+}
+
+// TestACallerLeavesACommit: a call ends with its context while the disk is slow, and the change is made later.
+func TestACallerLeavesACommit(t *testing.T) {
+	db, why := opened(t, scratch(t)), errors.New("too slow")
+	s := tableOf(t, db, "Channels")
+	tx, err := db.tree.Begin(true) // the commit waits for it
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 30*time.Millisecond, why)
+	defer cancel()
+	if _, err := s.Insert(ctx, entity("p", "", "")); !errors.Is(err, why) {
+		t.Errorf("got %v, want the cause", err)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	inserted(t, s, entity("q", "", "")) // in a later commit
+	if _, err := s.Get(t.Context(), table.Key{Partition: "p"}); err != nil {
+		t.Error(err)
+	}
+}
+
+// endedAfter is a context that ends after it was asked some times.
+type endedAfter struct {
+	context.Context
+	left *int
+}
+
+func (c endedAfter) Err() error {
+	if *c.left--; *c.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestAQueryEndsWithItsContext: also between two entities.
+func TestAQueryEndsWithItsContext(t *testing.T) {
+	db := opened(t, scratch(t))
+	s := tableOf(t, db, "Channels")
+	for i := range 10 {
+		inserted(t, s, entity("p", fmt.Sprint(i), ""))
+	}
+	left := 5
+	if p, err := s.Query(endedAfter{t.Context(), &left}, table.Query{}); err == nil || len(p.Entities) > 0 || left < -3 {
+		t.Errorf("got %d entities, %v, and %d looks at the context after its end", len(p.Entities), err, -left)
+	}
 }
 
 // TestCloseFailsWhatNoCommitHasTaken and waits for nothing else.

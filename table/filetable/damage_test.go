@@ -216,6 +216,57 @@ func TestADamagedPageIsFound(t *testing.T) {
 	}
 }
 
+// TestADamagedRootIsTheCommitBefore: of the newest commit's, every byte that matters.
+func TestADamagedRootIsTheCommitBefore(t *testing.T) {
+	path, content := filled(t)
+	m, err := readMeta(bytes.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := int(m.commit%2) * int(m.pageSize)
+	for i := at + pageHeader; i < at+pageHeader+metaSize; i++ {
+		damaged := bytes.Clone(content)
+		damaged[i] ^= 1 << rand.IntN(8)
+		got, err := readMeta(bytes.NewReader(damaged))
+		if err != nil || got.commit != m.commit-1 {
+			t.Fatalf("byte %d: got commit %d, %v, want %d", i-at, got.commit, err, m.commit-1)
+		}
+	}
+	clear(content[at:][:m.pageSize])
+	writeFile(t, path, content)
+	if !readsRight(t, opened(t, path)) {
+		t.Error("the commit before cannot be read")
+	}
+}
+
+// TestATreeOfTwoTablesIsRefused: a page that two tables have would be freed by one of them.
+func TestATreeOfTwoTablesIsRefused(t *testing.T) {
+	path, content := filled(t)
+	m, err := readMeta(bytes.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &checker{file: bytes.NewReader(content), meta: m, seen: make([]uint64, m.high/64+1)}
+	buckets, err := c.buckets()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := map[string][]byte{}
+	for _, b := range buckets {
+		page[string(b.name)] = native.AppendUint64(nil, b.page)
+	}
+	root := content[m.root*uint64(m.pageSize):][:m.pageSize]
+	at := bytes.Index(root, append([]byte("table channels"), page["table channels"]...))
+	if at < 0 {
+		t.Fatal("the root does not have the table")
+	}
+	copy(root[at+len("table channels"):], page["table blogs"])
+	writeFile(t, path, content)
+	if _, err := Open(path, nil); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "used twice") {
+		t.Errorf("got %v, want ErrCorrupt and a page that is used twice", err)
+	}
+}
+
 // readsRight reads all that filled has written, and returns whether there was no error. What is read without one is right.
 func readsRight(t *testing.T, db *DB) bool {
 	t.Helper()
@@ -260,7 +311,8 @@ func TestADamagedRecordFailsAlone(t *testing.T) {
 	_, get := s.Get(t.Context(), b)
 	_, query := s.Query(t.Context(), table.Query{})
 	_, insert := s.Insert(t.Context(), entity("p", "b", ""))
-	for op, err := range map[string]error{"get": get, "query": query, "insert": insert, "delete": s.Delete(t.Context(), b, "W/1")} {
+	_, apply := s.Apply(t.Context(), []table.Change{table.Inserting(entity("p", "d", "")), table.Inserting(entity("p", "b", ""))})
+	for op, err := range map[string]error{"get": get, "query": query, "insert": insert, "apply": apply, "delete": s.Delete(t.Context(), b, "W/1")} {
 		failed := (*table.Error)(nil)
 		if !errors.Is(err, ErrCorrupt) || !errors.As(err, &failed) || failed.Key != b || failed.Op != op || table.Transient(err) {
 			t.Errorf("%s: got %v, want ErrCorrupt and the key", op, err)

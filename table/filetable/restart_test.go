@@ -1,6 +1,7 @@
 package filetable
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -79,6 +80,17 @@ func TestAfterCloseCallsFail(t *testing.T) {
 			t.Errorf("%s: got %v, want ErrClosed", op, err)
 		}
 		t.Log(err)
+	}
+}
+
+// TestAReadAtTheVeryEnd: Close comes between a call and its transaction.
+func TestAReadAtTheVeryEnd(t *testing.T) {
+	db := opened(t, scratch(t))
+	if err := db.tree.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tableOf(t, db, "Channels").Query(t.Context(), table.Query{}); !errors.Is(err, ErrClosed) {
+		t.Errorf("got %v, want ErrClosed", err)
 	}
 }
 
@@ -176,6 +188,10 @@ func TestAFileIsMadeOnce(t *testing.T) {
 	all.Wait()
 	if p, err := tableOf(t, opened(t, path), "Channels").Query(t.Context(), table.Query{}); err != nil || len(p.Entities) != 8 {
 		t.Errorf("got %d entities, %v, want 8", len(p.Entities), err)
+	}
+	before := readFile(t, path)
+	if err := create(path); err != nil || !bytes.Equal(readFile(t, path), before) {
+		t.Errorf("a file that was made meanwhile was replaced: %v", err)
 	}
 	if files, err := filepath.Glob(path + "*"); err != nil || len(files) != 1 {
 		t.Errorf("got the files %v, %v, want one", files, err)

@@ -29,5 +29,6 @@
 // # Cost
 //
 // A blog costs three requests to be written, and a page of blogs three to be read. The list costs one for each channel
-// where the pages of a table end with their partitions. A call whose store is unavailable is repeated for about a second.
+// where the pages of a table end with their partitions. A call whose store is unavailable is made four times at most, within
+// about a second, beside what the store itself repeats.
 package channels

@@ -51,7 +51,7 @@ func (w *world) suffer(seed uint64, seen map[string]int) {
 	n.seen = seen
 	far := func(last *int) *channels.Site {
 		s := w.site(last)
-		return &channels.Site{Channels: flaky{s.Channels, n, true}, Blogs: flaky{s.Blogs, n, false}}
+		return &channels.Site{Channels: flaky{s.Channels, n}, Blogs: flaky{s.Blogs, n}}
 	}
 	rates := faultqueue.Rates{Throttled: 0.03, Unavailable: 0.03, LostRequest: 0.03, LostResponse: 0.03, Duplicate: 0.03, Slow: 0.02, Late: 0.03}
 	queues := []*faultqueue.Queue{}

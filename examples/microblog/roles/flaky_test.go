@@ -13,10 +13,6 @@ import (
 type flaky struct {
 	table.Store
 	network *network
-
-	// insertsInTime says that no insert is late. That of a channel could make it again after its deletion; the second
-	// deletion would find it, but somebody could have written to it meanwhile.
-	insertsInTime bool
 }
 
 // network is what several tables are behind.
@@ -68,9 +64,6 @@ var errLost = &table.Error{Kind: table.ErrUnavailable, Detail: "the network lost
 func call[T any](ctx context.Context, f flaky, op string, act func(context.Context) (T, error)) (result T, _ error) {
 	n := f.network
 	fault, delay := n.draw(op)
-	if fault == "late" && op == "insert" && f.insertsInTime {
-		fault, delay = "lost answer", 0
-	}
 	if fault == "late" {
 		n.late.Go(func() {
 			time.Sleep(delay)

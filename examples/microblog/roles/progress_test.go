@@ -274,7 +274,7 @@ func TestAStoreThatIsAwayIsWaitedFor(t *testing.T) {
 			return nil
 		})
 		p := w.start(w.queue, s)
-		time.Sleep(6 * time.Hour)
+		time.Sleep(2 * time.Hour)
 		if n := requests.Load(); n < 1000 || w.depth("") != 1 {
 			t.Errorf("requests: got %d with %d messages, want many and one message", n, w.depth(""))
 		}

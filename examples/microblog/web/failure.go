@@ -47,7 +47,8 @@ func (s *Server) explain(r *http.Request, err error) *refusal {
 	case errors.Is(err, channels.ErrInvalid):
 		return &refusal{http.StatusBadRequest, whatIsInvalid(err)}
 	case table.Transient(err), queue.Transient(err), errors.Is(err, context.DeadlineExceeded):
-		s.logger.Error("the microblog could not reach its store", "method", r.Method, "path", r.URL.Path, "error", err)
+		// As a text: the program's logger leaves out errors of an outage, and a full disk on this machine is none.
+		s.logger.Error("the microblog could not reach its store", "method", r.Method, "path", r.URL.Path, "error", err.Error())
 		return &refusal{http.StatusServiceUnavailable, "The store of the microblog does not answer at the moment. Try again in a few seconds."}
 	}
 	s.logger.Error("a request of the microblog failed", "method", r.Method, "path", r.URL.Path, "error", err)

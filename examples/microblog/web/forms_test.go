@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/millrace/examples/internal/plainlog"
 	"github.com/millrace/millrace/examples/microblog/channels"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/table"
@@ -283,9 +284,13 @@ func TestAQueueThatDoesNotAnswerIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.make("Mills")
-		w.queue.err = &queue.Error{Kind: queue.ErrUnavailable}
+		w.queue.err = &queue.Error{Kind: queue.ErrUnavailable, Err: errors.New("no space left on device")}
+		w.server.logger = plainlog.New(&w.log)
 		deletion := "/delete?name=Mills&incarnation=" + string(w.channel("Mills").Incarnation)
 		w.post(deletion, "once", "1").is(http.StatusServiceUnavailable)
+		if !strings.Contains(w.log.String(), "no space left on device") {
+			t.Errorf("log: got %q, want why", w.log.String())
+		}
 		w.get("/channel?name=Mills").is(http.StatusOK)
 		w.queue.err = nil
 		w.post(deletion, "once", "1").is(http.StatusSeeOther)

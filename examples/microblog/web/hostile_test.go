@@ -139,6 +139,20 @@ func TestWhatCannotBeSeenIsQuoted(t *testing.T) {
 	}
 }
 
+// Texts that show nothing are shown quoted wherever they are.
+func TestPagesQuoteWhatCannotBeSeen(t *testing.T) {
+	w := newWorld(t)
+	const filler, quoted = "\u3164", `"\u3164"`
+	next := w.post("/channels", "name", filler, "owner", filler).next()
+	w.post(writeTo(w.channel(filler)), "user", filler, "title", filler, "text", "text").is(http.StatusSeeOther)
+	for address, times := range map[string]int{"/": 2, next: 5, "/delete" + strings.TrimPrefix(next, "/channel"): 1, "/deleting" + strings.TrimPrefix(next, "/channel"): 1} {
+		r := w.get(address).is(http.StatusOK)
+		if got := strings.Count(html.UnescapeString(r.page), quoted); got != times {
+			t.Errorf("%s: got %d quoted texts, want %d: %s", address, got, times, r.page)
+		}
+	}
+}
+
 // The limits of the form are those of the site, or less.
 func TestTheFormTakesNoMoreThanTheSite(t *testing.T) {
 	w := newWorld(t)

@@ -34,6 +34,7 @@
 //
 // # Cost
 //
-// A new video takes four requests for each term and four for itself. A search takes one for each page of postings and
-// one for each video that it finds.
+// A new video takes four requests, and four for each of its terms, or five for a term that no video has. A search takes two for each
+// term of its words, for the count and for a page of postings, one for each further page of up to 64 postings, and one for each video that
+// it finds.
 package index

@@ -72,6 +72,22 @@ func (*unchanging) Apply(context.Context, []table.Change) ([]table.ETag, error) 
 	return nil, errChanged
 }
 
+// A put and a search take the requests that the package comment says.
+func TestRequests(t *testing.T) {
+	ts, n := newTables(), int64(len(sea.terms()))
+	for i, want := range []int64{4 + 5*n, 4 + 4*n} {
+		count := new(interruption)
+		put(t, ts.index(count.to), fmt.Sprint(i), 1, sea)
+		if int64(count.calls) != want {
+			t.Errorf("video %d: got %d requests, want %d for %d terms", i, count.calls, want, n)
+		}
+	}
+	count := new(interruption)
+	if found, err := search(t.Context(), ts.index(count.to), "title:sea actor:zoe", 10); err != nil || len(found) != 2 || count.calls != 2*2+2 {
+		t.Errorf("got %d videos with %d requests, %v; want 2 with 6", len(found), count.calls, err)
+	}
+}
+
 // The index follows a video that comes again with other credits: terms that it had and has no more go, with their words
 // in the directory if no other video has them.
 func TestTheIndexFollowsNewCredits(t *testing.T) {
