@@ -162,6 +162,9 @@ func TestAWriteOfMetadataThatFailsDoesNoHarm(t *testing.T) {
 
 // Workers that find different visibilities do not take turns in writing.
 func TestWorkersWithDifferentVisibilitiesDoNotTakeTurns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates hours of two workers")
+	}
 	bubble(t, func(b *bundle) {
 		q := b.managed()
 		ctx, stop := context.WithCancel(b.Context())
