@@ -382,6 +382,9 @@ func TestAHandlerThatReturnedIsNotLostWithItsGiveBack(t *testing.T) {
 // A handler that returned has not killed its worker, even if its lease was lost. But a job that
 // loses its lease every time does not run for ever.
 func TestAJobThatLosesItsLeaseTooOftenIsPoison(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates hours of lost leases")
+	}
 	bubble(t, func(b *bundle) {
 		b.send(1)
 		b.queue.intercept = func(op string, act func() error) error {
