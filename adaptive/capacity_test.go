@@ -13,6 +13,9 @@ func TestTheLimitFollowsACapacityThatChanges(t *testing.T) {
 	notWithRaceDetector(t)
 	const third = 20 * time.Minute
 	for seed := range uint64(2) {
+		if testing.Short() && seed > 0 {
+			break
+		}
 		changing := func(third time.Duration) func(*dependency) {
 			return func(d *dependency) {
 				begin := time.Now()
@@ -47,6 +50,9 @@ func TestTheLimitFollowsACapacityThatChanges(t *testing.T) {
 
 // A dependency that becomes slow for all, and refuses none: a fixed number beyond the knee only makes all wait.
 func TestTheGradientFindsTheKneeOfALatency(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates hours of a busy process")
+	}
 	notWithRaceDetector(t)
 	for seed := range uint64(2) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -72,6 +78,9 @@ func TestTheGradientFindsTheKneeOfALatency(t *testing.T) {
 
 // Handlers hold memory, more towards their end, and differ. The container is killed beyond its limit.
 func TestTheMemoryGuardKeepsTheContainerAlive(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates hours of a busy process")
+	}
 	notWithRaceDetector(t)
 	const container = 2 << 30
 	for seed := range uint64(2) {

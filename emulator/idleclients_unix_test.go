@@ -100,6 +100,9 @@ func connectAndAsk(address string) (net.Conn, error) {
 // TestManyIdleConnections holds thousands of connections from another process. A request must
 // still get a response, and nothing of them may be left when they are closed.
 func TestManyIdleConnections(t *testing.T) {
+	if testing.Short() {
+		t.Skip("holds thousands of connections")
+	}
 	files, err := raiseFileLimit()
 	if err != nil {
 		t.Fatal(err)

@@ -151,8 +151,11 @@ func pollsWithin(t *testing.T, d time.Duration, o *listener.Options[dayJob]) int
 // back-off (C-11), then loops that shrink (C-10, L-24), then without loops (C-11, L-39).
 func TestADayInMilliseconds(t *testing.T) {
 	everySecond := func(int) (time.Duration, bool) { return time.Second, false }
+	if testing.Short() {
+		t.Skip("simulates hours of many loops")
+	}
 	day := idleHours
-	if raced || testing.Short() {
+	if raced || !*whole {
 		day /= 20
 	}
 	fixed := &row{name: "1 loop, every second", within: day}

@@ -104,6 +104,9 @@ func TestAFleetPollsOncePerMaxTogether(t *testing.T) {
 
 // Instances that run out of work together are spread again.
 func TestAFleetThatRunsOutOfWorkIsSpread(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates many listeners")
+	}
 	const instances, Max = 20, 10 * time.Second
 	bubble(t, func(b *bundle) {
 		f := b.startFleet(instances, func(o *Options[job]) {
@@ -132,6 +135,9 @@ func TestAFleetThatRunsOutOfWorkIsSpread(t *testing.T) {
 
 // A message waits for about Fleet × Max / (n + 1) on average, and never longer than 1.1 × Fleet × Max.
 func TestAFleetPicksUpAMessageWithinItsPeriod(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates hours of many listeners")
+	}
 	const Max, messages = 10 * time.Second, 1500
 	for _, c := range []struct{ instances, fleet int }{{1, 0}, {1, 1}, {5, 5}, {20, 20}, {5, 20}, {1, 20}} {
 		bubble(t, func(b *bundle) {

@@ -55,7 +55,10 @@ type record struct {
 func TestAMillionRecordsInGroups(t *testing.T) {
 	const size = 1000
 	groups := 1000
-	if raced || testing.Short() {
+	switch {
+	case testing.Short():
+		groups = 20
+	case raced || !*whole:
 		groups = 100
 	}
 	synctest.Test(t, func(t *testing.T) {

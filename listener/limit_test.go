@@ -117,6 +117,9 @@ func TestLoopsThatALimitHoldsBackAreSpread(t *testing.T) {
 
 // A wait that makes no sense is bounded: neither a busy loop nor a listener that never asks again.
 func TestTheWaitForALimitIsBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("asks a hundred thousand times")
+	}
 	for after, most := range map[time.Duration]int{-time.Second: 60_000, 0: 60_000, time.Hour: 2} {
 		bubble(t, func(b *bundle) {
 			b.limit(after, time.Hour)

@@ -205,6 +205,9 @@ func TestAControllerFindsEnoughLoops(t *testing.T) {
 // Where the service answers only so many dequeues at once, more loops bring nothing. The depth calls for
 // all that there may be; the controller stops near the knee.
 func TestAControllerFindsTheKneeOfTheService(t *testing.T) {
+	if testing.Short() {
+		t.Skip("handles tens of thousands of messages")
+	}
 	for _, refuses := range []bool{false, true} {
 		for seed := range uint64(3) {
 			random := rand.New(rand.NewPCG(seed, 2))

@@ -104,6 +104,9 @@ func TestALoopEndsAtItsFourthEmptyPoll(t *testing.T) {
 // do not poll in step.
 func TestAnIdleListenerPollsOncePerMax(t *testing.T) {
 	for _, idleMax := range []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, time.Minute} {
+		if testing.Short() && idleMax < time.Minute {
+			continue // thousands of polls
+		}
 		bubble(t, func(b *bundle) {
 			o := options()
 			o.Idle.Max = idleMax
@@ -324,6 +327,9 @@ func TestLoopsThatSeeTheSameWorkDoNotOvershoot(t *testing.T) {
 // L-31, X-11: a queue that is full at the start, or fills while all loops are busy, starts
 // loops without having been idle. The naive variant asks only when work appears after idleness.
 func TestAQueueThatWasNeverIdleScalesUp(t *testing.T) {
+	if testing.Short() {
+		t.Skip("handles tens of thousands of messages")
+	}
 	const want = 8
 	slow := func(context.Context, *Message[job]) error { time.Sleep(500 * time.Millisecond); return nil }
 	slowOptions := func() *Options[job] {
@@ -430,6 +436,9 @@ func TestSingleMessagesCauseNoReadOfTheDepth(t *testing.T) {
 // C-03, B-16: under a backlog batches stay full, so that a message costs little more than its
 // delete. Every request is counted.
 func TestBatchesStayFullUnderBacklog(t *testing.T) {
+	if testing.Short() {
+		t.Skip("handles tens of thousands of messages")
+	}
 	for concurrency, bound := range map[int]float64{64: 1.10, 256: 1.045, 512: 1.04} {
 		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
 			bubble(t, func(b *bundle) {

@@ -92,6 +92,9 @@ func TestTheFlagPausesAFleet(t *testing.T) {
 // An idle listener never reads the flag, whatever is set. What its first dequeue brings is handled;
 // then it has read the flag.
 func TestAnIdleListenerReadsNoFlag(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates a day")
+	}
 	bubble(t, func(b *bundle) {
 		o := options()
 		o.Loops = Loops{Min: 2}

@@ -3,6 +3,7 @@ package listener
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"strings"
 	"sync"
@@ -108,12 +109,17 @@ func TestAJobThatKillsItsWorkerIsPoisonBehindABadNetwork(t *testing.T) {
 // badNetwork fails a third of all requests, half of them after the service has acted.
 var badNetwork = faultqueue.Rates{LostRequest: 0.1, LostResponse: 0.15, Throttled: 0.03, Unavailable: 0.02}
 
+var badNetworks = flag.Int("bad-networks", 8, "seeds of each kind of bad network behind which TestABadNetworkMakesNoHealthyJobPoison has jobs; at most 3 with the race detector, and 1 with -short")
+
 // Behind a bad network no healthy job becomes poison, whether it is short or takes longer than
 // its lease.
 func TestABadNetworkMakesNoHealthyJobPoison(t *testing.T) {
-	seeds := uint64(20)
-	if testing.Short() || underRace() {
-		seeds = 3
+	seeds := uint64(*badNetworks)
+	switch {
+	case testing.Short():
+		seeds = 1
+	case underRace():
+		seeds = min(seeds, 3)
 	}
 	for _, faults := range []faultqueue.Rates{badNetwork, {LostResponse: 0.3}, {LostRequest: 0.3}, {Duplicate: 0.15, Late: 0.15}} {
 		for seed := range seeds {
@@ -376,6 +382,9 @@ func TestAHandlerThatReturnedIsNotLostWithItsGiveBack(t *testing.T) {
 // A handler that returned has not killed its worker, even if its lease was lost. But a job that
 // loses its lease every time does not run for ever.
 func TestAJobThatLosesItsLeaseTooOftenIsPoison(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates hours of lost leases")
+	}
 	bubble(t, func(b *bundle) {
 		b.send(1)
 		b.queue.intercept = func(op string, act func() error) error {

@@ -46,6 +46,9 @@ func (b *bundle) checkDoubling(name string, gaps []time.Duration, first, longest
 // attempts it has and whatever RetryDelay returns, with an envelope and without. It is moved when
 // that is possible again, with what its record said at first.
 func TestPoisonThatCannotBeMovedIsTriedLessAndLessOften(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates days")
+	}
 	const outage = 24 * time.Hour
 	for name, c := range map[string]struct {
 		text   string

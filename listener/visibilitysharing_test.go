@@ -40,6 +40,9 @@ func (b *bundle) keepBusy(periods int, period time.Duration) {
 // V-05, X-14: what a worker has found is in the metadata for those that start later, beside what
 // others have put there, also meanwhile. It is written once.
 func TestTheVisibilityThatWasFoundIsWhatOthersBeginWith(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates hours of two workers")
+	}
 	for _, name := range []string{"", "DefaultTimeout", "defaulttimeout"} {
 		bubble(t, func(b *bundle) {
 			q := b.managed()
@@ -77,6 +80,9 @@ func TestTheVisibilityThatWasFoundIsWhatOthersBeginWith(t *testing.T) {
 // Nothing is written that is not much longer, over what cannot be read, without being asked to, or
 // by a worker whose visibility does not follow handling times.
 func TestAVisibilityThatIsNoNewsIsNotWritten(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates hours")
+	}
 	for name, c := range map[string]struct {
 		timeout string
 		set     func(*Options[job])
@@ -105,6 +111,9 @@ func TestAVisibilityThatIsNoNewsIsNotWritten(t *testing.T) {
 // A bad while is no reason for other workers to begin with more: leases that are too short for a few
 // minutes are not written.
 func TestAShortTroubleIsNotWritten(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates hours")
+	}
 	for _, slow := range []time.Duration{20 * time.Second, 40 * time.Second, 59 * time.Second} {
 		bubble(t, func(b *bundle) {
 			q := b.managed()
@@ -162,6 +171,9 @@ func TestAWriteOfMetadataThatFailsDoesNoHarm(t *testing.T) {
 
 // Workers that find different visibilities do not take turns in writing.
 func TestWorkersWithDifferentVisibilitiesDoNotTakeTurns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates hours of two workers")
+	}
 	bubble(t, func(b *bundle) {
 		q := b.managed()
 		ctx, stop := context.WithCancel(b.Context())

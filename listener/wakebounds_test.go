@@ -83,6 +83,9 @@ func TestEventsThatAreDueLaterTakeBoundedMemory(t *testing.T) {
 // then one a second, or one in Idle.Max if that is less, with and without loops that wait. Work
 // among them is found at once.
 func TestAFloodOfEventsIsNoFloodOfDequeues(t *testing.T) {
+	if testing.Short() {
+		t.Skip("sends many events")
+	}
 	floods := map[string]func(*Listener[job], *instances){
 		"events": func(_ *Listener[job], s *instances) {
 			_ = s.Publish(context.Background(), wakeup.Event{Queue: jobsQueue})

@@ -11,6 +11,9 @@ import (
 // L-39: what docs/cost.md says of messages that come one by one. An event costs at most two dequeues. Polls
 // cost more while messages are rare, and less when some come between two polls.
 func TestWhatMessagesCostThatComeOneByOne(t *testing.T) {
+	if testing.Short() {
+		t.Skip("handles thousands of messages")
+	}
 	for _, c := range []struct {
 		gap           time.Duration
 		polled, woken [2]float64 // dequeues for a message: at least and at most

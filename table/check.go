@@ -174,7 +174,8 @@ func checkETag(k Key, etag ETag) error {
 // maxTop is the largest page of the service.
 const maxTop = 1000
 
-// Check returns what is wrong with a query: [ErrInvalid] or [ErrTooLarge]. It does not look into the token.
+// Check returns what is wrong with a query: [ErrInvalid] or [ErrTooLarge]. The partition and each bound of its rows
+// count as a comparison, of which it has up to 15 with those of the filter. Check does not look into the token.
 func (q Query) Check() error {
 	switch {
 	case q.Top < 0 || q.Top > maxTop:
@@ -191,5 +192,17 @@ func (q Query) Check() error {
 			}
 		}
 	}
-	return q.Filter.Check()
+	n, err := q.Filter.check()
+	if err != nil {
+		return err
+	}
+	for _, bound := range []string{q.Partition, q.FromRow, q.ToRow} {
+		if bound != "" {
+			n++
+		}
+	}
+	if n > maxComparisons {
+		return invalid("", "the query has %d comparisons, its bounds included, and may have %d", n, maxComparisons)
+	}
+	return nil
 }

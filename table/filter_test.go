@@ -213,6 +213,15 @@ func TestFiltersThatAreRefused(t *testing.T) {
 	if err := table.Or(fifteen...).Check(); err != nil {
 		t.Errorf("15 comparisons: %v", err)
 	}
+	// The bounds of a query go to the service as comparisons too.
+	if err := (table.Query{Partition: "p", FromRow: "a", ToRow: "b", Filter: table.Or(fifteen[:12]...)}).Check(); err != nil {
+		t.Errorf("12 comparisons and 3 bounds: %v", err)
+	}
+	for _, q := range []table.Query{{Partition: "p", Filter: table.Or(fifteen...)}, {Partition: "p", FromRow: "a", ToRow: "b", Filter: table.Or(fifteen[:13]...)}} {
+		if err := q.Check(); !errors.Is(err, table.ErrInvalid) || !strings.Contains(err.Error(), "the query has 16 comparisons, its bounds included") {
+			t.Errorf("16 comparisons with the bounds: %v", err)
+		}
+	}
 	for want, f := range map[string]table.Filter{
 		"the filter has 16 comparisons, and may have 15":       table.And(table.Or(fifteen...), fifteen[0]),
 		"the filter has an empty and":                          table.Or(table.And(), fifteen[0]),

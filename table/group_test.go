@@ -2,6 +2,7 @@ package table_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/millrace/millrace/table"
@@ -56,5 +57,38 @@ func TestChangesSayWhatTheyAre(t *testing.T) {
 	}
 	if err := (table.Change{}).Check(); !errors.Is(err, table.ErrInvalid) {
 		t.Errorf("the zero change: %v", err)
+	}
+}
+
+// A group may have exactly 4 MiB, and not a byte more.
+func TestAGroupOfFourMiB(t *testing.T) {
+	group := func(more int) (changes []table.Change) {
+		left := 4<<20 + more
+		for i := range 5 {
+			e := table.Entity{Key: table.Key{Partition: "p", Row: string(rune('a' + i))}, Properties: map[string]any{}}
+			for name := 'a'; left > 0 && name < 'a'+13; name++ {
+				property := strings.Repeat(string(name), 2)
+				with := e.Size() + 8 + 2*len(property) + 4
+				if i == 4 && left-with < 64<<10 || left-with <= 0 {
+					if left-with > 0 {
+						e.Properties[property] = make([]byte, left-with)
+					}
+					break
+				}
+				e.Properties[property] = make([]byte, 64<<10)
+			}
+			left -= e.Size()
+			changes = append(changes, table.Inserting(e))
+		}
+		if left != 0 {
+			t.Fatalf("%d bytes are left", left)
+		}
+		return changes
+	}
+	if err := table.CheckGroup(group(0)); err != nil {
+		t.Errorf("4 MiB: got %v", err)
+	}
+	if err := table.CheckGroup(group(1)); !errors.Is(err, table.ErrTooLarge) {
+		t.Errorf("a byte more: got %v, want ErrTooLarge", err)
 	}
 }

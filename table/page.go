@@ -77,16 +77,20 @@ func (q Query) Collect(entities iter.Seq2[Entity, error]) (Page, error) {
 		if q.past(e.Key) {
 			break
 		}
+		more := 0
 		matches := q.Filter.Match(e)
+		if matches {
+			more = e.Size()
+		}
 		full := len(p.Entities) == top || examined == maxExamined || examined > 0 && e.Partition != last.Partition ||
-			matches && size+e.Size() > maxPageBytes && size > 0
+			size > 0 && size+more > maxPageBytes
 		if full {
 			p.Next = TokenFor(e.Key)
 			break
 		}
 		if examined++; matches {
 			p.Entities = append(p.Entities, e)
-			size += e.Size()
+			size += more
 		}
 		last = e.Key
 	}

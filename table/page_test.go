@@ -292,3 +292,25 @@ func TestAQueryIsReadWhole(t *testing.T) {
 		}
 	})
 }
+
+// What the filter leaves out does not count towards the 4 MiB of a page.
+func TestWhatAFilterLeavesOutTakesNoRoomInAPage(t *testing.T) {
+	large := func(row string, wanted bool) table.Entity {
+		e := table.Entity{Key: table.Key{Partition: "p", Row: row}, Properties: map[string]any{"wanted": wanted}}
+		for name := 'a'; name < 'a'+15; name++ {
+			e.Properties[string(name)] = make([]byte, 64<<10)
+		}
+		return e
+	}
+	q := table.Query{Filter: table.Equal("wanted", true)}
+	p, err := q.Collect(iter.Seq2[table.Entity, error](func(yield func(table.Entity, error) bool) {
+		for i, row := range strings.Split("abcdefghij", "") {
+			if !yield(large(row, i%2 == 0 && i < 8), nil) {
+				return
+			}
+		}
+	}))
+	if err != nil || len(p.Entities) != 4 || p.Next != "" {
+		t.Errorf("got %d entities, the next page at %q, %v; want the 4 that match, less than 4 MiB, and no other page", len(p.Entities), p.Next, err)
+	}
+}

@@ -183,6 +183,9 @@ func TestAgentLeavesInstancesToTheNext(t *testing.T) {
 // TestASecondSignalLeavesInstances: the agent ends at once, and says what it leaves; the next one takes over.
 func TestASecondSignalLeavesInstances(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	location := startServer(t)
 	v := on(location)
 	name := createQueue(t, v)

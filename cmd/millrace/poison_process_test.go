@@ -108,6 +108,9 @@ func jobsIn(t *testing.T, q queue.Queue) map[string]int {
 // runs to its end. Every job is back, and no more are there twice than were killed.
 func TestAKilledRedriveProcessLosesNothing(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts processes and kills them")
+	}
 	const kills, parallel = 12, 2
 	s := newWatchedServer(t)
 	v := on(s.location)

@@ -23,7 +23,7 @@ import (
 )
 
 var (
-	kills = flag.Int("kills", killsOfAPlay, "processes that are killed, in plays of 20")
+	kills = flag.Int("kills", 8, "processes that are killed, in plays of 20")
 	seed  = flag.Uint64("seed", 0, "of the first play; 0 is any")
 )
 
@@ -95,10 +95,17 @@ type member struct {
 }
 
 const (
-	playRecords = 30_000
-	playDays    = 12
-	playGroup   = 25 // records of an item
+	playDays  = 12
+	playGroup = 25 // records of an item
 )
+
+// playRecords is how many records a play bills: so many that they are not in the books before the last kill.
+func playRecords() int {
+	if *kills < killsOfAPlay {
+		return 10_000
+	}
+	return 30_000
+}
 
 // play kills so many processes, with books in a database or, without one, in a file.
 func play(t *testing.T, seed uint64, kills int, database *postgrestest.Server) {
@@ -128,7 +135,7 @@ func writeUsage(t *testing.T, path string, seed uint64) (want string, rejected i
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := records.WriteCSV(f, records.Generate(seed, playRecords, playDays)); err != nil {
+	if err := records.WriteCSV(f, records.Generate(seed, playRecords(), playDays)); err != nil {
 		t.Fatal(err)
 	}
 	bad := []string{
@@ -142,7 +149,7 @@ func writeUsage(t *testing.T, path string, seed uint64) (want string, rejected i
 	}
 	var sums totals.Totals
 	tariffs := records.BuiltInTariffs()
-	for r := range records.Generate(seed, playRecords, playDays) {
+	for r := range records.Generate(seed, playRecords(), playDays) {
 		currency, amount, err := tariffs.Charge(&r)
 		if err != nil {
 			t.Fatal(err)

@@ -384,7 +384,7 @@ func (w *scaledWorld) audit(sent int) {
 
 // TestScaledWorkersLoseNoJob plays worlds with an agent: agents and workers are killed, requests and answers are lost.
 func TestScaledWorkersLoseNoJob(t *testing.T) {
-	first, last := uint64(1), worlds(*seeds, defaultSeeds/40)
+	first, last := uint64(1), worlds(*seeds, 25)
 	if *seed != 0 {
 		first, last = *seed, *seed
 	}

@@ -24,6 +24,7 @@ import (
 
 var (
 	seedsFlag = flag.Int("seeds", 0, "how many seeds of faults to run; 0 for the default")
+	whole     = flag.Bool("whole", false, "measure how much of a concurrency is used for 20 minutes or 100 jobs in a row, not a quarter of that")
 	firstSeed = flag.Int("first-seed", 0, "the first seed of faults to run, to run others than before")
 )
 

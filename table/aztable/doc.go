@@ -16,8 +16,7 @@
 // The service ends a page at 1,000 entities, at 4 MiB, after 5 s and where its own partitions of the table end, so that
 // a page may be empty and have a token. A [table.Token] carries the service's place of the next page, whatever it is,
 // and a checksum of the query: a token that was changed or is of another query or table fails with
-// [table.ErrInvalid], and nothing is sent. The service allows 15 comparisons in a filter, and the bounds of a
-// query count: up to 3 fewer are sure to pass.
+// [table.ErrInvalid], and nothing is sent.
 //
 // # Errors and repeats
 //

@@ -325,7 +325,25 @@ func TestATableThatIsDeletedAtOnce(t *testing.T) {
 		if !errors.Is(err, table.ErrUnavailable) || errors.Is(err, table.ErrMissing) || !strings.Contains(err.Error(), "deleted as soon as") {
 			t.Errorf("insert: %v", err)
 		}
+		if got := s.arrived(); !strings.HasPrefix(got, "insert, create, insert, insert, create, insert") {
+			t.Errorf("sent %q", got)
+		}
 	})
+}
+
+// TestNothingIsSentAfterTheEndOfTheContext.
+func TestNothingIsSentAfterTheEndOfTheContext(t *testing.T) {
+	s := withEntity(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, op := range operations {
+		if err := op.call(ctx, s.open(t, "Channels", aztable.Options{})); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "nothing was sent") {
+			t.Errorf("%s: %v", op.name, err)
+		}
+	}
+	if got := s.arrived(); got != "" {
+		t.Errorf("sent %q", got)
+	}
 }
 
 // TestTimeOutsAndEndsOfContexts.

@@ -157,6 +157,7 @@ func badQueriesAreRefused(e *env) {
 		"an order of GUIDs":         {Partition: "p", Filter: table.Greater("A", table.GUID("c9da6455-213d-42c9-9a79-3e9149a57833"))},
 		"an and of nothing":         {Partition: "p", Filter: table.And()},
 		"an or of nothing":          {Partition: "p", Filter: table.Or(table.Equal("A", "a"), table.Or())},
+		"15 and a partition":        {Partition: "p", Filter: table.Or(sixteen[:15]...)},
 		"16 comparisons":            {Partition: "p", Filter: table.And(table.Or(sixteen[:8]...), table.Or(sixteen[8:]...))},
 		"the partition as property": {Partition: "p", Filter: table.Equal("PartitionKey", "q")},
 	} {

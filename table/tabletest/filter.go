@@ -140,8 +140,8 @@ func combine(e *env) {
 		{"a zero part", table.And(even, table.Filter{}), func(i int) bool { return i%2 == 0 }},
 		{"a zero choice", table.Or(even, table.Filter{}), func(int) bool { return true }},
 		{"deep", table.And(table.Or(table.And(table.Or(even, small), third))), func(i int) bool { return (i%2 == 0 || i < 5) && i%3 == 0 }},
-		{"the most", table.Or(
-			even, even, even, even, even, even, even, even, even, even, even, even, even, even, third,
+		{"the most beside a partition", table.Or(
+			even, even, even, even, even, even, even, even, even, even, even, even, even, third,
 		), func(i int) bool { return i%2 == 0 || i%3 == 0 }},
 	} {
 		var want []string

@@ -67,6 +67,9 @@ func TestAKillInTheMiddleOfATransactionLeavesNothingOfIt(t *testing.T) {
 // M-05: two processes record the same batches, and are killed at any moment, also
 // while they make the file.
 func TestKilledRecordersLoseAndRepeatNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes and kills them")
+	}
 	onBoth(t, func(t *testing.T, address string) {
 		for kill := 0; ; kill++ {
 			output := make(chan string, 2*recorderBatches+10)
@@ -149,6 +152,9 @@ func TestAKilledServerLeavesNothingOfATransaction(t *testing.T) {
 // TestAServerThatIsKilledAgainAndAgainLosesNothing: what was recorded outlasts each kill, and repeats
 // after errors record each batch once.
 func TestAServerThatIsKilledAgainAndAgainLosesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("kills a server again and again")
+	}
 	server := postgrestest.Start(t)
 	b := opened(t, server.Database(t))
 	const batches, accounts = 60, 200

@@ -20,6 +20,9 @@ import (
 // M-03, M-04: a million records cost at most 4,400 requests to the queues and 12,000 to the store, in items of 1,000, whether
 // processes are woken or poll. What the shipping side costs is counted too.
 func TestAMillionRecordsCostFewRequests(t *testing.T) {
+	if testing.Short() {
+		t.Skip("bills 200,000 records")
+	}
 	for _, woken := range []bool{true, false} {
 		t.Run(fmt.Sprintf("woken=%v", woken), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { countRequests(t, woken) })

@@ -314,27 +314,19 @@ func TestAWriterTakesBackWhatCameTooLate(t *testing.T) {
 	}
 }
 
-// A blog is taken back also if its writer was told to stop meanwhile.
+// A blog is taken back also if its writer was told to stop meanwhile, such as by a visitor who has left.
 func TestABlogIsTakenBackAfterTheStop(t *testing.T) {
-	s := newSite()
-	c := must[Channel](t)(s.Create(t.Context(), "a", "ann"))
-	ctx, stop := context.WithCancel(t.Context())
-	slow := s.hook(func(n int, _ string) error {
-		if n == 3 {
-			s.mark(t, c)
+	for stops := 2; stops <= 3; stops++ {
+		s := newSite()
+		c := must[Channel](t)(s.Create(t.Context(), "a", "ann"))
+		ctx, stop := context.WithCancel(t.Context())
+		slow := s.hook(at(3, func() { s.mark(t, c) }), at(stops, stop))
+		if _, err := slow.Write(ctx, c, "ann", "late", "x"); !errors.Is(err, ErrNoChannel) {
+			t.Errorf("stop after request %d: got %v, want ErrNoChannel", stops, err)
 		}
-		return nil
-	}, func(n int, _ string) error {
-		if n == 3 {
-			stop()
+		if n := s.blogs(t, c); n != 0 {
+			t.Errorf("stop after request %d: got %d blogs, want none", stops, n)
 		}
-		return nil
-	})
-	if _, err := slow.Write(ctx, c, "ann", "late", "x"); !errors.Is(err, ErrNoChannel) {
-		t.Errorf("got %v, want ErrNoChannel", err)
-	}
-	if n := s.blogs(t, c); n != 0 {
-		t.Errorf("blogs: got %d, want none", n)
 	}
 }
 

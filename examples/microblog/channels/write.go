@@ -14,16 +14,21 @@ import (
 // in a channel that is gone does so within this time after the channel was marked.
 const WriteTimeout = 30 * time.Second
 
-// takeBackTimeout is how long a writer tries to delete a blog that came too late.
-const takeBackTimeout = 5 * time.Second
+// lookTimeout is how long a writer tries to find out whether its blog came too late, and then to delete it, whatever its
+// caller says: what it leaves, others have to sweep.
+const lookTimeout = 5 * time.Second
 
 // rowTime has a fixed width, so that the order of its texts is that of the times.
 const rowTime = "20060102T150405.0000000"
 
-var errSlow = fmt.Errorf("writing took longer than %v", WriteTimeout)
+var (
+	errSlow   = fmt.Errorf("writing took longer than %v", WriteTimeout)
+	errNoLook = fmt.Errorf("the blog is written; whether the channel still exists took longer than %v to find out", lookTimeout)
+)
 
 // Write adds a blog to a channel. The error is [ErrNoChannel] if the channel was deleted, also if it was made anew
-// since c was read; then the blog is not there. It is [ErrInvalid]; or that of a table: then the blog may be there.
+// since c was read; then nobody sees the blog. It is [ErrInvalid]; after any other the blog may be there. A context that
+// ends after the blog is stored makes no difference.
 func (s *Site) Write(ctx context.Context, c Channel, user, title, text string) (Blog, error) {
 	b, err := s.write(ctx, c, user, title, text)
 	if err != nil {
@@ -44,14 +49,21 @@ func (s *Site) write(ctx context.Context, c Channel, user, title, text string) (
 	b := Blog{User: user, Title: title, Text: text, Created: now()}
 	b.ID = b.Created.Format(rowTime) + "-" + rand.Text()
 	if err := s.insert(bounded, c, b); err != nil {
-		return Blog{}, err
+		return Blog{}, err // if it took effect, or will, it does so in time for the second deletion
 	}
-	// Who deletes the channel may have looked for blogs before ours came.
-	err := s.same(bounded, c)
+	return b, s.lookAgain(ctx, c, b)
+}
+
+// lookAgain deletes the blog if the channel is gone: who deletes the channel may have looked for blogs before ours came.
+// Nobody sees the blog then, and it is swept if this fails.
+func (s *Site) lookAgain(ctx context.Context, c Channel, b Blog) error {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), lookTimeout, errNoLook)
+	defer cancel()
+	err := s.same(ctx, c)
 	if errors.Is(err, ErrNoChannel) {
-		s.takeBack(ctx, c, b)
+		_ = persist(ctx, func() error { return s.Blogs.Delete(ctx, blogKey(c, b), table.Any) })
 	}
-	return b, err
+	return err
 }
 
 // insert stores a blog. Its key is unique: if it exists, an earlier try has stored it.
@@ -64,14 +76,6 @@ func (s *Site) insert(ctx context.Context, c Channel, b Blog) error {
 		return nil
 	}
 	return err
-}
-
-// takeBack deletes a blog that came too late, also if the writer's context has ended. Nobody sees the blog, and it
-// is swept if this fails.
-func (s *Site) takeBack(ctx context.Context, c Channel, b Blog) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeBackTimeout)
-	defer cancel()
-	_ = persist(ctx, func() error { return s.Blogs.Delete(ctx, blogKey(c, b), table.Any) })
 }
 
 func blogKey(c Channel, b Blog) table.Key {

@@ -228,7 +228,7 @@ func tags(page string) string {
 	var all []string
 	for _, tag := range regexp.MustCompile(`<[a-zA-Z/!][^>]*>`).FindAllString(page, -1) {
 		name := regexp.MustCompile(`^</?[!a-zA-Z0-9]+`).FindString(tag)
-		attributes := regexp.MustCompile(`[\s"]([-a-zA-Z]+)="`).FindAllStringSubmatch(tag, -1)
+		attributes := regexp.MustCompile(`\s([^\s="]+)(?:="[^"]*")?`).FindAllStringSubmatch(tag, -1) // with the value, which may look like an attribute
 		for _, a := range attributes {
 			name += " " + a[1]
 		}

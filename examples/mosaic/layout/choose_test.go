@@ -106,6 +106,9 @@ func TestSmallLibraries(t *testing.T) {
 }
 
 func TestLessReuseUsesMoreTiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes many mosaics")
+	}
 	for name, library := range map[string]*tiles.Library{"photographs": cropLibrary(t, 16, 800), "noise": randomLibrary(t, 6, 300, 1)} {
 		c := gradient(60, 40, 3)
 		last := library.Len() + 1

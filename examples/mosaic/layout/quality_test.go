@@ -254,6 +254,9 @@ var inputs = []struct {
 
 // The choice is compared with that of the nearest mean in CIELAB.
 func TestQualityOnPhotographs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes many mosaics of photographs")
+	}
 	library := cropLibrary(t, 16, 800)
 	for _, in := range inputs {
 		c := measured(t, photo(t, in.name), in.cell)

@@ -17,7 +17,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
-var trials = flag.Int("trials", 1500, "number of logs that TestRandomDamageToLogsIsReported damages; a tenth with -short")
+var trials = flag.Int("trials", 500, "number of logs that TestRandomDamageToLogsIsReported damages; a tenth with -short")
 
 // busySample returns a directory after a kill, with 200 acknowledged puts and 60 deletes that are
 // only in the log.
