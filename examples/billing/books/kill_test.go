@@ -35,7 +35,11 @@ func recorder(address string) {
 	})
 	b, err := Open(context.Background(), address)
 	for n := 0; err == nil && n < recorderBatches; n++ {
-		if _, err = made(fmt.Sprintf("batch-%02d", n), recorderAccounts).record(context.Background(), b); err == nil {
+		// On a busy machine the other recorder may have the lock for longer than SQLite waits.
+		for again := true; again; again = isBusy(err) {
+			_, err = made(fmt.Sprintf("batch-%02d", n), recorderAccounts).record(context.Background(), b)
+		}
+		if err == nil {
 			fmt.Println("recorded", n)
 		}
 	}
