@@ -36,6 +36,9 @@ type agentSettings struct {
 	asJSON  bool
 }
 
+// end returns after what time a dry run ends: right before a measurement that would fall due at its end.
+func (s *agentSettings) end() time.Duration { return s.length - 1 }
+
 func agentCommand() *command {
 	s := new(agentSettings)
 	f := newFlags("agent")

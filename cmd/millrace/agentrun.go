@@ -60,7 +60,7 @@ func (r *agentRun) Run(ctx context.Context) error {
 	} else {
 		err = errors.Join(err, r.printSummary(a.State(), time.Since(began)))
 	}
-	if passed := time.Since(began); err == nil && r.settings.dryRun && passed < r.settings.length {
+	if passed := time.Since(began); err == nil && r.settings.dryRun && passed < r.settings.end() {
 		return interruption{fmt.Errorf("interrupted after %s of %s", span(passed.Round(time.Second)), span(r.settings.length))}
 	}
 	return err
@@ -88,7 +88,7 @@ func (r *agentRun) scale(ctx context.Context) (*agent.Agent, error) {
 	defer context.AfterFunc(r.finish, a.Halt)()
 	if r.settings.dryRun {
 		var end context.CancelFunc
-		ctx, end = context.WithTimeout(ctx, r.settings.length)
+		ctx, end = context.WithTimeout(ctx, r.settings.end())
 		defer end()
 	}
 	err = a.Run(ctx)
