@@ -44,6 +44,7 @@ type moment struct {
 type reading struct {
 	at           time.Time
 	depth, ended int64
+	open         int64 // deliveries in progress, which may be off the queue and not yet in ended
 }
 
 // figures are what rates knows.
@@ -172,7 +173,8 @@ func (r *rates) current() (f figures) {
 func (r *rates) depthRead(depth int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := reading{time.Now(), depth, r.count().ended}
+	counted := r.count()
+	now := reading{time.Now(), depth, counted.ended, counted.received - counted.settled}
 	for len(r.readings) > 0 && now.at.Sub(r.readings[0].at) > maxBaseline {
 		r.readings = r.readings[1:]
 	}
@@ -194,8 +196,8 @@ func (r *rates) arrival(now time.Time) (unknown scaling.Optional[float64]) {
 	first, last := r.readings[0], r.readings[len(r.readings)-1]
 	elapsed := last.at.Sub(first.at)
 	came := last.depth - first.depth + last.ended - first.ended
-	if elapsed < rateStep || now.Sub(last.at) > maxReadingAge || came < 0 {
+	if elapsed < rateStep || now.Sub(last.at) > maxReadingAge || came < -last.open {
 		return unknown
 	}
-	return scaling.Known(float64(came) / elapsed.Seconds())
+	return scaling.Known(float64(max(came, 0)) / elapsed.Seconds())
 }
