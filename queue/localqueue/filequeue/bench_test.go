@@ -70,13 +70,24 @@ func BenchmarkCycle(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "cycles/s")
 }
 
+// many is how many messages a deep queue has. With -short there are fewer, which shows that the benchmarks run.
+func many() int {
+	if testing.Short() {
+		return 50_000
+	}
+	return 1_000_000
+}
+
 // BenchmarkDepth measures the same above a standing backlog, and after draining it down to
 // a shallow one: the median of five interleaved runs. "memory" is the engine without a
 // store.
 func BenchmarkDepth(b *testing.B) {
 	for kind, cycles := range map[string]int{"memory": 400_000, "file": 20_000} { // about a second each
 		b.Run(kind, func(b *testing.B) {
-			const little, much = 1_000, 1_000_000
+			little, much := 1_000, many()
+			if testing.Short() {
+				cycles /= 20
+			}
 			shallow, deep := deepQueue(b, kind, little), deepQueue(b, kind, much)
 			interleaved(b, cycles, shallow, deep, "waiting")
 			each(b, (much-little)/queue.MaxBatch, func(ctx context.Context) error {
@@ -117,8 +128,8 @@ func interleaved(b *testing.B, cycles int, shallow, deep queue.Queue, what strin
 	}
 	slices.Sort(rates[0])
 	slices.Sort(rates[1])
-	b.ReportMetric(rates[0][runs/2], what+"-1k-cycles/s")
-	b.ReportMetric(rates[1][runs/2], what+"-1M-cycles/s")
+	b.ReportMetric(rates[0][runs/2], what+"-shallow-cycles/s")
+	b.ReportMetric(rates[1][runs/2], what+"-deep-cycles/s")
 	b.ReportMetric(rates[1][runs/2]/rates[0][runs/2], what+"-ratio")
 }
 
@@ -127,7 +138,7 @@ func interleaved(b *testing.B, cycles int, shallow, deep queue.Queue, what strin
 func BenchmarkReopen(b *testing.B) {
 	dir := b.TempDir()
 	e := opened(b, dir)
-	each(b, 1_000_000, enqueue(made(b, e, "deep")))
+	each(b, many(), enqueue(made(b, e, "deep")))
 	full := anonymous(b)
 	closed(b, e)
 	b.ResetTimer()
