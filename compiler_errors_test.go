@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// snippetHead precedes the snippets of docs/compiler-errors.md; the page does not show it.
-const snippetHead = `package snippet
+// mistakesHead precedes the snippets of docs/compiler-errors.md; the page does not show it.
+const mistakesHead = `package snippet
 
 import (
 	"context"
@@ -117,7 +117,7 @@ func compile(t *testing.T, shared string, mistakes []mistake, form func(mistake)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	var code strings.Builder
-	code.WriteString(snippetHead + shared)
+	code.WriteString(mistakesHead + shared)
 	for i, m := range mistakes {
 		fmt.Fprintf(&code, "\nfunc _() {\n//line snippet%d.go:1\n%s}\n", i, form(m))
 	}

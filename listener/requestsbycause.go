@@ -25,7 +25,7 @@ type RequestsByCause struct {
 	Repeated     int64 // sent again because the request before failed
 	Throttled    int64 // refused because the service was busy, which is not billed
 	Unreached    int64 // the service was not reached, or there was no token to ask it with
-	Failed       int64 // any other error, such as a lost lease or a missing response
+	Failed       int64 // any other error, but not that the poison queue does not exist yet
 }
 
 // Counts returns the requests of the listener and its poison queue by operation, cause and outcome;

@@ -17,7 +17,7 @@ type Tally struct {
 	Empty     int64 `json:"empty,omitempty"`     // dequeues that found no message
 	Throttled int64 `json:"throttled,omitempty"` // refused because the service was busy
 	Unreached int64 `json:"unreached,omitempty"` // the service was not reached, or there was no token to ask it with
-	Failed    int64 `json:"failed,omitempty"`    // any other error, such as a lost lease or a missing response
+	Failed    int64 `json:"failed,omitempty"`    // any other error, but not that a poison queue does not exist yet
 	Messages  int64 `json:"messages,omitempty"`  // that dequeues returned
 }
 

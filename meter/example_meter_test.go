@@ -52,7 +52,7 @@ func Example() {
 	fmt.Printf("together: $%.6f %v\n", cost, known)
 	// Output:
 	// producer: 4 send, 1 create; 1 failed
-	// worker: 4 poison, 3 fetch, 2 delete, 1 depth; 1 failed
+	// worker: 4 poison, 3 fetch, 2 delete, 1 depth
 	// moving poison took 4 requests
 	// together: $0.000015 true
 }

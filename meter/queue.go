@@ -2,6 +2,7 @@ package meter
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/millrace/millrace/queue"
@@ -40,7 +41,11 @@ func (c counted) Sibling(suffix string) queue.Queue { return c.meter.Wrap(c.inne
 // Enqueue implements [queue.Queue].
 func (c counted) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
 	sent, err := c.inner.Enqueue(ctx, text, o)
-	c.meter.count(ctx, Enqueue, outcomeOf(err))
+	got := outcomeOf(err)
+	if errors.Is(err, queue.ErrQueueMissing) && c.meter.cause(ctx) == queue.CausePoison {
+		got = done // the first message of a poison queue, which is created next
+	}
+	c.meter.count(ctx, Enqueue, got)
 	return sent, err
 }
 

@@ -122,17 +122,6 @@ func TestAgentPageIsRightAboutReplays(t *testing.T) {
 	}
 }
 
-// TestAgentPageShowsABeacon as the worker of these tests has it.
-func TestAgentPageShowsABeacon(t *testing.T) {
-	t.Parallel()
-	_, rest, found := strings.Cut(document(t, agentPage), "```go\n")
-	snippet, _, _ := strings.Cut(rest, "\n```")
-	worker := strings.Join(strings.Fields(document(t, "cmd/millrace/worker_test.go")), " ")
-	if !found || !strings.Contains(worker, strings.Join(strings.Fields(snippet), " ")) {
-		t.Errorf("%s: got the snippet %q, want what worker_test.go does", agentPage, snippet)
-	}
-}
-
 // variable matches what differs between two runs: times, process ids, programs, queues, how many instances are removed at
 // once and why, and what was measured in a few seconds.
 var variable = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|process \d+|processes \S+|(devstoreaccount1|shop)/[a-z0-9-]+|\d → 1: .*|In \d+s|  orders  \d.*|takes \d.*`)

@@ -18,14 +18,14 @@ func document(t *testing.T, name string) string {
 	return string(text)
 }
 
-// TestReadmeShowsTheStartupText compares the startup text at the default address with the README.
-// An ellipsis at the end of the README's line matches anything; versions may differ.
-func TestReadmeShowsTheStartupText(t *testing.T) {
+// TestTheServePageShowsTheStartupText compares the startup text at the default address with
+// docs/serve.md, where an ellipsis at the end of a line matches anything. Versions may differ.
+func TestTheServePageShowsTheStartupText(t *testing.T) {
 	t.Parallel()
-	_, rest, found := strings.Cut(document(t, "README.md"), "```console\n$ millrace serve\n")
+	_, rest, found := strings.Cut(document(t, "docs/serve.md"), "```console\n$ millrace serve\n")
 	shown, _, closed := strings.Cut(rest, "```")
 	if !found || !closed {
-		t.Fatal("README.md does not show millrace serve")
+		t.Fatal("docs/serve.md does not show millrace serve")
 	}
 	s := new(settings)
 	s.flags()
@@ -33,12 +33,12 @@ func TestReadmeShowsTheStartupText(t *testing.T) {
 	version := regexp.MustCompile(`^Millrace .+ serves`)
 	got, want := strings.Split(version.ReplaceAllString(text, "Millrace serves"), "\n"), strings.Split(version.ReplaceAllString(shown, "Millrace serves"), "\n")
 	if len(got) != len(want) {
-		t.Fatalf("README: got\n%s\nwant\n%s", shown, text)
+		t.Fatalf("docs/serve.md: got\n%s\nwant\n%s", shown, text)
 	}
 	for i := range want {
 		beginning, cut := strings.CutSuffix(want[i], "…")
 		if got[i] != want[i] && (!cut || !strings.HasPrefix(got[i], beginning)) {
-			t.Errorf("README: got the line %q, want %q", want[i], got[i])
+			t.Errorf("docs/serve.md: got the line %q, want %q", want[i], got[i])
 		}
 	}
 }

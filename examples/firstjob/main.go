@@ -1,10 +1,11 @@
-// Firstjob is the worker of "Your first job" in the README. It ships orders; an order without a
-// city fails until it is poison.
+// Firstjob is the worker of the README's first job. It ships orders. A file named carrier-down, in
+// the directory where it runs, makes every order fail.
 package main
 
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -16,8 +17,8 @@ import (
 	"github.com/millrace/millrace/wakeup/serverwakeup"
 )
 
-// Order is a job, as JSON on the queue.
-type Order struct{ ID, City string }
+// Order is a job. It is sent as JSON.
+type Order struct{ ID string }
 
 func main() {
 	// The default is the server that "millrace serve" starts on this machine.
@@ -34,7 +35,7 @@ func run(ctx context.Context, account string) error {
 	if err != nil {
 		return err
 	}
-	// The server of this machine says when orders come. Azure does not, and the worker polls.
+	// This machine's server tells the worker when orders arrive. Azure does not, so the worker polls.
 	wakeups, err := serverwakeup.New(account, nil)
 	if err != nil {
 		return err
@@ -43,19 +44,19 @@ func run(ctx context.Context, account string) error {
 	return millrace.Run(ctx, listener.New(orders, ship, &listener.Options[Order]{
 		Create:  true, // creates the queue if it does not exist
 		Wakeups: wakeups,
-		// To see a poison message quickly. The defaults are five attempts, with 1 s, 16 s, 81 s
-		// and 4 min between them.
+		// Give up quickly, for the demonstration. The defaults are five attempts, with 1 s, 16 s,
+		// 81 s, and 4 min between them.
 		Poison:     listener.PoisonPolicy{MaxAttempts: 2},
 		RetryDelay: func(int, error) time.Duration { return time.Second },
 	}))
 }
 
-// ship handles one order. Its result decides the outcome: nil deletes the message, an error
-// retries it.
+// ship handles one order. If it returns nil, the message is deleted. If it returns an error, the
+// message is retried.
 func ship(_ context.Context, m *listener.Message[Order]) error {
-	slog.Info("shipping", "order", m.Body.ID, "city", m.Body.City, "attempt", m.Attempt)
-	if m.Body.City == "" {
-		return fmt.Errorf("order %s has no city", m.Body.ID)
+	if _, err := os.Stat("carrier-down"); err == nil {
+		return errors.New("the carrier is down")
 	}
+	slog.Info("shipped", "order", m.Body.ID, "attempt", m.Attempt)
 	return nil
 }

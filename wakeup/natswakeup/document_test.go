@@ -18,7 +18,7 @@ type Order struct{ ID string }
 
 func ship(context.Context, *listener.Message[Order]) error { return nil }
 
-// The lines of the README, so that they compile.
+// These are the lines of docs/wakeups.md, so that they compile.
 func _(q queue.Queue) {
 	conn, err := nats.Connect("nats://127.0.0.1:4222", nats.MaxReconnects(-1))
 	wakeups := natswakeup.New(conn, nil)
@@ -27,23 +27,23 @@ func _(q queue.Queue) {
 	_, _, _ = err, p, l
 }
 
-func TestTheSnippetOfTheReadmeCompiles(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
+func TestTheSnippetOfTheWakeUpsPageCompiles(t *testing.T) {
+	page, err := os.ReadFile("../../docs/wakeups.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, err := os.ReadFile("readme_test.go")
+	own, err := os.ReadFile("document_test.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, snippet, found := strings.Cut(string(readme), "```go\nconn, err := nats.Connect")
+	_, snippet, found := strings.Cut(string(page), "```go\nconn, err := nats.Connect")
 	snippet, _, closed := strings.Cut(snippet, "```")
 	if !found || !closed {
-		t.Fatal("README.md: got no snippet with NATS, want one")
+		t.Fatal("docs/wakeups.md: got no snippet with NATS, want one")
 	}
 	for line := range strings.Lines("conn, err := nats.Connect" + snippet) {
 		if !strings.Contains(string(own), "\n\t"+line) {
-			t.Errorf("README.md has the line %q, which is not compiled here", line)
+			t.Errorf("docs/wakeups.md has the line %q, which is not compiled here", line)
 		}
 	}
 }

@@ -21,36 +21,53 @@ const (
 	workerCommand = "go run ./examples/firstjob"
 )
 
-// TestTheFirstJobOfTheReadmeRuns runs the commands of the section "Your first job" in order and
-// compares their output, except for what differs from run to run. A test of cmd/millrace checks
-// the output of "millrace serve" at its usual address.
+// TestTheFirstJobOfTheReadmeRuns runs the commands of the README in order and compares their output,
+// except for the parts that vary.
 func TestTheFirstJobOfTheReadmeRuns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds two programs")
 	}
+	t.Cleanup(func() { _ = os.Remove("carrier-down") }) // if the test ends early
 	s := openShells(t)
-	blocks := readmeBlocks(t, "## Your first job\n", "console")
-	for _, block := range blocks {
+	s.serve(t)
+	for _, block := range consoleBlocks(t, "README.md") {
 		s.play(t, block)
 	}
-	if s.server == nil || s.worker == nil || !s.stopped {
-		t.Errorf("server started: %v, worker started: %v, worker stopped: %v; want all true: %q",
-			s.server != nil, s.worker != nil, s.stopped, blocks)
+	if s.worker == nil || !s.stopped {
+		t.Errorf("worker started: %v, worker stopped: %v; want both true", s.worker != nil, s.stopped)
 	}
 }
 
-// TestPausingWorkersIsAsTheReadmeShows runs the commands of that section.
-func TestPausingWorkersIsAsTheReadmeShows(t *testing.T) {
+// TestThePausePageRuns runs the commands of docs/pause.md.
+func TestThePausePageRuns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a program")
 	}
 	s := openShells(t)
 	s.serve(t)
-	blocks := readmeBlocks(t, "## Pausing workers\n", "console")
-	if len(blocks) != 1 {
-		t.Fatalf("README.md: got %d blocks of commands, want 1", len(blocks))
+	if out, err := s.command(t.Context(), "millrace create orders").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
-	s.play(t, blocks[0])
+	for _, block := range consoleBlocks(t, "docs/pause.md") {
+		s.play(t, block)
+	}
+}
+
+// consoleBlocks returns the console blocks of a page, at least one.
+func consoleBlocks(t *testing.T, page string) []string {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var blocks []string
+	for _, m := range regexp.MustCompile("(?ms)^```console\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
+		blocks = append(blocks, m[1])
+	}
+	if len(blocks) == 0 {
+		t.Fatalf("%s has no console blocks", page)
+	}
+	return blocks
 }
 
 // shells are the terminals of a reader who follows the README.
@@ -59,7 +76,7 @@ type shells struct {
 	location string   // of the server's account
 	server   *process // nil before it is started
 	worker   *process // likewise
-	stopped  bool     // the worker was told to stop, and did
+	stopped  bool     // the worker ended after Ctrl-C
 }
 
 // openShells builds the command.
@@ -79,34 +96,30 @@ func (s *shells) serve(t *testing.T) {
 	s.location = s.server.readField(t, "connection string")
 }
 
-// play runs a block: commands with their output, output that the worker prints meanwhile, or
-// Ctrl-C.
+// play runs a block: commands with their output, and lines that the worker prints. Ctrl-C ends the worker.
 func (s *shells) play(t *testing.T, block string) {
 	t.Helper()
 	shown, commands := strings.CutPrefix(block, "$ ")
 	if !commands {
-		if rest, stop := strings.CutPrefix(block, "^C\n"); stop {
-			s.stop(t, rest)
-			return
+		before, after, stop := strings.Cut(block, "^C\n")
+		s.worker.expect(t, before)
+		if stop {
+			s.stop(t, after)
 		}
-		s.worker.expect(t, block)
 		return
 	}
 	for one := range strings.SplitSeq(shown, "\n$ ") {
 		command, output, _ := strings.Cut(strings.TrimSuffix(one, "\n"), "\n")
-		switch command {
-		case serveCommand:
-			s.serve(t)
-		case workerCommand:
+		if command == workerCommand {
 			s.worker = s.start(t, command)
 			s.worker.expect(t, output)
-		default:
-			out, err := s.command(t.Context(), command).CombinedOutput()
-			if err != nil {
-				t.Errorf("%s: %v", command, err)
-			}
-			compare(t, command, strings.TrimSuffix(string(out), "\n"), output)
+			continue
 		}
+		out, err := s.command(t.Context(), command).CombinedOutput()
+		if err != nil {
+			t.Errorf("%s: %v", command, err)
+		}
+		compare(t, command, strings.TrimSuffix(string(out), "\n"), output)
 	}
 }
 
@@ -185,7 +198,8 @@ func (p *process) expect(t *testing.T, lines string) {
 	if p == nil {
 		t.Fatalf("no worker is running yet, want the output %q", lines)
 	}
-	for want := range strings.SplitSeq(strings.TrimSuffix(lines, "\n"), "\n") {
+	for want := range strings.Lines(lines) {
+		want = strings.TrimSuffix(want, "\n")
 		if !p.lines.Scan() {
 			t.Fatalf("output of the worker: got its end, want %q", want)
 		}
@@ -193,52 +207,26 @@ func (p *process) expect(t *testing.T, lines string) {
 	}
 }
 
-// varying matches what differs from run to run.
+// varying matches the parts of the output that differ from run to run.
 var varying = []struct {
 	pattern *regexp.Regexp
 	name    string
 }{
 	{regexp.MustCompile(`\d{4}/\d\d/\d\d \d\d:\d\d:\d\d`), "TIME"},
 	{regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`), "MESSAGE"},
-	{regexp.MustCompile(`\b[A-Z2-7]{26}\b`), "JOB"},
 	{regexp.MustCompile(`since \S+Z, \d+s ago`), "since TIME, AGE ago"},
-	{regexp.MustCompile(`put \d+s ago`), "put AGE ago"},
-	{regexp.MustCompile(`requests=\d+ by_cause="\d+ fetch \(\d+ empty\)`), `requests=N by_cause="N fetch (N empty)`},
-	{regexp.MustCompile(`after=\S+`), "after=DURATION"},
+	{regexp.MustCompile(`(?m)^(MESSAGE  )\d+s `), "${1}AGE "},
+	{regexp.MustCompile(`requests=\d+`), "requests=N"},
 }
 
-// compare compares the output of a command with that in README.md.
+// compare compares the output of a command with a page, where an ellipsis stands for any text.
 func compare(t *testing.T, command, got, want string) {
 	t.Helper()
-	normalGot, normalWant := got, want
 	for _, v := range varying {
-		normalGot = v.pattern.ReplaceAllString(normalGot, v.name)
-		normalWant = v.pattern.ReplaceAllString(normalWant, v.name)
+		got, want = v.pattern.ReplaceAllString(got, v.name), v.pattern.ReplaceAllString(want, v.name)
 	}
-	if normalGot != normalWant {
-		t.Errorf("output of %s: got\n%s\nwant, from README.md\n%s", command, got, want)
-	}
-}
-
-// TestLinksInDocumentsLeadToFiles checks relative links.
-func TestLinksInDocumentsLeadToFiles(t *testing.T) {
-	pages, err := filepath.Glob("docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, page := range append(pages, "README.md", "CONTRIBUTING.md") {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		prose := regexp.MustCompile("(?ms)^```.*?^```$|`[^`\n]*`").ReplaceAllString(string(text), "")
-		for _, m := range regexp.MustCompile(`\]\(([^)#\s]+)`).FindAllStringSubmatch(prose, -1) {
-			if strings.Contains(m[1], "://") {
-				continue
-			}
-			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
-				t.Errorf("%s: %v", page, err)
-			}
-		}
+	pattern := strings.ReplaceAll(regexp.QuoteMeta(want), "…", ".*")
+	if !regexp.MustCompile("^" + pattern + "$").MatchString(got) {
+		t.Errorf("output of %s: got\n%s\nwant, from the page\n%s", command, got, want)
 	}
 }
