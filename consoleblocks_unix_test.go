@@ -137,11 +137,11 @@ func (s *shells) stop(t *testing.T, output string) {
 	s.stopped = true
 }
 
-// command returns a command line as a shell runs it, with the server's address in AZURE_STORAGE
-// because the usual port may be in use.
+// command returns a command line as a shell runs it, in the workspace, with the server's address in
+// AZURE_STORAGE because the usual port may be in use.
 func (s *shells) command(ctx context.Context, line string) *exec.Cmd {
 	c := exec.CommandContext(ctx, "sh", "-c", "exec "+line)
-	c.Env = append(os.Environ(), "PATH="+s.bin+string(filepath.ListSeparator)+os.Getenv("PATH"), "AZURE_STORAGE="+s.location)
+	c.Env = append(os.Environ(), "GOWORK=", "PATH="+s.bin+string(filepath.ListSeparator)+os.Getenv("PATH"), "AZURE_STORAGE="+s.location)
 	return c
 }
 

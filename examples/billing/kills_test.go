@@ -18,8 +18,8 @@ import (
 	"github.com/millrace/millrace/examples/billing/records"
 	"github.com/millrace/millrace/examples/billing/totals"
 	"github.com/millrace/millrace/examples/internal/cli"
+	"github.com/millrace/millrace/examples/internal/postgrestest"
 	"github.com/millrace/millrace/internal/azuritetest"
-	"github.com/millrace/millrace/internal/postgrestest"
 )
 
 var (

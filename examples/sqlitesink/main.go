@@ -1,7 +1,7 @@
 // Sqlitesink writes jobs into SQLite in batches, up to a hundred in one transaction. A job that is
 // delivered twice is one row, because its id is the key.
 //
-//	cd examples/sqlitesink && go run . readings.db # in memory without a path
+//	go run ./examples/sqlitesink readings.db # in memory without a path
 //
 // It is a separate module, so that users of Millrace do not depend on SQLite. It sends 1,000
 // readings to an in-memory queue, and ends when each is a row or poison.

@@ -14,9 +14,9 @@ import (
 
 	"modernc.org/sqlite"
 
+	"github.com/millrace/millrace/examples/internal/postgrestest"
 	"github.com/millrace/millrace/internal/azuritetest"
 	"github.com/millrace/millrace/internal/killtest"
-	"github.com/millrace/millrace/internal/postgrestest"
 )
 
 // The environment of a process that records batches: recorderVariable has the address of its books.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/millrace/millrace/examples/billing/records"
 	"github.com/millrace/millrace/examples/billing/totals"
-	"github.com/millrace/millrace/internal/postgrestest"
+	"github.com/millrace/millrace/examples/internal/postgrestest"
 )
 
 func TestMain(m *testing.M) {

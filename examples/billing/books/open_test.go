@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/millrace/internal/postgrestest"
+	"github.com/millrace/millrace/examples/internal/postgrestest"
 )
 
 func testContext(t *testing.T) (context.Context, context.CancelFunc) {
