@@ -70,7 +70,9 @@ func run(ctx context.Context, account queue.Account, out io.Writer) error {
 	if err := millrace.Run(working, listener.New(orders, ship, o)); err != nil {
 		return err
 	}
-	return errors.Join(show(ctx, shipped, out), show(ctx, orders.Sibling(poison.Suffix), out))
+	err := errors.Join(show(ctx, shipped, out), show(ctx, orders.Sibling(poison.Suffix), out))
+	fmt.Fprintln(out, "One order is shipped and two are poison, all in Base64 without envelopes, as Functions reads them.")
+	return err
 }
 
 // output writes messages as the output binding of a Function does: the body in Base64.

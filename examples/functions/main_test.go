@@ -22,7 +22,8 @@ func TestFunctionsCanReadTheOutputAndThePoison(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Base64 of "not an order", {"ID":"8"} and {"Order":"7"}, without envelopes and records.
-		want := []string{"orders-poison bm90IGFuIG9yZGVy\n", "orders-poison eyJJRCI6IjgifQ==\n", "shipped eyJPcmRlciI6IjcifQ==\n"}
+		want := []string{"One order is shipped and two are poison, all in Base64 without envelopes, as Functions reads them.\n",
+			"orders-poison bm90IGFuIG9yZGVy\n", "orders-poison eyJJRCI6IjgifQ==\n", "shipped eyJPcmRlciI6IjcifQ==\n"}
 		if got := slices.Sorted(strings.Lines(out.String())); !slices.Equal(got, want) { // queues do not preserve order
 			t.Errorf("got %q, want %q", got, want)
 		}

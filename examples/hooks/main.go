@@ -43,7 +43,7 @@ func run(ctx context.Context, out *log.Logger) error {
 
 	var printed, printTime atomic.Int64 // pages; nanoseconds
 	o := &listener.Options[int]{
-		// A busy printer is tried again at once; other failures use the default curve.
+		// A busy printer is tried again immediately; other failures use the default curve.
 		RetryDelay: func(attempt int, err error) time.Duration {
 			if errors.Is(err, errBusy) {
 				return 0
@@ -80,7 +80,8 @@ func run(ctx context.Context, out *log.Logger) error {
 	if err := millrace.Run(ctx, listener.New(q, printPage, o)); err != nil {
 		return err
 	}
-	out.Printf("printed %d pages in %v", printed.Load(), time.Duration(printTime.Load()).Round(10*time.Millisecond))
+	out.Printf("printed %d pages in %v: the hooks chose the retry delays, the waits, and the loops, and saw every event",
+		printed.Load(), time.Duration(printTime.Load()).Round(10*time.Millisecond))
 	return nil
 }
 

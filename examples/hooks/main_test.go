@@ -27,7 +27,7 @@ func TestTheHooksReplaceTheDefaults(t *testing.T) {
 			"attempt 1 retried: the printer is busy\n",
 			"pages: loops=1\n",
 			"pages: loops=2\n",
-			"printed 100 pages in 1.02s\n",
+			"printed 100 pages in 1.02s: the hooks chose the retry delays, the waits, and the loops, and saw every event\n",
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)

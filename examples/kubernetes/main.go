@@ -14,8 +14,10 @@ import (
 	"flag"
 	"fmt"
 	"log"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace"
@@ -79,19 +81,28 @@ func probes(states map[string]func() listener.State) http.Handler {
 	mux.Handle("GET /healthz", all(listener.State.Healthy))
 	mux.Handle("GET /readyz", all(listener.State.Ready))
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
-		for name, state := range states {
-			s := state()
-			metric := func(metric string, n int64) { fmt.Fprintf(w, "%s{queue=%q} %d\n", metric, name, n) }
-			metric("paused_by", int64(s.PausedBy))
-			metric("jobs_running", int64(s.Running))
-			metric("jobs_succeeded_total", s.Succeeded)
-			metric("jobs_retried_total", s.Retried)
-			metric("jobs_poisoned_total", s.Poisoned)
-			metric("queue_depth", s.Depth)
-			metric("queue_requests_total", s.Requests)
+		for _, m := range metrics {
+			fmt.Fprintf(w, "# HELP %s %s\n# TYPE %[1]s %[3]s\n", m.name, m.help, m.kind)
+			for _, name := range slices.Sorted(maps.Keys(states)) {
+				fmt.Fprintf(w, "%s{queue=%q} %d\n", m.name, name, m.value(states[name]()))
+			}
 		}
 	})
 	return mux
+}
+
+// metrics are the metrics of each queue.
+var metrics = []struct {
+	name, kind, help string
+	value            func(listener.State) int64
+}{
+	{"jobs_running", "gauge", "Handlers that are running.", func(s listener.State) int64 { return int64(s.Running) }},
+	{"jobs_succeeded_total", "counter", "Jobs whose handler succeeded.", func(s listener.State) int64 { return s.Succeeded }},
+	{"jobs_retried_total", "counter", "Failed attempts that are retried.", func(s listener.State) int64 { return s.Retried }},
+	{"jobs_poisoned_total", "counter", "Jobs that moved to the poison queue.", func(s listener.State) int64 { return s.Poisoned }},
+	{"queue_depth", "gauge", "Messages in the queue, as last read.", func(s listener.State) int64 { return s.Depth }},
+	{"queue_requests_total", "counter", "Requests that were sent to the queues.", func(s listener.State) int64 { return s.Requests }},
+	{"queue_paused", "gauge", "1 if the queue or the program pauses the worker.", func(s listener.State) int64 { return min(1, int64(s.PausedBy)) }},
 }
 
 func ship(context.Context, *listener.Message[Order]) error { return nil }

@@ -104,6 +104,7 @@ func TestTheProbesRespondUntilTheListenersHaveDrained(t *testing.T) {
 	}
 	status, body := b.get("/metrics")
 	for _, line := range []string{
+		"# TYPE jobs_running gauge", "# HELP jobs_succeeded_total Jobs whose handler succeeded.",
 		`jobs_running{queue="orders"} 1`, `jobs_running{queue="emails"} 1`, `jobs_succeeded_total{queue="orders"} 0`,
 	} {
 		if status != http.StatusOK || !strings.Contains(body, line+"\n") {

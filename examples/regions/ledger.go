@@ -19,7 +19,7 @@ type ledger struct {
 	where    string       // where the last order went; guarded by mu
 	accepted map[int]bool // guarded by mu
 	failed   int          // orders that were not accepted; guarded by mu
-	twice    int          // orders of which the producer says that they may be there twice; guarded by mu
+	doubtful int          // orders whose send may have taken effect twice; guarded by mu
 	times    map[int]int  // how often each order was handled; guarded by mu
 }
 
@@ -55,7 +55,7 @@ func (l *ledger) sent(n int, sent producer.Sent, err error) {
 		l.accepted[n] = true
 	}
 	if sent.MaybeTwice {
-		l.twice++
+		l.doubtful++
 	}
 	if where == l.where {
 		return

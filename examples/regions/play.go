@@ -142,16 +142,17 @@ func finish(ctx context.Context, l *ledger) error {
 func (l *ledger) compare(p paired.State, s paired.SyphonState) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	again := 0
+	again, anyway := 0, 0
 	for n, times := range l.times {
 		again += times - 1
 		if !l.accepted[n] {
-			l.print("order %d was handled although its send failed: it had no response", n)
+			anyway++
 		}
 	}
-	l.print("%d orders accepted, %d refused; %d handled: nothing is lost", len(l.accepted), l.failed, len(l.times))
-	l.print("%d were diverted, and %d came home, for %d requests of the syphon", p.Diverted, s.Moved, s.Requests.Total())
-	l.print("%d were handled again. %d were in doubt when they were sent: there was no response, so they were sent", again, l.twice)
-	l.print("again or diverted. %d were in doubt when they came home: the copy or the delete had no response", s.Doubtful)
+	l.print("%d orders were accepted, and all of them were handled", len(l.accepted))
+	l.print("%d sends failed; %d of their orders were handled anyway, because only the response was lost", l.failed, anyway)
+	l.print("%d orders were diverted to the east, and %d came home, for %d requests of the syphon", p.Diverted, s.Moved, s.Requests.Total())
+	l.print("%d orders were handled a second time: a step without a response is repeated, even if it took effect.", again)
+	l.print("That happened to %d sends, and to %d moves home", l.doubtful, s.Doubtful)
 	return nil
 }

@@ -3,8 +3,7 @@
 //
 //	go run ./examples/sqlitesink readings.db # in memory without a path
 //
-// It is a separate module, so that users of Millrace do not depend on SQLite. It sends 1,000
-// readings to an in-memory queue, and ends when each is a row or poison.
+// It sends 1,000 readings to an in-memory queue, and ends when each is a row or poison.
 package main
 
 import (
@@ -12,6 +11,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"log"
 	"os"
 	"slices"
@@ -59,10 +59,16 @@ func run(ctx context.Context, q queue.Queue, path string, readings int) (err err
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	var done atomic.Int64
+	var rows, poisoned atomic.Int64
 	o := &listener.Options[Reading]{Concurrency: 400} // enough for four batches
 	o.Observer.Settled = func(_ listener.Delivery, outcome listener.Outcome, _ time.Duration) {
-		if (outcome == listener.Deleted || outcome == listener.Poisoned) && done.Add(1) == int64(readings) {
+		switch outcome {
+		case listener.Deleted:
+			rows.Add(1)
+		case listener.Poisoned:
+			poisoned.Add(1)
+		}
+		if rows.Load()+poisoned.Load() == int64(readings) {
 			stop()
 		}
 	}
@@ -73,7 +79,11 @@ func run(ctx context.Context, q queue.Queue, path string, readings int) (err err
 		}
 		return results
 	}
-	return millrace.Run(ctx, listener.New(q, listener.Batch(sink, 100, 100*time.Millisecond), o))
+	if err := millrace.Run(ctx, listener.New(q, listener.Batch(sink, 100, 100*time.Millisecond), o)); err != nil {
+		return err
+	}
+	fmt.Printf("%d readings are rows, written in transactions of up to 100. The %d of sensor 13 are poison.\n", rows.Load(), poisoned.Load())
+	return nil
 }
 
 // insert writes a batch in one transaction and returns a result for each job. The messages are
