@@ -42,8 +42,9 @@
 // then use the old name. If its files are deleted, no commit is acknowledged after a second
 // at most, and errors say why. A store removes no file that it did not create.
 //
-// A directory of an earlier version is read if it was closed cleanly, and refused
-// otherwise.
+// Every release reads the directories of the release before it, even after a kill, and
+// refuses those of later ones with [ErrNewer]. After Close, the release before it can read a
+// directory too.
 //
 // # A full disk
 //

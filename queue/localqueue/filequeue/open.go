@@ -73,6 +73,9 @@ func (s *Store) describeLockFailure(cause error) error {
 
 // open makes the files, or reads and repairs them.
 func (s *Store) open() error {
+	if err := s.dir.checkFormats(); err != nil {
+		return err
+	}
 	if err := s.dir.remove(rebuildName); err != nil { // left by a killed process
 		return err
 	}

@@ -91,9 +91,6 @@ func readSnapshot(f *os.File) (*snapshot, error) {
 	if s.newer {
 		return nil, ErrNewer
 	}
-	if s.checkpoint.logs == oldLogs {
-		return nil, errOldLogs
-	}
 	if s.scanned {
 		s.checkpoint = checkpoint{time: s.checkpoint.time} // it may be of any commit, so replay all logs
 	}
