@@ -118,8 +118,8 @@ func lock(f *os.File) error {
 }
 
 // inspect reads the snapshot. A file with unreadable pages is copied as it is and rebuilt
-// from what could be read; one that is mostly free is rebuilt too, because bbolt never
-// shrinks a file.
+// from what could be read. A file that is mostly free, or will be once cleared messages are
+// removed, is rebuilt too if there is space for that, because bbolt never shrinks a file.
 func (s *Store) inspect(f *os.File) (err error) {
 	// The directory is locked, but a deleted lock file keeps nobody out, and repairing a file
 	// that another process writes would destroy it.
@@ -137,7 +137,12 @@ func (s *Store) inspect(f *os.File) (err error) {
 	if !s.snapshot.unreadable && !s.snapshot.mostlyFree(f) {
 		return nil
 	}
+	sound := *s.snapshot
 	err = s.rebuild(f)
+	if !sound.unreadable && outOfSpace(err) {
+		*s.snapshot = sound
+		return nil
+	}
 	if copied := s.snapshot.found.Copy; err != nil && copied != "" {
 		err = errors.Join(err, s.dir.root.Remove(filepath.Base(copied))) // the file still has its own name
 	}

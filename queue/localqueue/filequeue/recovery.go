@@ -17,7 +17,7 @@ func (s *Store) recoverLogs() error {
 		return err
 	}
 	s.secret, s.checkpointed, s.logBuffer = s.snapshot.secret, s.snapshot.checkpoint.number, make([]byte, recordHeader)
-	s.digest, s.moreWork = s.snapshot.actual, len(s.snapshot.tombstones) > 0
+	s.digest, s.moreWork = s.snapshot.actual, len(s.snapshot.tombstones) > 0 && !s.snapshot.rebuilt
 	damaged := s.snapshot.found.Damaged > 0
 	earlier := s.snapshot.checkpoint.logs != noLogs && s.snapshot.checkpoint.logs != logFormat
 	s.logsReady = s.snapshot.checkpoint.logs == logFormat && !damaged

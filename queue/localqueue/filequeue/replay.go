@@ -142,7 +142,7 @@ func (s *snapshot) applyLog(p *pending, bodies *bolt.Bucket) {
 
 // hasQueue reports whether a message of the log has a queue. Only damage separates them.
 func (s *snapshot) hasQueue(k storage.MessageKey) bool {
-	if through, deleted := s.tombstones[k.Queue]; deleted && k.Sequence <= through {
+	if s.tombstoned(k) {
 		return false
 	}
 	if _, known := s.queues[k.Queue]; known {

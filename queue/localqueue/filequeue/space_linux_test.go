@@ -2,6 +2,7 @@ package filequeue
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -164,5 +165,16 @@ func fillToTheEnd(t *testing.T, q queue.Queue) (n int) {
 			t.Fatal(err)
 		}
 		n++
+	}
+}
+
+// TestAMostlyFreeFileOpensOnAFullDisk: there is no space to rebuild it.
+func TestAMostlyFreeFileOpensOnAFullDisk(t *testing.T) {
+	dir := smalldisktest.Mount(t, 24)
+	texts := clearedAndKilled(t, dir)
+	occupy(t, dir)
+	found, got := reopenedTexts(t, dir)
+	if found.Damaged > 0 || found.Torn || !maps.Equal(got, texts) {
+		t.Errorf("got %+v and %v, want %v", found, got, texts)
 	}
 }

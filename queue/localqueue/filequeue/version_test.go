@@ -96,7 +96,7 @@ func unpacked(t *testing.T, name string) (dir string) {
 // releasesHave is the content of the directories in testdata/releases: the dequeue counts by
 // text. All were written by the same program.
 var releasesHave = map[string]int64{
-	"rewritten tree 1": 2, "tree 2": 1, "tree 3": 1, "tree 4": 1, "tree 5": 1, "large " + strings.Repeat("x", 3000): 1,
+	"rewritten tree 1": 2, "tree 2": 1, "tree 3": 1, "tree 4": 1, "tree 5": 1, "3006 bytes": 1,
 	"log 0": 1, "rewritten log 2": 1, "log 3": 1, "log 4": 1, "log 5": 0, "delayed": 0,
 	"after the clear": 0,
 }
@@ -127,6 +127,9 @@ func TestDirectoriesOfEarlierReleasesAreRead(t *testing.T) {
 					text, err := view.Text(m.MessageKey)
 					if err != nil {
 						t.Error(err)
+					}
+					if len(text) > 1000 {
+						text = fmt.Sprintf("%d bytes", len(text))
 					}
 					got[text] = m.Dequeues
 					if m.Queue == ordinals["orders"] == (text == "after the clear" || strings.HasPrefix(text, "run")) {
