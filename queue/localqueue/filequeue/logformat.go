@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
+	"os"
 	"runtime/debug"
 )
 
@@ -73,7 +74,7 @@ func release() string {
 // checkFormats returns ErrNewer if a later release wrote a log.
 func (d *directory) checkFormats() error {
 	for i := range 2 {
-		f, err := d.root.Open(walName(i + 1))
+		f, err := d.open(walName(i+1), os.O_RDONLY)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -8,13 +8,15 @@ import (
 	"os"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/millrace/millrace/internal/openfile"
 )
 
 // startLogs begins two empty logs and then records in the tree that they exist. If the disk
 // is too full for that, the store commits to the tree alone until it works.
 func (s *Store) startLogs() error {
 	for i := range s.logs {
-		if err := s.startLog(i); outOfSpace(err) {
+		if err := s.startLog(i); openfile.OutOfSpace(err) {
 			return nil
 		} else if err != nil {
 			return err

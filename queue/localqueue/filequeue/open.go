@@ -79,7 +79,7 @@ func (s *Store) open() error {
 	if err := s.dir.remove(rebuildName); err != nil { // left by a killed process
 		return err
 	}
-	f, err := s.dir.root.OpenFile(fileName, os.O_RDWR, 0)
+	f, err := s.dir.open(fileName, os.O_RDWR)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		s.snapshot = newSnapshot()
@@ -139,7 +139,7 @@ func (s *Store) inspect(f *os.File) (err error) {
 	}
 	sound := *s.snapshot
 	err = s.rebuild(f)
-	if !sound.unreadable && outOfSpace(err) {
+	if !sound.unreadable && openfile.OutOfSpace(err) {
 		*s.snapshot = sound
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -177,4 +178,20 @@ func TestAMostlyFreeFileOpensOnAFullDisk(t *testing.T) {
 	if found.Damaged > 0 || found.Torn || !maps.Equal(got, texts) {
 		t.Errorf("got %+v and %v, want %v", found, got, texts)
 	}
+}
+
+// TestARefusedPutSaysThatTheDiskIsFull, and only then: see refused for another cause.
+func TestARefusedPutSaysThatTheDiskIsFull(t *testing.T) {
+	dir := smalldisktest.Mount(t, 24)
+	s := begun(t, dir)
+	s.reserve.release()
+	taken := occupy(t, dir)
+	_, err := s.Commit([]storage.Change{added(1, "refused")})
+	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "the disk is full") {
+		t.Errorf("got %v, want the disk is full", err)
+	}
+	if err := os.Remove(taken); err != nil {
+		t.Fatal(err)
+	}
+	s.abandon(t)
 }

@@ -53,8 +53,8 @@ const (
 func openWAL(d *directory, number int, most int64, flag int) (*wal, error) {
 	l := &wal{name: walName(number), format: logFormat, maxSize: most}
 	var err error
-	if l.file, err = d.root.OpenFile(l.name, os.O_RDWR|flag, 0o600); err != nil {
-		return nil, d.explain(err)
+	if l.file, err = d.open(l.name, os.O_RDWR|flag); err != nil {
+		return nil, err
 	}
 	info, err := l.file.Stat()
 	if err != nil {
