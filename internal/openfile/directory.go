@@ -77,8 +77,8 @@ func DescribeLink(path string, err error) error {
 }
 
 // SyncDirectory opens a directory and waits until the names in it are on disk. Windows has no such
-// call and needs none. File systems without it, and directories that this process may not read,
-// are no errors.
+// call and does not need it. On a file system without it, and for a directory that this process may
+// not read, SyncDirectory does nothing.
 func SyncDirectory(open func(name string) (*os.File, error), name string) error {
 	if runtime.GOOS == "windows" {
 		return nil

@@ -51,7 +51,7 @@ func (s *Store) checkpoint(changes []storage.Change) (more bool, err error) {
 	return w.more, nil
 }
 
-// nextCheckpoint returns what the tree will have after the next commit to it.
+// nextCheckpoint returns the checkpoint of the next commit to the tree.
 func (s *Store) nextCheckpoint() checkpoint {
 	if s.logsReady {
 		return checkpoint{s.number + 1, logFormat, s.time}
@@ -59,7 +59,7 @@ func (s *Store) nextCheckpoint() checkpoint {
 	return checkpoint{s.number + 1, noLogs, s.time}
 }
 
-// switchLogs goes on with the other log, empty. The one that was used stays until the next
+// switchLogs switches to the other log, empty. The one that was used stays until the next
 // checkpoint: should the newest tree turn out to be torn, the tree before and that log
 // still have everything.
 func (s *Store) switchLogs() {

@@ -114,8 +114,8 @@ func (r *walScan) firstFormatEntryAt(at int64) (walEntry, bool) {
 	return f, true
 }
 
-// firstFormatTail is tail for the first format, in which an interrupted commit can be seen only
-// by its number, and a truncated log cannot be seen.
+// firstFormatTail is tail for the first format, which shows an interrupted commit only by its
+// number, and does not show a truncation.
 func (r *walScan) firstFormatTail(number uint64, at int64) tailState {
 	if at+sector <= int64(len(r.data)) && binary.BigEndian.Uint64(r.data[at:]) == number+1 {
 		return tailTorn
