@@ -271,3 +271,18 @@ func TestADirectoryThatIsALinkToNowhere(t *testing.T) {
 		t.Errorf("got %v, want where the link leads", err)
 	}
 }
+
+// TestADiskThatCannotBeReadIsNotDamage: to move the file away would be the wrong advice.
+func TestADiskThatCannotBeReadIsNotDamage(t *testing.T) {
+	dir := memoryDirectory(t)
+	s := begun(t, dir)
+	s.abandon(t)
+	f, err := os.OpenFile(s.path(), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := readSnapshot(f); err == nil || errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "check the disk") {
+		t.Errorf("got %v, want to check the disk", err)
+	}
+}

@@ -77,8 +77,11 @@ func readSnapshot(f *os.File) (*snapshot, error) {
 		return nil, err
 	}
 	file, err := boltfile.NewReader(f, info.Size())
-	if err != nil {
+	if errors.Is(err, boltfile.ErrNoMeta) {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w; check the disk", err)
 	}
 	s := newSnapshot()
 	if !file.Whole() {

@@ -150,6 +150,33 @@ func TestDirectoriesOfEarlierReleasesAreRead(t *testing.T) {
 	}
 }
 
+// TestAnInterruptedUpgradeLosesNothing: the process was killed after the checkpoint that has the
+// logs of an earlier release, and before the tree says that there are new ones.
+func TestAnInterruptedUpgradeLosesNothing(t *testing.T) {
+	for _, release := range []string{"f8d9a14-killed", "cdcf2f8-killed"} {
+		for begun := range 3 { // the number of logs that had been begun
+			dir := unpacked(t, release)
+			old := contentsOf(t, dir)
+			s, err := Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			setCheckpoint(t, s, checkpoint{s.number, noLogs, s.time}.record())
+			s.abandon(t)
+			for i := begun; i < 2; i++ {
+				if err := os.WriteFile(filepath.Join(dir, walName(i+1)), []byte(old[walName(i+1)]), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 2 {
+				if found, _ := reopenedTexts(t, dir); found.Damaged > 0 || found.Torn || found.Messages != len(releasesHave) {
+					t.Errorf("%s, %d logs begun: got %+v, want %d messages", release, begun, found, len(releasesHave))
+				}
+			}
+		}
+	}
+}
+
 // TestATornLogOfTheFirstFormatIsReported: the commits before the torn one are there.
 func TestATornLogOfTheFirstFormatIsReported(t *testing.T) {
 	dir := unpacked(t, "f8d9a14-killed")
