@@ -1,16 +1,12 @@
 package filequeue
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -18,8 +14,6 @@ import (
 	"testing"
 
 	bolt "go.etcd.io/bbolt"
-
-	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // firstVersion turns the tree into one of the first version of this package.
@@ -59,122 +53,6 @@ func TestADirectoryOfAnEarlierVersionIsRead(t *testing.T) {
 	}
 	s.abandon(t)
 	reopenedWhole(t, dir, texts)
-}
-
-// unpacked returns a directory that another release wrote: testdata/releases has them, without
-// the lock and the reserve. The unused ends of their logs are zeros, to be small.
-func unpacked(t *testing.T, name string) (dir string) {
-	t.Helper()
-	f, err := os.Open(filepath.Join("testdata", "releases", name+".tar.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = f.Close() }()
-	unzipped, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir = memoryDirectory(t)
-	for files := tar.NewReader(unzipped); ; {
-		header, err := files.Next()
-		if errors.Is(err, io.EOF) {
-			return dir
-		}
-		var b []byte
-		if err == nil {
-			b, err = io.ReadAll(files)
-		}
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, header.Name), b, 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// releasesHave is the content of the directories in testdata/releases: the dequeue counts by
-// text. All were written by the same program.
-var releasesHave = map[string]int64{
-	"rewritten tree 1": 2, "tree 2": 1, "tree 3": 1, "tree 4": 1, "tree 5": 1, "3006 bytes": 1,
-	"log 0": 1, "rewritten log 2": 1, "log 3": 1, "log 4": 1, "log 5": 0, "delayed": 0,
-	"after the clear": 0,
-}
-
-// TestDirectoriesOfEarlierReleasesAreRead: also those of a server that was killed. After this
-// release was killed too, everything is still there.
-func TestDirectoriesOfEarlierReleasesAreRead(t *testing.T) {
-	for _, name := range []string{"f8d9a14-stopped", "f8d9a14-killed", "cdcf2f8-stopped", "cdcf2f8-killed"} {
-		t.Run(name, func(t *testing.T) {
-			dir, want := unpacked(t, name), maps.Clone(releasesHave)
-			for run := range 3 {
-				s, err := Open(dir)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if found := s.Found(); found.Damaged > 0 || found.Torn || found.Queues != 3 {
-					t.Errorf("run %d: got %+v, want 3 queues without damage", run, found)
-				}
-				saved, view := loaded(t, s)
-				ordinals, got := map[string]uint64{}, map[string]int64{}
-				for _, q := range saved.Queues {
-					ordinals[q.Name.Queue] = q.Ordinal
-					if owner := q.Metadata["owner"]; (owner == "ana") != (q.Name.Queue == "orders") {
-						t.Errorf("run %d: queue %s: got the owner %q", run, q.Name.Queue, owner)
-					}
-				}
-				for m := range saved.Messages {
-					text, err := view.Text(m.MessageKey)
-					if err != nil {
-						t.Error(err)
-					}
-					if len(text) > 1000 {
-						text = fmt.Sprintf("%d bytes", len(text))
-					}
-					got[text] = m.Dequeues
-					if m.Queue == ordinals["orders"] == (text == "after the clear" || strings.HasPrefix(text, "run")) {
-						t.Errorf("run %d: %.20q is in the wrong queue", run, text)
-					}
-				}
-				view.Close()
-				if !maps.Equal(got, want) {
-					t.Errorf("run %d: got %v, want %v", run, got, want)
-				}
-				text := fmt.Sprintf("run %d", run)
-				m := storage.MessageState{MessageKey: storage.MessageKey{Queue: ordinals["cleared"], Sequence: uint64(1000 + run)}, Expires: 1 << 62}
-				commit(t, s, storage.MessageAdded{MessageState: m, Text: text})
-				want[text] = 0
-				s.abandon(t)
-			}
-		})
-	}
-}
-
-// TestAnInterruptedUpgradeLosesNothing: the process was killed after the checkpoint that has the
-// logs of an earlier release, and before the tree says that there are new ones.
-func TestAnInterruptedUpgradeLosesNothing(t *testing.T) {
-	for _, release := range []string{"f8d9a14-killed", "cdcf2f8-killed"} {
-		for begun := range 3 { // the number of logs that had been begun
-			dir := unpacked(t, release)
-			old := contentsOf(t, dir)
-			s, err := Open(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
-			setCheckpoint(t, s, checkpoint{s.number, noLogs, s.time}.record())
-			s.abandon(t)
-			for i := begun; i < 2; i++ {
-				if err := os.WriteFile(filepath.Join(dir, walName(i+1)), []byte(old[walName(i+1)]), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			for range 2 {
-				if found, _ := reopenedTexts(t, dir); found.Damaged > 0 || found.Torn || found.Messages != len(releasesHave) {
-					t.Errorf("%s, %d logs begun: got %+v, want %d messages", release, begun, found, len(releasesHave))
-				}
-			}
-		}
-	}
 }
 
 // TestATornLogOfTheFirstFormatIsReported: the commits before the torn one are there.
