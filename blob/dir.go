@@ -34,7 +34,7 @@ type Directory struct {
 	root *os.Root
 	sync func(folder string) error // makes the names in a folder durable
 
-	known sync.Map // containers whose names are durable
+	known sync.Map // containers with durable names
 }
 
 const (

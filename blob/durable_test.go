@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestNamesAreMadeDurable: that of a blob with each write, after the file is on disk under it, and
-// that of a container with the first write and whenever it is made again.
+// TestNamesAreMadeDurable: each write syncs the name of the blob. The first write to a container,
+// and each one that makes its folder again, also syncs the name of the container.
 func TestNamesAreMadeDurable(t *testing.T) {
 	d, err := Dir(t.TempDir())
 	if err != nil {
