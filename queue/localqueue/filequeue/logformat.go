@@ -23,7 +23,7 @@ const (
 
 // start returns the position of the first record.
 func (l *wal) start() int64 {
-	if l.format < logFormat {
+	if l.format <= secondFormat {
 		return 0
 	}
 	return sector
