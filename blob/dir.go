@@ -11,7 +11,10 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/millrace/millrace/internal/openfile"
 )
 
 // Directory is a store in a directory of the file system. Make one with [Dir]. Any number
@@ -23,9 +26,15 @@ import (
 //
 // The file of a blob without metadata is its content. Metadata are behind the content, in the
 // same file, because one rename then replaces both at once.
+//
+// Folders and files that it creates are private to their user, like the files of a queue:
+// a large body is as secret as a small one. Modes of existing ones stay as they are.
 type Directory struct {
 	path string
 	root *os.Root
+	sync func(folder string) error // makes the names in a folder durable
+
+	known sync.Map // containers with durable names
 }
 
 const (
@@ -43,16 +52,17 @@ const (
 
 // Dir opens the store in a directory, creates the directory if it does not exist, and
 // removes partial files that killed writers left more than a day ago. Call
-// [Directory.Close] when done.
+// [Directory.Close] when done. A blob that was stored survives a power cut, provided that the
+// disk keeps what it reports as written.
 func Dir(path string) (*Directory, error) {
-	if err := os.MkdirAll(path, 0o777); err != nil {
+	if err := openfile.MakeDirectory(path, 0o700); err != nil {
 		return nil, fmt.Errorf("open the blob directory: %w", err)
 	}
 	root, err := os.OpenRoot(path)
 	if err != nil {
 		return nil, fmt.Errorf("open the blob directory: %w", err)
 	}
-	d := &Directory{path: path, root: root}
+	d := &Directory{path: path, root: root, sync: func(folder string) error { return openfile.SyncDirectory(root.Open, folder) }}
 	d.removeAbandoned()
 	return d, nil
 }
@@ -113,11 +123,11 @@ func (d *Directory) put(ctx context.Context, ref Ref, r io.Reader, o *PutOptions
 // name, atomically. The file is on disk before it has the name, because a reader of the blob may
 // put its reference on a durable queue. An error of fill is returned unchanged.
 func (d *Directory) write(container, name string, commit func(from, to string) error, fill func(*os.File) error) (err error) {
-	if err := d.root.Mkdir(container, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := d.makeContainer(container); err != nil {
 		return d.inDirectory(err)
 	}
 	temporary := container + "/" + partial + rand.Text()
-	f, err := d.root.OpenFile(temporary, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+	f, err := d.root.OpenFile(temporary, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return d.inDirectory(err)
 	}
@@ -138,20 +148,27 @@ func (d *Directory) write(container, name string, commit func(from, to string) e
 	if err == nil {
 		err = commit(temporary, container+"/"+name)
 	}
-	if err != nil {
-		return d.inDirectory(err)
+	if err == nil {
+		err = d.sync(container)
 	}
-	d.syncFolder(container)
-	return nil
+	return d.inDirectory(err)
 }
 
-// syncFolder makes the new name durable. Some systems cannot do that and have no other way,
-// so errors are ignored.
-func (d *Directory) syncFolder(container string) {
-	if f, err := d.root.Open(container); err == nil {
-		_ = f.Sync()
-		_ = f.Close()
+// makeContainer makes the folder of a container, and its name durable. Another process may have
+// made the folder just now, so the first write to each container waits for the name.
+func (d *Directory) makeContainer(container string) error {
+	err := d.root.Mkdir(container, 0o700)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
 	}
+	if _, known := d.known.Load(container); known && err != nil {
+		return nil
+	}
+	err = d.sync(".")
+	if err == nil {
+		d.known.Store(container, true)
+	}
+	return err
 }
 
 // Open opens a blob for reading; see [Store].
@@ -349,11 +366,23 @@ func (d *Directory) inDirectory(err error) error {
 	)
 	switch {
 	case errors.As(err, &path):
-		err = path.Err
+		err = d.explainLink(path)
 	case errors.As(err, &link):
 		err = link.Err
 	case err == nil, errors.Is(err, ErrExists):
 		return err
 	}
 	return fmt.Errorf("in %s: %w", d.path, err)
+}
+
+// explainLink returns the cause of an error, or that the container or the file is a symbolic
+// link: one that leads out of the directory cannot be used.
+func (d *Directory) explainLink(err *fs.PathError) error {
+	container, _, _ := strings.Cut(err.Path, "/")
+	for _, name := range []string{container, err.Path} {
+		if target, failed := d.root.Readlink(name); failed == nil {
+			return fmt.Errorf("%s is a symbolic link to %s, and blobs must be in the directory: %w", name, target, err.Err)
+		}
+	}
+	return err.Err
 }

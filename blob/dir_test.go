@@ -98,6 +98,53 @@ func TestTwoHandlesOnOneDirectoryAgree(t *testing.T) {
 	}
 }
 
+// TestFilesAndFoldersArePrivate: a large body is as secret as the message that it belongs to.
+func TestFilesAndFoldersArePrivate(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there are no modes")
+	}
+	parent := t.TempDir()
+	d := dir(t, filepath.Join(parent, "blobs", "of", "orders"))
+	put(t, d, "a/b", "secret")
+	if err := d.SetAccess(t.Context(), "pictures", blob.Private); err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	err := filepath.WalkDir(filepath.Join(parent, "blobs"), func(path string, e os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s: got mode %v, want none for others", path, info.Mode())
+		}
+		seen++
+		return err
+	})
+	if want := 6; err != nil || seen != want { // three directories, the container, the blob, the policy
+		t.Errorf("got %d files and folders, %v; want %d", seen, err, want)
+	}
+}
+
+// TestALinkElsewhereIsNamed: the error says which link leads where, instead of "path escapes from
+// parent" or "file exists".
+func TestALinkElsewhereIsNamed(t *testing.T) {
+	path, elsewhere := t.TempDir(), t.TempDir()
+	needs(t, os.Symlink(elsewhere, filepath.Join(path, "pictures")))
+	needs(t, os.Symlink("/nowhere", filepath.Join(path, "volume")))
+	want := "pictures is a symbolic link to " + elsewhere
+	if err := dir(t, path).Put(t.Context(), ref("a"), strings.NewReader("text"), nil); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Put: got %v, want %q", err, want)
+	}
+	if _, err := dir(t, path).Stat(t.Context(), ref("a")); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Stat: got %v, want %q", err, want)
+	}
+	want = "volume is a symbolic link to /nowhere, which does not exist"
+	if _, err := blob.Dir(filepath.Join(path, "volume")); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Dir: got %v, want %q", err, want)
+	}
+}
+
 func TestSymbolicLinksDoNotLeadOutside(t *testing.T) {
 	outside := t.TempDir()
 	secret := filepath.Join(outside, "secret")

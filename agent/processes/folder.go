@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/millrace/millrace/internal/openfile"
 )
 
 // The files of a folder. Each instance has two more: "3.lock", see [process], and "3.out", its output.
@@ -44,7 +46,7 @@ type folder struct {
 const patience = 200 * time.Millisecond
 
 func openFolder(path string) (*folder, error) {
-	if err := os.MkdirAll(path, 0o700); err != nil {
+	if err := openfile.MakeDirectory(path, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder: %w", err)
 	}
 	root, err := os.OpenRoot(path)

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 )
 
@@ -21,6 +24,22 @@ func TestDataDelaysGarbageCollection(t *testing.T) {
 		}
 		if err := d.close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestDataBehindALinkToNowhere: the error says where the link of the directory or the file leads,
+// and a missing volume is not taken for a new directory.
+func TestDataBehindALinkToNowhere(t *testing.T) {
+	dir, link := t.TempDir(), filepath.Join(t.TempDir(), "data")
+	for name, target := range map[string]string{link: "/nowhere/data", filepath.Join(dir, "queues.db"): "volume/queues.db"} {
+		if err := os.Symlink(target, name); err != nil {
+			t.Skip(err)
+		}
+	}
+	for data, want := range map[string]string{link: "data is a symbolic link to /nowhere/data", dir: "queues.db is a symbolic link to volume/queues.db"} {
+		if _, err := (&settings{data: data}).openData(); err == nil || !strings.HasPrefix(err.Error(), "-data: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("-data %s: got %v, want %q", data, err, want)
 		}
 	}
 }

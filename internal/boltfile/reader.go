@@ -2,6 +2,7 @@ package boltfile
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 )
@@ -22,21 +23,27 @@ type Reader struct {
 	// Previous is of the commit before; zero if it cannot be read, or is the one that is read.
 	Previous Meta
 
-	file  io.ReaderAt
+	file  *source
 	pages uint64   // of the file
 	seen  []uint64 // a bit for every page in use
 	used  uint64   // number of pages seen
 	buf   [maxDepth + 1][]byte
 }
 
-// NewReader returns a Reader of the newest commit of a file of size bytes. The error is [ErrNoMeta]. The caller checks
-// with [Reader.Truncated] that the file has all its pages.
+// NewReader returns a Reader of the newest commit of a file of size bytes. The error is
+// [ErrNoMeta], or the reason for which the beginning of the file could not be read. The caller
+// checks with [Reader.Truncated] that the file has all its pages, and with [Reader.ReadError] that
+// the disk works.
 func NewReader(file io.ReaderAt, size int64) (*Reader, error) {
-	newest, previous, err := readMetas(file)
+	from := &source{from: file}
+	newest, previous, err := readMetas(from)
+	if err != nil && from.failed != nil {
+		return nil, fmt.Errorf("read its meta pages: %w", from.failed)
+	}
 	if err != nil {
 		return nil, err
 	}
-	r := &Reader{file: file, pages: uint64(size) / uint64(newest.PageSize), Previous: previous}
+	r := &Reader{file: from, pages: uint64(size) / uint64(newest.PageSize), Previous: previous}
 	r.begin(newest)
 	return r, nil
 }
@@ -45,6 +52,24 @@ func (r *Reader) begin(m Meta) {
 	r.Meta, r.used = m, 0
 	r.seen = make([]uint64, min(m.High, r.pages)/64+1)
 }
+
+// source is a file that remembers why it could not be read.
+type source struct {
+	from   io.ReaderAt
+	failed error // the first error, except the end of the file
+}
+
+func (s *source) ReadAt(b []byte, at int64) (int, error) {
+	n, err := s.from.ReadAt(b, at)
+	if err != nil && !errors.Is(err, io.EOF) && s.failed == nil {
+		s.failed = err
+	}
+	return n, err
+}
+
+// ReadError returns the first error of the disk so far: unlike damage, it may pass. Nil means that
+// every page was read that is in the file.
+func (r *Reader) ReadError() error { return r.file.failed }
 
 // FallBack goes back to the commit before, and returns false if that cannot be read.
 func (r *Reader) FallBack() bool {

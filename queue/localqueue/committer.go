@@ -148,23 +148,26 @@ func (c *committer) signal() {
 	nonblocking.Send(c.wake, struct{}{})
 }
 
-// run commits until stop is closed and nothing is left to commit.
+// run commits until stop is closed and nothing is left to commit. It begins with the work that
+// an earlier process may have left over, such as removing the messages of a cleared queue.
 func (c *committer) run() {
 	defer close(c.stopped)
+	c.commitPending(true)
 	for {
 		select {
 		case <-c.wake:
-			c.commitPending()
+			c.commitPending(false)
 		case <-c.stop:
-			c.commitPending()
+			c.commitPending(false)
 			return
 		}
 	}
 }
 
-// commitPending commits until there is nothing to commit.
-func (c *committer) commitPending() {
-	for more := false; ; {
+// commitPending commits until there is nothing to commit. If more is true, the store may have
+// work left over.
+func (c *committer) commitPending(more bool) {
+	for {
 		c.gather()
 		b := c.takeBatch(more)
 		if b == nil {

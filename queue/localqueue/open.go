@@ -31,7 +31,6 @@ func Open(store storage.Store, o *Options) (*Engine, error) {
 		return nil, err
 	}
 	e.committer = newCommitter(store, e.clock)
-	e.committer.signal() // a clear may have left work over
 	go e.committer.run()
 	return e, nil
 }

@@ -51,6 +51,41 @@ func TestADiskThatFailsChangesNothing(t *testing.T) {
 	}
 }
 
+// TestAFailingDiskIsNotCalledFull: space cannot be allocated, for another reason than a full disk.
+func TestAFailingDiskIsNotCalledFull(t *testing.T) {
+	path := scratch(t)
+	db := opened(t, path)
+	s := tableOf(t, db, "Channels")
+	redirect(t, db.file, path, os.O_RDONLY) // before any space is allocated
+	_, err := s.Insert(t.Context(), entity("p", "a", ""))
+	redirect(t, db.file, path, os.O_RDWR)
+	if !errors.Is(err, table.ErrUnavailable) || !strings.Contains(err.Error(), "allocate space for "+path) || strings.Contains(err.Error(), "full") {
+		t.Errorf("got %v, want that space cannot be allocated, and no full disk", err)
+	}
+}
+
+// TestAFileBehindALinkToNowhere: the error says where the link leads, whether it is the file's or its folder's. A file
+// that is a link to another folder works.
+func TestAFileBehindALinkToNowhere(t *testing.T) {
+	path, elsewhere := scratch(t), scratch(t)
+	folder := path + ".folder"
+	for _, link := range []string{path, folder} {
+		if err := os.Symlink("/nowhere/tables", link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for open, link := range map[string]string{path: path, folder + "/tables.db": folder} {
+		if _, err := Open(open, nil); err == nil || !strings.Contains(err.Error(), link+" is a symbolic link to /nowhere/tables, which does not exist") {
+			t.Errorf("%s: got %v, want where the link leads", open, err)
+		}
+	}
+	closed(t, opened(t, elsewhere))
+	if err := errors.Join(os.Remove(path), os.Symlink(elsewhere, path)); err != nil {
+		t.Fatal(err)
+	}
+	inserted(t, tableOf(t, opened(t, path), "Channels"), entity("p", "a", ""))
+}
+
 // TestACommitWhoseLastWaitFailed: it can be read, so another commit must follow it; without one no more changes are made.
 func TestACommitWhoseLastWaitFailed(t *testing.T) {
 	path, cause := scratch(t), errors.New("input/output error")

@@ -27,11 +27,24 @@ func checkFile(f *os.File) error {
 	return checkPages(f, info.Size())
 }
 
+// checkPages reads every page. A disk that fails is not damage: the commit before, which
+// a reader falls back to, would lack confirmed changes.
 func checkPages(f io.ReaderAt, size int64) error {
 	file, err := boltfile.NewReader(f, size)
-	if err != nil {
+	if errors.Is(err, boltfile.ErrNoMeta) {
 		return corrupt("the file is not one of tables, or its beginning is damaged")
 	}
+	if err != nil {
+		return fmt.Errorf("%w; check the disk", err)
+	}
+	err = checkCommit(file, size)
+	if failed := file.ReadError(); failed != nil {
+		return fmt.Errorf("%w; check the disk", failed)
+	}
+	return err
+}
+
+func checkCommit(file *boltfile.Reader, size int64) error {
 	if file.Truncated() {
 		return corrupt("the file is truncated: it has %d bytes and needs %d pages of %d", size, file.Meta.High, file.Meta.PageSize)
 	}

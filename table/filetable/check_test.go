@@ -3,8 +3,11 @@ package filetable
 import (
 	"bytes"
 	"errors"
+	"io"
+	"io/fs"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/millrace/millrace/table"
@@ -39,4 +42,47 @@ func FuzzPages(f *testing.F) {
 			}
 		}
 	})
+}
+
+// failing is a file on a disk that cannot read some of its pages.
+type failing struct {
+	io.ReaderAt
+	from, to int64
+}
+
+func (f failing) ReadAt(b []byte, at int64) (int, error) {
+	if at < f.to && at+int64(len(b)) > f.from {
+		return 0, &fs.PathError{Op: "read", Path: "tables.db", Err: syscall.EIO}
+	}
+	return f.ReaderAt.ReadAt(b, at)
+}
+
+// TestADiskThatCannotBeReadIsNotDamage: whichever pages it cannot read, the file is not opened as of
+// the commit before, nor called damaged or foreign.
+func TestADiskThatCannotBeReadIsNotDamage(t *testing.T) {
+	path, _ := filled(t)
+	content := withoutReserve(t, readFile(t, path))
+	page := int64(newestMeta(t, content).PageSize)
+	check := func(from, to int64) error {
+		return checkPages(failing{bytes.NewReader(content), from, to}, int64(len(content)))
+	}
+	failed := 0
+	for from := int64(0); from < int64(len(content)); from += page {
+		err := check(from, from+page)
+		if errors.Is(err, ErrCorrupt) || err != nil && !errors.Is(err, syscall.EIO) || from < 2*page && err == nil {
+			t.Errorf("page %d: got %v, want EIO", from/page, err)
+		}
+		if err != nil {
+			failed++
+		}
+	}
+	if failed < 4 {
+		t.Errorf("got %d pages that are read, want at least 4", failed)
+	}
+	if err := check(0, int64(len(content))); !errors.Is(err, syscall.EIO) || errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "check the disk") {
+		t.Errorf("all pages: got %v, want EIO", err)
+	}
+	if err := check(0, 0); err != nil {
+		t.Errorf("a sound disk: got %v", err)
+	}
 }

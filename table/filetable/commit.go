@@ -167,7 +167,11 @@ func (db *DB) ensureSpace(tx *bolt.Tx, batch []*request) error {
 	if free := int64(stats.FreePageN+stats.PendingPageN) * int64(db.reserve.pageSize); free >= need+reserveSize {
 		return nil
 	}
-	return &table.Error{Kind: table.ErrUnavailable, Detail: "there is no room for more in " + db.path, Err: err, Hint: "make room on the disk, or delete entities"}
+	if !openfile.OutOfSpace(err) {
+		return db.unavailable("allocate space for", err)
+	}
+	return &table.Error{Kind: table.ErrUnavailable, Detail: "the disk is full: no space for more in " + db.path, Err: err,
+		Hint: "free space on the disk, or delete entities"}
 }
 
 // checkDeletedEvery is how often commits check whether the file was deleted.

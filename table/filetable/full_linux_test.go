@@ -18,7 +18,7 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 	path := filepath.Join(smalldisktest.Mount(t, 12), "tables.db")
 	db := opened(t, path)
 	s := tableOf(t, db, "Channels")
-	kept := map[string]string{}
+	kept, saidFull := map[string]string{}, false
 	fill := func() (n int) {
 		for ; ; n++ {
 			row := fmt.Sprintf("%08x", rand.Uint32())
@@ -34,6 +34,7 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 			if n == 0 {
 				t.Log(err)
 			}
+			saidFull = saidFull || strings.Contains(err.Error(), "the disk is full")
 			return n
 		}
 	}
@@ -80,6 +81,9 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 				break
 			}
 		}
+	}
+	if !saidFull {
+		t.Error("no error said that the disk is full")
 	}
 	closed(t, db)
 	db = opened(t, path)

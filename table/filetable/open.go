@@ -6,8 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
-	"syscall"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -48,12 +46,12 @@ func open(path string, wait time.Duration) (*DB, error) {
 	}
 	if _, err := os.Lstat(absolute); errors.Is(err, fs.ErrNotExist) {
 		if err := create(absolute); err != nil {
-			return nil, fmt.Errorf("make the file: %w", err)
+			return nil, fmt.Errorf("make the file: %w", openfile.DescribeLink(filepath.Dir(absolute), err))
 		}
 	}
 	db := &DB{path: path, requests: make(chan *request), closing: make(chan struct{})}
 	if err := db.openTree(absolute, wait); err != nil {
-		return nil, err
+		return nil, openfile.DescribeLink(absolute, err)
 	}
 	if err := db.readVersion(); err != nil {
 		return nil, errors.Join(err, db.tree.Close())
@@ -138,7 +136,7 @@ func create(path string) error {
 	if err != nil {
 		return err
 	}
-	return syncFolder(dir)
+	return openfile.SyncDirectory(os.Open, dir)
 }
 
 func createTree(path string) error {
@@ -154,21 +152,4 @@ func createTree(path string) error {
 		return errors.Join(b.Put(formatKey, number(formatKey, format)), b.Put(versionKey, number(versionKey, 0)))
 	})
 	return errors.Join(err, tree.Close())
-}
-
-// syncFolder makes a new name durable. Windows has no such call and needs none; file systems without it report
-// that it is invalid.
-func syncFolder(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	err = f.Sync()
-	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
-		err = nil
-	}
-	return errors.Join(err, f.Close())
 }

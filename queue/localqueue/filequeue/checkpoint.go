@@ -51,24 +51,24 @@ func (s *Store) checkpoint(changes []storage.Change) (more bool, err error) {
 	return w.more, nil
 }
 
-// nextCheckpoint returns what the tree will have after the next commit to it.
+// nextCheckpoint returns the checkpoint of the next commit to the tree.
 func (s *Store) nextCheckpoint() checkpoint {
 	if s.logsReady {
-		return checkpoint{s.number + 1, hasLogs, s.time}
+		return checkpoint{s.number + 1, logFormat, s.time}
 	}
 	return checkpoint{s.number + 1, noLogs, s.time}
 }
 
-// switchLogs goes on with the other log, empty. The one that was used stays until the next
+// switchLogs switches to the other log, empty. The one that was used stays until the next
 // checkpoint: should the newest tree turn out to be torn, the tree before and that log
 // still have everything.
 func (s *Store) switchLogs() {
 	s.pending = newPending()
 	s.recent.Store(newRecentTexts(s.number))
-	if l := s.logs[s.active]; l != nil && l.end > 0 {
+	if l := s.logs[s.active]; l != nil && l.end > l.start() {
 		s.active = 1 - s.active
 		if l := s.logs[s.active]; l != nil {
-			l.end = 0
+			l.end = l.start()
 		}
 	}
 }
@@ -86,36 +86,38 @@ func (s *Store) finalCheckpoint() error {
 	})
 }
 
-// What the tree's checkpoint record says about logs.
-const (
-	noLogs  uint64 = iota // there are none: the tree has everything
-	oldLogs               // there are, written by an earlier version without end marks
-	hasLogs               // there are, and they may have later commits
-)
-
 // checkpoint says how far the tree is.
 type checkpoint struct {
 	number uint64 // the last commit that the tree has
-	logs   uint64 // noLogs, oldLogs or hasLogs
+	logs   uint64 // the format of the logs, which may have later commits; noLogs if there are none
 	time   int64  // of that commit, by the engine's clock; 0 if unknown
 }
 
+// record has the second version while there are no logs, so that earlier releases read a
+// directory that was closed cleanly. They refuse the third version: they cannot read the logs.
 func (f checkpoint) record() []byte {
-	b := binary.BigEndian.AppendUint64([]byte{secondVersion}, f.number)
+	version := byte(secondVersion)
+	if f.logs > secondFormat {
+		version = thirdVersion
+	}
+	b := binary.BigEndian.AppendUint64([]byte{version}, f.number)
 	b = binary.BigEndian.AppendUint64(b, f.logs)
 	return appendChecksum(binary.BigEndian.AppendUint64(b, uint64(f.time)), 0, metaBucket, keyCheckpoint)
 }
 
 func readCheckpoint(record []byte) (checkpoint, error) {
-	version, f, err := openVersionedRecord(secondVersion, metaBucket, keyCheckpoint, record)
+	version, f, err := openVersionedRecord(thirdVersion, metaBucket, keyCheckpoint, record)
 	if err != nil {
 		return checkpoint{}, err
 	}
 	read := checkpoint{number: f.uint64(), logs: f.uint64()}
-	if version == secondVersion {
+	if version > recordVersion {
 		read.time = f.int64()
 	} else if read.logs != noLogs {
-		read.logs = oldLogs
+		read.logs = firstFormat // the first version had only a flag
+	}
+	if read.logs > logFormat {
+		return checkpoint{}, ErrNewer
 	}
 	return read, f.end()
 }

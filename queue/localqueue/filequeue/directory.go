@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
-	"syscall"
 
 	"github.com/millrace/millrace/internal/openfile"
 )
@@ -24,7 +22,7 @@ type directory struct {
 
 // openDirectory opens a directory, and creates it if it does not exist.
 func openDirectory(path string) (*directory, error) {
-	if err := os.MkdirAll(path, 0o700); err != nil {
+	if err := openfile.MakeDirectory(path, 0o700); err != nil {
 		return nil, fmt.Errorf("make the data directory: %w", err)
 	}
 	root, err := os.OpenRoot(path)
@@ -39,21 +37,26 @@ func (d *directory) named(name string) string { return filepath.Join(d.path, nam
 
 // create opens a file, and creates it if it does not exist.
 func (d *directory) create(name string, flag int) (*os.File, error) {
-	f, err := d.root.OpenFile(name, flag|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, d.explain(err)
-	}
-	return f, nil
+	return d.open(name, flag|os.O_CREATE)
 }
 
-// explain adds to an error of creating a file that the directory was deleted, which the
-// system's error does not say.
-func (d *directory) explain(err error) error {
+// open opens a file. Its error says if the directory was deleted or the file is a symbolic link to
+// somewhere else, which the system's error does not say.
+func (d *directory) open(name string, flag int) (*os.File, error) {
+	f, err := d.root.OpenFile(name, flag, 0o600)
+	if err == nil {
+		return f, nil
+	}
 	info, failed := d.root.Stat(".")
 	if failed == nil && !openfile.Linked(info) || errors.Is(failed, fs.ErrNotExist) {
-		return fmt.Errorf("the data directory %s was deleted while it was in use: %w", d.path, err)
+		return nil, fmt.Errorf("the data directory %s was deleted while it was in use: %w", d.path, err)
 	}
-	return err
+	if target, failed := d.root.Readlink(name); failed == nil {
+		// The error does not wrap fs.ErrNotExist: a link to nowhere is not a new store.
+		return nil, fmt.Errorf("%s is a symbolic link to %s and cannot be used: the files of a store must be in its directory; "+
+			"move the whole directory instead, and pass its new path: %v", name, target, err)
+	}
+	return nil, err
 }
 
 // remove removes a file, if there is one.
@@ -99,21 +102,7 @@ func (d *directory) duplicate(name, to string) error {
 	return nil
 }
 
-// sync makes new names durable. Windows has no such call and needs none; file systems
-// without it report that it is invalid.
-func (d *directory) sync() error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	f, err := d.root.Open(".")
-	if err != nil {
-		return err
-	}
-	err = f.Sync()
-	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
-		err = nil
-	}
-	return errors.Join(err, f.Close())
-}
+// sync makes new names durable.
+func (d *directory) sync() error { return openfile.SyncDirectory(d.root.Open, ".") }
 
 func (d *directory) close() error { return d.root.Close() }

@@ -222,3 +222,67 @@ func TestADamagedFileIsCopiedWithoutHardLinks(t *testing.T) {
 		t.Errorf("the copy differs from the original file: %v", err)
 	}
 }
+
+// TestAFileThatIsALinkElsewhereIsRefused: the error says where it leads and what to do, and a link
+// whose volume is missing is not taken for a new store.
+func TestAFileThatIsALinkElsewhereIsRefused(t *testing.T) {
+	elsewhere := memoryDirectory(t)
+	for _, name := range []string{fileName, walName(1), lockName} {
+		for what, target := range map[string]string{
+			"another directory":            filepath.Join(elsewhere, name),
+			"a missing place within":       filepath.Join("missing", name),
+			"a missing place, by an upper": filepath.Join("..", "missing", name),
+		} {
+			if name == lockName && what == "a missing place within" {
+				continue // a lock has no content to lose
+			}
+			dir := memoryDirectory(t)
+			s, texts := begun(t, dir), map[uint64]string{}
+			put(t, s, texts, 1, "kept")
+			s.abandon(t)
+			path := filepath.Join(dir, name)
+			if err := os.Rename(path, filepath.Join(elsewhere, name)); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(target, path); err != nil {
+				t.Skip(err)
+			}
+			want := name + " is a symbolic link to " + target
+			if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "move the whole directory") {
+				t.Errorf("%s: got %v, want %q", what, err, want)
+			}
+			if got, err := os.Readlink(path); err != nil || got != target {
+				t.Errorf("%s: the link is now %q, %v; want %q", what, got, err, target)
+			}
+			if err := os.Rename(filepath.Join(elsewhere, name), path); err != nil {
+				t.Fatal(err)
+			}
+			reopenedWhole(t, dir, texts)
+		}
+	}
+}
+
+func TestADirectoryThatIsALinkToNowhere(t *testing.T) {
+	link := filepath.Join(memoryDirectory(t), "data")
+	if err := os.Symlink("/nowhere/data", link); err != nil {
+		t.Skip(err)
+	}
+	if _, err := Open(link); err == nil || !strings.Contains(err.Error(), link+" is a symbolic link to /nowhere/data, which does not exist") {
+		t.Errorf("got %v, want where the link leads", err)
+	}
+}
+
+// TestADiskThatCannotBeReadIsNotDamage: to move the file away would be the wrong advice.
+func TestADiskThatCannotBeReadIsNotDamage(t *testing.T) {
+	dir := memoryDirectory(t)
+	s := begun(t, dir)
+	s.abandon(t)
+	f, err := os.OpenFile(s.path(), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := readSnapshot(f); err == nil || errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "check the disk") {
+		t.Errorf("got %v, want to check the disk", err)
+	}
+}

@@ -42,8 +42,9 @@
 // then use the old name. If its files are deleted, no commit is acknowledged after a second
 // at most, and errors say why. A store removes no file that it did not create.
 //
-// A directory of an earlier version is read if it was closed cleanly, and refused
-// otherwise.
+// Every release reads the directories of the release before it, even after a kill, and
+// refuses those of later ones with [ErrNewer]. After Close, the release before it can read a
+// directory too.
 //
 // # A full disk
 //
@@ -61,8 +62,11 @@
 // A commit takes O(1) for each change, and a checkpoint O(log n), at any depth and after
 // any drain: a message that is added and deleted between two checkpoints never reaches the
 // tree. Open takes O(n). Texts stay on disk: memory holds some 250 bytes for each message
-// and, for a while after Open, as much again. The file does not shrink while it is open;
-// one that is mostly free is rebuilt when it is opened, which needs space for its contents.
+// and, for a while after Open, as much again.
+//
+// The file does not shrink while it is open: the space of deleted messages is used again. Open
+// rebuilds a file of 64 MiB or more if three quarters of it are free, also right after a clear
+// whose process was killed. That takes space for the contents; without it, the file stays.
 //
 // # Concurrency
 //

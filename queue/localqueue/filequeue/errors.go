@@ -12,11 +12,7 @@ var (
 	// store's. It was not changed.
 	ErrCorrupt = errors.New("the file cannot be read")
 
-	// ErrNewer means that a later version of this package wrote the file. It was not changed.
-	ErrNewer = errors.New("the file was written by a later version")
+	// ErrNewer means that a later release wrote the file or a log. Nothing was changed.
+	ErrNewer = errors.New("a later release of Millrace wrote this directory; nothing was changed; " +
+		"use that release, or a later one")
 )
-
-// errOldLogs means that an earlier version was killed with the directory open: this version
-// cannot read its logs.
-var errOldLogs = errors.New("the logs are of an earlier version of this program that was not shut down cleanly; " +
-	"nothing was changed; open the directory with that version, shut it down cleanly, then open it with this one")

@@ -13,8 +13,8 @@ import (
 
 var largeText = strings.Repeat("x", 60_000)
 
-// fullStore returns a store on a full disk: messages of 60 kB fill the file, and the
-// reserve cannot be allocated, because a directory has its name.
+// fullStore returns a store as on a full disk: messages of 60 kB fill the file, and the
+// reserve cannot be allocated. The cause is not a full disk, but a directory with its name.
 func fullStore(t *testing.T, messages uint64) *Store {
 	t.Helper()
 	dir := memoryDirectory(t)
@@ -32,8 +32,9 @@ func fullStore(t *testing.T, messages uint64) *Store {
 
 func refused(t *testing.T, s *Store) {
 	t.Helper()
-	if _, err := s.Commit([]storage.Change{added(9999, "refused")}); err == nil || !strings.Contains(err.Error(), "the disk is still full") {
-		t.Fatalf("put: got %v, want the disk is still full", err)
+	_, err := s.Commit([]storage.Change{added(9999, "refused")})
+	if err == nil || !strings.Contains(err.Error(), "allocate "+s.dir.named(reserveName)) || strings.Contains(err.Error(), "full") {
+		t.Fatalf("put: got %v, want that the reserve cannot be allocated, and no full disk", err)
 	}
 }
 

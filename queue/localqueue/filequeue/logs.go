@@ -8,13 +8,15 @@ import (
 	"os"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/millrace/millrace/internal/openfile"
 )
 
 // startLogs begins two empty logs and then records in the tree that they exist. If the disk
 // is too full for that, the store commits to the tree alone until it works.
 func (s *Store) startLogs() error {
 	for i := range s.logs {
-		if err := s.startLog(i); outOfSpace(err) {
+		if err := s.startLog(i); openfile.OutOfSpace(err) {
 			return nil
 		} else if err != nil {
 			return err
@@ -24,7 +26,7 @@ func (s *Store) startLogs() error {
 		return err
 	}
 	err := s.update(func(tx *bolt.Tx) error {
-		return tx.Bucket(metaBucket).Put(keyCheckpoint, checkpoint{s.checkpointed, hasLogs, s.time}.record())
+		return tx.Bucket(metaBucket).Put(keyCheckpoint, checkpoint{s.checkpointed, logFormat, s.time}.record())
 	})
 	s.logsReady = err == nil
 	return s.broken
@@ -39,8 +41,7 @@ func (s *Store) startLog(i int) error {
 		s.logs[i] = l
 		s.saltLogs(s.secret)
 	}
-	s.logs[i].end = 0
-	return s.logs[i].writeEndMark(s.number)
+	return s.logs[i].begin(s.number)
 }
 
 // removeLogs removes the logs, which must still be open, if the tree has everything.
@@ -64,7 +65,7 @@ func (s *Store) removeLogs(checkpointed bool) (err error) {
 // moveOrphanedLogs renames logs whose tree is missing. They cannot be read without it.
 func (s *Store) moveOrphanedLogs() error {
 	for i := range s.logs {
-		name := fmt.Sprintf("%s-%d", logName, i+1)
+		name := walName(i + 1)
 		if _, err := s.dir.root.Lstat(name); errors.Is(err, fs.ErrNotExist) {
 			continue
 		} else if err != nil {

@@ -73,10 +73,13 @@ func (s *Store) describeLockFailure(cause error) error {
 
 // open makes the files, or reads and repairs them.
 func (s *Store) open() error {
+	if err := s.dir.checkFormats(); err != nil {
+		return err
+	}
 	if err := s.dir.remove(rebuildName); err != nil { // left by a killed process
 		return err
 	}
-	f, err := s.dir.root.OpenFile(fileName, os.O_RDWR, 0)
+	f, err := s.dir.open(fileName, os.O_RDWR)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		s.snapshot = newSnapshot()
@@ -115,8 +118,8 @@ func lock(f *os.File) error {
 }
 
 // inspect reads the snapshot. A file with unreadable pages is copied as it is and rebuilt
-// from what could be read; one that is mostly free is rebuilt too, because bbolt never
-// shrinks a file.
+// from what could be read. A file that is mostly free, or will be once cleared messages are
+// removed, is rebuilt too if there is space for that, because bbolt never shrinks a file.
 func (s *Store) inspect(f *os.File) (err error) {
 	// The directory is locked, but a deleted lock file keeps nobody out, and repairing a file
 	// that another process writes would destroy it.
@@ -134,7 +137,12 @@ func (s *Store) inspect(f *os.File) (err error) {
 	if !s.snapshot.unreadable && !s.snapshot.mostlyFree(f) {
 		return nil
 	}
+	sound := *s.snapshot
 	err = s.rebuild(f)
+	if !sound.unreadable && openfile.OutOfSpace(err) {
+		*s.snapshot = sound
+		return nil
+	}
 	if copied := s.snapshot.found.Copy; err != nil && copied != "" {
 		err = errors.Join(err, s.dir.root.Remove(filepath.Base(copied))) // the file still has its own name
 	}

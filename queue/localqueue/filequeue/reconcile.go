@@ -143,7 +143,7 @@ func (s *snapshot) reconcileMessages() {
 		if h < len(s.heads) && s.heads[h].MessageKey == m.MessageKey && s.heads[h].Receipt >= m.Receipt {
 			m.Due, m.Dequeues, m.Receipt = s.heads[h].Due, s.heads[h].Dequeues, s.heads[h].Receipt
 		}
-		if through, deleted := s.tombstones[m.Queue]; deleted && m.Sequence <= through {
+		if s.tombstoned(m.MessageKey) { // a search of all pages may find the tombstone last
 			continue
 		}
 		if _, known := s.queues[m.Queue]; !known {

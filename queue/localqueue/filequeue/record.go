@@ -12,7 +12,8 @@ import (
 // their length.
 const (
 	recordVersion = 1
-	secondVersion = 2 // of kinds with two versions
+	secondVersion = 2 // of kinds with several versions
+	thirdVersion  = 3
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

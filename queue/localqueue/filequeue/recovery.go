@@ -6,8 +6,8 @@ import (
 	"io/fs"
 )
 
-// recoverLogs replays the logs and continues where they end. After damage they may have the
-// only copy of something, so a checkpoint follows at once.
+// recoverLogs replays the logs and continues where they end. A checkpoint follows if the logs
+// may have the only copy of something after damage, or if an earlier release wrote them.
 func (s *Store) recoverLogs() error {
 	s.reserve.findExisting()
 	if err := s.openLogs(); err != nil {
@@ -17,13 +17,14 @@ func (s *Store) recoverLogs() error {
 		return err
 	}
 	s.secret, s.checkpointed, s.logBuffer = s.snapshot.secret, s.snapshot.checkpoint.number, make([]byte, recordHeader)
-	s.digest, s.moreWork = s.snapshot.actual, len(s.snapshot.tombstones) > 0
+	s.digest, s.moreWork = s.snapshot.actual, len(s.snapshot.tombstones) > 0 && !s.snapshot.rebuilt
 	damaged := s.snapshot.found.Damaged > 0
-	s.logsReady = s.snapshot.checkpoint.logs == hasLogs && !damaged
+	earlier := s.snapshot.checkpoint.logs != noLogs && s.snapshot.checkpoint.logs != logFormat
+	s.logsReady = s.snapshot.checkpoint.logs == logFormat && !damaged
 	if err := s.usingReserve(s.repair); err != nil {
 		return err
 	}
-	if damaged {
+	if damaged || earlier {
 		if err := s.usingReserve(func() error { _, err := s.checkpoint(nil); return err }); err != nil {
 			return err
 		}
@@ -67,13 +68,17 @@ func (s *Store) openLogs() error {
 	for i := range s.logs {
 		l, err := openWAL(s.dir, i+1, s.maxLogSize, 0)
 		if errors.Is(err, fs.ErrNotExist) {
-			if s.snapshot.checkpoint.logs == hasLogs {
-				s.snapshot.found.damage(Damage{What: fmt.Sprintf("the log %s-%d is missing: %s", logName, i+1, mayBeLost)})
+			if s.snapshot.checkpoint.logs != noLogs {
+				s.snapshot.found.damage(Damage{What: fmt.Sprintf("the log %s is missing: %s", walName(i+1), mayBeLost)})
 			}
 			continue
 		}
 		if err != nil {
 			return err
+		}
+		if format := s.snapshot.checkpoint.logs; format != noLogs {
+			l.format = format
+			l.end = l.start()
 		}
 		s.logs[i] = l
 	}

@@ -38,7 +38,7 @@ func (s *Store) replay() error {
 		}
 	}
 	s.resumeAfter(records)
-	if s.snapshot.checkpoint.logs == hasLogs || s.number > s.snapshot.checkpoint.number {
+	if s.snapshot.checkpoint.logs != noLogs || s.number > s.snapshot.checkpoint.number {
 		s.checkTails(reads)
 	}
 	return s.db.View(func(tx *bolt.Tx) error {
@@ -59,7 +59,7 @@ func (s *Store) resumeAfter(records []walEntry) {
 	if newest.number <= s.snapshot.checkpoint.number {
 		s.active = 1 - s.active
 		if l := s.logs[s.active]; l != nil {
-			l.end = 0
+			l.end = l.start()
 		}
 	}
 }
@@ -68,7 +68,7 @@ func (s *Store) resumeAfter(records []walEntry) {
 // record, the other one with older records.
 func (s *Store) checkTails(reads []*walScan) {
 	for _, r := range reads {
-		at := int64(0)
+		at := r.log.start()
 		if r.log == s.logs[s.active] {
 			at = r.log.end
 		}
@@ -142,7 +142,7 @@ func (s *snapshot) applyLog(p *pending, bodies *bolt.Bucket) {
 
 // hasQueue reports whether a message of the log has a queue. Only damage separates them.
 func (s *snapshot) hasQueue(k storage.MessageKey) bool {
-	if through, deleted := s.tombstones[k.Queue]; deleted && k.Sequence <= through {
+	if s.tombstoned(k) {
 		return false
 	}
 	if _, known := s.queues[k.Queue]; known {

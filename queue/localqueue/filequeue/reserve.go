@@ -6,8 +6,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"syscall"
 
+	"github.com/millrace/millrace/internal/openfile"
 	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
@@ -92,7 +92,10 @@ func (s *Store) ensureSpace(changes []storage.Change) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the disk is still full: %w", err)
+	if openfile.OutOfSpace(err) {
+		return fmt.Errorf("the disk is full: %w", err)
+	}
+	return fmt.Errorf("allocate %s, the reserve for deletes: %w", s.dir.named(reserveName), err)
 }
 
 // enoughFreePages reports whether as much as the reserve is free inside the file, or will
@@ -109,9 +112,4 @@ func (s *Store) usingReserve(do func() error) error {
 		err = do()
 	}
 	return err
-}
-
-// outOfSpace reports whether err means that the disk, or the user's quota, is full.
-func outOfSpace(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }

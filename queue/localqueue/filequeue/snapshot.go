@@ -32,7 +32,8 @@ type snapshot struct {
 	orphans    map[uint64]int // the number of messages of each unknown queue
 	unreadable bool           // some pages cannot be read
 	newer      bool           // some record is of a later version
-	freeShare  float64        // the share of pages that is free
+	deleted    int64          // the size in bytes of the records that tombstones delete
+	freeShare  float64        // the share of the file that is free, or will be without them
 	rebuilt    bool           // the file was rebuilt
 	scanned    bool           // the records are of many commits, not of one tree
 }
@@ -76,8 +77,11 @@ func readSnapshot(f *os.File) (*snapshot, error) {
 		return nil, err
 	}
 	file, err := boltfile.NewReader(f, info.Size())
-	if err != nil {
+	if errors.Is(err, boltfile.ErrNoMeta) {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w; check the disk", err)
 	}
 	s := newSnapshot()
 	if !file.Whole() {
@@ -91,16 +95,14 @@ func readSnapshot(f *os.File) (*snapshot, error) {
 	if s.newer {
 		return nil, ErrNewer
 	}
-	if s.checkpoint.logs == oldLogs {
-		return nil, errOldLogs
-	}
 	if s.scanned {
 		s.checkpoint = checkpoint{time: s.checkpoint.time} // it may be of any commit, so replay all logs
 	}
 	if s.commit != 0 && s.commit != file.Meta.Commit && !s.scanned {
 		s.found.damage(Damage{What: fmt.Sprintf("the tree is of commit %d and should be of commit %d: changes in between are lost", s.commit, file.Meta.Commit)})
 	}
-	s.freeShare = 1 - float64(file.Used()+2)/float64(max(file.Meta.High, 1))
+	used := float64(file.Used()+2) - float64(s.deleted)/float64(file.Meta.PageSize)
+	s.freeShare = 1 - used/float64(max(file.Meta.High, 1))
 	s.reconcile()
 	return s, nil
 }
@@ -189,13 +191,23 @@ func (s *snapshot) addRecord(in bucket, key, value []byte) {
 	}
 }
 
+// tombstoned reports whether a tombstone deletes the message.
+func (s *snapshot) tombstoned(k storage.MessageKey) bool {
+	through, deleted := s.tombstones[k.Queue]
+	return deleted && k.Sequence <= through
+}
+
 func (b bucket) is(other bucket) bool { return bytes.Equal(b, other) }
 
 func (s *snapshot) parseRecord(in bucket, key, value []byte) error {
 	switch {
 	case in.is(bodyBucket):
 		m, text, err := readBody(key, value)
-		if err == nil {
+		switch {
+		case err != nil:
+		case s.tombstoned(m.MessageKey):
+			s.deleted += int64(len(key) + len(value))
+		default:
 			s.messages = append(s.messages, m)
 			s.found.Bytes += int64(len(text))
 		}

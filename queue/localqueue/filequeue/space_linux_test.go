@@ -2,8 +2,10 @@ package filequeue
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -165,4 +167,31 @@ func fillToTheEnd(t *testing.T, q queue.Queue) (n int) {
 		}
 		n++
 	}
+}
+
+// TestAMostlyFreeFileOpensOnAFullDisk: there is no space to rebuild it.
+func TestAMostlyFreeFileOpensOnAFullDisk(t *testing.T) {
+	dir := smalldisktest.Mount(t, 24)
+	texts := clearedAndKilled(t, dir)
+	occupy(t, dir)
+	found, got := reopenedTexts(t, dir)
+	if found.Damaged > 0 || found.Torn || !maps.Equal(got, texts) {
+		t.Errorf("got %+v and %v, want %v", found, got, texts)
+	}
+}
+
+// TestARefusedPutSaysThatTheDiskIsFull, and only then: see refused for another cause.
+func TestARefusedPutSaysThatTheDiskIsFull(t *testing.T) {
+	dir := smalldisktest.Mount(t, 24)
+	s := begun(t, dir)
+	s.reserve.release()
+	taken := occupy(t, dir)
+	_, err := s.Commit([]storage.Change{added(1, "refused")})
+	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "the disk is full") {
+		t.Errorf("got %v, want the disk is full", err)
+	}
+	if err := os.Remove(taken); err != nil {
+		t.Fatal(err)
+	}
+	s.abandon(t)
 }

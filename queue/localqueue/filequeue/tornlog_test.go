@@ -131,11 +131,11 @@ func TestAMisplacedRecordIsReported(t *testing.T) {
 	s.abandon(t)
 	k := killedAt(t, dir)
 	for what, older := range map[string][]byte{
-		"of the same log":  k.files[active][5*sector:],
-		"of the other log": k.files[other],
+		"of the same log":  k.files[active][6*sector:],
+		"of the other log": k.files[other][sector:],
 	} {
 		b := slices.Clone(k.files[active])
-		copy(b[:sector], older)
+		copy(b[sector:2*sector], older)
 		if bytes.Equal(b, k.files[active]) {
 			t.Errorf("%s: the record is the same", what)
 		}
@@ -176,7 +176,7 @@ func TestDamageToAnEmptyLogIsReported(t *testing.T) {
 	for n := range 2 {
 		name := fmt.Sprintf("%s-%d", logName, n+1)
 		b := slices.Clone(k.files[name])
-		b[3] ^= 1
+		b[sector+3] ^= 1
 		if found, texts := k.found(t, map[string][]byte{name: b}); found.Damaged == 0 || len(texts) != 1 {
 			t.Errorf("%s: got %+v and %d messages, want damage and 1 message", name, found, len(texts))
 		}
@@ -211,7 +211,7 @@ func TestDamageAtTheBeginningOfBothLogsIsReported(t *testing.T) {
 	changed := map[string][]byte{}
 	for _, name := range []string{logName + "-1", logName + "-2"} {
 		changed[name] = slices.Clone(k.files[name])
-		clear(changed[name][:sector])
+		clear(changed[name][sector : 2*sector])
 	}
 	found, texts := k.found(t, changed)
 	if found.Damaged < 2 || len(texts) < len(k.texts)-1 {

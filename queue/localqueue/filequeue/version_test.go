@@ -1,8 +1,11 @@
 package filequeue
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,14 +17,14 @@ import (
 )
 
 // firstVersion turns the tree into one of the first version of this package.
-func firstVersion(t *testing.T, s *Store, logs uint64) {
+func firstVersion(t *testing.T, s *Store) {
 	t.Helper()
 	err := s.update(func(tx *bolt.Tx) error {
 		two := func(key []byte, a, b uint64) error {
 			record := binary.BigEndian.AppendUint64([]byte{recordVersion}, a)
 			return tx.Bucket(metaBucket).Put(key, appendChecksum(binary.BigEndian.AppendUint64(record, b), 0, metaBucket, key))
 		}
-		return errors.Join(two(keyCheckpoint, s.number, logs), two(keyDigest, s.digest.bodies.count, 12345)) // a sum of keys alone
+		return errors.Join(two(keyCheckpoint, s.number, noLogs), two(keyDigest, s.digest.bodies.count, 12345)) // a sum of keys alone
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +40,7 @@ func TestADirectoryOfAnEarlierVersionIsRead(t *testing.T) {
 	if err := s.finalCheckpoint(); err != nil {
 		t.Fatal(err)
 	}
-	firstVersion(t, s, noLogs)
+	firstVersion(t, s)
 	s.abandon(t)
 	reopenedWhole(t, dir, texts)
 	s, err := Open(dir)
@@ -52,21 +55,119 @@ func TestADirectoryOfAnEarlierVersionIsRead(t *testing.T) {
 	reopenedWhole(t, dir, texts)
 }
 
-// TestLogsOfAnEarlierVersionAreRefused: they are neither misread nor removed, and the
-// directory is unchanged.
-func TestLogsOfAnEarlierVersionAreRefused(t *testing.T) {
+// TestATornLogOfTheFirstFormatIsReported: the commits before the torn one are there.
+func TestATornLogOfTheFirstFormatIsReported(t *testing.T) {
+	dir := unpacked(t, "f8d9a14-killed")
+	for i := range 2 {
+		path := filepath.Join(dir, walName(i+1))
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at := bytes.Index(b, []byte("after the clear")); at >= 0 {
+			b[at] ^= 1
+		}
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found, texts := reopenedTexts(t, dir); found.Damaged > 0 || !found.Torn || found.Messages != len(releasesHave)-1 {
+		t.Errorf("got %+v and %d messages, want a torn log and %d", found, len(texts), len(releasesHave)-1)
+	}
+	if found, _ := reopenedTexts(t, dir); found.Damaged > 0 || found.Torn || found.Messages != len(releasesHave)-1 {
+		t.Errorf("opened again: got %+v, want a sound log", found)
+	}
+}
+
+// TestADirectoryOfALaterReleaseIsRefused: the error names that release if there are logs, and
+// nothing is changed.
+func TestADirectoryOfALaterReleaseIsRefused(t *testing.T) {
+	for what, change := range map[string]func(t *testing.T, s *Store) (want string){
+		"a log": func(t *testing.T, s *Store) string {
+			text := fmt.Sprintf(headerText, logFormat+1, "v9.8.7")
+			header := fmt.Sprintf("%s\n%08x", text, crc32.Checksum([]byte(text), castagnoli))
+			if _, err := s.logs[1].file.WriteAt([]byte(header), 0); err != nil {
+				t.Fatal(err)
+			}
+			return "format 4, written by v9.8.7; this program reads formats up to 3"
+		},
+		"the format of the logs in the tree": func(t *testing.T, s *Store) string {
+			setCheckpoint(t, s, checkpoint{s.number, logFormat + 1, s.time}.record())
+			return "use that release"
+		},
+		"a record of the tree": func(t *testing.T, s *Store) string {
+			setCheckpoint(t, s, appendChecksum([]byte{thirdVersion + 1}, 0, metaBucket, keyCheckpoint))
+			return "use that release"
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			dir := memoryDirectory(t)
+			s := begun(t, dir)
+			put(t, s, map[uint64]string{}, 1, "later")
+			want := change(t, s)
+			s.abandon(t)
+			before := contentsOf(t, dir)
+			if _, err := Open(dir); !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), want) {
+				t.Errorf("Open: got %v, want ErrNewer, the directory and %q", err, want)
+			}
+			if after := contentsOf(t, dir); !reflect.DeepEqual(before, after) {
+				t.Error("Open changed the directory")
+			}
+		})
+	}
+}
+
+func setCheckpoint(t *testing.T, s *Store, record []byte) {
+	t.Helper()
+	if err := s.update(func(tx *bolt.Tx) error { return tx.Bucket(metaBucket).Put(keyCheckpoint, record) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestEarlierReleasesReadADirectoryThatWasClosed: they know the first two versions of the
+// checkpoint's record, and refuse the third as that of a later release, instead of overlooking
+// the logs.
+func TestEarlierReleasesReadADirectoryThatWasClosed(t *testing.T) {
 	dir := memoryDirectory(t)
 	s := begun(t, dir)
-	put(t, s, map[uint64]string{}, 1, "old")
-	const theirLogs = 1
-	firstVersion(t, s, theirLogs)
-	s.abandon(t)
-	before := contentsOf(t, dir)
-	if _, err := Open(dir); !errors.Is(err, errOldLogs) || !strings.Contains(err.Error(), dir) {
-		t.Errorf("Open: got %v, want errOldLogs", err)
+	version := func() (v byte) {
+		t.Helper()
+		if err := s.db.View(func(tx *bolt.Tx) error { v = tx.Bucket(metaBucket).Get(keyCheckpoint)[0]; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		return v
 	}
-	if after := contentsOf(t, dir); !reflect.DeepEqual(before, after) {
-		t.Error("Open changed the directory")
+	put(t, s, map[uint64]string{}, 1, "text")
+	if got := version(); got != thirdVersion {
+		t.Errorf("with logs: got version %d, want %d", got, thirdVersion)
+	}
+	if err := s.finalCheckpoint(); err != nil {
+		t.Fatal(err)
+	}
+	if got := version(); got != secondVersion {
+		t.Errorf("closed: got version %d, want %d", got, secondVersion)
+	}
+	s.abandon(t)
+}
+
+// TestALogNamesItsFormat: in its first line, for people.
+func TestALogNamesItsFormat(t *testing.T) {
+	dir := memoryDirectory(t)
+	s := begun(t, dir)
+	put(t, s, map[uint64]string{}, 1, "text")
+	s.abandon(t)
+	for i := range 2 {
+		b, err := os.ReadFile(filepath.Join(dir, walName(i+1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		line, _, _ := bytes.Cut(b, []byte("\n"))
+		if want := "Millrace queue log, format 3, written by " + release(); string(line) != want {
+			t.Errorf("%s: got %q, want %q", walName(i+1), line, want)
+		}
+		if format, by := readLogHeader(b[:sector]); format != logFormat || by != release() {
+			t.Errorf("%s: got format %d by %q, want %d by %q", walName(i+1), format, by, logFormat, release())
+		}
 	}
 }
 

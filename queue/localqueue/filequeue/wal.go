@@ -15,10 +15,12 @@ import (
 // writes every page it touches and waits twice. A message that is added and deleted between
 // checkpoints never reaches the tree.
 //
-// There is a record for each commit. It begins with the commit's number, at a sector of its
-// own, so that writing it touches no durable one. An end mark with the same number follows
-// in the same write, and the next record overwrites it. So the end of a log is distinguishable
-// from a truncation. A log is reused from the beginning, because overwriting is fastest. Older records are recognized by their numbers.
+// The first sector is a header, which names the format of the log: see logformat.go. Then there
+// is a record for each commit. It begins with the commit's number, at a sector of its own, so
+// that writing it touches no durable one. An end mark with the same number follows in the same
+// write, and the next record overwrites it. So the end of a log is distinguishable from a
+// truncation. A log is reused from the first record, because overwriting is fastest. Older
+// records are recognized by their numbers.
 //
 // Checksums cover a salt that only this store knows, so that no text of a message can look
 // like a record, and the position, so that a misplaced record is invalid.
@@ -26,9 +28,10 @@ type wal struct {
 	name    string
 	file    *os.File
 	salt    uint32
-	maxSize int64 // its limit, in bytes
-	size    int64 // of the file, all of it allocated
-	end     int64 // where the next record goes
+	format  uint64 // see logFormat
+	maxSize int64  // its limit, in bytes
+	size    int64  // of the file, all of it allocated
+	end     int64  // where the next record goes
 }
 
 const (
@@ -48,18 +51,21 @@ const (
 
 // openWAL opens a log, and creates it if flag says so.
 func openWAL(d *directory, number int, most int64, flag int) (*wal, error) {
-	l := &wal{name: fmt.Sprintf("%s-%d", logName, number), maxSize: most}
+	l := &wal{name: walName(number), format: logFormat, maxSize: most}
 	var err error
-	if l.file, err = d.root.OpenFile(l.name, os.O_RDWR|flag, 0o600); err != nil {
-		return nil, d.explain(err)
+	if l.file, err = d.open(l.name, os.O_RDWR|flag); err != nil {
+		return nil, err
 	}
 	info, err := l.file.Stat()
 	if err != nil {
 		return nil, errors.Join(err, l.file.Close())
 	}
-	l.size = info.Size()
+	l.size, l.end = info.Size(), l.start()
 	return l, nil
 }
+
+// walName returns the name of a log's file.
+func walName(number int) string { return fmt.Sprintf("%s-%d", logName, number) }
 
 // openFile returns the file, nil for a nil log.
 func (l *wal) openFile() *os.File {
@@ -137,12 +143,29 @@ func (l *wal) preallocate(end int64) error {
 // writeEndMark ends the log where the next record would begin, after the commit of that
 // number. After a failed append it makes sure that no record is left.
 func (l *wal) writeEndMark(number uint64) error {
+	return l.writeSectors(l.end, l.markAt(l.end, number))
+}
+
+// begin makes an empty log of the current format, after the commit of that number.
+func (l *wal) begin(number uint64) error {
+	l.format = logFormat
+	l.end = l.start()
+	return l.writeSectors(0, append(logHeader(), l.markAt(l.end, number)...))
+}
+
+// markAt returns an end mark for that position.
+func (l *wal) markAt(at int64, number uint64) []byte {
 	mark := make([]byte, sector)
-	l.writeHeader(mark, l.end, number, endMark)
-	if _, err := l.file.WriteAt(mark, l.end); err != nil {
+	l.writeHeader(mark, at, number, endMark)
+	return mark
+}
+
+// writeSectors writes whole sectors and waits for the disk.
+func (l *wal) writeSectors(at int64, b []byte) error {
+	if _, err := l.file.WriteAt(b, at); err != nil {
 		return err
 	}
-	l.size = max(l.size, l.end+sector)
+	l.size = max(l.size, at+int64(len(b)))
 	return flush(l.file)
 }
 

@@ -60,6 +60,9 @@ func (r *walScan) entryAt(at int64) (walEntry, bool) {
 	if at+sector > int64(len(r.data)) {
 		return walEntry{}, false
 	}
+	if r.log.format == firstFormat {
+		return r.firstFormatEntryAt(at)
+	}
 	h := r.data[at:]
 	if binary.BigEndian.Uint32(h[16:]) != r.log.headerSum(h, at) {
 		return walEntry{}, false
@@ -103,6 +106,9 @@ const (
 // and its mark; but no commit leaves zeros there or a truncated file. At the beginning of a
 // log there are older entries until the first record.
 func (r *walScan) tail(number uint64, at int64) tailState {
+	if r.log.format == firstFormat {
+		return r.firstFormatTail(number, at)
+	}
 	f, is := r.entryAt(at)
 	newest := uint64(0)
 	for _, other := range r.entries {
@@ -115,9 +121,9 @@ func (r *walScan) tail(number uint64, at int64) tailState {
 		return tailTorn
 	case is && f.kind == endMarkEntry && f.number == number:
 		return tailIntact
-	case is && at == 0 && f.number <= number:
+	case is && at == r.log.start() && f.number <= number:
 		return tailIntact
-	case at == 0 || newest == number+1 || r.isBlank(at):
+	case at == r.log.start() || newest == number+1 || r.isBlank(at):
 		return tailDamaged
 	default:
 		return tailTorn

@@ -15,7 +15,8 @@ type Store interface {
 	// survive a kill and a power cut. An error means that none of them was kept or ever will
 	// be, unless it is [ErrUncertain]. If more is true, there is work left over, such as
 	// removing the messages of a cleared queue, and a further Commit, even one of no changes,
-	// continues it. The store may keep the changes, but must not modify them.
+	// continues it. After Load, the engine commits no changes once, for work that an earlier
+	// process left over. The store may keep the changes, but must not modify them.
 	Commit(changes []Change) (more bool, err error)
 
 	// View returns the texts as of the last Commit. It is cheap to open and must be closed

@@ -1,0 +1,96 @@
+package openfile
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestTheNamesOfNewDirectoriesAreMadeDurable: each in its parent, after it exists. Directories that
+// exist already cost nothing.
+func TestTheNamesOfNewDirectoriesAreMadeDurable(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("names need no sync")
+	}
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(root, filepath.Join(root, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range []struct {
+		path string
+		want []string // the synced directories below root
+	}{
+		{"a", []string{"."}},
+		{"a", nil},
+		{"a/b/c", []string{"a/b", "a"}},
+		{"a/d//", []string{"a"}},
+		{"link/a/../e", []string{"."}},
+	} {
+		var synced []string
+		err := makeDirectory(root+"/"+one.path, 0o700, func(dir string) error {
+			dir, err := filepath.EvalSymlinks(dir)
+			if err != nil {
+				return err
+			}
+			below, err := filepath.Rel(root, dir)
+			if err == nil && !slices.Contains(synced, below) {
+				synced = append(synced, below)
+			}
+			return err
+		})
+		if err != nil || !slices.Equal(synced, one.want) {
+			t.Errorf("%s: got %q synced, %v; want %q", one.path, synced, err, one.want)
+		}
+		if info, err := os.Stat(filepath.Join(root, one.path)); err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("%s: got %v, %v; want a directory with mode 0700", one.path, info, err)
+		}
+	}
+	failed := errors.New("input/output error")
+	if err := makeDirectory(filepath.Join(root, "h"), 0o700, func(string) error { return failed }); !errors.Is(err, failed) {
+		t.Errorf("a sync that fails: got %v, want %v", err, failed)
+	}
+}
+
+// TestADirectoryBehindALinkToNowhere: the error says so, instead of that the file exists.
+func TestADirectoryBehindALinkToNowhere(t *testing.T) {
+	link := filepath.Join(t.TempDir(), "data")
+	if err := os.Symlink("/nowhere/data", link); err != nil {
+		t.Skip(err)
+	}
+	for _, path := range []string{link, link + "/", filepath.Join(link, "a", "b")} {
+		err := MakeDirectory(path, 0o700)
+		if err == nil || !strings.HasPrefix(err.Error(), link+" is a symbolic link to /nowhere/data, which does not exist") {
+			t.Errorf("%s: got %v, want where the link leads", path, err)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := MakeDirectory(filepath.Join(file, "a"), 0o700); err == nil || strings.Contains(err.Error(), "symbolic") {
+		t.Errorf("below a file: got %v, want another error", err)
+	}
+}
+
+func TestAMissingDirectoryCannotBeSynced(t *testing.T) {
+	if err := SyncDirectory(os.Open, filepath.Join(t.TempDir(), "missing")); runtime.GOOS != "windows" && !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v, want fs.ErrNotExist", err)
+	}
+}
+
+func TestAFailingDiskIsNotFull(t *testing.T) {
+	for cause, want := range map[error]bool{syscall.ENOSPC: true, syscall.EDQUOT: true, syscall.EFBIG: true, syscall.EIO: false, syscall.EROFS: false} {
+		if got := OutOfSpace(&fs.PathError{Op: "write", Path: "file", Err: cause}); got != want {
+			t.Errorf("%v: got %v, want %v", cause, got, want)
+		}
+	}
+}
