@@ -18,7 +18,7 @@ type Limits struct {
 }
 
 // unreachable is how long a client waits for an emulator that does not listen. It may be starting,
-// but more often nobody has started it.
+// but usually it was not started.
 const unreachable = time.Second
 
 // Check refuses limits that cannot be meant. The error is a [*ParseError].
