@@ -210,6 +210,18 @@ func TestTheAddressOfAnyServiceLeadsToTheAccount(t *testing.T) {
 	}
 }
 
+// A program sets the credential for Azure, and keeps it on a laptop.
+func TestACredentialIsIgnoredWhereTheLocationHasAKey(t *testing.T) {
+	o := &stores.Options{Credential: noToken{}}
+	for _, location := range []string{"UseDevelopmentStorage=true", "AccountName=a;AccountKey=c2VjcmV0"} {
+		_, blobErr := stores.Blobs(location, o)
+		_, tableErr := stores.Tables(location, o)
+		if err := errors.Join(blobErr, tableErr); err != nil {
+			t.Errorf("%s: got %v, want nil", location, err)
+		}
+	}
+}
+
 func TestASignatureForOneTableOpensThatOne(t *testing.T) {
 	tables, err := stores.Tables("https://acct.table.core.windows.net/Reports?sv=1&sig=x", nil)
 	if err != nil {

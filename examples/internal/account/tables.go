@@ -44,7 +44,7 @@ func (p Program) OpenTables(ctx context.Context, a *Account, folder string) (*Ta
 	case a.endpoint != nil:
 		return p.openTemporaryTables()
 	}
-	service, err := a.service(ctx, azurestorage.Table.Name)
+	service, err := a.service(ctx, azurestorage.Table)
 	if err != nil {
 		return nil, err
 	}
