@@ -211,7 +211,9 @@ func TestACachingProxyServesNothingStale(t *testing.T) {
 	defer own.CloseIdleConnections()
 	naive := &http.Server{ReadHeaderTimeout: time.Minute, Handler: &httputil.ReverseProxy{
 		Transport: own,
-		Rewrite:   func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = upstream.Scheme, upstream.Host, upstream.Host },
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = upstream.Scheme, upstream.Host, upstream.Host
+		},
 		ModifyResponse: func(r *http.Response) error {
 			r.Header.Del("Cache-Control")
 			return nil
@@ -229,7 +231,6 @@ func TestACachingProxyServesNothingStale(t *testing.T) {
 		t.Error("a server without Cache-Control: got no stale response, want some")
 	}
 }
-
 
 // TestAWorkerBehindACachingProxy (N-06): producer, listener and wake-ups do not notice the proxy.
 func TestAWorkerBehindACachingProxy(t *testing.T) {
