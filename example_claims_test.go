@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace"
-	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/claimcheck"
 	"github.com/millrace/millrace/codec/zstdcodec"
 	"github.com/millrace/millrace/listener"
@@ -16,11 +15,12 @@ import (
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/stores"
 )
 
-// Jobs of a megabyte, whose bodies are in a directory; in production the store would be that of
-// package azureblob. The first try of the job fails, and so it is in the poison queue for a while:
-// its body waits there too.
+// Jobs of a megabyte. Their bodies are in a directory here; in production the location would be that of
+// an account in Azure. The first try of a job fails, so the job is in the poison queue for a while, and
+// its body is kept.
 func Example_largeBodies() {
 	type Report struct{ Title, Text string }
 	dir, err := os.MkdirTemp("", "bodies")
@@ -29,7 +29,7 @@ func Example_largeBodies() {
 		return
 	}
 	defer os.RemoveAll(dir)
-	store, err := blob.Dir(dir)
+	store, err := stores.Blobs(dir, nil)
 	if err != nil {
 		fmt.Println(err)
 		return

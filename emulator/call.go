@@ -129,6 +129,7 @@ func (c *call) setCommonHeaders() {
 	c.set("X-Ms-Request-Id", s.requestID())
 	h["Date"] = s.date()
 	h["Server"] = serverName
+	h["Cache-Control"] = noStore // a dequeue is a GET: a cache would return the same messages again
 	h["X-Ms-Version"] = versionName
 	if id := firstValue(c.request.Header, "X-Ms-Client-Request-Id"); isVisibleASCII(id) {
 		c.set("X-Ms-Client-Request-Id", id)

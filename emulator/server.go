@@ -138,6 +138,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, by entrance) (_ *
 // Constant header values. They are never modified: in-process clients get copies.
 var (
 	serverName  = []string{"Millrace-Queue/1.0"}
+	noStore     = []string{"no-store"}
 	versionName = []string{newestVersion}
 	typeXML     = []string{"application/xml"}
 )

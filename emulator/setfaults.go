@@ -46,7 +46,6 @@ func (c *call) routeFaults() *failure {
 // getFaults responds with a line for the seed and one for each rule, or with nothing.
 func (c *call) getFaults() *failure {
 	c.header["Content-Type"] = []string{"text/plain; charset=utf-8"}
-	c.header["Cache-Control"] = []string{"no-store"}
 	c.status, c.body = http.StatusOK, c.responseBuffer()
 	rules := c.server.faults.Load()
 	if rules == nil {

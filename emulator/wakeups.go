@@ -73,7 +73,6 @@ func (c *call) openStream() *failure {
 		return toFailure(err)
 	}
 	c.header["Content-Type"] = []string{"text/plain; charset=utf-8"}
-	c.header["Cache-Control"] = []string{"no-store"}
 	c.header["X-Accel-Buffering"] = []string{"no"} // for nginx and its relatives
 	c.header["Connection"] = []string{"close"}
 	c.status, c.stream = http.StatusOK, s

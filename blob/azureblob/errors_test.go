@@ -1,6 +1,7 @@
 package azureblob_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -231,7 +232,7 @@ func TestARepeatedRequestMayTakeLonger(t *testing.T) {
 func TestBadLocationsAndOptionsAreRefused(t *testing.T) {
 	for _, location := range []string{
 		"", "acct", "https://acct.queue.core.windows.net", "http://acct.blob.core.windows.net", "https://acct.blob.core.windows.net/Pictures?" + someSAS,
-		"https://acct.blob.core.windows.net/pictures/a?" + someSAS, "AccountName=acct;AccountKey=S3cret!", "https://user:S3cret@acct.blob.core.windows.net",
+		"https://acct.blob.core.windows.net/pictures/a?" + someSAS, "AccountName=devstoreaccount1;AccountKey=c2VjcmV0;QueueEndpoint=http://127.0.0.1:10001/devstoreaccount1", "AccountName=acct;AccountKey=S3cret!", "https://user:S3cret@acct.blob.core.windows.net",
 	} {
 		if s, err := azureblob.Open(location, nil); s != nil || !errors.Is(err, blob.ErrInvalid) || strings.Contains(err.Error(), "S3cret") || !strings.HasPrefix(err.Error(), "open the blob store: ") {
 			t.Errorf("%q: %v", location, err)
@@ -319,6 +320,57 @@ func TestErrorsHaveNoSecrets(t *testing.T) {
 	check("AccountName=a;AccountKey=c2VjcmV0;BlobEndpoint=" + url + "/a")
 	server.Close()
 	check(url + "/devstoreaccount1?" + someSAS) // nobody listens
+}
+
+// refusing is a machine on which nothing listens until a time.
+type refusing struct {
+	until time.Time
+	then  *fakeService
+}
+
+func (r *refusing) Do(q *http.Request) (*http.Response, error) {
+	if time.Now().Before(r.until) {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+	}
+	return r.then.Do(q)
+}
+
+// With UseDevelopmentStorage=true nobody waits for two minutes to learn that Azurite has to be started.
+func TestAnEmulatorThatIsNotThereIsReportedWithinTwoSeconds(t *testing.T) {
+	for name, c := range map[string]struct {
+		location    string
+		least, most time.Duration
+	}{
+		"emulator":        {"UseDevelopmentStorage=true", time.Second, 2 * time.Second},
+		"another service": {"AccountName=a;AccountKey=c2VjcmV0;BlobEndpoint=http://127.0.0.1:1/a", time.Minute, 2 * time.Minute},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := openAt(t, c.location, &azureblob.Options{Transport: &refusing{until: time.Now().Add(time.Hour)}})
+			for _, put := range []int{1, 5 << 20} {
+				begun := time.Now()
+				err := s.Put(t.Context(), someRef, bytes.NewReader(make([]byte, put)), nil)
+				took := time.Since(begun)
+				if !errors.Is(err, blob.ErrUnavailable) || !strings.Contains(err.Error(), "start Azurite's blob service there (azurite-blob), or use a directory") {
+					t.Errorf("%s, put %d bytes: got %v, want what to do", name, put, err)
+				}
+				if took < c.least || took > c.most {
+					t.Errorf("%s, put %d bytes: got an error after %v, want %v to %v", name, put, took, c.least, c.most)
+				}
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) { // the emulator is starting
+		s := openAt(t, "UseDevelopmentStorage=true", &azureblob.Options{Transport: &refusing{until: time.Now().Add(time.Second / 2), then: newService()}})
+		if err := s.Put(t.Context(), someRef, strings.NewReader("x"), nil); err != nil {
+			t.Errorf("put into an emulator that starts: got %v, want nil", err)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) { // a setting of the user's
+		s := openAt(t, "UseDevelopmentStorage=true", &azureblob.Options{RetryFor: time.Minute, Transport: &refusing{until: time.Now().Add(30 * time.Second), then: newService()}})
+		if err := s.Put(t.Context(), someRef, strings.NewReader("x"), nil); err != nil {
+			t.Errorf("put with RetryFor: got %v, want nil", err)
+		}
+	})
 }
 
 func TestNobodyListeningIsExplained(t *testing.T) {

@@ -36,7 +36,7 @@ type Options struct {
 
 	// RetryFor is how long a request that fails for a while is repeated, since its first try; the
 	// try that begins last may still take TryTimeout. Negative means that nothing is repeated.
-	// Defaults to 2 min.
+	// Defaults to 2 min, but with UseDevelopmentStorage=true to 1 s while nothing listens there.
 	RetryFor time.Duration
 
 	// BlockSize is the size of the blocks of an upload in bytes, 1 KiB to 100 MiB, and what a put
@@ -101,7 +101,7 @@ func open(at azurestorage.Location, o Options) (_ *Store, err error) {
 	}
 	s := &Store{
 		location:  at,
-		limits:    o.limits().WithDefaults(),
+		limits:    o.limits().WithDefaults(at),
 		blockSize: o.BlockSize,
 		maxBlocks: maxBlocks,
 	}

@@ -5,18 +5,17 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/blob"
-	"github.com/millrace/millrace/blob/azureblob"
 	"github.com/millrace/millrace/claimcheck"
+	"github.com/millrace/millrace/stores"
 )
 
-const storeUsage = `where the bodies are: the ` + "`location`" + ` of an Azure storage account, as for -account but
-with https://ACCOUNT.blob.core.windows.net, or a directory
+const storeUsage = `where the bodies are: the ` + "`location`" + ` of an Azure storage account, as for -account, or a
+directory
 (default: the environment variable ` + accountVariable + `)`
 
 // storeFlag is the flag -store.
@@ -36,23 +35,25 @@ func (s *storeFlag) set(given string) error {
 	return nil
 }
 
-// open opens the store. It sends no request.
-func (s *storeFlag) open(c *console) (blob.Store, io.Closer, error) {
+// open opens the store. It sends no request, and does not create a directory.
+func (s *storeFlag) open(c *console) (stores.BlobStore, error) {
 	location, source, err := s.location(c)
-	switch {
-	case err != nil:
-		return nil, nil, usageError{err}
-	case !isLocation(location):
-		return openDirectory(location, source)
+	if err != nil {
+		return nil, usageError{err}
 	}
-	a, err := azureblob.Open(location, nil)
+	if !isLocation(location) {
+		if _, err := os.Stat(location); err != nil {
+			return nil, fmt.Errorf("%s: %w", source, err)
+		}
+	}
+	store, err := stores.Blobs(location, nil)
 	if known := (*blob.Error)(nil); errors.Is(err, blob.ErrInvalid) && errors.As(err, &known) {
-		return nil, nil, usageError{fmt.Errorf("%s: %s; %s", source, known.Detail, known.Hint)}
+		return nil, usageError{fmt.Errorf("%s: %s; %s", source, known.Detail, known.Hint)}
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, fmt.Errorf("%s: %w", source, err)
 	}
-	return a, a, nil
+	return store, nil
 }
 
 // location returns the store's location and which setting it comes from.
@@ -75,20 +76,6 @@ func (s *storeFlag) location(c *console) (location, source string, err error) {
 	return location, source, nil
 }
 
-// openDirectory opens a store in a directory that exists.
-func openDirectory(path, source string) (blob.Store, io.Closer, error) {
-	if info, err := os.Stat(path); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", source, err)
-	} else if !info.IsDir() {
-		return nil, nil, fmt.Errorf("%s: %s is not a directory", source, path)
-	}
-	d, err := blob.Dir(path)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", source, err)
-	}
-	return d, d, nil
-}
-
 // onBodies runs do on the claims in a container of the store, and handles signals.
 func (c *console) onBodies(ctx context.Context, s *storeFlag, container string, o *claimcheck.Options, do func(ctx context.Context, t *task, claims *claimcheck.Claims) error) error {
 	if isLocation(container) {
@@ -97,11 +84,11 @@ func (c *console) onBodies(ctx context.Context, s *storeFlag, container string, 
 	if err := blob.CheckContainer(container); err != nil {
 		return usageError{err}
 	}
-	store, closer, err := s.open(c)
+	store, err := s.open(c)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = closer.Close() }() // nothing is left to write
+	defer func() { _ = store.Close() }() // nothing is left to write
 	claims, err := claimcheck.New(store, container, o)
 	if err != nil {
 		return usageError{err}

@@ -6,6 +6,8 @@ import (
 	"os"
 	"regexp"
 	"strings"
+
+	"github.com/millrace/millrace/internal/azurestorage"
 )
 
 // fromFile begins a value that names a file with the secret: all users of the machine can see the
@@ -60,8 +62,4 @@ func quote(arg string) string {
 }
 
 // isLocation reports whether an argument looks like a connection string or an address.
-func isLocation(arg string) bool {
-	lower := strings.ToLower(arg)
-	return strings.Contains(lower, "://") || strings.Contains(lower, "accountkey=") || strings.Contains(lower, "accountname=") ||
-		strings.Contains(lower, "sharedaccesssignature=") || strings.Contains(lower, "usedevelopmentstorage=")
-}
+func isLocation(arg string) bool { return azurestorage.IsLocation(arg) }

@@ -13,7 +13,13 @@ type Limits struct {
 	TryTimeout  time.Duration // of one request
 	RetryFor    time.Duration // how long a request is repeated; negative means that nothing is
 	Connections int           // idle ones that are kept
+
+	unreachable time.Duration // how long a request is repeated that cannot be sent; 0 for RetryFor
 }
+
+// unreachable is how long a client waits for an emulator that does not listen. It may be starting,
+// but usually it was not started.
+const unreachable = time.Second
 
 // Check refuses limits that cannot be meant. The error is a [*ParseError].
 func (l Limits) Check() error {
@@ -30,13 +36,17 @@ func (l Limits) Check() error {
 	return nil
 }
 
-// WithDefaults returns the limits with 30 s, 2 min and 64 for those that are zero.
-func (l Limits) WithDefaults() Limits {
+// WithDefaults returns the limits with 30 s, 2 min and 64 for those that are zero. With
+// UseDevelopmentStorage=true, the default for requests that cannot be sent is 1 s.
+func (l Limits) WithDefaults(at Location) Limits {
 	if l.TryTimeout == 0 {
 		l.TryTimeout = 30 * time.Second
 	}
 	if l.RetryFor == 0 {
 		l.RetryFor = 2 * time.Minute
+		if at.development {
+			l.unreachable = unreachable
+		}
 	}
 	if l.Connections == 0 {
 		l.Connections = 64
@@ -53,7 +63,11 @@ func (l Limits) Repeat(ctx context.Context, key string, transient func(error) bo
 	// The end of this context ends the waits, not a try.
 	waiting, cancel := context.WithTimeout(ctx, l.RetryFor)
 	defer cancel()
-	err = retry.Do(waiting, key, transient, func(try context.Context) error {
+	begun := time.Now()
+	again := func(err error) bool {
+		return transient(err) && (l.unreachable == 0 || !NeverSent(err) || time.Since(begun) < l.unreachable)
+	}
+	err = retry.Do(waiting, key, again, func(try context.Context) error {
 		return op(retry.Repeated(ctx, retry.Repeats(try)))
 	})
 	return err != nil && ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)), err

@@ -19,8 +19,8 @@ type Service struct {
 // The services.
 var (
 	Queue = Service{Name: "queue", Resource: "queue", Port: "10001", Hint: "start a server there with millrace serve"}
-	Blob  = Service{Name: "blob", Resource: "container", Port: "10000", Hint: "start a server there, such as Azurite's azurite-blob"}
-	Table = Service{Name: "table", Resource: "table", Port: "10002", Hint: "start a server there, such as Azurite's azurite-table"}
+	Blob  = Service{Name: "blob", Resource: "container", Port: "10000", Hint: "start Azurite's blob service there (azurite-blob), or use a directory, as stores.Blobs does"}
+	Table = Service{Name: "table", Resource: "table", Port: "10002", Hint: "start Azurite's table service there (azurite-table), or use a directory, as stores.Tables does"}
 )
 
 // Auth is how requests are authorized.
@@ -43,6 +43,8 @@ type Location struct {
 	Signature string // a query without the question mark
 	Hint      string // what to do if nothing responds
 	secrets   []string
+
+	development bool // of UseDevelopmentStorage=true
 }
 
 // ParseError says what is wrong with a location. It never contains the location: any part of it
@@ -67,6 +69,34 @@ const (
 // hint says what a location may be.
 func (s Service) hint() string {
 	return `use a connection string, "UseDevelopmentStorage=true", or https://ACCOUNT.` + s.Name + `.core.windows.net with or without a signature`
+}
+
+// IsLocation reports whether a text looks like the location of an account rather than a path or a
+// name. A text that it accepts may contain a secret.
+func IsLocation(text string) bool {
+	lower := strings.ToLower(text)
+	for _, part := range []string{"://", "accountkey=", "accountname=", "sharedaccesssignature=", "usedevelopmentstorage=", ".core.windows.net"} {
+		if strings.Contains(lower, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// Of returns the service's address if the text is the address of another service of the same account
+// in Azure, and otherwise the text itself.
+func (s Service) Of(text string) string {
+	u, err := url.Parse(strings.TrimSpace(text))
+	if err != nil || strings.Trim(u.Path, "/") != "" { // a path names a queue, a container or a table
+		return text
+	}
+	for _, other := range []Service{Queue, Blob, Table} {
+		if host := strings.Replace(u.Host, "."+other.Name+".core.", "."+s.Name+".core.", 1); host != u.Host {
+			u.Host = host
+			return u.String()
+		}
+	}
+	return text
 }
 
 // Parse parses a location of the service. The error is a [*ParseError].
@@ -185,6 +215,10 @@ func (s Service) parseConnectionString(text string) (Location, error) {
 	at := Location{Key: values["accountkey"], Signature: strings.TrimPrefix(values["sharedaccesssignature"], "?")}
 	address := values[s.Name+"endpoint"]
 	if address == "" {
+		if emulated(values) {
+			return Location{}, invalid("add "+s.endpointName()+"=http://127.0.0.1:"+s.Port+"/ACCOUNT and "+s.Hint,
+				"the connection string is of an emulator's account, and has no %s", s.endpointName())
+		}
 		if values["accountname"] == "" {
 			return Location{}, invalid(hint, "the connection string has neither AccountName nor %s", s.endpointName())
 		}
@@ -216,6 +250,18 @@ func (s Service) parseConnectionString(text string) (Location, error) {
 	return at, nil
 }
 
+// emulated reports whether a connection string is of an account of an emulator. Azure does not have
+// that account: requests to an address made of its name would wait for a name that does not resolve.
+func emulated(values map[string]string) bool {
+	for _, s := range []Service{Queue, Blob, Table} {
+		u, err := url.Parse(values[strings.ToLower(s.endpointName())])
+		if err == nil && (onLoopback(u.String()) || strings.Trim(u.Path, "/") != "") { // Azure's have no path
+			return true
+		}
+	}
+	return values["accountname"] == DevelopmentAccount
+}
+
 // endpointName is the name of the service's address in a connection string.
 func (s Service) endpointName() string {
 	return strings.ToUpper(s.Name[:1]) + s.Name[1:] + "Endpoint"
@@ -224,7 +270,7 @@ func (s Service) endpointName() string {
 // development returns the emulators' account, which the SDK does not know. A proxy address
 // replaces scheme and host and keeps the port, as in the other SDKs.
 func (s Service) development(proxy string) (Location, error) {
-	at := Location{Account: DevelopmentAccount, Auth: KeyAuth, Key: DevelopmentKey}
+	at := Location{Account: DevelopmentAccount, Auth: KeyAuth, Key: DevelopmentKey, development: true}
 	host := "http://127.0.0.1"
 	if proxy != "" {
 		u, err := url.Parse(proxy)
@@ -248,7 +294,7 @@ func onLoopback(endpoint string) bool {
 		return false
 	}
 	ip := net.ParseIP(u.Hostname())
-	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+	return u.Hostname() == "localhost" || strings.HasSuffix(u.Hostname(), ".localhost") || ip != nil && ip.IsLoopback()
 }
 
 // validAccount reports whether an account can have this name. Azure accounts have 3 to 24

@@ -3,6 +3,7 @@ package azurestorage
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -163,7 +164,7 @@ func TestLocationsOfTheBlobService(t *testing.T) {
 		"https://acct.blob.core.windows.net":                                                          {Account: "acct", Endpoint: "https://acct.blob.core.windows.net/"},
 		"https://acct.blob.core.windows.net/pictures?" + someSAS:                                      {Account: "acct", Resource: "pictures", Endpoint: "https://acct.blob.core.windows.net/", Auth: SASAuth, Signature: someSAS},
 		"http://127.0.0.1:10000/devstoreaccount1/pictures?" + someSAS:                                 {Account: "devstoreaccount1", Resource: "pictures", Endpoint: "http://127.0.0.1:10000/devstoreaccount1/", Auth: SASAuth, Signature: someSAS, Hint: Blob.Hint},
-		"UseDevelopmentStorage=true":                                                                  {Account: "devstoreaccount1", Endpoint: "http://127.0.0.1:10000/devstoreaccount1/", Auth: KeyAuth, Key: DevelopmentKey, Hint: Blob.Hint},
+		"UseDevelopmentStorage=true":                                                                  {Account: "devstoreaccount1", Endpoint: "http://127.0.0.1:10000/devstoreaccount1/", Auth: KeyAuth, Key: DevelopmentKey, Hint: Blob.Hint, development: true},
 		"AccountName=acct;AccountKey=" + someKey:                                                      {Account: "acct", Endpoint: "https://acct.blob.core.windows.net/", Auth: KeyAuth, Key: someKey},
 		"AccountName=a;AccountKey=" + someKey + ";QueueEndpoint=http://q/a;BlobEndpoint=http://b:1/a": {Account: "a", Endpoint: "http://b:1/a/", Auth: KeyAuth, Key: someKey},
 		"BlobEndpoint=https://acct.blob.core.windows.net/;SharedAccessSignature=" + someSAS:           {Account: "acct", Endpoint: "https://acct.blob.core.windows.net/", Auth: SASAuth, Signature: someSAS},
@@ -192,7 +193,7 @@ func TestLocationsOfTheTableService(t *testing.T) {
 	for text, want := range map[string]Location{
 		"https://acct.table.core.windows.net":                                 {Account: "acct", Endpoint: "https://acct.table.core.windows.net/"},
 		"https://acct.table.core.windows.net/Channels?" + someSAS:             {Account: "acct", Resource: "Channels", Endpoint: "https://acct.table.core.windows.net/", Auth: SASAuth, Signature: someSAS},
-		"UseDevelopmentStorage=true":                                          {Account: "devstoreaccount1", Endpoint: "http://127.0.0.1:10002/devstoreaccount1/", Auth: KeyAuth, Key: DevelopmentKey, Hint: Table.Hint},
+		"UseDevelopmentStorage=true":                                          {Account: "devstoreaccount1", Endpoint: "http://127.0.0.1:10002/devstoreaccount1/", Auth: KeyAuth, Key: DevelopmentKey, Hint: Table.Hint, development: true},
 		"AccountName=acct;AccountKey=" + someKey:                              {Account: "acct", Endpoint: "https://acct.table.core.windows.net/", Auth: KeyAuth, Key: someKey},
 		"AccountName=a;AccountKey=" + someKey + ";TableEndpoint=http://b:1/a": {Account: "a", Endpoint: "http://b:1/a/", Auth: KeyAuth, Key: someKey},
 	} {
@@ -204,6 +205,75 @@ func TestLocationsOfTheTableService(t *testing.T) {
 	for _, text := range []string{"https://acct.queue.core.windows.net", "http://acct.table.core.windows.net", "https://acct.table.core.windows.net/a/b?" + someSAS} {
 		if _, err := Table.Parse(text); err == nil {
 			t.Errorf("%s is no location of tables", text)
+		}
+	}
+}
+
+// No request is made for these: the name of such an account does not resolve, which can take 30 s.
+func TestAnEmulatorsConnectionStringNeedsTheServicesAddress(t *testing.T) {
+	const key = "AccountKey=" + someKey
+	for text, services := range map[string][]Service{
+		"AccountName=devstoreaccount1;" + key + ";QueueEndpoint=http://127.0.0.1:10001/devstoreaccount1":         {Blob, Table},
+		"AccountName=a;" + key + ";QueueEndpoint=http://localhost:10001":                                         {Blob, Table},
+		"AccountName=a;" + key + ";QueueEndpoint=http://a.queue.localhost:10001":                                 {Blob, Table},
+		"AccountName=a;" + key + ";QueueEndpoint=http://emulator:10001/a":                                        {Blob, Table},
+		"QueueEndpoint=https://[::1]:10001/a;SharedAccessSignature=" + someSAS:                                   {Blob, Table},
+		"AccountName=a;" + key + ";BlobEndpoint=http://127.0.0.1:10000/a":                                        {Queue, Table},
+		"AccountName=a;" + key + ";BlobEndpoint=http://127.0.0.1:10000/a;QueueEndpoint=http://127.0.0.1:1/a":     {Table},
+		"DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey=" + DevelopmentKey:                {Queue, Blob, Table},
+		"AccountName=a;" + key + ";QueueEndpoint=https://queues.example.com;TableEndpoint=https://t.example.com": {},
+	} {
+		for _, s := range []Service{Queue, Blob, Table} {
+			_, err := s.Parse(text)
+			if !slices.ContainsFunc(services, func(one Service) bool { return one == s }) {
+				if err != nil {
+					t.Errorf("%s service, %q: got %v, want a location", s.Name, text, err)
+				}
+				continue
+			}
+			want := "no " + s.endpointName() + "; add " + s.endpointName() + "=http://127.0.0.1:" + s.Port + "/ACCOUNT and start"
+			if !invalidLocation(err) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s service, %q: got %v, want %q", s.Name, text, err, want)
+			}
+		}
+	}
+}
+
+func TestTheAddressOfAnotherServiceLeadsToTheSameAccount(t *testing.T) {
+	for text, want := range map[string]string{
+		"https://acct.queue.core.windows.net":                    "https://acct.blob.core.windows.net",
+		" https://acct.table.core.chinacloudapi.cn/\n":           "https://acct.blob.core.chinacloudapi.cn/",
+		"https://acct.privatelink.queue.core.windows.net":        "https://acct.privatelink.blob.core.windows.net",
+		"https://acct.queue.core.windows.net/?" + someSAS:        "https://acct.blob.core.windows.net/?" + someSAS,
+		"https://acct.blob.core.windows.net/pictures?" + someSAS: "",
+		"https://acct.queue.core.windows.net/orders?" + someSAS:  "",
+		"https://queues.example.com":                             "",
+		"UseDevelopmentStorage=true":                             "",
+		"AccountName=acct;AccountKey=" + someKey:                 "",
+		"AccountName=a;QueueEndpoint=https://a.queue.core.x.net": "",
+		"http://127.0.0.1:10001/devstoreaccount1?" + someSAS:     "",
+	} {
+		if want == "" {
+			want = text
+		}
+		if got := Blob.Of(text); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestLocationsAreToldFromPaths(t *testing.T) {
+	for _, text := range []string{
+		"UseDevelopmentStorage=true", "https://acct.queue.core.windows.net", "htps://acct",
+		"acct.blob.core.windows.net", "AccountName=a;AccountKey=b", "BlobEndpoint=https://a.example;SharedAccessSignature=sig",
+	} {
+		if !IsLocation(text) {
+			t.Errorf("%q: got a path, want a location", text)
+		}
+	}
+	for _, text := range []string{"", ".", "data", "./data", "/var/lib/data", `C:\data`, "a=b", "core", "@file"} {
+		if IsLocation(text) {
+			t.Errorf("%q: got a location, want a path", text)
 		}
 	}
 }

@@ -36,7 +36,8 @@ type Options struct {
 
 	// RetryFor is how long a request that fails for a while is repeated, since its first try, if it reads or is
 	// known not to have been carried out; the try that begins last may still take TryTimeout. Negative means that
-	// nothing is repeated. Defaults to 2 min.
+	// nothing is repeated. Defaults to 2 min, but with UseDevelopmentStorage=true to 1 s while nothing
+	// listens there.
 	RetryFor time.Duration
 
 	// Connections is the number of idle connections that are kept, about as many as there are
@@ -98,7 +99,7 @@ func open(location, name string, o Options) (*Table, error) {
 	if err := o.check(at); err != nil {
 		return nil, err
 	}
-	t := &Table{name: name, location: at, limits: o.limits().WithDefaults()}
+	t := &Table{name: name, location: at, limits: o.limits().WithDefaults(at)}
 	transport := o.Transport
 	if transport == nil {
 		t.own = azurestorage.NewClient(t.limits.Connections)

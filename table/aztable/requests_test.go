@@ -280,6 +280,31 @@ func TestRequestsAreRepeatedForRetryFor(t *testing.T) {
 	}
 }
 
+// TestAnEmulatorThatIsNotThereIsReportedWithinTwoSeconds, and any other service that is not there after RetryFor.
+func TestAnEmulatorThatIsNotThereIsReportedWithinTwoSeconds(t *testing.T) {
+	for location, most := range map[string]time.Duration{
+		"UseDevelopmentStorage=true":            2 * time.Second,
+		keyLocation("http://127.0.0.1:1"):       2 * time.Minute,
+		"AccountName=a;AccountKey=c2VjcmV0Cg==": 2 * time.Minute,
+	} {
+		for _, op := range operations {
+			synctest.Test(t, func(t *testing.T) {
+				s := withEntity(t)
+				s.always(fault{err: errDial})
+				begun := time.Now()
+				err := op.call(t.Context(), openAt(t, location, &aztable.Options{Transport: s}))
+				took := time.Since(begun)
+				if !errors.Is(err, table.ErrUnavailable) || took < most/2 || took > most {
+					t.Errorf("%s at %s: got %v after %v, want an error after %v to %v", op.name, location, err, took, most/2, most)
+				}
+				if most < time.Minute && !strings.Contains(err.Error(), "start Azurite's table service there (azurite-table), or use a directory") {
+					t.Errorf("%s: got %v, want what to do", op.name, err)
+				}
+			})
+		}
+	}
+}
+
 // TestATableThatCannotBeCreated: an insertion fails as the creation does, and is repeated as it is.
 func TestATableThatCannotBeCreated(t *testing.T) {
 	for name, c := range map[string]struct {

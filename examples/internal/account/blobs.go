@@ -45,7 +45,7 @@ func (p Program) OpenBlobs(ctx context.Context, a *Account, folder string) (*Blo
 	case a.endpoint != nil:
 		return p.openTemporary()
 	}
-	service, err := a.service(ctx, azurestorage.Blob.Name)
+	service, err := a.service(ctx, azurestorage.Blob)
 	if err != nil {
 		return nil, err
 	}

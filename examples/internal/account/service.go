@@ -2,27 +2,22 @@ package account
 
 import (
 	"context"
-	"net/url"
 	"strings"
+
+	"github.com/millrace/millrace/internal/azurestorage"
 )
 
-// service returns the location of another service of the account, such as blob, or "" if the account has none.
-func (a *Account) service(ctx context.Context, name string) (string, error) {
-	lower := strings.ToLower(a.location)
+// service returns the location of another service of the account, or "" if the account does not have it.
+func (a *Account) service(ctx context.Context, s azurestorage.Service) (string, error) {
+	lower := strings.ToLower(strings.TrimSpace(a.location))
 	switch {
-	case strings.Contains(lower, name+"endpoint="):
+	case strings.Contains(lower, s.Name+"endpoint="):
 		return a.location, nil
-	case strings.HasPrefix(strings.TrimSpace(lower), "http"): // of the queue service
-		u, err := url.Parse(a.at.Endpoint)
-		if err != nil {
-			return "", err
+	case strings.HasPrefix(lower, "http"): // of the queue service
+		if location := s.Of(a.location); location != a.location {
+			return location, nil
 		}
-		if !strings.Contains(u.Host, ".queue.") {
-			return "", nil
-		}
-		u.Host = strings.Replace(u.Host, ".queue.", "."+name+".", 1)
-		u.RawQuery = a.at.Signature
-		return u.String(), nil
+		return "", nil
 	case strings.Contains(lower, "queueendpoint="): // and no endpoint of that service
 		return "", nil
 	case !strings.Contains(lower, "usedevelopmentstorage="):

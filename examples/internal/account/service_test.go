@@ -7,26 +7,31 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/examples/internal/plainlog"
+	"github.com/millrace/millrace/internal/azurestorage"
 )
 
 // The server says whether it is Azurite, which has the other services, even when it refuses a request.
 func TestAnotherServiceOfAnAccountIsUsedIfItHasOne(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct{ location, service, server, want string }{
-		"a local server":              {"AccountName=a;" + keyOfAnyone + ";QueueEndpoint=http://HOST/a", "blob", "Azurite-Queue/3", ""},
-		"a named blob service":        {"AccountName=a;" + keyOfAnyone + ";QueueEndpoint=http://HOST/a;BlobEndpoint=http://x/a", "blob", "", "same"},
-		"no named table service":      {"AccountName=a;" + keyOfAnyone + ";QueueEndpoint=http://HOST/a;BlobEndpoint=http://x/a", "table", "", ""},
-		"a named table service":       {"AccountName=a;" + keyOfAnyone + ";QueueEndpoint=http://HOST/a;TableEndpoint=http://x/a", "table", "", "same"},
-		"Azure":                       {"AccountName=a1a;" + keyOfAnyone, "table", "", "same"},
-		"Azure by login":              {"https://a1a.queue.core.windows.net", "blob", "", "https://a1a.blob.core.windows.net/"},
-		"Azure's tables by login":     {"https://a1a.queue.core.windows.net", "table", "", "https://a1a.table.core.windows.net/"},
-		"Azure by signature":          {"https://a1a.queue.core.windows.net?sv=1&sig=x", "blob", "", "https://a1a.blob.core.windows.net/?sv=1&sig=x"},
-		"another cloud":               {"https://a1a.queue.core.chinacloudapi.cn", "table", "", "https://a1a.table.core.chinacloudapi.cn/"},
-		"a domain of one's own":       {"https://queues.example.com", "table", "", ""},
-		"millrace serve, the name":    {LocalServer, "blob", "Millrace-Queue/1.0", ""},
-		"millrace serve has no table": {LocalServer, "table", "Millrace-Queue/1.0", ""},
-		"Azurite, the same name":      {LocalServer, "blob", "Azurite-Queue/3.35.0", "same"},
-		"Azurite's tables":            {LocalServer, "table", "Azurite-Queue/3.35.0", "same"},
+	for name, c := range map[string]struct {
+		location     string
+		service      azurestorage.Service
+		server, want string
+	}{
+		"a local server":              {"AccountName=a;" + keyOfAnyone + ";QueueEndpoint=http://HOST/a", azurestorage.Blob, "Azurite-Queue/3", ""},
+		"a named blob service":        {"AccountName=a;" + keyOfAnyone + ";QueueEndpoint=http://HOST/a;BlobEndpoint=http://x/a", azurestorage.Blob, "", "same"},
+		"no named table service":      {"AccountName=a;" + keyOfAnyone + ";QueueEndpoint=http://HOST/a;BlobEndpoint=http://x/a", azurestorage.Table, "", ""},
+		"a named table service":       {"AccountName=a;" + keyOfAnyone + ";QueueEndpoint=http://HOST/a;TableEndpoint=http://x/a", azurestorage.Table, "", "same"},
+		"Azure":                       {"AccountName=a1a;" + keyOfAnyone, azurestorage.Table, "", "same"},
+		"Azure by login":              {"https://a1a.queue.core.windows.net", azurestorage.Blob, "", "https://a1a.blob.core.windows.net"},
+		"Azure's tables by login":     {"https://a1a.queue.core.windows.net", azurestorage.Table, "", "https://a1a.table.core.windows.net"},
+		"Azure by signature":          {"https://a1a.queue.core.windows.net?sv=1&sig=x", azurestorage.Blob, "", "https://a1a.blob.core.windows.net?sv=1&sig=x"},
+		"another cloud":               {"https://a1a.queue.core.chinacloudapi.cn", azurestorage.Table, "", "https://a1a.table.core.chinacloudapi.cn"},
+		"a domain of one's own":       {"https://queues.example.com", azurestorage.Table, "", ""},
+		"millrace serve, the name":    {LocalServer, azurestorage.Blob, "Millrace-Queue/1.0", ""},
+		"millrace serve has no table": {LocalServer, azurestorage.Table, "Millrace-Queue/1.0", ""},
+		"Azurite, the same name":      {LocalServer, azurestorage.Blob, "Azurite-Queue/3.35.0", "same"},
+		"Azurite's tables":            {LocalServer, azurestorage.Table, "Azurite-Queue/3.35.0", "same"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

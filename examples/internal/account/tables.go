@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/millrace/millrace/internal/azurestorage"
+	"github.com/millrace/millrace/stores"
 	"github.com/millrace/millrace/table"
 	"github.com/millrace/millrace/table/aztable"
 	"github.com/millrace/millrace/table/filetable"
@@ -31,9 +31,6 @@ func (t *Tables) Table(ctx context.Context, name string) (table.Store, error) {
 // Close closes all tables.
 func (t *Tables) Close() error { return t.close() }
 
-// tablesFile is the file with the tables in a folder.
-const tablesFile = "tables.db"
-
 // OpenTables opens the tables of an account: those in the folder if one is given; temporary ones for an embedded account;
 // the table service of an account in Azure or Azurite; and otherwise those in a folder for the account in the user's data
 // directory. One process at a time has the tables of a folder.
@@ -44,7 +41,7 @@ func (p Program) OpenTables(ctx context.Context, a *Account, folder string) (*Ta
 	case a.endpoint != nil:
 		return p.openTemporaryTables()
 	}
-	service, err := a.service(ctx, azurestorage.Table.Name)
+	service, err := a.service(ctx, azurestorage.Table)
 	if err != nil {
 		return nil, err
 	}
@@ -60,11 +57,7 @@ func (p Program) OpenTables(ctx context.Context, a *Account, folder string) (*Ta
 
 // openTables opens the tables in a folder, which is made if it does not exist.
 func openTables(folder string) (*Tables, error) {
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return nil, fmt.Errorf("make the folder of the tables: %w", err)
-	}
-	path := filepath.Join(folder, tablesFile)
-	db, err := filetable.Open(path, nil)
+	set, err := stores.Tables(folder, nil)
 	if errors.Is(err, filetable.ErrLocked) {
 		return nil, fmt.Errorf("the tables in %s are in use by another process, and one at a time can have them: stop it, or use an account with a table service, in Azure or Azurite", folder)
 	}
@@ -72,8 +65,8 @@ func openTables(folder string) (*Tables, error) {
 		return nil, fmt.Errorf("open the tables: %w", err)
 	}
 	return &Tables{
-		Place: placeOf(folder), close: db.Close,
-		open: func(_ context.Context, name string) (table.Store, error) { return db.Table(name) },
+		Place: placeOf(folder), close: set.Close,
+		open: func(_ context.Context, name string) (table.Store, error) { return set.Table(name) },
 	}, nil
 }
 
