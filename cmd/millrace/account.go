@@ -94,8 +94,11 @@ func (c *console) onAccount(ctx context.Context, a *accountFlag, do func(ctx con
 	finish, halt := context.WithCancel(ctx)
 	defer halt()
 	_, source, _ := a.location(c)
-	t := &task{console: c, account: account, source: source, finish: finish}
-	return millrace.Run(ctx, &runner{task: t, halt: halt, do: do})
+	t := &task{console: c, source: source, finish: finish}
+	return millrace.Run(ctx, &runner{task: t, halt: halt, do: func(ctx context.Context, t *task) error {
+		t.account = retriedAccount{account, ctx}
+		return do(ctx, t)
+	}})
 }
 
 // onQueue is onAccount for one queue, whose name it validates first.

@@ -208,7 +208,7 @@ func (t *task) purgeBodies(ctx context.Context, container string, claims *claimc
 			return t.reportBodies(ctx, container, b, bodiesRemoved{DryRun: dryRun, Blobs: would.blobs, Bytes: would.bytes}, "body", err)
 		}
 		printf(t.console.err, "This removes %v, from %s for good. Messages that need one become poison.\n", &would, container)
-		if err := t.askToType(ctx, container, "nothing was removed"); err != nil {
+		if err := t.askToType(ctx, "nothing was removed", container); err != nil {
 			return err
 		}
 	}

@@ -72,6 +72,9 @@ func (t *task) sayMore(ctx context.Context, q queue.Queue, listed int, o poison.
 	if err != nil {
 		return err
 	}
+	if listed == 0 && properties.Depth == 0 {
+		return t.report(nil, "No poison messages.\n")
+	}
 	chosen := ""
 	if o.Filter != (poison.Filter{}) {
 		chosen = " that match"
@@ -117,13 +120,13 @@ func poisonShowCommand() *command {
 		run: func(ctx context.Context, c *console, args []string) error {
 			return c.onPoison(ctx, &p, args[0], func(ctx context.Context, t *task, q queue.Manager) error {
 				entries := poison.List(ctx, t.untilHalted(q), &poison.ListOptions{Filter: p.filter, Beyond: beyond})
-				return t.showPoison(q, entries, strings.Join(args[1:], ""), p.asJSON)
+				return t.showPoison(ctx, q, entries, strings.Join(args[1:], ""), p.asJSON)
 			})
 		}}
 }
 
 // showPoison prints the first of the entries that the id means.
-func (t *task) showPoison(q queue.Queue, entries iter.Seq2[poison.Entry, error], id string, asJSON bool) error {
+func (t *task) showPoison(ctx context.Context, q queue.Queue, entries iter.Seq2[poison.Entry, error], id string, asJSON bool) error {
 	for e, err := range entries {
 		switch {
 		case err != nil:
@@ -137,6 +140,9 @@ func (t *task) showPoison(q queue.Queue, entries iter.Seq2[poison.Entry, error],
 		return err
 	}
 	if id == "" {
+		if found, err := q.Properties(ctx); err != nil || found.Depth == 0 && !asJSON {
+			return t.report(err, "No poison messages.\n")
+		}
 		return fmt.Errorf("no message that was asked for is visible in %v now", q.Name())
 	}
 	return fmt.Errorf("message %s is not visible in %v now; it may be hidden, or beyond the %d that the service shows (-beyond)", quote(id), q.Name(), queue.MaxBatch)
