@@ -31,11 +31,11 @@ func TestAccountComesFromFlagFileOrEnvironment(t *testing.T) {
 	name := createQueue(t, v)
 	nowhere := invocation{env: map[string]string{accountVariable: "UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://nowhere.invalid"}}
 	for _, flag := range []string{location, "@" + secretFile(t, location+"\r\n")} {
-		if got := nowhere.ok(t, "queues", "-account", flag, name); got != name+"\n" {
+		if got := nowhere.ok(t, "queues", "-names", "-account", flag, name); got != name+"\n" {
 			t.Errorf("queues -account: got %q, want %s", got, name)
 		}
 	}
-	if got := v.ok(t, "queues", name); got != name+"\n" {
+	if got := v.ok(t, "queues", "-names", name); got != name+"\n" {
 		t.Errorf("queues with the environment variable: got %q, want %s", got, name)
 	}
 	var a accountFlag

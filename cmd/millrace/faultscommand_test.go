@@ -151,7 +151,7 @@ func TestOtherServersHaveNoFaults(t *testing.T) {
 		for _, verb := range [][]string{{"faults", "set", "*:503"}, {"faults", "show"}, {"faults", "clear"}} {
 			v.fails(t, exitFailure, []string{"is no server of Millrace", "(it responded 4"}, verb...)
 		}
-		if got := v.ok(t, "queues", name); got != name+"\n" {
+		if got := v.ok(t, "queues", "-names", name); got != name+"\n" {
 			t.Errorf("queues afterwards: got %q, want %s", got, name)
 		}
 	})

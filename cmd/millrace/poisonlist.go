@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -40,30 +39,19 @@ func poisonListCommand() *command {
 
 // listPoison prints one line per message.
 func (t *task) listPoison(ctx context.Context, q queue.Manager, p *poisonFlags, o poison.ListOptions) error {
-	buffered := bufio.NewWriter(t.console.out)
-	out := tabwriter.NewWriter(buffered, 0, 0, 2, ' ', 0)
-	listed := 0
+	l := newListing(t.console.out, p.asJSON, "id", "age", "reason", "error")
 	for e, err := range poison.List(ctx, t.untilHalted(q), &o) {
-		switch {
-		case err != nil:
-			return errors.Join(err, out.Flush(), buffered.Flush())
-		case p.asJSON:
-			err = printJSON(buffered, decode(e.Message))
-		default:
-			if listed == 0 {
-				_, _ = fmt.Fprintln(out, "id\tage\treason\terror") // Flush reports the error
-			}
-			_, err = fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", e.ID, age(time.Since(e.Since())), reasonOf(&e), oneLine(e.Record.Error, maxErrorShown))
+		if err == nil {
+			err = l.row(decode(e.Message), string(e.ID), age(time.Since(e.Since())), reasonOf(&e), oneLine(e.Record.Error, maxErrorShown))
 		}
 		if err != nil {
-			return err
+			return errors.Join(err, l.flush())
 		}
-		listed++
 	}
-	if err := errors.Join(out.Flush(), buffered.Flush()); err != nil || p.asJSON {
+	if err := l.flush(); err != nil || p.asJSON {
 		return err
 	}
-	return t.sayMore(ctx, q, listed, o)
+	return t.sayMore(ctx, q, l.rows, o)
 }
 
 // sayMore says how many more messages there may be than were listed.
@@ -92,7 +80,7 @@ const maxErrorShown = 80
 
 // oneLine returns the text on one line of at most so many characters.
 func oneLine(text string, most int) string {
-	line := []rune(strings.Join(strings.Fields(escapeControls(text)), " "))
+	line := []rune(onOneLine(text))
 	if len(line) > most {
 		return string(line[:most-1]) + "…"
 	}

@@ -18,7 +18,7 @@ func TestCommandsRepeatWhatFailsForAMoment(t *testing.T) {
 	t.Parallel()
 	for _, rules := range []string{"*:503@#1,2", "*:500@#1,2", "*:drop@#1,2", "*:reset@#1,2"} {
 		for _, line := range []string{
-			"queues", "create new-QUEUE", "drop QUEUE -yes", "peek QUEUE", "clear QUEUE -yes", "stat QUEUE",
+			"queues", "queues -names", "create new-QUEUE", "drop QUEUE -yes", "peek QUEUE", "clear QUEUE -yes", "stat QUEUE", "stat",
 			"pause QUEUE", "resume QUEUE", "poison list QUEUE", "poison stats QUEUE", "poison redrive QUEUE -yes", "poison purge QUEUE -yes", "instances QUEUE",
 		} {
 			t.Run(rules+" "+line, func(t *testing.T) {
