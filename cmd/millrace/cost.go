@@ -12,8 +12,8 @@ import (
 )
 
 const costMore = `It prints what a queue costs a month by a model, and asks no account: before, with each of the ways to
-lower it alone, and with all of them. The model is that of docs/cost.md: a request is a transaction,
-also one that finds nothing. The defaults are the example of the article that it is from.
+lower it alone, and with all of them. The model is described at
+` + documents + `cost.md: a request is a transaction, even one that finds nothing. The defaults are the example of the article that it is from.
 
 No price is claimed to be today's: the default is the article's. Prices differ by region and
 redundancy, so give yours.

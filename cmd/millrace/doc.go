@@ -15,7 +15,8 @@
 //	millrace agent                start and end instances as the load requires, or say what it would do
 //	millrace instances QUEUE      list the workers that report in a control queue
 //	millrace cost                 print what a queue costs by a model, for your numbers
-//	millrace version
+//	millrace version              print the version
+//	millrace completion SHELL     print a script that completes commands in bash, zsh or fish
 //	millrace help [COMMAND]
 //
 // The guarantees of the server are those of packages emulator and localqueue. The other
