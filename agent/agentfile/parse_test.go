@@ -125,7 +125,7 @@ func pool(lines ...string) string {
 // TestWhatIsWrongIsSaidWithItsLine: every error names the file, the line, what is wrong and what is allowed.
 func TestWhatIsWrongIsSaidWithItsLine(t *testing.T) {
 	for _, c := range []struct{ name, file, want string }{
-		{"empty", " \n# nothing\n", "agent.yaml: it is empty: write pools and what they need; see docs/agent.md"},
+		{"empty", " \n# nothing\n", "agent.yaml: it is empty: write pools and what they need; see https://github.com/millrace/millrace/blob/main/docs/agent.md"},
 		{"two documents", "pools: {}\n---\npools: {}\n", "agent.yaml: it is not one document of YAML: yaml: expected single document, found multiple"},
 		{"not text", "pools:\n\xff", "agent.yaml:2: it has bytes that are no text in UTF-8"},
 		{"control", "pools:\n\n  a\x00b: 1", "agent.yaml:3: it has bytes that are no text in UTF-8"},
@@ -261,24 +261,5 @@ func TestReadSaysWhatIsWrongWithTheFile(t *testing.T) {
 	}
 	if _, err := Read(path); err == nil || !strings.HasPrefix(err.Error(), path+":1: ") {
 		t.Errorf("got %v, want an error with the path and the line", err)
-	}
-}
-
-func TestNearest(t *testing.T) {
-	known := []string{"queues", "beacons", "policy", "max", "min", "down_after"}
-	for wrong, want := range map[string]string{
-		"queue": "queues", "Queues": "queues", "qeueus": "queues", "beacon": "beacons", "polcy": "policy", "mxa": "max", "downafter": "down_after", "down-after": "down_after",
-		"": "", "frobnicate": "", strings.Repeat("queues", 100): "",
-	} {
-		got := didYouMean(wrong, known)
-		if want != "" {
-			want = ", did you mean " + want + "?"
-		}
-		if got != want {
-			t.Errorf("%q: got %q, want %q", wrong, got, want)
-		}
-	}
-	if got := didYouMean("x", nil); got != "" {
-		t.Errorf("no known words: got %q, want nothing", got)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/millrace/millrace/internal/didyoumean"
 )
 
 // parser turns the nodes of a file into values and collects what is wrong.
@@ -57,7 +59,7 @@ func lineAt(text []byte, offset int) int { return 1 + strings.Count(string(text[
 // syntaxProblem says why a text is no YAML.
 func syntaxProblem(text []byte, err error) Problem {
 	if strings.TrimSpace(withoutComments(text)) == "" {
-		return Problem{0, "it is empty: write pools and what they need; see docs/agent.md"}
+		return Problem{0, "it is empty: write pools and what they need; see https://github.com/millrace/millrace/blob/main/docs/agent.md"}
 	}
 	known := (*yaml.LoadError)(nil)
 	if !errors.As(err, &known) {
@@ -100,7 +102,7 @@ func (p *parser) mapping(n *yaml.Node, owner string, fields []field) {
 	for key, value := range p.pairs(n, owner) {
 		i := slices.Index(names, key.Value)
 		if i < 0 {
-			p.fail(key, "%s has no key %s%s; the keys are %s", owner, quote(key.Value), didYouMean(key.Value, names), strings.Join(names, ", "))
+			p.fail(key, "%s has no key %s%s; the keys are %s", owner, quote(key.Value), didyoumean.Hint(key.Value, names), strings.Join(names, ", "))
 			continue
 		}
 		fields[i].read(value)

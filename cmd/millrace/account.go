@@ -22,12 +22,19 @@ UseDevelopmentStorage=true for the server on this machine, or @FILE for a file
 with one of them (default: the environment variable ` + accountVariable + `,
 or else the server on this machine)`
 
-// accountFlag is the flag -account.
-type accountFlag struct{ given string }
+// accountFlag is the flag -account, with -v.
+type accountFlag struct {
+	given   string
+	verbose bool
+}
 
 func (a *accountFlag) add(f *flag.FlagSet) {
-	f.Func("account", accountUsage, a.set)
+	a.addAlone(f)
+	f.BoolVar(&a.verbose, "v", false, verboseUsage)
 }
+
+// addAlone adds -account without -v.
+func (a *accountFlag) addAlone(f *flag.FlagSet) { f.Func("account", accountUsage, a.set) }
 
 // set does not validate the location, because the flag package quotes an invalid value in its
 // error.
@@ -78,6 +85,7 @@ type task struct {
 	console *console
 	account queue.Account
 	source  string // setting that names the account; "" for the default
+	verbose bool   // with -v
 
 	// finish is the context of requests that change something: the first signal lets them finish,
 	// so that their outcome is known. A second signal ends it.
@@ -94,8 +102,11 @@ func (c *console) onAccount(ctx context.Context, a *accountFlag, do func(ctx con
 	finish, halt := context.WithCancel(ctx)
 	defer halt()
 	_, source, _ := a.location(c)
-	t := &task{console: c, account: account, source: source, finish: finish}
-	return millrace.Run(ctx, &runner{task: t, halt: halt, do: do})
+	t := &task{console: c, source: source, verbose: a.verbose, finish: finish}
+	return millrace.Run(ctx, &runner{task: t, halt: halt, do: func(ctx context.Context, t *task) error {
+		t.account = retriedAccount{account, ctx}
+		return do(ctx, t)
+	}})
 }
 
 // onQueue is onAccount for one queue, whose name it validates first.

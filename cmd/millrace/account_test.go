@@ -1,17 +1,24 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2/sas"
 
 	"github.com/millrace/millrace/emulator"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/azurequeue"
 )
 
 // secretFile writes a text to a new file and returns its path.
@@ -31,11 +38,11 @@ func TestAccountComesFromFlagFileOrEnvironment(t *testing.T) {
 	name := createQueue(t, v)
 	nowhere := invocation{env: map[string]string{accountVariable: "UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://nowhere.invalid"}}
 	for _, flag := range []string{location, "@" + secretFile(t, location+"\r\n")} {
-		if got := nowhere.ok(t, "queues", "-account", flag, name); got != name+"\n" {
+		if got := nowhere.ok(t, "queues", "-names", "-account", flag, name); got != name+"\n" {
 			t.Errorf("queues -account: got %q, want %s", got, name)
 		}
 	}
-	if got := v.ok(t, "queues", name); got != name+"\n" {
+	if got := v.ok(t, "queues", "-names", name); got != name+"\n" {
 		t.Errorf("queues with the environment variable: got %q, want %s", got, name)
 	}
 	var a accountFlag
@@ -143,4 +150,42 @@ func signature(t *testing.T, name, permissions string) string {
 		t.Fatal(err)
 	}
 	return p.Encode()
+}
+
+// noLogin is a credential of which no login works.
+type noLogin struct{ err error }
+
+func (c noLogin) GetToken(context.Context, policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	return azcore.AccessToken{}, c.err
+}
+
+// TestAMissingLoginIsExplained: in one short line, and with -v the causes before it.
+func TestAMissingLoginIsExplained(t *testing.T) {
+	t.Parallel()
+	causes := "DefaultAzureCredential: failed to acquire a token.\nAttempted credentials:\n\tEnvironmentCredential: missing AZURE_TENANT_ID\n----\n\tsecret sig=S3cret"
+	for _, c := range []struct {
+		err     error
+		verbose bool
+		causes  string
+		advice  string
+	}{
+		{azidentity.NewCredentialUnavailableError(causes), false, "", "run az login, or set AZURE_TENANT_ID"},
+		{azidentity.NewCredentialUnavailableError(causes), true, "  DefaultAzureCredential: failed to acquire a token.\n  Attempted credentials:\n" +
+			"  EnvironmentCredential: missing AZURE_TENANT_ID\n  secret sig=REDACTED\n", "run az login, or set AZURE_TENANT_ID"},
+		{&net.OpError{Op: "dial", Err: errors.New("refused")}, false, "", "did not answer: try again"},
+	} {
+		q, err := azurequeue.Open("https://acct.queue.core.windows.net", "orders", &azurequeue.Options{Credential: noLogin{c.err}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = q.Properties(t.Context())
+		var errs strings.Builder
+		text := (&task{console: &console{err: &errs}, verbose: c.verbose}).explain(err).Error()
+		if !strings.HasPrefix(text, "not logged in to Azure") || !strings.Contains(text, c.advice) || strings.Contains(text, "Attempted") || len(text) > 250 {
+			t.Errorf("got the error %q, want a short one with %q", text, c.advice)
+		}
+		if strings.Contains(text, "-v shows") == c.verbose || errs.String() != c.causes {
+			t.Errorf("verbose %v: got %q after\n%s\nwant the causes\n%s", c.verbose, text, &errs, c.causes)
+		}
+	}
 }

@@ -12,8 +12,8 @@ import (
 )
 
 const agentMore = `It measures the pools of a file, decides how many instances each needs, and starts and ends processes on
-this machine. Each decision that changes something is a line with its reason. docs/agent.md describes the
-file, and has an example.
+this machine. Each decision that changes something is a line with its reason. The file is described, with
+an example, at ` + documents + `agent.md
 
 With -dry-run it says for an hour what it would do, and then what that would cost. With -replay it plays a
 trace of load against the policy and against the rules that others use, and asks no account.
@@ -43,7 +43,7 @@ func agentCommand() *command {
 	s := new(agentSettings)
 	f := newFlags("agent")
 	path(f, &s.config, "config", "the `file` that says what to scale, YAML")
-	s.account.add(f)
+	s.account.addAlone(f)
 	f.BoolVar(&s.dryRun, "dry-run", false, "change nothing: say what would be done, and what that would cost")
 	durationVar(f, &s.length, "for", 0, "how long a dry run takes, a `duration` (default 1h)")
 	f.BoolVar(&s.leave, "leave", false, "leave instances at work when the agent stops; the next one with the same folder\ntakes over")
@@ -70,7 +70,7 @@ func agentCommand() *command {
 func (s *agentSettings) check() error {
 	switch {
 	case s.config == "":
-		return errors.New("missing -config: write millrace agent -config FILE; docs/agent.md has an example of the file")
+		return errors.New("missing -config: write millrace agent -config FILE; an example of the file is at " + documents + "agent.md")
 	case s.length < 0:
 		return fmt.Errorf("-for %v is negative", s.length)
 	case s.length > 0 && !s.dryRun:

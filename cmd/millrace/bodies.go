@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/millrace/millrace/claimcheck"
@@ -66,12 +64,11 @@ type listedBody struct {
 
 // listBodies prints one line per body.
 func (t *task) listBodies(ctx context.Context, claims *claimcheck.Claims, older time.Duration, all, asJSON bool) error {
-	buffered := bufio.NewWriter(t.console.out)
-	out := tabwriter.NewWriter(buffered, 0, 0, 2, ' ', 0)
+	l := newListing(t.console.out, asJSON)
 	var bodies, tombstones count
 	for body, err := range claims.List(ctx) {
 		if err != nil {
-			return errors.Join(err, out.Flush(), buffered.Flush())
+			return errors.Join(err, l.flush())
 		}
 		since := time.Since(body.Stored)
 		if since < older {
@@ -82,18 +79,14 @@ func (t *task) listBodies(ctx context.Context, claims *claimcheck.Claims, older 
 			of, what = &tombstones, "bytes, a tombstone"
 		}
 		of.add(body)
-		switch {
-		case body.Settled && !all:
-		case asJSON:
-			err = printJSON(buffered, listedBody{body.Ref.String(), body.Size, body.Stored, body.Settled})
-		default:
-			_, err = fmt.Fprintf(out, "%v\t%s\t%d %s\n", body.Ref, age(since), body.Size, what)
+		if body.Settled && !all {
+			continue
 		}
-		if err != nil {
+		if err := l.row(listedBody{body.Ref.String(), body.Size, body.Stored, body.Settled}, body.Ref.String(), age(since), fmt.Sprintf("%d %s", body.Size, what)); err != nil {
 			return err
 		}
 	}
-	if err := errors.Join(out.Flush(), buffered.Flush()); err != nil || asJSON {
+	if err := l.flush(); err != nil || asJSON {
 		return err
 	}
 	printf(t.console.err, "%v, and %s.\n", &bodies, plural(tombstones.blobs, "tombstone"))
@@ -208,7 +201,7 @@ func (t *task) purgeBodies(ctx context.Context, container string, claims *claimc
 			return t.reportBodies(ctx, container, b, bodiesRemoved{DryRun: dryRun, Blobs: would.blobs, Bytes: would.bytes}, "body", err)
 		}
 		printf(t.console.err, "This removes %v, from %s for good. Messages that need one become poison.\n", &would, container)
-		if err := t.askToType(ctx, container, "nothing was removed"); err != nil {
+		if err := t.askToType(ctx, "nothing was removed", container); err != nil {
 			return err
 		}
 	}

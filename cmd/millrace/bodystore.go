@@ -18,11 +18,15 @@ const storeUsage = `where the bodies are: the ` + "`location`" + ` of an Azure s
 directory
 (default: the environment variable ` + accountVariable + `)`
 
-// storeFlag is the flag -store.
-type storeFlag struct{ given string }
+// storeFlag is the flag -store, with -v.
+type storeFlag struct {
+	given   string
+	verbose bool
+}
 
 func (s *storeFlag) add(f *flag.FlagSet) {
 	f.Func("store", storeUsage, s.set)
+	f.BoolVar(&s.verbose, "v", false, verboseUsage)
 }
 
 // set does not validate the location, because the flag package quotes an invalid value in its
@@ -95,7 +99,7 @@ func (c *console) onBodies(ctx context.Context, s *storeFlag, container string, 
 	}
 	finish, halt := context.WithCancel(ctx)
 	defer halt()
-	return millrace.Run(ctx, &runner{task: &task{console: c, finish: finish}, halt: halt, do: func(ctx context.Context, t *task) error {
+	return millrace.Run(ctx, &runner{task: &task{console: c, verbose: s.verbose, finish: finish}, halt: halt, do: func(ctx context.Context, t *task) error {
 		return do(ctx, t, claims)
 	}})
 }

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/millrace/millrace/internal/didyoumean"
 )
 
 // command is one command of the program. Each command line creates its own, because flags point
@@ -35,7 +38,7 @@ func commands() []*command {
 		queuesCommand(), createCommand(), dropCommand(),
 		putCommand(), peekCommand(), clearCommand(), pauseCommand(), resumeCommand(), statCommand(), poisonCommand(), bodiesCommand(),
 		agentCommand(), instancesCommand(), costCommand(),
-		versionCommand(), helpCommand(),
+		versionCommand(), completionCommand(), helpCommand(),
 	}
 }
 
@@ -73,7 +76,7 @@ func (o *command) do(ctx context.Context, c *console, args []string) error {
 // doVerb runs a verb.
 func (o *command) doVerb(ctx context.Context, c *console, args []string) error {
 	if len(args) == 0 {
-		return usageError{fmt.Errorf("%s: missing arguments: write millrace %s %s", o.name, o.name, o.args)}
+		return usageError{fmt.Errorf("%s: missing verb: write millrace %s %s; the verbs are %s", o.name, o.name, o.args, strings.Join(o.verbNames(), ", "))}
 	}
 	switch args[0] {
 	case "-h", "-help", "--help":
@@ -88,29 +91,49 @@ func (o *command) doVerb(ctx context.Context, c *console, args []string) error {
 
 // verb returns the verb with this name.
 func (o *command) verb(name string) (*command, error) {
-	var all []string
 	for _, one := range o.verbs {
-		known := strings.TrimPrefix(one.name, o.name+" ")
-		if known == name {
+		if one.name == o.name+" "+name {
 			return one, nil
 		}
-		all = append(all, known)
 	}
-	what := "unknown verb " + quote(name)
+	all := o.verbNames()
+	wrong := "unknown verb " + quote(name) + didyoumean.Hint(name, all)
 	if strings.HasPrefix(name, "-") {
-		what = "the verb comes before the flags"
+		wrong = "the verb comes before the flags"
 	}
-	return nil, usageError{fmt.Errorf("%s: %s; the verbs are %s", o.name, what, strings.Join(all, ", "))}
+	return nil, usageError{fmt.Errorf("%s: %s; the verbs are %s", o.name, wrong, strings.Join(all, ", "))}
+}
+
+func (o *command) verbNames() []string {
+	var all []string
+	for _, one := range o.verbs {
+		all = append(all, strings.TrimPrefix(one.name, o.name+" "))
+	}
+	return all
 }
 
 // advice returns what to do about an error of the flags.
 func (o *command) advice(wrong string) string {
+	advice := "see millrace help " + o.name
 	if o.hint != nil {
-		if hint := o.hint(wrong); hint != "" {
-			return hint
+		advice = cmp.Or(o.hint(wrong), advice)
+	}
+	if _, name, undefined := strings.Cut(wrong, undefinedFlag); undefined {
+		if meant := didyoumean.Word(name, o.flagNames("")); meant != "" {
+			return "did you mean -" + meant + "? " + advice
 		}
 	}
-	return "see millrace help " + o.name
+	return advice
+}
+
+// undefinedFlag is in the error of package flag for an unknown flag, before its name.
+const undefinedFlag = "provided but not defined: -"
+
+// flagNames returns the flags, each after the dash.
+func (o *command) flagNames(dash string) []string {
+	var all []string
+	o.flags.VisitAll(func(f *flag.Flag) { all = append(all, dash+f.Name) })
+	return all
 }
 
 func (o *command) tooManyArgs(arg string) error {
@@ -160,13 +183,28 @@ the server that millrace serve starts on this machine.
 Exit status: 0 success, 1 failure, 2 invalid command line, 130 interrupted.
 `
 
-// listCommands lists the commands for an error.
-func listCommands() string {
+// commandNames returns the names of all commands.
+func commandNames() []string {
 	var names []string
 	for _, o := range commands() {
 		names = append(names, o.name)
 	}
-	return "the commands are " + strings.Join(names, ", ")
+	return names
+}
+
+// find returns the command with this name.
+func find(name string) (*command, error) {
+	for _, o := range commands() {
+		if o.name == name {
+			return o, nil
+		}
+	}
+	all := commandNames()
+	wrong := "unknown command " + quote(name) + didyoumean.Hint(name, all)
+	if strings.HasPrefix(name, "-") {
+		wrong = "the command comes first, then its flags"
+	}
+	return nil, usageError{fmt.Errorf("%s; the commands are %s", wrong, strings.Join(all, ", "))}
 }
 
 // help prints a command's help.
@@ -208,30 +246,19 @@ func helpCommand() *command {
 				_, err := io.WriteString(c.out, usage())
 				return err
 			}
-			for _, o := range commands() {
-				if o.name != args[0] {
-					continue
-				}
-				switch {
-				case len(args) == 1:
-					return o.help(c.out)
-				case o.verbs == nil:
-					return usageError{fmt.Errorf("unexpected argument %s: write millrace help %s", quote(args[1]), o.name)}
-				}
-				one, err := o.verb(args[1])
-				if err != nil {
-					return err
-				}
-				return one.help(c.out)
+			o, err := find(args[0])
+			switch {
+			case err != nil:
+				return err
+			case len(args) == 1:
+				return o.help(c.out)
+			case o.verbs == nil:
+				return usageError{fmt.Errorf("unexpected argument %s: write millrace help %s", quote(args[1]), o.name)}
 			}
-			return usageError{fmt.Errorf("unknown command %s; %s", quote(args[0]), listCommands())}
-		}}
-}
-
-func versionCommand() *command {
-	return &command{name: "version", does: "print the version", flags: newFlags("version"),
-		run: func(_ context.Context, c *console, _ []string) error {
-			_, err := fmt.Fprintln(c.out, "millrace", version())
-			return err
+			one, err := o.verb(args[1])
+			if err != nil {
+				return err
+			}
+			return one.help(c.out)
 		}}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -40,11 +41,45 @@ func TestNoArgumentsShowTheUsage(t *testing.T) {
 
 func TestUnknownCommandListsTheCommands(t *testing.T) {
 	t.Parallel()
-	const all = "the commands are serve, faults, queues, create, drop, put, peek, clear, pause, resume, stat, poison, bodies, agent, instances, cost, version, help"
+	const all = "the commands are serve, faults, queues, create, drop, put, peek, clear, pause, resume, stat, poison, bodies, agent, instances, cost, version, completion, help"
 	invocation{}.fails(t, exitUsage, []string{`unknown command "list"; ` + all}, "list")
 	invocation{}.fails(t, exitUsage, []string{`unknown command "list"; ` + all}, "help", "list")
 	invocation{}.fails(t, exitUsage, []string{"the command comes first", all}, "-json", "queues")
 	invocation{}.fails(t, exitUsage, []string{"give it with -account"}, "AccountName=a;AccountKey=S3cret")
+}
+
+// TestSlipsAreRecognized: in commands, verbs, and flags.
+func TestSlipsAreRecognized(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"quues":             `unknown command "quues", did you mean queues?; the commands are`,
+		"help staat":        `unknown command "staat", did you mean stat?; the commands are`,
+		"poison lst orders": `unknown verb "lst", did you mean list?; the verbs are list, show, stats, redrive, purge`,
+		"help bodies swep":  `unknown verb "swep", did you mean sweep?; the verbs are list, sweep, purge`,
+		"poison":            "missing verb: write millrace poison VERB QUEUE; the verbs are list, show, stats, redrive, purge",
+		"queues --acount x": "not defined: -acount; did you mean -account? see millrace help queues",
+		"put orders -kin x": "not defined: -kin; did you mean -kind? put a text that begins with a dash after --",
+		"put orders -5":     "not defined: -5; put a text that begins with a dash after --",
+	} {
+		invocation{}.fails(t, exitUsage, []string{want}, strings.Fields(line)...)
+	}
+}
+
+// TestHelpNamesNoFilesOfTheRepository: a user of the program may not have it.
+func TestHelpNamesNoFilesOfTheRepository(t *testing.T) {
+	t.Parallel()
+	path := regexp.MustCompile(`[^/]\bdocs/[a-z]+\.md`)
+	check := func(o *command) {
+		if got := (invocation{}).ok(t, append([]string{"help"}, strings.Fields(o.name)...)...); path.MatchString(got) {
+			t.Errorf("help of %s: got the path %q, want a URL", o.name, path.FindString(got))
+		}
+	}
+	for _, o := range commands() {
+		check(o)
+		for _, verb := range o.verbs {
+			check(verb)
+		}
+	}
 }
 
 func TestFlagsMayStandAnywhere(t *testing.T) {

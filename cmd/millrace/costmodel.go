@@ -20,6 +20,7 @@ type costNumbers struct {
 	price     *big.Rat // dollars for priceUnit transactions
 	blobPrice *big.Rat // dollars for priceUnit requests to a blob store
 	bus       *big.Rat // dollars a month for what carries the wake-ups
+	hourPrice *big.Rat // dollars for an instance-hour; 0 leaves them out
 
 	// What the levers change.
 	group       int64         // jobs in a message
@@ -71,6 +72,7 @@ type bill struct {
 	idlePolls       *big.Rat
 	messageRequests *big.Rat // puts, dequeues and deletes
 	blobRequests    *big.Rat
+	instanceHours   *big.Rat
 	dollars         *big.Rat
 }
 
@@ -83,8 +85,9 @@ func (n *costNumbers) bill(l levers) bill {
 		idlePolls:       product(n.idlePolls(l), whole(n.days)),
 		messageRequests: product(n.sent(l), n.life(l), whole(n.days)),
 		blobRequests:    product(n.sent(l), n.blobsOf(l), whole(n.days)),
+		instanceHours:   n.instanceHours(l),
 	}
-	b.dollars = sum(n.worth(b.transactions()), quotient(product(b.blobRequests, n.blobPrice), whole(priceUnit)))
+	b.dollars = sum(n.worth(b.transactions()), quotient(product(b.blobRequests, n.blobPrice), whole(priceUnit)), product(b.instanceHours, n.hourPrice))
 	if l.has(leverPush) {
 		b.dollars.Add(b.dollars, n.bus)
 	}
@@ -99,6 +102,22 @@ func (n *costNumbers) worth(transactions *big.Rat) *big.Rat {
 // idle returns how long there is nothing to do, a day.
 func (n *costNumbers) idle() time.Duration { return 24*time.Hour - n.busy }
 
+// instancesIdle returns how many instances there are while there is nothing to do.
+func (n *costNumbers) instancesIdle(l levers) int64 {
+	if l.has(leverFewer) {
+		return n.fewer
+	}
+	return n.instances
+}
+
+// instanceHours returns how many hours instances run, a month.
+func (n *costNumbers) instanceHours(l levers) *big.Rat {
+	hours := func(instances int64, d time.Duration) *big.Rat {
+		return product(whole(instances), big.NewRat(int64(d), int64(time.Hour)), whole(n.days))
+	}
+	return sum(hours(n.instances, n.busy), hours(n.instancesIdle(l), n.idle()))
+}
+
 // pollsOfALoop returns how often one idle loop polls at this interval, a day.
 func (n *costNumbers) pollsOfALoop(interval time.Duration) *big.Rat {
 	return big.NewRat(int64(n.idle()), int64(interval))
@@ -106,10 +125,7 @@ func (n *costNumbers) pollsOfALoop(interval time.Duration) *big.Rat {
 
 // idlePolls returns the polls that find nothing, a day.
 func (n *costNumbers) idlePolls(l levers) *big.Rat {
-	instances, loops, every := n.instances, n.loops, n.every
-	if l.has(leverFewer) {
-		instances = n.fewer
-	}
+	instances, loops, every := n.instancesIdle(l), n.loops, n.every
 	switch {
 	case l.has(leverPush) && l.has(leverNoSafety):
 		return new(big.Rat)
@@ -171,12 +187,12 @@ func (n *costNumbers) readings() *big.Rat {
 	return product(whole(n.instances), big.NewRat(int64(n.busy), int64(readingInterval)), whole(n.days))
 }
 
-// articleNumbers returns those of the article that the model is from: 200 loops that poll every second
-// for 22 hours a day, because a quarter of an eight-hour day is work.
-func articleNumbers() *costNumbers {
+// defaultNumbers returns the example of docs/cost.md: 200 loops that poll every second for 22 hours a
+// day, because a quarter of an eight-hour day is work.
+func defaultNumbers() *costNumbers {
 	return &costNumbers{
 		instances: 1, loops: 200, every: time.Second, busy: 2 * time.Hour, bytes: 1024, days: 30,
-		price: big.NewRat(1, 100), blobPrice: big.NewRat(1, 100), bus: new(big.Rat),
+		price: big.NewRat(1, 100), blobPrice: big.NewRat(1, 100), bus: new(big.Rat), hourPrice: new(big.Rat),
 		group: 32, compression: whole(1), batch: queue.MaxBatch, idleMax: 30 * time.Second, fewer: 1, safety: time.Minute,
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -25,7 +26,6 @@ type costReport struct {
 	Intervals []costInterval `json:"intervals"` // of one idle loop
 	Readings  json.Number    `json:"readings"`  // of pause flags, at most; in no row
 	Bus       costBus        `json:"bus"`
-	Article   costArticle    `json:"article"`
 
 	numbers *costNumbers
 }
@@ -52,7 +52,8 @@ type costPrice struct {
 	TenThousand     json.Number `json:"tenThousandTransactions"`
 	TenThousandBlob json.Number `json:"tenThousandBlobRequests"`
 	Bus             json.Number `json:"bus"`
-	OfTheArticle    bool        `json:"ofTheArticle"` // nobody gave one
+	InstanceHour    json.Number `json:"instanceHour"`
+	Example         bool        `json:"example"` // -price was not given
 }
 
 // costMessage is how many transactions a message takes.
@@ -71,6 +72,7 @@ type costRow struct {
 	MessageRequests json.Number `json:"messageRequests"`
 	Transactions    json.Number `json:"transactions"`
 	BlobRequests    json.Number `json:"blobRequests"`
+	InstanceHours   json.Number `json:"instanceHours"`
 	Dollars         json.Number `json:"dollars"`
 
 	bill bill
@@ -93,15 +95,6 @@ type costBus struct {
 	PublishedGrouped json.Number `json:"publishedGrouped"`
 }
 
-// costArticle has two figures of the article that do not follow from its formula, for its 200 loops.
-type costArticle struct {
-	Erratum       string      `json:"erratum"`
-	Given         json.Number `json:"given"`
-	Computed      json.Number `json:"computed"`
-	LaterGiven    json.Number `json:"laterGiven"` // at a tenth of the price
-	LaterComputed json.Number `json:"laterComputed"`
-}
-
 // newCostReport computes a report.
 func newCostReport(n *costNumbers, priceGiven bool) *costReport {
 	r := &costReport{
@@ -111,7 +104,7 @@ func newCostReport(n *costNumbers, priceGiven bool) *costReport {
 			Bytes: n.bytes, Days: n.days, Group: n.group, Compression: exact(n.compression), Batch: n.batch,
 			IdleMaxSeconds: seconds(n.idleMax), Fewer: n.fewer, SafetySeconds: seconds(n.safety),
 		},
-		Price:           costPrice{exact(n.price), exact(n.blobPrice), exact(n.bus), !priceGiven},
+		Price:           costPrice{exact(n.price), exact(n.blobPrice), exact(n.bus), exact(n.hourPrice), !priceGiven},
 		IdleSecondsADay: seconds(n.idle()),
 		PollsOfALoopDay: exact(n.pollsOfALoop(n.every)),
 		Message:         costMessage{exact(n.receive(leverNone)), exact(n.receive(leverBatch)), exact(n.life(leverNone)), exact(n.life(leverBatch))},
@@ -121,11 +114,10 @@ func newCostReport(n *costNumbers, priceGiven bool) *costReport {
 			Connections: n.instances,
 			Published:   exact(product(n.sent(leverNone), whole(n.days))), PublishedGrouped: exact(product(n.sent(leverGroup), whole(n.days))),
 		},
-		Article: newCostArticle(),
 	}
 	for _, one := range n.rows() {
 		b := n.bill(one.levers)
-		r.Rows = append(r.Rows, costRow{one.key, one.name, exact(b.idlePolls), exact(b.messageRequests), exact(b.transactions()), exact(b.blobRequests), exact(b.dollars), b})
+		r.Rows = append(r.Rows, costRow{one.key, one.name, exact(b.idlePolls), exact(b.messageRequests), exact(b.transactions()), exact(b.blobRequests), exact(b.instanceHours), exact(b.dollars), b})
 	}
 	return r
 }
@@ -153,7 +145,7 @@ func (n *costNumbers) rows() []namedLevers {
 		{"backOff", "back-off to " + span(n.idleMax), leverBackOff},
 		{"oneLoop", "1 loop when idle", leverOneLoop},
 		{"fewerInstances", fewer, leverFewer},
-		{"fleet", fmt.Sprintf("Idle.Fleet %d", n.instances), leverFleet},
+		{"fleet", fmt.Sprintf("polls shared by %d", n.instances), leverFleet},
 		{"push", "push, a poll every " + span(n.safety), leverPush},
 		{"pushNoPolls", "push, no polls", leverPush | leverNoSafety},
 		{"allWithoutPush", "all without push", leversOfPoll},
@@ -162,7 +154,7 @@ func (n *costNumbers) rows() []namedLevers {
 	}
 }
 
-// intervals returns the bills of one idle loop: those of the article, and those of the numbers.
+// intervals returns the bills of one idle loop.
 func (n *costNumbers) intervals() []costInterval {
 	var all []costInterval
 	add := func(name string, interval json.Number, polls *big.Rat) {
@@ -177,33 +169,37 @@ func (n *costNumbers) intervals() []costInterval {
 	return all
 }
 
-// newCostArticle computes what the article should say.
-func newCostArticle() costArticle {
-	n := articleNumbers()
-	computed := n.bill(leverNone).dollars
-	n.price = quotient(n.price, whole(10))
-	return costArticle{
-		Erratum: "two digits were swapped", Given: "457.2", LaterGiven: "45.7",
-		Computed: json.Number(computed.FloatString(2)), LaterComputed: json.Number(n.bill(leverNone).dollars.FloatString(2)),
-	}
-}
-
 // print prints the report for people.
 func (r *costReport) print(out io.Writer) error {
 	n := r.numbers
 	var b strings.Builder
 	source := "your price"
-	if r.Price.OfTheArticle {
-		source = "the article's price, not today's: give yours with -price"
+	if r.Price.Example {
+		source = "an example: give yours with -price"
 	}
-	fmt.Fprintf(&b, "$%s for 10,000 transactions (%s), %d days a month.\n", decimal(n.price, maxDecimals), source, n.days)
+	fmt.Fprintf(&b, "%s × %s, each polling every %s, busy %s a day, %d days a month.\n",
+		quantity(n.instances, "instance"), quantity(n.loops, "loop"), span(n.every), span(n.busy), n.days)
+	fmt.Fprintf(&b, "%s a day, each of %s.\n", quantity(n.jobs, "message"), quantity(n.bytes, "byte"))
+	fmt.Fprintf(&b, "$%s for 10,000 transactions (%s).\n", decimal(n.price, maxDecimals), source)
+	hours := n.hourPrice.Sign() > 0
+	if hours {
+		fmt.Fprintf(&b, "$%s for an hour of an instance.\n", decimal(n.hourPrice, maxDecimals))
+	}
 	fmt.Fprintf(&b, "Idle for %s a day: in them a loop that polls every %s polls %s times, for %s a month.\n",
 		span(n.idle()), span(n.every), thousands(n.pollsOfALoop(n.every)), dollars(n.worth(product(n.pollsOfALoop(n.every), whole(n.days)))))
 	fmt.Fprintf(&b, "A message takes %s transactions, %s of them its get and delete; in batches of %d %s and %s.\n\n",
 		decimal(n.life(leverNone), 5), decimal(n.receive(leverNone), 5), n.batch, decimal(n.life(leverBatch), 5), decimal(n.receive(leverBatch), 5))
-	lines := [][]string{{fmt.Sprintf("%s × %s loops", thousands(whole(n.instances)), thousands(whole(n.loops))), "idle polls", "for messages", "to blobs", "a month"}}
+	lines := [][]string{{fmt.Sprintf("%s × %s loops", thousands(whole(n.instances)), thousands(whole(n.loops))), "idle polls", "for messages", "to blobs", "instance-hours", "a month"}}
 	for _, one := range r.Rows {
-		lines = append(lines, []string{one.Name, thousands(one.bill.idlePolls), thousands(one.bill.messageRequests), thousands(one.bill.blobRequests), dollars(one.bill.dollars)})
+		lines = append(lines, []string{
+			one.Name, thousands(one.bill.idlePolls), thousands(one.bill.messageRequests), thousands(one.bill.blobRequests), thousands(one.bill.instanceHours),
+			dollars(one.bill.dollars),
+		})
+	}
+	if !hours {
+		for i, cells := range lines {
+			lines[i] = slices.Delete(cells, 4, 5)
+		}
 	}
 	table(&b, lines)
 	lines = [][]string{{"1 idle loop, polling every", "polls", "a month"}}
@@ -222,10 +218,8 @@ func (r *costReport) printNotes(b *strings.Builder) {
 	n := r.numbers
 	fmt.Fprintf(b, "\nPush takes a connection for each instance and each producer, and an event for each message that is sent:\n%s a month, %s in groups. Its rows include %s a month for a server that carries them (-bus).\n\n",
 		thousands(product(n.sent(leverNone), whole(n.days))), thousands(product(n.sent(leverGroup), whole(n.days))), dollars(n.bus))
-	fmt.Fprintf(b, "Not included: renewals and retries; one empty poll of each loop when work ends; while there is work, a\nreading of the pause flag a minute for each instance, %s a month or %s.\n\n",
+	fmt.Fprintf(b, "Not included: renewals and retries; one empty poll of each loop when work ends; while there is work, a\nreading of the pause flag a minute for each instance, %s a month or %s.\n",
 		thousands(n.readings()), dollars(n.worth(n.readings())))
-	fmt.Fprintf(b, "An erratum: the article gives $%s for 200 loops, and $%s at its later price of $0.01 for 100,000. Its\nown formula gives $%s and $%s; %s.\n",
-		r.Article.Given, r.Article.LaterGiven, r.Article.Computed, r.Article.LaterComputed, r.Article.Erratum)
 }
 
 // table prints lines, of which the first is the head. All columns but the first are numbers.
@@ -239,6 +233,14 @@ func table(out io.Writer, lines [][]string) {
 		_, _ = fmt.Fprintf(w, "%-*s\t%s\t\n", width, cells[0], strings.Join(cells[1:], "\t")) // out is in memory
 	}
 	_ = w.Flush()
+}
+
+// quantity returns a number with its unit.
+func quantity(n int64, unit string) string {
+	if n != 1 {
+		unit += "s"
+	}
+	return thousands(whole(n)) + " " + unit
 }
 
 // thousands returns a number rounded to a whole one, with commas.

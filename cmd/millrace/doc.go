@@ -2,18 +2,21 @@
 // creates, fills, shows and clears the queues of any account.
 //
 //	millrace serve                the emulator, until Ctrl-C
-//	millrace queues [PREFIX]      list queues
+//	millrace queues [PREFIX]      list queues with their depths
 //	millrace create QUEUE         create a queue
 //	millrace drop QUEUE           delete a queue with its messages
 //	millrace put QUEUE [TEXT…]    put jobs on a queue, or the lines of the standard input
 //	millrace peek QUEUE           show messages without taking them
 //	millrace clear QUEUE          delete all messages
-//	millrace stat QUEUE           show the depth and the metadata of a queue
+//	millrace pause QUEUE…         stop the workers of queues
+//	millrace resume QUEUE…        let the workers of paused queues go on
+//	millrace stat [QUEUE]         show the depth and the metadata of a queue, or the depths of all
 //	millrace poison VERB QUEUE    list, show, stats, redrive or purge messages that failed
 //	millrace agent                start and end instances as the load requires, or say what it would do
 //	millrace instances QUEUE      list the workers that report in a control queue
 //	millrace cost                 print what a queue costs by a model, for your numbers
-//	millrace version
+//	millrace version              print the version
+//	millrace completion SHELL     print a script that completes commands in bash, zsh or fish
 //	millrace help [COMMAND]
 //
 // The guarantees of the server are those of packages emulator and localqueue. The other

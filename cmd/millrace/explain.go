@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/millrace/millrace/internal/azurestorage"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
@@ -18,8 +19,31 @@ type explainedError struct {
 func (e *explainedError) Error() string { return e.text }
 func (e *explainedError) Unwrap() error { return e.err }
 
+const verboseUsage = "if no login to Azure works, show what each kind of login answered"
+
+// explainLogin says that no token could be obtained. The causes, one for each kind of login, fill
+// half a page: they are printed before the error, if they are asked for.
+func (t *task) explainLogin(err error, denied *azurestorage.CredentialError) error {
+	advice := azurestorage.LoginHint
+	if denied.Transient() {
+		advice = "the service that logs in did not answer: try again"
+	}
+	if !t.verbose {
+		return &explainedError{"not logged in to Azure: " + advice + "; -v shows why each kind of login failed", err}
+	}
+	for line := range strings.Lines(denied.Error()) {
+		if line = onOneLine(redact(line)); strings.Trim(line, "-") != "" {
+			printf(t.console.err, "  %s\n", line)
+		}
+	}
+	return &explainedError{"not logged in to Azure, see above: " + advice, err}
+}
+
 // explain says what failed, and what to do about it with this command.
 func (t *task) explain(err error) error {
+	if denied := (*azurestorage.CredentialError)(nil); errors.As(err, &denied) && !errors.As(err, new(*explainedError)) {
+		return t.explainLogin(err, denied)
+	}
 	known := (*queue.Error)(nil)
 	if errors.As(err, new(*explainedError)) || !errors.As(err, &known) {
 		return err

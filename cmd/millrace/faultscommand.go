@@ -28,7 +28,7 @@ func faultsSetCommand() *command {
 	var account accountFlag
 	var seed uint64
 	f := newFlags("faults set")
-	account.add(f)
+	account.addAlone(f)
 	f.Uint64Var(&seed, "seed", 0, "make the faults with a share repeatable; 0 is a random seed")
 	return &command{name: "faults set", args: "RULES", does: "replace the faults of a server by these", flags: f, minArgs: 1, maxArgs: -1,
 		more:     "The rules apply to the requests that arrive from then on, and count them from 1. Most shells want quotes\naround rules that begin with an asterisk.\n",
@@ -80,7 +80,7 @@ func faultsClearCommand() *command {
 func faultsVerb(name, does string, do func(context.Context, *task, *faultsClient) error) *command {
 	var account accountFlag
 	f := newFlags(name)
-	account.add(f)
+	account.addAlone(f)
 	return &command{name: name, does: does, flags: f, run: func(ctx context.Context, c *console, _ []string) error {
 		return c.onServer(ctx, &account, do)
 	}}

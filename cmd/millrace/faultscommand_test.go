@@ -75,7 +75,7 @@ func TestFaultsExplainTheirArguments(t *testing.T) {
 	v.fails(t, exitUsage, []string{`unknown fault "404"`, "write one of 503"}, "faults", "set", "put:404")
 	v.fails(t, exitUsage, []string{"faults do not apply to OpenWakeups"}, "faults", "set", "OpenWakeups:503")
 	v.fails(t, exitUsage, []string{"is not a flag"}, "faults", "clear", "put:503")
-	v.fails(t, exitUsage, []string{"missing arguments"}, "faults")
+	v.fails(t, exitUsage, []string{"missing verb: write millrace faults VERB; the verbs are set, show, clear"}, "faults")
 	v.fails(t, exitUsage, []string{`unknown verb "end"; the verbs are set, show, clear`}, "faults", "end")
 	v.fails(t, exitUsage, []string{"-account: faults need the key of the account"}, "faults", "clear", "-account", "https://a.queue.core.windows.net")
 	v.fails(t, exitUsage, []string{"-account: the location is neither"}, "faults", "clear", "-account", "nowhere")
@@ -151,7 +151,7 @@ func TestOtherServersHaveNoFaults(t *testing.T) {
 		for _, verb := range [][]string{{"faults", "set", "*:503"}, {"faults", "show"}, {"faults", "clear"}} {
 			v.fails(t, exitFailure, []string{"is no server of Millrace", "(it responded 4"}, verb...)
 		}
-		if got := v.ok(t, "queues", name); got != name+"\n" {
+		if got := v.ok(t, "queues", "-names", name); got != name+"\n" {
 			t.Errorf("queues afterwards: got %q, want %s", got, name)
 		}
 	})

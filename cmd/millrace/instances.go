@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"github.com/millrace/millrace/beacon"
@@ -27,15 +26,13 @@ func instancesCommand() *command {
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				for _, r := range v.Reports {
-					if err := printJSON(t.console.out, r); err != nil {
-						return err
-					}
+			l := newListing(t.console.out, asJSON, "instance", "queue", "phase", "handlers", "in", "out", "handling", "reported")
+			for _, r := range v.Reports {
+				if err := l.row(r, instanceCells(&r, v.At)...); err != nil {
+					return err
 				}
-				return nil
 			}
-			if err := printInstances(t.console.out, &v); err != nil {
+			if err := l.flush(); err != nil || asJSON {
 				return err
 			}
 			explainInstances(t.console.err, &v, q.Name())
@@ -45,23 +42,16 @@ func instancesCommand() *command {
 	return c
 }
 
-// printInstances prints a table.
-func printInstances(out io.Writer, v *beacon.View) error {
-	if len(v.Reports) == 0 {
-		return nil
+// instanceCells returns the row of an instance.
+func instanceCells(r *beacon.Report, now time.Time) []string {
+	phase := r.Phase
+	if r.Paused {
+		phase += ", paused"
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w, "instance\tqueue\tphase\thandlers\tin\tout\thandling\treported") // Flush reports the error
-	for i := range v.Reports {
-		r := &v.Reports[i]
-		phase := r.Phase
-		if r.Paused {
-			phase += ", paused"
-		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d of %d\t%s\t%s\t%s\t%s ago\n", escapeControls(r.Instance), escapeControls(r.Queue.String()), escapeControls(phase),
-			r.Load.Running, r.Load.Slots, perSecond(r.Load.Intake), perSecond(r.Load.Service), handlingTime(r.Load.Handling), age(max(v.At.Sub(r.At), 0)))
+	return []string{
+		r.Instance, r.Queue.String(), phase, fmt.Sprintf("%d of %d", r.Load.Running, r.Load.Slots), perSecond(r.Load.Intake), perSecond(r.Load.Service),
+		handlingTime(r.Load.Handling), age(max(now.Sub(r.At), 0)) + " ago",
 	}
-	return w.Flush()
 }
 
 // explainInstances says what the table does not show.

@@ -71,15 +71,11 @@ func (c *console) dispatch(ctx context.Context, args []string) error {
 	case "-h", "-help", "--help":
 		name = "help"
 	}
-	for _, one := range commands() {
-		if one.name == name {
-			return one.do(ctx, c, args)
-		}
+	one, err := find(name)
+	if err != nil {
+		return err
 	}
-	if strings.HasPrefix(name, "-") {
-		return usageError{fmt.Errorf("the command comes first, then its flags; %s", listCommands())}
-	}
-	return usageError{fmt.Errorf("unknown command %s; %s", quote(name), listCommands())}
+	return one.do(ctx, c, args)
 }
 
 // printf prints to a person. Errors are ignored: there is nobody to tell.

@@ -4,6 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/queue"
@@ -12,11 +17,14 @@ import (
 func createCommand() *command {
 	return queueCommand("create", "create a queue", "An existing queue is left unchanged, which is not an error.\n",
 		func(_ context.Context, t *task, q queue.Manager) error {
-			err := q.Create(t.finish, nil)
-			if errors.Is(err, queue.ErrQueueExists) { // with metadata, which it keeps
-				err = nil
+			// The port does not say whether it created a queue, but the status of the response does.
+			var response *http.Response
+			err := q.Create(policy.WithCaptureResponse(t.finish, &response), nil)
+			found := err == nil && response != nil && response.StatusCode == http.StatusNoContent
+			if found || errors.Is(err, queue.ErrQueueExists) { // with other metadata, which it keeps
+				return t.report(nil, "Queue %v already exists.\n", q.Name())
 			}
-			return t.report(err, "Queue %v exists.\n", q.Name())
+			return t.report(err, "Created queue %v.\n", q.Name())
 		})
 }
 
@@ -110,14 +118,19 @@ func (t *task) ask(ctx context.Context, q queue.Manager, warning, undone string)
 	if err != nil {
 		return dropError(err)
 	}
+	names := []string{q.Name().Queue}
+	if p, ok := q.(poisonQueue); ok { // either name chose it
+		names = append(names, p.source.Name().Queue)
+	}
 	printf(t.console.err, warning+"\n", q.Name(), p.Depth)
-	return t.askToType(ctx, q.Name().Queue, undone)
+	return t.askToType(ctx, undone, names...)
 }
 
-// askToType asks for a name to be typed.
-func (t *task) askToType(ctx context.Context, name, undone string) error {
+// askToType asks for one of the names to be typed.
+func (t *task) askToType(ctx context.Context, undone string, names ...string) error {
 	c := t.console
-	printf(c.err, "Type its name to continue, %s: ", name)
+	either := strings.Join(names, " or ")
+	printf(c.err, "Type its name to continue, %s: ", either)
 	for line, err := range lines(ctx, c.in) {
 		switch {
 		case ctx.Err() != nil:
@@ -125,10 +138,10 @@ func (t *task) askToType(ctx context.Context, name, undone string) error {
 			return interruption{errors.New("interrupted; " + undone)}
 		case err != nil:
 			return fmt.Errorf("the name could not be read: %w; %s", err, undone)
-		case line == name:
+		case slices.Contains(names, line):
 			return nil
 		}
-		return fmt.Errorf("that is not %s; %s", name, undone)
+		return fmt.Errorf("that is not %s; %s", either, undone)
 	}
 	printf(c.err, "\n")
 	return errors.New("no name was typed; " + undone)

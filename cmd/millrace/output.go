@@ -6,6 +6,9 @@ import (
 	"syscall"
 )
 
+// documents is where texts for users send them: not everybody has the repository.
+const documents = "https://github.com/millrace/millrace/blob/main/docs/"
+
 // output is the standard output. It marks its errors, to distinguish them from network errors.
 type output struct{ to io.Writer }
 

@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -24,25 +27,129 @@ minute.
 `
 
 func pauseCommand() *command {
-	return queueCommand("pause", "stop the workers of a queue", pauseMore,
-		func(_ context.Context, t *task, q queue.Manager) error {
+	return queuesChange("pause", "stop the workers of queues", pauseMore, "paused",
+		func(ctx context.Context, q queue.Manager) (string, error) {
 			var since queuemetadata.Pause
 			now := time.Now()
-			_, err := queuemetadata.Change(t.finish, q, changeKey(), func(metadata map[string]string) bool {
+			_, err := queuemetadata.Change(ctx, q, changeKey(), func(metadata map[string]string) bool {
 				changed := queuemetadata.SetPaused(metadata, now)
 				since, _ = queuemetadata.Paused(metadata)
 				return changed
 			})
-			return t.report(err, "Queue %v is paused: %s.\n", q.Name(), escapeControls(describePause(since, now)))
+			return fmt.Sprintf("Queue %v is paused: %s.", q.Name(), onOneLine(describePause(since, now))), err
 		})
 }
 
 func resumeCommand() *command {
-	return queueCommand("resume", "let the workers of a paused queue go on", resumeMore,
-		func(_ context.Context, t *task, q queue.Manager) error {
-			_, err := queuemetadata.Change(t.finish, q, changeKey(), queuemetadata.RemovePaused)
-			return t.report(err, "Queue %v is not paused.\n", q.Name())
+	return queuesChange("resume", "let the workers of paused queues go on", resumeMore, "resumed",
+		func(ctx context.Context, q queue.Manager) (string, error) {
+			_, err := queuemetadata.Change(ctx, q, changeKey(), queuemetadata.RemovePaused)
+			return fmt.Sprintf("Queue %v is not paused.", q.Name()), err
 		})
+}
+
+// queuesChange returns a command that changes several queues. The change returns a line that says so.
+func queuesChange(name, does, more, done string, change func(context.Context, queue.Manager) (string, error)) *command {
+	var (
+		account accountFlag
+		prefix  string
+	)
+	f := newFlags(name)
+	account.add(f)
+	f.Func("prefix", "also the queues whose names begin with this `prefix`, including poison queues", func(given string) error {
+		if given == "" {
+			return errors.New("must not be empty: it would choose all queues")
+		}
+		prefix = given
+		return checkPrefix(given)
+	})
+	return &command{name: name, args: "QUEUE…", does: does, flags: f, maxArgs: -1, more: more + severalMore,
+		run: func(ctx context.Context, c *console, names []string) error {
+			if len(names) == 0 && prefix == "" {
+				return usageError{fmt.Errorf("missing argument: write millrace %s QUEUE…, or -prefix with the beginning of their names", name)}
+			}
+			for _, one := range names {
+				if err := checkName(one); err != nil {
+					return err
+				}
+			}
+			return c.onAccount(ctx, &account, func(ctx context.Context, t *task) error {
+				all, err := t.withPrefix(ctx, names, prefix)
+				if err != nil {
+					return err
+				}
+				return t.changeAll(ctx, all, done, change)
+			})
+		}}
+}
+
+const severalMore = `
+Of several queues, one that fails does not keep the others from being done.
+`
+
+// withPrefix returns the names, and those of the queues with the prefix, each once.
+func (t *task) withPrefix(ctx context.Context, names []string, prefix string) ([]string, error) {
+	var all []string
+	add := func(name string) {
+		if !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	for _, name := range names {
+		add(name)
+	}
+	if prefix == "" {
+		return all, nil
+	}
+	for q, err := range queue.ListAll(ctx, t.account, prefix) {
+		if err != nil {
+			return nil, err
+		}
+		add(q.Name)
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("no queue of account %s has a name that begins with %q: millrace queues lists them", t.account.Name(), prefix)
+	}
+	return all, nil
+}
+
+// changeAll changes queues, a few at a time, and prints a line for each.
+func (t *task) changeAll(ctx context.Context, names []string, done string, change func(context.Context, queue.Manager) (string, error)) error {
+	type outcome struct {
+		line string
+		err  error
+	}
+	changed := 0
+	for name, one := range inOrder(names, func(name string) outcome {
+		if ctx.Err() != nil {
+			return outcome{err: context.Cause(ctx)}
+		}
+		q, err := t.account.Open(name)
+		if err != nil {
+			return outcome{err: locationError(t.source, err)}
+		}
+		line, err := change(t.finish, q)
+		return outcome{line, err}
+	}) {
+		switch {
+		case one.err == nil:
+			changed++
+			if err := t.report(nil, "%s\n", one.line); err != nil {
+				return err
+			}
+		case len(names) == 1:
+			return one.err
+		case ctx.Err() == nil:
+			printf(t.console.err, "%s: %s\n", name, redact(onOneLine(t.explain(one.err).Error())))
+		}
+	}
+	switch {
+	case changed == len(names):
+		return nil
+	case ctx.Err() != nil:
+		return interruption{fmt.Errorf("interrupted; %d of %s %s", changed, plural(len(names), "queue"), done)}
+	}
+	return fmt.Errorf("%d of %s could not be %s, see above", len(names)-changed, plural(len(names), "queue"), done)
 }
 
 // changeKey spreads the waits of this process.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -83,8 +85,8 @@ func TestAQueueIsPausedAndResumed(t *testing.T) {
 		if err := json.Unmarshal([]byte(v.ok(t, "queues", "-json", name)), &listed); err != nil || listed.Name != name || !listed.Paused || !listed.PausedSince.Equal(*at.PausedSince) {
 			t.Errorf("queues -json: got %+v, error %v; want paused since %s", listed, err, since)
 		}
-		if got := v.ok(t, "queues", name); got != name+"\n" {
-			t.Errorf("queues: got %q, want the name alone", got)
+		if got := v.ok(t, "queues", name); !strings.Contains(got, "\n"+name+"  0                 since "+since+", ") {
+			t.Errorf("queues: got\n%s\nwant it paused since %s", got, since)
 		}
 		for range 2 {
 			if got, want := v.ok(t, "resume", name), "Queue "+q.Name().String()+" is not paused.\n"; got != want {
@@ -250,4 +252,39 @@ func TestAPausedQueueIsNotCreatedAnew(t *testing.T) {
 			t.Error("it is not paused any more")
 		}
 	})
+}
+
+// TestSeveralQueuesArePaused: by name and by prefix, each once. One that fails does not keep the
+// others from being paused.
+func TestSeveralQueuesArePaused(t *testing.T) {
+	t.Parallel()
+	v := on(startServer(t))
+	for _, name := range []string{"orders-1", "orders-2", "orders-3", "mail"} {
+		v.ok(t, "create", name)
+	}
+	line := func(format string, names ...string) string {
+		var b strings.Builder
+		for _, name := range names {
+			fmt.Fprintf(&b, "Queue devstoreaccount1/%s "+format+"\n", name)
+		}
+		return b.String()
+	}
+	ago := regexp.MustCompile(`paused: since .* ago`)
+	r := v.call(t, "pause", "orders-2", "no-such", "mail", "mail", "-prefix", "orders-")
+	if got, want := ago.ReplaceAllString(r.out, "paused"), line("is paused.", "orders-2", "mail", "orders-1", "orders-3"); r.status != exitFailure || got != want {
+		t.Errorf("pause: got status %d and\n%s\nwant\n%s", r.status, got, want)
+	}
+	if want := "no-such: queue devstoreaccount1/no-such does not exist; create it with millrace create no-such, or list the queues with millrace queues\n" +
+		"millrace: pause: 1 of 5 queues could not be paused, see above\n"; r.errs != want {
+		t.Errorf("pause: got the errors\n%s\nwant\n%s", r.errs, want)
+	}
+	if got, want := v.ok(t, "resume", "-prefix", "orders-"), line("is not paused.", "orders-1", "orders-2", "orders-3"); got != want {
+		t.Errorf("resume: got\n%s\nwant\n%s", got, want)
+	}
+	if !pausedNow(t, v, "mail").Paused || pausedNow(t, v, "orders-3").Paused {
+		t.Error("after resume -prefix orders-: want mail paused, and orders-3 not")
+	}
+	v.fails(t, exitFailure, []string{`no queue of account devstoreaccount1 has a name that begins with "nothing"`}, "pause", "-prefix", "nothing")
+	v.fails(t, exitUsage, []string{"must not be empty"}, "pause", "-prefix", "")
+	v.fails(t, exitUsage, []string{`no queue name begins with "Orders"`}, "pause", "-prefix", "Orders")
 }

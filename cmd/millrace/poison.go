@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"strings"
@@ -92,8 +93,54 @@ func (c *console) onPoison(ctx context.Context, p *poisonFlags, name string, do 
 	if err := p.check(); err != nil {
 		return err
 	}
-	if !p.exact && !strings.HasSuffix(name, poison.Suffix) {
+	source, whole := strings.CutSuffix(name, poison.Suffix)
+	if !whole && !p.exact {
 		name += poison.Suffix
 	}
-	return c.onQueue(ctx, &p.account, name, do)
+	return c.onQueue(ctx, &p.account, name, func(ctx context.Context, t *task, q queue.Manager) error {
+		if of, err := t.account.Open(source); err == nil && (whole || !p.exact) {
+			q = poisonQueue{q, of, !whole}
+		}
+		return do(ctx, t, q)
+	})
+}
+
+// poisonQueue is the poison queue of a queue. Until a worker creates it, it counts as empty.
+type poisonQueue struct {
+	queue.Manager
+	source queue.Queue
+	named  bool // the user named the source
+}
+
+// unlessMissing returns nil instead of the error of a missing poison queue whose source exists.
+func (q poisonQueue) unlessMissing(ctx context.Context, err error) error {
+	if !errors.Is(err, queue.ErrQueueMissing) {
+		return err
+	}
+	_, found := q.source.Properties(ctx)
+	switch {
+	case found == nil:
+		return nil
+	case q.named && errors.Is(found, queue.ErrQueueMissing):
+		return found
+	}
+	return err
+}
+
+// Properties implements [queue.Queue].
+func (q poisonQueue) Properties(ctx context.Context) (queue.Properties, error) {
+	p, err := q.Manager.Properties(ctx)
+	return p, q.unlessMissing(ctx, err)
+}
+
+// Peek implements [queue.Queue].
+func (q poisonQueue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
+	messages, err := q.Manager.Peek(ctx, n)
+	return messages, q.unlessMissing(ctx, err)
+}
+
+// Dequeue implements [queue.Queue].
+func (q poisonQueue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
+	messages, err := q.Manager.Dequeue(ctx, n, visibility)
+	return messages, q.unlessMissing(ctx, err)
 }

@@ -187,8 +187,8 @@ func TestPoisonIsListedShownRedrivenAndPurged(t *testing.T) {
 		if got := v.ok(t, "poison", "purge", name, "-yes", "-json"); !strings.Contains(got, `"purged":1`) {
 			t.Errorf("purge: got %q, want 1 purged", got)
 		}
-		if got := v.ok(t, "poison", "stats", name); got != "" {
-			t.Errorf("stats of an empty queue: got %q, want nothing", got)
+		if got := v.ok(t, "poison", "stats", name); got != "No poison messages.\n" {
+			t.Errorf("stats of an empty queue: got %q, want that there are none", got)
 		}
 	})
 }
@@ -281,7 +281,7 @@ func TestPoisonCommandLinesAreChecked(t *testing.T) {
 		v.fails(t, exitUsage, []string{want}, strings.Fields(line)...)
 	}
 	v := on(startServer(t))
-	v.fails(t, exitFailure, []string{"orders-poison does not exist; a worker "}, "poison", "redrive", "orders")
+	v.fails(t, exitFailure, []string{"orders does not exist; create it with millrace create orders"}, "poison", "redrive", "orders")
 	if got := (invocation{}).ok(t, "help", "poison", "redrive"); !strings.HasPrefix(got, "Usage: millrace poison redrive QUEUE") {
 		t.Errorf("help: got %q, want the usage of redrive", got)
 	}
@@ -309,6 +309,64 @@ func TestTheProgressBarIsForTerminals(t *testing.T) {
 	for _, c := range [][2]int64{{0, 0}, {5, 0}, {7, 5}} {
 		if got := bar(c[0], c[1]); len(got) != barWidth {
 			t.Errorf("%v: got %q, want %d bytes", c, got, barWidth)
+		}
+	}
+}
+
+// TestNoPoisonIsSuccess: whether or not a worker has created the poison queue. A queue that does not
+// exist is still an error.
+func TestNoPoisonIsSuccess(t *testing.T) {
+	t.Parallel()
+	accounts(t, func(t *testing.T, v invocation) {
+		name := createQueue(t, v)
+		for range 2 {
+			for _, given := range []string{name, name + "-poison"} {
+				for _, verb := range []string{"list", "stats", "show"} {
+					if r := v.call(t, "poison", verb, given); r.status != exitOK || r.out != "No poison messages.\n" || r.errs != "" {
+						t.Errorf("%s %s: got %+v, want that there are no poison messages", verb, given, r)
+					}
+				}
+				for verb, want := range map[string]string{"redrive": "redriven", "purge": "purged"} {
+					if got := v.ok(t, "poison", verb, given, "-yes"); !strings.HasPrefix(got, "0 messages of ") || !strings.HasSuffix(got, " were "+want+".\n") {
+						t.Errorf("%s %s: got %q, want 0 messages", verb, given, got)
+					}
+				}
+			}
+			if got := v.ok(t, "poison", "list", name, "-json"); got != "" {
+				t.Errorf("list -json: got %q, want nothing", got)
+			}
+			if got := v.ok(t, "poison", "stats", name, "-json"); !strings.Contains(got, `"depth":0,"read":0,"kinds":[]`) {
+				t.Errorf("stats -json: got %q, want no messages", got)
+			}
+			v.fails(t, exitFailure, []string{`message "m-1" is not visible`}, "poison", "show", name, "m-1")
+			v.ok(t, "create", name+"-poison")
+		}
+		for _, verb := range []string{"list", "stats", "show", "redrive"} {
+			v.fails(t, exitFailure, []string{"/" + name + "x does not exist; create it with millrace create " + name + "x"}, "poison", verb, name+"x")
+			v.fails(t, exitFailure, []string{"/" + name + "x-poison does not exist"}, "poison", verb, name+"x-poison")
+			v.fails(t, exitFailure, []string{"/" + name + "x does not exist"}, "poison", verb, "-exact", name+"x")
+		}
+	})
+}
+
+// TestEitherNameConfirms: of the queue or of its poison queue, and no other.
+func TestEitherNameConfirms(t *testing.T) {
+	t.Parallel()
+	v := on(startServer(t))
+	v.interactive = true
+	for _, verb := range []string{"redrive", "purge"} {
+		name := createQueue(t, v)
+		for n, typed := range []string{name, name + "-poison"} {
+			bury(t, v.open(t, name), n, poison.ReasonAttempts, errors.New("no stock"), "")
+			if r := v.withInput("orders\n").call(t, "poison", verb, name); r.status != exitFailure || !strings.Contains(r.errs, "that is not "+name+"-poison or "+name) {
+				t.Errorf("%s with another name typed: got %+v, want that it is not the name", verb, r)
+			}
+			if got := v.withInput(typed+"\n").ok(t, "poison", verb, name); !strings.HasPrefix(got, "1 message of ") {
+				t.Errorf("%s with %s typed: got %q, want one message", verb, typed, got)
+			}
+		}
+		if r := v.withInput(name+"\n").call(t, "drop", name+"-poison"); r.status != exitFailure {
+			t.Errorf("drop of the poison queue with the name of the queue typed: got %+v, want a failure", r)
 		}
 	}
 }

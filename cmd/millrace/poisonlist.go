@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -40,30 +39,19 @@ func poisonListCommand() *command {
 
 // listPoison prints one line per message.
 func (t *task) listPoison(ctx context.Context, q queue.Manager, p *poisonFlags, o poison.ListOptions) error {
-	buffered := bufio.NewWriter(t.console.out)
-	out := tabwriter.NewWriter(buffered, 0, 0, 2, ' ', 0)
-	listed := 0
+	l := newListing(t.console.out, p.asJSON, "id", "age", "reason", "error")
 	for e, err := range poison.List(ctx, t.untilHalted(q), &o) {
-		switch {
-		case err != nil:
-			return errors.Join(err, out.Flush(), buffered.Flush())
-		case p.asJSON:
-			err = printJSON(buffered, decode(e.Message))
-		default:
-			if listed == 0 {
-				_, _ = fmt.Fprintln(out, "id\tage\treason\terror") // Flush reports the error
-			}
-			_, err = fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", e.ID, age(time.Since(e.Since())), reasonOf(&e), oneLine(e.Record.Error, maxErrorShown))
+		if err == nil {
+			err = l.row(decode(e.Message), string(e.ID), age(time.Since(e.Since())), reasonOf(&e), oneLine(e.Record.Error, maxErrorShown))
 		}
 		if err != nil {
-			return err
+			return errors.Join(err, l.flush())
 		}
-		listed++
 	}
-	if err := errors.Join(out.Flush(), buffered.Flush()); err != nil || p.asJSON {
+	if err := l.flush(); err != nil || p.asJSON {
 		return err
 	}
-	return t.sayMore(ctx, q, listed, o)
+	return t.sayMore(ctx, q, l.rows, o)
 }
 
 // sayMore says how many more messages there may be than were listed.
@@ -71,6 +59,9 @@ func (t *task) sayMore(ctx context.Context, q queue.Queue, listed int, o poison.
 	properties, err := q.Properties(ctx)
 	if err != nil {
 		return err
+	}
+	if listed == 0 && properties.Depth == 0 {
+		return t.report(nil, "No poison messages.\n")
 	}
 	chosen := ""
 	if o.Filter != (poison.Filter{}) {
@@ -89,7 +80,7 @@ const maxErrorShown = 80
 
 // oneLine returns the text on one line of at most so many characters.
 func oneLine(text string, most int) string {
-	line := []rune(strings.Join(strings.Fields(escapeControls(text)), " "))
+	line := []rune(onOneLine(text))
 	if len(line) > most {
 		return string(line[:most-1]) + "…"
 	}
@@ -117,13 +108,13 @@ func poisonShowCommand() *command {
 		run: func(ctx context.Context, c *console, args []string) error {
 			return c.onPoison(ctx, &p, args[0], func(ctx context.Context, t *task, q queue.Manager) error {
 				entries := poison.List(ctx, t.untilHalted(q), &poison.ListOptions{Filter: p.filter, Beyond: beyond})
-				return t.showPoison(q, entries, strings.Join(args[1:], ""), p.asJSON)
+				return t.showPoison(ctx, q, entries, strings.Join(args[1:], ""), p.asJSON)
 			})
 		}}
 }
 
 // showPoison prints the first of the entries that the id means.
-func (t *task) showPoison(q queue.Queue, entries iter.Seq2[poison.Entry, error], id string, asJSON bool) error {
+func (t *task) showPoison(ctx context.Context, q queue.Queue, entries iter.Seq2[poison.Entry, error], id string, asJSON bool) error {
 	for e, err := range entries {
 		switch {
 		case err != nil:
@@ -137,6 +128,9 @@ func (t *task) showPoison(q queue.Queue, entries iter.Seq2[poison.Entry, error],
 		return err
 	}
 	if id == "" {
+		if found, err := q.Properties(ctx); err != nil || found.Depth == 0 && !asJSON {
+			return t.report(err, "No poison messages.\n")
+		}
 		return fmt.Errorf("no message that was asked for is visible in %v now", q.Name())
 	}
 	return fmt.Errorf("message %s is not visible in %v now; it may be hidden, or beyond the %d that the service shows (-beyond)", quote(id), q.Name(), queue.MaxBatch)

@@ -3,11 +3,10 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"io"
 	"maps"
 	"slices"
-	"text/tabwriter"
+	"strconv"
 	"time"
 
 	"github.com/millrace/millrace/poison"
@@ -107,13 +106,11 @@ func (t *task) readPoisonStats(ctx context.Context, q queue.Manager, o *poison.L
 
 // print prints the statistics for people.
 func (s *poisonStats) print(out io.Writer, now time.Time) error {
-	if len(s.Kinds) == 0 {
-		return nil
-	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w, "messages\treason\toldest\tnewest\terror") // Flush reports the error
+	l := newListing(out, false, "messages", "reason", "oldest", "newest", "error")
 	for _, k := range s.Kinds {
-		_, _ = fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\n", k.Messages, k.label, age(now.Sub(k.Oldest)), age(now.Sub(k.Newest)), oneLine(k.Fingerprint, maxErrorShown))
+		if err := l.row(k, strconv.Itoa(k.Messages), k.label, age(now.Sub(k.Oldest)), age(now.Sub(k.Newest)), oneLine(k.Fingerprint, maxErrorShown)); err != nil {
+			return err
+		}
 	}
-	return w.Flush()
+	return l.flush()
 }

@@ -26,6 +26,11 @@ func escapeControls(text string) string {
 	return b.String()
 }
 
+// onOneLine escapes untrusted text and puts it on one line.
+func onOneLine(text string) string {
+	return strings.Join(strings.Fields(escapeControls(text)), " ")
+}
+
 // isControl reports whether a character affects a terminal other than by being shown.
 func isControl(r rune) bool {
 	switch r {

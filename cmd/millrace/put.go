@@ -229,7 +229,7 @@ type failFastQueue struct {
 // Enqueue implements [queue.Queue].
 func (q failFastQueue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
 	m, err := q.Queue.Enqueue(ctx, text, o)
-	if known := (*queue.Error)(nil); errors.Is(err, queue.ErrUnavailable) && errors.As(err, &known) && known.Status == 0 {
+	if unreachable(err) {
 		q.giveUp()
 	}
 	return m, err

@@ -18,23 +18,33 @@ import (
 
 const statMore = `It prints the number of messages, how many of them are visible, the age of the oldest visible
 one, the number of messages in the poison queue, since when the queue is paused, and the metadata.
+Without a name it prints all queues, as millrace queues does.
 `
 
 func statCommand() *command {
-	var asJSON bool
-	c := queueCommand("stat", "show the depth and the metadata of a queue", statMore,
-		func(ctx context.Context, t *task, q queue.Manager) error {
-			s, err := readStat(ctx, q)
-			if err != nil {
-				return err
+	var (
+		account accountFlag
+		asJSON  bool
+	)
+	f := newFlags("stat")
+	account.add(f)
+	f.BoolVar(&asJSON, "json", false, "print a JSON object")
+	return &command{name: "stat", args: "[QUEUE]", does: "show the depth and the metadata of a queue, or the depths of all", flags: f, maxArgs: 1, more: statMore,
+		run: func(ctx context.Context, c *console, args []string) error {
+			if len(args) == 0 {
+				return c.onAccount(ctx, &account, func(ctx context.Context, t *task) error { return t.overview(ctx, "", asJSON) })
 			}
-			if asJSON {
-				return printJSON(t.console.out, s)
-			}
-			return s.print(t.console.out, time.Now())
-		})
-	c.flags.BoolVar(&asJSON, "json", false, "print a JSON object")
-	return c
+			return c.onQueue(ctx, &account, args[0], func(ctx context.Context, t *task, q queue.Manager) error {
+				s, err := readStat(ctx, q)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return printJSON(c.out, s)
+				}
+				return s.print(c.out, time.Now())
+			})
+		}}
 }
 
 // stat is what stat prints, in JSON.

@@ -147,7 +147,7 @@ func TestFirstSignalLetsTheRequestFinish(t *testing.T) {
 	}
 	close(goOn)
 	_ = p.Wait() // the status is checked below
-	if got := p.ProcessState.ExitCode(); got != exitOK || out.String() != "Queue devstoreaccount1/orders exists.\n" || errs.Len() > 0 {
+	if got := p.ProcessState.ExitCode(); got != exitOK || out.String() != "Created queue devstoreaccount1/orders.\n" || errs.Len() > 0 {
 		t.Errorf("got status %d, output %q and error %q; want success", got, &out, &errs)
 	}
 }

@@ -30,10 +30,10 @@ func TestErrorsAreOneLine(t *testing.T) {
 	}{
 		{[]string{"nonsense"}, cli.StatusUsage, `unknown command "nonsense"; see microblog -h`},
 		{[]string{"-nonsense"}, cli.StatusUsage, "see microblog -h"},
-		{[]string{"-listen", "8090"}, cli.StatusUsage, "-listen 8090 is not HOST:PORT"},
-		{[]string{"-listen", ""}, cli.StatusUsage, "-listen is empty"},
-		{[]string{"-listen", "127.0.0.1:99999"}, cli.StatusFailed, "cannot serve the pages on 127.0.0.1:99999"},
-		{[]string{"-listen", occupied.Addr().String()}, cli.StatusFailed, "choose another address with -listen"},
+		{[]string{"-addr", "8090"}, cli.StatusUsage, "-addr 8090 is not HOST:PORT"},
+		{[]string{"-addr", ""}, cli.StatusUsage, "-addr is empty"},
+		{[]string{"-addr", "127.0.0.1:99999"}, cli.StatusFailed, "cannot serve the pages on 127.0.0.1:99999"},
+		{[]string{"-addr", occupied.Addr().String()}, cli.StatusFailed, "choose another address with -addr"},
 		{[]string{"-host", " "}, cli.StatusUsage, "must not be empty"},
 		{[]string{"-role", "reader", "-account", "UseDevelopmentStorage=true"}, cli.StatusUsage, "-role reader is none of web, worker and both"},
 		{[]string{"-role", "worker"}, cli.StatusUsage, "-role worker needs -account"},
@@ -63,7 +63,7 @@ func TestHelp(t *testing.T) {
 		args []string
 		say  []string
 	}{
-		{[]string{"-h"}, []string{"microblog demo", "microblog sweep", "-listen", "-role", "-data", "-account", "Exit status"}},
+		{[]string{"-h"}, []string{"microblog demo", "microblog sweep", "-addr", "-role", "-data", "-account", "Exit status"}},
 		{[]string{"help"}, []string{"microblog demo"}},
 		{[]string{"demo", "-h"}, []string{"SIGKILL", "-blogs N"}},
 		{[]string{"sweep", "-h"}, []string{"-data DIR", "-account LOCATION"}},

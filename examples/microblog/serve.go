@@ -20,7 +20,7 @@ import (
 
 const serveHelp = `Flags of microblog without a command:
 
-  -listen HOST:PORT  where the pages are served (default ` + defaultListen + `; port 0 is any free
+  -addr HOST:PORT    where the pages are served (default ` + defaultAddr + `; port 0 is any free
                      one); there is no password, so another address than 127.0.0.1 lets
                      others write and delete
   -host NAME         name under which the pages may be asked for besides localhost and
@@ -28,7 +28,7 @@ const serveHelp = `Flags of microblog without a command:
   -role ROLE         web, worker or both (default both); one alone needs -account
 ` + storeHelp
 
-const defaultListen = "127.0.0.1:8090"
+const defaultAddr = "127.0.0.1:8090"
 
 // Values of the flag -role.
 const (
@@ -40,7 +40,7 @@ const (
 // server plays the roles until its context ends. It is a [millrace.Runner].
 type server struct {
 	storeFlags
-	listen string
+	addr   string
 	hosts  repeated
 	role   string
 	stdout io.Writer
@@ -73,16 +73,16 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 func (s *server) parse(args []string) error {
 	f := cli.NewFlags("microblog")
-	f.StringVar(&s.listen, "listen", defaultListen, "")
+	f.StringVar(&s.addr, "addr", defaultAddr, "")
 	f.Var(&s.hosts, "host", "")
 	f.StringVar(&s.role, "role", bothRoles, "")
 	f.StringVar(&s.account.Given, "account", "", "")
 	f.StringVar(&s.data, "data", "", "")
-	if _, err := cli.ParseFlags(f, args, "listen", "role", "account", "data"); err != nil {
+	if _, err := cli.ParseFlags(f, args, "addr", "role", "account", "data"); err != nil {
 		return err
 	}
-	if _, _, err := net.SplitHostPort(s.listen); err != nil {
-		return cli.UsageErrorf("-listen %s is not HOST:PORT, such as %s", s.listen, defaultListen)
+	if _, _, err := net.SplitHostPort(s.addr); err != nil {
+		return cli.UsageErrorf("-addr %s is not HOST:PORT, such as %s", s.addr, defaultAddr)
 	}
 	switch s.role {
 	case bothRoles:
@@ -157,7 +157,7 @@ func (s *server) pages(data *store) (millrace.Runner, error) {
 		return nil, err
 	}
 	return millrace.HTTP(&http.Server{
-		Addr: s.listen, Handler: front,
+		Addr: s.addr, Handler: front,
 		ReadHeaderTimeout: readTime, ReadTimeout: readTime, WriteTimeout: writeTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug),
 		BaseContext: func(l net.Listener) context.Context {
@@ -177,7 +177,7 @@ func (s *server) sayAddress(at net.Addr) {
 // explain says what to do if the address cannot be had.
 func (s *server) explain(err error) error {
 	if network := (*net.OpError)(nil); errors.As(err, &network) && network.Op == "listen" {
-		return fmt.Errorf("cannot serve the pages on %s: %w; choose another address with -listen, such as 127.0.0.1:0 for any free port", s.listen, network.Err)
+		return fmt.Errorf("cannot serve the pages on %s: %w; choose another address with -addr, such as 127.0.0.1:0 for any free port", s.addr, network.Err)
 	}
 	return err
 }

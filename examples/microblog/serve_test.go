@@ -22,7 +22,7 @@ import (
 func TestANewcomerSeesSomething(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
-	r := run(t, "-listen", "127.0.0.1:0")
+	r := run(t, "-addr", "127.0.0.1:0")
 	b := &browser{t, r.address()}
 	_, list := b.get("/")
 	for _, s := range samples() {
@@ -53,7 +53,7 @@ func (b *browser) gone(path string) {
 func TestDataIsKept(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "new", "folder")
-	r := run(t, "-listen", "127.0.0.1:0", "-data", data)
+	r := run(t, "-addr", "127.0.0.1:0", "-data", data)
 	b := &browser{t, r.address()}
 	b.post("/channels", "name", "Kept", "owner", "Ann")
 	b.post(b.action("/channel?name=Kept"), "user", "Ann", "title", "A kept title", "text", "text")
@@ -62,13 +62,13 @@ func TestDataIsKept(t *testing.T) {
 	}
 	b.gone("/channel?name=Welcome")
 
-	other := run(t, "-listen", "127.0.0.1:0", "-data", data)
+	other := run(t, "-addr", "127.0.0.1:0", "-data", data)
 	if status := other.wait(); status != cli.StatusFailed || !strings.Contains(other.out.String(), "is in use: another microblog runs there") || strings.Count(other.out.String(), "\n") != 1 {
 		t.Errorf("another process on the same data: got %d, %q", status, other.out)
 	}
 	r.end()
 
-	r = run(t, "-listen", "127.0.0.1:0", "-data", data)
+	r = run(t, "-addr", "127.0.0.1:0", "-data", data)
 	b.address = r.address()
 	if _, page := b.get("/channel?name=Kept"); !strings.Contains(page, "A kept title") {
 		t.Errorf("after a restart: %s", page)
@@ -120,7 +120,7 @@ func TestTablesOfAServerThatHasNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	r := run(t, "-listen", "127.0.0.1:0", "-account", server.ConnectionString())
+	r := run(t, "-addr", "127.0.0.1:0", "-account", server.ConnectionString())
 	b := &browser{t, r.address()}
 	if _, list := b.get("/"); !strings.Contains(list, "There are no channels yet") {
 		t.Errorf("an account has samples: %s", list)
@@ -133,7 +133,7 @@ func TestTablesOfAServerThatHasNone(t *testing.T) {
 	b.post(b.action("/delete?name=Mills"), "once", "1")
 	b.gone("/channel?name=Mills")
 	r.end()
-	r = run(t, "-listen", "127.0.0.1:0", "-account", server.ConnectionString(), "-data", t.TempDir())
+	r = run(t, "-addr", "127.0.0.1:0", "-account", server.ConnectionString(), "-data", t.TempDir())
 	b.address = r.address()
 	b.post("/channels", "name", "Mills", "owner", "Ann")
 	r.end()
@@ -150,13 +150,13 @@ func TestTheProgramMovesToAzuriteByItsAddress(t *testing.T) {
 	}
 	endpoint, _, _ = strings.Cut(endpoint, ";")
 	account = strings.TrimSuffix(account, ";") + ";TableEndpoint=" + endpoint
-	both := run(t, "-listen", "127.0.0.1:0", "-account", account)
+	both := run(t, "-addr", "127.0.0.1:0", "-account", account)
 	b := &browser{t, both.address()}
 	b.post("/channels", "name", "Ann's <b>mills</b>", "owner", "Ann")
 	b.post(b.action("/channel?name="+url.QueryEscape("Ann's <b>mills</b>")), "user", "Ann", "title", "in Azurite", "text", "text")
 	both.end()
 
-	front := run(t, "-listen", "127.0.0.1:0", "-role", "web", "-account", account)
+	front := run(t, "-addr", "127.0.0.1:0", "-role", "web", "-account", account)
 	b.address = front.address()
 	if _, page := b.get("/channel?name=" + url.QueryEscape("Ann's <b>mills</b>")); !strings.Contains(page, "in Azurite") {
 		t.Errorf("the next process shows %s", page)

@@ -22,7 +22,7 @@ import (
 func TestASignalEndsTheProgram(t *testing.T) {
 	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
 		tmp := t.TempDir()
-		r := process(t, []string{"TMPDIR=" + tmp}, "-listen", "127.0.0.1:0")
+		r := process(t, []string{"TMPDIR=" + tmp}, "-addr", "127.0.0.1:0")
 		r.address()
 		r.signal(s)
 		if status := r.wait(); status != cli.StatusDone || strings.Count(r.out.String(), "\n") != 1 {
@@ -81,7 +81,7 @@ func TestADeletionGoesOnAfterAKill(t *testing.T) {
 	}
 	out := newOutput()
 	ctx, stop := context.WithCancel(t.Context())
-	program := &server{listen: "127.0.0.1:0", role: bothRoles, stdout: out, logger: plainlog.New(out)}
+	program := &server{addr: "127.0.0.1:0", role: bothRoles, stdout: out, logger: plainlog.New(out)}
 	played := make(chan error, 1)
 	go func() { played <- program.play(ctx, s) }() // waited for below
 	azuritetest.Until(t, "all blogs are deleted", func() bool {

@@ -3,6 +3,7 @@ package azurestorage
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -55,11 +56,20 @@ func NeverSent(err error) bool {
 
 // NetworkHint says what to do about an error by which nothing was sent.
 func (at Location) NetworkHint(err error) string {
-	switch dns := (*net.DNSError)(nil); {
+	var (
+		dns         *net.DNSError
+		name        x509.HostnameError
+		certificate *tls.CertificateVerificationError
+	)
+	switch {
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return "check the account's name, and this machine's name resolution"
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return "the address says https, the server speaks http"
+	case errors.As(err, &name):
+		return "the server's certificate is for other names: use one of them in the address, or give the server a certificate for this one"
+	case errors.As(err, &certificate):
+		return "this machine does not trust the server's certificate: install the certificate of its authority, or on Linux name it in SSL_CERT_FILE"
 	case at.Hint != "":
 		return at.Hint
 	default:

@@ -110,7 +110,7 @@ func classify(op string, status int, code string) (hint string, kind error) {
 
 // translateCredentialError translates the error of a credential: nothing was sent.
 func (a *account) translateCredentialError(ctx context.Context, denied *azurestorage.CredentialError) *queue.Error {
-	e := &queue.Error{Kind: queue.ErrUnauthorized, Detail: "no token, nothing was sent", Err: a.location.RedactError(denied.Unwrap()), Hint: azurestorage.LoginHint}
+	e := &queue.Error{Kind: queue.ErrUnauthorized, Detail: "no token, nothing was sent", Err: a.location.RedactError(denied), Hint: azurestorage.LoginHint}
 	switch {
 	case ctx.Err() != nil:
 		e.Kind, e.Err, e.Hint = nil, a.location.RedactError(azurestorage.ContextError(ctx)), ""

@@ -45,7 +45,7 @@ func serve(t *testing.T) string {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the program: %v\n%s", err, out)
 	}
-	cmd := exec.Command(program, "-listen", "127.0.0.1:0")
+	cmd := exec.Command(program, "-addr", "127.0.0.1:0")
 	cmd.Env = append(os.Environ(), "AZURE_STORAGE=")
 	pipe, err := cmd.StdoutPipe()
 	if err != nil {

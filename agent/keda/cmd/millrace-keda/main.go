@@ -65,7 +65,7 @@ func serve(ctx context.Context, s *settings, logger *slog.Logger) error {
 		return err
 	}
 	defer p.close()
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.listen)
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.addr)
 	if err != nil {
 		return err
 	}

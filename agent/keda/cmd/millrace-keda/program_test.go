@@ -210,7 +210,7 @@ func TestTheManifestFitsTheProgram(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %v", args, err)
 	}
-	if s.file != "/etc/millrace/agent.yaml" || s.listen != ":9090" {
+	if s.file != "/etc/millrace/agent.yaml" || s.addr != ":9090" {
 		t.Errorf("got %+v, want the mounted file and port 9090", s)
 	}
 	read := func(context.Context, string, string) (int, error) { return 0, nil }

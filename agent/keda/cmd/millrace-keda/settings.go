@@ -13,7 +13,7 @@ import (
 // settings are what the flags say.
 type settings struct {
 	file        string
-	listen      string
+	addr        string
 	deployments deployments
 	tls         certificates
 }
@@ -49,7 +49,7 @@ func parse(args []string, output io.Writer) (*settings, error) {
 	f := flag.NewFlagSet("millrace-keda", flag.ContinueOnError)
 	f.SetOutput(io.Discard) // the caller prints errors
 	f.Var(s.deployments, "deployment", "the Deployment of a pool, `POOL=NAMESPACE/NAME`; once for each pool of the file")
-	f.StringVar(&s.listen, "listen", ":9090", "the `address` at which KEDA finds the scaler")
+	f.StringVar(&s.addr, "addr", ":9090", "serve KEDA on this `host:port`")
 	f.StringVar(&s.tls.certificate, "tls-cert", "", "the `file` with the certificate for TLS, in PEM (default: no TLS)")
 	f.StringVar(&s.tls.key, "tls-key", "", "the `file` with the key of the certificate, in PEM")
 	f.StringVar(&s.tls.clients, "client-ca", "", "the `file` with the authorities of clients' certificates, in PEM; others are refused (default: any client)")
