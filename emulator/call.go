@@ -15,6 +15,9 @@ func (c *call) write(w http.ResponseWriter) {
 	if c.status != http.StatusNoContent {
 		c.set("Content-Length", strconv.Itoa(len(c.body)))
 	}
+	if c.conn != nil && len(c.body) > includedBytes {
+		c.conn.holdAtLeast(cap(c.body))
+	}
 	w.WriteHeader(c.status)
 	if len(c.body) > 0 && c.request.Method != http.MethodHead {
 		_, _ = w.Write(c.body) // the client may have left
@@ -65,6 +68,8 @@ type call struct {
 	limited     bool        // refused by a limit
 	stream      *stream     // to be run after the headers; or nil
 
+	conn *countedConn // set once the request is authorized; nil in process
+
 	status int
 	body   []byte  // response document, in buffer
 	buffer *[]byte // from buffers, or nil
@@ -92,7 +97,18 @@ func (c *call) responseBuffer() []byte {
 	return (*c.buffer)[:0]
 }
 
+// reserve waits until the endpoint has memory for a body or a response.
+func (c *call) reserve(bytes int) *failure {
+	if c.conn == nil || bytes <= includedBytes || c.conn.hold(int64(bytes)) {
+		return nil
+	}
+	return errNoMemory
+}
+
 func (c *call) release() {
+	if c.conn != nil {
+		c.conn.release()
+	}
 	if c.buffer != nil && cap(c.body) <= maxPooled {
 		if cap(c.body) > cap(*c.buffer) {
 			*c.buffer = c.body[:0]
@@ -160,6 +176,9 @@ func (c *call) execute() *failure {
 	}
 	if f := c.authorize(); f != nil {
 		return f
+	}
+	if c.conn = countedConnOf(c.request.Context()); c.conn != nil {
+		c.conn.authorized()
 	}
 	if f := c.checkRequestLimit(); f != nil {
 		return f

@@ -25,6 +25,7 @@ import (
 type Endpoint struct {
 	of       *Server
 	server   connections
+	budget   *budget
 	scheme   string
 	address  net.Addr
 	done     chan struct{} // closed when the accept goroutine has ended
@@ -97,7 +98,7 @@ func (s *Server) serveOn(listener net.Listener, config *tls.Config, wait timeout
 		errorLog = io.Discard
 	}
 	stopping := make(chan struct{})
-	e := &Endpoint{of: s, scheme: "http", address: listener.Addr(), done: make(chan struct{}), stop: sync.OnceFunc(func() { close(stopping) })}
+	e := &Endpoint{of: s, budget: newBudget(s.memory, config != nil), scheme: "http", address: listener.Addr(), done: make(chan struct{}), stop: sync.OnceFunc(func() { close(stopping) })}
 	server := &http.Server{
 		Handler:           http.HandlerFunc(s.serveEndpoint),
 		Protocols:         new(http.Protocols),
@@ -117,6 +118,7 @@ func (s *Server) serveOn(listener net.Listener, config *tls.Config, wait timeout
 		e.scheme = "https"
 	}
 	e.server = s.connections(server)
+	listener = countedListener{listener, e.budget}
 	go func() {
 		defer close(e.done)
 		if err := e.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

@@ -82,6 +82,7 @@ var (
 	errInternal              = newFailure(500, "InternalError", "The server encountered an internal error. Please retry the request.")
 	errTimedOut              = newFailure(500, "OperationTimedOut", "Operation could not be completed within the specified time.")
 	errServerBusy            = newFailure(503, "ServerBusy", "The server is currently unable to receive requests. Please retry your request.")
+	errNoMemory              = newFailure(503, "ServerBusy", "Too many large requests and responses are in progress. Retry later.")
 	errAccountBusy           = newFailure(503, "ServerBusy", "Operations per second is over the account limit.")
 )
 

@@ -2,7 +2,6 @@ package emulator
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"maps"
@@ -186,12 +185,8 @@ func withConnection(ctx context.Context, c net.Conn) context.Context {
 // resetConnection closes the connection with a reset, so that the client reads an error and not
 // EOF. It closes the TCP connection below TLS, because a close_notify would be an EOF.
 func resetConnection(ctx context.Context) {
-	conn, _ := ctx.Value(connectionKey{}).(net.Conn) // nil if another server calls the handler
-	if secure, ok := conn.(*tls.Conn); ok {
-		conn = secure.NetConn()
-	}
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		_, _ = tcp.SetLinger(0), tcp.Close() // errors mean that it is closed already
+	if c := countedConnOf(ctx); c != nil { // nil if another server calls the handler
+		c.reset()
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -24,6 +25,12 @@ const (
 
 	// defaultTTL is the service's own (Put Message), not Millrace's.
 	defaultTTL = weekSeconds
+
+	// elementsSize is about how long a message is in XML without its text, in bytes.
+	elementsSize = 512
+
+	// maxPeeks is how many peeks read texts from the disk at a time. Each may take 2 MiB.
+	maxPeeks = 4
 
 	// defaultVisibility is that of Get Messages, in seconds.
 	defaultVisibility = 30
@@ -90,7 +97,9 @@ func (c *call) peekMessages() *failure {
 	if f != nil {
 		return f
 	}
+	c.server.peeks <- struct{}{}
 	found, err := c.target().Peek(c.request.Context(), int(n))
+	<-c.server.peeks
 	if err != nil {
 		return toFailure(err)
 	}
@@ -180,6 +189,12 @@ func (c *call) receive() *failure {
 	case length == 0, c.request.Body == nil:
 		return nil
 	}
+	if f := c.reserve(int(length)); f != nil {
+		return f
+	}
+	if c.conn != nil {
+		c.conn.received.Add(-length)
+	}
 	c.input = buffers.Get().(*[]byte)
 	if int64(cap(*c.input)) < length {
 		*c.input = make([]byte, 0, length)
@@ -228,7 +243,17 @@ func checkMD5(want string, body []byte) *failure {
 
 // messages responds with a list of messages.
 func (c *call) messages(status int, part queuexml.Part, found []queue.Message) *failure {
-	return c.document(status, queuexml.AppendMessages(c.responseBuffer(), part, xmlMessages(found)))
+	size := 0
+	for i := range found {
+		size += elementsSize
+		if part != queuexml.Put {
+			size += len(found[i].Text)
+		}
+	}
+	if f := c.reserve(size); f != nil {
+		return f
+	}
+	return c.document(status, queuexml.AppendMessages(slices.Grow(c.responseBuffer(), size), part, xmlMessages(found)))
 }
 
 func xmlMessages(messages []queue.Message) iter.Seq[queuexml.Message] {

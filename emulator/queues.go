@@ -88,6 +88,20 @@ func (c *call) metadata() (map[string]string, *failure) {
 	return metadata, nil
 }
 
+// maxListing bounds a page of queues, in bytes. A page of 5,000 queues is smaller unless it includes much
+// metadata.
+const maxListing = 1 << 20
+
+// queueElementsSize is how long a queue is in a list without its name and metadata, in bytes.
+const queueElementsSize = 64
+
+func metadataSize(metadata map[string]string) (size int) {
+	for name, value := range metadata {
+		size += len(name) + len(value)
+	}
+	return size
+}
+
 func (c *call) listQueues() *failure {
 	prefix, _, f := c.query.get("prefix")
 	if f != nil {
@@ -122,6 +136,20 @@ func (c *call) listQueues() *failure {
 		Prefix: prefix, Marker: from, Max: int(min(results, queue.MaxPage))})
 	if err != nil {
 		return toFailure(err)
+	}
+	size := 0
+	for i, q := range page.Queues {
+		size += len(q.Name) + queueElementsSize
+		if include != "" {
+			size += metadataSize(q.Metadata)
+		}
+		if size > maxListing && i > 0 {
+			page.Queues, page.Next = page.Queues[:i], q.Name
+			break
+		}
+	}
+	if f := c.reserve(size); f != nil {
+		return f
 	}
 	listing := queuexml.Listing{
 		Endpoint:   c.endpoint(),

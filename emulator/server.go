@@ -30,6 +30,8 @@ type Server struct {
 	optionsErr     error                      // invalid options, or nil
 	counters       *counters
 	streams        streams
+	memory         int64                      // budget of each endpoint, in bytes
+	peeks          chan struct{}              // holds an element for each peek that reads texts
 	idPrefix       [8]byte                    // random first half of request ids
 	requests       atomic.Uint64              // counter, second half of request ids
 	lastParsedDate atomic.Pointer[parsedDate] // last date of a client
@@ -41,7 +43,10 @@ func New(engine *localqueue.Engine, o *Options) *Server {
 	if engine == nil {
 		engine = localqueue.New(nil)
 	}
-	s := &Server{engine: engine, accounts: o.accounts(), public: o.public(), hosts: o.hosts(), delay: o.delay(), front: o.front(), counters: newCounters()}
+	s := &Server{engine: engine, accounts: o.accounts(), public: o.public(), hosts: o.hosts(), delay: o.delay(), front: o.front(), counters: newCounters(), memory: localBudget, peeks: make(chan struct{}, maxPeeks)}
+	if s.public {
+		s.memory = publicBudget
+	}
 	if o != nil {
 		s.log = o.Log
 		if s.optionsErr = o.Limits.check(); s.optionsErr == nil {

@@ -173,6 +173,7 @@ func (s *stream) run(ctx context.Context, stopping <-chan struct{}, send func(li
 
 // runOver runs the stream as the response to a request.
 func (s *stream) runOver(w http.ResponseWriter, r *http.Request) {
+	clear(r.Header) // it may be large, and a stream is open for long
 	connection := http.NewResponseController(w)
 	// Errors mean that the server of the caller has no deadlines.
 	_ = connection.SetReadDeadline(time.Time{}) // net/http ends the context when the client has left

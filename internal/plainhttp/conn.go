@@ -25,7 +25,7 @@ const (
 	maxHeadSize   = 16 << 10 // largest head of a plain request
 
 	// maxBuffered is how many bytes of responses may wait for the next one.
-	maxBuffered = 64 << 10
+	maxBuffered = 32 << 10
 )
 
 // conn is a connection. Its goroutine owns all of it, except that the server changes state and
@@ -344,11 +344,21 @@ func (c *conn) flushWith(p []byte) error {
 	c.writeWithin(c.server.writeTimeout)
 	c.vectors = [2][]byte{c.out, p}
 	c.buffers = c.vectors[:]
-	_, err := c.buffers.WriteTo(c.raw)
+	var err error
+	if wrapper, ok := c.raw.(vectorWriter); ok {
+		_, err = wrapper.WriteVector(&c.buffers)
+	} else {
+		_, err = c.buffers.WriteTo(c.raw)
+	}
 	c.vectors = [2][]byte{}
 	c.broken = err != nil
 	c.out, c.complete = c.out[:0], 0
 	return err
+}
+
+// vectorWriter is a connection around another one that keeps vectored writes together.
+type vectorWriter interface {
+	WriteVector(buffers *net.Buffers) (int64, error)
 }
 
 var errBroken = errors.New("the connection is broken")
