@@ -12,7 +12,7 @@ import (
 func commandLine() *cli.Program {
 	return &cli.Program{
 		Name:     "microblog",
-		About:    "Microblog has channels with blogs, and deletes a channel with all of its blogs, whatever is killed meanwhile.",
+		About:    "Microblog has channels with posts, and deletes a channel with all of its posts, whatever is killed meanwhile.",
 		Bare:     "serve the pages, and carry out deletions, until Ctrl-C",
 		Commands: []cli.Command{demoCommand(), sweepCommand()},
 		Hidden:   []cli.Command{victimCommand()},
@@ -27,4 +27,4 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 // program names the folders of this program, and says what its tables hold.
-var program = account.Program{Name: "microblog", Tables: "channels and blogs"}
+var program = account.Program{Name: "microblog", Tables: "channels and posts"}

@@ -44,7 +44,7 @@ func TestErrorsAreOneLine(t *testing.T) {
 		{[]string{"-data", file}, cli.StatusFailed, "choose another folder with -data"},
 		{[]string{"-data", " "}, cli.StatusUsage, "-data is empty"},
 		{[]string{"extra", "argument"}, cli.StatusUsage, "unknown command"},
-		{[]string{"demo", "-blogs", "1"}, cli.StatusUsage, "-blogs 1 is outside 2000…100000"},
+		{[]string{"demo", "-posts", "1"}, cli.StatusUsage, "-posts 1 is outside 2000…100000"},
 		{[]string{"demo", "x"}, cli.StatusUsage, `unexpected argument "x"; see microblog demo -h`},
 		{[]string{"sweep"}, cli.StatusUsage, "sweep needs -data or -account"},
 		{[]string{"sweep", "-data", t.TempDir()}, cli.StatusUsage, "has no microblog in it"},
@@ -65,7 +65,7 @@ func TestHelp(t *testing.T) {
 	}{
 		{[]string{"-h"}, []string{"microblog demo", "microblog sweep", "-addr", "-role", "-data", "-account", "Exit status"}},
 		{[]string{"help"}, []string{"microblog demo"}},
-		{[]string{"demo", "-h"}, []string{"SIGKILL", "-blogs N"}},
+		{[]string{"demo", "-h"}, []string{"SIGKILL", "-posts N"}},
 		{[]string{"sweep", "-h"}, []string{"-data DIR", "-account LOCATION"}},
 	} {
 		var stdout, stderr bytes.Buffer

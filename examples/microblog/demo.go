@@ -21,23 +21,23 @@ import (
 
 const demoHelp = `Usage: microblog demo [flags]
 
-Makes a channel with many blogs, deletes it, and kills the worker again and again meanwhile: with
+Makes a channel with many posts, deletes it, and kills the worker again and again meanwhile: with
 SIGKILL, in a process of its own. Then it says what became of the channel, and of another one that was
 made under the same name before the deletion was over. It takes half a minute, because the message of a
 worker that was killed comes back after 5 seconds. It leaves nothing behind.
 
 Flags:
 
-  -blogs N           how many blogs the channel has, 2000 to 100000 (default 5000)
+  -posts N           how many posts the channel has, 2000 to 100000 (default 5000)
 `
 
 // errStopped is the error of an interrupted demonstration.
 var errStopped = errors.New("stopped before the demonstration was over; nothing is left of it")
 
-// Bounds of the demonstration's blogs. The worker deletes pages of 1,000, and is killed on the second.
+// Bounds of the demonstration's posts. The worker deletes pages of 1,000, and is killed on the second.
 const (
-	minBlogs = 2000
-	maxBlogs = 100_000
+	minPosts = 2000
+	maxPosts = 100_000
 )
 
 func demoCommand() cli.Command {
@@ -45,12 +45,12 @@ func demoCommand() cli.Command {
 		Run: func(ctx context.Context, args []string, stdout, _ io.Writer) error {
 			d := &demo{deaths: allDeaths, stdout: stdout}
 			f := cli.NewFlags("microblog demo")
-			f.IntVar(&d.blogs, "blogs", 5000, "")
+			f.IntVar(&d.posts, "posts", 5000, "")
 			if _, err := cli.ParseFlags(f, args); err != nil {
 				return err
 			}
-			if d.blogs < minBlogs || d.blogs > maxBlogs {
-				return cli.UsageErrorf("-blogs %d is outside %d…%d", d.blogs, minBlogs, maxBlogs)
+			if d.posts < minPosts || d.posts > maxPosts {
+				return cli.UsageErrorf("-posts %d is outside %d…%d", d.posts, minPosts, maxPosts)
 			}
 			return millrace.Run(ctx, d)
 		}}
@@ -58,7 +58,7 @@ func demoCommand() cli.Command {
 
 // demo deletes a channel while the worker is killed. It is a [millrace.Runner].
 type demo struct {
-	blogs  int
+	posts  int
 	deaths []death // of workers, one after the other
 	stdout io.Writer
 	folder string
@@ -128,7 +128,7 @@ func (d *demo) with(work func(*store) error) error {
 	return errors.Join(work(s), s.close())
 }
 
-// writers is how many blogs are written at once: they share the waits for the disk.
+// writers is how many posts are written at once: they share the waits for the disk.
 const writers = 64
 
 // begin makes the channel and asks for its deletion.
@@ -137,10 +137,10 @@ func (d *demo) begin(ctx context.Context, s *store) error {
 	if err != nil {
 		return err
 	}
-	if err := writeMany(ctx, s.site, c, d.blogs); err != nil {
+	if err := writeMany(ctx, s.site, c, d.posts); err != nil {
 		return err
 	}
-	d.say("The channel %q has %s", c.Name, cli.Plural(d.blogs, "blog"))
+	d.say("The channel %q has %s", c.Name, cli.Plural(d.posts, "post"))
 	if err := roles.NewRequester(s.deletions, nil).Delete(ctx, c); err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (d *demo) begin(ctx context.Context, s *store) error {
 	return nil
 }
 
-// writeMany writes blogs, many at a time.
+// writeMany writes posts, many at a time.
 func writeMany(ctx context.Context, site *channels.Site, c channels.Channel, n int) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -157,7 +157,7 @@ func writeMany(ctx context.Context, site *channels.Site, c channels.Channel, n i
 	for range writers {
 		all.Go(func() {
 			for i := range numbers {
-				if _, err := site.Write(ctx, c, "Ann", fmt.Sprintf("Blog %d", i+1), "It will not be read for long."); err != nil {
+				if _, err := site.Write(ctx, c, "Ann", fmt.Sprintf("Post %d", i+1), "It will not be read for long."); err != nil {
 					cancel(err)
 				}
 			}
@@ -203,13 +203,13 @@ func (d *demo) look(ctx context.Context, s *store, story string) error {
 	if err != nil {
 		return err
 	}
-	d.say("%s: %s left, readers see none of them", story, cli.Plural(left, "blog"))
+	d.say("%s: %s left, readers see none of them", story, cli.Plural(left, "post"))
 	return nil
 }
 
-// count returns how many blogs are in the table.
+// count returns how many posts are in the table.
 func count(ctx context.Context, s *store) (n int, err error) {
-	for _, err := range table.All(ctx, s.site.Blogs, table.Query{}) {
+	for _, err := range table.All(ctx, s.site.Posts, table.Query{}) {
 		if err != nil {
 			return 0, err
 		}
@@ -227,13 +227,13 @@ func (d *demo) makeAnew(ctx context.Context, s *store) error {
 	if _, err := s.site.Write(ctx, c, "Ann", anew, "Nothing of this is lost."); err != nil {
 		return err
 	}
-	d.say("A new channel %q is made, with one blog", c.Name)
+	d.say("A new channel %q is made, with one post", c.Name)
 	return nil
 }
 
 // verify checks what must be true in the end.
 func (d *demo) verify(ctx context.Context, s *store) error {
-	_, blogs, next, err := s.site.Page(ctx, demoChannel, "", 10)
+	_, posts, next, err := s.site.Page(ctx, demoChannel, "", 10)
 	if err != nil {
 		return fmt.Errorf("the new channel: %w", err)
 	}
@@ -241,10 +241,10 @@ func (d *demo) verify(ctx context.Context, s *store) error {
 	if err != nil {
 		return err
 	}
-	if all != 1 || len(blogs) != 1 || blogs[0].Title != anew || next != "" {
-		return fmt.Errorf("the new channel shows %d blogs of %d in the table, want its one", len(blogs), all)
+	if all != 1 || len(posts) != 1 || posts[0].Title != anew || next != "" {
+		return fmt.Errorf("the new channel shows %d posts of %d in the table, want its one", len(posts), all)
 	}
 	d.say("Worker %d, not killed: the message comes again, finds nothing to do, and is deleted", len(d.deaths)+1)
-	d.say("Of %s none is left. The new channel has its one blog", cli.Plural(d.blogs, "blog"))
+	d.say("Of %s none is left. The new channel has its one post", cli.Plural(d.posts, "post"))
 	return nil
 }

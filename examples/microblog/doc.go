@@ -1,4 +1,4 @@
-// Command microblog is a microblog: channels with blogs, in two tables. It shows how a program deletes what lies in several
+// Command microblog is a microblog: channels with posts, in two tables. It shows how a program deletes what lies in several
 // tables, so that a crash at any moment leaves nothing half deleted: the intent is a message in a queue. README.md says how to
 // use it, and what happens when it is killed at each step.
 //

@@ -10,24 +10,20 @@ import (
 // sample is a channel that is there at first.
 type sample struct {
 	name, owner string
-	blogs       []sampleBlog
+	posts       []samplePost
 }
 
-type sampleBlog struct{ user, title, text string }
+type samplePost struct{ user, title, text string }
 
-// samples are what a new store has, so that there is something to see.
+// samples are the channels of a new store.
 func samples() []sample {
-	welcome := sample{name: "Welcome", owner: "Millrace", blogs: []sampleBlog{
-		{"Millrace", "What this is", "A microblog: channels, and blogs in them, in two tables. Write something at the end of this page, or make a channel of your own."},
-		{"Millrace", "What to try", "Delete a channel. The web role only puts a message on a queue; the worker role marks the channel, so that nobody reads it from then on, and deletes its blogs page by page.\n\n" +
-			"Then stop the program while it works. Run it with -data and a folder, kill it as hard as you like, and start it again: it goes on where it was, and nothing of the channel is ever shown again."},
-		{"Millrace", "Or let it be done", "microblog demo makes a channel with thousands of blogs, deletes it, kills the worker again and again meanwhile, and says what became of it."},
+	welcome := sample{name: "Welcome", owner: "Millrace", posts: []samplePost{
+		{"Millrace", "About this site", "This is a microblog: channels with posts, in two tables. Write a post at the end of this page, or make a channel of your own."},
+		{"Millrace", "Try this", "Delete a channel. The web role only puts a message on a queue. The worker role marks the channel, so that it cannot be read any more, and deletes its posts page by page.\n\n" +
+			"Then stop the program while it works. Run it with -data and a folder, kill it with kill -9, and start it again. It continues where it was, and the channel is never shown again."},
+		{"Millrace", "Or watch a demonstration", "microblog demo makes a channel with thousands of posts, deletes it, and kills the worker again and again."},
 	}}
-	odd := sample{name: `100 % <b>safe</b> & "quoted" ../`, owner: "O'Hara <ann@example.com>", blogs: []sampleBlog{
-		{"<script>alert(1)</script>", "Any text is a name", "Names, titles and texts are shown as they were typed: <img src=x onerror=alert(1)>, 5 < 6, c:\\temp, %00 and 🦫."},
-		{"אבג", "שלום", "Text that runs from right to left stays where it is, and changes nothing around it."},
-	}}
-	return []sample{odd, diary(), welcome}
+	return []sample{welcome, diary()}
 }
 
 // diary is long enough for several pages.
@@ -40,7 +36,7 @@ func diary() sample {
 		"Eleven sacks in, eleven out. Nobody waited.", "The queue at the door was long in the morning and gone by noon.", "A cog broke. Apple wood, cut new ones.",
 	}
 	for day := range 52 {
-		s.blogs = append(s.blogs, sampleBlog{
+		s.posts = append(s.posts, samplePost{
 			user: []string{"Ann", "Tom"}[day%3/2], title: fmt.Sprintf("Day %d", day+1), text: weather[day%len(weather)] + " " + work[day%len(work)],
 		})
 	}
@@ -54,7 +50,7 @@ func writeSamples(ctx context.Context, site *channels.Site) error {
 		if err != nil {
 			return err
 		}
-		for _, b := range s.blogs {
+		for _, b := range s.posts {
 			if _, err := site.Write(ctx, c, b.user, b.title, b.text); err != nil {
 				return err
 			}

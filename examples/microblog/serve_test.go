@@ -79,12 +79,12 @@ func TestDataIsKept(t *testing.T) {
 	}
 	r.end()
 	r = run(t, "sweep", "-data", data)
-	if status := r.wait(); status != cli.StatusDone || !strings.Contains(r.out.String(), "0 blogs of channels that are gone were deleted") {
+	if status := r.wait(); status != cli.StatusDone || !strings.Contains(r.out.String(), "0 posts of channels that are gone were deleted") {
 		t.Errorf("sweep: got %d, %q", status, r.out)
 	}
 }
 
-// Blogs of a channel that is gone are swept when no writer can be at work on them any more.
+// Posts of a channel that is gone are swept when no writer can be at work on them any more.
 func TestSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		data := t.TempDir()
@@ -103,7 +103,7 @@ func TestSweep(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * channels.WriteTimeout)
-		for _, want := range []string{"3 blogs of channels that are gone were deleted\n", "0 blogs of channels that are gone were deleted\n"} {
+		for _, want := range []string{"3 posts of channels that are gone were deleted\n", "0 posts of channels that are gone were deleted\n"} {
 			var stdout, stderr bytes.Buffer
 			if status := command(t.Context(), []string{"sweep", "-data", data}, &stdout, &stderr); status != cli.StatusDone || stdout.String() != want {
 				t.Errorf("got %d, %q, %q; want %q", status, stdout.String(), stderr.String(), want)

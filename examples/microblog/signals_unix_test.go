@@ -36,7 +36,7 @@ func TestASignalEndsTheProgram(t *testing.T) {
 
 func TestASignalEndsTheDemonstration(t *testing.T) {
 	tmp := t.TempDir()
-	r := process(t, []string{"TMPDIR=" + tmp}, "demo", "-blogs", "2000")
+	r := process(t, []string{"TMPDIR=" + tmp}, "demo", "-posts", "2000")
 	r.until("is marked|has put its deletion")
 	r.signal(os.Interrupt)
 	if status := r.wait(); status != cli.StatusFailed || !strings.HasSuffix(r.out.String(), "\nmicroblog: "+errStopped.Error()+"\n") {
@@ -77,14 +77,14 @@ func TestADeletionGoesOnAfterAKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left, err := count(t.Context(), s); left != 50 || err != nil {
-		t.Errorf("the worker that was killed left %d blogs, %v; want 50", left, err)
+		t.Errorf("the worker that was killed left %d posts, %v; want 50", left, err)
 	}
 	out := newOutput()
 	ctx, stop := context.WithCancel(t.Context())
 	program := &server{addr: "127.0.0.1:0", role: bothRoles, stdout: out, logger: plainlog.New(out)}
 	played := make(chan error, 1)
 	go func() { played <- program.play(ctx, s) }() // waited for below
-	azuritetest.Until(t, "all blogs are deleted", func() bool {
+	azuritetest.Until(t, "all posts are deleted", func() bool {
 		if _, _, _, err := s.site.Page(t.Context(), "Mills", "", 10); !errors.Is(err, channels.ErrNoChannel) {
 			t.Errorf("readers see the channel: %v", err)
 		}
@@ -104,11 +104,11 @@ func TestADeletionGoesOnAfterAKill(t *testing.T) {
 func TestDemonstration(t *testing.T) {
 	t.Parallel()
 	out := newOutput()
-	d := &demo{blogs: minBlogs, deaths: allDeaths[3:], stdout: out}
+	d := &demo{posts: minPosts, deaths: allDeaths[3:], stdout: out}
 	if err := d.Run(t.Context()); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	for _, want := range []string{"killed when the channel was deleted and the message was not: 0 blogs left", "finds nothing to do", "The new channel has its one blog"} {
+	for _, want := range []string{"killed when the channel was deleted and the message was not: 0 posts left", "finds nothing to do", "The new channel has its one post"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("output: got %s, want %q", out, want)
 		}

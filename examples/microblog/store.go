@@ -25,7 +25,7 @@ import (
 // Names of the tables.
 const (
 	channelsTable = "Channels"
-	blogsTable    = "Blogs"
+	postsTable    = "Blogs"
 )
 
 // store is where the program keeps its data.
@@ -125,7 +125,7 @@ func openAccount(ctx context.Context, location, folder string, logger *slog.Logg
 // siteOf opens the tables of the site.
 func siteOf(open func(name string) (table.Store, error)) (*channels.Site, error) {
 	s := &channels.Site{}
-	for name, t := range map[string]*table.Store{channelsTable: &s.Channels, blogsTable: &s.Blogs} {
+	for name, t := range map[string]*table.Store{channelsTable: &s.Channels, postsTable: &s.Posts} {
 		var err error
 		if *t, err = open(name); err != nil {
 			return nil, fmt.Errorf("open the table %s: %w", name, err)

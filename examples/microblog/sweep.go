@@ -13,15 +13,15 @@ import (
 
 const sweepHelp = `Usage: microblog sweep [flags]
 
-Deletes blogs that no channel has: those of writers that were so slow, or lost for so long, that the
-deletion of their channel was over when they wrote. Nobody can see them. It reads all blogs.
+Deletes posts that no channel has: those of writers that were so slow, or lost for so long, that the
+deletion of their channel was over when they wrote. Nobody can see them. It reads all posts.
 
 Flags:
 
 ` + storeHelp
 
 func sweepCommand() cli.Command {
-	return cli.Command{Name: "sweep", Does: "delete blogs that no channel has", Help: sweepHelp,
+	return cli.Command{Name: "sweep", Does: "delete posts that no channel has", Help: sweepHelp,
 		Run: func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			s := &sweeper{stdout: stdout, logger: plainlog.New(stderr)}
 			f := cli.NewFlags("microblog sweep")
@@ -56,12 +56,12 @@ func (s *sweeper) Run(ctx context.Context) error {
 	deleted, err := data.site.Sweep(ctx)
 	closing := data.close()
 	if ctx.Err() != nil { // it begins again when it is called again
-		cli.Say(s.stdout, "Stopped: %s of channels that are gone were deleted\n", cli.Plural(deleted, "blog"))
+		cli.Say(s.stdout, "Stopped: %s of channels that are gone were deleted\n", cli.Plural(deleted, "post"))
 		return closing
 	}
 	if err = errors.Join(err, closing); err != nil {
 		return err
 	}
-	cli.Say(s.stdout, "%s of channels that are gone were deleted\n", cli.Plural(deleted, "blog"))
+	cli.Say(s.stdout, "%s of channels that are gone were deleted\n", cli.Plural(deleted, "post"))
 	return nil
 }

@@ -25,7 +25,7 @@ const victim = "victim"
 // Steps of a worker, as a victim counts them.
 const (
 	markStep    = "mark"    // the channel is marked
-	groupStep   = "group"   // a group of blogs is deleted
+	groupStep   = "group"   // a group of posts is deleted
 	saveStep    = "save"    // the place of the next page is in the message
 	channelStep = "channel" // the channel is deleted
 	messageStep = "message" // the message is deleted
@@ -70,7 +70,7 @@ func runVictim(ctx context.Context, folder string, s *steps, stderr io.Writer) (
 	ctx, s.stop = context.WithCancel(ctx)
 	defer s.stop()
 	data.site.Channels = &steppedTable{data.site.Channels, s, markStep, channelStep}
-	data.site.Blogs = &steppedTable{data.site.Blogs, s, "", groupStep}
+	data.site.Posts = &steppedTable{data.site.Posts, s, "", groupStep}
 	q := &steppedQueue{data.deletions, s}
 	return millrace.Run(ctx, roles.NewWorkerWithVisibility(q, data.site, data.wakeups, plainlog.New(stderr), dispatcher.MinVisibility))
 }
@@ -85,7 +85,7 @@ type steps struct {
 
 	mu      sync.Mutex
 	left    int  // how many of the last steps are left; guarded by mu
-	deleted bool // blogs were deleted since the last save; guarded by mu
+	deleted bool // posts were deleted since the last save; guarded by mu
 }
 
 // done counts a step that was taken. After the last one it does not return.

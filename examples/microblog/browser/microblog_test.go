@@ -45,12 +45,12 @@ func TestASession(t *testing.T) {
 		p.click(".primary")
 		p.harmless()
 	}
-	p.shows("#written", "Your blog is written. The oldest ones come first, so it is on the last page.")
+	p.shows("#written", "Your post is written. The oldest ones come first, so it is on the last page.")
 	p.shows(".text", hostileText)
-	p.shows(".blogs .soft bdi", hostileUser)
+	p.shows(".posts .soft bdi", hostileUser)
 	p.picture("hostile")
 
-	// Page by page: each blog once, in order.
+	// Page by page: each post once, in order.
 	p.click(`.mark`)
 	p.harmless()
 	p.shows(".channels li:nth-child(2) a", hostileName)

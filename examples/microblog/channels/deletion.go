@@ -25,21 +25,21 @@ func (s *Site) BeginDeletion(ctx context.Context, name string, of Incarnation) e
 	return explain("mark channel", name, err)
 }
 
-// DeleteBlogs deletes a page of the blogs of an incarnation, at most top, 1 to 1,000. It returns how many there were,
-// and where the next page begins: "" at the end. Those that others delete at the same time count too. Blogs may come
+// DeletePosts deletes a page of the posts of an incarnation, at most top, 1 to 1,000. It returns how many there were,
+// and where the next page begins: "" at the end. Those that others delete at the same time count too. Posts may come
 // before that place later, so only a pass over all pages that finds none shows that there is none. A token that the table
 // does not accept is [ErrInvalid]: begin without one.
-func (s *Site) DeleteBlogs(ctx context.Context, name string, of Incarnation, token table.Token, top int) (found int, next table.Token, err error) {
+func (s *Site) DeletePosts(ctx context.Context, name string, of Incarnation, token table.Token, top int) (found int, next table.Token, err error) {
 	if err := checkDeletion(name, of); err != nil {
 		return 0, "", err
 	}
-	q := blogsOf(name, of)
+	q := postsOf(name, of)
 	q.Token, q.Top = token, top
-	page, err := query(ctx, s.Blogs, q)
+	page, err := query(ctx, s.Posts, q)
 	if err == nil {
-		err = s.deleteBlogs(ctx, page.Entities)
+		err = s.deletePosts(ctx, page.Entities)
 	}
-	return len(page.Entities), page.Next, explain("delete blogs of channel", name, err)
+	return len(page.Entities), page.Next, explain("delete posts of channel", name, err)
 }
 
 // EndDeletion deletes the entity of a channel that is marked. It does nothing to another incarnation, and nothing if
@@ -82,35 +82,35 @@ func checkDeletion(name string, of Incarnation) error {
 // maxGroup is how many changes of a partition can be made together.
 const maxGroup = 100
 
-// deleteBlogs deletes blogs of one partition in groups.
-func (s *Site) deleteBlogs(ctx context.Context, blogs []table.Entity) error {
-	for group := range slices.Chunk(blogs, maxGroup) {
+// deletePosts deletes posts of one partition in groups.
+func (s *Site) deletePosts(ctx context.Context, posts []table.Entity) error {
+	for group := range slices.Chunk(posts, maxGroup) {
 		changes := make([]table.Change, len(group))
 		for i, e := range group {
 			changes[i] = table.Deleting(e.Key, e.ETag)
 		}
-		err := persist(ctx, func() error { _, err := s.Blogs.Apply(ctx, changes); return err })
+		err := persist(ctx, func() error { _, err := s.Posts.Apply(ctx, changes); return err })
 		if gone(err) { // others delete them too, or an earlier try has
 			err = s.deleteEach(ctx, group)
 		}
 		if err != nil {
-			return fmt.Errorf("a group of %d blogs: %w", len(group), err)
+			return fmt.Errorf("a group of %d posts: %w", len(group), err)
 		}
 	}
 	return nil
 }
 
-// deleteEach deletes blogs one after the other.
-func (s *Site) deleteEach(ctx context.Context, blogs []table.Entity) error {
-	for _, e := range blogs {
-		if err := persist(ctx, func() error { return s.Blogs.Delete(ctx, e.Key, e.ETag) }); err != nil && !gone(err) {
+// deleteEach deletes posts one after the other.
+func (s *Site) deleteEach(ctx context.Context, posts []table.Entity) error {
+	for _, e := range posts {
+		if err := persist(ctx, func() error { return s.Posts.Delete(ctx, e.Key, e.ETag) }); err != nil && !gone(err) {
 			return err
 		}
 	}
 	return nil
 }
 
-// gone reports whether an error of a deletion says that this version of the blog is not there. Blogs are never changed.
+// gone reports whether an error of a deletion says that this version of the post is not there. Posts are never changed.
 func gone(err error) bool {
 	return errors.Is(err, table.ErrMissing) || errors.Is(err, table.ErrPreconditionFailed)
 }

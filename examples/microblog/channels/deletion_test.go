@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/table"
 )
 
-// T-15: a blog that another worker has deleted meanwhile stops nothing: the others of its group are deleted.
+// T-15: a post that another worker has deleted meanwhile stops nothing: the others of its group are deleted.
 func TestAGroupOfWhichSomeAreGoneIsDeleted(t *testing.T) {
 	s := newSite()
 	c := must[Channel](t)(s.Create(t.Context(), "a", "ann"))
@@ -22,24 +22,24 @@ func TestAGroupOfWhichSomeAreGoneIsDeleted(t *testing.T) {
 		}
 		if applied++; applied == 2 {
 			for _, i := range []int{100, 150, 199} {
-				if err := s.Blogs.Delete(t.Context(), blogKey(c, all[i]), table.Any); err != nil {
+				if err := s.Posts.Delete(t.Context(), postKey(c, all[i]), table.Any); err != nil {
 					t.Error(err)
 				}
 			}
 		}
 		return nil
 	}, nil)
-	found, next, err := other.DeleteBlogs(t.Context(), "a", c.Incarnation, "", 230)
+	found, next, err := other.DeletePosts(t.Context(), "a", c.Incarnation, "", 230)
 	if found != 230 || next == "" || err != nil {
 		t.Errorf("got %d, %q, %v; want 230 and a token", found, next, err)
 	}
-	if n := s.blogs(t, c); n != 20 {
-		t.Errorf("blogs: got %d, want 20", n)
+	if n := s.posts(t, c); n != 20 {
+		t.Errorf("posts: got %d, want 20", n)
 	}
-	if found, next, err = s.DeleteBlogs(t.Context(), "a", c.Incarnation, next, 230); found != 20 || next != "" || err != nil {
+	if found, next, err = s.DeletePosts(t.Context(), "a", c.Incarnation, next, 230); found != 20 || next != "" || err != nil {
 		t.Errorf("second page: got %d, %q, %v; want 20 and no token", found, next, err)
 	}
-	if _, _, err := s.DeleteBlogs(t.Context(), "a", c.Incarnation, "no token", 230); !errors.Is(err, ErrInvalid) {
+	if _, _, err := s.DeletePosts(t.Context(), "a", c.Incarnation, "no token", 230); !errors.Is(err, ErrInvalid) {
 		t.Errorf("no token: got %v, want ErrInvalid", err)
 	}
 }
@@ -84,11 +84,11 @@ func TestADeletionDoesNotTouchWhatTakesItsPlace(t *testing.T) {
 		if !more {
 			continue
 		}
-		if got, blogs, _, err := s.Page(t.Context(), "a", "", 10); err != nil || got != c || len(blogs) != 1 {
-			t.Errorf("taken over before request %d: got %v with %d blogs, %v; want %v with one", nth, got, len(blogs), err, c)
+		if got, posts, _, err := s.Page(t.Context(), "a", "", 10); err != nil || got != c || len(posts) != 1 {
+			t.Errorf("taken over before request %d: got %v with %d posts, %v; want %v with one", nth, got, len(posts), err, c)
 		}
-		if n := s.blogs(t, old); n != 0 {
-			t.Errorf("taken over before request %d: got %d old blogs, want none", nth, n)
+		if n := s.posts(t, old); n != 0 {
+			t.Errorf("taken over before request %d: got %d old posts, want none", nth, n)
 		}
 	}
 }
@@ -110,7 +110,7 @@ func TestOneTakesAMarkedChannelOver(t *testing.T) {
 	}
 }
 
-// A blog of a dead incarnation is swept when it is so old that no writer is at work on it; those of channels that are
+// A post of a dead incarnation is swept when it is so old that no writer is at work on it; those of channels that are
 // there stay, marked or not.
 func TestASweepDeletesWhatBelongsToNoChannel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -139,13 +139,13 @@ func TestASweepDeletesWhatBelongsToNoChannel(t *testing.T) {
 		if n, err := s.Sweep(t.Context()); n != 15 || err != nil {
 			t.Errorf("after the time: got %d, %v; want 15", n, err)
 		}
-		if n := count(t, s.Blogs); n != want+1 {
-			t.Errorf("blogs: got %d, want %d", n, want+1)
+		if n := count(t, s.Posts); n != want+1 {
+			t.Errorf("posts: got %d, want %d", n, want+1)
 		}
 	})
 }
 
-// A channel that is made anew, deleted or taken over while a sweep reads keeps its blogs.
+// A channel that is made anew, deleted or taken over while a sweep reads keeps its posts.
 func TestASweepDoesNotTouchWhatComesMeanwhile(t *testing.T) {
 	for nth, more := 1, true; more; nth++ {
 		synctest.Test(t, func(t *testing.T) {
@@ -163,8 +163,8 @@ func TestASweepDoesNotTouchWhatComesMeanwhile(t *testing.T) {
 			if n, err := slow.Sweep(t.Context()); n != 1 || err != nil {
 				t.Errorf("anew before request %d: got %d, %v; want 1", nth, n, err)
 			}
-			if _, blogs, _, err := s.Page(t.Context(), "a", "", 10); more && (len(blogs) != 1 || err != nil) {
-				t.Errorf("anew before request %d: got %d blogs, %v; want one", nth, len(blogs), err)
+			if _, posts, _, err := s.Page(t.Context(), "a", "", 10); more && (len(posts) != 1 || err != nil) {
+				t.Errorf("anew before request %d: got %d posts, %v; want one", nth, len(posts), err)
 			}
 		})
 	}

@@ -10,23 +10,23 @@ import (
 	"github.com/millrace/millrace/table"
 )
 
-// A channel that is marked is gone for everybody at once, and its name is free, while its blogs are still in the table.
+// A channel that is marked is gone for everybody at once, and its name is free, while its posts are still in the table.
 func ExampleSite() {
 	ctx := context.Background()
-	site := &channels.Site{Channels: table.Memory("Channels"), Blogs: table.Memory("Blogs")}
+	site := &channels.Site{Channels: table.Memory("Channels"), Posts: table.Memory("Blogs")}
 
 	c, err := site.Create(ctx, "C#", "ann")
 	if err != nil {
 		log.Fatal(err)
 	}
-	if _, err := site.Write(ctx, c, "bob", "Hello", "The first blog."); err != nil {
+	if _, err := site.Write(ctx, c, "bob", "Hello", "The first post."); err != nil {
 		log.Fatal(err)
 	}
-	_, blogs, _, err := site.Page(ctx, "C#", "", 10)
+	_, posts, _, err := site.Page(ctx, "C#", "", 10)
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(blogs[0].User, "wrote:", blogs[0].Title)
+	fmt.Println(posts[0].User, "wrote:", posts[0].Title)
 
 	if err := site.BeginDeletion(ctx, c.Name, c.Incarnation); err != nil {
 		log.Fatal(err)
@@ -37,14 +37,14 @@ func ExampleSite() {
 	if _, err := site.Create(ctx, "C#", "carl"); err != nil {
 		log.Fatal(err)
 	}
-	anew, blogs, _, err := site.Page(ctx, "C#", "", 10)
-	fmt.Println(anew.Owner, "has", len(blogs), "blogs", err)
+	anew, posts, _, err := site.Page(ctx, "C#", "", 10)
+	fmt.Println(anew.Owner, "has", len(posts), "posts", err)
 
-	found, _, err := site.DeleteBlogs(ctx, c.Name, c.Incarnation, "", 1000)
+	found, _, err := site.DeletePosts(ctx, c.Name, c.Incarnation, "", 1000)
 	fmt.Println("deleted:", found, err)
 	// Output:
 	// bob wrote: Hello
 	// read channel "C#": there is no such channel true
-	// carl has 0 blogs <nil>
+	// carl has 0 posts <nil>
 	// deleted: 1 <nil>
 }

@@ -12,7 +12,7 @@ import (
 // that.
 func TestEveryOperationSurvivesALostRequestAndALostAnswer(t *testing.T) {
 	type result struct {
-		channels, blogs int
+		channels, posts int
 	}
 	operations := map[string]struct {
 		run  func(t *testing.T, s *Site, c Channel) error
@@ -58,7 +58,7 @@ func TestEveryOperationSurvivesALostRequestAndALostAnswer(t *testing.T) {
 					if err := o.run(t, faulty, c); err != nil {
 						t.Errorf("%s, request %d, answer lost: %v: got %v, want no error", name, nth, answer, err)
 					}
-					if got := (result{count(t, s.Channels), count(t, s.Blogs)}); got != o.want {
+					if got := (result{count(t, s.Channels), count(t, s.Posts)}); got != o.want {
 						t.Errorf("%s, request %d, answer lost: %v: got %+v, want %+v", name, nth, answer, got, o.want)
 					}
 				})
@@ -87,7 +87,7 @@ func TestATableThatStaysAwayIsAnError(t *testing.T) {
 		for name, err := range map[string]error{
 			"create":  second(away.Create(t.Context(), "a", "ann")),
 			"channel": second(away.Channel(t.Context(), "a")),
-			"delete":  func() error { _, _, err := away.DeleteBlogs(t.Context(), "a", "i", "", 10); return err }(),
+			"delete":  func() error { _, _, err := away.DeletePosts(t.Context(), "a", "i", "", 10); return err }(),
 		} {
 			if !table.Transient(err) || errors.Is(err, ErrInvalid) || errors.Is(err, ErrNoChannel) {
 				t.Errorf("%s: got %v, want ErrUnavailable", name, err)

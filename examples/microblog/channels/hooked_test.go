@@ -64,12 +64,12 @@ func (h hooked) Query(ctx context.Context, q table.Query) (p table.Page, err err
 // errAway is that of a store that does not answer.
 var errAway = &table.Error{Kind: table.ErrUnavailable, Detail: "no answer"}
 
-func newSite() *Site { return &Site{Channels: table.Memory("Channels"), Blogs: table.Memory("Blogs")} }
+func newSite() *Site { return &Site{Channels: table.Memory("Channels"), Posts: table.Memory("Blogs")} }
 
 // hook returns the site with functions around its requests, which are counted over both tables.
 func (s *Site) hook(before, after func(n int, op string) error) *Site {
 	n := new(int)
-	return &Site{Channels: hooked{s.Channels, n, before, after}, Blogs: hooked{s.Blogs, n, before, after}}
+	return &Site{Channels: hooked{s.Channels, n, before, after}, Posts: hooked{s.Posts, n, before, after}}
 }
 
 // at returns a function that calls f before the nth request, once.
@@ -92,11 +92,11 @@ func must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-// fill writes n blogs, with titles from 0.
-func (s *Site) fill(t *testing.T, c Channel, n int) (all []Blog) {
+// fill writes n posts, with titles from 0.
+func (s *Site) fill(t *testing.T, c Channel, n int) (all []Post) {
 	t.Helper()
 	for i := range n {
-		all = append(all, must[Blog](t)(s.Write(t.Context(), c, "ann", fmt.Sprint("title ", i), "text")))
+		all = append(all, must[Post](t)(s.Write(t.Context(), c, "ann", fmt.Sprint("title ", i), "text")))
 	}
 	return all
 }
@@ -109,10 +109,10 @@ func (s *Site) mark(t *testing.T, c Channel) {
 	}
 }
 
-// blogs returns how many blogs the table has of an incarnation.
-func (s *Site) blogs(t *testing.T, c Channel) (n int) {
+// posts returns how many posts the table has of an incarnation.
+func (s *Site) posts(t *testing.T, c Channel) (n int) {
 	t.Helper()
-	for _, err := range table.All(context.Background(), s.Blogs, blogsOf(c.Name, c.Incarnation)) {
+	for _, err := range table.All(context.Background(), s.Posts, postsOf(c.Name, c.Incarnation)) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,10 +121,10 @@ func (s *Site) blogs(t *testing.T, c Channel) (n int) {
 	return n
 }
 
-// late puts a blog into the table as a writer does that died before its second look.
+// late puts a post into the table as a writer does that died before its second look.
 func (s *Site) late(t *testing.T, c Channel, n int) {
 	t.Helper()
-	b := Blog{ID: fmt.Sprintf("%s-late%d", time.Now().UTC().Format(rowTime), n), User: "bob", Title: "late", Text: "text", Created: now()}
+	b := Post{ID: fmt.Sprintf("%s-late%d", time.Now().UTC().Format(rowTime), n), User: "bob", Title: "late", Text: "text", Created: now()}
 	if err := s.insert(t.Context(), c, b); err != nil {
 		t.Fatal(err)
 	}

@@ -20,8 +20,8 @@ const (
 // of text with something to see in it.
 func CheckName(name string) error { return checkText("the name", name, MaxName, "") }
 
-// checkBlog returns what is wrong with a blog.
-func checkBlog(user, title, text string) error {
+// checkPost returns what is wrong with a post.
+func checkPost(user, title, text string) error {
 	for _, err := range []error{
 		checkText("the name of the user", user, MaxName, ""),
 		checkText("the title", title, MaxTitle, ""),

@@ -31,22 +31,22 @@ func TestNamesArePlainText(t *testing.T) {
 	}
 }
 
-func TestBlogsArePlainText(t *testing.T) {
+func TestPostsArePlainText(t *testing.T) {
 	long := strings.Repeat("🦀", MaxText)
-	if err := checkBlog("ann", strings.Repeat("t", MaxTitle), long); err != nil {
+	if err := checkPost("ann", strings.Repeat("t", MaxTitle), long); err != nil {
 		t.Errorf("got %v, want no error", err)
 	}
 	if err := (table.Entity{Key: channelKey("a"), Properties: map[string]any{textOf: long}}).Check(); err != nil {
 		t.Errorf("entity of the longest text: got %v, want no error", err)
 	}
-	if err := checkBlog("ann", "title", "two\r\n\tlines\n"); err != nil {
+	if err := checkPost("ann", "title", "two\r\n\tlines\n"); err != nil {
 		t.Errorf("lines: got %v, want no error", err)
 	}
 	for _, bad := range [][3]string{
 		{"", "t", "x"}, {"u", "", "x"}, {"u", "t", " \n"}, {"u\n", "t", "x"}, {"u", "t\n", "x"}, {"u", "t", "\x01"}, {"u", "t", "\xc3"},
 		{strings.Repeat("u", MaxName+1), "t", "x"}, {"u", strings.Repeat("t", MaxTitle+1), "x"}, {"u", "t", long + "x"},
 	} {
-		if err := checkBlog(bad[0], bad[1], bad[2]); !errors.Is(err, ErrInvalid) {
+		if err := checkPost(bad[0], bad[1], bad[2]); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%.20q: got %v, want ErrInvalid", bad, err)
 		}
 	}

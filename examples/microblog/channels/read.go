@@ -62,18 +62,18 @@ func (s *Site) List(ctx context.Context, token table.Token, top int) ([]Channel,
 	}
 }
 
-// Page returns a page of a channel's blogs, the oldest first, at most top, 1 to 1,000, and where the next page
+// Page returns a page of a channel's posts, the oldest first, at most top, 1 to 1,000, and where the next page
 // begins: "" at the end. It returns nothing but [ErrNoChannel] if the channel was being deleted when the page was
 // complete, or was another one.
-func (s *Site) Page(ctx context.Context, name string, token table.Token, top int) (Channel, []Blog, table.Token, error) {
-	c, blogs, next, err := s.page(ctx, name, token, top)
+func (s *Site) Page(ctx context.Context, name string, token table.Token, top int) (Channel, []Post, table.Token, error) {
+	c, posts, next, err := s.page(ctx, name, token, top)
 	if err != nil {
 		return Channel{}, nil, "", explain("read channel", name, err)
 	}
-	return c, blogs, next, nil
+	return c, posts, next, nil
 }
 
-func (s *Site) page(ctx context.Context, name string, token table.Token, top int) (Channel, []Blog, table.Token, error) {
+func (s *Site) page(ctx context.Context, name string, token table.Token, top int) (Channel, []Post, table.Token, error) {
 	if err := checkTop(top); err != nil {
 		return Channel{}, nil, "", err
 	}
@@ -81,21 +81,21 @@ func (s *Site) page(ctx context.Context, name string, token table.Token, top int
 	if err != nil {
 		return Channel{}, nil, "", err
 	}
-	q := blogsOf(c.Name, c.Incarnation)
+	q := postsOf(c.Name, c.Incarnation)
 	q.Top, q.Token = top, token
-	var blogs []Blog
-	for more := true; more; more = len(blogs) == 0 && q.Token != "" { // past blogs of channels before
-		p, err := query(ctx, s.Blogs, q)
+	var posts []Post
+	for more := true; more; more = len(posts) == 0 && q.Token != "" { // past posts of channels before
+		p, err := query(ctx, s.Posts, q)
 		if err != nil {
 			return Channel{}, nil, "", err
 		}
 		for _, e := range p.Entities {
-			blogs = append(blogs, blogOf(e))
+			posts = append(posts, postOf(e))
 		}
 		q.Token = p.Next
 	}
 	// The channel last: a mark that came before this is seen, whatever the page has.
-	return c, blogs, q.Token, s.same(ctx, c)
+	return c, posts, q.Token, s.same(ctx, c)
 }
 
 // maxTop is the largest page of a table.
@@ -108,7 +108,7 @@ func checkTop(top int) error {
 	return nil
 }
 
-// blogsOf selects the blogs of an incarnation.
-func blogsOf(name string, of Incarnation) table.Query {
+// postsOf selects the posts of an incarnation.
+func postsOf(name string, of Incarnation) table.Query {
 	return table.Query{Partition: partitionOf(name), Filter: table.Equal(incarnation, string(of))}
 }

@@ -11,7 +11,7 @@ import (
 // Site is the data of the microblog. It is safe for concurrent use.
 type Site struct {
 	Channels table.Store // partition: the channel's name, escaped; row: ""
-	Blogs    table.Store // partition: the channel's name, escaped; row: when it was written, and a unique suffix
+	Posts    table.Store // partition: the channel's name, escaped; row: when it was written, and a unique suffix
 }
 
 // Incarnation distinguishes channels that have had the same name, one after the other.
@@ -25,8 +25,8 @@ type Channel struct {
 	Incarnation Incarnation
 }
 
-// Blog is a text in a channel.
-type Blog struct {
+// Post is a text in a channel.
+type Post struct {
 	ID      string // unique in its channel
 	User    string
 	Title   string
@@ -62,7 +62,7 @@ const (
 	deleting = "deleting"
 )
 
-// The properties of a blog.
+// The properties of a post.
 const (
 	userOf  = "UserId"
 	titleOf = "Title"
@@ -82,8 +82,8 @@ func channelOf(e table.Entity) Channel {
 	}
 }
 
-func blogOf(e table.Entity) Blog {
-	return Blog{ID: e.Row, User: e.Text(userOf), Title: e.Text(titleOf), Text: e.Text(textOf), Created: e.Time(createdOn)}
+func postOf(e table.Entity) Post {
+	return Post{ID: e.Row, User: e.Text(userOf), Title: e.Text(titleOf), Text: e.Text(textOf), Created: e.Time(createdOn)}
 }
 
 // is reports whether the entity of a channel is of the incarnation.

@@ -12,26 +12,26 @@ import (
 	"github.com/millrace/millrace/table"
 )
 
-// T-13: a channel is an entity with its name as partition and an empty row, a blog one whose row begins with the
+// T-13: a channel is an entity with its name as partition and an empty row, a post one whose row begins with the
 // time at which it was written.
 func TestTheTablesHaveTheModel(t *testing.T) {
 	s := newSite()
 	c := must[Channel](t)(s.Create(t.Context(), "Channel9", "ann"))
-	b := must[Blog](t)(s.Write(t.Context(), c, "bob", "<b>title</b>", "two\nlines"))
+	b := must[Post](t)(s.Write(t.Context(), c, "bob", "<b>title</b>", "two\nlines"))
 	e := must[table.Entity](t)(s.Channels.Get(t.Context(), table.Key{Partition: "Channel9"}))
 	if e.Text("Owner") != "ann" || !e.Time("CreatedOn").Equal(c.Created) || e.Text("Name") != "Channel9" || e.Text("Incarnation") == "" {
 		t.Errorf("channel: got %v", e)
 	}
-	e = must[table.Entity](t)(s.Blogs.Get(t.Context(), table.Key{Partition: "Channel9", Row: b.ID}))
+	e = must[table.Entity](t)(s.Posts.Get(t.Context(), table.Key{Partition: "Channel9", Row: b.ID}))
 	if e.Text("Title") != "<b>title</b>" || e.Text("Text") != "two\nlines" || e.Text("UserId") != "bob" || !e.Time("CreatedOn").Equal(b.Created) {
-		t.Errorf("blog: got %v", e)
+		t.Errorf("post: got %v", e)
 	}
 	if want := b.Created.Format("20060102T150405.0000000"); e.Row[:len(want)] != want || len(e.Row) < len(want)+20 {
 		t.Errorf("row: got %q, want %s and a suffix", e.Row, want)
 	}
-	got, blogs, next, err := s.Page(t.Context(), "Channel9", "", 10)
-	if err != nil || got != c || len(blogs) != 1 || blogs[0] != b || next != "" {
-		t.Errorf("page: got %v, %v, %q, %v; want %v and %v", got, blogs, next, err, c, b)
+	got, posts, next, err := s.Page(t.Context(), "Channel9", "", 10)
+	if err != nil || got != c || len(posts) != 1 || posts[0] != b || next != "" {
+		t.Errorf("page: got %v, %v, %q, %v; want %v and %v", got, posts, next, err, c, b)
 	}
 }
 
@@ -60,25 +60,25 @@ func TestAChannelIsMadeOnce(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// Blogs come in the order in which they were written, each once, however small the pages are.
+// Posts come in the order in which they were written, each once, however small the pages are.
 func TestPagesFollowEachOtherInTheOrderOfTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite()
 		c := must[Channel](t)(s.Create(t.Context(), "a", "ann"))
 		other := must[Channel](t)(s.Create(t.Context(), "a!", "ann"))
-		var want []Blog
+		var want []Post
 		for range 25 {
 			want = append(want, s.fill(t, c, 1)...)
 			s.fill(t, other, 1)
 			time.Sleep(time.Microsecond)
 		}
 		for _, top := range []int{1, 7, 25, 1000} {
-			var got []Blog
+			var got []Post
 			token := table.Token("")
 			for more := true; more; more = token != "" {
 				_, page, next, err := s.Page(t.Context(), "a", token, top)
 				if err != nil || len(page) > top {
-					t.Fatalf("pages of %d: got %d blogs, %v", top, len(page), err)
+					t.Fatalf("pages of %d: got %d posts, %v", top, len(page), err)
 				}
 				got, token = append(got, page...), next
 			}
@@ -103,7 +103,7 @@ func TestPagesAndTokensThatAreNoneAreRefused(t *testing.T) {
 		token table.Token
 		top   int
 	}{{"no token", 1}, {others, 1}, {"", 0}, {"", -1}, {"", 1001}} {
-		if c, blogs, next, err := s.Page(t.Context(), "a", bad.token, bad.top); !errors.Is(err, ErrInvalid) || c != (Channel{}) || blogs != nil || next != "" {
+		if c, posts, next, err := s.Page(t.Context(), "a", bad.token, bad.top); !errors.Is(err, ErrInvalid) || c != (Channel{}) || posts != nil || next != "" {
 			t.Errorf("page of %v: got %v, want ErrInvalid and nothing else", bad, err)
 		}
 	}
@@ -155,14 +155,14 @@ func TestAMarkedChannelDoesNotExist(t *testing.T) {
 	if err := s.BeginDeletion(t.Context(), "a", "another"); err != nil {
 		t.Fatal(err)
 	}
-	if _, blogs, _, err := s.Page(t.Context(), "a", "", 10); err != nil || len(blogs) != 3 {
-		t.Fatalf("after the mark of another incarnation: got %d blogs, %v; want 3", len(blogs), err)
+	if _, posts, _, err := s.Page(t.Context(), "a", "", 10); err != nil || len(posts) != 3 {
+		t.Fatalf("after the mark of another incarnation: got %d posts, %v; want 3", len(posts), err)
 	}
 	s.mark(t, c)
 	s.mark(t, c)
-	_, blogs, _, err := s.Page(t.Context(), "a", "", 10)
-	if !errors.Is(err, ErrNoChannel) || blogs != nil {
-		t.Errorf("page: got %v, %v; want ErrNoChannel", blogs, err)
+	_, posts, _, err := s.Page(t.Context(), "a", "", 10)
+	if !errors.Is(err, ErrNoChannel) || posts != nil {
+		t.Errorf("page: got %v, %v; want ErrNoChannel", posts, err)
 	}
 	if _, err := s.Channel(t.Context(), "a"); !errors.Is(err, ErrNoChannel) {
 		t.Errorf("channel: got %v, want ErrNoChannel", err)
@@ -173,12 +173,12 @@ func TestAMarkedChannelDoesNotExist(t *testing.T) {
 	if all, _, err := s.List(t.Context(), "", 10); err != nil || len(all) != 0 {
 		t.Errorf("list: got %v, %v; want none", all, err)
 	}
-	if n := s.blogs(t, c); n != 3 {
-		t.Errorf("blogs in the table: got %d, want 3", n)
+	if n := s.posts(t, c); n != 3 {
+		t.Errorf("posts in the table: got %d, want 3", n)
 	}
 }
 
-// A name is usable at once, and the blogs of the channel before do not come back.
+// A name is usable at once, and the posts of the channel before do not come back.
 func TestAMarkedChannelIsTakenOver(t *testing.T) {
 	s := newSite()
 	old := must[Channel](t)(s.Create(t.Context(), "a", "ann"))
@@ -191,13 +191,13 @@ func TestAMarkedChannelIsTakenOver(t *testing.T) {
 	if _, err := s.Write(t.Context(), old, "u", "t", "x"); !errors.Is(err, ErrNoChannel) {
 		t.Errorf("write to the old one: got %v, want ErrNoChannel", err)
 	}
-	got, blogs, _, err := s.Page(t.Context(), "a", "", 10)
-	if err != nil || got != c || !slices.Equal(blogs, want) {
-		t.Errorf("got %v, %v, %v; want %v, %v", got, blogs, err, c, want)
+	got, posts, _, err := s.Page(t.Context(), "a", "", 10)
+	if err != nil || got != c || !slices.Equal(posts, want) {
+		t.Errorf("got %v, %v, %v; want %v, %v", got, posts, err, c, want)
 	}
 	s.mark(t, old) // has no effect any more
 	for token := table.Token(""); ; {
-		_, next, err := s.DeleteBlogs(t.Context(), "a", old.Incarnation, token, 7)
+		_, next, err := s.DeletePosts(t.Context(), "a", old.Incarnation, token, 7)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,32 +208,32 @@ func TestAMarkedChannelIsTakenOver(t *testing.T) {
 	if err := s.EndDeletion(t.Context(), "a", old.Incarnation); err != nil {
 		t.Error(err)
 	}
-	got, blogs, _, err = s.Page(t.Context(), "a", "", 10)
-	if err != nil || got != c || !slices.Equal(blogs, want) {
-		t.Errorf("after the deletion: got %v, %v, %v; want %v, %v", got, blogs, err, c, want)
+	got, posts, _, err = s.Page(t.Context(), "a", "", 10)
+	if err != nil || got != c || !slices.Equal(posts, want) {
+		t.Errorf("after the deletion: got %v, %v, %v; want %v, %v", got, posts, err, c, want)
 	}
-	if n := s.blogs(t, old); n != 0 {
-		t.Errorf("blogs of the old one: got %d, want none", n)
+	if n := s.posts(t, old); n != 0 {
+		t.Errorf("posts of the old one: got %d, want none", n)
 	}
 }
 
-// A page has up to 10,000 entities of another incarnation before its first blog. It must not be empty for that.
-func TestAPageIsNotEmptyBecauseOfBlogsBefore(t *testing.T) {
+// A page has up to 10,000 entities of another incarnation before its first post. It must not be empty for that.
+func TestAPageIsNotEmptyBecauseOfPostsBefore(t *testing.T) {
 	s := newSite()
 	old := must[Channel](t)(s.Create(t.Context(), "a", "ann"))
 	for i := range 210 {
 		var changes []table.Change
 		for j := range 100 {
-			b := Blog{ID: fmt.Sprintf("1999-%03d-%03d", i, j), User: "u", Title: "t", Text: "x", Created: now()}
-			changes = append(changes, table.Inserting(table.Entity{Key: blogKey(old, b), Properties: map[string]any{incarnation: string(old.Incarnation)}}))
+			b := Post{ID: fmt.Sprintf("1999-%03d-%03d", i, j), User: "u", Title: "t", Text: "x", Created: now()}
+			changes = append(changes, table.Inserting(table.Entity{Key: postKey(old, b), Properties: map[string]any{incarnation: string(old.Incarnation)}}))
 		}
-		must[[]table.ETag](t)(s.Blogs.Apply(t.Context(), changes))
+		must[[]table.ETag](t)(s.Posts.Apply(t.Context(), changes))
 	}
 	s.mark(t, old)
 	c := must[Channel](t)(s.Create(t.Context(), "a", "bob"))
 	want := s.fill(t, c, 1)
-	if _, blogs, next, err := s.Page(t.Context(), "a", "", 10); err != nil || !slices.Equal(blogs, want) || next != "" {
-		t.Errorf("got %v, %q, %v; want %v", blogs, next, err, want)
+	if _, posts, next, err := s.Page(t.Context(), "a", "", 10); err != nil || !slices.Equal(posts, want) || next != "" {
+		t.Errorf("got %v, %q, %v; want %v", posts, next, err, want)
 	}
 }
 
@@ -245,16 +245,16 @@ func TestAReaderSeesWhatHappensMeanwhile(t *testing.T) {
 			c := must[Channel](t)(s.Create(t.Context(), "a", "ann"))
 			s.fill(t, c, 3)
 			slow := s.hook(at(n, func() { happens(t, s, c) }), nil)
-			got, blogs, next, err := slow.Page(t.Context(), "a", "", 2)
+			got, posts, next, err := slow.Page(t.Context(), "a", "", 2)
 			// Before the first request, the reader sees the new channel.
 			if n == 1 && what != "marked" && what != "deleted" {
-				if err != nil || len(blogs) != 1 || blogs[0].Title != "new" {
-					t.Errorf("%s before request %d: got %v, %v; want the new blog", what, n, blogs, err)
+				if err != nil || len(posts) != 1 || posts[0].Title != "new" {
+					t.Errorf("%s before request %d: got %v, %v; want the new post", what, n, posts, err)
 				}
 				continue
 			}
-			if !errors.Is(err, ErrNoChannel) || got != (Channel{}) || blogs != nil || next != "" {
-				t.Errorf("%s before request %d: got %v, %v, %q, %v; want ErrNoChannel and nothing else", what, n, got, blogs, next, err)
+			if !errors.Is(err, ErrNoChannel) || got != (Channel{}) || posts != nil || next != "" {
+				t.Errorf("%s before request %d: got %v, %v, %q, %v; want ErrNoChannel and nothing else", what, n, got, posts, next, err)
 			}
 		}
 	}
@@ -278,7 +278,7 @@ var changesOfAChannel = map[string]func(t *testing.T, s *Site, c Channel){
 func (s *Site) end(t *testing.T, c Channel) {
 	t.Helper()
 	s.mark(t, c)
-	if _, next, err := s.DeleteBlogs(t.Context(), c.Name, c.Incarnation, "", 1000); err != nil || next != "" {
+	if _, next, err := s.DeletePosts(t.Context(), c.Name, c.Incarnation, "", 1000); err != nil || next != "" {
 		t.Errorf("got %q, %v; want one page", next, err)
 	}
 	if err := s.EndDeletion(t.Context(), c.Name, c.Incarnation); err != nil {
@@ -286,15 +286,15 @@ func (s *Site) end(t *testing.T, c Channel) {
 	}
 }
 
-// anew makes a channel of the same name, with one blog.
+// anew makes a channel of the same name, with one post.
 func (s *Site) anew(t *testing.T, c Channel) Channel {
 	t.Helper()
 	c = must[Channel](t)(s.Create(t.Context(), c.Name, "bob"))
-	must[Blog](t)(s.Write(t.Context(), c, "bob", "new", "x"))
+	must[Post](t)(s.Write(t.Context(), c, "bob", "new", "x"))
 	return c
 }
 
-// What happens to a channel between any two requests of a writer makes it take its blog back.
+// What happens to a channel between any two requests of a writer makes it take its post back.
 func TestAWriterTakesBackWhatCameTooLate(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		for what, happens := range changesOfAChannel {
@@ -302,20 +302,20 @@ func TestAWriterTakesBackWhatCameTooLate(t *testing.T) {
 			c := must[Channel](t)(s.Create(t.Context(), "a", "ann"))
 			slow := s.hook(at(n, func() { happens(t, s, c) }), nil)
 			b, err := slow.Write(t.Context(), c, "ann", "late", "x")
-			if !errors.Is(err, ErrNoChannel) || b != (Blog{}) {
+			if !errors.Is(err, ErrNoChannel) || b != (Post{}) {
 				t.Errorf("%s before request %d: got %v, %v; want ErrNoChannel", what, n, b, err)
 			}
-			for e, err := range table.All(t.Context(), s.Blogs, table.Query{}) {
+			for e, err := range table.All(t.Context(), s.Posts, table.Query{}) {
 				if err != nil || e.Text(titleOf) == "late" {
-					t.Errorf("%s before request %d: got %v, %v; want no late blog", what, n, e, err)
+					t.Errorf("%s before request %d: got %v, %v; want no late post", what, n, e, err)
 				}
 			}
 		}
 	}
 }
 
-// A blog is taken back also if its writer was told to stop meanwhile, such as by a visitor who has left.
-func TestABlogIsTakenBackAfterTheStop(t *testing.T) {
+// A post is taken back also if its writer was told to stop meanwhile, such as by a visitor who has left.
+func TestAPostIsTakenBackAfterTheStop(t *testing.T) {
 	for stops := 2; stops <= 3; stops++ {
 		s := newSite()
 		c := must[Channel](t)(s.Create(t.Context(), "a", "ann"))
@@ -324,8 +324,8 @@ func TestABlogIsTakenBackAfterTheStop(t *testing.T) {
 		if _, err := slow.Write(ctx, c, "ann", "late", "x"); !errors.Is(err, ErrNoChannel) {
 			t.Errorf("stop after request %d: got %v, want ErrNoChannel", stops, err)
 		}
-		if n := s.blogs(t, c); n != 0 {
-			t.Errorf("stop after request %d: got %d blogs, want none", stops, n)
+		if n := s.posts(t, c); n != 0 {
+			t.Errorf("stop after request %d: got %d posts, want none", stops, n)
 		}
 	}
 }
@@ -346,11 +346,11 @@ func TestAWriteHasABound(t *testing.T) {
 			return nil
 		}, nil)
 		b, err := slow.Write(t.Context(), c, "ann", "late", "x")
-		if !errors.Is(err, errSlow) || b != (Blog{}) {
+		if !errors.Is(err, errSlow) || b != (Post{}) {
 			t.Errorf("got %v, %v; want %v", b, err, errSlow)
 		}
-		if n := s.blogs(t, c); n != 0 || inserted <= WriteTimeout {
-			t.Errorf("blogs of an insert after %v: got %d, want none after more than %v", inserted, n, WriteTimeout)
+		if n := s.posts(t, c); n != 0 || inserted <= WriteTimeout {
+			t.Errorf("posts of an insert after %v: got %d, want none after more than %v", inserted, n, WriteTimeout)
 		}
 	})
 }

@@ -8,20 +8,20 @@ import (
 	"github.com/millrace/millrace/table"
 )
 
-// Sweep looks at all blogs of all channels and deletes those that are older than [WriteTimeout] and whose incarnation
+// Sweep looks at all posts of all channels and deletes those that are older than [WriteTimeout] and whose incarnation
 // is not that of a channel, marked or not: what nobody can see, and no deletion will find. It returns how many it has deleted
 // at least, also with an error.
 func (s *Site) Sweep(ctx context.Context) (deleted int, err error) {
 	q := table.Query{}
 	for more := true; more; more = q.Token != "" {
-		page, err := query(ctx, s.Blogs, q)
+		page, err := query(ctx, s.Posts, q)
 		if err != nil {
-			return deleted, explain("sweep", "blogs", err)
+			return deleted, explain("sweep", "posts", err)
 		}
-		for _, blogs := range byPartition(page.Entities) {
-			n, err := s.sweepPartition(ctx, blogs)
+		for _, posts := range byPartition(page.Entities) {
+			n, err := s.sweepPartition(ctx, posts)
 			if deleted += n; err != nil {
-				return deleted, explain("sweep", "blogs", err)
+				return deleted, explain("sweep", "posts", err)
 			}
 		}
 		q.Token = page.Next
@@ -29,21 +29,21 @@ func (s *Site) Sweep(ctx context.Context) (deleted int, err error) {
 	return deleted, nil
 }
 
-// sweepPartition deletes those blogs of one partition that belong to no channel. The channel is read after the
-// blogs: an incarnation that is not the current one then, and has been, will never be again.
-func (s *Site) sweepPartition(ctx context.Context, blogs []table.Entity) (deleted int, err error) {
-	channel, err := get(ctx, s.Channels, table.Key{Partition: blogs[0].Partition})
+// sweepPartition deletes those posts of one partition that belong to no channel. The channel is read after the
+// posts: an incarnation that is not the current one then, and has been, will never be again.
+func (s *Site) sweepPartition(ctx context.Context, posts []table.Entity) (deleted int, err error) {
+	channel, err := get(ctx, s.Channels, table.Key{Partition: posts[0].Partition})
 	if err != nil && !errors.Is(err, table.ErrMissing) {
 		return 0, err
 	}
 	var orphans []table.Entity
-	for _, e := range blogs {
+	for _, e := range posts {
 		current := err == nil && e.Text(incarnation) == channel.Text(incarnation)
 		if !current && time.Since(e.Modified) > WriteTimeout {
 			orphans = append(orphans, e)
 		}
 	}
-	if err := s.deleteBlogs(ctx, orphans); err != nil {
+	if err := s.deletePosts(ctx, orphans); err != nil {
 		return 0, err
 	}
 	return len(orphans), nil

@@ -14,13 +14,13 @@ import (
 // QueueName is the queue of deletions.
 const QueueName = "deletechannelandblogs"
 
-// Deletion asks for the deletion of a channel with its blogs. The worker keeps its progress in it.
+// Deletion asks for the deletion of a channel with its posts. The worker keeps its progress in it.
 type Deletion struct {
 	Channel     string               `json:"channel"`
 	Incarnation channels.Incarnation `json:"incarnation"`
 
 	Token table.Token `json:"token,omitempty"` // where the next page begins
-	Found bool        `json:"found,omitempty"` // whether the pages before it had blogs
+	Found bool        `json:"found,omitempty"` // whether the pages before it had posts
 	Late  bool        `json:"late,omitempty"`  // whether this is the second deletion, of what was written late
 	Sent  bool        `json:"sent,omitempty"`  // whether the second one was sent
 }

@@ -1,12 +1,12 @@
-// Package roles has the worker role of the microblog, which deletes channels with their blogs, and how the web role asks
+// Package roles has the worker role of the microblog, which deletes channels with their posts, and how the web role asks
 // for it.
 //
 // # The deletion
 //
 // A [Requester] puts a [Deletion] on the queue. The worker marks the channel, so that nobody reads it from then on. It
-// deletes the blogs page by page, and keeps the place of the next page in the message. After the last page it begins
+// deletes the posts page by page, and keeps the place of the next page in the message. After the last page it begins
 // again, until a pass over all pages finds nothing. Then it sends a second deletion with a delay, deletes the channel,
-// and the listener deletes the message. The second deletion does the same once more: it finds blogs whose writers had
+// and the listener deletes the message. The second deletion does the same once more: it finds posts whose writers had
 // begun before the channel was marked.
 //
 // # Delivery
@@ -27,5 +27,5 @@
 //
 // # Cost
 //
-// A page of 1,000 blogs costs a query, ten groups of deletions and an update of the message.
+// A page of 1,000 posts costs a query, ten groups of deletions and an update of the message.
 package roles

@@ -22,7 +22,7 @@ func ExampleRequester_Delete() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	site := &channels.Site{Channels: table.Memory("Channels"), Blogs: table.Memory("Blogs")}
+	site := &channels.Site{Channels: table.Memory("Channels"), Posts: table.Memory("Blogs")}
 	var wakeups wakeup.Bus // so that the worker need not poll
 
 	worker := roles.NewWorker(q, site, &wakeups, slog.New(slog.DiscardHandler))

@@ -19,7 +19,7 @@ var (
 )
 
 // Two workers behind a network that loses requests and answers, delays them, and delivers some late, with people who
-// read, write, delete and create all the time: no reader sees a blog of a channel that was marked, nothing of a dead channel
+// read, write, delete and create all the time: no reader sees a post of a channel that was marked, nothing of a dead channel
 // is left in the end, nothing of the living one is lost, and no message becomes poison.
 //
 //	go test ./examples/microblog/roles -run TestFaults -worlds 1000 -seed 1
@@ -51,7 +51,7 @@ func (w *world) suffer(seed uint64, seen map[string]int) {
 	n.seen = seen
 	far := func(last *int) *channels.Site {
 		s := w.site(last)
-		return &channels.Site{Channels: flaky{s.Channels, n}, Blogs: flaky{s.Blogs, n}}
+		return &channels.Site{Channels: flaky{s.Channels, n}, Posts: flaky{s.Posts, n}}
 	}
 	rates := faultqueue.Rates{Throttled: 0.03, Unavailable: 0.03, LostRequest: 0.03, LostResponse: 0.03, Duplicate: 0.03, Slow: 0.02, Late: 0.03}
 	queues := []*faultqueue.Queue{}

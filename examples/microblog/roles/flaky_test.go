@@ -36,7 +36,7 @@ func (n *network) becomeCalm() {
 	n.calm = true
 }
 
-// lateBy is how late a request arrives at most. With it, a blog arrives before the second deletion.
+// lateBy is how late a request arrives at most. With it, a post arrives before the second deletion.
 const lateBy = 20 * time.Second
 
 // draw returns what becomes of a request, and a time for it to take.

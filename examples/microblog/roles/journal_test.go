@@ -26,18 +26,18 @@ func (j *journal) fault(format string, args ...any) {
 	j.faults = append(j.faults, fmt.Sprintf(format, args...))
 }
 
-// page checks what a reader was told whose last request had this number: no blog of an incarnation that was marked
-// before, and only blogs of the incarnation of the channel. Blogs have their incarnation as title.
-func (j *journal) page(c channels.Channel, blogs []channels.Blog, last int) {
+// page checks what a reader was told whose last request had this number: no post of an incarnation that was marked
+// before, and only posts of the incarnation of the channel. Posts have their incarnation as title.
+func (j *journal) page(c channels.Channel, posts []channels.Post, last int) {
 	j.mu.Lock()
 	marked := j.marked[c.Incarnation]
 	j.mu.Unlock()
 	if marked != 0 && marked < last {
-		j.fault("a page that ended at request %d has %d blogs of %s, which request %d had marked", last, len(blogs), c.Incarnation, marked)
+		j.fault("a page that ended at request %d has %d posts of %s, which request %d had marked", last, len(posts), c.Incarnation, marked)
 	}
-	for _, b := range blogs {
+	for _, b := range posts {
 		if b.Title != string(c.Incarnation) {
-			j.fault("a page of %s has a blog of %s", c.Incarnation, b.Title)
+			j.fault("a page of %s has a post of %s", c.Incarnation, b.Title)
 		}
 	}
 }

@@ -23,7 +23,7 @@ type report struct {
 	Lease queue.Lease
 	Text  string      // of the message; with "saved", "group" and "late"
 	Token table.Token // where a page begins
-	Blogs int         // of a page
+	Posts int         // of a page
 }
 
 // reporter writes what the worker does, and lets it stand still where it is to die.
@@ -70,7 +70,7 @@ func workInProcess(location, file, die string) {
 		log.Fatal(err)
 	}
 	r := &reporter{die: die}
-	site.Blogs = reportedTable{site.Blogs, r}
+	site.Posts = reportedTable{site.Posts, r}
 	reported := &reportedQueue{q, r}
 	quiet := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	role := &worker{site: site, deletions: newProducer(reported, nil), page: pageSize, logger: quiet}
@@ -84,7 +84,7 @@ func siteOf(db *filetable.DB) (s *channels.Site, err error) {
 	if s.Channels, err = db.Table("Channels"); err != nil {
 		return nil, err
 	}
-	s.Blogs, err = db.Table("Blogs")
+	s.Posts, err = db.Table("Blogs")
 	return s, err
 }
 
@@ -135,7 +135,7 @@ func (q *reportedQueue) Delete(ctx context.Context, l queue.Lease) error {
 	return err
 }
 
-// reportedTable is the table of blogs of a process that reports.
+// reportedTable is the table of posts of a process that reports.
 type reportedTable struct {
 	table.Store
 	reporter *reporter
@@ -144,7 +144,7 @@ type reportedTable struct {
 func (t reportedTable) Query(ctx context.Context, q table.Query) (table.Page, error) {
 	p, err := t.Store.Query(ctx, q)
 	if err == nil {
-		t.reporter.say(report{What: "page", Token: q.Token, Blogs: len(p.Entities)})
+		t.reporter.say(report{What: "page", Token: q.Token, Posts: len(p.Entities)})
 	}
 	return p, err
 }

@@ -20,25 +20,25 @@ import (
 	"github.com/millrace/millrace/table/filetable"
 )
 
-var blogs = flag.Int("blogs", 3000, "blogs of the channel that processes delete")
+var posts = flag.Int("posts", 3000, "posts of the channel that processes delete")
 
-// Processes delete a channel of many blogs in a file, over a server's queue. Each is killed after one page, in the midst
+// Processes delete a channel of many posts in a file, over a server's queue. Each is killed after one page, in the midst
 // of its second group of a page now and then, and the next goes on from the place that is in the message: no page but
 // those that a kill interrupted is read twice.
 //
-//	go test ./examples/microblog/roles -run TestDeletesAHundredThousand -blogs 100000 -v
+//	go test ./examples/microblog/roles -run TestDeletesAHundredThousand -posts 100000 -v
 //
 // T-14, T-15, B-11.
 func TestDeletesAHundredThousand(t *testing.T) {
 	p := newPlay(t)
-	p.fill(*blogs)
+	p.fill(*posts)
 	p.request()
 	begun := time.Now()
 	p.run()
 	took := time.Since(begun)
 	p.check()
-	t.Logf("%d blogs deleted by %d processes, of which %d were killed after a page and %d in the midst of one, in %v; %d pages read",
-		*blogs, p.kills+p.interrupted+1, p.kills, p.interrupted, took.Round(time.Millisecond), len(p.pages))
+	t.Logf("%d posts deleted by %d processes, of which %d were killed after a page and %d in the midst of one, in %v; %d pages read",
+		*posts, p.kills+p.interrupted+1, p.kills, p.interrupted, took.Round(time.Millisecond), len(p.pages))
 }
 
 // play is a deletion by processes that are killed.
@@ -89,7 +89,7 @@ func (p *play) open(use func(s *channels.Site)) {
 	use(s)
 }
 
-// fill makes the channel with n blogs, and another one of a name that begins alike.
+// fill makes the channel with n posts, and another one of a name that begins alike.
 func (p *play) fill(n int) {
 	p.open(func(s *channels.Site) {
 		var err error
@@ -107,7 +107,7 @@ func (p *play) fill(n int) {
 		for group := range 16 { // at once, so that they share commits
 			all.Go(func() {
 				for begin := group * 100; begin < n; begin += 16 * 100 {
-					if _, err := s.Blogs.Apply(p.Context(), p.group(begin, min(begin+100, n))); err != nil {
+					if _, err := s.Posts.Apply(p.Context(), p.group(begin, min(begin+100, n))); err != nil {
 						p.Error(err)
 					}
 				}
@@ -117,14 +117,14 @@ func (p *play) fill(n int) {
 	})
 }
 
-// group makes blogs as people would have written them, one after the other.
+// group makes posts as people would have written them, one after the other.
 func (p *play) group(begin, end int) (changes []table.Change) {
 	for i := begin; i < end; i++ {
 		at := p.channel.Created.Add(time.Duration(i) * time.Second)
 		changes = append(changes, table.Inserting(table.Entity{
 			Key: table.Key{Partition: "news", Row: at.Format("20060102T150405.0000000") + fmt.Sprintf("-%026d", i)},
 			Properties: map[string]any{
-				"Title": fmt.Sprint("title ", i), "Text": "a text that people would write, of the usual length of a blog", "UserId": "bob",
+				"Title": fmt.Sprint("title ", i), "Text": "a text that people would write, of the usual length of a post", "UserId": "bob",
 				"CreatedOn": at, "Incarnation": string(p.channel.Incarnation),
 			},
 		}))
@@ -145,7 +145,7 @@ const patience = 2 * time.Minute
 // run lets processes work, one after the other, until both deletions are done.
 func (p *play) run() {
 	p.Helper()
-	for n, left := 1, *blogs; ; n++ {
+	for n, left := 1, *posts; ; n++ {
 		die := "saved"
 		if n%5 == 2 && left >= twoGroups {
 			die = "group"
@@ -156,7 +156,7 @@ func (p *play) run() {
 			return
 		case "saved":
 			p.kills++
-			left -= p.pages[len(p.pages)-1].Blogs
+			left -= p.pages[len(p.pages)-1].Posts
 		case "group":
 			p.interrupted++
 			left -= twoGroups
@@ -165,7 +165,7 @@ func (p *play) run() {
 	}
 }
 
-// twoGroups is how many blogs of a page are deleted when a process dies in its midst.
+// twoGroups is how many posts of a page are deleted when a process dies in its midst.
 const twoGroups = 200
 
 // process starts a process, and kills it where it stands still, or when it has done everything. It returns what the process
@@ -215,29 +215,29 @@ func (p *play) check() {
 	var full, all, empty int
 	seen := map[table.Token]int{}
 	for _, page := range p.pages {
-		if page.Blogs == 0 {
+		if page.Posts == 0 {
 			empty++
 			continue
 		}
 		full++
-		all += page.Blogs
+		all += page.Posts
 		seen[page.Token]++
 	}
 	again := full - len(seen)
 	// The empty ones are the pass that finds nothing, the same after the last kill, and the second deletion.
-	wantFull := p.interrupted + (*blogs-p.interrupted*twoGroups+pageSize-1)/pageSize
+	wantFull := p.interrupted + (*posts-p.interrupted*twoGroups+pageSize-1)/pageSize
 	if full != wantFull || again != p.interrupted || empty != 3 || p.kills != full-again+1 {
-		p.Errorf("pages: got %d with blogs, %d of them again, and %d empty ones, and %d kills; want %d, %d, 3 and %d; %v",
+		p.Errorf("pages: got %d with posts, %d of them again, and %d empty ones, and %d kills; want %d, %d, 3 and %d; %v",
 			full, again, empty, p.kills, wantFull, p.interrupted, full-again+1, p.pages)
 	}
-	if *blogs >= 3*pageSize && p.interrupted == 0 {
+	if *posts >= 3*pageSize && p.interrupted == 0 {
 		p.Error("got no kill in the midst of a page, want some")
 	}
 	p.open(func(s *channels.Site) {
 		for _, left := range []struct {
 			what string
 			in   table.Store
-		}{{"channel", s.Channels}, {"blog", s.Blogs}} {
+		}{{"channel", s.Channels}, {"post", s.Posts}} {
 			var rows []table.Key
 			for e, err := range table.All(p.Context(), left.in, table.Query{}) {
 				if err != nil {

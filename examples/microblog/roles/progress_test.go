@@ -23,7 +23,7 @@ import (
 	"github.com/millrace/millrace/table"
 )
 
-// notes are what a worker has read of the table of blogs.
+// notes are what a worker has read of the table of posts.
 type notes struct {
 	table.Store
 	fault func() error // of the next request; nil for none
@@ -58,8 +58,8 @@ func (n *notes) pages() ([]int, []table.Token) {
 // noting returns a site that notes its pages.
 func (w *world) noting(fault func() error) (*channels.Site, *notes) {
 	s := w.site(nil)
-	n := &notes{Store: s.Blogs, fault: fault}
-	s.Blogs = n
+	n := &notes{Store: s.Posts, fault: fault}
+	s.Posts = n
 	return s, n
 }
 
@@ -93,7 +93,7 @@ func TestADeletionGoesThroughThePagesUntilNoneHasAnything(t *testing.T) {
 	})
 }
 
-// T-14: the channel is deleted last, when its blogs are gone and the second deletion is on its way.
+// T-14: the channel is deleted last, when its posts are gone and the second deletion is on its way.
 func TestTheChannelIsDeletedLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -102,9 +102,9 @@ func TestTheChannelIsDeletedLast(t *testing.T) {
 		ends := 0
 		s.Channels = ending{s.Channels, func() {
 			ends++
-			page, err := w.blogs.Query(t.Context(), table.Query{})
+			page, err := w.posts.Query(t.Context(), table.Query{})
 			if err != nil || len(page.Entities) != 0 || w.depth("") != 2 {
-				t.Errorf("at the end of the channel: got %d blogs and %d messages, %v; want none and 2", len(page.Entities), w.depth(""), err)
+				t.Errorf("at the end of the channel: got %d posts and %d messages, %v; want none and 2", len(page.Entities), w.depth(""), err)
 			}
 		}}
 		p := w.start(w.queue, s)
@@ -141,7 +141,7 @@ func TestTheNextWorkerGoesOnFromTheSavedPlace(t *testing.T) {
 			s, noted := w.noting(nil)
 			k := &killtest.Killer{Kind: "save", Nth: 1, After: true}
 			s.Channels = &killtest.Table{Store: s.Channels, Killer: k}
-			s.Blogs = &killtest.Table{Store: s.Blogs, Killer: k}
+			s.Posts = &killtest.Table{Store: s.Posts, Killer: k}
 			p := w.start(&killtest.Queue{Queue: &saves{Queue: w.queue, killer: k}, Killer: k}, s)
 			time.Sleep(10 * time.Second)
 			killed = k.Dead()
@@ -167,14 +167,14 @@ func TestTheNextWorkerGoesOnFromTheSavedPlace(t *testing.T) {
 	})
 }
 
-// A pass whose first pages had something is followed by another one, also if a worker that died has read those: blogs may
+// A pass whose first pages had something is followed by another one, also if a worker that died has read those: posts may
 // have come before the place since.
 func TestWhatAWorkerBeforeHasFoundCounts(t *testing.T) {
 	for _, found := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			c := w.create(10)
-			first, err := w.blogs.Query(t.Context(), table.Query{Top: 1})
+			first, err := w.posts.Query(t.Context(), table.Query{Top: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -229,21 +229,21 @@ func bodyOf(text string) string {
 	return string(body)
 }
 
-// A blog that was written to the dead channel after its last pass is found by the second deletion, and seen by nobody.
+// A post that was written to the dead channel after its last pass is found by the second deletion, and seen by nobody.
 func TestTheSecondDeletionFindsWhatCameLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		c := w.create(5)
 		dead := &killtest.Killer{Kind: "insert", Nth: 1, After: true}
 		slow := w.client()
-		slow.Blogs = &killtest.Table{Store: delayed{slow.Blogs}, Killer: dead}
+		slow.Posts = &killtest.Table{Store: delayed{slow.Posts}, Killer: dead}
 		go w.write(slow, c) // it has seen the channel before the mark, and dies after the insert
 		synctest.Wait()
 		w.request(c)
 		p := w.start(w.queue, w.site(nil))
 		time.Sleep(channels.WriteTimeout)
-		if page, err := w.blogs.Query(t.Context(), table.Query{}); err != nil || len(page.Entities) != 1 {
-			t.Errorf("late blogs: got %d, %v; want one", len(page.Entities), err)
+		if page, err := w.posts.Query(t.Context(), table.Query{}); err != nil || len(page.Entities) != 1 {
+			t.Errorf("late posts: got %d, %v; want one", len(page.Entities), err)
 		}
 		w.settle()
 		p.end(false)
@@ -394,8 +394,8 @@ func TestMessagesThatAreNoneArePoison(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(LateDelay / 2)
-		if page, err := w.blogs.Query(t.Context(), table.Query{}); err != nil || len(page.Entities) != 0 {
-			t.Errorf("blogs before the second deletion: got %d, %v; want none", len(page.Entities), err)
+		if page, err := w.posts.Query(t.Context(), table.Query{}); err != nil || len(page.Entities) != 0 {
+			t.Errorf("posts before the second deletion: got %d, %v; want none", len(page.Entities), err)
 		}
 		w.settle()
 		p.end(false)
@@ -409,7 +409,7 @@ func TestAStopLeavesTheRestToOthers(t *testing.T) {
 		w := newWorld(t)
 		w.request(w.create(90))
 		s := w.site(nil)
-		s.Blogs = crawling{s.Blogs}
+		s.Posts = crawling{s.Posts}
 		first := w.start(w.queue, s)
 		time.Sleep(2500 * time.Millisecond) // it is in the third page
 		begun := time.Now()

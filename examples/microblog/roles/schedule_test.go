@@ -33,7 +33,7 @@ type schedule []struct {
 	Long bool
 }
 
-// Whatever the order in which people and workers send their requests, and whoever dies: no reader sees a blog of a
+// Whatever the order in which people and workers send their requests, and whoever dies: no reader sees a post of a
 // channel that was marked, nothing of a dead channel is left in the end, and nothing of the living one is lost.
 //
 // T-12, T-15.
@@ -207,7 +207,7 @@ func (w *world) play(actors []actor, order schedule) []string {
 func (c *cast) act(i int, a actor) {
 	number := 0
 	s := c.client()
-	s.Channels, s.Blogs = gated{s.Channels, c.gate, i, a.Dies, &number}, gated{s.Blogs, c.gate, i, a.Dies, &number}
+	s.Channels, s.Posts = gated{s.Channels, c.gate, i, a.Dies, &number}, gated{s.Posts, c.gate, i, a.Dies, &number}
 	c.gate.wait(i)
 	switch a.Does {
 	case "create":

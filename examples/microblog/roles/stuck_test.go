@@ -74,7 +74,7 @@ func (w *world) standStill(n int, meanwhile time.Duration, anew bool) bool {
 	w.request(w.create(50))
 	s, number := w.site(nil), 0
 	stands, goOn := make(chan struct{}), make(chan struct{})
-	slow := &channels.Site{Channels: stuck{s.Channels, &number, n, stands, goOn}, Blogs: stuck{s.Blogs, &number, n, stands, goOn}}
+	slow := &channels.Site{Channels: stuck{s.Channels, &number, n, stands, goOn}, Posts: stuck{s.Posts, &number, n, stands, goOn}}
 	first := w.start(faultqueue.New(w.queue, &faultqueue.Options{
 		Seed: uint64(n), Faults: map[faultqueue.Op]faultqueue.Rates{faultqueue.Update: {LostRequest: 1}},
 	}), slow)

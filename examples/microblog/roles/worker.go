@@ -21,7 +21,7 @@ import (
 const LateDelay = 2 * channels.WriteTimeout
 
 const (
-	pageSize    = 1000             // blogs
+	pageSize    = 1000             // posts
 	concurrency = 8                // channels at once
 	visibility  = 30 * time.Second // how soon another worker goes on after a crash
 	grace       = 2 * time.Second  // at the stop; a page is lost, and it is deleted again
@@ -34,7 +34,7 @@ const (
 type worker struct {
 	site      *channels.Site
 	deletions *producer.Producer[Deletion] // to the worker's own queue
-	page      int                          // blogs
+	page      int                          // posts
 	logger    *slog.Logger
 }
 
@@ -77,13 +77,13 @@ func (w *worker) handle(ctx context.Context, m *listener.Message[Deletion]) erro
 	return err
 }
 
-// delete deletes a channel with its blogs, from the place that the message has.
+// delete deletes a channel with its posts, from the place that the message has.
 func (w *worker) delete(ctx context.Context, m *listener.Message[Deletion]) error {
 	name, of := m.Body.Channel, m.Body.Incarnation
 	if err := w.site.BeginDeletion(ctx, name, of); err != nil {
 		return err
 	}
-	if err := w.deleteBlogs(ctx, m); err != nil {
+	if err := w.deletePosts(ctx, m); err != nil {
 		return err
 	}
 	if err := w.sendLate(ctx, m); err != nil {
@@ -92,12 +92,12 @@ func (w *worker) delete(ctx context.Context, m *listener.Message[Deletion]) erro
 	return w.site.EndDeletion(ctx, name, of)
 }
 
-// deleteBlogs makes passes over the blogs until one finds none. What a pass has found is in the message with its
+// deletePosts makes passes over the posts until one finds none. What a pass has found is in the message with its
 // place, so that a pass counts also if several workers have made it, one after the other.
-func (w *worker) deleteBlogs(ctx context.Context, m *listener.Message[Deletion]) error {
+func (w *worker) deletePosts(ctx context.Context, m *listener.Message[Deletion]) error {
 	for {
 		d := m.Body
-		found, next, err := w.site.DeleteBlogs(ctx, d.Channel, d.Incarnation, d.Token, w.page)
+		found, next, err := w.site.DeletePosts(ctx, d.Channel, d.Incarnation, d.Token, w.page)
 		switch {
 		case errors.Is(err, channels.ErrInvalid) && d.Token != "": // it is of another store, or of a release before
 			found, next = 1, ""

@@ -25,12 +25,12 @@ import (
 // world has what all processes share: the tables and the queue.
 type world struct {
 	*testing.T
-	channels, blogs table.Store
+	channels, posts table.Store
 	queue           *localqueue.Queue
 	journal         *journal
 
 	mu      sync.Mutex
-	written map[channels.Incarnation][]string // ids of blogs that were acknowledged; guarded by mu
+	written map[channels.Incarnation][]string // ids of posts that were acknowledged; guarded by mu
 }
 
 func newWorld(t *testing.T) *world {
@@ -43,14 +43,14 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	return &world{
-		T: t, channels: table.Memory("Channels"), blogs: table.Memory("Blogs"), queue: q.(*localqueue.Queue),
+		T: t, channels: table.Memory("Channels"), posts: table.Memory("Blogs"), queue: q.(*localqueue.Queue),
 		journal: newJournal(), written: map[channels.Incarnation][]string{},
 	}
 }
 
 // site returns what a client sees of the tables. The number of its last request is in last, unless that is nil.
 func (w *world) site(last *int) *channels.Site {
-	return &channels.Site{Channels: watched{w.channels, w.journal, last}, Blogs: watched{stingy{w.blogs}, w.journal, last}}
+	return &channels.Site{Channels: watched{w.channels, w.journal, last}, Posts: watched{stingy{w.posts}, w.journal, last}}
 }
 
 // stingy is a table whose pages end after as many entities as were asked for, whether the filter matches them or not: so
@@ -67,7 +67,7 @@ func (s stingy) Query(ctx context.Context, q table.Query) (table.Page, error) {
 
 const theName = "a/b #1" // of the channel
 
-// create makes the channel with n blogs.
+// create makes the channel with n posts.
 func (w *world) create(n int) channels.Channel {
 	w.Helper()
 	c, err := w.site(nil).Create(w.Context(), theName, "ann")
@@ -88,7 +88,7 @@ type client struct {
 
 func (w *world) client() client { return through(w.site) }
 
-// write writes a blog whose title is the incarnation, and notes it if that succeeds.
+// write writes a post whose title is the incarnation, and notes it if that succeeds.
 func (w *world) write(s client, c channels.Channel) {
 	b, err := s.Write(w.Context(), c, "ann", string(c.Incarnation), "text")
 	switch {
@@ -111,11 +111,11 @@ func expected(err error) bool {
 
 // read reads a page and checks it.
 func (w *world) read(s client, token table.Token) table.Token {
-	c, blogs, next, err := s.Page(w.Context(), theName, token, 15)
+	c, posts, next, err := s.Page(w.Context(), theName, token, 15)
 	switch {
 	case err == nil:
-		w.journal.page(c, blogs, *s.last)
-	case blogs != nil || c != (channels.Channel{}):
+		w.journal.page(c, posts, *s.last)
+	case posts != nil || c != (channels.Channel{}):
 		w.journal.fault("a page with the error %v is not empty", err)
 	case !expected(err):
 		w.journal.fault("page: %v", err)
@@ -207,7 +207,7 @@ func (w *world) start(q queue.Queue, site *channels.Site) *process {
 func (w *world) startMortal(k *killtest.Killer) *process {
 	s := w.site(nil)
 	return w.start(&killtest.Queue{Queue: w.queue, Killer: k}, &channels.Site{
-		Channels: &killtest.Table{Store: s.Channels, Killer: k}, Blogs: &killtest.Table{Store: s.Blogs, Killer: k},
+		Channels: &killtest.Table{Store: s.Channels, Killer: k}, Posts: &killtest.Table{Store: s.Posts, Killer: k},
 	})
 }
 
@@ -258,17 +258,17 @@ func (w *world) check() []string {
 		}
 	}
 	left := map[string]bool{}
-	for e, err := range table.All(context.Background(), w.blogs, table.Query{}) {
+	for e, err := range table.All(context.Background(), w.posts, table.Query{}) {
 		if err != nil {
 			w.Fatal(err)
 		}
 		if left[e.Row] = true; e.Text("Incarnation") != string(current) {
-			w.journal.fault("a blog of %s is left; the channel is %q", e.Text("Incarnation"), current)
+			w.journal.fault("a post of %s is left; the channel is %q", e.Text("Incarnation"), current)
 		}
 	}
 	for _, id := range w.written[current] {
 		if !left[id] {
-			w.journal.fault("the blog %s of the channel %s is lost", id, current)
+			w.journal.fault("the post %s of the channel %s is lost", id, current)
 		}
 	}
 	w.journal.mu.Lock()

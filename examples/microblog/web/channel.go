@@ -16,20 +16,20 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) error {
 	}
 	from := table.Token(q.Get("from"))
 	var c channels.Channel
-	blogs, next, err := pageWithContent(from, func(from table.Token) (blogs []channels.Blog, next table.Token, err error) {
-		c, blogs, next, err = s.site.Page(r.Context(), q.Get("name"), from, s.top)
-		return blogs, next, err
+	posts, next, err := pageWithContent(from, func(from table.Token) (posts []channels.Post, next table.Token, err error) {
+		c, posts, next, err = s.site.Page(r.Context(), q.Get("name"), from, s.top)
+		return posts, next, err
 	})
 	if err != nil {
 		return err
 	}
 	p := channelPage{
-		page: page{Title: plain(c.Name) + " – Microblog"}, Channel: c, Blogs: blogs, First: from == "",
-		Draft: blogDraft{Action: writeTo(c), Once: newForm()},
+		page: page{Title: plain(c.Name) + " – Microblog"}, Channel: c, Posts: posts, First: from == "",
+		Draft: postDraft{Action: writeTo(c), Once: newForm()},
 	}
 	if written := q.Get("written"); written != "" {
 		p.Written = true
-		for _, b := range blogs {
+		for _, b := range posts {
 			p.Here = p.Here || b.ID == written
 		}
 	}
@@ -40,12 +40,12 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// writeTo returns the address to which blogs of a channel are sent.
+// writeTo returns the address to which posts of a channel are sent.
 func writeTo(c channels.Channel) string {
 	return link("/channel", "name", c.Name, "incarnation", string(c.Incarnation))
 }
 
-// write adds a blog to the channel that the user saw. If that fails, the user gets back what was written.
+// write adds a post to the channel that the user saw. If that fails, the user gets back what was written.
 func (s *Server) write(w http.ResponseWriter, r *http.Request) error {
 	fields, err := readForm(w, r)
 	if err != nil {
@@ -55,7 +55,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	draft := blogDraft{User: text(fields, "user"), Title: text(fields, "title"), Text: text(fields, "text")}
+	draft := postDraft{User: text(fields, "user"), Title: text(fields, "title"), Text: text(fields, "text")}
 	err = s.submit(w, r, fields.Get("once"), func(ctx context.Context) (string, error) {
 		c, err := s.seen(ctx, q.Get("name"), q.Get("incarnation"))
 		if err != nil {
@@ -74,7 +74,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request) error {
 	case http.StatusNotFound, http.StatusConflict:
 		p.Gone = true
 	case http.StatusServiceUnavailable:
-		p.Wrong += " The blog may have been written all the same: look before you send it again."
+		p.Wrong += " The post may have been written all the same: look before you send it again."
 	}
 	s.show(w, why.status, "draft.html", p)
 	return nil

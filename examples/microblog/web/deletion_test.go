@@ -77,7 +77,7 @@ func TestTheNextChannelOfTheNameIsAnother(t *testing.T) {
 	w.post(deletion, "once", "1").is(http.StatusConflict)
 	w.post("/delete?name=Mills", "once", "2").is(http.StatusConflict) // no incarnation
 	if got := w.titles("Mills"); len(got) != 0 || w.depth() != 0 {
-		t.Errorf("got blogs %q and %d messages, want none", got, w.depth())
+		t.Errorf("got posts %q and %d messages, want none", got, w.depth())
 	}
 	w.get("/deleting?name=Mills&incarnation=" + string(old.Incarnation)).is(http.StatusOK).says("There is a new channel of the same name")
 }

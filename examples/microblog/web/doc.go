@@ -1,12 +1,12 @@
-// Package web is the web role of the microblog: pages that list channels, show their blogs page by page, and take new
-// channels, new blogs and deletions.
+// Package web is the web role of the microblog: pages that list channels, show their posts page by page, and take new
+// channels, new posts and deletions.
 //
 // # Addresses
 //
 //	GET  /                                     channels, and a form for a new one; from: where the page begins
 //	POST /channels                             a new channel: name, owner, once
-//	GET  /channel?name=N                       blogs of a channel, and a form for a new one; from: where the page begins
-//	POST /channel?name=N&incarnation=I         a new blog: user, title, text, once
+//	GET  /channel?name=N                       posts of a channel, and a form for a new one; from: where the page begins
+//	POST /channel?name=N&incarnation=I         a new post: user, title, text, once
 //	GET  /delete?name=N                        asks whether to delete a channel
 //	POST /delete?name=N&incarnation=I          sends the deletion to the worker: once
 //	GET  /deleting?name=N&incarnation=I        says how far readers still see the channel

@@ -22,7 +22,7 @@ func readForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	err = r.ParseForm()
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
-		return nil, refuse(http.StatusRequestEntityTooLarge, "That is too much text for a blog. Write several.")
+		return nil, refuse(http.StatusRequestEntityTooLarge, "That is too much text for a post. Write several.")
 	}
 	if err != nil {
 		return nil, refuse(http.StatusBadRequest, "The form did not arrive whole, or is not one of this page.")

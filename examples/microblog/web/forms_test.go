@@ -48,7 +48,7 @@ func TestInputThatCannotBeIsRefusedAndKept(t *testing.T) {
 		}
 	}
 	if got := w.titles("Mills"); len(got) != 0 {
-		t.Errorf("blogs: got %q, want none", got)
+		t.Errorf("posts: got %q, want none", got)
 	}
 }
 
@@ -92,16 +92,16 @@ func TestAFormThatComesTwiceIsOne(t *testing.T) {
 		t.Errorf("the second form leads to %s, want %s", two, one)
 	}
 	action := writeTo(w.channel("Mills"))
-	blog := []string{"once", "2", "user", "Ann", "title", "title", "text", "text"}
-	one = w.post(action, blog...).next()
-	if two := w.post(action, blog...).next(); two != one {
+	post := []string{"once", "2", "user", "Ann", "title", "title", "text", "text"}
+	one = w.post(action, post...).next()
+	if two := w.post(action, post...).next(); two != one {
 		t.Errorf("the second form leads to %s, want %s", two, one)
 	}
 	w.post(action, "once", "3", "user", "Ann", "title", "another", "text", "text").next()
 	w.post(action, "user", "Ann", "title", "by a program", "text", "text").next()
 	w.post(action, "user", "Ann", "title", "by a program", "text", "text").next()
 	if got, want := w.titles("Mills"), []string{"title", "another", "by a program", "by a program"}; !slices.Equal(got, want) {
-		t.Errorf("blogs: got %q, want %q", got, want)
+		t.Errorf("posts: got %q, want %q", got, want)
 	}
 	deletion := "/delete?name=Mills&incarnation=" + string(w.channel("Mills").Incarnation)
 	one = w.post(deletion, "once", "4").next()
@@ -111,7 +111,7 @@ func TestAFormThatComesTwiceIsOne(t *testing.T) {
 }
 
 // A browser gives up the first request of a double click.
-func TestADoubleClickWritesOneBlog(t *testing.T) {
+func TestADoubleClickWritesOnePost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.make("Mills")
@@ -134,7 +134,7 @@ func TestADoubleClickWritesOneBlog(t *testing.T) {
 			t.Errorf("the second click leads to %s", next)
 		}
 		if got := w.titles("Mills"); len(got) != 1 {
-			t.Errorf("blogs: got %q, want one", got)
+			t.Errorf("posts: got %q, want one", got)
 		}
 	})
 }
@@ -143,9 +143,9 @@ func TestAFormThatFailedMaySucceedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.make("Mills")
-		action, blog := writeTo(w.channel("Mills")), []string{"once", "1", "user", "Ann", "title", "title", "text", "kept"}
+		action, post := writeTo(w.channel("Mills")), []string{"once", "1", "user", "Ann", "title", "title", "text", "kept"}
 		w.faulty.err = &table.Error{Kind: table.ErrUnavailable}
-		r := w.post(action, blog...).is(http.StatusServiceUnavailable).says("may have been written all the same").says("kept")
+		r := w.post(action, post...).is(http.StatusServiceUnavailable).says("may have been written all the same").says("kept")
 		if r.Header().Get("Retry-After") == "" {
 			t.Error("there is no Retry-After")
 		}
@@ -153,9 +153,9 @@ func TestAFormThatFailedMaySucceedLater(t *testing.T) {
 			t.Errorf("the form for another attempt has the id %q", id)
 		}
 		w.faulty.err = nil
-		w.post(action, blog...).is(http.StatusSeeOther)
+		w.post(action, post...).is(http.StatusSeeOther)
 		if got := w.titles("Mills"); len(got) != 1 {
-			t.Errorf("blogs: got %q, want one", got)
+			t.Errorf("posts: got %q, want one", got)
 		}
 	})
 }
@@ -223,7 +223,7 @@ func TestIdsOfForms(t *testing.T) {
 		w.post(action, "once", long, "user", "Ann", "title", "title", "text", "text").is(http.StatusSeeOther)
 	}
 	if got := w.titles("Mills"); len(got) != 2 {
-		t.Errorf("blogs: got %q, want two", got)
+		t.Errorf("posts: got %q, want two", got)
 	}
 	for id := range w.server.once.forms {
 		if len(id) > 2*maxFormID {
@@ -234,7 +234,7 @@ func TestIdsOfForms(t *testing.T) {
 	w.post("/channels", "once", "1", "name", "Other", "owner", "Ann").is(http.StatusSeeOther)
 	w.post(action, "once", "1", "user", "Ann", "title", "third", "text", "text").is(http.StatusSeeOther)
 	if got := w.titles("Mills"); len(got) != 3 {
-		t.Errorf("blogs: got %q, want three", got)
+		t.Errorf("posts: got %q, want three", got)
 	}
 }
 

@@ -44,28 +44,28 @@ type channelDraft struct {
 type channelPage struct {
 	page
 	Channel channels.Channel
-	Blogs   []channels.Blog
-	Written bool // the user has just written a blog
-	Here    bool // that blog is on this page
+	Posts   []channels.Post
+	Written bool // the user has just written a post
+	Here    bool // that post is on this page
 	First   bool // it is the first page
 	Next    string
-	Draft   blogDraft
+	Draft   postDraft
 }
 
-// blogDraft is the form for a new blog.
-type blogDraft struct {
+// postDraft is the form for a new post.
+type postDraft struct {
 	Action            string // where it is sent
 	Once              string
 	User, Title, Text string
 }
 
-// draftPage is the data of draft.html: a blog that could not be written, for another attempt.
+// draftPage is the data of draft.html: a post that could not be written, for another attempt.
 type draftPage struct {
 	page
 	Name  string // of the channel
 	Wrong string
 	Gone  bool // there is no channel to write it to
-	Draft blogDraft
+	Draft postDraft
 }
 
 // questionPage is the data of delete.html.

@@ -18,16 +18,16 @@ func TestAChannelIsMadeWrittenToAndRead(t *testing.T) {
 	next := w.post(first.find(`<form class="compose" method="post" action="([^"]*)"`), "once", first.find(`name="once" value="([^"]*)"`), "name", "Mills", "owner", "Ann").next()
 	page := w.get(next).is(http.StatusOK).says("Mills").says("Nobody has written here yet")
 	next = w.post(page.find(`<form class="compose" method="post" action="([^"]*)"`), "once", page.find(`name="once" value="([^"]*)"`), "user", "Tom", "title", "The race", "text", "It is\r\nfull.").next()
-	page = w.get(strings.TrimSuffix(next, "#written")).is(http.StatusOK).says("Your blog is written.").says("The race").says("Tom").says("It is\nfull.")
+	page = w.get(strings.TrimSuffix(next, "#written")).is(http.StatusOK).says("Your post is written.").says("The race").says("Tom").says("It is\nfull.")
 	if strings.Contains(page.page, "on the last page") {
-		t.Error("the page says that the blog is elsewhere")
+		t.Error("the page says that the post is elsewhere")
 	}
 	if list := w.get("/").is(http.StatusOK); list.find(`href="(/channel\?name=[^"]*)"`) != "/channel?name=Mills" {
 		t.Errorf("the list does not lead to the channel: %s", list.page)
 	}
 }
 
-// T-07: each blog is on one page, in the order of writing, and the last page has no next one.
+// T-07: each post is on one page, in the order of writing, and the last page has no next one.
 func TestAChannelIsReadPageByPage(t *testing.T) {
 	for _, n := range []int{0, 1, 4, 5, 6, 10, 23} {
 		w := newWorld(t)
@@ -56,7 +56,7 @@ func TestAChannelIsReadPageByPage(t *testing.T) {
 			pages++
 		}
 		if !slices.Equal(got, want) || pages != max(1, (n+4)/5) {
-			t.Errorf("%d blogs: got %q on %d pages", n, got, pages)
+			t.Errorf("%d posts: got %q on %d pages", n, got, pages)
 		}
 	}
 }
@@ -73,8 +73,8 @@ func TestTheListHasPages(t *testing.T) {
 	}
 }
 
-// A blog that is not on the first page is said to be on another one.
-func TestAfterWritingThePageSaysWhereTheBlogIs(t *testing.T) {
+// A post that is not on the first page is said to be on another one.
+func TestAfterWritingThePageSaysWhereThePostIs(t *testing.T) {
 	w := newWorld(t)
 	w.make("Mills")
 	for range 5 {

@@ -16,7 +16,7 @@ import (
 
 // Options configure a [Server]. Nil and the zero value mean the defaults.
 type Options struct {
-	// Top is how many channels or blogs a page has at most. Defaults to 20.
+	// Top is how many channels or posts a page has at most. Defaults to 20.
 	Top int
 
 	// Hosts are names of this server, besides localhost and addresses. Defaults to none.

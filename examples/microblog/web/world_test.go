@@ -31,7 +31,7 @@ type tester interface {
 type world struct {
 	t      tester
 	site   *channels.Site
-	faulty *faultyTable // the table of blogs
+	faulty *faultyTable // the table of posts
 	queue  *faultyQueue
 	server *Server
 	log    strings.Builder
@@ -40,7 +40,7 @@ type world struct {
 func newWorld(t tester) *world {
 	t.Helper()
 	w := &world{t: t, faulty: &faultyTable{Store: table.Memory("Blogs")}}
-	w.site = &channels.Site{Channels: table.Memory("Channels"), Blogs: w.faulty}
+	w.site = &channels.Site{Channels: table.Memory("Channels"), Posts: w.faulty}
 	w.queue = &faultyQueue{Queue: localqueue.New(nil).Queue(queue.Name{Account: "a", Queue: roles.QueueName})}
 	var err error
 	w.server, err = New(w.site, roles.NewRequester(w.queue, nil), &Options{Top: 5, Logger: slog.New(slog.NewTextHandler(&w.log, nil))})
@@ -156,7 +156,7 @@ func (w *world) channel(name string) channels.Channel {
 	return c
 }
 
-// write writes a blog without the page.
+// write writes a post without the page.
 func (w *world) write(name, title string) {
 	w.t.Helper()
 	if _, err := w.site.Write(w.t.Context(), w.channel(name), "Ann", title, "text"); err != nil {
@@ -164,15 +164,15 @@ func (w *world) write(name, title string) {
 	}
 }
 
-// titles returns the titles of a channel's blogs, in order.
+// titles returns the titles of a channel's posts, in order.
 func (w *world) titles(name string) (titles []string) {
 	w.t.Helper()
 	for token, first := table.Token(""), true; first || token != ""; first = false {
-		_, blogs, next, err := w.site.Page(w.t.Context(), name, token, 1000)
+		_, posts, next, err := w.site.Page(w.t.Context(), name, token, 1000)
 		if err != nil {
 			w.t.Fatalf("page of %q: %v", name, err)
 		}
-		for _, b := range blogs {
+		for _, b := range posts {
 			titles = append(titles, b.Title)
 		}
 		token = next
