@@ -79,7 +79,7 @@ func (p *cachingProxy) RoundTrip(r *http.Request) (*http.Response, error) {
 func startProxy(t *testing.T, upstream string) *cachingProxy {
 	t.Helper()
 	nginx := azuritetest.Program(t, "nginx")
-	dir, err := os.MkdirTemp("", "proxy") // the path of a socket has at most 107 bytes
+	dir, err := os.MkdirTemp("", "proxy") //nolint:usetesting // the path of a socket has at most 107 bytes
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,7 @@ func TestTheStatusAloneIsEnough(t *testing.T) {
 		handled := make(map[string]bool)
 		for idle := 0; idle < 2; {
 			var list struct {
-				QueueMessage []struct{ MessageId, PopReceipt, MessageText string } //nolint:staticcheck // names of elements
+				QueueMessage []struct{ MessageId, PopReceipt, MessageText string }
 			}
 			if err := xml.Unmarshal([]byte(c.want("GET", "/orders/messages?numofmessages=8&visibilitytimeout=30", "", 200)), &list); err != nil {
 				t.Fatal(err)

@@ -148,7 +148,6 @@ func TestInvalidLocationsAreRefused(t *testing.T) {
 	served := emulator.New(nil, nil).ConnectionString()
 	for location, want := range map[string]string{
 		"":                             "the location is empty; use the path of a directory",
-		" \n":                          "the location is empty; use the path of a directory",
 		"acct.queue.core.windows.net":  "neither a connection string nor an http address",
 		"htps://acct.core.windows.net": "neither a connection string nor an http address",
 		"file:///var/data":             "neither a connection string nor an http address",

@@ -93,7 +93,7 @@ func (t *task) listBodies(ctx context.Context, claims *claimcheck.Claims, older 
 	return nil
 }
 
-// count is how many bodies there are.
+// count adds up bodies.
 type count struct {
 	blobs  int
 	bytes  int64
@@ -138,7 +138,7 @@ func bodiesSweepCommand() *command {
 	)
 	f := newFlags("bodies sweep")
 	b.add(f)
-	f.BoolVar(&dryRun, "dry-run", false, "remove nothing, and say what would be removed")
+	f.BoolVar(&dryRun, "dry-run", false, "remove nothing, only print the numbers")
 	durationVar(f, &retention, "retention", 14*24*time.Hour, "keep tombstones for this `duration`")
 	return &command{name: "bodies sweep", args: "CONTAINER", does: "remove old tombstones", flags: f, minArgs: 1, maxArgs: 1,
 		more: `By its tombstone, a message that is a duplicate of one whose job is done is recognized and deleted.
@@ -172,7 +172,7 @@ func bodiesPurgeCommand() *command {
 	)
 	f := newFlags("bodies purge")
 	b.add(f)
-	f.BoolVar(&dryRun, "dry-run", false, "remove nothing, and say what would be removed")
+	f.BoolVar(&dryRun, "dry-run", false, "remove nothing, only print the numbers")
 	f.BoolVar(&yes, "yes", false, "do not ask for confirmation")
 	f.Var(duration{&older}, "older", "remove what was stored at least this `duration` ago, such as 2160h")
 	return &command{name: "bodies purge", args: "CONTAINER", does: "remove bodies that no message needs, by their age", flags: f, minArgs: 1, maxArgs: 1,
@@ -209,7 +209,7 @@ func (t *task) purgeBodies(ctx context.Context, container string, claims *claimc
 	return t.reportBodies(ctx, container, b, bodiesRemoved{Blobs: removed.Blobs, Bytes: removed.Bytes}, "body", err)
 }
 
-// chosen counts what is chosen.
+// chosen counts the bodies that choose accepts.
 func chosen(ctx context.Context, claims *claimcheck.Claims, choose func(claimcheck.Body) bool) (count, error) {
 	var c count
 	for body, err := range claims.List(ctx) {
@@ -223,7 +223,7 @@ func chosen(ctx context.Context, claims *claimcheck.Claims, choose func(claimche
 	return c, nil
 }
 
-// bodiesRemoved is what sweep and purge print, as JSON.
+// bodiesRemoved is the JSON that sweep and purge print.
 type bodiesRemoved struct {
 	Container string `json:"container"`
 	DryRun    bool   `json:"dryRun"`
@@ -232,7 +232,7 @@ type bodiesRemoved struct {
 	Error     string `json:"error,omitempty"` // why it ended early
 }
 
-// reportBodies prints what was removed, also when it ended early.
+// reportBodies prints the removed bodies, even after an error.
 func (t *task) reportBodies(ctx context.Context, container string, b *bodyFlags, r bodiesRemoved, what string, err error) error {
 	r.Container = container
 	if err != nil && r.Blobs == 0 && ctx.Err() == nil {

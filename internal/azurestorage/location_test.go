@@ -242,7 +242,7 @@ func TestAnEmulatorsConnectionStringNeedsTheServicesAddress(t *testing.T) {
 func TestTheAddressOfAnotherServiceLeadsToTheSameAccount(t *testing.T) {
 	for text, want := range map[string]string{
 		"https://acct.queue.core.windows.net":                    "https://acct.blob.core.windows.net",
-		" https://acct.table.core.chinacloudapi.cn/\n":           "https://acct.blob.core.chinacloudapi.cn/",
+		"https://acct.table.core.chinacloudapi.cn/":              "https://acct.blob.core.chinacloudapi.cn/",
 		"https://acct.privatelink.queue.core.windows.net":        "https://acct.privatelink.blob.core.windows.net",
 		"https://acct.queue.core.windows.net/?" + someSAS:        "https://acct.blob.core.windows.net/?" + someSAS,
 		"https://acct.blob.core.windows.net/pictures?" + someSAS: "",

@@ -7,6 +7,9 @@
 // downloaded. Without it a test is skipped with a message, or fails if MILLRACE_REQUIRE
 // contains azurite, so that CI always compares with the real protocol.
 //
+// It also finds the other programs that tests run, such as nginx and Microsoft's clients for JavaScript
+// and Python, under the same rule.
+//
 // # Concurrency and shutdown
 //
 // The tests of one test binary share one Azurite of each service and use different names of
