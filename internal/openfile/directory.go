@@ -57,7 +57,6 @@ func exists(path string) bool {
 	return err == nil
 }
 
-
 // DescribeLink returns another error in place of err if the path is a symbolic link to a missing
 // place: the system's may say that the file exists. Other errors, and nil, are returned unchanged.
 func DescribeLink(path string, err error) error {
