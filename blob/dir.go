@@ -158,10 +158,11 @@ func (d *Directory) write(container, name string, commit func(from, to string) e
 // made the folder just now, so the first write to each container waits for the name.
 func (d *Directory) makeContainer(container string) error {
 	err := d.root.Mkdir(container, 0o700)
-	if err != nil && !errors.Is(err, fs.ErrExist) {
+	existed := errors.Is(err, fs.ErrExist)
+	if err != nil && !existed {
 		return err
 	}
-	if _, known := d.known.Load(container); known && err != nil {
+	if _, known := d.known.Load(container); known && existed {
 		return nil
 	}
 	err = d.sync(".")

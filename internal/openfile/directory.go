@@ -23,7 +23,12 @@ func makeDirectory(path string, mode fs.FileMode, sync func(dir string) error) e
 		missing = append(missing, p)
 	}
 	if err := os.MkdirAll(path, mode); err != nil {
-		return describeLinks(path, err)
+		for p := trim(path); p != ""; p = parent(p) {
+			if target, is := linkToNowhere(p); is {
+				return nowhereError(p, target)
+			}
+		}
+		return err
 	}
 	for _, p := range missing {
 		if err := sync(p + string(os.PathSeparator) + ".."); err != nil {
@@ -52,26 +57,29 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// describeLinks is DescribeLink for every element of a path.
-func describeLinks(path string, err error) error {
-	for p := trim(path); p != ""; p = parent(p) {
-		if described := DescribeLink(p, err); described != err { //nolint:errorlint // it is the same value or a new one
-			return described
-		}
+// DescribeLink returns another error in place of err if the path is a symbolic link to a missing
+// place: the system's may say that the file exists. Other errors, and nil, are returned unchanged.
+func DescribeLink(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if target, is := linkToNowhere(path); is {
+		return nowhereError(path, target)
 	}
 	return err
 }
 
-// DescribeLink returns another error in place of err if the path is a symbolic link to a missing
-// place: the system's may say that the file exists. Other errors, and nil, are returned unchanged.
-func DescribeLink(path string, err error) error {
-	target, failed := os.Readlink(path)
-	if err == nil || failed != nil {
-		return err
+// linkToNowhere reports whether a path is a symbolic link to a missing place.
+func linkToNowhere(path string) (target string, is bool) {
+	target, err := os.Readlink(path)
+	if err != nil {
+		return "", false
 	}
-	if _, missing := os.Stat(path); !errors.Is(missing, fs.ErrNotExist) {
-		return err
-	}
+	_, err = os.Stat(path)
+	return target, errors.Is(err, fs.ErrNotExist)
+}
+
+func nowhereError(path, target string) error {
 	return fmt.Errorf("%s is a symbolic link to %s, which does not exist; mount its volume, create it, or remove the link",
 		path, target)
 }

@@ -54,7 +54,7 @@ func (d *directory) open(name string, flag int) (*os.File, error) {
 	if target, failed := d.root.Readlink(name); failed == nil {
 		// The error does not wrap fs.ErrNotExist: a link to nowhere is not a new store.
 		return nil, fmt.Errorf("%s is a symbolic link to %s and cannot be used: the files of a store must be in its directory; "+
-			"move the whole directory instead, and pass its new path: %v", name, target, err)
+			"move the whole directory instead, and pass its new path: %s", name, target, err.Error())
 	}
 	return nil, err
 }
