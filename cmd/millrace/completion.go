@@ -117,7 +117,7 @@ func following(before []string, flags bool) []string {
 	return o.flagNames("-")
 }
 
-// awaitsValue reports whether an argument is a flag whose value is the next argument.
+// awaitsValue reports whether an argument is a flag and the next argument is its value.
 func (o *command) awaitsValue(arg string) bool {
 	f := o.flags.Lookup(strings.TrimLeft(arg, "-"))
 	if f == nil || !strings.HasPrefix(arg, "-") {

@@ -28,6 +28,7 @@ var completionCases = []struct {
 	{[]string{"put", "-plain", "-kin"}, "-kind"},
 	{[]string{"put", "--", "-k"}, ""},
 	{[]string{"create", "o"}, ""},
+	{[]string{"create", ""}, ""}, // the name of a queue
 }
 
 func TestWordsAreCompleted(t *testing.T) {

@@ -9,7 +9,7 @@
 //	millrace peek QUEUE           show messages without taking them
 //	millrace clear QUEUE          delete all messages
 //	millrace pause QUEUE…         stop the workers of queues
-//	millrace resume QUEUE…        let the workers of paused queues go on
+//	millrace resume QUEUE…        let the workers of paused queues continue
 //	millrace stat [QUEUE]         show the depth and the metadata of a queue, or the depths of all
 //	millrace poison VERB QUEUE    list, show, stats, redrive or purge messages that failed
 //	millrace agent                start and end instances as the load requires, or say what it would do

@@ -19,7 +19,7 @@ type explainedError struct {
 func (e *explainedError) Error() string { return e.text }
 func (e *explainedError) Unwrap() error { return e.err }
 
-const verboseUsage = "if no login to Azure works, show what each kind of login answered"
+const verboseUsage = "if no login to Azure works, show the answer of each kind of login"
 
 // explainLogin says that no token could be obtained. The causes, one for each kind of login, fill
 // half a page: they are printed before the error, if they are asked for.

@@ -9,7 +9,7 @@ import (
 const atATime = 8
 
 // inOrder calls do for each item, a few at a time, and yields the results in the order of the items,
-// each as soon as it and those before it are known. It returns when no call is in progress.
+// as early as that order allows. It returns when no call is in progress.
 func inOrder[T, R any](items []T, do func(T) R) iter.Seq2[T, R] {
 	return func(yield func(T, R) bool) {
 		var calls sync.WaitGroup

@@ -41,7 +41,7 @@ func pauseCommand() *command {
 }
 
 func resumeCommand() *command {
-	return queuesChange("resume", "let the workers of paused queues go on", resumeMore, "resumed",
+	return queuesChange("resume", "let the workers of paused queues continue", resumeMore, "resumed",
 		func(ctx context.Context, q queue.Manager) (string, error) {
 			_, err := queuemetadata.Change(ctx, q, changeKey(), queuemetadata.RemovePaused)
 			return fmt.Sprintf("Queue %v is not paused.", q.Name()), err
@@ -56,7 +56,7 @@ func queuesChange(name, does, more, done string, change func(context.Context, qu
 	)
 	f := newFlags(name)
 	account.add(f)
-	f.Func("prefix", "also the queues whose names begin with this `prefix`, including poison queues", func(given string) error {
+	f.Func("prefix", "also all queues with this `prefix` in their names, including poison queues", func(given string) error {
 		if given == "" {
 			return errors.New("must not be empty: it would choose all queues")
 		}
@@ -84,10 +84,10 @@ func queuesChange(name, does, more, done string, change func(context.Context, qu
 }
 
 const severalMore = `
-Of several queues, one that fails does not keep the others from being done.
+If one of several queues fails, the others are still changed.
 `
 
-// withPrefix returns the names, and those of the queues with the prefix, each once.
+// withPrefix returns the names and all names of queues with the prefix, each once.
 func (t *task) withPrefix(ctx context.Context, names []string, prefix string) ([]string, error) {
 	var all []string
 	add := func(name string) {

@@ -112,7 +112,8 @@ type poisonQueue struct {
 	named  bool // the user named the source
 }
 
-// unlessMissing returns nil instead of the error of a missing poison queue whose source exists.
+// unlessMissing returns nil instead of the error that the poison queue is missing, if its source
+// exists.
 func (q poisonQueue) unlessMissing(ctx context.Context, err error) error {
 	if !errors.Is(err, queue.ErrQueueMissing) {
 		return err

@@ -15,9 +15,9 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-const queuesMore = `It lists the queues whose names begin with the prefix: how many messages each has, including hidden
-ones, how many are in its poison queue, and since when it is paused. That is one request per queue.
-With -names it prints only the names, and needs one request per 5,000 queues.
+const queuesMore = `It prints a row for each queue with this prefix in its name: the number of messages, including hidden
+ones, the number in its poison queue, and when it was paused. That takes a request per queue. With
+-names it prints only the names, which takes a request per 5,000 queues.
 `
 
 func queuesCommand() *command {
@@ -67,7 +67,7 @@ func newListedQueue(q queue.Listed) listedQueue {
 type overviewRow struct {
 	listedQueue
 	Depth       *int64 `json:"depth"`       // approximate, including hidden messages; nil if it could not be read
-	PoisonDepth *int64 `json:"poisonDepth"` // nil if there is no poison queue, or it could not be read
+	PoisonDepth *int64 `json:"poisonDepth"` // nil without a poison queue, or if it could not be read
 
 	err error
 }
@@ -152,7 +152,7 @@ func (t *task) overview(ctx context.Context, prefix string, asJSON bool) error {
 	return l.flush()
 }
 
-// readRow returns the row of a queue. Its poison queue is among those that can be read.
+// readRow returns the row of a queue. read has the queue, and its poison queue if there is one.
 func readRow(q queue.Listed, read map[string]func() (queue.Properties, error)) overviewRow {
 	row := overviewRow{}
 	found, err := read[q.Name]()

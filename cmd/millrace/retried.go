@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// patience is how long a request is repeated after its first failure. A person or a script waits.
+// patience is how long a request is repeated. A person or a script is waiting.
 const patience = 30 * time.Second
 
 // retried repeats a request that may be repeated without harm, until it succeeds, or fails for a
@@ -58,8 +58,8 @@ func (a retriedAccount) Open(name string) (queue.Manager, error) {
 	return retriedQueue{q, a.stop}, nil
 }
 
-// retriedQueue repeats requests that may be repeated. Those that take, settle, or put messages are
-// repeated by the packages that send them, if at all.
+// retriedQueue repeats requests that may be repeated. It leaves requests that take, settle, or put
+// messages to the packages that send them.
 type retriedQueue struct {
 	queue.Manager
 	stop context.Context

@@ -1,4 +1,4 @@
-// Package didyoumean finds the word that a person meant.
+// Package didyoumean finds the closest known word to a wrong one, for error messages.
 package didyoumean
 
 import (
@@ -11,7 +11,7 @@ const (
 	beginning = 3  // letters that are enough to recognize a word
 )
 
-// Hint returns ", did you mean WORD?", or "" without such a [Word].
+// Hint returns ", did you mean WORD?", or "" without a close [Word].
 func Hint(wrong string, known []string) string {
 	if word := Word(wrong, known); word != "" {
 		return ", did you mean " + word + "?"
@@ -20,7 +20,7 @@ func Hint(wrong string, known []string) string {
 }
 
 // Word returns the known word that is closest to a wrong one, or the only one that begins with it. It
-// returns "" if there is no such word.
+// returns "" without a close word.
 func Word(wrong string, known []string) string {
 	if len(wrong) > farthest || len(known) == 0 {
 		return ""
