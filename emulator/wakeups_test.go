@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -209,8 +210,9 @@ func TestAStreamNeedsThePermissionToProcess(t *testing.T) {
 		{"key", "GET", wakeupsPath, nil, 200},
 		{"process", "GET", wakeupsPath, serviceSAS("orders", "sp", "p"), 200},
 		{"account process", "GET", wakeupsPath, accountSAS("sp", "p", "srt", "o"), 200},
-		{"read", "GET", wakeupsPath, serviceSAS("orders", "sp", "r"), 200},
-		{"neither", "GET", wakeupsPath, serviceSAS("orders", "sp", "au"), 403},
+		{"read", "GET", wakeupsPath, serviceSAS("orders", "sp", "r"), 403},
+		{"account read", "GET", wakeupsPath, accountSAS("sp", "r", "srt", "o"), 403},
+		{"all but process", "GET", wakeupsPath, serviceSAS("orders", "sp", "rau"), 403},
 		{"other queue", "GET", wakeupsPath, serviceSAS("letters"), 403},
 		{"wrong service", "GET", wakeupsPath, accountSAS("ss", "b"), 403},
 		{"nobody", "GET", wakeupsPath, anonymously, 401},
@@ -235,7 +237,7 @@ func TestAStreamNeedsThePermissionToProcess(t *testing.T) {
 		{"no readiness", "PUT", wakeupsPath + "&stream=x", nil, 400},
 		{"maybe", "PUT", wakeupsPath + "&stream=x&ready=maybe", nil, 400},
 		{"unknown stream", "PUT", wakeupsPath + "&stream=x&ready=true", nil, 404},
-		{"ready by neither", "PUT", wakeupsPath + "&stream=x&ready=true", serviceSAS("orders", "sp", "au"), 403},
+		{"ready by a reader", "PUT", wakeupsPath + "&stream=x&ready=true", serviceSAS("orders", "sp", "rau"), 403},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := signed(c.method, c.path, "")
@@ -438,7 +440,7 @@ func TestTheEndOfAnEndpointEndsStreams(t *testing.T) {
 						t.Errorf("got %q, want the end", got)
 					}
 				}
-				if len(s.streams.open)+len(s.streams.queues) != 0 {
+				if len(s.streams.open) != 0 {
 					t.Errorf("%d streams are open, want none", len(s.streams.open))
 				}
 			})
@@ -567,5 +569,180 @@ func waitForNoStream(t *testing.T, s *Server) {
 			t.Fatal("a stream stays open")
 		case <-time.After(time.Millisecond):
 		}
+	}
+}
+
+// TestAStreamNeedsSignsOfLife opens streams over connections whose clients read every line: the server
+// cannot tell whether a program or only its kernel does.
+func TestAStreamNeedsSignsOfLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, q := withOptions(t, nil)
+		p := onPipes(t, s)
+		quiet, lively := openOver(t, p.dial(t), "127.0.0.1"), openOver(t, p.dial(t), "127.0.0.1")
+		ended := make(chan time.Duration, 2)
+		began := time.Now()
+		for _, o := range []*opened{quiet, lively} {
+			go func() {
+				for o.line() == "" {
+				}
+				ended <- time.Since(began)
+			}()
+		}
+		for range 5 {
+			time.Sleep(maxSilence - time.Second)
+			if got := say(t, s, "&ready=true&stream="+lively.id); got != http.StatusNoContent {
+				t.Fatalf("got %d, want 204", got)
+			}
+		}
+		if got := <-ended; got != maxSilence || maxSilence > 30*time.Second {
+			t.Errorf("the quiet stream ended after %v, want %v and at most 30 s", got, maxSilence)
+		}
+		if got := say(t, s, "&ready=true&stream="+quiet.id); got != http.StatusNotFound {
+			t.Errorf("a sign of life after the end: got %d, want 404", got)
+		}
+		if got, want := <-ended, 6*maxSilence-5*time.Second; got != want {
+			t.Errorf("the lively stream ended after %v, want %v", got, want)
+		}
+		enqueue(t, q, "1", 0)
+		if n := len(s.streams.open); n != 0 {
+			t.Errorf("%d streams are open, want 0", n)
+		}
+	})
+}
+
+// TestAStreamThatIsNeverReadEnds opens streams over connections that are not read, or not after the first
+// line, with an event at the start, just before the end, or never.
+func TestAStreamThatIsNeverReadEnds(t *testing.T) {
+	for _, reads := range []bool{false, true} {
+		for _, event := range []time.Duration{0, maxSilence - time.Second, maxSilence} {
+			synctest.Test(t, func(t *testing.T) {
+				s, q := withOptions(t, nil)
+				conn, err := onPipes(t, s).Dial(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				if _, err := io.WriteString(conn, raw("GET", wakeupsPath, "", "HTTP/1.1", "")); err != nil {
+					t.Fatal(err)
+				}
+				if reads {
+					if _, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil { //nolint:bodyclose // never read
+						t.Fatal(err)
+					}
+				}
+				synctest.Wait()
+				if n := len(s.streams.open); n != 1 {
+					t.Fatalf("%d streams are open, want 1", n)
+				}
+				time.Sleep(event)
+				enqueue(t, q, "1", 0)
+				time.Sleep(30*time.Second - event)
+				synctest.Wait()
+				if n := len(s.streams.open); n != 0 {
+					t.Errorf("event after %v: %d streams are open after 30 s, want 0", event, n)
+				}
+			})
+		}
+	}
+}
+
+// TestOneSignatureCannotTakeAllStreams fills a queue with the streams of one signature. Clients with the
+// key get half of them.
+func TestOneSignatureCannotTakeAllStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := withOptions(t, nil)
+		signature := serviceSAS("orders", "sp", "p", "se", inHours(1)) // the same one every time
+		r := signed("GET", wakeupsPath, "")
+		signature(r)
+		response, err := s.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		first := opened{T: t, reader: bufio.NewReader(response.Body)}
+		first.line()
+		heard := time.Now()
+		time.Sleep(time.Second) // the others are heard later
+		open := func(n int, change func(*http.Request)) (opened int) {
+			for range n {
+				r := signed("GET", wakeupsPath, "")
+				if change != nil {
+					change(r)
+				}
+				response, err := s.RoundTrip(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = response.Body.Close() })
+				if response.StatusCode == http.StatusOK {
+					opened++
+				}
+			}
+			synctest.Wait()
+			return opened
+		}
+		for _, c := range []struct {
+			name   string
+			n      int
+			change func(*http.Request)
+			want   int
+		}{
+			{"signature", maxQueueStreams + 10, signature, maxQueueStreams - 1},
+			{"key", maxQueueStreams, nil, maxQueueStreams / 2},
+			{"signature again", 10, signature, 0},
+			{"another signature", maxQueueStreams, accountSAS("sp", "p", "srt", "o"), maxQueueStreams / 3},
+		} {
+			if got := open(c.n, c.change); got != c.want {
+				t.Errorf("%s: got %d streams, want %d", c.name, got, c.want)
+			}
+			if got := len(s.streams.open); got != maxQueueStreams {
+				t.Errorf("%s: %d streams are open, want %d", c.name, got, maxQueueStreams)
+			}
+		}
+		if first.wantLine("EOF"); time.Since(heard) > maxSilence/2 {
+			t.Error("the stream that gave way ended late, want it to end when another one was opened")
+		}
+	})
+}
+
+func TestTheClientWithMostStreamsGivesWay(t *testing.T) {
+	address := func(text string) netip.Prefix { return netip.MustParsePrefix(text) }
+	key, signature := holder{"a", "key", address("10.0.0.1/32")}, holder{"a", "sig", address("10.0.0.1/32")}
+	far, other := holder{"a", "sig", address("10.0.0.2/32")}, holder{"b", "key", address("10.0.0.1/32")}
+	for name, c := range map[string]struct {
+		open     map[holder]int
+		newcomer holder
+		want     holder // zero if no stream gives way
+	}{
+		"alone":                  {map[holder]int{key: 9}, key, holder{}},
+		"another credential":     {map[holder]int{key: 9}, signature, key},
+		"another address":        {map[holder]int{signature: 9}, far, signature},
+		"a fair share":           {map[holder]int{key: 5, signature: 4}, signature, holder{}},
+		"less than a fair share": {map[holder]int{key: 6, signature: 3}, signature, key},
+		"the most of three":      {map[holder]int{key: 4, signature: 3, far: 2}, far, key},
+		"another account":        {map[holder]int{key: 1, signature: 1, far: 1}, other, holder{account: "a"}},
+		"the larger account":     {map[holder]int{key: 5, signature: 2, other: 6}, other, holder{}},
+		"the smaller account":    {map[holder]int{key: 3, signature: 2, other: 2}, other, key},
+		"within the account":     {map[holder]int{key: 4, other: 4}, signature, key},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var open []*stream
+			for h, n := range c.open {
+				for i := range n {
+					open = append(open, &stream{holder: h, heard: time.Unix(int64(i), 0)})
+				}
+			}
+			got := givesWay(open, c.newcomer)
+			switch {
+			case got == nil:
+				if c.want != (holder{}) {
+					t.Errorf("got no stream, want one of %v", c.want)
+				}
+			case c.want == (holder{}), got.holder.account != c.want.account, c.want.credential != "" && got.holder != c.want:
+				t.Errorf("got one of %v, want one of %v", got.holder, c.want)
+			case got.heard != time.Unix(0, 0):
+				t.Errorf("got the stream heard at %v, want the one that was heard first", got.heard)
+			}
+		})
 	}
 }
