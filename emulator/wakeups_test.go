@@ -329,7 +329,7 @@ func TestAStreamThatIsNotReadEnds(t *testing.T) {
 		enqueue(t, q, "1", 0)
 		time.Sleep(writeWithin)
 		synctest.Wait()
-		if n := len(s.streams.open); n != 0 {
+		if n := s.openStreams(); n != 0 {
 			t.Errorf("%d streams are open, want none", n)
 		}
 		if _, err := response.Body.Read(make([]byte, 10)); !errors.Is(err, errSlowReader) {
@@ -604,46 +604,50 @@ func TestAStreamNeedsSignsOfLife(t *testing.T) {
 			t.Errorf("the lively stream ended after %v, want %v", got, want)
 		}
 		enqueue(t, q, "1", 0)
-		if n := len(s.streams.open); n != 0 {
+		if n := s.openStreams(); n != 0 {
 			t.Errorf("%d streams are open, want 0", n)
 		}
 	})
 }
 
-// TestAStreamThatIsNeverReadEnds opens streams over connections that are not read, or not after the first
-// line, with an event at the start, just before the end, or never.
-func TestAStreamThatIsNeverReadEnds(t *testing.T) {
-	for _, reads := range []bool{false, true} {
-		for _, event := range []time.Duration{0, maxSilence - time.Second, maxSilence} {
-			synctest.Test(t, func(t *testing.T) {
-				s, q := withOptions(t, nil)
-				conn, err := onPipes(t, s).Dial(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer conn.Close()
-				if _, err := io.WriteString(conn, raw("GET", wakeupsPath, "", "HTTP/1.1", "")); err != nil {
-					t.Fatal(err)
-				}
-				if reads {
-					if _, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil { //nolint:bodyclose // never read
-						t.Fatal(err)
-					}
-				}
-				synctest.Wait()
-				if n := len(s.streams.open); n != 1 {
-					t.Fatalf("%d streams are open, want 1", n)
-				}
-				time.Sleep(event)
-				enqueue(t, q, "1", 0)
-				time.Sleep(30*time.Second - event)
-				synctest.Wait()
-				if n := len(s.streams.open); n != 0 {
-					t.Errorf("event after %v: %d streams are open after 30 s, want 0", event, n)
-				}
-			})
-		}
+// TestAStreamThatIsNotReadAnyMoreEnds opens streams over connections that are read for a while, with an
+// event later.
+func TestAStreamThatIsNotReadAnyMoreEnds(t *testing.T) {
+	for _, c := range []struct{ reads, event time.Duration }{
+		{0, 0}, {0, 29 * time.Second}, {time.Second, 2 * time.Second}, {20 * time.Second, 25 * time.Second}, {20 * time.Second, 30 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s, q := withOptions(t, nil)
+			conn, err := onPipes(t, s).Dial(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if _, err := io.WriteString(conn, raw("GET", wakeupsPath, "", "HTTP/1.1", "")); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if n := s.openStreams(); n != 1 {
+				t.Fatalf("%d streams are open, want 1", n)
+			}
+			began := time.Now()
+			_ = conn.SetReadDeadline(began.Add(c.reads))
+			_, _ = io.Copy(io.Discard, conn) // until then
+			time.Sleep(c.event - time.Since(began))
+			enqueue(t, q, "1", 0)
+			time.Sleep(30*time.Second - time.Since(began))
+			synctest.Wait()
+			if n := s.openStreams(); n != 0 {
+				t.Errorf("read for %v, event after %v: %d streams are open after 30 s, want 0", c.reads, c.event, n)
+			}
+		})
 	}
+}
+
+func (s *Server) openStreams() int {
+	s.streams.mu.Lock()
+	defer s.streams.mu.Unlock()
+	return len(s.streams.open)
 }
 
 // TestOneSignatureCannotTakeAllStreams fills a queue with the streams of one signature. Clients with the
@@ -695,7 +699,7 @@ func TestOneSignatureCannotTakeAllStreams(t *testing.T) {
 			if got := open(c.n, c.change); got != c.want {
 				t.Errorf("%s: got %d streams, want %d", c.name, got, c.want)
 			}
-			if got := len(s.streams.open); got != maxQueueStreams {
+			if got := s.openStreams(); got != maxQueueStreams {
 				t.Errorf("%s: %d streams are open, want %d", c.name, got, maxQueueStreams)
 			}
 		}
