@@ -36,13 +36,16 @@ func (c *call) authenticate() *failure {
 	}
 	switch {
 	case scheme == "SharedKey":
+		c.credential = "key"
 		return c.authenticateKey(credentials, sharedKey)
 	case scheme == "SharedKeyLite":
+		c.credential = "key"
 		return c.authenticateKey(credentials, sharedKeyLite)
 	case strings.EqualFold(scheme, "Bearer"):
 		if c.query.has("sig") {
 			return c.authenticateSAS(credentials)
 		}
+		c.credential = "token"
 		parsed, f := c.authenticateToken(credentials)
 		c.claims = &parsed
 		if f == nil && (c.operation == GetQueueACL || c.operation == SetQueueACL) {

@@ -58,6 +58,7 @@ type call struct {
 	query        query
 	version      string  // protocol version
 	claims       *claims // of the token, if there is one
+	credential   string  // shared access signature in binary, "key", or "token"
 
 	header      http.Header // response headers
 	values      []string    // backing array of header values; not reused, because others may keep it

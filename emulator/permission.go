@@ -30,10 +30,8 @@ func (op Operation) permission() permission {
 		return permission{"c", "", ""}
 	case PutMessage:
 		return permission{"o", "a", "a"}
-	case GetMessages, DeleteMessage:
+	case GetMessages, DeleteMessage, OpenWakeups, ReadyWakeups: // a stream takes wake-ups from workers
 		return permission{"o", "p", "p"}
-	case OpenWakeups, ReadyWakeups: // a stream tells what a peek does, and workers may have no more than p
-		return permission{"o", "rp", "rp"}
 	case PeekMessages:
 		return permission{"o", "r", "r"}
 	case UpdateMessage:

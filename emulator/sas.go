@@ -49,6 +49,7 @@ func (c *call) authenticateSAS(token string) *failure {
 	if f != nil {
 		return f
 	}
+	c.credential = string(s.given)
 	account := s.services != "" || s.resources != ""
 	switch {
 	case account:

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,8 +29,12 @@ const (
 	maxStreams      = 1024 // of a server
 	maxQueueStreams = 256  // of a queue
 
-	// keepAlive is how often a line is sent at least, so that both sides notice that the other is gone.
+	// keepAlive is the longest time between two lines, so that a client notices that the server is gone.
 	keepAlive = 15 * time.Second
+
+	// maxSilence is how long a stream lasts without a sign of life of its client, which repeats its
+	// readiness more often than keepAlive. Unread lines are no such sign: the kernel takes them for hours.
+	maxSilence = 2 * keepAlive
 
 	// writeWithin is how long a client may take to read a line.
 	writeWithin = 10 * time.Second
@@ -45,17 +50,36 @@ var (
 
 // streams are the open streams of a server.
 type streams struct {
-	mu     sync.Mutex
-	open   map[string]*stream // guarded by mu; by id
-	queues map[queue.Name]int // guarded by mu; number by queue
+	mu   sync.Mutex
+	open map[string]*stream // guarded by mu; by id
 }
 
 // stream is an open wake-up stream.
 type stream struct {
-	id      string // random: whoever may read one stream cannot guess another
-	name    queue.Name
-	watcher *localqueue.Watcher
-	of      *streams
+	id       string // random: whoever may read one stream cannot guess another
+	name     queue.Name
+	holder   holder
+	watcher  *localqueue.Watcher
+	of       *streams
+	replaced chan struct{} // closed when the stream gives way to another one
+	heard    time.Time     // of the last sign of life; guarded by of.mu
+}
+
+// holder is the client of a stream, as far as a server can tell clients apart.
+type holder struct {
+	account    string
+	credential string       // see call.credential
+	network    netip.Prefix // address, or the first half of an IPv6 address
+}
+
+func (c *call) holder() holder {
+	at := c.remote()
+	bits := at.BitLen()
+	if at.Is6() {
+		bits /= 2
+	}
+	network, _ := at.Prefix(bits) // the number of bits is valid
+	return holder{strings.Clone(c.account), c.credential, network}
 }
 
 // openStream starts a stream. The caller of the handler runs it, or closes it.
@@ -63,14 +87,14 @@ func (c *call) openStream() *failure {
 	if !canStream(c.writer) {
 		return errNoStreaming
 	}
-	s, f := c.server.streams.add(c.name())
-	if f != nil {
-		return f
-	}
-	var err error
-	if s.watcher, err = c.target().Watch(c.request.Context()); err != nil {
-		s.close()
+	watcher, err := c.target().Watch(c.request.Context())
+	if err != nil {
 		return toFailure(err)
+	}
+	s := c.server.streams.add(queue.Name{Account: strings.Clone(c.account), Queue: strings.Clone(c.queue)}, c.holder(), watcher)
+	if s == nil {
+		watcher.Close()
+		return errTooManyStreams
 	}
 	c.header["Content-Type"] = []string{"text/plain; charset=utf-8"}
 	c.header["X-Accel-Buffering"] = []string{"no"} // for nginx and its relatives
@@ -100,28 +124,70 @@ func (c *call) setReadiness() *failure {
 		return errResourceNotFound.with(queuexml.Detail{Name: "Reason", Value: "There is no such stream of this queue."})
 	}
 	s.watcher.Ready(ready == "true")
+	s.hear()
 	return c.noContent(nil)
 }
 
-// add reserves a stream of a queue.
-func (all *streams) add(name queue.Name) (*stream, *failure) {
+// add adds a stream of a queue. It returns nil if there are too many.
+func (all *streams) add(name queue.Name, h holder, w *localqueue.Watcher) *stream {
 	var random [16]byte
 	rand.Read(random[:]) // never fails, see crypto/rand
-	s := &stream{id: hex.EncodeToString(random[:]), name: name, of: all}
+	s := &stream{id: hex.EncodeToString(random[:]), name: name, holder: h, watcher: w, of: all,
+		replaced: make(chan struct{}), heard: time.Now()}
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	if len(all.open) >= maxStreams || all.queues[name] >= maxQueueStreams {
-		return nil, errTooManyStreams
+	var ofQueue, every []*stream
+	for _, other := range all.open {
+		every = append(every, other)
+		if other.name == name {
+			ofQueue = append(ofQueue, other)
+		}
+	}
+	full := every
+	if len(ofQueue) >= maxQueueStreams {
+		full = ofQueue
+	}
+	if len(ofQueue) >= maxQueueStreams || len(every) >= maxStreams {
+		other := givesWay(full, h)
+		if other == nil {
+			return nil
+		}
+		delete(all.open, other.id)
+		close(other.replaced)
 	}
 	if all.open == nil {
-		all.open, all.queues = make(map[string]*stream), make(map[queue.Name]int)
+		all.open = make(map[string]*stream)
 	}
 	all.open[s.id] = s
-	all.queues[name]++
-	return s, nil
+	return s
 }
 
-// find returns an open stream of the queue, or nil. Its id is known only after it has a watcher.
+// givesWay returns the stream that gives way to one of another holder, or nil. No client can thus take
+// all streams: it is one of the account with the most streams, and there of the holder with the most.
+// The newcomer has fewer, even with its new one.
+func givesWay(open []*stream, newcomer holder) *stream {
+	accounts, holders := make(map[string]int), make(map[holder]int)
+	for _, s := range open {
+		accounts[s.holder.account]++
+		holders[s.holder]++
+	}
+	account, least := newcomer.account, holders[newcomer]+1
+	for a, n := range accounts {
+		if n > accounts[account] && n > accounts[newcomer.account]+1 {
+			account, least = a, 0
+		}
+	}
+	var gives *stream
+	for _, s := range open {
+		n := holders[s.holder]
+		if s.holder.account == account && (n > least || n == least && gives != nil && s.heard.Before(gives.heard)) {
+			gives, least = s, n
+		}
+	}
+	return gives
+}
+
+// find returns an open stream of the queue, or nil.
 func (all *streams) find(name queue.Name, id string) *stream {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -133,24 +199,42 @@ func (all *streams) find(name queue.Name, id string) *stream {
 
 // close ends the stream. An event that nobody has answered goes to another one.
 func (s *stream) close() {
-	if s.watcher != nil {
-		s.watcher.Close()
-	}
+	s.watcher.Close()
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
 	delete(s.of.open, s.id)
-	if s.of.queues[s.name]--; s.of.queues[s.name] == 0 {
-		delete(s.of.queues, s.name)
-	}
 }
 
-// run sends lines until the client leaves, stopping is closed, or the queue is gone, and closes the
-// stream.
-func (s *stream) run(ctx context.Context, stopping <-chan struct{}, send func(line string) error) {
+// hear notes a sign of life.
+func (s *stream) hear() {
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
+	s.heard = time.Now()
+}
+
+// endsAt returns when the stream ends without a sign of life.
+func (s *stream) endsAt() time.Time {
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
+	return s.heard.Add(maxSilence)
+}
+
+// run sends lines, each by a deadline, until the client leaves or gives no sign of life, stopping is
+// closed, or the queue is gone, and closes the stream.
+func (s *stream) run(ctx context.Context, stopping <-chan struct{}, sendBy func(line string, deadline time.Time) error) {
 	defer s.close()
 	alive, end := time.NewTicker(keepAlive), time.NewTimer(maxStreamLife)
 	defer alive.Stop()
 	defer end.Stop()
+	silence := time.NewTimer(time.Until(s.endsAt()))
+	defer silence.Stop()
+	send := func(line string) error {
+		deadline := time.Now().Add(writeWithin)
+		if at := s.endsAt(); at.Before(deadline) {
+			deadline = at
+		}
+		return sendBy(line, deadline)
+	}
 	// The watcher is in force before the client reads that it is.
 	err := send("ready " + s.id + " " + strconv.Itoa(int(keepAlive/time.Second)))
 	for err == nil {
@@ -159,6 +243,14 @@ func (s *stream) run(ctx context.Context, stopping <-chan struct{}, send func(li
 			err = send("event " + strconv.FormatInt(bytes, 10))
 		case <-alive.C:
 			err = send("")
+		case <-silence.C:
+			left := time.Until(s.endsAt())
+			if left <= 0 {
+				return
+			}
+			silence.Reset(left)
+		case <-s.replaced:
+			return
 		case <-s.watcher.Ended():
 			return
 		case <-end.C:
@@ -178,8 +270,8 @@ func (s *stream) runOver(w http.ResponseWriter, r *http.Request) {
 	// Errors mean that the server of the caller has no deadlines.
 	_ = connection.SetReadDeadline(time.Time{}) // net/http ends the context when the client has left
 	w.WriteHeader(http.StatusOK)
-	s.run(r.Context(), stoppingOf(r.Context()), func(line string) error {
-		_ = connection.SetWriteDeadline(time.Now().Add(writeWithin))
+	s.run(r.Context(), stoppingOf(r.Context()), func(line string, deadline time.Time) error {
+		_ = connection.SetWriteDeadline(deadline)
 		if _, err := io.WriteString(w, line+"\n"); err != nil {
 			return err
 		}
@@ -215,10 +307,13 @@ func (w *response) streaming(r *http.Request, s *stream) *http.Response {
 		defer close(ended)
 		stop := context.AfterFunc(ctx, func() { _ = writer.CloseWithError(context.Cause(ctx)) }) // a write may be waiting
 		defer stop()
-		s.run(ctx, nil, func(line string) error {
-			slow := time.AfterFunc(writeWithin, func() { cancel(errSlowReader) })
+		s.run(ctx, nil, func(line string, deadline time.Time) error {
+			slow := time.AfterFunc(time.Until(deadline), func() { cancel(errSlowReader) })
 			defer slow.Stop()
 			_, err := io.WriteString(writer, line+"\n")
+			if err == nil {
+				s.hear() // a pipe takes only what is read
+			}
 			return err
 		})
 		_ = writer.CloseWithError(context.Cause(ctx)) // nil is io.EOF

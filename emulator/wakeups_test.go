@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -209,8 +210,9 @@ func TestAStreamNeedsThePermissionToProcess(t *testing.T) {
 		{"key", "GET", wakeupsPath, nil, 200},
 		{"process", "GET", wakeupsPath, serviceSAS("orders", "sp", "p"), 200},
 		{"account process", "GET", wakeupsPath, accountSAS("sp", "p", "srt", "o"), 200},
-		{"read", "GET", wakeupsPath, serviceSAS("orders", "sp", "r"), 200},
-		{"neither", "GET", wakeupsPath, serviceSAS("orders", "sp", "au"), 403},
+		{"read", "GET", wakeupsPath, serviceSAS("orders", "sp", "r"), 403},
+		{"account read", "GET", wakeupsPath, accountSAS("sp", "r", "srt", "o"), 403},
+		{"all but process", "GET", wakeupsPath, serviceSAS("orders", "sp", "rau"), 403},
 		{"other queue", "GET", wakeupsPath, serviceSAS("letters"), 403},
 		{"wrong service", "GET", wakeupsPath, accountSAS("ss", "b"), 403},
 		{"nobody", "GET", wakeupsPath, anonymously, 401},
@@ -235,7 +237,7 @@ func TestAStreamNeedsThePermissionToProcess(t *testing.T) {
 		{"no readiness", "PUT", wakeupsPath + "&stream=x", nil, 400},
 		{"maybe", "PUT", wakeupsPath + "&stream=x&ready=maybe", nil, 400},
 		{"unknown stream", "PUT", wakeupsPath + "&stream=x&ready=true", nil, 404},
-		{"ready by neither", "PUT", wakeupsPath + "&stream=x&ready=true", serviceSAS("orders", "sp", "au"), 403},
+		{"ready by a reader", "PUT", wakeupsPath + "&stream=x&ready=true", serviceSAS("orders", "sp", "rau"), 403},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := signed(c.method, c.path, "")
@@ -327,7 +329,7 @@ func TestAStreamThatIsNotReadEnds(t *testing.T) {
 		enqueue(t, q, "1", 0)
 		time.Sleep(writeWithin)
 		synctest.Wait()
-		if n := len(s.streams.open); n != 0 {
+		if n := s.openStreams(); n != 0 {
 			t.Errorf("%d streams are open, want none", n)
 		}
 		if _, err := response.Body.Read(make([]byte, 10)); !errors.Is(err, errSlowReader) {
@@ -438,7 +440,7 @@ func TestTheEndOfAnEndpointEndsStreams(t *testing.T) {
 						t.Errorf("got %q, want the end", got)
 					}
 				}
-				if len(s.streams.open)+len(s.streams.queues) != 0 {
+				if len(s.streams.open) != 0 {
 					t.Errorf("%d streams are open, want none", len(s.streams.open))
 				}
 			})
@@ -567,5 +569,184 @@ func waitForNoStream(t *testing.T, s *Server) {
 			t.Fatal("a stream stays open")
 		case <-time.After(time.Millisecond):
 		}
+	}
+}
+
+// TestAStreamNeedsSignsOfLife opens streams over connections whose clients read every line: the server
+// cannot tell whether a program or only its kernel does.
+func TestAStreamNeedsSignsOfLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, q := withOptions(t, nil)
+		p := onPipes(t, s)
+		quiet, lively := openOver(t, p.dial(t), "127.0.0.1"), openOver(t, p.dial(t), "127.0.0.1")
+		ended := make(chan time.Duration, 2)
+		began := time.Now()
+		for _, o := range []*opened{quiet, lively} {
+			go func() {
+				for o.line() == "" {
+				}
+				ended <- time.Since(began)
+			}()
+		}
+		for range 5 {
+			time.Sleep(maxSilence - time.Second)
+			if got := say(t, s, "&ready=true&stream="+lively.id); got != http.StatusNoContent {
+				t.Fatalf("got %d, want 204", got)
+			}
+		}
+		if got := <-ended; got != maxSilence || maxSilence > 30*time.Second {
+			t.Errorf("the quiet stream ended after %v, want %v and at most 30 s", got, maxSilence)
+		}
+		if got := say(t, s, "&ready=true&stream="+quiet.id); got != http.StatusNotFound {
+			t.Errorf("a sign of life after the end: got %d, want 404", got)
+		}
+		if got, want := <-ended, 6*maxSilence-5*time.Second; got != want {
+			t.Errorf("the lively stream ended after %v, want %v", got, want)
+		}
+		enqueue(t, q, "1", 0)
+		if n := s.openStreams(); n != 0 {
+			t.Errorf("%d streams are open, want 0", n)
+		}
+	})
+}
+
+// TestAStreamThatIsNotReadAnyMoreEnds opens streams over connections that are read for a while, with an
+// event later.
+func TestAStreamThatIsNotReadAnyMoreEnds(t *testing.T) {
+	for _, c := range []struct{ reads, event time.Duration }{
+		{0, 0}, {0, 29 * time.Second}, {time.Second, 2 * time.Second}, {20 * time.Second, 25 * time.Second}, {20 * time.Second, 30 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s, q := withOptions(t, nil)
+			conn, err := onPipes(t, s).Dial(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if _, err := io.WriteString(conn, raw("GET", wakeupsPath, "", "HTTP/1.1", "")); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if n := s.openStreams(); n != 1 {
+				t.Fatalf("%d streams are open, want 1", n)
+			}
+			began := time.Now()
+			_ = conn.SetReadDeadline(began.Add(c.reads))
+			_, _ = io.Copy(io.Discard, conn) // until then
+			time.Sleep(c.event - time.Since(began))
+			enqueue(t, q, "1", 0)
+			time.Sleep(30*time.Second - time.Since(began))
+			synctest.Wait()
+			if n := s.openStreams(); n != 0 {
+				t.Errorf("read for %v, event after %v: %d streams are open after 30 s, want 0", c.reads, c.event, n)
+			}
+		})
+	}
+}
+
+func (s *Server) openStreams() int {
+	s.streams.mu.Lock()
+	defer s.streams.mu.Unlock()
+	return len(s.streams.open)
+}
+
+// TestOneSignatureCannotTakeAllStreams fills a queue with the streams of one signature. Clients with the
+// key get half of them.
+func TestOneSignatureCannotTakeAllStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := withOptions(t, nil)
+		signature := serviceSAS("orders", "sp", "p", "se", inHours(1)) // the same one every time
+		r := signed("GET", wakeupsPath, "")
+		signature(r)
+		response, err := s.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		first := opened{T: t, reader: bufio.NewReader(response.Body)}
+		first.line()
+		heard := time.Now()
+		time.Sleep(time.Second) // the others are heard later
+		open := func(n int, change func(*http.Request)) (opened int) {
+			for range n {
+				r := signed("GET", wakeupsPath, "")
+				if change != nil {
+					change(r)
+				}
+				response, err := s.RoundTrip(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = response.Body.Close() })
+				if response.StatusCode == http.StatusOK {
+					opened++
+				}
+			}
+			synctest.Wait()
+			return opened
+		}
+		for _, c := range []struct {
+			name   string
+			n      int
+			change func(*http.Request)
+			want   int
+		}{
+			{"signature", maxQueueStreams + 10, signature, maxQueueStreams - 1},
+			{"key", maxQueueStreams, nil, maxQueueStreams / 2},
+			{"signature again", 10, signature, 0},
+			{"another signature", maxQueueStreams, accountSAS("sp", "p", "srt", "o"), maxQueueStreams / 3},
+		} {
+			if got := open(c.n, c.change); got != c.want {
+				t.Errorf("%s: got %d streams, want %d", c.name, got, c.want)
+			}
+			if got := s.openStreams(); got != maxQueueStreams {
+				t.Errorf("%s: %d streams are open, want %d", c.name, got, maxQueueStreams)
+			}
+		}
+		if first.wantLine("EOF"); time.Since(heard) > maxSilence/2 {
+			t.Error("the stream that gave way ended late, want it to end when another one was opened")
+		}
+	})
+}
+
+func TestTheClientWithMostStreamsGivesWay(t *testing.T) {
+	address := func(text string) netip.Prefix { return netip.MustParsePrefix(text) }
+	key, signature := holder{"a", "key", address("10.0.0.1/32")}, holder{"a", "sig", address("10.0.0.1/32")}
+	far, other := holder{"a", "sig", address("10.0.0.2/32")}, holder{"b", "key", address("10.0.0.1/32")}
+	for name, c := range map[string]struct {
+		open     map[holder]int
+		newcomer holder
+		want     holder // zero if no stream gives way
+	}{
+		"alone":                  {map[holder]int{key: 9}, key, holder{}},
+		"another credential":     {map[holder]int{key: 9}, signature, key},
+		"another address":        {map[holder]int{signature: 9}, far, signature},
+		"a fair share":           {map[holder]int{key: 5, signature: 4}, signature, holder{}},
+		"less than a fair share": {map[holder]int{key: 6, signature: 3}, signature, key},
+		"the most of three":      {map[holder]int{key: 4, signature: 3, far: 2}, far, key},
+		"another account":        {map[holder]int{key: 1, signature: 1, far: 1}, other, holder{account: "a"}},
+		"the larger account":     {map[holder]int{key: 5, signature: 2, other: 6}, other, holder{}},
+		"the smaller account":    {map[holder]int{key: 3, signature: 2, other: 2}, other, key},
+		"within the account":     {map[holder]int{key: 4, other: 4}, signature, key},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var open []*stream
+			for h, n := range c.open {
+				for i := range n {
+					open = append(open, &stream{holder: h, heard: time.Unix(int64(i), 0)})
+				}
+			}
+			got := givesWay(open, c.newcomer)
+			switch {
+			case got == nil:
+				if c.want != (holder{}) {
+					t.Errorf("got no stream, want one of %v", c.want)
+				}
+			case c.want == (holder{}), got.holder.account != c.want.account, c.want.credential != "" && got.holder != c.want:
+				t.Errorf("got one of %v, want one of %v", got.holder, c.want)
+			case got.heard != time.Unix(0, 0):
+				t.Errorf("got the stream heard at %v, want the one that was heard first", got.heard)
+			}
+		})
 	}
 }

@@ -155,10 +155,10 @@ func TestAStreamOverTLS(t *testing.T) {
 	}
 }
 
-// TestASignatureForTheQueueIsEnough opens a stream with a signature that allows to read or to process messages of
-// one queue, and none with another.
+// TestASignatureForTheQueueIsEnough opens a stream with a signature that allows processing messages of one
+// queue. Every other permission is too little.
 func TestASignatureForTheQueueIsEnough(t *testing.T) {
-	for allows, want := range map[sas.QueuePermissions]int{{Add: true, Update: true}: 0, {Read: true}: 1, {Process: true}: 1} {
+	for allows, want := range map[sas.QueuePermissions]int{{Add: true, Update: true, Read: true}: 0, {Process: true}: 1} {
 		inBubble(t, func(b *bundle) {
 			key, err := azqueue.NewSharedKeyCredential(emulator.DevelopmentAccount, emulator.DevelopmentKey)
 			if err != nil {

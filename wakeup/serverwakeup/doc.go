@@ -11,9 +11,13 @@
 //
 // # Delivery
 //
-// A process has one stream for each queue, a response without an end. An event goes to one of the ready
-// streams of a queue, in turn, and there to all ready subscribers. The next stream gets one if messages
-// are still visible after a dequeue, or if nobody dequeues within 5 s. Events of delayed messages,
+// A process has one stream for each queue, a response without an end. It needs the account key, a token,
+// or a shared access signature with the permission to process messages (p). Every 10 s the source sends
+// the server a small request that says whether subscribers are ready; without it, the stream would end.
+//
+// An event goes to one of the ready streams of a queue, in turn, and there to all ready subscribers. The
+// next stream gets one if messages are still visible after a dequeue, or if nobody dequeues within 5 s.
+// Events of delayed messages,
 // messages that were given back, and those of a worker that has died come when they are due; therefore
 // Due is never set, and Bytes is 0 for those.
 //

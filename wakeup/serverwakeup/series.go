@@ -34,7 +34,7 @@ type trouble string
 const (
 	none     trouble = ""
 	broken   trouble = "no wake-up stream; listeners poll until it is open"
-	denied   trouble = "the server denies the wake-up stream, which needs the permission to read or process messages; listeners poll"
+	denied   trouble = "the server denies the wake-up stream, which needs the permission to process messages (p); listeners poll"
 	foreign  trouble = "the server offers no wake-ups; listeners poll"
 	restored         = "the wake-up stream is open"
 

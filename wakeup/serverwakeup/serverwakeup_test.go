@@ -1,6 +1,7 @@
 package serverwakeup_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/millrace/internal/pipelistener"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/wakeup"
 	"github.com/millrace/millrace/wakeup/serverwakeup"
@@ -124,7 +126,9 @@ func TestAMessageInTheMidstOfARenewalIsNotMissed(t *testing.T) {
 		e.want(0, 1, 0)
 		time.Sleep(59 * time.Minute)
 		b.via.set(func(r *http.Request) (*http.Response, error) {
-			b.put()
+			if r.Method == http.MethodGet {
+				b.put()
+			}
 			return b.server.RoundTrip(r)
 		})
 		time.Sleep(time.Minute + 10*time.Second)
@@ -457,6 +461,60 @@ func TestNoSecretIsLoggedOrInAnError(t *testing.T) {
 		e.want(0, 0, 0)
 		if log := b.log.String(); log == "" || strings.Contains(log, "c2VjcmV0") {
 			b.Errorf("got the log\n%s\nwant one without the signature", log)
+		}
+	})
+}
+
+// TestAnIdleStreamStaysOpen listens over a connection for most of an hour. The server would end the
+// stream within 30 s if the source gave no sign of life, also while no subscriber is ready.
+func TestAnIdleStreamStaysOpen(t *testing.T) {
+	inBubble(t, func(b *bundle) {
+		l := pipelistener.New()
+		web := &http.Server{Handler: b.server}
+		served := make(chan error, 1)
+		go func() { served <- web.Serve(l) }()
+		transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return l.Dial(ctx) }}
+		defer func() {
+			transport.CloseIdleConnections()
+			_ = web.Close()
+			<-served
+		}()
+		s, err := serverwakeup.New(b.server.ConnectionString(), &serverwakeup.Options{Transport: &http.Client{Transport: transport}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer s.Close()
+		e := b.subscribe(s)
+		time.Sleep(25 * time.Minute)
+		e.want(0, 1, 0)
+		e.subscription.Ready(false)
+		time.Sleep(25 * time.Minute)
+		e.subscription.Ready(true)
+		e.want(0, 2, 0)
+		b.put()
+		e.want(1, 2, 0)
+		if open, ready := b.requests(); open != 1 || ready < 290 || ready > 310 {
+			b.Errorf("got %d streams and %d requests for readiness, want 1 and one every 10 s", open, ready)
+		}
+	})
+}
+
+// TestASignOfLifeMayFail loses one of two signs of life, which the stream survives.
+func TestASignOfLifeMayFail(t *testing.T) {
+	inBubble(t, func(b *bundle) {
+		e := b.subscribe(b.source)
+		e.want(0, 1, 0)
+		n := 0
+		b.via.set(func(r *http.Request) (*http.Response, error) {
+			if n++; n%2 == 0 {
+				return canned{503, "", ""}.respond(r)
+			}
+			return b.server.RoundTrip(r)
+		})
+		time.Sleep(10 * time.Minute)
+		e.want(0, 1, 0)
+		if n < 50 {
+			b.Errorf("got %d signs of life, want about 60", n)
 		}
 	})
 }

@@ -176,7 +176,7 @@ func (s *stream) open(within time.Duration) error {
 	s.begin()
 	var telling sync.WaitGroup
 	telling.Go(func() {
-		if err := s.tell(ctx, c.hello.id); err != nil {
+		if err := s.tell(ctx, c.hello.id, c.hello.alive*2/3); err != nil {
 			cancel(err)
 		}
 	})
@@ -197,9 +197,12 @@ func (s *stream) open(within time.Duration) error {
 // and no other process loses anything: an event that comes meanwhile is passed on at once.
 const patience = 50 * time.Millisecond
 
-// tell tells the server whether the stream is ready, until ctx ends or a request fails. One request is
-// under way at a time, so that they take effect in order.
-func (s *stream) tell(ctx context.Context, id string) error {
+// tell tells the server whether the stream is ready, until ctx ends or a change cannot be sent. It
+// repeats the newest state, because the server ends a stream without a sign of life. One request is under way at
+// a time, so that they take effect in order.
+func (s *stream) tell(ctx context.Context, id string, every time.Duration) error {
+	repeat := time.NewTicker(every)
+	defer repeat.Stop()
 	told := true
 	for ctx.Err() == nil {
 		ready, missed := s.wanted()
@@ -232,6 +235,8 @@ func (s *stream) tell(ctx context.Context, id string) error {
 		}
 		select {
 		case <-s.changed:
+		case <-repeat.C:
+			_ = s.source.setReady(ctx, s.name, id, told) // if it keeps failing, the stream ends
 		case <-ctx.Done():
 		}
 	}
