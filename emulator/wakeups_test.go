@@ -710,7 +710,7 @@ func TestOneSignatureCannotTakeAllStreams(t *testing.T) {
 }
 
 func TestTheClientWithMostStreamsGivesWay(t *testing.T) {
-	address := func(text string) netip.Prefix { return netip.MustParsePrefix(text) }
+	address := netip.MustParsePrefix
 	key, signature := holder{"a", "key", address("10.0.0.1/32")}, holder{"a", "sig", address("10.0.0.1/32")}
 	far, other := holder{"a", "sig", address("10.0.0.2/32")}, holder{"b", "key", address("10.0.0.1/32")}
 	for name, c := range map[string]struct {

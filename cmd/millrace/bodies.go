@@ -223,7 +223,7 @@ func chosen(ctx context.Context, claims *claimcheck.Claims, choose func(claimche
 	return c, nil
 }
 
-// bodiesRemoved is the JSON that sweep and purge print.
+// bodiesRemoved is the output of sweep and purge in JSON.
 type bodiesRemoved struct {
 	Container string `json:"container"`
 	DryRun    bool   `json:"dryRun"`
@@ -232,7 +232,7 @@ type bodiesRemoved struct {
 	Error     string `json:"error,omitempty"` // why it ended early
 }
 
-// reportBodies prints the removed bodies, even after an error.
+// reportBodies prints how much was removed, even if the command ended early.
 func (t *task) reportBodies(ctx context.Context, container string, b *bodyFlags, r bodiesRemoved, what string, err error) error {
 	r.Container = container
 	if err != nil && r.Blobs == 0 && ctx.Err() == nil {

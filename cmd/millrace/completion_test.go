@@ -72,10 +72,7 @@ func TestShellsCompleteWords(t *testing.T) {
 			if _, err := exec.LookPath(shell); err != nil {
 				t.Skip(err)
 			}
-			for _, c := range completionCases {
-				if c.want == "" {
-					continue // the shell would complete names of files
-				}
+			for _, c := range completionCases[:4] { // a command, a verb, all verbs, a flag
 				p := exec.CommandContext(t.Context(), shell, append(slices.Clone(args), c.typed...)...)
 				p.Env = append(os.Environ(), programVariable+"=1", "HOME="+folder, "PATH="+folder+string(filepath.ListSeparator)+os.Getenv("PATH"))
 				out, err := p.CombinedOutput()

@@ -22,7 +22,7 @@ type costNumbers struct {
 	bus       *big.Rat // dollars a month for what carries the wake-ups
 	hourPrice *big.Rat // dollars for an instance-hour; 0 leaves them out
 
-	// What the levers change.
+	// Settings of the levers.
 	group       int64         // jobs in a message
 	compression *big.Rat      // how many times smaller it makes a body
 	batch       int64         // messages a dequeue returns
@@ -38,7 +38,7 @@ const (
 	// claimcheck.
 	bodyLimit = 48 << 10
 
-	// blobRequests is what a body in a blob store costs: it is put, opened, replaced by a
+	// blobRequests is the number of requests for a body in a blob store: it is put, opened, replaced by a
 	// tombstone and swept.
 	blobRequests = 4
 
@@ -67,7 +67,7 @@ const (
 
 func (l levers) has(one levers) bool { return l&one != 0 }
 
-// bill is what a month costs. Averages need not be whole numbers.
+// bill is the cost of a month. Averages need not be whole numbers.
 type bill struct {
 	idlePolls       *big.Rat
 	messageRequests *big.Rat // puts, dequeues and deletes

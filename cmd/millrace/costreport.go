@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// costReport is what cost prints, as JSON. Counts and dollars are of a month unless their name says
+// costReport is the output of cost in JSON. Counts and dollars are of a month unless their name says
 // otherwise.
 type costReport struct {
 	Numbers costSettings `json:"numbers"`
@@ -47,7 +47,7 @@ type costSettings struct {
 	SafetySeconds  json.Number `json:"safetySeconds"`
 }
 
-// costPrice is what things cost, in dollars.
+// costPrice has the prices, in dollars.
 type costPrice struct {
 	TenThousand     json.Number `json:"tenThousandTransactions"`
 	TenThousandBlob json.Number `json:"tenThousandBlobRequests"`
@@ -88,7 +88,7 @@ type costInterval struct {
 	polls, dollars *big.Rat
 }
 
-// costBus is what wake-ups take besides their price.
+// costBus is the traffic of wake-ups.
 type costBus struct {
 	Connections      int64       `json:"connections"` // of instances; a producer has one more
 	Published        json.Number `json:"published"`
@@ -122,13 +122,13 @@ func newCostReport(n *costNumbers, priceGiven bool) *costReport {
 	return r
 }
 
-// namedLevers are those of a row.
+// namedLevers are the levers of a row.
 type namedLevers struct {
 	key, name string
 	levers    levers
 }
 
-// rows returns what the report has a row for.
+// rows returns the rows of the report.
 func (n *costNumbers) rows() []namedLevers {
 	group := fmt.Sprintf("groups of %d", n.group)
 	if n.compression.Cmp(whole(1)) > 0 {
@@ -213,7 +213,7 @@ func (r *costReport) print(out io.Writer) error {
 	return err
 }
 
-// printNotes prints what the tables leave out.
+// printNotes prints the costs that are not in the tables.
 func (r *costReport) printNotes(b *strings.Builder) {
 	n := r.numbers
 	fmt.Fprintf(b, "\nPush takes a connection for each instance and each producer, and an event for each message that is sent:\n%s a month, %s in groups. Its rows include %s a month for a server that carries them (-bus).\n\n",

@@ -39,7 +39,7 @@ func (t *task) explainLogin(err error, denied *azurestorage.CredentialError) err
 	return &explainedError{"not logged in to Azure, see above: " + advice, err}
 }
 
-// explain says what failed, and what to do about it with this command.
+// explain returns an error that says what to do with this command.
 func (t *task) explain(err error) error {
 	if denied := (*azurestorage.CredentialError)(nil); errors.As(err, &denied) && !errors.As(err, new(*explainedError)) {
 		return t.explainLogin(err, denied)

@@ -54,7 +54,7 @@ func instanceCells(r *beacon.Report, now time.Time) []string {
 	}
 }
 
-// explainInstances says what the table does not show.
+// explainInstances adds to the table how much of the queue it covers.
 func explainInstances(to io.Writer, v *beacon.View, control queue.Name) {
 	if len(v.Reports) == 0 {
 		printf(to, "No worker reports in %v; those with a beacon do.\n", control)

@@ -78,7 +78,7 @@ func (c *console) dispatch(ctx context.Context, args []string) error {
 	return one.do(ctx, c, args)
 }
 
-// printf prints to a person. Errors are ignored: there is nobody to tell.
+// printf prints to a person. Errors are ignored, because there is no other output for them.
 func printf(out io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintf(out, format, args...)
 }

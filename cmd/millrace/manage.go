@@ -112,7 +112,7 @@ func (t *task) confirm(ctx context.Context, q queue.Manager, op string, yes bool
 	return t.ask(ctx, q, warning, "nothing was deleted")
 }
 
-// ask asks for the name of a queue to be typed. An error ends with what was not done.
+// ask asks for the name of a queue to be typed. An error ends with undone.
 func (t *task) ask(ctx context.Context, q queue.Manager, warning, undone string) error {
 	p, err := q.Properties(ctx)
 	if err != nil {

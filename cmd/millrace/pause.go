@@ -155,8 +155,8 @@ func (t *task) changeAll(ctx context.Context, names []string, done string, chang
 // changeKey spreads the waits of this process.
 func changeKey() string { return strconv.FormatUint(rand.Uint64(), 16) }
 
-// describePause says for people since when a queue is paused, or the value that pauses it if that is
-// no time.
+// describePause says for people since when a queue is paused. If the value that pauses it is not a
+// time, it returns that value.
 func describePause(p queuemetadata.Pause, now time.Time) string {
 	if p.Since.IsZero() {
 		return p.Value
@@ -164,10 +164,10 @@ func describePause(p queuemetadata.Pause, now time.Time) string {
 	return "since " + p.Value + ", " + age(now.Sub(p.Since)) + " ago"
 }
 
-// pauseFields is what queues and stat print of a pause, in JSON.
+// pauseFields are the fields of queues and stat about a pause, in JSON.
 type pauseFields struct {
 	Paused      bool       `json:"paused"`
-	PausedSince *time.Time `json:"pausedSince"` // nil if it is not paused, or by a value that is no time
+	PausedSince *time.Time `json:"pausedSince"` // nil if it is not paused, or by a value that is not a time
 }
 
 func pauseFieldsOf(metadata map[string]string) pauseFields {

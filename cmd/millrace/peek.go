@@ -171,7 +171,7 @@ type peekedPoison struct {
 	Poisoned     time.Time     `json:"poisoned"`
 }
 
-// peekedClaim says where the body of a message is, and what it is.
+// peekedClaim locates and identifies the body of a message.
 type peekedClaim struct {
 	Text   string `json:"text"`             // as in the message
 	Ref    string `json:"ref,omitempty"`    // these are set only if the claim is of a known form

@@ -7,7 +7,7 @@ import (
 	"github.com/millrace/millrace/codec"
 )
 
-// peekedGroup is what a message has that is a group of jobs.
+// peekedGroup is the part of a message that is a group of jobs.
 type peekedGroup struct {
 	Jobs   int          `json:"jobs"`
 	Done   int          `json:"done"`             // how many need not be handled any more

@@ -63,7 +63,7 @@ func reasons() string {
 	return strings.Join(all, ", ")
 }
 
-// check refuses a filter that cannot choose what was meant.
+// check refuses a filter that contradicts itself or has an unknown reason.
 func (p *poisonFlags) check() error {
 	p.filter.Reason, p.filter.ID = poison.Reason(p.reason), queue.ID(p.id)
 	for name, d := range map[string]time.Duration{"-older": p.filter.Older, "-newer": p.filter.Newer} {

@@ -185,7 +185,7 @@ func describePoison(in queue.Name, e *poison.Entry, now time.Time) string {
 	return b.String()
 }
 
-// explainReason says what a reason means.
+// explainReason describes a reason for people.
 func explainReason(r poison.Reason) string {
 	switch r {
 	case poison.ReasonAttempts:

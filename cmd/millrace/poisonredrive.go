@@ -164,7 +164,7 @@ func (s *sweepFlags) choice() string {
 	return what
 }
 
-// sweepReport is what redrive and purge print, as JSON.
+// sweepReport is the output of redrive and purge in JSON.
 type sweepReport struct {
 	Account string `json:"account"`
 	Queue   string `json:"queue"`
@@ -173,7 +173,7 @@ type sweepReport struct {
 	Error string `json:"error,omitempty"` // why it ended early
 }
 
-// reportSweep prints what was done, also when it ended early.
+// reportSweep prints the result, even of a sweep that ended early.
 func (t *task) reportSweep(ctx context.Context, q queue.Queue, s *sweepFlags, done string, report poison.Report, err error) error {
 	interrupted := err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled)
 	if err != nil && !interrupted && report.Seen == 0 {

@@ -41,7 +41,7 @@ func poisonStatsCommand() *command {
 		}}
 }
 
-// poisonStats is what poison stats prints, as JSON.
+// poisonStats is the output of poison stats in JSON.
 type poisonStats struct {
 	Account string       `json:"account"`
 	Queue   string       `json:"queue"`

@@ -43,7 +43,7 @@ func (p *progressBar) show(r poison.Report) {
 	printf(p.out, "\r\x1b[K[%s] %d of about %d looked at: %s", bar(done, total), r.Seen, max(r.Depth, int64(r.Seen)), counted(r.Counts))
 }
 
-// counted says what was done so far.
+// counted describes the progress so far.
 func counted(c poison.Counts) string {
 	what := "redriven"
 	if c.Purged > 0 {

@@ -59,7 +59,8 @@ func (a retriedAccount) Open(name string) (queue.Manager, error) {
 }
 
 // retriedQueue repeats requests that may be repeated. It leaves requests that take, settle, or put
-// messages to the packages that send them.
+// messages to the packages that send them, and so it does with SetMetadata: queuemetadata.Change reads
+// the metadata again before it repeats a write.
 type retriedQueue struct {
 	queue.Manager
 	stop context.Context
@@ -90,11 +91,6 @@ func (q retriedQueue) Peek(ctx context.Context, n int) (messages []queue.Message
 // Create implements [queue.Queue].
 func (q retriedQueue) Create(ctx context.Context, metadata map[string]string) error {
 	return q.retried(ctx, func(ctx context.Context) error { return q.Manager.Create(ctx, metadata) })
-}
-
-// SetMetadata implements [queue.Manager].
-func (q retriedQueue) SetMetadata(ctx context.Context, metadata map[string]string) error {
-	return q.retried(ctx, func(ctx context.Context) error { return q.Manager.SetMetadata(ctx, metadata) })
 }
 
 // Drop implements [queue.Manager]. If a response was lost, a later one may say that the queue is

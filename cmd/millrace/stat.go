@@ -47,7 +47,7 @@ func statCommand() *command {
 		}}
 }
 
-// stat is what stat prints, in JSON.
+// stat is the output of stat in JSON.
 type stat struct {
 	Account string `json:"account"`
 	Queue   string `json:"queue"`
