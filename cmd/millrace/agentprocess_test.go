@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/emulator"
+	"github.com/millrace/millrace/internal/azuritetest"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 )
@@ -207,15 +208,13 @@ func TestASecondSignalLeavesInstances(t *testing.T) {
 // waitForNoneVisible waits until a peek shows no message.
 func waitForNoneVisible(t *testing.T, q queue.Queue) {
 	t.Helper()
-	for {
+	azuritetest.Until(t, "no message is visible", func() bool {
 		found, err := q.Peek(t.Context(), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(found) == 0 {
-			return
-		}
-	}
+		return len(found) == 0
+	})
 }
 
 // TestAgentOutlastsItsServer: it starts without one, says so once, works when there is one, and says once that it has gone again.

@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/emulator"
+	"github.com/millrace/millrace/internal/azuritetest"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 )
@@ -63,15 +64,13 @@ func TestInterruptedPutCountsItsJobs(t *testing.T) {
 // waitForDepth waits until the queue has n messages.
 func waitForDepth(t *testing.T, q queue.Queue, n int64) {
 	t.Helper()
-	for {
+	azuritetest.Until(t, fmt.Sprintf("%v has %d messages", q.Name(), n), func() bool {
 		p, err := q.Properties(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.Depth == n {
-			return
-		}
-	}
+		return p.Depth == n
+	})
 }
 
 // TestSecondSignalDoesNotWaitForTheServer: a second signal aborts a request without a response, and
