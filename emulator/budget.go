@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// Budgets for the memory of an endpoint's connections, in bytes. The garbage collector needs about as
-// much again. Only a public endpoint has strangers; the other one has room for 10,000 connections.
+// Budgets for the memory of an endpoint's connections, in bytes. The garbage collector needs about
+// as much again. Only a public endpoint has strangers; the other one has room for 10,000
+// connections.
 const (
 	publicBudget = 48 << 20
 	localBudget  = 256 << 20
@@ -35,28 +36,30 @@ const (
 	// writeStep is how many bytes of a response count as progress.
 	writeStep = 64 << 10
 
-	// smallHold is a body or response that need not wait for memory, such as a batch of short messages.
+	// smallHold is a body or response that need not wait for memory, such as a batch of short
+	// messages.
 	smallHold = 64 << 10
 
-	// stallPatience is how long a body or a response may make no progress while others wait for memory.
+	// stallPatience is how long a body or a response may make no progress while others wait for
+	// memory.
 	stallPatience = time.Second
 
 	// minResponse is smaller than every response. Shorter writes are lines of wake-up streams and
-	// 100 Continue, after which the server still needs the request.
+	// 100 Continue: the server still needs the request then.
 	minResponse = 64
 )
 
-// budget bounds the memory of an endpoint's connections. A connection costs a fixed amount, the part of
-// a request that it has sent, and the response that it has not read.
+// budget bounds the memory of an endpoint's connections. A connection costs a fixed amount, the
+// part of a request that it has sent, and the response that it has not read.
 //
 // If the sum exceeds the budget, the budget closes connections: first those that have not sent an
 // authorized request, then others. In both groups it starts with the connection that has waited
 // longest since the server accepted it or sent it something. A client that exchanges requests and
 // responses therefore outlives every client that only takes memory.
 //
-// Half of the budget is for the bodies and responses of authorized requests. If it is in use, large ones
-// wait, up to an eighth of the budget, and the budget closes connections that make no progress for a
-// second. Further ones are refused.
+// Half of the budget is for the bodies and responses of authorized requests. If it is in use, large
+// ones wait, up to an eighth of the budget, and the budget closes connections that make no progress
+// for a second. Further ones are refused.
 type budget struct {
 	most int64
 	each int64 // fixed cost of a connection
@@ -67,8 +70,8 @@ type budget struct {
 	taken   int64                     // sum of the costs; guarded by mu
 	conns   map[*countedConn]struct{} // guarded by mu
 	held    int64                     // bytes of bodies and responses, even on closed connections; guarded by mu
-	waiting int64                     // bytes for which requests wait; guarded by mu
-	since   int64                     // tick at which the requests began to wait; guarded by mu
+	waiting int64                     // bytes that requests wait to hold; guarded by mu
+	since   int64                     // tick of the last look at stalled connections; guarded by mu
 	freed   sync.Cond                 // signals that held or conns has become smaller
 }
 
@@ -114,8 +117,8 @@ func (b *budget) shrink() {
 	resetAll(closing)
 }
 
-// makeRoom removes connections other than c if the sum exceeds the budget. It returns them; the caller
-// closes them without the lock. mu must be held.
+// makeRoom removes connections other than c if the sum exceeds the budget. It returns them; the
+// caller closes them without the lock. mu must be held.
 func (b *budget) makeRoom(c *countedConn) (closing []*countedConn) {
 	if b.taken+b.held <= b.most {
 		return nil
@@ -179,8 +182,8 @@ type countedConn struct {
 	budget   *budget
 	known    atomic.Bool  // it has sent an authorized request
 	progress atomic.Int64 // tick of the accept, or of the last bytes sent or, of a held body, received
-	received atomic.Int64 // bytes since the last response, minus those of a body that is held
-	held     atomic.Int64 // part of the cost: what the handler of a request holds
+	received atomic.Int64 // bytes since the last response, without a held body
+	held     atomic.Int64 // bytes that the handler of a request holds
 	charged  atomic.Int64 // part of the cost: received bytes. Written with budget.mu
 	cost     int64        // guarded by budget.mu
 }
@@ -234,8 +237,9 @@ func (c *countedConn) add(bytes int64) (closing []*countedConn) {
 	return b.makeRoom(c)
 }
 
-// hold counts bytes that the handler of an authorized request needs until release. More than smallHold
-// waits until the budget has room. hold returns false if too many requests wait, or if the connection was closed.
+// hold counts bytes that the handler of an authorized request needs until release. More than
+// smallHold waits until the budget has room. hold returns false if too many requests wait, or if
+// the connection was closed.
 func (c *countedConn) hold(bytes int64) bool {
 	b := c.budget
 	b.mu.Lock()
@@ -264,8 +268,8 @@ func (c *countedConn) hold(bytes int64) bool {
 // isFull reports whether no more bytes can be held. One request always can. mu must be held.
 func (b *budget) isFull(bytes int64) bool { return b.held > 0 && b.held+bytes > b.most/2 }
 
-// holdMore is hold without waiting. budget.mu must be held. The caller closes the connections that it
-// returns.
+// holdMore is hold without waiting. budget.mu must be held. The caller closes the connections that
+// it returns.
 func (c *countedConn) holdMore(bytes int64) (closing []*countedConn) {
 	c.held.Add(bytes)
 	c.budget.held += bytes
@@ -297,8 +301,8 @@ func (c *countedConn) release() {
 	c.budget.freed.Broadcast()
 }
 
-// closeStalled closes connections whose bodies or responses made no progress in the last second, as long
-// as requests wait for memory.
+// closeStalled closes connections whose bodies or responses made no progress in the last second, as
+// long as requests wait for memory.
 func (b *budget) closeStalled() {
 	var closing []*countedConn
 	defer func() { resetAll(closing) }()
@@ -422,7 +426,8 @@ func (c *countedConn) CloseWrite() error {
 	return nil
 }
 
-// reset closes the connection with a reset: the client reads an error, and the kernel keeps nothing.
+// reset closes the connection with a reset: the client reads an error, and the kernel keeps
+// nothing.
 func (c *countedConn) reset() {
 	if tcp, ok := c.Conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0) // an error means that it is closed already

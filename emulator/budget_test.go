@@ -29,8 +29,8 @@ type fortress struct {
 	clients  []net.Conn
 }
 
-// besiege runs a test in a bubble with an endpoint that has a budget of 2 MiB. At the end nothing may be
-// charged.
+// besiege runs a test in a bubble with an endpoint that has a budget of 2 MiB. At the end nothing
+// may be charged.
 func besiege(t *testing.T, test func(*fortress)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -136,8 +136,8 @@ func closed(all []net.Conn) (n int) {
 	return n
 }
 
-// TestStrangersCannotTakeMemory: whatever strangers send without an end, the server closes their oldest
-// connections, and workers lose none.
+// TestStrangersCannotTakeMemory: whatever strangers send without an end, the server closes their
+// oldest connections, and workers lose none.
 func TestStrangersCannotTakeMemory(t *testing.T) {
 	line := "a: " + strings.Repeat("b", 1000) + "\r\n"
 	for name, c := range map[string]struct {
@@ -172,7 +172,8 @@ func TestStrangersCannotTakeMemory(t *testing.T) {
 	}
 }
 
-// TestClientsWithAKeyCannotTakeMemory: connections with large bodies or responses that make no progress give way.
+// TestClientsWithAKeyCannotTakeMemory: connections with large bodies or responses that make no
+// progress give way.
 func TestClientsWithAKeyCannotTakeMemory(t *testing.T) {
 	for name, text := range map[string]string{
 		"unread responses":       raw("GET", peekLarge, "", "HTTP/1.1", ""),
@@ -216,8 +217,8 @@ func fillLarge(f *fortress) {
 
 const peekLarge = "/large/messages?peekonly=true&numofmessages=10"
 
-// TestLargeResponsesWaitForMemory: more readers than there is memory for get their responses in turn, as
-// long as they read; nothing is refused or closed. Beyond a limit they are refused.
+// TestLargeResponsesWaitForMemory: more readers than there is memory for get their responses in
+// turn, as long as they read; nothing is refused or closed. Beyond a limit they are refused.
 func TestLargeResponsesWaitForMemory(t *testing.T) {
 	besiege(t, func(f *fortress) {
 		readers := f.readLarge(12)
@@ -241,8 +242,8 @@ func TestLargeResponsesWaitForMemory(t *testing.T) {
 	})
 }
 
-// TestAStalledResponseGivesWay: readers that wait for the memory of others that do not read get their
-// responses.
+// TestAStalledResponseGivesWay: readers that wait for the memory of others that do not read get
+// their responses.
 func TestAStalledResponseGivesWay(t *testing.T) {
 	besiege(t, func(f *fortress) {
 		readers := f.readLarge(12)

@@ -88,8 +88,8 @@ func (c *call) metadata() (map[string]string, *failure) {
 	return metadata, nil
 }
 
-// maxListing bounds a page of queues, in bytes. A page of 5,000 queues is smaller unless it includes much
-// metadata.
+// maxListing bounds a page of queues, in bytes. A page of 5,000 queues is smaller unless it
+// includes much metadata.
 const maxListing = 1 << 20
 
 // queueElementsSize is how long a queue is in a list without its name and metadata, in bytes.

@@ -18,8 +18,8 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// A wake-up stream is a response without an end, with a line for each event: see docs/protocol.md. The
-// service has nothing like it and refuses the query.
+// A wake-up stream is a response without an end, with a line for each event: see docs/protocol.md.
+// The service has nothing like it and refuses the query.
 
 // wakeupQuery is what the query of a stream contains.
 const wakeupQuery = "comp=wakeups"
@@ -29,11 +29,13 @@ const (
 	maxStreams      = 1024 // of a server
 	maxQueueStreams = 256  // of a queue
 
-	// keepAlive is the longest time between two lines, so that a client notices that the server is gone.
+	// keepAlive is the longest time between two lines, so that a client notices that the server is
+	// gone.
 	keepAlive = 15 * time.Second
 
 	// maxSilence is how long a stream lasts without a sign of life of its client, which repeats its
-	// readiness more often than keepAlive. Unread lines are no such sign: the kernel takes them for hours.
+	// readiness more often than keepAlive. Unread lines are no such sign: the kernel takes them for
+	// hours.
 	maxSilence = 2 * keepAlive
 
 	// writeWithin is how long a client may take to read a line.
@@ -162,9 +164,9 @@ func (all *streams) add(name queue.Name, h holder, w *localqueue.Watcher) *strea
 	return s
 }
 
-// givesWay returns the stream that gives way to one of another holder, or nil. No client can thus take
-// all streams: it is one of the account with the most streams, and there of the holder with the most.
-// The newcomer has fewer, even with its new one.
+// givesWay returns the stream that gives way to one of another holder, or nil. No client can thus
+// take all streams: it is one of the account with the most streams, and there of the holder with
+// the most. The newcomer has fewer, even with its new one.
 func givesWay(open []*stream, newcomer holder) *stream {
 	accounts, holders := make(map[string]int), make(map[holder]int)
 	for _, s := range open {
@@ -219,8 +221,8 @@ func (s *stream) endsAt() time.Time {
 	return s.heard.Add(maxSilence)
 }
 
-// run sends lines, each by a deadline, until the client leaves or gives no sign of life, stopping is
-// closed, or the queue is gone, and closes the stream.
+// run sends lines, each by a deadline, until the client leaves or gives no sign of life, stopping
+// is closed, or the queue is gone, and closes the stream.
 func (s *stream) run(ctx context.Context, stopping <-chan struct{}, sendBy func(line string, deadline time.Time) error) {
 	defer s.close()
 	alive, end := time.NewTicker(keepAlive), time.NewTimer(maxStreamLife)
@@ -265,7 +267,9 @@ func (s *stream) run(ctx context.Context, stopping <-chan struct{}, sendBy func(
 
 // runOver runs the stream as the response to a request.
 func (s *stream) runOver(w http.ResponseWriter, r *http.Request) {
-	clear(r.Header) // it may be large, and a stream is open for long
+	if countedConnOf(r.Context()) != nil { // no other server's handler uses the request later
+		clear(r.Header) // it may be large, and a stream is open for long
+	}
 	connection := http.NewResponseController(w)
 	// Errors mean that the server of the caller has no deadlines.
 	_ = connection.SetReadDeadline(time.Time{}) // net/http ends the context when the client has left
@@ -338,8 +342,8 @@ func (b *streamBody) Close() error {
 	return nil
 }
 
-// stoppingKey is the key of a channel in the contexts of an endpoint's connections. It is closed when the
-// endpoint stops.
+// stoppingKey is the key of a channel in the contexts of an endpoint's connections. It is closed
+// when the endpoint stops.
 type stoppingKey struct{}
 
 func stoppingOf(ctx context.Context) <-chan struct{} {

@@ -13,7 +13,8 @@ import (
 	"github.com/millrace/millrace/wakeup"
 )
 
-// stream is what the subscribers of one queue share. Its goroutine opens the stream again when it breaks.
+// stream is what the subscribers of one queue share. Its goroutine opens the stream again when it
+// breaks.
 type stream struct {
 	source *Source
 	name   queue.Name
@@ -104,8 +105,9 @@ func (s *stream) suspend() bool {
 	return true
 }
 
-// lapse says that the stream has ended and is renewed at once. Subscribers need not know: what becomes visible
-// meanwhile is still there when the new stream begins, and the server wakes somebody for it.
+// lapse says that the stream has ended and is renewed at once. Subscribers need not know: what
+// becomes visible meanwhile is still there when the new stream begins, and the server wakes
+// somebody for it.
 func (s *stream) lapse() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,8 +122,8 @@ func (s *stream) end() {
 	}
 }
 
-// event passes an event on. If no subscriber is ready, the server is told so at once and wakes another
-// process. One that is about to be ready dequeues then.
+// event passes an event on. If no subscriber is ready, the server is told so at once and wakes
+// another process. One that is about to be ready dequeues then.
 func (s *stream) event(bytes int64) {
 	for _, sub := range s.members() {
 		sub.event(wakeup.Event{Queue: s.name, Bytes: bytes})
@@ -135,7 +137,8 @@ func (s *stream) event(bytes int64) {
 	}
 }
 
-// renewTimeout is how long a renewal may take before subscribers hear that the stream is not in force.
+// renewTimeout is how long a renewal may take before subscribers hear that the stream is not in
+// force.
 const renewTimeout = time.Second
 
 // run keeps the stream open while a subscriber is ready, until ctx ends.
@@ -193,13 +196,13 @@ func (s *stream) open(within time.Duration) error {
 	}
 }
 
-// patience is how long the server is not told that no subscriber is ready. Most become ready again soon,
-// and no other process loses anything: an event that comes meanwhile is passed on at once.
+// patience is how long the server is not told that no subscriber is ready. Most become ready again
+// soon, and no other process loses anything: an event that comes meanwhile is passed on at once.
 const patience = 50 * time.Millisecond
 
 // tell tells the server whether the stream is ready, until ctx ends or a change cannot be sent. It
-// repeats the newest state, because the server ends a stream without a sign of life. One request is under way at
-// a time, so that they take effect in order.
+// repeats the newest state, because the server ends a stream without a sign of life. One request is
+// under way at a time, so that they take effect in order.
 func (s *stream) tell(ctx context.Context, id string, every time.Duration) error {
 	repeat := time.NewTicker(every)
 	defer repeat.Stop()
