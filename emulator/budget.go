@@ -16,7 +16,7 @@ import (
 // as much again. Only a public endpoint has strangers; the other one has room for 10,000
 // connections.
 const (
-	publicBudget = 48 << 20
+	publicBudget = 40 << 20
 	localBudget  = 256 << 20
 )
 
