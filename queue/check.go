@@ -61,17 +61,19 @@ func CheckText(text string) error {
 // recorded leave room for the record; for others room is 0. CheckRequest does not check
 // characters: see [CheckText].
 func CheckRequest(text string, room int) error {
-	left := ""
-	if room > 0 {
-		left = fmt.Sprintf(", %d of which must be left to record attempts in", room)
+	limit := func(most int) string {
+		if room == 0 {
+			return fmt.Sprint(most)
+		}
+		return fmt.Sprintf("%d (%d less %d to record attempts)", most-room, most, room)
 	}
 	if len(text)+room > MaxText {
 		return &Error{Kind: ErrTooLarge, Hint: tooLargeHint,
-			Detail: fmt.Sprintf("message text has %d bytes, the limit is %d%s", len(text), MaxText, left)}
+			Detail: fmt.Sprintf("message text has %d bytes, the limit is %s", len(text), limit(MaxText))}
 	}
 	if n := RequestSize(text); n+room > MaxRequest {
 		return &Error{Kind: ErrTooLarge, Hint: "Base64 text is not escaped and always fits; " + tooLargeHint,
-			Detail: fmt.Sprintf("message text of %d bytes is a request of %d with its characters escaped for XML, the limit is %d%s", len(text), n, MaxRequest, left)}
+			Detail: fmt.Sprintf("message text of %d bytes is a request of %d with its characters escaped for XML, the limit is %s", len(text), n, limit(MaxRequest))}
 	}
 	return nil
 }

@@ -130,7 +130,7 @@ func (t *task) ask(ctx context.Context, q queue.Manager, warning, undone string)
 func (t *task) askToType(ctx context.Context, undone string, names ...string) error {
 	c := t.console
 	either := strings.Join(names, " or ")
-	printf(c.err, "Type its name to continue, %s: ", either)
+	printf(c.err, "Type %s to continue: ", either)
 	for line, err := range lines(ctx, c.in) {
 		switch {
 		case ctx.Err() != nil:

@@ -71,7 +71,7 @@ func TestDropAndClearNeedConfirmation(t *testing.T) {
 			if r.status != exitFailure || r.out != "" || !strings.Contains(r.errs, want) || !strings.Contains(r.errs, "nothing was deleted") {
 				t.Errorf("%s with %q typed: got %+v, want a failure with %q", op, typed, r, want)
 			}
-			if !strings.Contains(r.errs, "about 3") || !strings.Contains(r.errs, "Type its name to continue, "+name+": ") {
+			if !strings.Contains(r.errs, "about 3") || !strings.Contains(r.errs, "Type "+name+" to continue: ") {
 				t.Errorf("prompt of %s: got %q, want the depth and the name", op, r.errs)
 			}
 		}

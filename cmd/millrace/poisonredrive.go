@@ -107,7 +107,7 @@ elsewhere stays: see millrace help bodies purge.
 // redrive sends messages back.
 func (t *task) redrive(ctx context.Context, q queue.Manager, s *sweepFlags) error {
 	if !s.yes && !s.dryRun && t.console.interactive {
-		if err := t.ask(ctx, q, "This sends messages of the queue %v, of about %d in it, back to their queues: "+s.choice()+".", "nothing was redriven"); err != nil {
+		if err := t.ask(ctx, q, "This sends messages of %v (it has about %d) back to their queues: "+s.choice()+".", "nothing was redriven"); err != nil {
 			return err
 		}
 	}

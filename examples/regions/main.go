@@ -62,7 +62,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) == 0 {
 		return play(ctx, out)
 	}
-	if args[0] != "worker" && args[0] != "producer" {
+	switch args[0] {
+	case "worker", "producer":
+	case "-h", "-help", "--help", "help":
+		_, err := fmt.Fprintln(out, errUsage)
+		return err
+	default:
 		return errUsage
 	}
 	flags := flag.NewFlagSet("regions "+args[0], flag.ContinueOnError)

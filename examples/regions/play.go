@@ -151,8 +151,8 @@ func (l *ledger) compare(p paired.State, s paired.SyphonState) error {
 	}
 	l.print("%d orders were accepted, and all of them were handled", len(l.accepted))
 	l.print("%d sends failed; %d of their orders were handled anyway, because only the response was lost", l.failed, anyway)
-	l.print("%d orders were diverted to the east, and %d came home, for %d requests of the syphon", p.Diverted, s.Moved, s.Requests.Total())
+	l.print("%d orders were diverted to the east, and %d were moved back, in %d requests", p.Diverted, s.Moved, s.Requests.Total())
 	l.print("%d orders were handled a second time: a step without a response is repeated, even if it took effect.", again)
-	l.print("That happened to %d sends, and to %d moves home", l.doubtful, s.Doubtful)
+	l.print("That happened to %d sends, and to %d moves back", l.doubtful, s.Doubtful)
 	return nil
 }

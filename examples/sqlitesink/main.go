@@ -15,6 +15,7 @@ import (
 	"log"
 	"os"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +36,9 @@ const insertReading = "INSERT INTO readings VALUES (?, ?, ?) ON CONFLICT DO NOTH
 func main() {
 	q := localqueue.New(nil).Queue(queue.Name{Queue: "readings"})
 	path := slices.Concat(os.Args[1:], []string{"file::memory:"})[0] // the argument, if there is one
+	if strings.HasPrefix(path, "-") {
+		log.Fatal("usage: sqlitesink [FILE]")
+	}
 	if err := run(context.Background(), q, path, 1000); err != nil {
 		log.Fatal(err)
 	}
