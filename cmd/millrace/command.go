@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/millrace/millrace/internal/didyoumean"
@@ -201,6 +202,15 @@ func find(name string) (*command, error) {
 	}
 	all := commandNames()
 	wrong := "unknown command " + quote(name) + didyoumean.Hint(name, all)
+	var owners []string // commands that have it as a verb
+	for _, o := range commands() {
+		if slices.Contains(o.verbNames(), name) {
+			owners = append(owners, o.name+" "+name)
+		}
+	}
+	if len(owners) == 1 {
+		wrong = "unknown command " + quote(name) + ", did you mean " + owners[0] + "?"
+	}
 	if strings.HasPrefix(name, "-") {
 		wrong = "the command comes first, then its flags"
 	}

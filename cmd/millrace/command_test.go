@@ -54,6 +54,8 @@ func TestSlipsAreRecognized(t *testing.T) {
 	for line, want := range map[string]string{
 		"quues":             `unknown command "quues", did you mean queues?; the commands are`,
 		"help staat":        `unknown command "staat", did you mean stat?; the commands are`,
+		"redrive orders":    `unknown command "redrive", did you mean poison redrive?; the commands are`,
+		"purge orders":      `unknown command "purge"; the commands are`, // of poison or of bodies
 		"poison lst orders": `unknown verb "lst", did you mean list?; the verbs are list, show, stats, redrive, purge`,
 		"help bodies swep":  `unknown verb "swep", did you mean sweep?; the verbs are list, sweep, purge`,
 		"poison":            "missing verb: write millrace poison VERB QUEUE; the verbs are list, show, stats, redrive, purge",
