@@ -72,6 +72,13 @@ func TestADirectoryBehindALinkToNowhere(t *testing.T) {
 			t.Errorf("%s: got %v, want where the link leads", path, err)
 		}
 	}
+	circle := filepath.Join(t.TempDir(), "circle")
+	if err := os.Symlink("circle", circle); err != nil {
+		t.Fatal(err)
+	}
+	if err := MakeDirectory(circle, 0o700); err == nil || !strings.HasPrefix(err.Error(), circle+" is a symbolic link to circle") {
+		t.Errorf("a link to itself: got %v, want where it leads", err)
+	}
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
