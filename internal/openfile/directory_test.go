@@ -94,6 +94,27 @@ func TestAMissingDirectoryCannotBeSynced(t *testing.T) {
 	}
 }
 
+// TestOnlyAFailingDiskFailsASync: a directory that may not be read, and a file system without such a
+// call, do not.
+func TestOnlyAFailingDiskFailsASync(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("names need no sync")
+	}
+	for what, c := range map[string]struct {
+		open func(string) (*os.File, error)
+		want error
+	}{
+		"not readable":        {func(string) (*os.File, error) { return nil, fs.ErrPermission }, nil},
+		"without such a call": {func(string) (*os.File, error) { r, w, err := os.Pipe(); return r, errors.Join(err, w.Close()) }, nil},
+		"a sync that fails":   {func(string) (*os.File, error) { f, err := os.Open(t.TempDir()); return f, errors.Join(err, f.Close()) }, fs.ErrClosed},
+		"it cannot be opened": {func(string) (*os.File, error) { return nil, syscall.EIO }, syscall.EIO},
+	} {
+		if err := SyncDirectory(c.open, "dir"); !errors.Is(err, c.want) {
+			t.Errorf("%s: got %v, want %v", what, err, c.want)
+		}
+	}
+}
+
 func TestAFailingDiskIsNotFull(t *testing.T) {
 	for cause, want := range map[error]bool{syscall.ENOSPC: true, syscall.EDQUOT: true, syscall.EFBIG: true, syscall.EIO: false, syscall.EROFS: false} {
 		if got := OutOfSpace(&fs.PathError{Op: "write", Path: "file", Err: cause}); got != want {
