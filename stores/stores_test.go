@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -116,6 +117,29 @@ func TestALinkToNowhereIsNamed(t *testing.T) {
 	}
 	if _, err := stores.Blobs(link, nil); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("blobs: got %v, want where the link leads", err)
+	}
+}
+
+// TestADirectoryOfTablesIsPrivate: also its new parent, and also if its name looks like that of a
+// file of tables.
+func TestADirectoryOfTablesIsPrivate(t *testing.T) {
+	t.Parallel()
+	parent := filepath.Join(t.TempDir(), "new")
+	dir := filepath.Join(parent, "dir.db")
+	if tables, err := stores.Tables(dir+"/", nil); err != nil {
+		t.Fatal(err)
+	} else if err := tables.Close(); err != nil {
+		t.Error(err)
+	}
+	if tables, err := stores.Tables(dir, nil); err != nil {
+		t.Error(err)
+	} else if err := tables.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, path := range []string{parent, dir, filepath.Join(dir, "tables.db")} {
+		if info, err := os.Stat(path); err != nil || runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s: got %v, %v; want no access for others", path, info, err)
+		}
 	}
 }
 
