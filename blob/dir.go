@@ -381,6 +381,9 @@ func (d *Directory) inDirectory(err error) error {
 func (d *Directory) explainLink(err *fs.PathError) error {
 	container, _, _ := strings.Cut(err.Path, "/")
 	for _, name := range []string{container, err.Path} {
+		if _, failed := d.root.Stat(name); failed == nil {
+			continue // it leads into the directory, so it is not the cause
+		}
 		if target, failed := d.root.Readlink(name); failed == nil {
 			return fmt.Errorf("%s is a symbolic link to %s, and blobs must be in the directory: %w", name, target, err.Err)
 		}

@@ -145,6 +145,18 @@ func TestALinkElsewhereIsNamed(t *testing.T) {
 	}
 }
 
+// TestALinkInsideIsNotBlamed: it can be used, so an error has another cause.
+func TestALinkInsideIsNotBlamed(t *testing.T) {
+	path := t.TempDir()
+	if err := os.WriteFile(filepath.Join(path, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	needs(t, os.Symlink("file", filepath.Join(path, "pictures")))
+	if err := dir(t, path).Put(t.Context(), ref("a"), strings.NewReader("text"), nil); err == nil || strings.Contains(err.Error(), "symbolic link") {
+		t.Errorf("got %v, want another error", err)
+	}
+}
+
 func TestSymbolicLinksDoNotLeadOutside(t *testing.T) {
 	outside := t.TempDir()
 	secret := filepath.Join(outside, "secret")

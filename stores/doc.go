@@ -22,7 +22,7 @@
 //
 // Opening sends no request. A store in an account fails as packages azureblob and aztable describe:
 // a request is repeated for up to two minutes. If UseDevelopmentStorage=true is the location and
-// nothing listens there, it fails within two seconds. Errors come with advice, and never contain a
+// nothing listens there on this machine, it fails within two seconds. Errors come with advice, and never contain a
 // key or a signature.
 //
 // # Durability

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -103,6 +104,45 @@ func TestAnAccountHoldsWhatADirectoryDoes(t *testing.T) {
 	program(t, account(t), &stores.Options{Credential: noToken{}})
 }
 
+// TestALinkToNowhereIsNamed: a volume that is not mounted, for example.
+func TestALinkToNowhereIsNamed(t *testing.T) {
+	t.Parallel()
+	link := filepath.Join(t.TempDir(), "data")
+	if err := os.Symlink("/nowhere/data", link); err != nil {
+		t.Skip(err)
+	}
+	const want = "is a symbolic link to /nowhere/data, which does not exist"
+	if _, err := stores.Tables(link, nil); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("tables: got %v, want where the link leads", err)
+	}
+	if _, err := stores.Blobs(link, nil); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("blobs: got %v, want where the link leads", err)
+	}
+}
+
+// TestADirectoryOfTablesIsPrivate: also its new parent, and also if its name looks like that of a
+// file of tables.
+func TestADirectoryOfTablesIsPrivate(t *testing.T) {
+	t.Parallel()
+	parent := filepath.Join(t.TempDir(), "new")
+	dir := filepath.Join(parent, "dir.db")
+	if tables, err := stores.Tables(dir+"/", nil); err != nil {
+		t.Fatal(err)
+	} else if err := tables.Close(); err != nil {
+		t.Error(err)
+	}
+	if tables, err := stores.Tables(dir, nil); err != nil {
+		t.Error(err)
+	} else if err := tables.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, path := range []string{parent, dir, filepath.Join(dir, "tables.db")} {
+		if info, err := os.Stat(path); err != nil || runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s: got %v, %v; want no access for others", path, info, err)
+		}
+	}
+}
+
 func TestTheTablesOfAFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -152,7 +192,9 @@ func TestInvalidLocationsAreRefused(t *testing.T) {
 		"htps://acct.core.windows.net": "neither a connection string nor an http address",
 		"file:///var/data":             "neither a connection string nor an http address",
 		"AccountName=a;" + key + "!":   "not Base64",
-		served:                         "or use a directory, as stores.",
+		"AccountName = a; AccountKey = c2VjcmV0!": "not Base64",
+		"?sv=1&sig=c2VjcmV0":                      "neither AccountName nor",
+		served:                                    "or use a directory, as stores.",
 		"https://a.queue.core.windows.net/orders?sv=1&sig=c2VjcmV0": "the location is the account's queue address",
 	} {
 		_, err := stores.Blobs(location, nil)

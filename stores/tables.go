@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/millrace/millrace/internal/azurestorage"
+	"github.com/millrace/millrace/internal/openfile"
 	"github.com/millrace/millrace/table"
 	"github.com/millrace/millrace/table/aztable"
 	"github.com/millrace/millrace/table/filetable"
@@ -53,7 +54,7 @@ func openFile(path string) (*TableSet, error) {
 	info, err := os.Stat(path)
 	isFile := err == nil && info.Mode().IsRegular() || err != nil && strings.HasSuffix(path, fileSuffix)
 	if !isFile {
-		if err := os.MkdirAll(path, 0o700); err != nil {
+		if err := openfile.MakeDirectory(path, 0o700); err != nil {
 			return nil, fmt.Errorf("open the tables in %s: %w", path, err)
 		}
 		path = filepath.Join(path, tablesFile)

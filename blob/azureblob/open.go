@@ -36,7 +36,8 @@ type Options struct {
 
 	// RetryFor is how long a request that fails for a while is repeated, since its first try; the
 	// try that begins last may still take TryTimeout. Negative means that nothing is repeated.
-	// Defaults to 2 min, but with UseDevelopmentStorage=true to 1 s while nothing listens there.
+	// Defaults to 2 min, but with UseDevelopmentStorage=true on this machine to 1 s while nothing
+	// listens there.
 	RetryFor time.Duration
 
 	// BlockSize is the size of the blocks of an upload in bytes, 1 KiB to 100 MiB, and what a put

@@ -37,7 +37,8 @@ func (l Limits) Check() error {
 }
 
 // WithDefaults returns the limits with 30 s, 2 min and 64 for those that are zero. With
-// UseDevelopmentStorage=true, the default for requests that cannot be sent is 1 s.
+// UseDevelopmentStorage=true, the default for requests that cannot be sent is 1 s. An emulator on
+// another machine, such as a container that starts at the same time, has the full 2 min.
 func (l Limits) WithDefaults(at Location) Limits {
 	if l.TryTimeout == 0 {
 		l.TryTimeout = 30 * time.Second

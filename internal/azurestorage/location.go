@@ -44,7 +44,7 @@ type Location struct {
 	Hint      string // what to do if nothing responds
 	secrets   []string
 
-	development bool // of UseDevelopmentStorage=true
+	development bool // of UseDevelopmentStorage=true, on this machine
 }
 
 // ParseError says what is wrong with a location. It never contains the location: any part of it
@@ -74,8 +74,11 @@ func (s Service) hint() string {
 // IsLocation reports whether a text looks like the location of an account rather than a path or a
 // name. A text that it accepts may contain a secret.
 func IsLocation(text string) bool {
-	lower := strings.ToLower(text)
-	for _, part := range []string{"://", "accountkey=", "accountname=", "sharedaccesssignature=", "usedevelopmentstorage=", ".core.windows.net"} {
+	lower := strings.ToLower(strings.Join(strings.Fields(text), "")) // "AccountKey = …" is a key too
+	for _, part := range []string{
+		"://", "accountkey=", "accountname=", "sharedaccesssignature=", "usedevelopmentstorage=", "&sig=",
+		".core.windows.net", ".core.chinacloudapi.cn", ".core.usgovcloudapi.net", ".storage.azure.net",
+	} {
 		if strings.Contains(lower, part) {
 			return true
 		}
@@ -270,7 +273,7 @@ func (s Service) endpointName() string {
 // development returns the emulators' account, which the SDK does not know. A proxy address
 // replaces scheme and host and keeps the port, as in the other SDKs.
 func (s Service) development(proxy string) (Location, error) {
-	at := Location{Account: DevelopmentAccount, Auth: KeyAuth, Key: DevelopmentKey, development: true}
+	at := Location{Account: DevelopmentAccount, Auth: KeyAuth, Key: DevelopmentKey}
 	host := "http://127.0.0.1"
 	if proxy != "" {
 		u, err := url.Parse(proxy)
@@ -283,7 +286,7 @@ func (s Service) development(proxy string) (Location, error) {
 		}
 	}
 	at.Endpoint = host + ":" + s.Port + "/" + DevelopmentAccount + "/"
-	at.Hint = s.Hint
+	at.Hint, at.development = s.Hint, onLoopback(at.Endpoint)
 	return at, nil
 }
 

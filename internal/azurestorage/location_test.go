@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 const (
@@ -266,6 +267,8 @@ func TestLocationsAreToldFromPaths(t *testing.T) {
 	for _, text := range []string{
 		"UseDevelopmentStorage=true", "https://acct.queue.core.windows.net", "htps://acct",
 		"acct.blob.core.windows.net", "AccountName=a;AccountKey=b", "BlobEndpoint=https://a.example;SharedAccessSignature=sig",
+		"AccountName = a; AccountKey = b", "sv=2024-11-04&sig=c2VjcmV0", "acct.queue.core.chinacloudapi.cn",
+		"acct.blob.core.usgovcloudapi.net", "acct.z01.blob.storage.azure.net",
 	} {
 		if !IsLocation(text) {
 			t.Errorf("%q: got a path, want a location", text)
@@ -274,6 +277,22 @@ func TestLocationsAreToldFromPaths(t *testing.T) {
 	for _, text := range []string{"", ".", "data", "./data", "/var/lib/data", `C:\data`, "a=b", "core", "@file"} {
 		if IsLocation(text) {
 			t.Errorf("%q: got a location, want a path", text)
+		}
+	}
+}
+
+// TestOnlyAnEmulatorOnThisMachineIsNotWaitedFor: another machine may be a container that starts
+// at the same time.
+func TestOnlyAnEmulatorOnThisMachineIsNotWaitedFor(t *testing.T) {
+	for proxy, want := range map[string]time.Duration{
+		"": unreachable, "http://localhost": unreachable, "http://[::1]": unreachable, "http://azurite": 0,
+	} {
+		at, err := Blob.Parse("UseDevelopmentStorage=true;DevelopmentStorageProxyUri=" + proxy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := (Limits{}).WithDefaults(at).unreachable; got != want {
+			t.Errorf("proxy %q: got %v, want %v", proxy, got, want)
 		}
 	}
 }

@@ -69,14 +69,14 @@ func DescribeLink(path string, err error) error {
 	return err
 }
 
-// linkToNowhere reports whether a path is a symbolic link to a missing place.
+// linkToNowhere reports whether a path is a symbolic link to a missing place, or to itself.
 func linkToNowhere(path string) (target string, is bool) {
 	target, err := os.Readlink(path)
 	if err != nil {
 		return "", false
 	}
 	_, err = os.Stat(path)
-	return target, errors.Is(err, fs.ErrNotExist)
+	return target, errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP)
 }
 
 func nowhereError(path, target string) error {

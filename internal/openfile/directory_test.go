@@ -72,6 +72,13 @@ func TestADirectoryBehindALinkToNowhere(t *testing.T) {
 			t.Errorf("%s: got %v, want where the link leads", path, err)
 		}
 	}
+	circle := filepath.Join(t.TempDir(), "circle")
+	if err := os.Symlink("circle", circle); err != nil {
+		t.Fatal(err)
+	}
+	if err := MakeDirectory(circle, 0o700); err == nil || !strings.HasPrefix(err.Error(), circle+" is a symbolic link to circle") {
+		t.Errorf("a link to itself: got %v, want where it leads", err)
+	}
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -84,6 +91,27 @@ func TestADirectoryBehindALinkToNowhere(t *testing.T) {
 func TestAMissingDirectoryCannotBeSynced(t *testing.T) {
 	if err := SyncDirectory(os.Open, filepath.Join(t.TempDir(), "missing")); runtime.GOOS != "windows" && !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v, want fs.ErrNotExist", err)
+	}
+}
+
+// TestOnlyAFailingDiskFailsASync: a directory that may not be read, and a file system without such a
+// call, do not.
+func TestOnlyAFailingDiskFailsASync(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("names need no sync")
+	}
+	for what, c := range map[string]struct {
+		open func(string) (*os.File, error)
+		want error
+	}{
+		"not readable":        {func(string) (*os.File, error) { return nil, fs.ErrPermission }, nil},
+		"without such a call": {func(string) (*os.File, error) { r, w, err := os.Pipe(); return r, errors.Join(err, w.Close()) }, nil},
+		"a sync that fails":   {func(string) (*os.File, error) { f, err := os.Open(t.TempDir()); return f, errors.Join(err, f.Close()) }, fs.ErrClosed},
+		"it cannot be opened": {func(string) (*os.File, error) { return nil, syscall.EIO }, syscall.EIO},
+	} {
+		if err := SyncDirectory(c.open, "dir"); !errors.Is(err, c.want) {
+			t.Errorf("%s: got %v, want %v", what, err, c.want)
+		}
 	}
 }
 

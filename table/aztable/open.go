@@ -36,7 +36,7 @@ type Options struct {
 
 	// RetryFor is how long a request that fails for a while is repeated, since its first try, if it reads or is
 	// known not to have been carried out; the try that begins last may still take TryTimeout. Negative means that
-	// nothing is repeated. Defaults to 2 min, but with UseDevelopmentStorage=true to 1 s while nothing
+	// nothing is repeated. Defaults to 2 min, but with UseDevelopmentStorage=true on this machine to 1 s while nothing
 	// listens there.
 	RetryFor time.Duration
 

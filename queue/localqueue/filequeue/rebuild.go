@@ -31,18 +31,18 @@ func (s *snapshot) mostlyFree(f *os.File) bool {
 // into place: a kill leaves one or the other. A nil f makes a new store.
 func (s *Store) rebuild(f *os.File) (err error) {
 	s.snapshot.rebuilt = true
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.dir.remove(rebuildName)) // also if it could not be opened
+		}
+	}()
 	db, err := s.openTree(rebuildName)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, db.Close(), s.dir.root.Remove(rebuildName))
-		}
-	}()
 	db.NoSync = true // until it is complete
 	if err := s.snapshot.writeTo(db, f); err != nil {
-		return err
+		return errors.Join(err, db.Close())
 	}
 	if err := errors.Join(db.Sync(), db.Close()); err != nil {
 		return err

@@ -2,6 +2,7 @@ package filequeue
 
 import (
 	"errors"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -169,14 +170,33 @@ func fillToTheEnd(t *testing.T, q queue.Queue) (n int) {
 	}
 }
 
-// TestAMostlyFreeFileOpensOnAFullDisk: there is no space to rebuild it.
+// TestAMostlyFreeFileOpensOnAFullDisk: there is no space to rebuild it, or to rebuild all of it.
+// Nothing of the attempt is left, and the engine removes the cleared messages from the file.
 func TestAMostlyFreeFileOpensOnAFullDisk(t *testing.T) {
-	dir := smalldisktest.Mount(t, 24)
-	texts := clearedAndKilled(t, dir)
-	occupy(t, dir)
-	found, got := reopenedTexts(t, dir)
-	if found.Damaged > 0 || found.Torn || !maps.Equal(got, texts) {
-		t.Errorf("got %+v and %v, want %v", found, got, texts)
+	for _, spare := range []int64{0, 4 << 10, 8 << 10} {
+		dir := smalldisktest.Mount(t, 24)
+		texts := clearedAndKilled(t, dir)
+		taken := occupy(t, dir)
+		info, err := os.Stat(taken)
+		if err == nil {
+			err = os.Truncate(taken, info.Size()-spare)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, got := reopenedTexts(t, dir)
+		if found.Damaged > 0 || found.Torn || !maps.Equal(got, texts) {
+			t.Errorf("%d bytes of space: got %+v and %v, want %v", spare, found, got, texts)
+		}
+		s, err := Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Lstat(filepath.Join(dir, rebuildName)); !errors.Is(err, fs.ErrNotExist) || !s.moreWork {
+			t.Errorf("%d bytes of space: the rebuilt file: got %v, more work %v; want no file and more work", spare, err, s.moreWork)
+		}
+		closed(t, over(t, s))
+		reopenedWhole(t, dir, texts)
 	}
 }
 

@@ -79,6 +79,58 @@ func TestATornLogOfTheFirstFormatIsReported(t *testing.T) {
 	}
 }
 
+// TestEmptyLogsOfTheSecondFormatAreSound: the earlier release was killed before the first commit to
+// one of its logs, or to both.
+func TestEmptyLogsOfTheSecondFormatAreSound(t *testing.T) {
+	for used := range 2 { // the number of logs with a commit
+		dir := memoryDirectory(t)
+		s, texts := begun(t, dir), map[uint64]string{}
+		put(t, s, texts, 1, "in the tree")
+		if err := s.finalCheckpoint(); err != nil {
+			t.Fatal(err)
+		}
+		setCheckpoint(t, s, checkpoint{s.number, secondFormat, s.time}.record())
+		for _, l := range s.logs {
+			if err := l.file.Truncate(0); err != nil {
+				t.Fatal(err)
+			}
+			l.format, l.end, l.size = secondFormat, 0, 0
+			if err := l.writeEndMark(s.number); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.checkpointed, s.pending, s.active = s.number, newPending(), 0
+		if used > 0 {
+			put(t, s, texts, 2, "in the log")
+		}
+		s.abandon(t)
+		reopenedWhole(t, dir, texts)
+		reopenedWhole(t, dir, texts)
+	}
+}
+
+// TestADamagedHeaderLosesNothing: even if it then seems to name a later format, or no format.
+func TestADamagedHeaderLosesNothing(t *testing.T) {
+	for _, from := range []string{"format 3", "Millrace"} {
+		dir := memoryDirectory(t)
+		s, texts := begun(t, dir), map[uint64]string{}
+		put(t, s, texts, 1, "text")
+		s.abandon(t)
+		for i := range 2 {
+			path := filepath.Join(dir, walName(i+1))
+			b, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b[bytes.Index(b, []byte(from))+len(from)-1] = '9'
+			if err := os.WriteFile(path, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		reopenedWhole(t, dir, texts)
+	}
+}
+
 // TestADirectoryOfALaterReleaseIsRefused: the error names that release if there are logs, and
 // nothing is changed.
 func TestADirectoryOfALaterReleaseIsRefused(t *testing.T) {
