@@ -72,6 +72,7 @@ type budget struct {
 	held    int64                     // bytes of bodies and responses, even on closed connections; guarded by mu
 	waiting int64                     // bytes that requests wait to hold; guarded by mu
 	since   int64                     // tick of the last look at stalled connections; guarded by mu
+	looking bool                      // closeStalled is due; guarded by mu
 	freed   sync.Cond                 // signals that held or conns has become smaller
 }
 
@@ -248,8 +249,8 @@ func (c *countedConn) hold(bytes int64) bool {
 			b.mu.Unlock()
 			return false
 		}
-		if b.waiting == 0 {
-			b.since = b.ticks.Load()
+		if !b.looking {
+			b.looking, b.since = true, b.ticks.Load()
 			time.AfterFunc(stallPatience, b.closeStalled)
 		}
 		b.waiting += bytes
@@ -308,7 +309,7 @@ func (b *budget) closeStalled() {
 	defer func() { resetAll(closing) }()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.waiting == 0 {
+	if b.looking = b.waiting > 0; !b.looking {
 		return
 	}
 	for c := range b.conns {

@@ -262,6 +262,49 @@ func TestAStalledResponseGivesWay(t *testing.T) {
 	})
 }
 
+// TestManyWaitsDoNotShortenThePatience: however often requests have waited, a client that makes progress
+// within stallPatience keeps its connection.
+func TestManyWaitsDoNotShortenThePatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBudget(1<<20, false)
+		connect := func() *countedConn {
+			client, server := net.Pipe()
+			t.Cleanup(func() { client.Close() })
+			c := &countedConn{Conn: server, budget: b}
+			b.conns[c] = struct{}{}
+			return c
+		}
+		slow, other := connect(), connect()
+		defer slow.Close()
+		defer other.Close()
+		const large = 400 << 10 // the budget has room for one
+		for range 10 {
+			slow.hold(large)
+			go other.hold(120 << 10) // waits until the other one is released
+			synctest.Wait()
+			time.Sleep(stallPatience / 11)
+			slow.release()
+			synctest.Wait()
+			other.release()
+		}
+		slow.hold(large)
+		go other.hold(120 << 10)
+		for range 20 {
+			time.Sleep(stallPatience * 2 / 5)
+			slow.moved()
+		}
+		b.mu.Lock()
+		open, waiting := b.counts(slow), b.waiting
+		b.mu.Unlock()
+		if !open || waiting == 0 {
+			t.Errorf("connection that makes progress: open %v, with %d bytes waiting; want it open while a request waits", open, waiting)
+		}
+		slow.release()
+		synctest.Wait()
+		other.release()
+	})
+}
+
 // readLarge sends requests for large responses: ten for which there is memory, and others.
 func (f *fortress) readLarge(n int) (readers []net.Conn) {
 	f.Helper()
