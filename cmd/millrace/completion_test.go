@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/millrace/millrace/internal/azuritetest"
 )
 
 // completionCases are what a person has typed, and the words that complete it.
@@ -69,9 +71,7 @@ func TestShellsCompleteWords(t *testing.T) {
 	} {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()
-			if _, err := exec.LookPath(shell); err != nil {
-				t.Skip(err)
-			}
+			azuritetest.Program(t, shell)
 			for _, c := range completionCases[:4] { // a command, a verb, all verbs, a flag
 				p := exec.CommandContext(t.Context(), shell, append(slices.Clone(args), c.typed...)...)
 				p.Env = append(os.Environ(), programVariable+"=1", "HOME="+folder, "PATH="+folder+string(filepath.ListSeparator)+os.Getenv("PATH"))
