@@ -311,7 +311,7 @@ func TestTheNewsOvertake(t *testing.T) {
 	if status := command(t.Context(), []string{"demo", "-videos", "20"}, out, out); status != 0 {
 		t.Fatalf("got status %d: %s", status, out)
 	}
-	for _, want := range []string{`(?m)^critical +4 .* [1-9][0-9]*\.[0-9]$`, `(?m)^ordinary +4 `, `(?m)^heavy +12 .* 0\.0$`} {
+	for _, want := range []string{`(?m)^critical +4 .* [1-9][0-9]*\.[0-9]$`, `(?m)^ordinary +4 `, `(?m)^heavy +12 .* 0\.[0-9]$`} {
 		if !regexp.MustCompile(want).MatchString(out.String()) {
 			t.Errorf("got\n%s\nwant a line as %s", out, want)
 		}
