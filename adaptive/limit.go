@@ -83,7 +83,6 @@ func (l *Limit) begin() call {
 	return c
 }
 
-// count counts a handler that starts.
 func (l *Limit) count() call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -146,7 +145,6 @@ func again(d dispatcher.Delivery, err error) error {
 	return dispatcher.Postpone(delay, err)
 }
 
-// limit returns the limit.
 func (l *Limit) limit() int { return int(l.current.Load()) }
 
 // saysExhausted asks Options.Exhausted, on a goroutine of its own, because runtime.Goexit must not end the handler's. Of a

@@ -33,7 +33,6 @@ func (l *Limit) Slots(within dispatcher.Slots) dispatcher.Slots {
 	return s
 }
 
-// slots are the slots of one listener.
 type slots struct {
 	limit  *Limit
 	own    *pool.Member

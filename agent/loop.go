@@ -177,7 +177,6 @@ func (p *pool) settle(ctx context.Context, s scaling.Sample, d *Decided) {
 	}
 }
 
-// fail notes an error of this round.
 func (p *pool) fail(e *Error) {
 	e.Pool = p.Name
 	p.problems = append(p.problems, e)
@@ -229,7 +228,6 @@ func (p *pool) graceful(ctx context.Context) (context.Context, context.CancelFun
 	return longer, func() { stopped(); cancel() }
 }
 
-// stop keeps the history.
 func (p *pool) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), stopGrace)
 	defer cancel()

@@ -70,7 +70,6 @@ func (o Options) Check(jobs queue.Name) error {
 	return fmt.Errorf("beacon: %w", errors.Join(errs...))
 }
 
-// checkInstance returns an error if this cannot be the name of an instance.
 func checkInstance(name string) error {
 	switch {
 	case name == "":
@@ -83,7 +82,6 @@ func checkInstance(name string) error {
 	return nil
 }
 
-// withDefaults returns the options with their defaults.
 func (o Options) withDefaults() Options {
 	if o.Interval == 0 {
 		o.Interval = defaultInterval

@@ -123,7 +123,6 @@ func (p *Publisher) beat(ctx context.Context) (wait time.Duration) {
 	return r.Next
 }
 
-// next returns the next report, and whether it says the same as the last one.
 func (p *Publisher) next() (r Report, same bool) {
 	r = p.report()
 	same = p.sequence > 0 && r == p.last
@@ -134,7 +133,6 @@ func (p *Publisher) next() (r Report, same bool) {
 	return r, same
 }
 
-// failed counts and reports an error.
 func (p *Publisher) failed(ctx context.Context, err error) {
 	p.failures++
 	p.tell(ctx, err)

@@ -48,7 +48,6 @@ type job interface {
 	decodeItem(item int) (handling, error)
 }
 
-// handling is a message for a handler, with the handler.
 type handling interface {
 	// ownTimeout returns the time-out for this message; zero means the one for all, negative
 	// none.
@@ -94,7 +93,6 @@ func (v *typedJob[T]) decodeBody() error {
 	return nil
 }
 
-// newMessage returns the message for the handler.
 func (v *typedJob[T]) newMessage(body T, head codec.Head) Message[T] {
 	return Message[T]{
 		Body: body, ID: v.queued.ID, Queue: v.dispatcher.name, Head: head,
@@ -106,7 +104,6 @@ func (v *typedJob[T]) newMessage(body T, head codec.Head) Message[T] {
 
 func (v *typedJob[T]) ownTimeout() time.Duration { return v.timeoutOf(&v.message) }
 
-// timeoutOf calls TimeoutFor.
 func (v *typedJob[T]) timeoutOf(m *Message[T]) time.Duration {
 	timeoutFor := v.jobs.TimeoutFor
 	if timeoutFor == nil {

@@ -78,7 +78,6 @@ func NewKinds(q queue.Queue, kinds []Kind, o *Options) (*Dispatcher, error) {
 	return d, nil
 }
 
-// kindsByName returns the kinds by name, or all errors in them.
 func kindsByName(kinds []Kind) (map[string]*Kind, error) {
 	byName := make(map[string]*Kind, len(kinds))
 	var errs []error
@@ -95,7 +94,6 @@ func kindsByName(kinds []Kind) (map[string]*Kind, error) {
 	return byName, errors.Join(errs...)
 }
 
-// check returns all errors in the kind.
 func (k *Kind) check() error {
 	var errs []error
 	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -165,10 +163,8 @@ func (e otherKindError) Error() string {
 
 func (otherKindError) Unwrap() error { return codec.ErrNewer }
 
-// maxKindsNamed is how many kinds an error names.
 const maxKindsNamed = 8
 
-// kindNames lists the kinds for an error.
 func (d *Dispatcher) kindNames() string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(d.kinds)) {

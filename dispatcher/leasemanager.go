@@ -49,7 +49,6 @@ func newLeaseManager(r *requests, q queue.Queue, visibility func(held int, ran t
 	return k
 }
 
-// count returns how many leases are tracked.
 func (k *leaseManager) count() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -209,7 +208,6 @@ func (k *leaseManager) run() {
 	}
 }
 
-// runDue does what is due by now, and returns when the next lease is due.
 func (k *leaseManager) runDue(now time.Time) (next time.Time, some bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

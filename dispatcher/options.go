@@ -113,7 +113,6 @@ type Options struct {
 	OnError func(error)
 }
 
-// withDefaults returns the options with the defaults for the queue q, or all errors in them.
 func (o *Options) withDefaults(q queue.Queue) (Options, error) {
 	var c Options
 	if o != nil {

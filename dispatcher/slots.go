@@ -217,7 +217,6 @@ func (s *slots) beginSettlement() {
 	s.mu.Unlock()
 }
 
-// endSettlement ends a settlement.
 func (s *slots) endSettlement() {
 	s.mu.Lock()
 	waited := s.excessSettlements() > 0
@@ -252,7 +251,6 @@ func (s *slots) openOnce(n int) {
 	s.signal()
 }
 
-// resize changes the concurrency.
 func (s *slots) resize(n int) {
 	s.mu.Lock()
 	s.size = n

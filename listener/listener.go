@@ -56,7 +56,6 @@ func (l *Listener[T]) Run(ctx context.Context) error {
 	return s.run(l.halted.done())
 }
 
-// hasRun returns the error of a second run.
 func (l *Listener[T]) hasRun() error {
 	return fmt.Errorf("listener of %v: it has already run: make a new one", l.queue.Name())
 }

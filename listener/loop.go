@@ -141,7 +141,6 @@ func (l *loop) request() context.Context {
 	return retry.Repeated(l.fetches, l.failed)
 }
 
-// observe reports a dequeue to the observer.
 func (l *loop) observe(asked int, batch []queue.Message, took time.Duration, err error) {
 	o := &l.options.Observer
 	if o.Polled != nil {

@@ -17,7 +17,6 @@ import (
 // while it is set, so that the workers of a fleet do not read in step.
 const flagInterval = time.Minute
 
-// flagReadings is what is known of the readings of the flag.
 type flagReadings struct {
 	asked   time.Time // when the last reading of the metadata began, whatever for
 	begun   int       // readings that began
@@ -44,7 +43,6 @@ func (p *pauses) claimed() {
 	p.mu.Unlock()
 }
 
-// beginReading returns the number of the reading that begins.
 func (p *pauses) beginReading() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -147,7 +147,6 @@ func (r *rates) noteHandling(now moment) {
 	}
 }
 
-// current returns the rates.
 func (r *rates) current() (f figures) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -38,7 +38,6 @@ func newWake() *wake {
 // signal wakes the loop that has slept longest, or the next one to sleep.
 func (w *wake) signal() { nonblocking.Send(w.now, struct{}{}) }
 
-// drain removes a signal.
 func (w *wake) drain() {
 	select {
 	case <-w.now:

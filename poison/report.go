@@ -21,7 +21,6 @@ type Counts struct {
 	Doubled int `json:"doubled"`
 }
 
-// add adds the numbers of other.
 func (c *Counts) add(other Counts) {
 	c.Chosen += other.Chosen
 	c.Redriven += other.Redriven

@@ -257,7 +257,6 @@ func (s *sweep) delete(ctx context.Context, c candidate, became Counts) {
 	s.count(c, became, fmt.Errorf("it was sent, but not deleted, and may be sent again: %w", err))
 }
 
-// count counts what became of a message.
 func (s *sweep) count(c candidate, became Counts, problem error) {
 	became.Chosen = 1
 	s.mu.Lock()

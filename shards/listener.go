@@ -135,7 +135,6 @@ func (l *Listener[T]) enter(p listener.Phase) {
 	}
 }
 
-// failures returns the errors of the shards.
 func (l *Listener[T]) failures() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

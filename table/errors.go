@@ -112,12 +112,10 @@ func (e *Error) Unwrap() []error {
 	return errs
 }
 
-// invalid returns an error of the kind ErrInvalid.
 func invalid(hint, format string, args ...any) error {
 	return &Error{Kind: ErrInvalid, Detail: fmt.Sprintf(format, args...), Hint: hint}
 }
 
-// tooLarge returns an error of the kind ErrTooLarge.
 func tooLarge(hint, format string, args ...any) error {
 	return &Error{Kind: ErrTooLarge, Detail: fmt.Sprintf(format, args...), Hint: hint}
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// file reads the root.
 func (p *parser) file(n *yaml.Node, f *File) {
 	var pools *yaml.Node
 	p.mapping(n, "the file", []field{
@@ -141,7 +140,6 @@ func (p *parser) pool(n *yaml.Node, to *Pool, f *File) {
 	}
 }
 
-// queues reads names of queues.
 func (p *parser) queues(n *yaml.Node, what string, f *File) (found []Queue) {
 	p.each(n, what, "a list, such as [orders]", func(n *yaml.Node) {
 		q, ok := p.queue(n, what, f)

@@ -30,7 +30,6 @@ func Of(text string) string {
 	return b.String()[:min(b.Len(), maxLength)]
 }
 
-// breaks reports whether a rune separates words.
 func breaks(r rune) bool {
 	return strings.ContainsRune(" \t\r\n\"'`()[]{}<>,;=/&?|", r)
 }

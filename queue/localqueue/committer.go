@@ -310,7 +310,6 @@ func (t *ticket) wait(ctx context.Context) error {
 	}
 }
 
-// newer returns the ticket that is committed later.
 func newer(a, b *ticket) *ticket {
 	if a == nil || b != nil && b.number > a.number {
 		return b

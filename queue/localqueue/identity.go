@@ -62,13 +62,11 @@ func (i identity) sequence(id queue.ID, queueOrdinal uint64) (uint64, bool) {
 // contain +, / and =, which clients must escape.
 const receiptLen = 24
 
-// receipt returns a queue's n-th receipt.
 func (i identity) receipt(queueOrdinal, n uint64) queue.Receipt {
 	s := i.encoded(queueOrdinal, n)
 	return queue.Receipt(s[:])
 }
 
-// matches reports whether r is a queue's n-th receipt.
 func (i identity) matches(r queue.Receipt, queueOrdinal, n uint64) bool {
 	s := i.encoded(queueOrdinal, n)
 	return len(r) == receiptLen && subtle.ConstantTimeCompare([]byte(r), s[:]) == 1

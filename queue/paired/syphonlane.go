@@ -141,7 +141,6 @@ func (l *lane) poll(ctx, requests context.Context, try bool) (found int, full bo
 	return found, len(batch) == n, nil
 }
 
-// polled records a poll.
 func (l *lane) polled(at time.Time, n int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -166,7 +165,6 @@ type idleWaits struct {
 	last        time.Duration // 0 after a poll that found something
 }
 
-// next returns the next wait.
 func (w *idleWaits) next() time.Duration {
 	w.n++
 	u := jitter.Of(w.key+" idle", w.n)

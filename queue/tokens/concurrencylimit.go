@@ -285,7 +285,6 @@ func (l *ConcurrencyLimit) roomWait(now time.Time) time.Duration {
 	return max(l.askAt.Sub(now), minRoomWait)
 }
 
-// ask asks for tokens.
 func (l *ConcurrencyLimit) ask(ctx context.Context, n int) error {
 	n = min(n, queue.MaxBatch)
 	asked := time.Now()

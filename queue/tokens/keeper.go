@@ -104,7 +104,6 @@ func (l *ConcurrencyLimit) end() {
 	l.update(time.Now())
 }
 
-// busy reports whether time matters.
 func (l *ConcurrencyLimit) busy() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -247,7 +247,6 @@ func deadlineOf(shares []share) time.Time {
 	return first
 }
 
-// jobsOf returns how many jobs the shares are for.
 func jobsOf(shares []share) (n int) {
 	for _, s := range shares {
 		n += s.jobs

@@ -114,7 +114,6 @@ func (s *stream) lapse() {
 	s.inForce = false
 }
 
-// end says that the stream has broken.
 func (s *stream) end() {
 	s.lapse()
 	for _, sub := range s.members() {
