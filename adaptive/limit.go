@@ -9,7 +9,7 @@ import (
 
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/internal/hook"
-	"github.com/millrace/millrace/internal/jitter"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/pool"
 )
 
@@ -139,7 +139,7 @@ func again(d dispatcher.Delivery, err error) error {
 	}
 	delay := r.Delay
 	if !r.Explicit {
-		spread := jitter.Of(string(d.ID), int(d.DequeueCount))
+		spread := waiting.Jitter(string(d.ID), int(d.DequeueCount))
 		delay = minComeAgain + time.Duration(spread*float64(maxComeAgain-minComeAgain))
 	}
 	return dispatcher.Postpone(delay, err)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/beacon"
-	"github.com/millrace/millrace/internal/nonblocking"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/meter"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/scaling"
@@ -239,4 +239,4 @@ func (p *pool) stop() {
 }
 
 // woken says that work has come. It is called by a source of wake-ups and does not wait.
-func (p *pool) woken() { nonblocking.Send(p.wake, struct{}{}) }
+func (p *pool) woken() { waiting.Signal(p.wake, struct{}{}) }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/bench/internal/processor"
-	"github.com/millrace/millrace/internal/pause"
+	"github.com/millrace/millrace/internal/waiting"
 )
 
 // plan says what is measured and how often.
@@ -154,11 +154,11 @@ func (p plan) once(ctx context.Context, s *server, c cell, who contender, load f
 	if err != nil {
 		return sample{}, err
 	}
-	pause.For(p.warmUp, ctx.Done())
+	waiting.For(p.warmUp, ctx.Done())
 	opened(ctx, r, c)
 	before, err := look(r)
 	if err == nil {
-		pause.For(p.window, ctx.Done())
+		waiting.For(p.window, ctx.Done())
 		var after sample
 		if after, err = look(r); err == nil {
 			before = after.minus(before)
@@ -180,7 +180,7 @@ func (p plan) once(ctx context.Context, s *server, c cell, who contender, load f
 // a handshake, which costs as much as many messages.
 func opened(ctx context.Context, r *running, c cell) {
 	for begin := time.Now(); r.done() < int64(8*c.concurrency) && time.Since(begin) < 20*time.Second && ctx.Err() == nil; {
-		pause.For(20*time.Millisecond, ctx.Done())
+		waiting.For(20*time.Millisecond, ctx.Done())
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/millrace/millrace/codec"
-	"github.com/millrace/millrace/internal/nonblocking"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
@@ -35,7 +35,7 @@ func listen(ctx context.Context, j job, q queue.Queue, interceptors []listener.I
 	failures := make(chan error, 1)
 	l := listener.New(q, func(context.Context, *listener.Message[[]byte]) error { j.handle(); return nil }, &listener.Options[[]byte]{
 		Codec: codec.Bytes(), Format: codec.Plain, Concurrency: j.concurrency, Interceptors: interceptors,
-		OnError: func(err error) { nonblocking.Send(failures, err) },
+		OnError: func(err error) { waiting.Signal(failures, err) },
 	})
 	ended := make(chan struct{})
 	go func() {

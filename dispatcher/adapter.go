@@ -7,7 +7,6 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/hook"
-	"github.com/millrace/millrace/internal/isnil"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -28,7 +27,7 @@ type Jobs[T any] struct {
 // New returns a dispatcher for the queue and its jobs. It starts and sends nothing. The error
 // names every invalid option.
 func New[T any](q queue.Queue, jobs Jobs[T], o *Options) (*Dispatcher, error) {
-	if isnil.Value(q) || jobs.Handler == nil {
+	if hook.IsNil(q) || jobs.Handler == nil {
 		return nil, errors.New("dispatcher: a queue and a handler are required")
 	}
 	if jobs.Codec == nil {

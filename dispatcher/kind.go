@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
-	"github.com/millrace/millrace/internal/isnil"
+	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -59,7 +59,7 @@ func NewKind[T any](name string, jobs Jobs[T], o *KindOptions) Kind {
 // left to other workers: see codec.ErrNewer. It starts and sends nothing. The error names every
 // invalid option.
 func NewKinds(q queue.Queue, kinds []Kind, o *Options) (*Dispatcher, error) {
-	if isnil.Value(q) {
+	if hook.IsNil(q) {
 		return nil, errors.New("dispatcher: a queue is required")
 	}
 	byName, err := kindsByName(kinds)

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/millrace/internal/pause"
 	"github.com/millrace/millrace/internal/queuexml"
+	"github.com/millrace/millrace/internal/waiting"
 )
 
 func (c *call) write(w http.ResponseWriter) {
@@ -215,7 +215,7 @@ func (c *call) wait(d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil // Done would make a channel
 	}
-	return pause.For(d, ctx.Done())
+	return waiting.For(d, ctx.Done())
 }
 
 // writeError turns the response into an error document.

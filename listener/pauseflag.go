@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/millrace/millrace/internal/jitter"
 	"github.com/millrace/millrace/internal/queuemetadata"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -138,7 +138,7 @@ func (s *session) watchFlag() {
 	timer := time.NewTimer(flagInterval)
 	defer timer.Stop()
 	for n := 1; ; n++ {
-		wait, changed, ok := s.pauses.nextReading(jitter.Of(s.key+"/paused", n))
+		wait, changed, ok := s.pauses.nextReading(waiting.Jitter(s.key+"/paused", n))
 		switch {
 		case !ok:
 			return

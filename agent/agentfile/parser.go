@@ -9,7 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/millrace/millrace/internal/didyoumean"
+	"github.com/millrace/millrace/internal/naming"
 )
 
 // parser turns the nodes of a file into values and collects what is wrong.
@@ -100,7 +100,7 @@ func (p *parser) mapping(n *yaml.Node, owner string, fields []field) {
 	for key, value := range p.pairs(n, owner) {
 		i := slices.Index(names, key.Value)
 		if i < 0 {
-			p.fail(key, "%s has no key %s%s; the keys are %s", owner, quote(key.Value), didyoumean.Hint(key.Value, names), strings.Join(names, ", "))
+			p.fail(key, "%s has no key %s%s; the keys are %s", owner, quote(key.Value), naming.Hint(key.Value, names), strings.Join(names, ", "))
 			continue
 		}
 		fields[i].read(value)

@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/millrace/millrace/agent"
-	"github.com/millrace/millrace/internal/didyoumean"
+	"github.com/millrace/millrace/internal/naming"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -166,7 +166,7 @@ func (p *parser) queue(n *yaml.Node, what string, f *File) (Queue, bool) {
 		account, name = "", text
 	}
 	if prefixed && !slices.ContainsFunc(f.Accounts, func(a Account) bool { return a.Name == account }) {
-		p.fail(n, "%s has %s, but the file has no account %s%s: write it under accounts, and where its location is", what, quote(text), quote(account), didyoumean.Hint(account, accountNames(f)))
+		p.fail(n, "%s has %s, but the file has no account %s%s: write it under accounts, and where its location is", what, quote(text), quote(account), naming.Hint(account, accountNames(f)))
 		return Queue{}, false
 	}
 	if err := queue.CheckName(name); err != nil {

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/millrace/internal/pause"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue/azurequeue"
 )
@@ -64,7 +64,7 @@ func (s *sender) send(ctx context.Context, first int, due []time.Duration) (send
 	var all sync.WaitGroup
 	for i, after := range due {
 		if wait := after - time.Duration(now()-begin); wait > 0 {
-			pause.For(wait, ctx.Done())
+			waiting.For(wait, ctx.Done())
 		}
 		all.Go(func() {
 			done.late[i] = time.Duration(now()-begin) - after

@@ -10,8 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/millrace/internal/nonblocking"
-	"github.com/millrace/millrace/internal/pause"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
@@ -75,7 +74,7 @@ func startWorker(ctx context.Context, a assignment) (_ *worker, err error) {
 	w.closing = append(w.closing, w.queue)
 	o := &listener.Options[job]{
 		Logger:  slog.New(slog.DiscardHandler),
-		OnError: func(err error) { nonblocking.Send(w.errors, err) },
+		OnError: func(err error) { waiting.Signal(w.errors, err) },
 	}
 	how, err := transportByName(a.Transport)
 	if err != nil {
@@ -91,7 +90,7 @@ func startWorker(ctx context.Context, a assignment) (_ *worker, err error) {
 		w.failure = l.Run(ctx)
 	}()
 	for !l.State().Ready() {
-		if !pause.For(time.Millisecond, w.ended) {
+		if !waiting.For(time.Millisecond, w.ended) {
 			return nil, errors.Join(errors.New("the listener has ended"), w.stop())
 		}
 	}
@@ -108,7 +107,7 @@ func (w *worker) handle(_ context.Context, m *listener.Message[job]) error {
 		return nil // it came twice
 	}
 	w.count.Add(1)
-	nonblocking.Send(w.changed, struct{}{})
+	waiting.Signal(w.changed, struct{}{})
 	return nil
 }
 
@@ -123,7 +122,7 @@ func (w *worker) roundTrips(ctx context.Context, n int, pace time.Duration) ([]t
 		if _, err := q.Enqueue(ctx, `{"Number":0}`, nil); err != nil {
 			return nil, err
 		}
-		pause.For(pace, ctx.Done())
+		waiting.For(pace, ctx.Done())
 		begin := now()
 		batch, err := q.Dequeue(ctx, queue.MaxBatch, time.Minute)
 		took := time.Duration(now() - begin)

@@ -12,8 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace"
-	"github.com/millrace/millrace/internal/nonblocking"
-	"github.com/millrace/millrace/internal/pause"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/pool"
 	"github.com/millrace/millrace/producer"
@@ -74,7 +73,7 @@ func startWorker(ctx context.Context, p plan, connection string, r row, jobs int
 		w.failure = millrace.Run(ctx, critical, w.heavy)
 	}()
 	for !critical.State().Ready() || !w.heavy.State().Ready() {
-		if !pause.For(time.Millisecond, w.ended) {
+		if !waiting.For(time.Millisecond, w.ended) {
 			return nil, errors.Join(errors.New("the listeners have ended"), w.stop())
 		}
 	}
@@ -91,7 +90,7 @@ func (w *worker) open(ctx context.Context, connection, name string, bus *wakeup.
 	o := &listener.Options[job]{
 		Slots: w.pool.Member(&pool.MemberOptions{Name: name, Reserve: reserve}), Wakeups: bus, Grace: time.Millisecond,
 		Logger:  slog.New(slog.DiscardHandler),
-		OnError: func(err error) { nonblocking.Send(w.failed, err) },
+		OnError: func(err error) { waiting.Signal(w.failed, err) },
 	}
 	return listener.New(q, h, o), producer.New(q, &producer.Options[job]{Wakeups: bus}), q.Create(ctx, nil)
 }
@@ -104,16 +103,16 @@ func (w *worker) handleCritical(_ context.Context, m *listener.Message[job]) err
 	}
 	if w.begun[n].CompareAndSwap(nil, &at) { // or it came twice
 		w.count.Add(1)
-		nonblocking.Send(w.changed, struct{}{})
+		waiting.Signal(w.changed, struct{}{})
 	}
-	pause.For(w.plan.critical, nil)
+	waiting.For(w.plan.critical, nil)
 	return nil
 }
 
 // handleHeavy waits, without using the processor: half to one and a half times as long as the plan says, or jobs that
 // began together would also end together.
 func (w *worker) handleHeavy(ctx context.Context, m *listener.Message[job]) error {
-	pause.For(w.plan.heavy*time.Duration(50+m.Body.Number*37%101)/100, ctx.Done())
+	waiting.For(w.plan.heavy*time.Duration(50+m.Body.Number*37%101)/100, ctx.Done())
 	return context.Cause(ctx)
 }
 
@@ -131,7 +130,7 @@ func (w *worker) send(ctx context.Context, first int, due []time.Duration) (send
 	var all sync.WaitGroup
 	for i, after := range due {
 		if wait := after - time.Since(begin); wait > 0 {
-			pause.For(wait, ctx.Done())
+			waiting.For(wait, ctx.Done())
 		}
 		all.Go(func() {
 			done.late[i] = time.Since(begin) - after
@@ -159,11 +158,11 @@ func (w *worker) flood(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, drain)
 	defer cancel()
 	for w.heavy.State().Running < w.unreserved()*9/10 {
-		if !pause.For(time.Millisecond, limited.Done()) {
+		if !waiting.For(time.Millisecond, limited.Done()) {
 			return fmt.Errorf("the flood does not take the slots: %+v", w.pool.State())
 		}
 	}
-	pause.For(2*p.heavy, ctx.Done())
+	waiting.For(2*p.heavy, ctx.Done())
 	return ctx.Err()
 }
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/bench/internal/processor"
-	"github.com/millrace/millrace/internal/pause"
+	"github.com/millrace/millrace/internal/waiting"
 )
 
 // plan says what is measured.
@@ -76,14 +76,14 @@ func (p plan) once(ctx context.Context, s *server, k int) (sample, error) {
 	if err != nil {
 		return sample{}, err
 	}
-	pause.For(p.warmUp, ctx.Done())
+	waiting.For(p.warmUp, ctx.Done())
 	before, err := look(w, s)
 	if err != nil {
 		return sample{}, errors.Join(err, w.stop())
 	}
-	pause.For(p.span, ctx.Done())
+	waiting.For(p.span, ctx.Done())
 	for begun := time.Now(); w.done() == before.jobs && time.Since(begun) < patience; {
-		if !pause.For(10*time.Millisecond, ctx.Done()) {
+		if !waiting.For(10*time.Millisecond, ctx.Done()) {
 			break
 		}
 	}

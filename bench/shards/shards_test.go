@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/bench/internal/report/reporttest"
-	"github.com/millrace/millrace/internal/pause"
+	"github.com/millrace/millrace/internal/waiting"
 )
 
 func TestMain(m *testing.M) {
@@ -58,7 +58,7 @@ func TestTheLimitHolds(t *testing.T) {
 	var seen sample
 	most := 0.0
 	for err == nil && (seen.jobs == 0 || seen.limited == 0) && float64(seen.jobs) <= most {
-		pause.For(100*time.Millisecond, t.Context().Done())
+		waiting.For(100*time.Millisecond, t.Context().Done())
 		seen, err = look(w, s)
 		most = shards * (limit*(time.Since(begin).Seconds()+1) + 3*32) / 3 // a get may leave a debt of a batch
 	}

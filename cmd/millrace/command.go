@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millrace/millrace/internal/didyoumean"
+	"github.com/millrace/millrace/internal/naming"
 )
 
 // command is one command of the program. Each command line creates its own, because flags point
@@ -96,7 +96,7 @@ func (o *command) verb(name string) (*command, error) {
 		}
 	}
 	all := o.verbNames()
-	wrong := "unknown verb " + quote(name) + didyoumean.Hint(name, all)
+	wrong := "unknown verb " + quote(name) + naming.Hint(name, all)
 	if strings.HasPrefix(name, "-") {
 		wrong = "the verb comes before the flags"
 	}
@@ -118,7 +118,7 @@ func (o *command) advice(wrong string) string {
 		advice = cmp.Or(o.hint(wrong), advice)
 	}
 	if _, name, undefined := strings.Cut(wrong, undefinedFlag); undefined {
-		if meant := didyoumean.Word(name, o.flagNames("")); meant != "" {
+		if meant := naming.Closest(name, o.flagNames("")); meant != "" {
 			return "did you mean -" + meant + "? " + advice
 		}
 	}
@@ -196,7 +196,7 @@ func find(name string) (*command, error) {
 		}
 	}
 	all := commandNames()
-	wrong := "unknown command " + quote(name) + didyoumean.Hint(name, all)
+	wrong := "unknown command " + quote(name) + naming.Hint(name, all)
 	var owners []string // commands that have it as a verb
 	for _, o := range commands() {
 		if slices.Contains(o.verbNames(), name) {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/millrace/millrace/internal/pause"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -74,7 +74,7 @@ func (s *send) run(ctx context.Context) (queue.Message, error) {
 		switch {
 		case err == nil:
 			return sent, nil
-		case ctx.Err() != nil || v != busy || !pause.For(busyWait, ctx.Done()):
+		case ctx.Err() != nil || v != busy || !waiting.For(busyWait, ctx.Done()):
 			return queue.Message{}, s.failed(err, busyErr)
 		}
 		busyErr = err

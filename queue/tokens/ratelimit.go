@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/millrace/internal/jitter"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -189,7 +189,7 @@ func (l *RateLimit) schedule(now time.Time, got, asked int) (check bool) {
 
 func (l *RateLimit) jitter() float64 {
 	l.draws++
-	return jitter.Of(l.key, l.draws)
+	return waiting.Jitter(l.key, l.draws)
 }
 
 // putBack returns to the tokens what was not used.

@@ -1,17 +1,16 @@
-// Package fingerprint groups error texts that differ only in numbers and ids, so that they can
-// be counted and logged together.
-package fingerprint
+package naming
 
 import "strings"
 
 // maxLength bounds a fingerprint in bytes: errors differ near their beginning.
 const maxLength = 200
 
-// Of returns the text without its numbers and ids: every word that contains a digit becomes
+// Fingerprint returns an error text without its numbers and ids, so that texts that differ in nothing else are counted and
+// logged together: every word that contains a digit becomes
 // "#". Words are separated by white space, quotes and punctuation. A hyphen, a dot and a colon
 // inside a word do not end it, so that a GUID, a time, an address and a version are one word
 // each.
-func Of(text string) string {
+func Fingerprint(text string) string {
 	var b strings.Builder
 	for len(text) > 0 && b.Len() < maxLength {
 		n := strings.IndexFunc(text, breaks)

@@ -1,5 +1,5 @@
-// Package pause waits for a duration.
-package pause
+// Package waiting has the small parts of waiting: for a duration, a bit longer or shorter than others, and for a signal.
+package waiting
 
 import "time"
 

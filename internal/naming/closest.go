@@ -1,5 +1,4 @@
-// Package didyoumean finds the closest known word to a wrong one, for error messages.
-package didyoumean
+package naming
 
 import (
 	"slices"
@@ -11,17 +10,17 @@ const (
 	beginning = 3  // letters that are enough to recognize a word
 )
 
-// Hint returns ", did you mean WORD?", or "" without a close [Word].
+// Hint returns ", did you mean WORD?", or "" without a close word.
 func Hint(wrong string, known []string) string {
-	if word := Word(wrong, known); word != "" {
+	if word := Closest(wrong, known); word != "" {
 		return ", did you mean " + word + "?"
 	}
 	return ""
 }
 
-// Word returns the known word that is closest to a wrong one, or the only one that begins with it. It
+// Closest returns the known word that is closest to a wrong one, or the only one that begins with it. It
 // returns "" without a close word.
-func Word(wrong string, known []string) string {
+func Closest(wrong string, known []string) string {
 	if len(wrong) > farthest || len(known) == 0 {
 		return ""
 	}

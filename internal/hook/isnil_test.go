@@ -1,10 +1,10 @@
-package isnil_test
+package hook_test
 
 import (
 	"errors"
 	"testing"
 
-	"github.com/millrace/millrace/internal/isnil"
+	"github.com/millrace/millrace/internal/hook"
 )
 
 func TestWhatIsNil(t *testing.T) {
@@ -28,7 +28,7 @@ func TestWhatIsNil(t *testing.T) {
 		"a pointer":       {new(int), false},
 		"an empty slice":  {[]int{}, false},
 	} {
-		if got := isnil.Value(test.value); got != test.want {
+		if got := hook.IsNil(test.value); got != test.want {
 			t.Errorf("%s: got %v, want %v", name, got, test.want)
 		}
 	}

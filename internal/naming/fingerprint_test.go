@@ -1,10 +1,10 @@
-package fingerprint_test
+package naming_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/millrace/millrace/internal/fingerprint"
+	"github.com/millrace/millrace/internal/naming"
 )
 
 func TestTextsThatDifferInNumbersAndIDsAreOne(t *testing.T) {
@@ -18,7 +18,7 @@ func TestTextsThatDifferInNumbersAndIDsAreOne(t *testing.T) {
 		{"job 3fa85f64-5717-4562-b3fc-2c963f66afa6 failed at 2026-01-02T15:04:05Z.", "job # failed at #."},
 		{"GET https://host/a/17?x=3: 503", "GET https://host/a/#?x=#: #"},
 	} {
-		if got := fingerprint.Of(test.text); got != test.want {
+		if got := naming.Fingerprint(test.text); got != test.want {
 			t.Errorf("of %q: got %q, want %q", test.text, got, test.want)
 		}
 	}
@@ -26,7 +26,7 @@ func TestTextsThatDifferInNumbersAndIDsAreOne(t *testing.T) {
 
 func TestAFingerprintIsShort(t *testing.T) {
 	for _, text := range []string{strings.Repeat("x", 1000), strings.Repeat("word ", 1000), strings.Repeat(" ", 1000), strings.Repeat("9 ", 1000)} {
-		if got := len(fingerprint.Of(text)); got > 200 {
+		if got := len(naming.Fingerprint(text)); got > 200 {
 			t.Errorf("got %d bytes for %d", got, len(text))
 		}
 	}
@@ -36,12 +36,12 @@ func FuzzOf(f *testing.F) {
 	f.Add("order 17: no address")
 	f.Add("\xff1 \x00")
 	f.Fuzz(func(t *testing.T, text string) {
-		once := fingerprint.Of(text)
+		once := naming.Fingerprint(text)
 		if len(once) > 200 {
 			t.Errorf("got %d bytes", len(once))
 		}
 		if len(text) < 200 {
-			if twice := fingerprint.Of(once); twice != once {
+			if twice := naming.Fingerprint(once); twice != once {
 				t.Errorf("of %q: got %q, and of that %q", text, once, twice)
 			}
 		}

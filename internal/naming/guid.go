@@ -1,14 +1,14 @@
-// Package guid writes and reads the text form of GUIDs, which the queue service uses for ids of
-// messages and requests. What their 16 bytes mean is up to the caller.
-package guid
+// Package naming handles names: GUIDs, the common form of error texts, and the closest known word to a wrong one.
+package naming
 
 import "encoding/hex"
 
 // size is the length of the text: 32 digits in groups of 8, 4, 4, 4 and 12.
 const size = 36
 
-// Format returns the 16 bytes as text, in lower case.
-func Format(b [16]byte) string {
+// FormatGUID returns 16 bytes as the text of a GUID, in lower case. The queue service uses GUIDs for ids of messages and
+// requests.
+func FormatGUID(b [16]byte) string {
 	var s [size]byte
 	hex.Encode(s[0:8], b[0:4])
 	hex.Encode(s[9:13], b[4:6])
@@ -19,8 +19,8 @@ func Format(b [16]byte) string {
 	return string(s[:])
 }
 
-// Parse is the inverse of [Format]. It takes no other form, so that a GUID has one text.
-func Parse(s string) (b [16]byte, ok bool) {
+// ParseGUID is the inverse of [FormatGUID]. It takes no other form, so that a GUID has one text.
+func ParseGUID(s string) (b [16]byte, ok bool) {
 	if len(s) != size || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
 		return b, false
 	}

@@ -1,4 +1,4 @@
-package pause_test
+package waiting_test
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/millrace/internal/pause"
+	"github.com/millrace/millrace/internal/waiting"
 )
 
 func TestAPause(t *testing.T) {
@@ -28,7 +28,7 @@ func TestAPause(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), c.end)
 				defer cancel()
 				begin := time.Now()
-				passed := pause.For(c.wait, ctx.Done())
+				passed := waiting.For(c.wait, ctx.Done())
 				if took := time.Since(begin); passed != c.passed || took != c.took {
 					t.Errorf("got %t after %v, want %t after %v", passed, took, c.passed, c.took)
 				}
@@ -41,7 +41,7 @@ func TestAPause(t *testing.T) {
 func TestAPauseThatNothingEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
-		if passed := pause.For(time.Hour, nil); !passed || time.Since(begin) != time.Hour {
+		if passed := waiting.For(time.Hour, nil); !passed || time.Since(begin) != time.Hour {
 			t.Errorf("got %t after %v, want true after an hour", passed, time.Since(begin))
 		}
 	})

@@ -1,11 +1,10 @@
-// Package isnil detects nil values in interfaces.
-package isnil
+package hook
 
 import "reflect"
 
-// Value reports whether v is nil, or an interface that holds a nil pointer, map, slice,
+// IsNil reports whether v is nil, or an interface that holds a nil pointer, map, slice,
 // function or channel, such as an unset pointer variable passed as an interface.
-func Value(v any) bool {
+func IsNil(v any) bool {
 	switch r := reflect.ValueOf(v); r.Kind() {
 	case reflect.Invalid:
 		return true

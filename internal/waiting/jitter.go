@@ -1,10 +1,8 @@
-// Package jitter spreads waits. Its results are pure functions of their arguments, so that a
-// run can be repeated. All jitter of the library comes from here.
-package jitter
+package waiting
 
-// Of returns a number in [0, 1) for the key, such as a message id, and an ordinal. Different
-// keys give unrelated numbers. It is safe for concurrent use.
-func Of(key string, ordinal int) float64 {
+// Jitter returns a number in [0, 1) for the key, such as a message id, and an ordinal. Different
+// keys give unrelated numbers. It is a pure function, so that a run can be repeated. All jitter of the library comes from here.
+func Jitter(key string, ordinal int) float64 {
 	// FNV-1a over the key, then the finalizer of SplitMix64, because with FNV alone the last
 	// bytes hardly change the high bits.
 	h := uint64(14695981039346656037)

@@ -1,10 +1,10 @@
-package didyoumean_test
+package naming_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/millrace/millrace/internal/didyoumean"
+	"github.com/millrace/millrace/internal/naming"
 )
 
 func TestTheClosestWordIsHinted(t *testing.T) {
@@ -13,7 +13,7 @@ func TestTheClosestWordIsHinted(t *testing.T) {
 		"queue": "queues", "Queues": "queues", "qeueus": "queues", "beacon": "beacons", "polcy": "policy", "mxa": "max", "messages": "messages-per-day", "message": "", "me": "", "5": "", "nix": "", "downafter": "down_after", "down-after": "down_after",
 		"": "", "frobnicate": "", strings.Repeat("queues", 100): "",
 	} {
-		got := didyoumean.Hint(wrong, known)
+		got := naming.Hint(wrong, known)
 		if want != "" {
 			want = ", did you mean " + want + "?"
 		}
@@ -21,7 +21,7 @@ func TestTheClosestWordIsHinted(t *testing.T) {
 			t.Errorf("%q: got %q, want %q", wrong, got, want)
 		}
 	}
-	if got := didyoumean.Hint("x", nil); got != "" {
+	if got := naming.Hint("x", nil); got != "" {
 		t.Errorf("no known words: got %q, want nothing", got)
 	}
 }

@@ -1,17 +1,17 @@
-package jitter_test
+package waiting_test
 
 import (
 	"fmt"
 	"testing"
 
-	"github.com/millrace/millrace/internal/jitter"
+	"github.com/millrace/millrace/internal/waiting"
 )
 
 func TestNumbersAreRepeatableAndEven(t *testing.T) {
 	const draws, bins = 10_000, 20
 	for name, draw := range map[string]func(i int) float64{
-		"by key":     func(i int) float64 { return jitter.Of(fmt.Sprintf("message-%d", i), 0) },
-		"by ordinal": func(i int) float64 { return jitter.Of("message", i) },
+		"by key":     func(i int) float64 { return waiting.Jitter(fmt.Sprintf("message-%d", i), 0) },
+		"by ordinal": func(i int) float64 { return waiting.Jitter("message", i) },
 	} {
 		var counts [bins]int
 		for i := range draws {
