@@ -8,7 +8,6 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
 
 	"github.com/millrace/millrace/blob"
@@ -97,7 +96,7 @@ func Open(location string, o *Options) (*Store, error) {
 }
 
 func open(at azurestorage.Location, o Options) (_ *Store, err error) {
-	if err := o.check(at); err != nil {
+	if err := o.check(); err != nil {
 		return nil, err
 	}
 	s := &Store{
@@ -109,31 +108,21 @@ func open(at azurestorage.Location, o Options) (_ *Store, err error) {
 	if s.blockSize == 0 {
 		s.blockSize = 4 << 20
 	}
-	transport := o.Transport
-	if transport == nil {
-		s.own = azurestorage.NewClient(s.limits.Connections)
-		transport = s.own
-	}
-	sdk := sdkOptions(transport)
-	switch at.Auth {
-	case azurestorage.KeyAuth:
-		var c *service.SharedKeyCredential
-		if c, err = service.NewSharedKeyCredential(at.Account, at.Key); err == nil {
-			s.service, err = service.NewClientWithSharedKeyCredential(at.Endpoint, c, sdk)
-		}
-	case azurestorage.SASAuth:
-		s.service, err = service.NewClientWithNoCredential(at.Endpoint+"?"+at.Signature, sdk)
-	default:
-		c := o.Credential
-		if c == nil {
-			if c, err = azidentity.NewDefaultAzureCredential(nil); err != nil {
-				return nil, &blob.Error{Kind: blob.ErrUnauthorized, Err: at.RedactError(err), Hint: azurestorage.LoginHint}
-			}
-		}
-		s.service, err = service.NewClient(at.Endpoint, azurestorage.MarkedCredential{TokenCredential: c}, sdk)
-	}
+	s.service, s.own, err = azurestorage.Connect(at, o.Credential, o.Transport, s.limits.Connections, azurestorage.Constructors[*service.Client, *service.SharedKeyCredential]{
+		Key: service.NewSharedKeyCredential,
+		WithKey: func(endpoint string, key *service.SharedKeyCredential, t policy.Transporter) (*service.Client, error) {
+			return service.NewClientWithSharedKeyCredential(endpoint, key, sdkOptions(t))
+		},
+		WithoutCredential: func(endpoint string, t policy.Transporter) (*service.Client, error) {
+			return service.NewClientWithNoCredential(endpoint, sdkOptions(t))
+		},
+		WithToken: func(endpoint string, c azcore.TokenCredential, t policy.Transporter) (*service.Client, error) {
+			return service.NewClient(endpoint, c, sdkOptions(t))
+		},
+	})
 	if err != nil {
-		return nil, &blob.Error{Kind: blob.ErrInvalid, Err: at.RedactError(err)}
+		f := azurestorage.Unopened(err, blob.ErrUnauthorized, blob.ErrInvalid)
+		return nil, &blob.Error{Kind: f.Kind, Detail: f.Detail, Hint: f.Hint, Err: f.Err}
 	}
 	return s, nil
 }
@@ -143,15 +132,12 @@ func (o Options) limits() azurestorage.Limits {
 }
 
 // check refuses options that cannot be meant.
-func (o Options) check(at azurestorage.Location) error {
+func (o Options) check() error {
 	if wrong := (*azurestorage.ParseError)(nil); errors.As(o.limits().Check(), &wrong) {
 		return invalid(wrong.Hint, "%s", wrong.Detail)
 	}
-	switch {
-	case o.BlockSize != 0 && (o.BlockSize < minBlock || o.BlockSize > maxBlock):
+	if o.BlockSize != 0 && (o.BlockSize < minBlock || o.BlockSize > maxBlock) {
 		return invalid("", "BlockSize %d is outside %d…%d", o.BlockSize, minBlock, maxBlock)
-	case o.Credential != nil && at.Auth != azurestorage.TokenAuth:
-		return invalid("leave one of them out", "both a Credential and a %s in the location", at.Auth)
 	}
 	return nil
 }
@@ -159,7 +145,7 @@ func (o Options) check(at azurestorage.Location) error {
 // sdkOptions configure azblob so that one call is one request.
 func sdkOptions(transport policy.Transporter) *service.ClientOptions {
 	o := &service.ClientOptions{}
-	o.Transport = azurestorage.WithoutRedirects(transport)
+	o.Transport = transport
 	o.Retry.MaxRetries = -1 // not 0, which means 3
 	o.Telemetry.Disabled = true
 	return o

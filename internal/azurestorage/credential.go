@@ -50,3 +50,56 @@ func (e *CredentialError) Transient() bool {
 func isTransientStatus(status int) bool {
 	return status == http.StatusTooManyRequests || status == http.StatusRequestTimeout || status >= 500
 }
+
+// Connect opens an SDK's client of the service at a location, with the constructors of that SDK. It returns the client's HTTP client too if
+// the transport is nil, so that it can be closed. Errors are [*ParseError] for options that contradict the location, and
+// [*CredentialError] if no credential is found. They have no secrets.
+func Connect[C, K any](at Location, credential azcore.TokenCredential, transport policy.Transporter, connections int, sdk Constructors[C, K]) (client C, own *http.Client, err error) {
+	if credential != nil && at.Auth != TokenAuth {
+		return client, nil, invalid("leave one of them out", "both a Credential and a %s in the location", at.Auth)
+	}
+	if transport == nil {
+		own = NewClient(connections)
+		transport = own
+	}
+	transport = WithoutRedirects(transport)
+	switch at.Auth {
+	case KeyAuth:
+		var key K
+		if key, err = sdk.Key(at.Account, at.Key); err == nil {
+			client, err = sdk.WithKey(at.Endpoint, key, transport)
+		}
+	case SASAuth:
+		client, err = sdk.WithoutCredential(at.Endpoint+"?"+at.Signature, transport)
+	default:
+		if credential == nil {
+			if credential, err = azidentity.NewDefaultAzureCredential(nil); err != nil {
+				return client, nil, &CredentialError{at.RedactError(err)}
+			}
+		}
+		client, err = sdk.WithToken(at.Endpoint, MarkedCredential{credential}, transport)
+	}
+	if err != nil {
+		return client, nil, at.RedactError(err)
+	}
+	return client, own, nil
+}
+
+// Constructors are those of an SDK with clients C and shared keys K.
+type Constructors[C, K any] struct {
+	Key               func(account, key string) (K, error)
+	WithKey           func(endpoint string, key K, t policy.Transporter) (C, error)
+	WithoutCredential func(endpoint string, t policy.Transporter) (C, error)
+	WithToken         func(endpoint string, c azcore.TokenCredential, t policy.Transporter) (C, error)
+}
+
+// Unopened explains an error of [Connect], with the kinds of errors of a client.
+func Unopened(err, unauthorized, invalid error) Failure {
+	if wrong := (*ParseError)(nil); errors.As(err, &wrong) {
+		return Failure{Kind: invalid, Detail: wrong.Detail, Hint: wrong.Hint}
+	}
+	if denied := (*CredentialError)(nil); errors.As(err, &denied) {
+		return Failure{Kind: unauthorized, Err: denied, Hint: LoginHint}
+	}
+	return Failure{Kind: invalid, Err: err}
+}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+
+	"github.com/millrace/millrace/internal/serviceerror"
 )
 
 // Failures says how a client reports what every service has: its kinds of errors, and what its service's storage error
@@ -26,16 +28,9 @@ type Meaning struct {
 	Hint string // what to do about it; "" if there is nothing to say
 }
 
-// Failure is what is known of a request that failed, for the error of a client. Its texts have no secrets.
-type Failure struct {
-	Kind      error  // of the client; nil if the caller's context ended
-	Status    int    // 0 if there was no response
-	Code      string // the storage error code; "" if none
-	RequestID string // "" if none
-	Detail    string
-	Hint      string
-	Err       error // nil if Detail says it all
-}
+// Failure is a failed request, for the error of a client. Kind is nil if the caller's context ended, and Err is nil if Detail says it
+// all. Its texts have no secrets.
+type Failure = serviceerror.Failure
 
 // ForeignError is a response with a success status that is not the service's.
 type ForeignError struct{ Lacks string }

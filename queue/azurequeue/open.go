@@ -1,13 +1,13 @@
 package azurequeue
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 
 	"github.com/millrace/millrace/internal/azurestorage"
@@ -94,43 +94,23 @@ func open(at azurestorage.Location, o Options) (_ *account, err error) {
 		return nil, invalid("", "TryTimeout %v is negative", o.TryTimeout)
 	case o.Connections < 0:
 		return nil, invalid("", "Connections %d is negative", o.Connections)
-	case o.Credential != nil && at.Auth != azurestorage.TokenAuth:
-		return nil, invalid("leave one of them out", "both a Credential and a %s in the location", at.Auth)
 	}
-	a := &account{location: at, tryTimeout: o.TryTimeout}
-	if a.tryTimeout == 0 {
-		a.tryTimeout = 10 * time.Second
-	}
-	transport := o.Transport
-	if transport == nil {
-		if o.Connections == 0 {
-			o.Connections = 256
-		}
-		a.own = azurestorage.NewClient(o.Connections)
-		transport = a.own
-	}
-	sdk := sdkOptions(transport)
-	sdk.PerCallPolicies = []policy.Policy{decodeMessages{}, hideQuery{}}
-	sdk.PerRetryPolicies = []policy.Policy{restoreQuery{}}
-	switch at.Auth {
-	case azurestorage.KeyAuth:
-		var c *azqueue.SharedKeyCredential
-		if c, err = azqueue.NewSharedKeyCredential(at.Account, at.Key); err == nil {
-			a.service, err = azqueue.NewServiceClientWithSharedKeyCredential(at.Endpoint, c, sdk)
-		}
-	case azurestorage.SASAuth:
-		a.service, err = azqueue.NewServiceClientWithNoCredential(at.Endpoint+"?"+at.Signature, sdk)
-	default:
-		c := o.Credential
-		if c == nil {
-			if c, err = azidentity.NewDefaultAzureCredential(nil); err != nil {
-				return nil, &queue.Error{Kind: queue.ErrUnauthorized, Err: at.RedactError(err), Hint: azurestorage.LoginHint}
-			}
-		}
-		a.service, err = azqueue.NewServiceClient(at.Endpoint, azurestorage.MarkedCredential{TokenCredential: c}, sdk)
-	}
+	a := &account{location: at, tryTimeout: cmp.Or(o.TryTimeout, 10*time.Second)}
+	a.service, a.own, err = azurestorage.Connect(at, o.Credential, o.Transport, cmp.Or(o.Connections, 256), azurestorage.Constructors[*azqueue.ServiceClient, *azqueue.SharedKeyCredential]{
+		Key: azqueue.NewSharedKeyCredential,
+		WithKey: func(endpoint string, key *azqueue.SharedKeyCredential, t policy.Transporter) (*azqueue.ServiceClient, error) {
+			return azqueue.NewServiceClientWithSharedKeyCredential(endpoint, key, sdkOptions(t))
+		},
+		WithoutCredential: func(endpoint string, t policy.Transporter) (*azqueue.ServiceClient, error) {
+			return azqueue.NewServiceClientWithNoCredential(endpoint, sdkOptions(t))
+		},
+		WithToken: func(endpoint string, c azcore.TokenCredential, t policy.Transporter) (*azqueue.ServiceClient, error) {
+			return azqueue.NewServiceClient(endpoint, c, sdkOptions(t))
+		},
+	})
 	if err != nil {
-		return nil, &queue.Error{Kind: queue.ErrInvalid, Err: at.RedactError(err)}
+		f := azurestorage.Unopened(err, queue.ErrUnauthorized, queue.ErrInvalid)
+		return nil, &queue.Error{Kind: f.Kind, Detail: f.Detail, Hint: f.Hint, Err: f.Err}
 	}
 	return a, nil
 }
@@ -138,9 +118,11 @@ func open(at azurestorage.Location, o Options) (_ *account, err error) {
 // sdkOptions configure azqueue so that one call is one request.
 func sdkOptions(transport policy.Transporter) *azqueue.ClientOptions {
 	o := &azqueue.ClientOptions{}
-	o.Transport = sendOnce{azurestorage.WithoutRedirects(transport)}
+	o.Transport = sendOnce{transport}
 	o.Retry.MaxRetries = -1 // not 0, which means 3
 	o.Telemetry.Disabled = true
+	o.PerCallPolicies = []policy.Policy{decodeMessages{}, hideQuery{}}
+	o.PerRetryPolicies = []policy.Policy{restoreQuery{}}
 	return o
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 
 	"github.com/millrace/millrace/internal/azurestorage"
@@ -96,65 +95,39 @@ func open(location, name string, o Options) (*Table, error) {
 	case strings.Contains(at.Endpoint, ".cosmos"):
 		return nil, invalid("use the table service of a storage account", "the location is of Azure Cosmos DB")
 	}
-	if err := o.check(at); err != nil {
-		return nil, err
+	if wrong := (*azurestorage.ParseError)(nil); errors.As(o.limits().Check(), &wrong) {
+		return nil, invalid(wrong.Hint, "%s", wrong.Detail)
 	}
 	t := &Table{name: name, location: at, limits: o.limits().WithDefaults(at)}
-	transport := o.Transport
-	if transport == nil {
-		t.own = azurestorage.NewClient(t.limits.Connections)
-		transport = t.own
-	}
-	if t.client, err = newClient(at, name, o.Credential, sdkOptions(transport)); err != nil {
-		return nil, err
-	}
-	return t, nil
-}
-
-func newClient(at azurestorage.Location, name string, c azcore.TokenCredential, o *aztables.ClientOptions) (*aztables.Client, error) {
 	var service *aztables.ServiceClient
-	var err error
-	switch at.Auth {
-	case azurestorage.KeyAuth:
-		var key *aztables.SharedKeyCredential
-		if key, err = aztables.NewSharedKeyCredential(at.Account, at.Key); err == nil {
-			service, err = aztables.NewServiceClientWithSharedKey(at.Endpoint, key, o)
-		}
-	case azurestorage.SASAuth:
-		service, err = aztables.NewServiceClientWithNoCredential(at.Endpoint+"?"+at.Signature, o)
-	default:
-		if c == nil {
-			if c, err = azidentity.NewDefaultAzureCredential(nil); err != nil {
-				return nil, &table.Error{Kind: table.ErrUnauthorized, Err: at.RedactError(err), Hint: azurestorage.LoginHint}
-			}
-		}
-		service, err = aztables.NewServiceClient(at.Endpoint, azurestorage.MarkedCredential{TokenCredential: c}, o)
-	}
+	service, t.own, err = azurestorage.Connect(at, o.Credential, o.Transport, t.limits.Connections, azurestorage.Constructors[*aztables.ServiceClient, *aztables.SharedKeyCredential]{
+		Key: aztables.NewSharedKeyCredential,
+		WithKey: func(endpoint string, key *aztables.SharedKeyCredential, t policy.Transporter) (*aztables.ServiceClient, error) {
+			return aztables.NewServiceClientWithSharedKey(endpoint, key, sdkOptions(t))
+		},
+		WithoutCredential: func(endpoint string, t policy.Transporter) (*aztables.ServiceClient, error) {
+			return aztables.NewServiceClientWithNoCredential(endpoint, sdkOptions(t))
+		},
+		WithToken: func(endpoint string, c azcore.TokenCredential, t policy.Transporter) (*aztables.ServiceClient, error) {
+			return aztables.NewServiceClient(endpoint, c, sdkOptions(t))
+		},
+	})
 	if err != nil {
-		return nil, &table.Error{Kind: table.ErrInvalid, Err: at.RedactError(err)}
+		f := azurestorage.Unopened(err, table.ErrUnauthorized, table.ErrInvalid)
+		return nil, &table.Error{Kind: f.Kind, Detail: f.Detail, Hint: f.Hint, Err: f.Err}
 	}
-	return service.NewClient(name), nil
+	t.client = service.NewClient(name)
+	return t, nil
 }
 
 func (o Options) limits() azurestorage.Limits {
 	return azurestorage.Limits{TryTimeout: o.TryTimeout, RetryFor: o.RetryFor, Connections: o.Connections}
 }
 
-// check refuses options that cannot be meant.
-func (o Options) check(at azurestorage.Location) error {
-	if wrong := (*azurestorage.ParseError)(nil); errors.As(o.limits().Check(), &wrong) {
-		return invalid(wrong.Hint, "%s", wrong.Detail)
-	}
-	if o.Credential != nil && at.Auth != azurestorage.TokenAuth {
-		return invalid("leave one of them out", "both a Credential and a %s in the location", at.Auth)
-	}
-	return nil
-}
-
 // sdkOptions configure aztables so that one call is one request, whose response reaches us as it came.
 func sdkOptions(transport policy.Transporter) *aztables.ClientOptions {
 	o := &aztables.ClientOptions{}
-	o.Transport = azurestorage.WithoutRedirects(transport)
+	o.Transport = transport
 	o.Retry.MaxRetries = -1 // not 0, which means 3
 	o.Telemetry.Disabled = true
 	o.PerCallPolicies = []policy.Policy{wire{}}
