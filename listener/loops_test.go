@@ -67,8 +67,34 @@ func TestLoopsStartAgainWithWorkAndPauseBeforeTheyEnd(t *testing.T) {
 }
 
 // L-26: with the default curve a second loop ends at its fourth empty poll, 880 to 1309 ms
-// after the first, and at once if Min equals Max.
+// after the first, and at once if the wait is fixed.
 func TestALoopEndsAtItsFourthEmptyPoll(t *testing.T) {
+	for _, fixed := range []bool{false, true} {
+		bubble(t, func(b *bundle) {
+			b.put(64)
+			o := withLoops(2)
+			if fixed {
+				o.Idle = scaling.Idle{Min: time.Second, Max: time.Second}
+			} else {
+				o.Idle = scaling.Idle{Min: 1, Max: time.Second, New: func() BackOff { return scaling.Curve(0, time.Second) }}
+			}
+			l := New(b.queue, nothing, o)
+			b.run(l)
+			early, late := 879*time.Millisecond, 1310*time.Millisecond
+			if fixed {
+				early, late = 0, time.Millisecond
+			}
+			advance(early)
+			if n := l.State().Loops; !fixed && n != 2 {
+				t.Errorf("%v after the last message: got %d loops, want both", early, n)
+			}
+			advance(late - early)
+			if st := l.State(); st.Loops != 1 || st.LoopsStarted != 2 {
+				t.Errorf("%v after the last message, fixed %v: got %d of %d loops, want 1 of 2", late, fixed, st.Loops, st.LoopsStarted)
+			}
+			b.mustFinish()
+		})
+	}
 	bubble(t, func(b *bundle) {
 		var polledAt []int // in milliseconds
 		o := withLoops(2)

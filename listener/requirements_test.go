@@ -367,6 +367,17 @@ func TestAFloodOfErrorsIsNotAFloodOfLogs(t *testing.T) {
 	})
 }
 
+// hidden is a queue that notes for how long its messages were hidden.
+type hidden struct {
+	queue.Queue
+	all *[]time.Duration // only the listener's one loop appends
+}
+
+func (h hidden) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
+	*h.all = append(*h.all, visibility)
+	return h.Queue.Dequeue(ctx, n, visibility)
+}
+
 // L-09, B-08: the visibility can be fixed for each queue, and bounds the wait after a crash.
 func TestEachQueueHasItsVisibility(t *testing.T) {
 	for _, v := range []time.Duration{5 * time.Second, time.Minute, 30 * time.Minute} {
@@ -374,9 +385,18 @@ func TestEachQueueHasItsVisibility(t *testing.T) {
 			b.put(1)
 			o := options()
 			o.Visibility = dispatcher.Fixed(v)
-			l := New(b.queue, nothing, o)
+			var asked []time.Duration
+			l := New(hidden{b.queue, &asked}, nothing, o)
 			b.run(l)
 			advance(time.Second)
+			for _, visibility := range asked {
+				if visibility != v {
+					t.Errorf("a dequeue hid its messages for %v, want %v", visibility, v)
+				}
+			}
+			if len(asked) == 0 {
+				t.Error("got no dequeue")
+			}
 			if st := l.State(); st.Visibility != v {
 				t.Errorf("Visibility: got %v, want %v", st.Visibility, v)
 			}

@@ -88,6 +88,7 @@ func TestIdleCanChangeWhileRunning(t *testing.T) {
 	})
 }
 
+// L-01: fewer than no loops is an error, and so are other impossible settings.
 func TestBadSettingsChangeNothing(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		l := New(b.queue, nothing, options())
