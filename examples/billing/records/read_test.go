@@ -12,6 +12,7 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
+	"unicode"
 
 	"github.com/shopspring/decimal"
 )
@@ -73,13 +74,6 @@ func TestARecordHasEverythingOfItsLine(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestTheDayIsThatOfUTC(t *testing.T) {
-	r := Record{Time: time.Date(2026, 11, 21, 0, 30, 0, 0, time.FixedZone("", 3600))}
-	if got := r.Day(); got != "2026-11-20" {
-		t.Errorf("day: got %s, want 2026-11-20", got)
 	}
 }
 
@@ -152,8 +146,19 @@ func TestABadLineIsRejectedAndTheRestGoesOn(t *testing.T) {
 			if err != nil || !slices.EqualFunc(all, []Record{before, after}, equalRecords) {
 				t.Errorf("records: got %+v, %v; want the good ones before and after", all, err)
 			}
-			if want := []Rejection{{"usage.csv", 3, c.id, c.reason}}; !slices.Equal(rejected, want) {
-				t.Errorf("rejected: got %+v, want %+v", rejected, want)
+			if len(rejected) != 1 {
+				t.Fatalf("rejected: got %+v, want one line", rejected)
+			}
+			got := rejected[0]
+			if want := (Rejection{"usage.csv", 3, c.id, c.reason, got.Text}); got != want {
+				t.Errorf("rejected: got %+v, want %+v", got, want)
+			}
+			if len(c.line) < maxLine && got.Text == "" || len(got.Text) > 3*maxRejected || strings.ContainsFunc(got.Text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+				t.Errorf("text: got %.100q, want the line, printable", got.Text)
+			}
+			again := AppendRejection(AppendPiece(nil, &all[0]), &got)
+			if _, back, err := readPiece(bytes.NewReader(again)); err != nil || len(back) != 1 || back[0].Text != got.Text || back[0].Reason != printable(got.Reason) || back[0].Line != 3 {
+				t.Errorf("in a piece: got %+v, %v", back, err)
 			}
 		})
 	}
