@@ -128,15 +128,14 @@ func (*premises) Halt() {}
 // local is the program without a command: all roles in this process.
 func local(f *flag.FlagSet, show *progress.Progress) func(map[string]bool) (millrace.Runner, error) {
 	var u usage
-	var prices tariffsFlag
-	var out string
+	var tariffsFile, out string
 	var sla time.Duration
 	u.flags(f)
-	f.StringVar(&prices.file, "tariffs", "", "")
+	f.StringVar(&tariffsFile, "tariffs", "", "")
 	outFlags(f, &out, &sla)
 	logger := plainlog.New(show)
 	bill := func(ctx context.Context, s *embedded) error {
-		tariffs, err := prices.read(show.Say)
+		tariffs, err := readTariffs(tariffsFile, show.Say)
 		if err != nil {
 			return err
 		}

@@ -26,9 +26,9 @@ func commandLine() *cli.Program {
 		About: "Billing turns usage records into bills, exact to the cent, even if processes are killed meanwhile.",
 		Bare:  "do all of it in this process, and write a report",
 		Commands: []cli.Command{
-			{Name: "initiator", Does: "split batches into work items", Help: initiatorHelp, Run: runs("initiator", theInitiator)},
-			{Name: "worker", Does: "compute the amounts of records; any number of them may run", Help: workerHelp, Run: runs("worker", theWorker)},
-			{Name: "controller", Does: "add up batches and record them in the books", Help: controllerHelp, Run: runs("controller", theController)},
+			{Name: "initiator", Does: "split batches into work items", Help: initiatorHelp, Run: runs("initiator", plays("initiator", initiator))},
+			{Name: "worker", Does: "compute the amounts of records; any number of them may run", Help: workerHelp, Run: runs("worker", plays("worker", worker))},
+			{Name: "controller", Does: "add up batches and record them in the books", Help: controllerHelp, Run: runs("controller", plays("controller", controller))},
 			{Name: "ship", Does: "ship usage records to the initiator, in batches", Help: shipHelp, Run: runs("ship", shipping)},
 			{Name: "report", Does: "write a report of everything in the books", Help: reportHelp, Run: runs("report", reporting)},
 			{Name: "scale", Does: "show how an agent starts and ends workers under a flood", Help: scaleHelp, Run: runs("scale", scaleShow)},

@@ -55,7 +55,7 @@ type role struct {
 	accountFlags
 	name         string
 	options      options
-	tariffs      tariffsFlag   // of the initiator
+	tariffs      string        // of the initiator
 	books        string        // of the controller
 	beacon       time.Duration // of the worker
 	show         *progress.Progress
@@ -65,37 +65,29 @@ type role struct {
 	items, lines int       // that the worker has charged; guarded by mu
 }
 
-// play returns the command of a role with its own flags.
-func (p *role) play(f *flag.FlagSet, show *progress.Progress, name string, played roles) func(map[string]bool) (millrace.Runner, error) {
-	p.name, p.show, p.logger = name, show, plainlog.New(show)
-	p.options.roles, p.options.reported, p.options.charged, p.options.logger = played, p.reported, p.charged, p.logger
-	p.accountFlags.flags(f)
-	f.DurationVar(&p.options.visibility, "visibility", 30*time.Second, "")
-	return func(map[string]bool) (millrace.Runner, error) {
-		if p.beacon != 0 && (p.beacon < beacon.MinInterval || p.beacon > beacon.MaxInterval) {
-			return nil, cli.UsageErrorf("-beacon %v is outside %v…%v", p.beacon, beacon.MinInterval, beacon.MaxInterval)
+// plays defines the command of a role.
+func plays(name string, played roles) define {
+	return func(f *flag.FlagSet, show *progress.Progress) func(map[string]bool) (millrace.Runner, error) {
+		p := &role{name: name, show: show, logger: plainlog.New(show)}
+		p.options = options{roles: played, reported: p.reported, charged: p.charged, logger: p.logger}
+		p.accountFlags.flags(f)
+		f.DurationVar(&p.options.visibility, "visibility", 30*time.Second, "")
+		switch played {
+		case initiator:
+			f.StringVar(&p.tariffs, "tariffs", "", "")
+		case worker:
+			f.DurationVar(&p.options.work, "work", 0, "")
+			f.DurationVar(&p.beacon, "beacon", 0, "")
+		case controller:
+			f.StringVar(&p.books, "books", "", "")
 		}
-		return p, errors.Join(checkVisibility(p.options.visibility), checkWork(p.options.work))
+		return func(map[string]bool) (millrace.Runner, error) {
+			if p.beacon != 0 && (p.beacon < beacon.MinInterval || p.beacon > beacon.MaxInterval) {
+				return nil, cli.UsageErrorf("-beacon %v is outside %v…%v", p.beacon, beacon.MinInterval, beacon.MaxInterval)
+			}
+			return p, errors.Join(checkVisibility(p.options.visibility), checkWork(p.options.work))
+		}
 	}
-}
-
-func theInitiator(f *flag.FlagSet, show *progress.Progress) func(map[string]bool) (millrace.Runner, error) {
-	p := &role{}
-	f.StringVar(&p.tariffs.file, "tariffs", "", "")
-	return p.play(f, show, "initiator", initiator)
-}
-
-func theWorker(f *flag.FlagSet, show *progress.Progress) func(map[string]bool) (millrace.Runner, error) {
-	p := &role{}
-	f.DurationVar(&p.options.work, "work", 0, "")
-	f.DurationVar(&p.beacon, "beacon", 0, "")
-	return p.play(f, show, "worker", worker)
-}
-
-func theController(f *flag.FlagSet, show *progress.Progress) func(map[string]bool) (millrace.Runner, error) {
-	p := &role{}
-	f.StringVar(&p.books, "books", "", "")
-	return p.play(f, show, "controller", controller)
 }
 
 func checkVisibility(visibility time.Duration) error {
@@ -140,7 +132,7 @@ func (p *role) run(ctx context.Context, a *account.Account, b *account.Blobs) (e
 		p.options.books = kept
 		p.show.Say("controller: books in %s", kept.Address())
 	}
-	if p.options.tariffs, err = p.tariffs.read(p.show.Say); err != nil {
+	if p.options.tariffs, err = readTariffs(p.tariffs, p.show.Say); err != nil {
 		return err
 	}
 	if p.beacon > 0 {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -137,8 +136,8 @@ func (s *system) charge(ctx context.Context, ms []*listener.Message[item]) []err
 }
 
 func (s *system) chargeItem(ctx context.Context, i *item) error {
-	if err := errors.Join(checkBatch(i.Batch), checkItems(i.Items)); err != nil || i.Item < 0 || i.Item >= i.Items {
-		return listener.Poison(fmt.Errorf("batch %q cannot have an item %d of %d: %w", i.Batch, i.Item, i.Items, err))
+	if err := checkItem(i.Batch, i.Item, i.Items); err != nil {
+		return listener.Poison(err)
 	}
 	tariffs, err := s.tariffsOf(ctx, i.Batch)
 	if err != nil {
@@ -197,8 +196,8 @@ func chargePiece(piece []byte, i *item, tariffs records.Tariffs) (*books.Part, e
 
 // tariffsOf returns the tariffs that were fixed for a batch.
 func (s *system) tariffsOf(ctx context.Context, batch string) (records.Tariffs, error) {
-	if known, found := s.tariffOf.Load(batch); found {
-		return known.(records.Tariffs), nil
+	if known := s.known.Load(); known != nil && known.batch == batch {
+		return known.tariffs, nil
 	}
 	text, err := readAll(ctx, s.store, tariffsRef(batch), maxTariffs)
 	if err != nil {
@@ -208,14 +207,7 @@ func (s *system) tariffsOf(ctx context.Context, batch string) (records.Tariffs, 
 	if err != nil {
 		return nil, fmt.Errorf("read the tariffs of batch %s: %w", batch, err)
 	}
-	kept := 0
-	s.tariffOf.Range(func(key, _ any) bool {
-		if kept++; kept >= 8 { // a batch that is still in hand reads them again
-			s.tariffOf.Delete(key)
-		}
-		return true
-	})
-	s.tariffOf.Store(batch, tariffs)
+	s.known.Store(&knownTariffs{batch, tariffs})
 	return tariffs, nil
 }
 
@@ -223,7 +215,7 @@ func (s *system) tariffsOf(ctx context.Context, batch string) (records.Tariffs, 
 // its blobs.
 func (s *system) collect(ctx context.Context, m *listener.Message[result]) error {
 	batch, items := m.Body.Batch, m.Body.Items
-	if err := errors.Join(checkBatch(batch), checkItems(items)); err != nil {
+	if err := checkItem(batch, 0, items); err != nil {
 		return listener.Poison(err)
 	}
 	complete, err := s.parts.Complete(ctx, batch, items)
@@ -236,7 +228,7 @@ func (s *system) collect(ctx context.Context, m *listener.Message[result]) error
 			return nil, err
 		}
 		ran = true
-		return json.Marshal(end{reported.Records, reported.Rejected})
+		return []byte("{}"), nil
 	})
 	if err != nil {
 		return s.unlessEnded(ctx, batch, err)
@@ -249,12 +241,6 @@ func (s *system) collect(ctx context.Context, m *listener.Message[result]) error
 		return nil // the handler that ran cleans up, and keeps its message until then
 	}
 	return s.clean(ctx, batch)
-}
-
-// end is kept of a batch that is in the books.
-type end struct {
-	Records  int64 `json:"records"`
-	Rejected int64 `json:"rejected"`
 }
 
 // record adds up the parts of a batch in the books. One part is in memory at a time.
@@ -333,9 +319,9 @@ func digest(text []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func checkItems(items int) error {
-	if items < 1 || items > gather.MaxParts {
-		return fmt.Errorf("a batch cannot have %d items", items)
+func checkItem(batch string, item, items int) error {
+	if items > gather.MaxParts || item < 0 || item >= items {
+		return fmt.Errorf("batch %q cannot have an item %d of %d", batch, item, items)
 	}
-	return nil
+	return checkBatch(batch)
 }

@@ -257,7 +257,7 @@ func (s *scale) conclude(ctx context.Context, kept *books.Books) error {
 		return err
 	}
 	picture := filepath.Join(s.out, "scale.svg")
-	if err := writeFile(ctx, picture, func(w io.Writer) error { return s.picture(w, made) }); err != nil {
+	if err := writeFile(ctx, picture, s.picture); err != nil {
 		return err
 	}
 	s.show.Close()
@@ -276,53 +276,32 @@ func (s *scale) conclude(ctx context.Context, kept *books.Books) error {
 	return nil
 }
 
-// series is a line of a chart. Its points are seconds since the beginning, and values.
+// series is a line of a chart.
 type series struct {
 	name, color string
-	points      [][2]float64
+	value       func(moment) float64
 }
 
-// picture draws three charts above each other: items, workers, and latencies.
-func (s *scale) picture(w io.Writer, made *report) error {
-	waiting, held := series{name: "wait for a worker", color: "#d97706"}, series{name: "are in work", color: "#16a34a"}
-	running, wanted := series{name: "processes", color: "#94a3b8"}, series{name: "wanted by the agent", color: "#7c3aed"}
-	latency, limit := series{name: "a batch in the books", color: "#dc2626"}, series{name: fmt.Sprintf("SLA %v", s.sla), color: "#64748b"}
-	end := 1.0
-	for _, m := range s.moments {
-		at := m.Sample.At.Sub(s.begun).Seconds()
-		end = max(end, at)
-		if v, known := m.Sample.Visible.Get(); known {
-			waiting.points = append(waiting.points, [2]float64{at, float64(v)})
-		}
-		if v, known := m.Sample.InWork.Get(); known {
-			held.points = append(held.points, [2]float64{at, float64(v)})
-		}
-		running.points = append(running.points, [2]float64{at, float64(m.workers.Running + m.workers.Draining)})
-		wanted.points = append(wanted.points, [2]float64{at, float64(m.Decision.Instances)})
-	}
-	for _, b := range made.Batches {
-		latency.points = append(latency.points, [2]float64{b.Reported.Sub(s.begun).Seconds(), b.Latency().Seconds()})
-	}
-	limit.points = [][2]float64{{0, s.sla.Seconds()}, {end, s.sla.Seconds()}}
-	const width, height = 900, 500
+// picture draws two charts above each other, over the seconds of the run: items and workers.
+func (s *scale) picture(w io.Writer) error {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" font-family="sans-serif" font-size="13" role="img" aria-label="Items, workers and latencies over time"><rect width="%[1]d" height="%[2]d" fill="#fff"/>`+"\n", width, height)
-	chart(&b, 34, end, "items", waiting, held)
-	chart(&b, 194, end, "workers", running, wanted)
-	chart(&b, 354, end, "seconds from handing over to the books", limit, latency)
+	b.WriteString(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 900 460" font-family="sans-serif" font-size="13" role="img" aria-label="Items and workers over time"><rect width="900" height="460" fill="#fff"/>` + "\n")
+	s.chart(&b, 34, "items", series{"wait for a worker", "#d97706", func(m moment) float64 { return float64(m.Sample.Visible.Or(0)) }},
+		series{"are in work", "#16a34a", func(m moment) float64 { return float64(m.Sample.InWork.Or(0)) }})
+	s.chart(&b, 254, "workers", series{"processes", "#94a3b8", func(m moment) float64 { return float64(m.workers.Running + m.workers.Draining) }},
+		series{"wanted by the agent", "#7c3aed", func(m moment) float64 { return float64(m.Decision.Instances) }})
 	b.WriteString("</svg>\n")
 	_, err := w.Write(b.Bytes())
 	return err
 }
 
-// chart draws a chart with its top at y = top. Batches are points, everything else is a line.
-func chart(b *bytes.Buffer, top, end float64, what string, lines ...series) {
-	const left, right, height = 64.0, 876.0, 110.0
-	highest := 1.0
-	for _, l := range lines {
-		for _, p := range l.points {
-			highest = max(highest, p[1])
-		}
+// chart draws a chart with its top at y = top.
+func (s *scale) chart(b *bytes.Buffer, top float64, what string, lines ...series) {
+	const left, right, height = 64.0, 876.0, 170.0
+	seconds := func(m moment) float64 { return m.Sample.At.Sub(s.begun).Seconds() }
+	end, highest := seconds(s.moments[len(s.moments)-1]), 1.0
+	for _, m := range s.moments {
+		highest = max(highest, lines[0].value(m), lines[1].value(m))
 	}
 	step := niceStep(highest / 4)
 	highest = step * math.Ceil(highest/step)
@@ -332,12 +311,6 @@ func chart(b *bytes.Buffer, top, end float64, what string, lines ...series) {
 		fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="%s" fill="#475569">%s</text>`+"\n", x, y, anchor, what)
 	}
 	text(left, top-8, "start", what)
-	at := left + 300
-	for _, l := range lines {
-		fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="14" height="4" fill="%s"/>`+"\n", at, top-14, l.color)
-		text(at+20, top-8, "start", l.name)
-		at += 200
-	}
 	for v := 0.0; v <= highest; v += step {
 		fmt.Fprintf(b, `<line x1="%.1f" x2="%.1f" y1="%.1f" y2="%[3].1f" stroke="#cbd5e1"/>`+"\n", left, right, y(v))
 		text(left-8, y(v)+4, "end", fmt.Sprintf("%g", v))
@@ -345,19 +318,14 @@ func chart(b *bytes.Buffer, top, end float64, what string, lines ...series) {
 	for v := 0.0; v <= end; v += niceStep(end / 9) {
 		text(x(v), top+height+16, "middle", fmt.Sprintf("%g s", v))
 	}
-	for _, l := range lines {
-		var points []string
-		for i, p := range l.points {
-			if strings.HasPrefix(l.name, "a batch") {
-				fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="5" fill="%s"/>`+"\n", x(p[0]), y(p[1]), l.color)
-				continue
-			}
-			if i > 0 && what == "workers" { // in steps
-				points = append(points, fmt.Sprintf("%.1f,%.1f", x(p[0]), y(l.points[i-1][1])))
-			}
-			points = append(points, fmt.Sprintf("%.1f,%.1f", x(p[0]), y(p[1])))
+	for i, l := range lines {
+		at := left + 300 + 200*float64(i)
+		text(at+20, top-8, "start", l.name)
+		fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="14" height="4" fill="%s"/><polyline fill="none" stroke="%[3]s" stroke-width="2" points="`, at, top-14, l.color)
+		for _, m := range s.moments {
+			fmt.Fprintf(b, "%.1f,%.1f ", x(seconds(m)), y(l.value(m)))
 		}
-		fmt.Fprintf(b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>`+"\n", strings.Join(points, " "), l.color)
+		b.WriteString(`"/>` + "\n")
 	}
 }
 

@@ -53,8 +53,8 @@ func TestAFloodUnderTheAgent(t *testing.T) {
 		t.Errorf("totals: got %d rows %.300q, want those of a straight computation, %d rows %.300q", len(got), got, len(want), want)
 	}
 	picture, err := os.ReadFile(filepath.Join(out, "scale.svg"))
-	if err != nil || strings.Count(string(picture), "<circle") != 3 || strings.Contains(string(picture), "NaN") {
-		t.Errorf("picture: got %.300q, %v; want a point for each batch", picture, err)
+	if err != nil || strings.Count(string(picture), "<polyline") != 4 || strings.Contains(string(picture), "NaN") {
+		t.Errorf("picture: got %.300q, %v; want four lines", picture, err)
 	}
 	noneWorks(t, tmp)
 }

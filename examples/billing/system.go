@@ -8,7 +8,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace"
@@ -69,15 +69,20 @@ type options struct {
 // system plays roles in one process.
 type system struct {
 	options
-	store    blob.Store
-	parts    *gather.Gather // parts of the items, and the ends of batches that are in the books
-	meter    *meter.Meter
-	batches  *producer.Producer[batchMessage]
-	items    *producer.Producer[item]
-	results  *producer.Producer[result]
-	turn     chan struct{} // has a value while a batch is being recorded
-	runners  []millrace.Runner
-	tariffOf sync.Map // the tariffs of the batches in hand, by batch
+	store   blob.Store
+	parts   *gather.Gather // parts of the items, and the ends of batches that are in the books
+	meter   *meter.Meter
+	batches *producer.Producer[batchMessage]
+	items   *producer.Producer[item]
+	results *producer.Producer[result]
+	turn    chan struct{} // has a value while a batch is being recorded
+	runners []millrace.Runner
+	known   atomic.Pointer[knownTariffs] // of the batch that was charged last
+}
+
+type knownTariffs struct {
+	batch   string
+	tariffs records.Tariffs
 }
 
 const partsContainer = "billing-parts"

@@ -152,29 +152,23 @@ func (u *usage) from() string {
 	return "usage from " + u.files.String()
 }
 
-// tariffsFlag names a file of tariffs.
-type tariffsFlag struct{ file string }
-
 const tariffsHelp = `  -tariffs FILE      the tariffs, CSV with the columns tariff, unit, currency and price
                      (default: those that generated records use)
 `
 
-// read returns the tariffs of the file, or the built-in ones. It says which lines of the file do not count.
-func (t *tariffsFlag) read(say func(format string, args ...any)) (records.Tariffs, error) {
-	if t.file == "" {
+// readTariffs returns the tariffs of a file, or the built-in ones. It says which lines of the file do not count.
+func readTariffs(path string, say func(format string, args ...any)) (records.Tariffs, error) {
+	if path == "" {
 		return records.BuiltInTariffs(), nil
 	}
-	f, err := os.Open(t.file)
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the tariffs: %w", err)
 	}
 	defer func() { _ = f.Close() }() // nothing was written
-	tariffs, rejected, err := records.ReadTariffs(f, filepath.Base(t.file))
-	if err != nil {
-		return nil, fmt.Errorf("read the tariffs: %w", err)
-	}
+	tariffs, rejected, err := records.ReadTariffs(f, filepath.Base(path))
 	for _, r := range rejected {
 		say("rejected: %v", &r)
 	}
-	return tariffs, nil
+	return tariffs, err
 }

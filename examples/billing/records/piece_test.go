@@ -94,7 +94,7 @@ func TestADamagedPieceIsAnError(t *testing.T) {
 		{"99999999999999999999,u,2026-11-21T08:30:00Z,a,t,1", `piece 2026-11-21/1:2: line "99999999999999999999" is not the number of a line`},
 		{"7,u,2026-11-21T08:30:00Z,a,t,1e9", `piece 2026-11-21/1:2: quantity "1e9" is not written out: exponents are not read`},
 		{`7,"u,2026-11-21T08:30:00Z,a,t,1`, "piece 2026-11-21/1:2: a quote is not closed before the end of the line"},
-		{"7,u\x00,2026-11-21T08:30:00Z,a,t,1", "piece 2026-11-21/1:2: byte 4 is NUL"},
+		{"7,u\x00,2026-11-21T08:30:00Z,a,t,1", "piece 2026-11-21/1:2: byte 4 is a control character, 0x00"},
 	} {
 		all, _, err := readPiece(strings.NewReader(fine + c.line + "\n" + fine))
 		if err == nil || err.Error() != c.want || len(all) != 1 {
