@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/examples/billing/books"
 	"github.com/millrace/millrace/examples/internal/account"
 	"github.com/millrace/millrace/examples/internal/cli"
@@ -29,31 +30,25 @@ var errStopped = errors.New("stopped before everything was billed; nothing is le
 // embedded is an account in this process, with a temporary store and temporary books.
 type embedded struct {
 	account *account.Account
-	blobs   *account.Blobs
+	store   blob.Store
 	books   *books.Books
 	folder  string
 }
 
 // onEmbedded runs work on such an account, and removes everything afterwards.
-func onEmbedded(ctx context.Context, logger *slog.Logger, work func(*embedded) error) (err error) {
-	s := &embedded{}
-	if s.account, err = account.Open(account.Embedded, logger); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.account.Close()) }()
-	if s.folder, err = os.MkdirTemp("", "billing-"); err != nil {
+func onEmbedded(ctx context.Context, logger *slog.Logger, work func(*embedded) error) error {
+	folder, err := os.MkdirTemp("", "billing-")
+	if err != nil {
 		return fmt.Errorf("make a temporary folder: %w", err)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(s.folder)) }()
-	if s.blobs, err = program.OpenBlobs(ctx, s.account, filepath.Join(s.folder, "blobs")); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.blobs.Close()) }()
-	if s.books, err = books.Open(ctx, filepath.Join(s.folder, "books.db")); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.books.Close()) }()
-	return work(s)
+	err = program.With(ctx, account.Flag{Given: account.Embedded}, filepath.Join(folder, "blobs"), logger, func(a *account.Account, b *account.Blobs) error {
+		kept, err := books.Open(ctx, filepath.Join(folder, "books.db"))
+		if err != nil {
+			return err
+		}
+		return errors.Join(work(&embedded{a, b.Store, kept, folder}), kept.Close())
+	})
+	return errors.Join(err, os.RemoveAll(folder))
 }
 
 // premises ships all batches, and waits until they are in the books. It is a [millrace.Runner] that returns then, which
@@ -141,7 +136,7 @@ func local(f *flag.FlagSet, show *progress.Progress) func(map[string]bool) (mill
 		}
 		show.Say("%s", u.from())
 		p := newPremises(&u, show)
-		p.system, err = systemOn(s.account, s.blobs.Store, options{
+		p.system, err = systemOn(s.account, s.store, options{
 			roles: allRoles, books: s.books, tariffs: tariffs, logger: logger,
 			reported: func(b books.Batch) {
 				show.Say("batch %s: %s, in the books", b.Name, cli.Plural(int(b.Records), "record"))

@@ -55,7 +55,11 @@ func runs(name string, d define) func(ctx context.Context, args []string, stdout
 		f := cli.NewFlags(strings.TrimSpace("billing " + name))
 		with := d(f, show)
 		var notEmpty []string
-		f.VisitAll(func(f *flag.Flag) { notEmpty = append(notEmpty, f.Name) })
+		f.VisitAll(func(f *flag.Flag) {
+			if f.Name != "in" { // it is repeatable, and so its value is empty
+				notEmpty = append(notEmpty, f.Name)
+			}
+		})
 		given, err := cli.ParseFlags(f, args, notEmpty...)
 		if err != nil {
 			return err
@@ -87,12 +91,9 @@ type accountFlags struct {
 }
 
 const (
-	accountHelp = `  -account LOCATION  where the queues are (default: the environment variable AZURE_STORAGE, or
-                     else the server on this machine, which millrace serve starts):
-                       UseDevelopmentStorage=true    the server on this machine
-                       a storage connection string
-                       https://ACCOUNT.queue.core.windows.net
-                       @FILE                         a file with one of them
+	accountHelp = `  -account LOCATION  where the queues are: a connection string, https://ACCOUNT.queue.core.windows.net,
+                     or @FILE, a file with one of them (default: the environment variable AZURE_STORAGE,
+                     or else the server on this machine, which millrace serve starts)
 `
 	blobsHelp = `  -blobs DIR         where batches are stored; the same for all processes on the account
                      (default: a folder for the account in your data directory, or the blob

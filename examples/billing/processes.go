@@ -53,16 +53,15 @@ Flags:
 // role is a process of one role. It is a [millrace.Runner].
 type role struct {
 	accountFlags
-	name         string
-	options      options
-	tariffs      string        // of the initiator
-	books        string        // of the controller
-	beacon       time.Duration // of the worker
-	show         *progress.Progress
-	logger       *slog.Logger
-	mu           sync.Mutex
-	shown        time.Time // when the last line of the worker came; guarded by mu
-	items, lines int       // that the worker has charged; guarded by mu
+	name    string
+	options options
+	tariffs string        // of the initiator
+	books   string        // of the controller
+	beacon  time.Duration // of the worker
+	show    *progress.Progress
+	logger  *slog.Logger
+	mu      sync.Mutex
+	shown   time.Time // when the last line of the worker came; guarded by mu
 }
 
 // plays defines the command of a role.
@@ -150,14 +149,13 @@ func (p *role) run(ctx context.Context, a *account.Account, b *account.Blobs) (e
 	return millrace.Run(ctx, system.runners...)
 }
 
-// charged counts an item, and shows one of them a second.
+// charged shows an item a second.
 func (p *role) charged(i item) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.items, p.lines = p.items+1, p.lines+i.Records
 	if time.Since(p.shown) >= time.Second {
 		p.shown = time.Now()
-		p.show.Say("batch %s: item %d of %d is charged; %s with %s so far", i.Batch, i.Item+1, i.Items, cli.Plural(p.items, "item"), cli.Plural(p.lines, "record"))
+		p.show.Say("batch %s: item %d of %d is charged", i.Batch, i.Item+1, i.Items)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"iter"
 	"maps"
 	"os"
 	"path/filepath"
@@ -180,13 +181,22 @@ func writeReport(ctx context.Context, b *books.Books, folder string, sla time.Du
 	return r, nil
 }
 
-// table writes a CSV file.
-func (r *report) table(ctx context.Context, name string, columns []string, fill func(row func(...string) error) error) error {
+// table writes a CSV file in the folder of a report.
+func table[T any](ctx context.Context, r *report, name, columns string, all iter.Seq2[T, error], cells func(T) []string) error {
 	return writeFile(ctx, filepath.Join(r.folder, name), func(w io.Writer) error {
 		table := csv.NewWriter(w)
-		err := table.Write(columns)
-		if err == nil {
-			err = fill(func(cells ...string) error { return table.Write(cells) })
+		err := table.Write(strings.Split(columns, ","))
+		for one, failed := range all {
+			if err = cmp.Or(err, failed); err != nil {
+				break
+			}
+			row := cells(one)
+			for n := range row {
+				if records.Formula(row[n]) {
+					row[n] = "'" + row[n] // or a spreadsheet computes it
+				}
+			}
+			err = table.Write(row)
 		}
 		table.Flush()
 		return errors.Join(err, table.Error())
@@ -194,29 +204,21 @@ func (r *report) table(ctx context.Context, name string, columns []string, fill 
 }
 
 func (r *report) batches(ctx context.Context, s *books.Snapshot) error {
-	columns := []string{"batch", "file", "records", "billed", "rejected", "items", "handed_over", "reported", "latency_seconds"}
-	err := r.table(ctx, "batches.csv", columns, func(row func(...string) error) error {
-		for b, err := range s.Batches(ctx) {
-			if err == nil {
-				err = row(b.Name, guarded(b.File), number(b.Records), number(b.Billed()), number(b.Rejected), number(b.Items),
-					b.HandedOver.Format(time.RFC3339Nano), b.Reported.Format(time.RFC3339Nano), strconv.FormatFloat(b.Latency().Seconds(), 'f', 6, 64))
-			}
-			if err != nil {
-				return err
-			}
-			r.Records, r.Billed, r.Rejected = r.Records+b.Records, r.Billed+b.Billed(), r.Rejected+b.Rejected
-			if r.Begun.IsZero() || b.HandedOver.Before(r.Begun) {
-				r.Begun = b.HandedOver
-			}
-			if b.Reported.After(r.Ended) {
-				r.Ended = b.Reported
-			}
-			if b.Latency() > r.SLA {
-				r.Late++
-			}
-			r.Batches = append(r.Batches, b)
+	const columns = "batch,file,records,billed,rejected,items,handed_over,reported,latency_seconds"
+	err := table(ctx, r, "batches.csv", columns, s.Batches(ctx), func(b books.Batch) []string {
+		r.Records, r.Billed, r.Rejected = r.Records+b.Records, r.Billed+b.Billed(), r.Rejected+b.Rejected
+		if r.Begun.IsZero() || b.HandedOver.Before(r.Begun) {
+			r.Begun = b.HandedOver
 		}
-		return nil
+		if b.Reported.After(r.Ended) {
+			r.Ended = b.Reported
+		}
+		if b.Latency() > r.SLA {
+			r.Late++
+		}
+		r.Batches = append(r.Batches, b)
+		return []string{b.Name, b.File, number(b.Records), number(b.Billed()), number(b.Rejected), number(b.Items),
+			b.HandedOver.Format(time.RFC3339Nano), b.Reported.Format(time.RFC3339Nano), strconv.FormatFloat(b.Latency().Seconds(), 'f', 6, 64)}
 	})
 	if err != nil || len(r.Batches) == 0 {
 		return err
@@ -232,19 +234,10 @@ func (r *report) batches(ctx context.Context, s *books.Snapshot) error {
 
 func (r *report) totals(ctx context.Context, s *books.Snapshot) error {
 	currencies, tariffs := make(map[string]books.Sum), make(map[books.Key]books.Sum)
-	err := r.table(ctx, "totals.csv", []string{"account", "tariff", "currency", "records", "quantity", "amount"}, func(row func(...string) error) error {
-		for t, err := range s.Totals(ctx) {
-			if err == nil {
-				err = row(guarded(t.Account), guarded(t.Tariff), t.Currency, number(t.Records), t.Quantity.String(), records.FormatAmount(t.Currency, t.Amount))
-			}
-			if err != nil {
-				return err
-			}
-			currencies[t.Currency] = currencies[t.Currency].Plus(t.Sum)
-			tariff := books.Key{Tariff: t.Tariff, Currency: t.Currency}
-			tariffs[tariff] = tariffs[tariff].Plus(t.Sum)
-		}
-		return nil
+	err := table(ctx, r, "totals.csv", "account,tariff,currency,records,quantity,amount", s.Totals(ctx), func(t books.Total) []string {
+		tariff := books.Key{Tariff: t.Tariff, Currency: t.Currency}
+		currencies[t.Currency], tariffs[tariff] = currencies[t.Currency].Plus(t.Sum), tariffs[tariff].Plus(t.Sum)
+		return []string{t.Account, t.Tariff, t.Currency, number(t.Records), t.Quantity.String(), records.FormatAmount(t.Currency, t.Amount)}
 	})
 	for _, code := range slices.Sorted(maps.Keys(currencies)) {
 		c := currency{Total: books.Total{Key: books.Key{Currency: code}, Sum: currencies[code]}}
@@ -261,64 +254,23 @@ func (r *report) totals(ctx context.Context, s *books.Snapshot) error {
 
 // rejections writes every rejected line as a line of a usage file, so that it can be corrected and shipped again.
 func (r *report) rejections(ctx context.Context, s *books.Snapshot) error {
-	columns := slices.Concat(records.Columns, []string{"reason", "batch", "file", "line", "billed_in", "text"})
-	return r.table(ctx, "rejections.csv", columns, func(row func(...string) error) error {
-		for one, err := range s.Rejections(ctx) {
-			if err != nil {
-				return err
-			}
-			values, split := one.SplitText()
-			if !split {
-				values = []string{one.ID, "", "", "", ""}
-			} else {
-				one.Text = ""
-			}
-			cells := slices.Concat(values, []string{one.Reason, one.Batch, one.File, strconv.Itoa(one.Line), one.BilledIn, one.Text})
-			for n := range cells {
-				if n >= len(records.Columns) {
-					cells[n] = guarded(cells[n])
-				} else if records.Formula(cells[n]) {
-					cells[n] = "'" + cells[n] // and not inside: the file is shipped again
-				}
-			}
-			if err := row(cells...); err != nil {
-				return err
-			}
-			if one.BilledIn != "" {
-				continue
-			}
+	columns := strings.Join(records.Columns, ",") + ",reason,batch,file,line,billed_in,text"
+	return table(ctx, r, "rejections.csv", columns, s.Rejections(ctx), func(one books.Rejection) []string {
+		values, split := one.SplitText()
+		text := ""
+		if !split {
+			values, text = []string{one.ID, "", "", "", ""}, one.Text
+		}
+		if one.BilledIn == "" {
 			if r.Open++; len(r.Rejections) < shownOnPage {
 				r.Rejections = append(r.Rejections, one)
 			}
 		}
-		return nil
+		return append(values, one.Reason, one.Batch, one.File, strconv.Itoa(one.Line), one.BilledIn, text)
 	})
 }
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }
-
-// guarded puts ' before a text that a spreadsheet could take for a formula: one that begins with =, +, - or @, or has
-// one of these where some spreadsheets begin a new cell.
-func guarded(text string) string {
-	var b strings.Builder
-	begins := true
-	for _, r := range text {
-		if begins && records.Formula(string(r)) {
-			b.WriteByte('\'')
-		}
-		begins = strings.ContainsRune(",;\t|\r\n", r) || begins && strings.ContainsRune(" \"'\u00a0\u3000", r)
-		b.WriteRune(r)
-	}
-	return b.String()
-}
-
-// rate returns how many records a second came into the books, or 0 if there was no time.
-func (r *report) rate() float64 {
-	if took := r.Ended.Sub(r.Begun).Seconds(); took > 0 {
-		return float64(r.Records) / took
-	}
-	return 0
-}
 
 // line shows a fact.
 func line(w io.Writer, what, format string, args ...any) {
@@ -353,7 +305,8 @@ func (r *report) print(w io.Writer) {
 		line(w, "latency of a batch", "half at most %.2f s, 95 %% %.2f s, 99 %% %.2f s, all %.2f s; %s the %v of the SLA",
 			r.P50.Seconds(), r.P95.Seconds(), r.P99.Seconds(), r.Max.Seconds(), within, r.SLA)
 	}
-	if rate := r.rate(); rate > 0 {
+	if took := r.Ended.Sub(r.Begun).Seconds(); took > 0 {
+		rate := float64(r.Records) / took
 		line(w, "rate", "%s records a second, %s million a day", cli.Grouped(int64(rate)), cli.Grouped(int64(rate*86400/1e6)))
 	}
 }

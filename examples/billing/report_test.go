@@ -65,7 +65,7 @@ func TestTheReportSaysWhatIsInTheBooks(t *testing.T) {
 	}
 	want := []string{
 		"account,tariff,currency,records,quantity,amount",
-		"<script>,water-jpy,JPY,10,25,1000010", "'=SUM(A1),water-eur,EUR,10,25,10000.00", "a;'+b,water-eur,EUR,10,25,10000.20", "山田,water-jpy,JPY,10,25,1000030",
+		"<script>,water-jpy,JPY,10,25,1000010", "'=SUM(A1),water-eur,EUR,10,25,10000.00", "a;+b,water-eur,EUR,10,25,10000.20", "山田,water-jpy,JPY,10,25,1000030",
 	}
 	if got := rows(t, filepath.Join(folder, "totals.csv")); !slices.Equal(got, want) {
 		t.Errorf("totals.csv: got %q, want %q", got, want)

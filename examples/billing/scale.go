@@ -39,7 +39,6 @@ Flags:
   -work TIME         how long a worker takes for each item, as if it asked a tariff service (default 120ms)
   -sla TIME          how long a batch may take from being handed over to being in the books (default 45s)
   -target TIME       in what time the agent wants a backlog to be gone (default 5s)
-  -down-after TIME   how long fewer workers must have been enough before some go (default 3s)
   -max N             workers at most (default 10)
 ` + visibilityHelp + `  -short             end when everything is in the books. Without it, the program waits until the agent
                      has ended the last worker, more than a minute later: it averages arrivals over a minute
@@ -49,18 +48,18 @@ Flags:
 // scale is the command scale. It is a [millrace.Runner].
 type scale struct {
 	usage
-	most            int
-	work, sla       time.Duration
-	target, fewerIn time.Duration
-	visibility      time.Duration
-	out             string
-	short           bool // do not wait until the agent has ended all workers
-	show            *progress.Progress
-	logger          *slog.Logger
-	begun           time.Time
-	workers         *processes.Processes
-	stop            context.Context // ends with Halt
-	halt            context.CancelFunc
+	most       int
+	work, sla  time.Duration
+	target     time.Duration
+	visibility time.Duration
+	out        string
+	short      bool // do not wait until the agent has ended all workers
+	show       *progress.Progress
+	logger     *slog.Logger
+	begun      time.Time
+	workers    *processes.Processes
+	stop       context.Context // ends with Halt
+	halt       context.CancelFunc
 
 	mu       sync.Mutex
 	moments  []moment      // guarded by mu
@@ -88,7 +87,6 @@ func (s *scale) flags(f *flag.FlagSet) {
 	f.DurationVar(&s.work, "work", 120*time.Millisecond, "")
 	f.DurationVar(&s.sla, "sla", 45*time.Second, "")
 	f.DurationVar(&s.target, "target", 5*time.Second, "")
-	f.DurationVar(&s.fewerIn, "down-after", 3*time.Second, "")
 	f.DurationVar(&s.visibility, "visibility", 30*time.Second, "")
 	f.BoolVar(&s.short, "short", false, "")
 	f.StringVar(&s.out, "out", "billing-scale", "")
@@ -101,10 +99,8 @@ func (s *scale) check(given map[string]bool) error {
 	if s.most < 1 || s.most > 100 {
 		return cli.UsageErrorf("-max %d is outside 1…100", s.most)
 	}
-	for name, value := range map[string]time.Duration{"target": s.target, "down-after": s.fewerIn} {
-		if value <= 0 {
-			return cli.UsageErrorf("-%s %v must be positive", name, value)
-		}
+	if s.target <= 0 {
+		return cli.UsageErrorf("-target %v must be positive", s.target)
 	}
 	return nil
 }
@@ -164,7 +160,7 @@ func (s *scale) play(ctx context.Context, at *embedded) (p *premises, err error)
 			return s.short || state.Wanted == 0 && state.Draining == 0
 		})
 	}
-	p.system, err = systemOn(at.account, at.blobs.Store, options{
+	p.system, err = systemOn(at.account, at.store, options{
 		roles: initiator | controller, books: at.books, logger: s.logger,
 		reported: func(b books.Batch) {
 			p.reported(b)
@@ -226,7 +222,7 @@ func (s *scale) agent(ctx context.Context, a *account.Account) (*agent.Agent, er
 	pool := agent.Pool{
 		Name: "workers", Queues: queues[:1], Beacons: queues[1:], Actuator: s.workers,
 		Policy: scaling.Policy{
-			ToZero: true, Max: s.most, Target: s.target, Start: time.Second, DownAfter: s.fewerIn,
+			ToZero: true, Max: s.most, Target: s.target, Start: time.Second, DownAfter: 3 * time.Second,
 			Slots: workerSlots(), Handling: collecting + together*s.work,
 		},
 	}

@@ -130,7 +130,7 @@ func TestScaleRefusesBadFlags(t *testing.T) {
 	t.Parallel()
 	for flags, want := range map[string]string{
 		"-group 0": "-group 0", "-max 0": "-max 0", "-max 101": "-max 101", "-work -1s": "-work -1s", "-work 2m": "-work 2m",
-		"-target 0s": "-target 0s", "-down-after -1s": "-down-after -1s", "-sla 0s": "-sla 0s", "-records 0": "-records 0", "more": "more",
+		"-target 0s": "-target 0s", "-sla 0s": "-sla 0s", "-records 0": "-records 0", "more": "more",
 	} {
 		r := billing(t, append([]string{"scale"}, strings.Fields(flags)...)...)
 		if r.status != cli.StatusUsage || !strings.Contains(r.stderr, want) {

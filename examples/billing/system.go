@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"log/slog"
 	"runtime"
@@ -101,9 +100,6 @@ func newSystem(account queue.Account, store blob.Store, o options) (*system, err
 	}
 	if s.reported == nil {
 		s.reported = func(books.Batch) {}
-	}
-	if s.roles&controller != 0 && s.books == nil {
-		return nil, errors.New("the controller needs books")
 	}
 	var err error
 	if s.parts, err = gather.New(store, partsContainer, nil); err != nil {

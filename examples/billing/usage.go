@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"iter"
@@ -17,7 +16,7 @@ import (
 
 // usage is where records come from: files, or the generator.
 type usage struct {
-	files         files
+	files         []string
 	records, days int
 	seed          uint64
 	group         int // lines of a piece
@@ -34,23 +33,11 @@ const (
 `
 )
 
-// files is a flag that may be given several times.
-type files []string
-
-// String implements flag.Value.
-func (f *files) String() string { return strings.Join(*f, ", ") }
-
-// Set implements flag.Value.
-func (f *files) Set(text string) error {
-	if strings.TrimSpace(text) == "" {
-		return errors.New("it must not be empty")
-	}
-	*f = append(*f, text)
-	return nil
-}
-
 func (u *usage) flags(f *flag.FlagSet) {
-	f.Var(&u.files, "in", "")
+	f.Func("in", "", func(path string) error {
+		u.files = append(u.files, path)
+		return nil
+	})
 	u.generatorFlags(f)
 }
 
@@ -149,7 +136,7 @@ func (u *usage) from() string {
 	if len(u.files) == 0 {
 		return fmt.Sprintf("generating %s records of %s", cli.Grouped(int64(u.records)), cli.Plural(u.days, "day"))
 	}
-	return "usage from " + u.files.String()
+	return "usage from " + strings.Join(u.files, ", ")
 }
 
 const tariffsHelp = `  -tariffs FILE      the tariffs, CSV with the columns tariff, unit, currency and price

@@ -58,9 +58,6 @@ func (d *draws) least(n, times int) int {
 	return least
 }
 
-// pick returns one of the strings.
-func (d *draws) pick(of []string) string { return of[d.IntN(len(of))] }
-
 // customer is an account with the services that it uses.
 type customer struct {
 	account  string
@@ -84,55 +81,35 @@ func (c *customer) use(d *draws) Record {
 	return Record{Account: c.account, Tariff: s.tariff, Quantity: decimal.New(int64(units), -decimals)}
 }
 
-// country is where customers are, with the names that are usual there.
-type country struct {
-	code          string
-	first, second []string
-	services      []service
-}
-
-var countries = []country{
-	{"DE",
-		[]string{"Müller", "Schmidt", "Nordhafen", "Rheintal", "Lindenhof", "Weber", "Hansen", "Alpenblick", "Becker, Koch", "Elbufer"},
-		[]string{"GmbH", "& Söhne KG", "Logistik AG", "Bäckerei", "Maschinenbau GmbH", "Kliniken", "Hotel", "Stadtwerke"},
+// countries are where customers are, with the names and the services that are usual there.
+var countries = []struct {
+	code     string
+	names    []string
+	services []service
+}{
+	{"DE", []string{"Müller GmbH", "Schmidt & Söhne KG", "Nordhafen Logistik AG", "Lindenhof Bäckerei", "Alpenblick Hotel", "Becker, Koch Kliniken", "Elbufer Stadtwerke"},
 		[]service{{"electricity-de", 250_000, 3}, {"electricity-de-night", 90_000, 3}, {"water-de", 9_000, 3},
 			{"mobile-data-de", 40_000, 3}, {"calls-de", 120, 0}, {"charging-de", 80_000, 3}}},
-	{"GB",
-		[]string{"Harbour", "Whitfield", "Ashdown", "Kingsway", "Merton", "Thistle", "Oakley", "Fenwick", "Severn", "Pemberton"},
-		[]string{"Ltd", "Bakery Ltd", "Freight plc", "Dental Care", "Foods Ltd", "& Daughters", "Print Works", "School"},
+	{"GB", []string{"Harbour Ltd", "Whitfield Bakery Ltd", "Ashdown Freight plc", "Merton Dental Care", "Fenwick & Daughters", "Severn Print Works"},
 		[]service{{"electricity-uk", 250_000, 3}, {"water-uk", 9_000, 3}, {"charging-uk", 80_000, 3}}},
-	{"US",
-		[]string{"Blue Ridge", "Lakeside", "Pioneer", "Redwood", "Sunset", "Granite", "Cascade", "Liberty", "Prairie", "Bayou"},
-		[]string{"Inc.", "Dairy LLC", "Hardware Co.", "Medical Group", "Trucking LLC", "Brewing Co.", "Labs, Inc.", "Diner"},
+	{"US", []string{"Blue Ridge Inc.", "Lakeside Dairy LLC", "Pioneer Hardware Co.", "Redwood Medical Group", "Cascade Labs, Inc.", "Bayou Diner"},
 		[]service{{"electricity-us", 400_000, 3}, {"mobile-data-us", 60_000, 3}, {"calls-us", 180, 0}}},
-	{"CH",
-		[]string{"Bergkristall", "Zürisee", "Matterhof", "Léman", "Gotthard", "Säntis"},
-		[]string{"AG", "Uhren AG", "Käserei", "Treuhand AG", "Hôtel SA", "Bahnen AG"},
+	{"CH", []string{"Bergkristall AG", "Zürisee Uhren AG", "Matterhof Käserei", "Léman Hôtel SA", "Säntis Bahnen AG"},
 		[]service{{"electricity-ch", 200_000, 3}, {"charging-ch", 80_000, 3}}},
-	{"SE",
-		[]string{"Björkö", "Skärgård", "Norrsken", "Lindström", "Åkerby", "Vättern"},
-		[]string{"AB", "Fisk AB", "Möbler AB", "Snickeri", "Bryggeri AB", "Skola"},
+	{"SE", []string{"Björkö AB", "Skärgård Fisk AB", "Norrsken Möbler AB", "Åkerby Skola"},
 		[]service{{"electricity-se", 300_000, 3}, {"calls-se", 120, 0}}},
-	{"JP",
-		[]string{"Sakura", "Fujimi", "Asahigaoka", "Minato", "Takahashi", "山田", "北海"},
-		[]string{"KK", "Seimitsu KK", "Ryokan", "Shokuhin KK", "商店", "Denki KK"},
+	{"JP", []string{"Sakura KK", "Fujimi Seimitsu KK", "Minato Ryokan", "山田商店", "北海 Denki KK"},
 		[]service{{"electricity-jp", 200_000, 3}, {"water-jp", 9_000, 3}, {"mobile-data-jp", 40_000, 3}}},
-	{"KW",
-		[]string{"Al Noor", "Salmiya", "Gulf Pearl", "Failaka", "Al Jahra", "Marina"},
-		[]string{"Trading Co.", "Contracting WLL", "Restaurants", "Cold Storage", "Clinics"},
+	{"KW", []string{"Al Noor Clinics", "Salmiya Trading Co.", "Gulf Pearl Restaurants", "Marina Cold Storage"},
 		[]service{{"electricity-kw", 900_000, 3}, {"water-kw", 20_000, 3}}},
 }
 
-// newCustomers returns the accounts that records are generated for. Those that use most come first.
+// newCustomers returns the accounts for which records are generated. Those that use most come first.
 func newCustomers(d *draws) []customer {
 	all := make([]customer, accounts)
 	for i := range all {
 		c := &countries[d.least(len(countries), 2)]
-		name := d.pick(c.first) + " " + d.pick(c.second)
-		all[i] = customer{
-			account:  fmt.Sprintf("%s-%05d %s", c.code, 10_000+i*100+d.IntN(90), name),
-			services: c.services,
-		}
+		all[i] = customer{fmt.Sprintf("%s-%05d %s", c.code, 10_000+i*100+d.IntN(90), c.names[d.IntN(len(c.names))]), c.services}
 	}
 	return all
 }

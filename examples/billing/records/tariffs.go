@@ -91,7 +91,7 @@ func parseTariff(values []string) (t Tariff, reason string) {
 	if reason = checkText("unit", unit); reason != "" {
 		return t, reason
 	}
-	if _, known := MinorDigits(currency); !known {
+	if _, known := minorDigits[currency]; !known {
 		return t, "currency " + excerpt(currency) + " is not a code of ISO 4217 such as EUR"
 	}
 	t.Unit, t.Currency = unit, currency
@@ -142,13 +142,6 @@ var minorDigits = func() map[string]int32 {
 	}
 	return all
 }()
-
-// MinorDigits returns the decimals of the smallest amount of a currency: 2 for EUR, 0 for JPY, 3 for KWD. It is false
-// for anything that is not a code of ISO 4217.
-func MinorDigits(currency string) (digits int32, ok bool) {
-	digits, ok = minorDigits[currency]
-	return digits, ok
-}
 
 // FormatAmount returns an amount with all decimals of its currency, such as 12.50 for EUR, and no unit. More decimals
 // than these are kept.

@@ -207,7 +207,7 @@ func TestTheBuiltInTariffsReachTheCornersOfRounding(t *testing.T) {
 	digits := make(map[int32]bool)
 	n := 0
 	for _, tariff := range BuiltInTariffs() {
-		minor, ok := MinorDigits(tariff.Currency)
+		minor, ok := minorDigits[tariff.Currency]
 		if n++; !ok {
 			t.Errorf("%s: got the unknown currency %s", tariff.ID, tariff.Currency)
 		}
@@ -239,12 +239,12 @@ func TestAmountsAreWrittenWithTheDecimalsOfTheirCurrency(t *testing.T) {
 
 func TestCurrenciesHaveTheMinorUnitsOfISO4217(t *testing.T) {
 	for currency, want := range map[string]int32{"EUR": 2, "USD": 2, "CHF": 2, "JPY": 0, "KRW": 0, "ISK": 0, "UGX": 0, "KWD": 3, "TND": 3, "CLF": 4, "UYW": 4, "MRU": 2, "HUF": 2} {
-		if got, ok := MinorDigits(currency); !ok || got != want {
+		if got, ok := minorDigits[currency]; !ok || got != want {
 			t.Errorf("%s: got %d, %v; want %d", currency, got, ok, want)
 		}
 	}
 	for _, none := range []string{"", "eur", "EURO", "XXX", "XAU", "DEM", "EU"} {
-		if _, ok := MinorDigits(none); ok {
+		if _, ok := minorDigits[none]; ok {
 			t.Errorf("%q: got a currency, want none", none)
 		}
 	}
