@@ -44,7 +44,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return commandLine().Execute(ctx, args, stdout, stderr)
 }
 
-// define defines the flags of a command. Its result is called after they are parsed, with the names of those given.
+// define defines the flags of a command. Its result is called after they are parsed, with the names of the given flags.
 type define func(f *flag.FlagSet, show *progress.Progress) func(given map[string]bool) (millrace.Runner, error)
 
 // runs returns the Run of a command. No flag may be empty.
@@ -81,7 +81,7 @@ func (t task) Run(ctx context.Context) error { return t(ctx) }
 // Halt does nothing.
 func (task) Halt() {}
 
-// program names the folders of this program, and says what its blobs are.
+// program names the folders and the blobs of this program.
 var program = account.Program{Name: "billing", Blobs: "batches"}
 
 // accountFlags are the flags of commands that use an account.

@@ -119,7 +119,7 @@ func (p *role) Run(ctx context.Context) error {
 }
 
 func (p *role) run(ctx context.Context, a *account.Account, b *account.Blobs) (err error) {
-	if _, err := a.Server(ctx); err != nil { // says what to do if there is none
+	if _, err := a.Server(ctx); err != nil { // without a server, the error says how to start one
 		return err
 	}
 	if p.options.roles == controller {

@@ -108,7 +108,7 @@ func reporting(f *flag.FlagSet, show *progress.Progress) func(map[string]bool) (
 	}
 }
 
-// booksAddress returns the given address, or that of a file for the account.
+// booksAddress returns the given address, or the path of a file for the account.
 func booksAddress(given string, a *account.Account) (string, error) {
 	if given != "" {
 		return given, nil
@@ -120,7 +120,7 @@ func booksAddress(given string, a *account.Account) (string, error) {
 	return filepath.Join(filepath.Dir(filepath.Dir(folder)), "books", filepath.Base(folder)+".db"), nil
 }
 
-// openBooks opens the books at the given address, or those of the account.
+// openBooks opens the books at the given address, or the books of the account.
 func openBooks(ctx context.Context, given string, a *account.Account) (*books.Books, error) {
 	address, err := booksAddress(given, a)
 	if err == nil && given == "" {
@@ -132,7 +132,7 @@ func openBooks(ctx context.Context, given string, a *account.Account) (*books.Bo
 	return books.Open(ctx, address)
 }
 
-// report is what the page shows. Its memory does not grow with accounts, records or rejections.
+// report is the content of the page. Its memory does not grow with accounts, records or rejections.
 type report struct {
 	Path                            string // of the page
 	Records, Billed, Rejected, Open int64  // Open are rejected and not billed since
@@ -146,7 +146,7 @@ type report struct {
 	folder                          string
 }
 
-// currency is what was billed in a currency.
+// currency is the sum in a currency.
 type currency struct {
 	books.Total
 	Tariffs []books.Total
@@ -158,7 +158,7 @@ const (
 )
 
 // writeReport writes the files of a report into a folder, which it makes if it is missing. All of them show one moment
-// of the books. Each replaces that of an earlier report when it is complete, the page last.
+// of the books. Each replaces the file of an earlier report when it is complete, the page last.
 func writeReport(ctx context.Context, b *books.Books, folder string, sla time.Duration) (*report, error) {
 	r := &report{Path: filepath.Join(folder, "report.html"), SLA: sla, Made: time.Now(), folder: folder}
 	err := os.MkdirAll(folder, 0o755)
@@ -315,7 +315,7 @@ func (r *report) print(w io.Writer) {
 var pageText string
 
 var page = template.Must(template.New("report.html").Funcs(template.FuncMap{
-	"count":   func(n int64) string { return cli.Grouped(n) },
+	"count":   cli.Grouped,
 	"plural":  cli.Plural,
 	"seconds": func(d time.Duration) string { return fmt.Sprintf("%.2f\u00a0s", d.Seconds()) },
 	"moment":  func(t time.Time) string { return t.UTC().Format("2 January 2006, 15:04:05 UTC") },

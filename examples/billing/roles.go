@@ -124,7 +124,7 @@ func (s *system) charge(ctx context.Context, ms []*listener.Message[item]) []err
 		first := ms[stored[batch][0]].Body
 		ended, err := s.ended(ctx, batch)
 		if ended && err == nil {
-			err = s.parts.Sweep(ctx, batch) // these items came again, and nobody needs their parts
+			err = s.parts.Sweep(ctx, batch) // these items came again, and their parts are not needed
 		} else if err == nil {
 			_, err = s.results.Send(ctx, result{batch, first.Items}, &producer.SendOptions{JobID: jobID(batch, first.Item)})
 		}

@@ -66,7 +66,7 @@ type scale struct {
 	measured chan struct{} // has a value after a measurement
 }
 
-// moment is what was measured at one time.
+// moment is a measurement.
 type moment struct {
 	agent.Decided
 	workers processes.State
@@ -194,7 +194,7 @@ func (s *scale) measurements() int {
 // clock returns the time since the beginning.
 func (s *scale) clock(at time.Time) string { return fmt.Sprintf("%5.1f s", at.Sub(s.begun).Seconds()) }
 
-// unusual shows the lines of workers, except for those that they always print.
+// unusual shows the lines of workers, except for the usual ones.
 type unusual struct{ show *progress.Progress }
 
 func (u unusual) Write(text []byte) (int, error) {
@@ -308,7 +308,7 @@ func (s *scale) chart(b *bytes.Buffer, top float64, what string, lines ...series
 	}
 	text(left, top-8, "start", what)
 	for v := 0.0; v <= highest; v += step {
-		fmt.Fprintf(b, `<line x1="%.1f" x2="%.1f" y1="%.1f" y2="%[3].1f" stroke="#cbd5e1"/>`+"\n", left, right, y(v))
+		fmt.Fprintf(b, `<line x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1[3]f" stroke="#cbd5e1"/>`+"\n", left, right, y(v))
 		text(left-8, y(v)+4, "end", fmt.Sprintf("%g", v))
 	}
 	for v := 0.0; v <= end; v += niceStep(end / 9) {

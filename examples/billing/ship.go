@@ -41,7 +41,7 @@ const (
 	maxManifest   = 16 << 20
 )
 
-// manifest says what a batch is. It is stored after the pieces.
+// manifest describes a batch. It is stored after the pieces.
 type manifest struct {
 	Batch      string    `json:"batch"`
 	File       string    `json:"file"` // of the records
@@ -156,7 +156,7 @@ func cut(s source, group int) iter.Seq2[*batch, error] {
 	}
 }
 
-// named gives a batch its name: that of its file, as far as it can be part of a name, and the hash of the pieces.
+// named names a batch after its file, as far as that can be part of a name, and the hash of its pieces.
 func (b *batch) named(file string) *batch {
 	var sums strings.Builder
 	for n := range b.Pieces {
@@ -263,7 +263,7 @@ func shipping(f *flag.FlagSet, show *progress.Progress) func(map[string]bool) (m
 	at.flags(f)
 	logger := plainlog.New(show)
 	ship := func(ctx context.Context, a *account.Account, b *account.Blobs) error {
-		if _, err := a.Server(ctx); err != nil { // says what to do if there is none
+		if _, err := a.Server(ctx); err != nil { // without a server, the error says how to start one
 			return err
 		}
 		system, err := systemOn(a, b.Store, options{logger: logger})

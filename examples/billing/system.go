@@ -37,7 +37,7 @@ const (
 	allRoles   = initiator | worker | controller
 )
 
-// Names of the queues, in the order in which a batch passes them, and of the control queue in which workers report.
+// Names of the queues, in the order of a batch, and of the control queue for reports of workers.
 const (
 	batchesQueue = "billing-batches"
 	workQueue    = "billing-work"
@@ -139,7 +139,7 @@ const (
 	grace       = 2 * time.Second
 )
 
-// retryDelay is short at first: most failures are those of a store that is away for seconds.
+// retryDelay is short at first: most failures last for seconds.
 func retryDelay(attempt int, _ error) time.Duration {
 	return min(time.Second<<min(attempt-1, 10), maxDelay)
 }
@@ -153,7 +153,7 @@ func (s *system) listen(q queue.Queue, kind listener.Kind, o listener.Options[an
 	s.runners = append(s.runners, listener.NewKinds(q, []listener.Kind{kind}, &o))
 }
 
-// poisoned says which batch waits because of a poison message, and what to do.
+// poisoned names the batch that waits because of a poison message.
 func (s *system) poisoned(d listener.Delivery, _ poison.Reason, err error) {
 	if batch, _, _ := strings.Cut(d.Job, "/"); batch != "" {
 		s.logger.Error("a batch waits because of a poison message: fix the cause, then run millrace poison redrive "+d.Queue.Queue,

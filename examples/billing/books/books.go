@@ -1,8 +1,8 @@
 // Package books keeps the bills: sums by account and tariff, the rejected lines, and the id of every billed record. They
 // are in an SQLite file or a PostgreSQL database, through database/sql.
 //
-// A batch is recorded under its name in one transaction, once. A record is billed under its id, once, in whichever
-// batch it comes first.
+// A batch is recorded under its name in one transaction, once. A record is billed under its id, once, in the
+// first batch that has it.
 package books
 
 import (
@@ -37,7 +37,7 @@ func (b *Books) Address() string { return b.address }
 // Close closes the books. Recorded batches are safe without it.
 func (b *Books) Close() error { return b.db.Close() }
 
-// Batch is what the books have of a batch as a whole.
+// Batch is a batch as a whole.
 type Batch struct {
 	Name       string // unique
 	File       string // of the records
@@ -67,7 +67,7 @@ type Part struct {
 	Rejected []records.Rejection `json:"rejected,omitempty"`
 }
 
-// Key is what sums are kept for.
+// Key identifies a sum.
 type Key struct{ Account, Tariff, Currency string }
 
 // Sum is the total of the records of one key.
@@ -85,7 +85,7 @@ func (s Sum) Plus(o Sum) Sum {
 var ErrInvalid = errors.New("the batch is invalid")
 
 // Record records a batch with its parts in one transaction, and returns whether this call did it: if a batch of this name
-// is in the books, nothing changes. A record whose id was billed before is rejected. It completes b. After an error
+// is in the books, nothing changes. A record is rejected if its id was billed before. It completes b. After an error
 // nothing of the batch is recorded, or all of it if only the answer was lost: record it again.
 func (b *Books) Record(ctx context.Context, batch *Batch, parts iter.Seq2[*Part, error]) (first bool, err error) {
 	err = b.write(ctx, func(tx *sql.Tx) error {
@@ -142,7 +142,7 @@ type recording struct {
 // rowsAtOnce is how many rows a statement inserts. PostgreSQL takes 65,535 parameters, SQLite 32,766.
 const rowsAtOnce = 500
 
-// bill adds up the records whose ids are new, and rejects the others.
+// bill adds up the records with new ids, and rejects the others.
 func (r *recording) bill(ctx context.Context, some []Charged) error {
 	args := make([]any, 0, 2*len(some))
 	for i := range some {
@@ -181,7 +181,7 @@ func (r *recording) bill(ctx context.Context, some []Charged) error {
 	return nil
 }
 
-// duplicate returns the reason for which a record is not billed again.
+// duplicate returns the reason for the rejection of a record.
 func (r *recording) duplicate(ctx context.Context, id string) (reason string, err error) {
 	var batch int64
 	var name sql.NullString
@@ -254,7 +254,7 @@ func (b *Books) write(ctx context.Context, act func(*sql.Tx) error) error {
 // iteration ends before the next begins.
 type Snapshot struct{ tx *sql.Tx }
 
-// Read calls read with a snapshot, which is invalid afterwards. Recording goes on meanwhile.
+// Read calls read with a snapshot, which is invalid afterwards. Recording continues meanwhile.
 func (b *Books) Read(ctx context.Context, read func(*Snapshot) error) error {
 	tx, err := b.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
@@ -283,10 +283,12 @@ func (s *Snapshot) Batches(ctx context.Context) iter.Seq2[Batch, error] {
 }
 
 // Rejection is a line that was rejected.
+//
+//nolint:errname // See [records.Rejection].
 type Rejection struct {
 	records.Rejection
 	Batch    string
-	BilledIn string // the batch in which a record of this id is billed, or ""
+	BilledIn string // the batch that has the billed record of this id, or ""
 }
 
 // Rejections returns the rejected lines in the order of batches and lines.

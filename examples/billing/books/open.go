@@ -18,7 +18,7 @@ import (
 	sqlitelib "modernc.org/sqlite/lib"
 )
 
-// tables are those of SQLite. Sums are decimals in texts, and exact.
+// tables has the statements for SQLite. Sums are decimals in texts, and exact.
 const tables = `
 CREATE TABLE IF NOT EXISTS billing_batches (
 	number BIGINT NOT NULL PRIMARY KEY, name TEXT NOT NULL UNIQUE, file TEXT NOT NULL,
@@ -37,7 +37,7 @@ CREATE TABLE IF NOT EXISTS billing_rejections (
 CREATE TABLE IF NOT EXISTS billing_records (id TEXT NOT NULL PRIMARY KEY, batch BIGINT NOT NULL) WITHOUT ROWID;
 `
 
-// ForPostgres makes the tables those of PostgreSQL, with texts in the order of their bytes.
+// forPostgres translates the statements for PostgreSQL, with texts in the order of their bytes.
 var forPostgres = strings.NewReplacer(" TEXT ", ` TEXT COLLATE "C" `, " WITHOUT ROWID", "")
 
 const (
@@ -96,7 +96,7 @@ func openPostgres(ctx context.Context, address string) (*Books, error) {
 	return b, nil
 }
 
-// openSQLite opens a file whose commits are written through to the disk. Reports read it while a batch is recorded.
+// openSQLite opens a file. Commits are written through to the disk. Reports read it while a batch is recorded.
 func openSQLite(ctx context.Context, path string) (*Books, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {

@@ -50,7 +50,7 @@ func (l *lines) next() (line []byte, reason string, err error) {
 	}
 }
 
-// unusable returns the reason for which a line cannot be read as text, or nothing.
+// unusable returns the reason if a line is not text, and otherwise nothing.
 func unusable(line []byte) string {
 	for i := 0; i < len(line); {
 		r, size := utf8.DecodeRune(line[i:])

@@ -9,10 +9,10 @@ import (
 	"github.com/shopspring/decimal"
 )
 
-// FirstDay is the first of the days for which records are generated.
+// FirstDay is the first day of generated records.
 var FirstDay = time.Date(2026, time.November, 1, 0, 0, 0, 0, time.UTC)
 
-// accounts is the number of accounts for which records are generated.
+// accounts is the number of accounts of generated records.
 const accounts = 600
 
 // Generate returns made-up usage records of the built-in tariffs, in the order of their times, spread evenly over days
@@ -104,7 +104,7 @@ var countries = []struct {
 		[]service{{"electricity-kw", 900_000, 3}, {"water-kw", 20_000, 3}}},
 }
 
-// newCustomers returns the accounts for which records are generated. Those that use most come first.
+// newCustomers returns the accounts of generated records. The largest come first.
 func newCustomers(d *draws) []customer {
 	all := make([]customer, accounts)
 	for i := range all {

@@ -51,7 +51,7 @@ func (r *Record) Reject(reason string) Rejection {
 	return Rejection{Line: r.Line, ID: r.ID, Reason: reason, Text: strings.TrimSuffix(string(appendRecord(nil, r)), "\n")}
 }
 
-// Columns are those of a usage file, in their usual order.
+// Columns are the columns of a usage file, in their usual order.
 var Columns = []string{"id", "time", "account", "tariff", "quantity"}
 
 // Read returns the records of a usage file: CSV with a header that names [Columns], in any order. Other columns are
@@ -199,7 +199,7 @@ func digits(text string) bool {
 // maxText bounds ids, accounts, tariffs and units, in characters.
 const maxText = 64
 
-// checkText returns the reason for which a text cannot be billed by, or nothing.
+// checkText returns the reason if a text is invalid, and otherwise nothing.
 func checkText(column, text string) (reason string) {
 	switch {
 	case text == "":
@@ -289,10 +289,22 @@ func ReadPiece(r io.Reader, name string) iter.Seq2[Record, error] {
 			if reason == "" {
 				fields, reason = splitFields(fields[:0], string(line))
 			}
-			var record Record
-			var rejection error
+			record, rejection := Record{}, (error)(nil)
+			number := 0
 			if reason == "" {
-				record, rejection, reason = parsePiece(fields)
+				if number, err = strconv.Atoi(fields[0]); err != nil || number < 1 {
+					reason = "line " + excerpt(fields[0]) + " is not the number of a line"
+				}
+			}
+			switch {
+			case reason != "":
+			case len(fields) == rejectionFields:
+				rejection = &Rejection{Line: number, ID: fields[1], Reason: fields[2], Text: fields[3]}
+			case len(fields) == recordFields:
+				record, reason = parseRecord(fields[1:])
+				record.Line = number
+			default:
+				reason = fmt.Sprintf("the line has %d fields, not %d or %d", len(fields), recordFields, rejectionFields)
 			}
 			if reason != "" {
 				yield(Record{}, fmt.Errorf("piece %s:%d: %s", name, l.number, reason))
@@ -303,23 +315,6 @@ func ReadPiece(r io.Reader, name string) iter.Seq2[Record, error] {
 			}
 		}
 	}
-}
-
-func parsePiece(fields []string) (record Record, rejection error, reason string) {
-	line, err := strconv.Atoi(fields[0])
-	switch {
-	case len(fields) != recordFields && len(fields) != rejectionFields:
-		return Record{}, nil, fmt.Sprintf("the line has %d fields, not %d or %d", len(fields), recordFields, rejectionFields)
-	case err != nil || line < 1:
-		return Record{}, nil, "line " + excerpt(fields[0]) + " is not the number of a line"
-	case len(fields) == rejectionFields:
-		return Record{}, &Rejection{Line: line, ID: fields[1], Reason: fields[2], Text: fields[3]}, ""
-	}
-	if record, reason = parseRecord(fields[1:]); reason != "" {
-		return Record{}, nil, reason
-	}
-	record.Line = line
-	return record, nil, ""
 }
 
 // SplitText returns the values of [Columns] in the text of a rejection, or false if the line did not have them.
