@@ -231,7 +231,7 @@ func (s *system) collect(ctx context.Context, m *listener.Message[result]) error
 		return []byte("{}"), nil
 	})
 	if err != nil {
-		return s.unlessEnded(ctx, batch, err)
+		return err // the next delivery finds the end, if another controller was first
 	}
 	if ran {
 		s.logger.Info("a batch is in the books", "batch", batch, "records", reported.Records, "rejected", reported.Rejected,
