@@ -94,7 +94,7 @@ func (p plan) once(ctx context.Context, bin string, n int) (_ *result, err error
 	if err := s.startAll(ctx, p.workers); err != nil {
 		return nil, err
 	}
-	ship, err := s.start(ctx, "ship", "billing", "ship", "-records", strconv.Itoa(n), "-days", strconv.Itoa(p.days(n)), "-to", s.initiator, "-spool", filepath.Join(dir, "spool"))
+	ship, err := s.start(ctx, "ship", "billing", "ship", "-records", strconv.Itoa(n), "-days", strconv.Itoa(p.days(n)), "-account", s.location, "-blobs", filepath.Join(dir, "blobs"))
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +155,7 @@ type site struct {
 	bin, dir   string
 	peaks      map[string]int64
 	running    []*process
-	initiator  string // its address
+	location   string // of the queues
 	controller *process
 }
 
@@ -165,16 +165,11 @@ func (s *site) startAll(ctx context.Context, workers int) error {
 	if err != nil {
 		return err
 	}
-	location, err := server.until(regexp.MustCompile(`\S*QueueEndpoint=\S*`), 1)
-	if err != nil {
+	if s.location, err = server.until(regexp.MustCompile(`\S*QueueEndpoint=\S*`), 1); err != nil {
 		return err
 	}
-	shared := []string{"-account", location, "-blobs", filepath.Join(s.dir, "blobs")}
-	initiator, err := s.start(ctx, "initiator", append([]string{"billing", "initiator", "-addr", "127.0.0.1:0"}, shared...)...)
-	if err != nil {
-		return err
-	}
-	if s.initiator, err = initiator.until(regexp.MustCompile(`http://127\.0\.0\.1:\d+$`), 1); err != nil {
+	shared := []string{"-account", s.location, "-blobs", filepath.Join(s.dir, "blobs")}
+	if _, err := s.start(ctx, "initiator", append([]string{"billing", "initiator"}, shared...)...); err != nil {
 		return err
 	}
 	for i := range workers {
