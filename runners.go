@@ -7,7 +7,7 @@ import (
 	"runtime/debug"
 	"sync"
 
-	"github.com/millrace/millrace/internal/isnil"
+	"github.com/millrace/millrace/internal/hook"
 )
 
 // composite is a runner of runners.
@@ -114,7 +114,7 @@ func check(rs []Runner) error {
 		return errors.New("millrace: nothing to run")
 	}
 	for i, r := range rs {
-		if isnil.Value(r) {
+		if hook.IsNil(r) {
 			return fmt.Errorf("millrace: runner %d of %d is nil", i+1, len(rs))
 		}
 	}

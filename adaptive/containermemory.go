@@ -34,7 +34,6 @@ func ContainerMemory() (Memory, error) {
 	return runtimeMemory(), nil
 }
 
-// runtimeMemory returns the memory of the Go runtime.
 func runtimeMemory() Memory {
 	limit := debug.SetMemoryLimit(-1)
 	if limit == math.MaxInt64 {

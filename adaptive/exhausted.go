@@ -20,7 +20,6 @@ func Exhausted(err error) error {
 	return &exhaustedError{err}
 }
 
-// exhaustedError is the error of [Exhausted].
 type exhaustedError struct{ err error }
 
 func (e *exhaustedError) Error() string { return ErrExhausted.Error() + ": " + e.err.Error() }

@@ -79,7 +79,6 @@ func (d *durations) add(took time.Duration) {
 	d.count++
 }
 
-// mean returns the mean of this window.
 func (d *durations) mean() float64 { return d.sum / float64(d.count) }
 
 // next begins a window.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/internal/hook"
-	"github.com/millrace/millrace/internal/jitter"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/pool"
 )
 
@@ -83,7 +83,6 @@ func (l *Limit) begin() call {
 	return c
 }
 
-// count counts a handler that starts.
 func (l *Limit) count() call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,13 +139,12 @@ func again(d dispatcher.Delivery, err error) error {
 	}
 	delay := r.Delay
 	if !r.Explicit {
-		spread := jitter.Of(string(d.ID), int(d.DequeueCount))
+		spread := waiting.Jitter(string(d.ID), int(d.DequeueCount))
 		delay = minComeAgain + time.Duration(spread*float64(maxComeAgain-minComeAgain))
 	}
 	return dispatcher.Postpone(delay, err)
 }
 
-// limit returns the limit.
 func (l *Limit) limit() int { return int(l.current.Load()) }
 
 // saysExhausted asks Options.Exhausted, on a goroutine of its own, because runtime.Goexit must not end the handler's. Of a

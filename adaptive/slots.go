@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/dispatcher"
-	"github.com/millrace/millrace/internal/isnil"
-	"github.com/millrace/millrace/internal/nonblocking"
+	"github.com/millrace/millrace/internal/hook"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/pool"
 )
 
@@ -21,7 +21,7 @@ import (
 // none. The limit then takes the place of that member: only the result is passed to a listener.
 func (l *Limit) Slots(within dispatcher.Slots) dispatcher.Slots {
 	s := &slots{limit: l, within: within}
-	if within != nil && isnil.Value(within) {
+	if within != nil && hook.IsNil(within) {
 		s.err = fmt.Errorf("adaptive limit: the slots around it are a nil %T: pass nil for none", within)
 	}
 	l.mu.Lock()
@@ -33,7 +33,6 @@ func (l *Limit) Slots(within dispatcher.Slots) dispatcher.Slots {
 	return s
 }
 
-// slots are the slots of one listener.
 type slots struct {
 	limit  *Limit
 	own    *pool.Member
@@ -221,6 +220,6 @@ func (l *Limit) wakeUsers() {
 // tellUsers is wakeUsers with mu held.
 func (l *Limit) tellUsers() {
 	for _, s := range l.users {
-		nonblocking.Send(s.freed, struct{}{})
+		waiting.Signal(s.freed, struct{}{})
 	}
 }

@@ -110,12 +110,10 @@ func (a *Agent) close() {
 	}
 }
 
-// report hands an error to OnError.
 func (a *Agent) report(e *Error) {
 	if f := a.options.OnError; f != nil {
 		a.hooks.Contain("OnError", func() { f(e) })
 	}
 }
 
-// logger returns the logger with the pool.
 func (a *Agent) logger(pool string) *slog.Logger { return a.options.Logger.With("pool", pool) }

@@ -9,7 +9,6 @@ import (
 	"github.com/millrace/millrace/internal/hook"
 )
 
-// errHangs means that a call does not return although its context has ended.
 var errHangs = errors.New("the call does not return although its context has ended")
 
 // caller makes calls that may hang or panic: of a queue, an actuator or a file system. It makes one at a time: while one hangs, others

@@ -29,7 +29,6 @@ func (h *hold) see(at time.Time, instances int) {
 	}
 }
 
-// asks notes what the platform is asked for.
 func (h *hold) asks(n int) { h.goal = scaling.Known(n) }
 
 // apply returns the decision about a sample, or one that removes nothing for now.
@@ -45,7 +44,6 @@ func (h *hold) apply(at time.Time, p scaling.Policy, d scaling.Decision) scaling
 	return d
 }
 
-// change is how a decision begins.
 func change(from, to int) string {
 	if from == to {
 		return fmt.Sprintf("%d:", from)

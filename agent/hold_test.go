@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/agent"
-	"github.com/millrace/millrace/internal/nonblocking"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 )
@@ -98,6 +98,6 @@ type gradual struct {
 }
 
 func (g gradual) Scale(_ context.Context, n int) error {
-	nonblocking.Send(g.steps, n)
+	waiting.Signal(g.steps, n)
 	return nil
 }

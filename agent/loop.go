@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/beacon"
-	"github.com/millrace/millrace/internal/nonblocking"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/meter"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/scaling"
@@ -177,7 +177,6 @@ func (p *pool) settle(ctx context.Context, s scaling.Sample, d *Decided) {
 	}
 }
 
-// fail notes an error of this round.
 func (p *pool) fail(e *Error) {
 	e.Pool = p.Name
 	p.problems = append(p.problems, e)
@@ -229,7 +228,6 @@ func (p *pool) graceful(ctx context.Context) (context.Context, context.CancelFun
 	return longer, func() { stopped(); cancel() }
 }
 
-// stop keeps the history.
 func (p *pool) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), stopGrace)
 	defer cancel()
@@ -241,4 +239,4 @@ func (p *pool) stop() {
 }
 
 // woken says that work has come. It is called by a source of wake-ups and does not wait.
-func (p *pool) woken() { nonblocking.Send(p.wake, struct{}{}) }
+func (p *pool) woken() { waiting.Signal(p.wake, struct{}{}) }

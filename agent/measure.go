@@ -11,7 +11,6 @@ import (
 	"github.com/millrace/millrace/scaling"
 )
 
-// queueReader reads what one queue shows.
 type queueReader struct {
 	queue      queue.Queue
 	properties caller[queue.Properties]
@@ -75,14 +74,12 @@ func headAge(messages []queue.Message, now time.Time) scaling.Optional[time.Dura
 	return oldest
 }
 
-// controlReader reads the reports in one control queue.
 type controlReader struct {
 	queue  queue.Queue
 	viewer *beacon.Viewer
 	view   caller[beacon.View]
 }
 
-// read reads the reports, in one request.
 func (r *controlReader) read(ctx context.Context) (v beacon.View, errs []*Error) {
 	v, err := r.view.call(queue.WithCause(ctx, queue.CauseBeacon), requestTimeout, r.viewer.View)
 	if err != nil {

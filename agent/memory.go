@@ -40,10 +40,8 @@ func (m *memory) add(s scaling.Sample, p passed) {
 	m.samples = m.samples[:copy(m.samples, m.samples[old:])]
 }
 
-// restore adds a sample of an earlier process.
 func (m *memory) restore(s scaling.Sample) { m.samples.Add(s) }
 
-// last returns the newest sample.
 func (m *memory) last() (scaling.Sample, bool) {
 	if len(m.samples) == 0 {
 		return scaling.Sample{}, false

@@ -20,5 +20,4 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("it panicked: %v", e.Value)
 }
 
-// panicked returns a failure as an error.
 func panicked(f *hook.Failure) error { return &PanicError{Value: f.Value, Stack: string(f.Stack)} }

@@ -131,7 +131,6 @@ func (s *Summary) measured(last *Decided, now scaling.Sample, p scaling.Policy) 
 	}
 }
 
-// decided counts a decision.
 func (s *Summary) decided(d *Decided) {
 	n := d.Decision.Instances
 	switch {

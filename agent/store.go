@@ -74,7 +74,6 @@ func openStore(folder, pool string) (*store, error) {
 	}, nil
 }
 
-// close releases the lock.
 func (s *store) close() {
 	if s != nil {
 		_ = s.lock.Close()
@@ -120,7 +119,6 @@ func readHistory(path, pool string, now time.Time) (scaling.History, error) {
 	return h, nil
 }
 
-// parseHistory parses a whole file.
 func parseHistory(text []byte, pool string, now time.Time) (scaling.History, error) {
 	lines := bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
 	var head historyHead
@@ -196,7 +194,6 @@ func (s *store) replace(ctx context.Context, path string, h scaling.History) err
 	return err
 }
 
-// formatHistory returns the text of a file.
 func formatHistory(pool string, h scaling.History) ([]byte, error) {
 	var b bytes.Buffer
 	w := json.NewEncoder(&b) // ends each value with a line break

@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/millrace/millrace/internal/isnil"
+	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -36,7 +36,7 @@ func check(pools []Pool) (problems []error) {
 		}
 		checkQueues("Queues", p.Queues, wrong)
 		checkQueues("Beacons", p.Beacons, wrong)
-		if p.Actuator != nil && isnil.Value(p.Actuator) {
+		if p.Actuator != nil && hook.IsNil(p.Actuator) {
 			wrong("Actuator is a nil %T: leave it out for a dry run", p.Actuator)
 		}
 		if err := p.Policy.Check(); err != nil {
@@ -50,7 +50,7 @@ func check(pools []Pool) (problems []error) {
 func checkQueues(field string, queues []queue.Queue, wrong func(string, ...any)) {
 	seen := map[queue.Name]int{}
 	for i, q := range queues {
-		if isnil.Value(q) {
+		if hook.IsNil(q) {
 			wrong("%s[%d] is nil", field, i)
 			continue
 		}

@@ -44,7 +44,6 @@ func (p *pool) watchForWork(none bool) {
 	}
 }
 
-// subscribe listens to the events of one queue.
 func (p *pool) subscribe(name queue.Name) (err error) {
 	var subscription wakeup.Subscription
 	failure := hook.Run(func() {
@@ -79,7 +78,6 @@ func concerns(e wakeup.Event, name queue.Name) bool {
 	return e.Queue.Queue == name.Queue && (e.Queue.Account == name.Account || e.Queue.Account == "" || name.Account == "")
 }
 
-// close ends the subscriptions.
 func (w *wakeups) close() {
 	w.waiting.Store(false)
 	for _, s := range w.subscriptions {

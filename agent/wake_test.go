@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/agent"
-	"github.com/millrace/millrace/internal/nonblocking"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/scaling"
@@ -177,7 +177,7 @@ type silentSource struct {
 }
 
 func (s *silentSource) Subscribe(_ queue.Name, to wakeup.Subscriber) (wakeup.Subscription, error) {
-	nonblocking.Send(s.subscribed, to)
+	waiting.Signal(s.subscribed, to)
 	return s.Bus.Subscribe(queue.Name{}, wakeup.Subscriber{Event: func(wakeup.Event) {}, Listening: func(bool) {}})
 }
 

@@ -118,7 +118,6 @@ func (f *Fleet) advance(key identity, r Report) progress {
 	return now
 }
 
-// add adds one report.
 func (t *total) add(r Report, p progress) {
 	t.delayed += r.Delayed
 	t.running += r.Load.Running

@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/millrace/millrace/internal/isnil"
+	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -53,7 +53,7 @@ func (o Options) Check(jobs queue.Name) error {
 	}
 	var errs []error
 	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if isnil.Value(o.Queue) {
+	if hook.IsNil(o.Queue) {
 		refuse("the control queue is a nil %T: leave it out to report nowhere", o.Queue)
 	} else if o.Queue.Name() == jobs {
 		refuse("the control queue is the queue of the jobs, %v: reports need a queue of their own", jobs)
@@ -70,7 +70,6 @@ func (o Options) Check(jobs queue.Name) error {
 	return fmt.Errorf("beacon: %w", errors.Join(errs...))
 }
 
-// checkInstance returns an error if this cannot be the name of an instance.
 func checkInstance(name string) error {
 	switch {
 	case name == "":
@@ -83,7 +82,6 @@ func checkInstance(name string) error {
 	return nil
 }
 
-// withDefaults returns the options with their defaults.
 func (o Options) withDefaults() Options {
 	if o.Interval == 0 {
 		o.Interval = defaultInterval

@@ -8,8 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/millrace/millrace/internal/jitter"
-	"github.com/millrace/millrace/internal/nonblocking"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -65,7 +64,7 @@ func NewPublisher(o Options, report func() Report, onError func(error)) *Publish
 }
 
 // Changed says that the next report should follow after Interval at most. It does not wait, and is safe for concurrent use.
-func (p *Publisher) Changed() { nonblocking.Send(p.changed, struct{}{}) }
+func (p *Publisher) Changed() { waiting.Signal(p.changed, struct{}{}) }
 
 // Run reports until ctx ends, then puts the last report, deletes its message and returns, a second later at most. A request in
 // flight is not cut off at once: where its message is would be unknown.
@@ -123,7 +122,6 @@ func (p *Publisher) beat(ctx context.Context) (wait time.Duration) {
 	return r.Next
 }
 
-// next returns the next report, and whether it says the same as the last one.
 func (p *Publisher) next() (r Report, same bool) {
 	r = p.report()
 	same = p.sequence > 0 && r == p.last
@@ -134,7 +132,6 @@ func (p *Publisher) next() (r Report, same bool) {
 	return r, same
 }
 
-// failed counts and reports an error.
 func (p *Publisher) failed(ctx context.Context, err error) {
 	p.failures++
 	p.tell(ctx, err)
@@ -152,7 +149,7 @@ func (p *Publisher) tell(ctx context.Context, err error) {
 func (p *Publisher) backOff(longest time.Duration) time.Duration {
 	doublings := min(max(p.failures-patience+1, 0), maxDoublings)
 	wait := min(p.options.Interval<<doublings, longest)
-	return time.Duration(float64(wait) * (0.9 + 0.2*jitter.Of(p.options.Instance, int(p.sequence))))
+	return time.Duration(float64(wait) * (0.9 + 0.2*waiting.Jitter(p.options.Instance, int(p.sequence))))
 }
 
 // send brings the report into the control queue: by an update, or by a new message if there is none or it soon expires.

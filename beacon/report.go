@@ -66,7 +66,6 @@ type Report struct {
 	Load scaling.Load `json:"load"`
 }
 
-// version is the version of the format.
 const version = 1
 
 // fields are those of a report, without its methods.

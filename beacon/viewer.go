@@ -105,7 +105,6 @@ func (v *Viewer) View(ctx context.Context) (View, error) {
 	return view, nil
 }
 
-// newest returns the newest report of each run.
 func newest(messages []queue.Message) (sights map[identity]sight, ignored int) {
 	sights = make(map[identity]sight)
 	for _, m := range messages {

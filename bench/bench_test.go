@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/millrace/internal/pause"
+	"github.com/millrace/millrace/internal/waiting"
 )
 
 func TestMain(m *testing.M) {
@@ -341,7 +341,7 @@ func TestTheLimitHolds(t *testing.T) {
 	var seen sample
 	most := 0.0
 	for err == nil && (seen.messages == 0 || seen.limited == 0) && float64(seen.messages) <= most {
-		pause.For(100*time.Millisecond, t.Context().Done())
+		waiting.For(100*time.Millisecond, t.Context().Done())
 		seen, err = w.look(s)
 		most = shards * (limit*(time.Since(begin).Seconds()+1) + 3*32) / 3 // a get may leave a debt of a batch
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 
 	"github.com/millrace/millrace/codec"
-	"github.com/millrace/millrace/internal/nonblocking"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue/azurequeue"
 	"github.com/millrace/millrace/queue/azurequeue/http1"
@@ -218,7 +218,7 @@ func newWorkers() *workers {
 	return w
 }
 
-func (w *workers) failed(err error) { nonblocking.Send(w.errs, err) }
+func (w *workers) failed(err error) { waiting.Signal(w.errs, err) }
 
 func (w *workers) deleted(err error) {
 	if err != nil {

@@ -10,8 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/millrace/internal/nonblocking"
-	"github.com/millrace/millrace/internal/pause"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
 )
@@ -52,7 +51,7 @@ func send(ctx context.Context, p *producer.Producer[job], first int, due []time.
 	var all sync.WaitGroup
 	for i, after := range due {
 		if wait := after - time.Duration(now()-begin); wait > 0 {
-			pause.For(wait, ctx.Done())
+			waiting.For(wait, ctx.Done())
 		}
 		all.Go(func() {
 			done.late[i] = time.Duration(now()-begin) - after
@@ -83,7 +82,7 @@ func (s *starts) note(m *listener.Message[job]) error {
 	}
 	if s.begun[n].CompareAndSwap(0, int64(at)) { // otherwise it came twice
 		s.count.Add(1)
-		nonblocking.Send(s.changed, struct{}{})
+		waiting.Signal(s.changed, struct{}{})
 	}
 	return nil
 }
@@ -164,7 +163,7 @@ func (l *listening) start(ctx context.Context, run func(context.Context) error, 
 		l.failure = run(ctx)
 	}()
 	for !ready() {
-		if !pause.For(time.Millisecond, l.ended) {
+		if !waiting.For(time.Millisecond, l.ended) {
 			return errors.Join(errors.New("the listeners have ended"), l.failure)
 		}
 	}
@@ -172,7 +171,7 @@ func (l *listening) start(ctx context.Context, run func(context.Context) error, 
 }
 
 // fail notes the first error.
-func (l *listening) fail(err error) { nonblocking.Send(l.failed, err) }
+func (l *listening) fail(err error) { waiting.Signal(l.failed, err) }
 
 // stop ends the listeners, if they were started, and closes what they use.
 func (l *listening) stop() error {

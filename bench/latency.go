@@ -14,7 +14,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/millrace/millrace/internal/pause"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
@@ -267,7 +267,7 @@ func (w *worker) roundTrips(ctx context.Context, n int, pace time.Duration) ([]t
 		if _, err := q.Enqueue(ctx, `{"Number":0}`, nil); err != nil {
 			return nil, err
 		}
-		pause.For(pace, ctx.Done())
+		waiting.For(pace, ctx.Done())
 		begin := now()
 		batch, err := q.Dequeue(ctx, queue.MaxBatch, time.Minute)
 		took := time.Duration(now() - begin)

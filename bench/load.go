@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/millrace/internal/pause"
+	"github.com/millrace/millrace/internal/waiting"
 )
 
 // load measures the cost of a message for a consumer and the throughput, in cells: every combination of
@@ -130,16 +130,16 @@ func (l *load) once(ctx context.Context, s *server, t *loadTurn) (taken sample, 
 		return taken, err
 	}
 	defer func() { err = errors.Join(err, r.stop()) }()
-	pause.For(l.warmUp, ctx.Done())
+	waiting.For(l.warmUp, ctx.Done())
 	// Until all connections are open: over TLS each begins with a handshake, which costs as much as many messages.
 	for begun := time.Now(); r.done() < int64(8*t.concurrency) && time.Since(begun) < 20*time.Second && ctx.Err() == nil; {
-		pause.For(20*time.Millisecond, ctx.Done())
+		waiting.For(20*time.Millisecond, ctx.Done())
 	}
 	before, err := r.look()
 	if err != nil {
 		return taken, err
 	}
-	pause.For(l.window, ctx.Done())
+	waiting.For(l.window, ctx.Done())
 	after, err := r.look()
 	if taken = after.minus(before); err == nil && taken.messages == 0 {
 		err = fmt.Errorf("no message was handled in %v", l.window)

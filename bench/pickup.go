@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace"
-	"github.com/millrace/millrace/internal/pause"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/pool"
 	"github.com/millrace/millrace/producer"
@@ -174,14 +174,14 @@ func (w *pickupWorker) open(ctx context.Context, location, name string, bus *wak
 
 func (w *pickupWorker) handleCritical(_ context.Context, m *listener.Message[job]) error {
 	err := w.begun.note(m)
-	pause.For(w.pickup.critical, nil)
+	waiting.For(w.pickup.critical, nil)
 	return err
 }
 
 // handleHeavy waits half to one and a half times as long as -heavy says. Otherwise jobs that began together would also
 // end together.
 func (w *pickupWorker) handleHeavy(ctx context.Context, m *listener.Message[job]) error {
-	pause.For(w.pickup.heavy*time.Duration(50+m.Body.Number*37%101)/100, ctx.Done())
+	waiting.For(w.pickup.heavy*time.Duration(50+m.Body.Number*37%101)/100, ctx.Done())
 	return context.Cause(ctx)
 }
 
@@ -203,11 +203,11 @@ func (w *pickupWorker) flood(ctx context.Context) (int64, error) {
 	limited, cancel := context.WithTimeout(ctx, drain)
 	defer cancel()
 	for w.heavy.State().Running < unreserved*9/10 {
-		if !pause.For(time.Millisecond, limited.Done()) {
+		if !waiting.For(time.Millisecond, limited.Done()) {
 			return 0, fmt.Errorf("the flood does not take the slots: %+v", w.pool.State())
 		}
 	}
-	pause.For(2*w.pickup.heavy, ctx.Done())
+	waiting.For(2*w.pickup.heavy, ctx.Done())
 	return int64(len(jobs)), ctx.Err()
 }
 

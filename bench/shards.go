@@ -12,8 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/millrace/internal/nonblocking"
-	"github.com/millrace/millrace/internal/pause"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
@@ -83,15 +82,15 @@ func (p *sharding) once(ctx context.Context, s *server, k int) (taken sample, er
 		return taken, err
 	}
 	defer func() { err = errors.Join(err, w.stop()) }()
-	pause.For(p.warmUp, ctx.Done())
+	waiting.For(p.warmUp, ctx.Done())
 	before, err := w.look(s)
 	if err != nil {
 		return taken, err
 	}
-	pause.For(p.span, ctx.Done())
+	waiting.For(p.span, ctx.Done())
 	// A busy machine may take longer for the first job.
 	for begun := time.Now(); w.done() == before.messages && time.Since(begun) < time.Minute && ctx.Err() == nil; {
-		pause.For(10*time.Millisecond, ctx.Done())
+		waiting.For(10*time.Millisecond, ctx.Done())
 	}
 	after, err := w.look(s)
 	if taken = after.minus(before); err == nil && taken.messages == 0 {
@@ -178,7 +177,7 @@ func (w *shardsWork) open(ctx context.Context, location string, k, underWay int)
 
 func (w *shardsWork) fail(err error) {
 	if err != nil {
-		nonblocking.Send(w.failed, err)
+		waiting.Signal(w.failed, err)
 	}
 }
 

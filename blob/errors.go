@@ -2,8 +2,8 @@ package blob
 
 import (
 	"errors"
-	"fmt"
-	"strings"
+
+	"github.com/millrace/millrace/internal/serviceerror"
 )
 
 // Errors of every store. Match them with [errors.Is]; [errors.As] finds the [*Error] that
@@ -51,49 +51,20 @@ type Error struct {
 
 // Error returns all of it on one line.
 func (e *Error) Error() string {
-	var what []string
-	if e.Op != "" && e.Ref == (Ref{}) {
-		what = append(what, e.Op)
-	} else if e.Op != "" {
-		what = append(what, e.Op+" "+e.Ref.String())
+	subject := e.Op
+	if e.Op != "" && e.Ref != (Ref{}) {
+		subject += " " + e.Ref.String()
 	}
-	if e.Kind != nil {
-		what = append(what, e.Kind.Error())
-	}
-	if e.Detail != "" {
-		what = append(what, e.Detail)
-	}
-	text := strings.Join(what, ": ")
-	if e.Status != 0 {
-		var status strings.Builder
-		fmt.Fprintf(&status, " (%d", e.Status)
-		if e.Code != "" {
-			status.WriteString(" " + e.Code)
-		}
-		if e.RequestID != "" {
-			status.WriteString(", request " + e.RequestID)
-		}
-		text += status.String() + ")"
-	}
-	if e.Err != nil {
-		text = strings.TrimPrefix(text+": "+e.Err.Error(), ": ")
-	}
-	if e.Hint != "" {
-		text += "; " + e.Hint
-	}
-	return text
+	return e.failure().Text(subject)
 }
 
 // Unwrap returns the kind and the underlying error, for [errors.Is] and [errors.As].
-func (e *Error) Unwrap() []error {
-	var errs []error
-	if e.Kind != nil {
-		errs = append(errs, e.Kind)
+func (e *Error) Unwrap() []error { return e.failure().Unwrap() }
+
+func (e *Error) failure() serviceerror.Failure {
+	return serviceerror.Failure{
+		Kind: e.Kind, Status: e.Status, Code: e.Code, RequestID: e.RequestID, Detail: e.Detail, Hint: e.Hint, Err: e.Err,
 	}
-	if e.Err != nil {
-		errs = append(errs, e.Err)
-	}
-	return errs
 }
 
 // failure adds what was attempted on which blob; nil stays nil.

@@ -102,7 +102,6 @@ func ready(ctx context.Context, argErr error) error {
 	return nil
 }
 
-// readyToPut is ready for the arguments of a put.
 func readyToPut(ctx context.Context, ref Ref, o *PutOptions) error {
 	bad := ref.Check()
 	if bad == nil {

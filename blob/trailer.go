@@ -41,7 +41,6 @@ func writeTrailer(f interface {
 	return err
 }
 
-// readTrailer returns the size of the content and the metadata of a file of this size.
 func readTrailer(f io.ReaderAt, size int64) (content int64, metadata map[string]string, err error) {
 	footer, err := readFooter(f, size)
 	if err != nil || footer == nil {
@@ -81,7 +80,6 @@ func readFooter(f io.ReaderAt, size int64) ([]byte, error) {
 	return footer, nil
 }
 
-// readAt fills p.
 func readAt(f io.ReaderAt, p []byte, offset int64) error {
 	_, err := io.ReadFull(io.NewSectionReader(f, offset, int64(len(p))), p)
 	return err

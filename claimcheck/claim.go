@@ -24,7 +24,6 @@ type Claim struct {
 	SHA256 [sha256.Size]byte // of the body
 }
 
-// claimOf returns the claim of a body.
 func claimOf(ref blob.Ref, body []byte) Claim {
 	return Claim{ref, int64(len(body)), sha256.Sum256(body)}
 }

@@ -71,7 +71,6 @@ func New(store blob.Store, container string, o *Options) (*Claims, error) {
 	return c, nil
 }
 
-// setDefaults sets the defaults, or returns all errors in the options.
 func (o *Options) setDefaults() error {
 	var errs []error
 	if o.Limit < 0 || o.MaxBody < 0 {
@@ -152,7 +151,6 @@ func (c *Claims) Open(ctx context.Context, claim string) ([]byte, error) {
 	return nil, fmt.Errorf("open a body: %w", err)
 }
 
-// read reads and checks a body.
 func (c *Claims) read(ctx context.Context, r Claim) (body []byte, err error) {
 	if r.Size > c.options.MaxBody {
 		return nil, fmt.Errorf("%w: the body has %d bytes, and MaxBody is %d", codec.ErrClaimInvalid, r.Size, c.options.MaxBody)

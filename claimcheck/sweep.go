@@ -41,7 +41,6 @@ func (c *Claims) List(ctx context.Context) iter.Seq2[Body, error] {
 	}
 }
 
-// bodyOf returns what a blob is.
 func bodyOf(info blob.Info) Body {
 	return Body{info.Ref, info.Size, info.Modified, info.Metadata[stateKey] == settled}
 }

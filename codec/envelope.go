@@ -53,10 +53,8 @@ const (
 	featuresVersion = 2
 )
 
-// features reports whether the head has any [Feature].
 func (h *Head) features() bool { return h.Kind != "" || h.Claim != "" || h.Items != 0 }
 
-// version returns the version that an envelope with this head has.
 func (h *Head) version() int {
 	if h.features() {
 		return featuresVersion

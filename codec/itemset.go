@@ -48,7 +48,6 @@ func encodedSetSize(size int) int { return base64.RawURLEncoding.EncodedLen(size
 // encode returns the set as it is in the text of an envelope.
 func (s ItemSet) encode() string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
 
-// parseItemSet parses what encode returns.
 func parseItemSet(text string) (ItemSet, error) {
 	set, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {

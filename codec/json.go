@@ -49,12 +49,10 @@ func (jsonCodec[T]) Decode(body []byte) (T, error) {
 	return v, nil
 }
 
-// isNull reports whether the JSON value is null.
 func isNull(value []byte) bool {
 	return bytes.Equal(bytes.Trim(value, jsonSpace), []byte("null"))
 }
 
-// jsonSpace is the white space of JSON.
 const jsonSpace = " \t\r\n"
 
 // unmarshaler is the type of values that decode null themselves.

@@ -79,7 +79,6 @@ func formOf(body []byte) string {
 	return ""
 }
 
-// jsonError returns why a body is no JSON.
 func jsonError(body []byte) error {
 	if len(body) == 0 {
 		return errors.New("it is empty")

@@ -118,7 +118,6 @@ func checkXML(body []byte) error {
 	return endOfXML(d)
 }
 
-// rootElement returns the start of the root element.
 func rootElement(d *xml.Decoder) (xml.StartElement, error) {
 	for {
 		token, err := d.Token()

@@ -75,7 +75,6 @@ func NewShared(store blob.Store, container string, o *Options) (*Guard, error) {
 	return g, nil
 }
 
-// setDefaults sets the defaults, or returns all errors in the options.
 func (o *Options) setDefaults() error {
 	var errs []error
 	if o.MaxKeys < 0 {

@@ -16,8 +16,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace/millrace/blob"
-	"github.com/millrace/millrace/internal/jitter"
 	"github.com/millrace/millrace/internal/killtest"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
@@ -47,7 +47,7 @@ func (f *faults) call(ctx context.Context, what string, act func(context.Context
 	f.life--
 	dead := f.life < 0
 	f.mu.Unlock()
-	draw := jitter.Of(f.seed+what, n)
+	draw := waiting.Jitter(f.seed+what, n)
 	switch {
 	case dead:
 		return killtest.ErrKilled
@@ -60,7 +60,7 @@ func (f *faults) call(ctx context.Context, what string, act func(context.Context
 		return errNoResponse
 	case draw < 3*f.rate: // slow, until the context ends
 		select {
-		case <-time.After(time.Duration(15 * jitter.Of(f.seed+"wait"+what, n) * float64(time.Second))):
+		case <-time.After(time.Duration(15 * waiting.Jitter(f.seed+"wait"+what, n) * float64(time.Second))):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

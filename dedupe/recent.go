@@ -20,7 +20,6 @@ func newRecent(o Options) *recent {
 	return &recent{maxKeys: o.MaxKeys, retention: o.Retention, created: time.Now(), at: make(map[digest]time.Duration)}
 }
 
-// has reports whether the key is remembered.
 func (r *recent) has(key digest) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

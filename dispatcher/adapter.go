@@ -7,7 +7,6 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/hook"
-	"github.com/millrace/millrace/internal/isnil"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -28,7 +27,7 @@ type Jobs[T any] struct {
 // New returns a dispatcher for the queue and its jobs. It starts and sends nothing. The error
 // names every invalid option.
 func New[T any](q queue.Queue, jobs Jobs[T], o *Options) (*Dispatcher, error) {
-	if isnil.Value(q) || jobs.Handler == nil {
+	if hook.IsNil(q) || jobs.Handler == nil {
 		return nil, errors.New("dispatcher: a queue and a handler are required")
 	}
 	if jobs.Codec == nil {
@@ -48,7 +47,6 @@ type job interface {
 	decodeItem(item int) (handling, error)
 }
 
-// handling is a message for a handler, with the handler.
 type handling interface {
 	// ownTimeout returns the time-out for this message; zero means the one for all, negative
 	// none.
@@ -94,7 +92,6 @@ func (v *typedJob[T]) decodeBody() error {
 	return nil
 }
 
-// newMessage returns the message for the handler.
 func (v *typedJob[T]) newMessage(body T, head codec.Head) Message[T] {
 	return Message[T]{
 		Body: body, ID: v.queued.ID, Queue: v.dispatcher.name, Head: head,
@@ -106,7 +103,6 @@ func (v *typedJob[T]) newMessage(body T, head codec.Head) Message[T] {
 
 func (v *typedJob[T]) ownTimeout() time.Duration { return v.timeoutOf(&v.message) }
 
-// timeoutOf calls TimeoutFor.
 func (v *typedJob[T]) timeoutOf(m *Message[T]) time.Duration {
 	timeoutFor := v.jobs.TimeoutFor
 	if timeoutFor == nil {

@@ -87,7 +87,6 @@ const (
 	leftOut       // its context has ended
 )
 
-// handle is the handler of one message.
 func (b *batcher[T]) handle(ctx context.Context, m *Message[T]) error {
 	b.warn(m)
 	mine := &member[T]{ctx: ctx, message: m}

@@ -28,7 +28,6 @@ var (
 	ErrStopping = errors.New("worker is stopping")
 )
 
-// timeoutError is [ErrTimeout].
 type timeoutError struct{}
 
 func (timeoutError) Error() string { return "handler time-out" }

@@ -308,7 +308,6 @@ func (v *delivery) call() (err error) {
 	return safeError("handler", v.intercept(v.ctx, v.dispatcher.options.Interceptors, v.job, 0))
 }
 
-// renewed reports a renewal.
 func (v *delivery) renewed(visibility time.Duration, err error) {
 	o := &v.dispatcher.options
 	if err != nil {
@@ -319,7 +318,6 @@ func (v *delivery) renewed(visibility time.Duration, err error) {
 	}
 }
 
-// lost reports the loss of the lease.
 func (v *delivery) lost(cause error) {
 	if f := v.dispatcher.options.Observer.Lost; f != nil {
 		f(v.described(), cause)

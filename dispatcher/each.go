@@ -49,7 +49,6 @@ type each[T any] struct {
 	concurrency int
 }
 
-// handle is the handler of one message.
 func (e *each[T]) handle(ctx context.Context, m *Message[T]) error {
 	if m.delivery == nil || m.delivery.group == nil {
 		return e.handler(ctx, m)
@@ -80,7 +79,6 @@ func (i *typedItem[T]) callHandler(ctx context.Context) error {
 	return i.job.jobs.Handler(ctx, i.message)
 }
 
-// decodeItem decodes an item and makes the message for its handler.
 func (v *typedJob[T]) decodeItem(item int) (handling, error) {
 	g := v.group
 	// A copy: the handler may change in place what a codec does not copy, and another item may save.

@@ -29,7 +29,6 @@ type group struct {
 	failure  string       // why the first item failed for good, as Head.Failure; guarded by mu
 }
 
-// itemStatus is what became of an item.
 type itemStatus struct {
 	state  itemState
 	now    bool          // in this delivery
@@ -37,7 +36,6 @@ type itemStatus struct {
 	reason poison.Reason // why it failed for good
 }
 
-// itemState is how far an item is.
 type itemState uint8
 
 const (
@@ -72,21 +70,18 @@ func (v *delivery) openGroup() error {
 	return nil
 }
 
-// status returns what became of an item.
 func (g *group) status(i int) itemStatus {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.statuses[i]
 }
 
-// item returns the encoded body of an item.
 func (g *group) item(i int) []byte {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.items[i]
 }
 
-// set records what became of an item.
 func (g *group) set(i int, s itemStatus) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -96,7 +91,6 @@ func (g *group) set(i int, s itemStatus) {
 	}
 }
 
-// reasonOf returns the reason with which a failure begins.
 func reasonOf(failure string) poison.Reason {
 	switch reason, _, _ := strings.Cut(failure, " "); poison.Reason(reason) {
 	case poison.ReasonAttempts, poison.ReasonUndecodable:

@@ -88,7 +88,6 @@ type results struct {
 	worked                   bool        // whether a handler had another result than a failure
 }
 
-// results returns what became of the items.
 func (g *group) results() (r results) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

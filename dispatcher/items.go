@@ -153,7 +153,6 @@ func sameResult(err, own error) bool {
 // errTwoEach means that what one Each has done another does not know of.
 var errTwoEach = errors.New("several handlers made by Each were called for one message: call all of them inside one Each")
 
-// errLateEach is the error of an Each that was called when its call was over.
 var errLateEach = errors.New("a handler made by Each was called after the one around it had returned, or with the message of another item")
 
 // eachItem handles the items that are left for an [Each], as many at once as said. First is the item

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
-	"github.com/millrace/millrace/internal/isnil"
+	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -59,7 +59,7 @@ func NewKind[T any](name string, jobs Jobs[T], o *KindOptions) Kind {
 // left to other workers: see codec.ErrNewer. It starts and sends nothing. The error names every
 // invalid option.
 func NewKinds(q queue.Queue, kinds []Kind, o *Options) (*Dispatcher, error) {
-	if isnil.Value(q) {
+	if hook.IsNil(q) {
 		return nil, errors.New("dispatcher: a queue is required")
 	}
 	byName, err := kindsByName(kinds)
@@ -78,7 +78,6 @@ func NewKinds(q queue.Queue, kinds []Kind, o *Options) (*Dispatcher, error) {
 	return d, nil
 }
 
-// kindsByName returns the kinds by name, or all errors in them.
 func kindsByName(kinds []Kind) (map[string]*Kind, error) {
 	byName := make(map[string]*Kind, len(kinds))
 	var errs []error
@@ -95,7 +94,6 @@ func kindsByName(kinds []Kind) (map[string]*Kind, error) {
 	return byName, errors.Join(errs...)
 }
 
-// check returns all errors in the kind.
 func (k *Kind) check() error {
 	var errs []error
 	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -165,10 +163,8 @@ func (e otherKindError) Error() string {
 
 func (otherKindError) Unwrap() error { return codec.ErrNewer }
 
-// maxKindsNamed is how many kinds an error names.
 const maxKindsNamed = 8
 
-// kindNames lists the kinds for an error.
 func (d *Dispatcher) kindNames() string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(d.kinds)) {

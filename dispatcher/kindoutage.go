@@ -22,7 +22,6 @@ var ErrOutage = errors.New("the handlers of its kind keep failing")
 // message comes up therefore grows with the logarithm of the outage, up to that.
 const maxHold = 10 * time.Minute
 
-// breakKindsApart gives each kind a breaker.
 func (d *Dispatcher) breakKindsApart() {
 	for _, k := range d.kinds {
 		k.breaker = newBreaker(d.options.Concurrency, d.options.Seed, "/"+k.name)
@@ -30,7 +29,6 @@ func (d *Dispatcher) breakKindsApart() {
 	d.breaker.threshold = 1 // all kinds, each of which has counted
 }
 
-// breakers returns the breakers that count failures.
 func (d *Dispatcher) breakers() []*breaker {
 	if d.kinds == nil {
 		return []*breaker{d.breaker}

@@ -8,8 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/millrace/internal/jitter"
-	"github.com/millrace/millrace/internal/nonblocking"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -49,7 +48,6 @@ func newLeaseManager(r *requests, q queue.Queue, visibility func(held int, ran t
 	return k
 }
 
-// count returns how many leases are tracked.
 func (k *leaseManager) count() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -159,7 +157,7 @@ func (k *leaseManager) extend(l *lease, asked time.Time, visibility time.Duratio
 // wait is shorter. Requires mu.
 func (k *leaseManager) renewAfter(l *lease, visibility time.Duration) time.Duration {
 	half := visibility / 2
-	wait := half + time.Duration(jitter.Of(string(l.id), int(l.renewals))*float64(half)/4)
+	wait := half + time.Duration(waiting.Jitter(string(l.id), int(l.renewals))*float64(half)/4)
 	return min(wait, max(visibility-safetyMargin-k.margin(), visibility/4))
 }
 
@@ -209,7 +207,6 @@ func (k *leaseManager) run() {
 	}
 }
 
-// runDue does what is due by now, and returns when the next lease is due.
 func (k *leaseManager) runDue(now time.Time) (next time.Time, some bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -269,5 +266,5 @@ func (k *leaseManager) reschedule(l *lease) {
 }
 
 func (k *leaseManager) signal() {
-	nonblocking.Send(k.wake, struct{}{})
+	waiting.Signal(k.wake, struct{}{})
 }

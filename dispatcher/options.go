@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
-	"github.com/millrace/millrace/internal/isnil"
+	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
@@ -113,7 +113,6 @@ type Options struct {
 	OnError func(error)
 }
 
-// withDefaults returns the options with the defaults for the queue q, or all errors in them.
 func (o *Options) withDefaults(q queue.Queue) (Options, error) {
 	var c Options
 	if o != nil {
@@ -125,10 +124,10 @@ func (o *Options) withDefaults(q queue.Queue) (Options, error) {
 	if err := c.Format.Check(); err != nil {
 		errs = append(errs, err)
 	}
-	if isnil.Value(c.Claims) {
+	if hook.IsNil(c.Claims) {
 		c.Claims = nil
 	}
-	if isnil.Value(c.Duplicates) {
+	if hook.IsNil(c.Duplicates) {
 		c.Duplicates = nil
 	}
 	if c.Concurrency < 0 {
@@ -195,7 +194,7 @@ func (o *Options) DefaultConcurrency() (int, error) {
 	if o.Slots == nil {
 		return DefaultConcurrency, nil
 	}
-	if isnil.Value(o.Slots) {
+	if hook.IsNil(o.Slots) {
 		return DefaultConcurrency, fmt.Errorf("the option Slots is a nil %T: leave it out for slots of its own", o.Slots)
 	}
 	n, err := o.Slots.Size()

@@ -24,7 +24,6 @@ const maxRenewalTimeout = 20 * time.Second
 // renewed, if the lease lasts that long.
 const cleanUp = time.Second
 
-// renewalRequest is a renewal in flight.
 type renewalRequest struct {
 	slowAt   time.Time // when it starts to count as slow
 	done     bool      // it has returned; guarded by leaseManager.mu

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/millrace/millrace/internal/jitter"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -29,7 +29,7 @@ func RetryCurve(attempt int) time.Duration { return curve(attempt, rand.Float64(
 // retryDelay is RetryCurve with jitter that depends on the message, so that a seeded run can be
 // repeated.
 func retryDelay(id queue.ID, attempt int) time.Duration {
-	return curve(attempt, jitter.Of(string(id), attempt))
+	return curve(attempt, waiting.Jitter(string(id), attempt))
 }
 
 // curve returns the delay after a failed attempt; spread is its jitter in [0, 1).

@@ -74,7 +74,6 @@ func (v *delivery) notifyRelease() {
 	}
 }
 
-// notifyObserver reports the outcome to the observer.
 func (v *delivery) notifyObserver(dec decision, result Outcome, begin time.Time) {
 	o := &v.dispatcher.options.Observer
 	if o.Poisoned != nil && (result == Poisoned || result == Kept) {

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/millrace/internal/nonblocking"
+	"github.com/millrace/millrace/internal/waiting"
 )
 
 // slots limits the running handlers. A slot is used from its reservation for a dequeue until
@@ -217,7 +217,6 @@ func (s *slots) beginSettlement() {
 	s.mu.Unlock()
 }
 
-// endSettlement ends a settlement.
 func (s *slots) endSettlement() {
 	s.mu.Lock()
 	waited := s.excessSettlements() > 0
@@ -252,7 +251,6 @@ func (s *slots) openOnce(n int) {
 	s.signal()
 }
 
-// resize changes the concurrency.
 func (s *slots) resize(n int) {
 	s.mu.Lock()
 	s.size = n
@@ -284,5 +282,5 @@ func (s *slots) counts() (running, pending int) {
 // signal wakes the waiting loop. A buffer of one is enough, because the loop reads the counts
 // after every wake-up.
 func (s *slots) signal() {
-	nonblocking.Send(s.freed, struct{}{})
+	waiting.Signal(s.freed, struct{}{})
 }

@@ -73,7 +73,6 @@ func (v *delivery) stuck() {
 // runs. Goroutines that the handler starts inherit it, and every profile shows it.
 const queueLabel = "millrace.queue"
 
-// withQueueLabel returns a context with the label.
 func withQueueLabel(ctx context.Context, of queue.Name) context.Context {
 	return pprof.WithLabels(ctx, pprof.Labels(queueLabel, of.String()))
 }

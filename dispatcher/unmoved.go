@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/millrace/millrace/internal/jitter"
+	"github.com/millrace/millrace/internal/waiting"
 )
 
 // Poison that is not moved is hidden in its queue for twice as long each time it comes up. A move
@@ -45,7 +45,7 @@ func (v *delivery) keptDelay() time.Duration {
 // unmovedDelay returns a delay between the bounds for poison that was not moved.
 func (v *delivery) unmovedDelay(first, longest time.Duration) time.Duration {
 	n := v.timesUnmoved()
-	return doubled(first, longest, n, jitter.Of(string(v.queued.ID), int(min(n, math.MaxInt32))))
+	return doubled(first, longest, n, waiting.Jitter(string(v.queued.ID), int(min(n, math.MaxInt32))))
 }
 
 // untilSeenAgain bounds the delay by half of the message's remaining life: it is to be delivered

@@ -82,7 +82,6 @@ func (f *visibilityEstimator) handled() (n int64, total time.Duration) {
 	return int64(f.n), f.total
 }
 
-// recordHandling records how long a handler ran.
 func (f *visibilityEstimator) recordHandling(d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

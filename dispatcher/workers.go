@@ -33,7 +33,6 @@ func (w *workers) run(v *delivery) {
 	next <- v // has room: the worker is not in idle until it waits again
 }
 
-// work is a worker.
 func (w *workers) work(v *delivery) {
 	next := make(chan *delivery, 1)
 	for ok := true; ok; {
@@ -67,5 +66,4 @@ func (w *workers) close() {
 	w.idle = nil
 }
 
-// join waits until all workers have ended.
 func (w *workers) join() { w.all.Wait() }

@@ -50,7 +50,6 @@ func (c *call) locate() (parts [3]string, count int, f *failure) {
 	return parts, count, nil
 }
 
-// setAccount sets the account from the name of an account or of its secondary location.
 func (c *call) setAccount(location string) {
 	c.account, c.accountState = location, c.server.accounts[location]
 	if c.accountState != nil {

@@ -69,7 +69,6 @@ func (c *call) anonymous() *failure {
 	return errNoAuthentication
 }
 
-// denied is a 403 with a reason.
 func denied(detail string) *failure {
 	return errAuthenticationFailed.with(queuexml.Detail{Name: "AuthenticationErrorDetail", Value: detail})
 }

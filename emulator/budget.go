@@ -199,7 +199,6 @@ func countedConnOf(ctx context.Context) *countedConn {
 	return c
 }
 
-// moved notes progress.
 func (c *countedConn) moved() { c.progress.Store(c.budget.ticks.Add(1)) }
 
 // authorized notes that the client has sent an authorized request.
@@ -290,7 +289,6 @@ func (c *countedConn) holdAtLeast(bytes int) {
 	resetAll(closing)
 }
 
-// release ends all holds.
 func (c *countedConn) release() {
 	held := c.held.Swap(0)
 	if held == 0 {
@@ -400,7 +398,6 @@ func (c *countedConn) sending(size int) int64 {
 	return bytes
 }
 
-// sent ends the charge for a write.
 func (c *countedConn) sent(charged int64, size int) {
 	if charged > 0 {
 		c.charge(-charged)

@@ -6,11 +6,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/millrace/internal/pause"
 	"github.com/millrace/millrace/internal/queuexml"
+	"github.com/millrace/millrace/internal/waiting"
 )
 
-// write sends the response.
 func (c *call) write(w http.ResponseWriter) {
 	if c.status != http.StatusNoContent {
 		c.set("Content-Length", strconv.Itoa(len(c.body)))
@@ -24,7 +23,6 @@ func (c *call) write(w http.ResponseWriter) {
 	}
 }
 
-// countResponse counts and logs a response.
 func (c *call) countResponse(f *failure) {
 	c.tally.responses[c.status/100].Add(1)
 	if c.request.Method != http.MethodHead {
@@ -140,7 +138,6 @@ func (c *call) set(name, value string) {
 	c.header[name] = c.values[n : n+1 : n+1]
 }
 
-// setCommonHeaders sets the headers of every response.
 func (c *call) setCommonHeaders() {
 	s, h := c.server, c.header
 	c.set("X-Ms-Request-Id", s.requestID())
@@ -218,7 +215,7 @@ func (c *call) wait(d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil // Done would make a channel
 	}
-	return pause.For(d, ctx.Done())
+	return waiting.For(d, ctx.Done())
 }
 
 // writeError turns the response into an error document.
@@ -237,7 +234,6 @@ func (c *call) writeError(f *failure) {
 		f.message+"\nRequestId:"+h["X-Ms-Request-Id"][0]+"\nTime:"+time.Now().UTC().Format("2006-01-02T15:04:05.0000000Z"), f.details)
 }
 
-// document responds with XML.
 func (c *call) document(status int, body []byte) *failure {
 	c.header["Content-Type"] = typeXML
 	c.status, c.body = status, body

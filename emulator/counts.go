@@ -163,7 +163,6 @@ func newCounters() *counters {
 	return c
 }
 
-// countFault counts a request with an injection.
 func (c *counters) countFault(t *tally, f injection) {
 	t.faults.Add(1)
 	if f.kind != "" {

@@ -92,7 +92,6 @@ func (s *Server) listen(address string, config *tls.Config, wait timeouts, error
 	return s.serveOn(listener, config, wait, errorLog), nil
 }
 
-// serveOn is listen with a listener, which the endpoint closes.
 func (s *Server) serveOn(listener net.Listener, config *tls.Config, wait timeouts, errorLog io.Writer) *Endpoint {
 	if errorLog == nil {
 		errorLog = io.Discard
@@ -128,7 +127,6 @@ func (s *Server) serveOn(listener net.Listener, config *tls.Config, wait timeout
 	return e
 }
 
-// serveEndpoint handles a request of an endpoint that net/http serves.
 func (s *Server) serveEndpoint(w http.ResponseWriter, r *http.Request) {
 	s.serveFront(w, r, overNetHTTP)
 }

@@ -28,7 +28,6 @@ func (f *failure) with(details ...queuexml.Detail) *failure {
 	return &c
 }
 
-// because returns the failure with another message.
 func (f *failure) because(format string, args ...any) *failure {
 	c := *f
 	c.message = fmt.Sprintf(format, args...)

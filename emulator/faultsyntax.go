@@ -9,7 +9,6 @@ import (
 	"time"
 )
 
-// shortNames are short names of message operations.
 var shortNames = map[string]Operation{
 	"put": PutMessage, "enqueue": PutMessage,
 	"get": GetMessages, "dequeue": GetMessages,
@@ -82,7 +81,6 @@ func splitFaults(text string) ([]string, error) {
 	return pieces, nil
 }
 
-// parseFault parses one rule.
 func parseFault(piece string) (Fault, error) {
 	operation, rest, ok := strings.Cut(piece, ":")
 	if !ok {
@@ -136,7 +134,6 @@ func parseKind(text string) (Fault, error) {
 	return f, nil
 }
 
-// parseWhen parses what follows the @.
 func (f *Fault) parseWhen(text string) error {
 	if percent, ok := strings.CutSuffix(text, "%"); ok {
 		var err error
@@ -178,7 +175,6 @@ func parsePercent(text string) (float64, error) {
 	return 0, fmt.Errorf("%s is not a percentage: write 0%% to 100%%, such as 5%% or 0.1%%", quoteShort(text+"%"))
 }
 
-// parseNumber parses a number from 1.
 func parseNumber(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 1 || !isDigits(text) {
@@ -243,7 +239,6 @@ func formatPercent(rate float64) string {
 	return digits[:point] + "." + digits[point:] + "%"
 }
 
-// operationHint lists the operations.
 func operationHint() string {
 	var names []string
 	for _, op := range operations {
@@ -254,7 +249,6 @@ func operationHint() string {
 	return "write put, get, peek, update, delete or clear, * for all, or one of " + strings.Join(names, ", ")
 }
 
-// kindHint lists the faults.
 func kindHint() string {
 	names := make([]string, len(faultKinds))
 	for i, k := range faultKinds {

@@ -241,7 +241,6 @@ func checkMD5(want string, body []byte) *failure {
 	return nil
 }
 
-// messages responds with a list of messages.
 func (c *call) messages(status int, part queuexml.Part, found []queue.Message) *failure {
 	size := 0
 	for i := range found {

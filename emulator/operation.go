@@ -62,7 +62,6 @@ func (op Operation) isControl() bool {
 	return op == GetFaults || op == SetFaults || op == ClearFaults
 }
 
-// hasBody reports whether requests of the operation have a body.
 func (op Operation) hasBody() bool {
 	switch op {
 	case PutMessage, UpdateMessage, SetQueueACL, SetServiceProperties, GetDelegationKey:

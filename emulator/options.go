@@ -85,7 +85,6 @@ func (o *Options) hosts() []string {
 
 func (o *Options) public() bool { return o != nil && o.Public }
 
-// wellKnownKey is [DevelopmentKey], decoded.
 func wellKnownKey() []byte {
 	key, err := base64.StdEncoding.DecodeString(DevelopmentKey)
 	if err != nil {

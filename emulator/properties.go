@@ -88,7 +88,6 @@ func (c *call) properties() (queuexml.Properties, *failure) {
 	return p, nil
 }
 
-// withDefaults fills in the defaults of omitted properties.
 func withDefaults(p queuexml.Properties) queuexml.Properties {
 	if p.Logging == nil {
 		p.Logging = &queuexml.Logging{Version: analyticsVersion}
@@ -190,7 +189,6 @@ func checkRule(r queuexml.CORSRule) *failure {
 	return nil
 }
 
-// splitList splits a comma-separated list.
 func splitList(list string) []string {
 	var out []string
 	for item := range strings.SplitSeq(list, ",") {

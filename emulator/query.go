@@ -63,7 +63,6 @@ func (q query) get(name string) (value string, found bool, f *failure) {
 	return value, found, nil
 }
 
-// has reports whether a parameter exists.
 func (q query) has(name string) bool {
 	for _, p := range q {
 		if p.name == name {

@@ -12,7 +12,6 @@ import (
 
 func (c *call) name() queue.Name { return queue.Name{Account: c.account, Queue: c.queue} }
 
-// target returns the queue that the request addresses.
 func (c *call) target() *localqueue.Queue { return c.server.engine.Queue(c.name()) }
 
 func (c *call) createQueue() *failure {

@@ -123,7 +123,6 @@ func (c *call) signature() (s signature, f *failure) {
 
 var errSignature = denied("The signature does not match: check the key that signed, and that no parameter was changed.")
 
-// checkAccountSAS checks the signature of an account SAS.
 func (c *call) checkAccountSAS(s signature) *failure {
 	if !c.accountState.signed([]byte(c.accountText(s)), s.given) {
 		return errSignature

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/millrace/internal/guid"
+	"github.com/millrace/millrace/internal/naming"
 	"github.com/millrace/millrace/internal/queuexml"
 	"github.com/millrace/millrace/queue/localqueue"
 )
@@ -169,5 +169,5 @@ func (s *Server) requestID() string {
 	var b [16]byte
 	copy(b[:], s.idPrefix[:])
 	binary.BigEndian.PutUint64(b[8:], s.requests.Add(1))
-	return guid.Format(b)
+	return naming.FormatGUID(b)
 }

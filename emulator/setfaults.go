@@ -78,10 +78,8 @@ func (c *call) setFaults() *failure {
 	return c.noContent(nil)
 }
 
-// clearFaults ends all faults.
 func (c *call) clearFaults() *failure { return c.noContent(c.server.SetFaults(nil)) }
 
-// invalidRules tells what is wrong with rules.
 func invalidRules(err error) *failure {
 	return errInvalidQueryValue.because("%s", strings.TrimPrefix(err.Error(), "emulator: ")).
 		with(queuexml.Detail{Name: "QueryParameterName", Value: "rules"})

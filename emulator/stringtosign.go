@@ -206,7 +206,6 @@ func (c *call) appendHeaders(dst []byte) []byte {
 	return dst
 }
 
-// compareLower compares names in lower case.
 func compareLower(a, b string) int {
 	for i := range min(len(a), len(b)) {
 		if c := cmp.Compare(lower(a[i]), lower(b[i])); c != 0 {

@@ -21,5 +21,4 @@ func parseTime(text string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// formatTime formats a time as the service does.
 func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }

@@ -40,7 +40,6 @@ func (b *tokenBucket) refill() {
 	b.updated = now
 }
 
-// take takes one token, if there is one.
 func (b *tokenBucket) take() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -265,7 +265,6 @@ func (s *stream) run(ctx context.Context, stopping <-chan struct{}, sendBy func(
 	}
 }
 
-// runOver runs the stream as the response to a request.
 func (s *stream) runOver(w http.ResponseWriter, r *http.Request) {
 	if countedConnOf(r.Context()) != nil { // no other server's handler uses the request later
 		clear(r.Header) // it may be large, and a stream is open for long
@@ -300,7 +299,6 @@ func canStream(w http.ResponseWriter) bool {
 // mayStream reports whether a request with this query may ask for a stream.
 func mayStream(query string) bool { return strings.Contains(query, wakeupQuery) }
 
-// streaming is outgoing for a stream.
 func (w *response) streaming(r *http.Request, s *stream) *http.Response {
 	out := w.outgoing(r)
 	out.ContentLength = -1
@@ -331,7 +329,6 @@ var (
 	errStreamClosed = errors.New("emulator: the wake-up stream was closed")
 )
 
-// streamBody is the body of a stream in process.
 type streamBody struct {
 	io.Reader
 	end func() // ends the stream and waits until nothing of it runs

@@ -61,7 +61,6 @@ func (g *Gather) Once(ctx context.Context, id string, run func(ctx context.Conte
 	return g.record(ctx, id, result)
 }
 
-// record records the end, unless there is one.
 func (g *Gather) record(ctx context.Context, id string, result []byte) (End, error) {
 	err := g.store.Create(ctx, g.EndRef(id), bytes.NewReader(result), nil)
 	switch {

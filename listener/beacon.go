@@ -40,7 +40,6 @@ func (s *session) changed() {
 	}
 }
 
-// reported returns what the listener reports of itself.
 func (s *session) reported() beacon.Report {
 	st := s.state()
 	return beacon.Report{

@@ -10,7 +10,6 @@ type closeOnce struct {
 	closed bool          // whether ch is closed; guarded by mu
 }
 
-// done returns the channel.
 func (c *closeOnce) done() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -58,7 +58,6 @@ func poisonDestination(p poison.Policy, q queue.Queue) string {
 	return p.Queue.Name().String()
 }
 
-// logStart logs the queue and the settings.
 func (s *session) logStart() {
 	s.health.enter(Running)
 	s.settings.Lock() // the listener can be configured already
@@ -82,7 +81,6 @@ func (s *session) logDraining(failure error) {
 	s.report.info("draining", attrs...)
 }
 
-// logStopped logs the totals.
 func (s *session) logStopped() {
 	s.health.enter(Stopped)
 	s.report.logSuppressed()

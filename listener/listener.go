@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/millrace/millrace/dispatcher"
-	"github.com/millrace/millrace/internal/isnil"
+	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -56,7 +56,6 @@ func (l *Listener[T]) Run(ctx context.Context) error {
 	return s.run(l.halted.done())
 }
 
-// hasRun returns the error of a second run.
 func (l *Listener[T]) hasRun() error {
 	return fmt.Errorf("listener of %v: it has already run: make a new one", l.queue.Name())
 }
@@ -85,7 +84,7 @@ func (l *Listener[T]) prepare() (*session, error) {
 // check returns an error if the queue or the handler is missing, or if there are several handlers
 // and an option for one.
 func (l *Listener[T]) check() error {
-	if isnil.Value(l.queue) {
+	if hook.IsNil(l.queue) {
 		return errors.New("the listener has no queue: make it with New and a queue that is not nil")
 	}
 	switch {

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/millrace/internal/fingerprint"
+	"github.com/millrace/millrace/internal/naming"
 )
 
 // logInterval is how long after a log line further lines of its kind are suppressed.
@@ -43,7 +43,7 @@ func (t *logLimiter) allowAlways(message, text string) (leftOut int, ok bool) {
 }
 
 func (t *logLimiter) check(message, text string, must bool) (leftOut int, ok bool) {
-	key := message + ": " + fingerprint.Of(text)
+	key := message + ": " + naming.Fingerprint(text)
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/millrace/millrace/internal/jitter"
 	"github.com/millrace/millrace/internal/retry"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/scaling"
 )
@@ -141,7 +141,6 @@ func (l *loop) request() context.Context {
 	return retry.Repeated(l.fetches, l.failed)
 }
 
-// observe reports a dequeue to the observer.
 func (l *loop) observe(asked int, batch []queue.Message, took time.Duration, err error) {
 	o := &l.options.Observer
 	if o.Polled != nil {
@@ -306,11 +305,11 @@ func (l *loop) newCurve(idle *Idle) BackOff {
 // nextJitter returns the next jitter in [0, 1) for the curves of the loops. They share one
 // series, which depends on the seed and so differs between processes. With a series per loop it
 // would matter which loop polls first, and a run could not be repeated.
-func (s *session) nextJitter() float64 { return jitter.Of(s.key, int(s.jitters.Add(1))) }
+func (s *session) nextJitter() float64 { return waiting.Jitter(s.key, int(s.jitters.Add(1))) }
 
 // nextSpread returns the next jitter in [0, 1) for waits of Idle.Max. Its series is its own: loops that
 // poll at one instant draw from the other first, and how many draw in between would be a race.
-func (s *session) nextSpread() float64 { return jitter.Of(s.key+"/spread", int(s.spreads.Add(1))) }
+func (s *session) nextSpread() float64 { return waiting.Jitter(s.key+"/spread", int(s.spreads.Add(1))) }
 
 // newErrorWaits returns the waits after consecutive errors. Their jitter depends on how many
 // such series there were before, and like nextJitter not on the loop.

@@ -24,7 +24,6 @@ type Loops struct {
 	Pause time.Duration
 }
 
-// check returns an error for contradicting bounds.
 func (l Loops) check() error {
 	if l.Min < 0 || l.Max < 0 {
 		return fmt.Errorf("loops %d…%d must be at least 1", l.Min, l.Max)

@@ -213,7 +213,6 @@ func (o *Options[T]) session() sessionOptions {
 	}
 }
 
-// jobs returns the handler with the options that depend on T.
 func (o *Options[T]) jobs(h Handler[T]) dispatcher.Jobs[T] {
 	if o == nil {
 		return dispatcher.Jobs[T]{Handler: h}

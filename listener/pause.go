@@ -85,7 +85,6 @@ type pauses struct {
 	flag      flagReadings  // guarded by mu
 }
 
-// set changes one of the reasons.
 func (p *pauses) set(reason PausedBy, on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

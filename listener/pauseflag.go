@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/millrace/millrace/internal/jitter"
 	"github.com/millrace/millrace/internal/queuemetadata"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -17,7 +17,6 @@ import (
 // while it is set, so that the workers of a fleet do not read in step.
 const flagInterval = time.Minute
 
-// flagReadings is what is known of the readings of the flag.
 type flagReadings struct {
 	asked   time.Time // when the last reading of the metadata began, whatever for
 	begun   int       // readings that began
@@ -44,7 +43,6 @@ func (p *pauses) claimed() {
 	p.mu.Unlock()
 }
 
-// beginReading returns the number of the reading that begins.
 func (p *pauses) beginReading() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,7 +138,7 @@ func (s *session) watchFlag() {
 	timer := time.NewTimer(flagInterval)
 	defer timer.Stop()
 	for n := 1; ; n++ {
-		wait, changed, ok := s.pauses.nextReading(jitter.Of(s.key+"/paused", n))
+		wait, changed, ok := s.pauses.nextReading(waiting.Jitter(s.key+"/paused", n))
 		switch {
 		case !ok:
 			return

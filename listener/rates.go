@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/millrace/internal/nonblocking"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/scaling"
 )
 
@@ -77,7 +77,7 @@ func (r *rates) begin() {
 }
 
 // received says that there are messages: what is quiet ends.
-func (r *rates) received() { nonblocking.Send(r.busy, struct{}{}) }
+func (r *rates) received() { waiting.Signal(r.busy, struct{}{}) }
 
 // watch notes the totals every rateStep until ctx ends, but not while the listener is idle: a timer for nothing would keep a machine
 // awake.
@@ -147,7 +147,6 @@ func (r *rates) noteHandling(now moment) {
 	}
 }
 
-// current returns the rates.
 func (r *rates) current() (f figures) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

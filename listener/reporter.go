@@ -43,7 +43,6 @@ func (r *reporter) beacon(err error) {
 	r.report(slog.LevelWarn, "report to the control queue failed", err)
 }
 
-// delivery reports an error of the dispatcher.
 func (r *reporter) delivery(err error) {
 	switch e := err.(type) { //nolint:errorlint // the dispatcher tells of these as they are
 	case *dispatcher.DeliveryError:
@@ -82,7 +81,6 @@ const (
 	loggerHook  = "Logger"
 )
 
-// hook reports the failure of a hook.
 func (r *reporter) hook(f hook.Failure) {
 	err := &dispatcher.HookError{Queue: r.queue, Hook: f.Hook, Value: f.Value, Stack: f.Stack, Callers: f.Callers, Times: f.Times}
 	switch f.Hook {
@@ -104,7 +102,6 @@ func (r *reporter) report(level slog.Level, what string, err error) {
 	r.log(level, what, err)
 }
 
-// note keeps the error for State.
 func (r *reporter) note(err error) {
 	r.errors.Add(1)
 	r.mu.Lock()
@@ -142,7 +139,6 @@ func (r *reporter) log(level slog.Level, what string, err error) {
 	})
 }
 
-// describe returns the log attributes of an error.
 func (r *reporter) describe(err error) []slog.Attr {
 	switch e := err.(type) { //nolint:errorlint // one that is wrapped says more
 	case *dispatcher.DeliveryError:
@@ -177,7 +173,6 @@ func endsAsPoison(err error) bool {
 	return ok && (e.Outcome == dispatcher.Poisoned || e.Outcome == dispatcher.Kept)
 }
 
-// stackOf returns the stack of the panic that the error reports, if it reports one.
 func stackOf(err error) (stack []string, panicked bool) {
 	defer func() { _ = recover() }() // as in reasonOf
 	var failed *dispatcher.HookError
@@ -196,7 +191,6 @@ func (r *reporter) info(what string, attrs ...slog.Attr) {
 	r.line(slog.LevelInfo, what, attrs...)
 }
 
-// line is info with another level.
 func (r *reporter) line(level slog.Level, what string, attrs ...slog.Attr) {
 	attrs = append([]slog.Attr{slog.String("queue", r.queue.String())}, attrs...)
 	r.hooks.Contain(loggerHook, func() {

@@ -38,7 +38,6 @@ func (l *Listener[T]) Counts() meter.Counts {
 	return nil
 }
 
-// requestsByCause returns the counts by cause.
 func requestsByCause(c meter.Counts) RequestsByCause {
 	total := c.Total()
 	r := RequestsByCause{
@@ -51,7 +50,6 @@ func requestsByCause(c meter.Counts) RequestsByCause {
 	return r
 }
 
-// of returns the count of a cause.
 func (r *RequestsByCause) of(c queue.Cause) *int64 {
 	switch c {
 	case queue.CauseFetch:

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/millrace/millrace/internal/jitter"
+	"github.com/millrace/millrace/internal/waiting"
 )
 
 // watchSafety makes a loop poll when none has for a while, so that an event that was lost costs no more
@@ -15,7 +15,7 @@ func (s *session) watchSafety(ctx context.Context) {
 	polls := 0
 	next := func() time.Duration {
 		polls++
-		return interval + time.Duration(jitter.Of(s.key+"/safety", polls)*float64(interval)/10)
+		return interval + time.Duration(waiting.Jitter(s.key+"/safety", polls)*float64(interval)/10)
 	}
 	wanted := next()
 	timer := time.NewTimer(wanted)

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/millrace/beacon"
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/internal/hook"
-	"github.com/millrace/millrace/internal/nonblocking"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/meter"
 	"github.com/millrace/millrace/queue"
 )
@@ -115,7 +115,7 @@ func (s *session) pollSoon() {
 
 // fail ends the run with an error. Only the first one counts.
 func (s *session) fail(err error) {
-	nonblocking.Send(s.failed, err)
+	waiting.Signal(s.failed, err)
 }
 
 // polled counts a dequeue that succeeded.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/millrace/millrace/internal/nonblocking"
+	"github.com/millrace/millrace/internal/waiting"
 )
 
 // Settings can be changed while a listener runs. A zero field leaves its setting unchanged.
@@ -71,7 +71,7 @@ func (s *session) configure(c Settings) error {
 	s.fullBatch.Store(int64(min(s.options.BatchSize, s.concurrency)))
 	bounds := s.bounds()
 	if s.pool.setBounds(bounds) {
-		nonblocking.Send(s.scaler.raised, struct{}{})
+		waiting.Signal(s.scaler.raised, struct{}{})
 	}
 	s.grow(bounds.Min)
 	s.pauses.notify() // loops in excess end at once

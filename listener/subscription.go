@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/millrace/millrace/internal/isnil"
+	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/wakeup"
 )
 
@@ -45,7 +45,7 @@ func (s *session) callSubscribe() (to wakeup.Subscription, err error) {
 	})
 	if !returned {
 		err = errors.New("the source failed: see OnError or the log")
-	} else if err == nil && isnil.Value(to) {
+	} else if err == nil && hook.IsNil(to) {
 		err = errors.New("the source returned no subscription")
 	}
 	return to, err

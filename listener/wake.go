@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/millrace/internal/nonblocking"
+	"github.com/millrace/millrace/internal/waiting"
 )
 
 // wake combines the reasons to poll before the timer: a message that was given back becomes
@@ -36,9 +36,8 @@ func newWake() *wake {
 }
 
 // signal wakes the loop that has slept longest, or the next one to sleep.
-func (w *wake) signal() { nonblocking.Send(w.now, struct{}{}) }
+func (w *wake) signal() { waiting.Signal(w.now, struct{}{}) }
 
-// drain removes a signal.
 func (w *wake) drain() {
 	select {
 	case <-w.now:
@@ -66,7 +65,7 @@ func (w *wake) at(due time.Time) {
 	first := !known && w.seconds[0] == second
 	w.mu.Unlock()
 	if first {
-		nonblocking.Send(w.fresh, struct{}{})
+		waiting.Signal(w.fresh, struct{}{})
 	}
 }
 

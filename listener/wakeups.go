@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/millrace/internal/isnil"
-	"github.com/millrace/millrace/internal/nonblocking"
+	"github.com/millrace/millrace/internal/hook"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/wakeup"
 )
@@ -49,7 +49,7 @@ func (s *session) hear(limited bool) {
 	case wait > 0:
 		s.dues.at(time.Now().Add(wait))
 	case fresh && s.options.Wakeups != nil && s.dispatcher.Saturated():
-		nonblocking.Send(s.scaler.raised, struct{}{})
+		waiting.Signal(s.scaler.raised, struct{}{})
 	}
 }
 
@@ -84,9 +84,9 @@ func (s *session) onListening(on bool) {
 	s.pool.listen(on)
 	s.hear(true)
 	if on {
-		nonblocking.Send(s.wakeups.listens, struct{}{})
+		waiting.Signal(s.wakeups.listens, struct{}{})
 	}
-	nonblocking.Send(s.wakeups.changed, struct{}{})
+	waiting.Signal(s.wakeups.changed, struct{}{})
 }
 
 // onWait is called when a loop waits for slots, or in an outage of the handlers. If no slots can be
@@ -94,7 +94,7 @@ func (s *session) onListening(on bool) {
 func (s *session) onWait(mayOpen bool) {
 	if mayOpen && s.growsByDepth() {
 		if s.pool.hears().owed() {
-			nonblocking.Send(s.scaler.raised, struct{}{})
+			waiting.Signal(s.scaler.raised, struct{}{})
 		}
 		return
 	}
@@ -141,7 +141,7 @@ func (s *session) passOn(woken bool) {
 // setReady says whether events may come to this instance, and reports whether that is a change.
 func (s *session) setReady(ready bool) (changed bool) {
 	if changed = s.options.Wakeups != nil && s.pool.setReady(ready); changed {
-		nonblocking.Send(s.wakeups.changed, struct{}{})
+		waiting.Signal(s.wakeups.changed, struct{}{})
 	}
 	if ready && s.pauses.paused() { // it may have begun since the poll
 		s.setReady(false)
@@ -153,13 +153,13 @@ func (s *session) setReady(ready bool) (changed bool) {
 func (s *session) wakeAnother() {
 	if s.options.Wakeups != nil {
 		s.wakeups.more.Store(true)
-		nonblocking.Send(s.wakeups.changed, struct{}{})
+		waiting.Signal(s.wakeups.changed, struct{}{})
 	}
 }
 
 // checkWakeups returns an error if the source is a nil pointer, or if the safety poll has no unit.
 func (c *sessionOptions) checkWakeups() error {
-	if c.Wakeups != nil && isnil.Value(c.Wakeups) {
+	if c.Wakeups != nil && hook.IsNil(c.Wakeups) {
 		return fmt.Errorf("the option Wakeups is a nil %T: leave it out for polling", c.Wakeups)
 	}
 	if c.SafetyPoll > 0 && c.SafetyPoll < time.Microsecond {

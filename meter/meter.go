@@ -31,7 +31,6 @@ func (m *Meter) at(o Operation, c queue.Cause) int {
 	return (int(o)*m.causes + int(c)) * 2 * int(outcomes)
 }
 
-// count counts a request that has ended.
 func (m *Meter) count(ctx context.Context, o Operation, got outcome) {
 	if got == unsent {
 		return

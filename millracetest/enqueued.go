@@ -128,7 +128,6 @@ func envelopes(t testing.TB, q queue.Queue) (all []envelope) {
 	return all
 }
 
-// decoded decodes the job.
 func decoded[T any](t testing.TB, q queue.Queue, c codec.Codec[T], e envelope) T {
 	t.Helper()
 	job, err := c.Decode(e.body)
@@ -159,7 +158,6 @@ func RequireEmpty(t testing.TB, q queue.Queue) {
 	t.Fatalf("millracetest: %v holds %s, want none:%s", q.Name(), count(depth, "message"), report.String())
 }
 
-// texts returns the texts of the messages on the queue.
 func texts(t testing.TB, q queue.Queue) []string {
 	t.Helper()
 	if k, ok := q.(*recordingQueue); ok {
@@ -192,7 +190,6 @@ func depthOf(t testing.TB, q queue.Queue) int {
 	return int(min(p.Depth, 1<<30))
 }
 
-// encoded returns the JSON of the job.
 func encoded[T any](t testing.TB, job T) string {
 	t.Helper()
 	body, err := codec.JSON[T]().Encode(job)

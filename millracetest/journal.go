@@ -32,7 +32,6 @@ type journal struct {
 	added   int                 // messages ever added
 }
 
-// entry is one message.
 type entry struct {
 	place   int // position in the order of arrival
 	text    string

@@ -50,10 +50,8 @@ func round[T any](t testing.TB, q *watchedQueue, listen listening[T], o *listene
 	return outcomes(l.State())
 }
 
-// listening makes a listener.
 type listening[T any] func(queue.Queue, *listener.Options[T]) *listener.Listener[T]
 
-// handling returns what makes a listener for one handler.
 func handling[T any](h listener.Handler[T]) listening[T] {
 	return func(q queue.Queue, o *listener.Options[T]) *listener.Listener[T] { return listener.New(q, h, o) }
 }

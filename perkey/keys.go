@@ -170,7 +170,6 @@ func (k *Keys) next(key string, t *turns, now time.Time) {
 	close(w.turn)
 }
 
-// average returns the moving average of durations with another one.
 func average(before, another time.Duration) time.Duration {
 	if before == 0 {
 		return another

@@ -50,7 +50,6 @@ func (l *lines) makeRoom(now time.Time) {
 	}
 }
 
-// take returns the turns of a key that a job takes now, with the line if one is remembered.
 func (l *lines) take(key string, typical time.Duration, now time.Time) *turns {
 	one, found := l.byKey[key]
 	if !found {

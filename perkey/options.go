@@ -27,7 +27,6 @@ type Options struct {
 	MaxDelay time.Duration
 }
 
-// setDefaults sets the defaults, or returns all errors in the options.
 func (o *Options) setDefaults() error {
 	var errs []error
 	if o.Wait > 0 && o.Wait < time.Microsecond {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
-	"github.com/millrace/millrace/internal/fingerprint"
+	"github.com/millrace/millrace/internal/naming"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -98,7 +98,7 @@ func (f *Filter) Chooses(e *Entry, now time.Time) bool {
 	age := now.Sub(e.Since())
 	switch {
 	case f.Reason != "" && f.Reason != e.Record.Reason,
-		f.Fingerprint != "" && (e.Foreign() || fingerprint.Of(f.Fingerprint) != e.Record.Fingerprint),
+		f.Fingerprint != "" && (e.Foreign() || naming.Fingerprint(f.Fingerprint) != e.Record.Fingerprint),
 		f.Job != "" && f.Job != e.Job(),
 		f.Kind != "" && f.Kind != e.Kind(),
 		f.ID != "" && f.ID != e.ID && (e.Foreign() || f.ID != e.Record.ID),

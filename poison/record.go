@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
-	"github.com/millrace/millrace/internal/fingerprint"
+	"github.com/millrace/millrace/internal/naming"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -99,7 +99,7 @@ var host = sync.OnceValue(func() string {
 // derive fills in what follows from the rest, if it is missing.
 func (r *Record) derive() {
 	if r.Fingerprint == "" {
-		r.Fingerprint = fingerprint.Of(r.Error)
+		r.Fingerprint = naming.Fingerprint(r.Error)
 	}
 	head, _, _, err := open(r.Text, codec.Envelope)
 	if r.Job == "" && err == nil {

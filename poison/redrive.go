@@ -154,7 +154,6 @@ func (p *planner) destination(e *Entry) (queue.Queue, error) {
 	return q, nil
 }
 
-// life returns the TTL of a message.
 func (p *planner) life(e *Entry, now time.Time) (time.Duration, error) {
 	if p.options.TTL != 0 {
 		return p.options.TTL, nil

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/millrace/millrace/internal/fingerprint"
+	"github.com/millrace/millrace/internal/naming"
 )
 
 // Counts are numbers of messages.
@@ -21,7 +21,6 @@ type Counts struct {
 	Doubled int `json:"doubled"`
 }
 
-// add adds the numbers of other.
 func (c *Counts) add(other Counts) {
 	c.Chosen += other.Chosen
 	c.Redriven += other.Redriven
@@ -82,9 +81,9 @@ func (r *Report) count(reason Reason, c Counts, problem error) {
 	if problem == nil {
 		return
 	}
-	kind := fingerprint.Of(problem.Error())
+	kind := naming.Fingerprint(problem.Error())
 	for i := range r.Problems {
-		if fingerprint.Of(r.Problems[i].Text) == kind {
+		if naming.Fingerprint(r.Problems[i].Text) == kind {
 			r.Problems[i].Messages++
 			return
 		}

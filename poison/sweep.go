@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/browse"
-	"github.com/millrace/millrace/internal/pause"
 	"github.com/millrace/millrace/internal/retry"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -98,7 +98,7 @@ func (s *sweep) pageSize() int {
 
 // throttle waits until the rate allows another page.
 func (s *sweep) throttle(ctx context.Context) error {
-	if !pause.For(time.Until(s.next), ctx.Done()) {
+	if !waiting.For(time.Until(s.next), ctx.Done()) {
 		return context.Cause(ctx)
 	}
 	return nil
@@ -257,7 +257,6 @@ func (s *sweep) delete(ctx context.Context, c candidate, became Counts) {
 	s.count(c, became, fmt.Errorf("it was sent, but not deleted, and may be sent again: %w", err))
 }
 
-// count counts what became of a message.
 func (s *sweep) count(c candidate, became Counts, problem error) {
 	became.Chosen = 1
 	s.mu.Lock()

@@ -1,6 +1,6 @@
 package pool
 
-import "github.com/millrace/millrace/internal/nonblocking"
+import "github.com/millrace/millrace/internal/waiting"
 
 // allot works out what each of those that ask gets of the free slots. Slots of its own reserve are
 // certain to a member. The others go one after the other to whoever comes first, but to each at first as
@@ -113,7 +113,7 @@ func (p *Pool) wake() {
 	for _, m := range p.asking {
 		if m.waits && (m.served() || m.gathered() > 0 && !m.told) {
 			m.told = true
-			nonblocking.Send(m.freed, struct{}{})
+			waiting.Signal(m.freed, struct{}{})
 		}
 	}
 }

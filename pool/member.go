@@ -84,7 +84,6 @@ func (p *Pool) Member(o *MemberOptions) *Member {
 	return m
 }
 
-// check returns all errors in the options.
 func (m *Member) check() error {
 	var errs []error
 	refuse := func(format string, args ...any) {

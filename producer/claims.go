@@ -51,5 +51,4 @@ func (p *Producer[T]) text(ctx context.Context, s *Sending, body []byte) (string
 	return p.seal(s, nil)
 }
 
-// jobOf returns what tells the job from others.
 func jobOf(s *Sending) [2]string { return [2]string{s.Head.ID, s.Head.Kind} }

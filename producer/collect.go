@@ -22,7 +22,6 @@ func newCollector(w *wakeups) *collector {
 	return &collector{wakeups: w, dirty: make(chan struct{}, 1)}
 }
 
-// add remembers the hints of one message.
 func (c *collector) add(_ context.Context, all []hints) {
 	c.mu.Lock()
 	c.hints.add(all)
@@ -33,7 +32,6 @@ func (c *collector) add(_ context.Context, all []hints) {
 	}
 }
 
-// publish publishes what was collected.
 func (c *collector) publish(ctx context.Context) {
 	c.mu.Lock()
 	all := c.hints.take()

@@ -49,7 +49,6 @@ func (p *Producer[T]) checkGroup(jobs int) error {
 	return nil
 }
 
-// encodeGroup returns the body of a group.
 func (p *Producer[T]) encodeGroup(jobs []T) ([]byte, error) {
 	g := make(codec.Group, len(jobs))
 	for i, job := range jobs {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
-	"github.com/millrace/millrace/internal/isnil"
+	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/wakeup"
 )
@@ -88,17 +88,17 @@ type Producer[T any] struct {
 // Options.WakeupDepth needs Properties, and [Producer.Cancel] needs Delete, as a queue has them; or, for the
 // last two, Lookup(queue.Name) (queue.Queue, bool), which returns the one of several queues that has the name.
 func New[T any](q queue.Sender, o *Options[T]) *Producer[T] {
-	if isnil.Value(q) {
+	if hook.IsNil(q) {
 		panic("producer.New: the queue is nil")
 	}
 	p := &Producer[T]{queue: q}
 	if o != nil {
 		p.options = *o
 	}
-	if isnil.Value(p.options.Claims) {
+	if hook.IsNil(p.options.Claims) {
 		p.options.Claims = nil
 	}
-	if isnil.Value(p.options.Wakeups) {
+	if hook.IsNil(p.options.Wakeups) {
 		p.options.Wakeups = nil
 	}
 	p.wakeups = newWakeups(q, &p.options)

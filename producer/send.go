@@ -131,7 +131,6 @@ func (p *Producer[T]) ready() error {
 	return p.checkSender()
 }
 
-// sending returns what the interceptors get.
 func (p *Producer[T]) sending(ctx context.Context, o *SendOptions) (*Sending, error) {
 	s := &Sending{Queue: p.queue.Name(), Head: codec.Head{Kind: p.options.Kind, Enqueued: time.Now()}}
 	if o != nil {
@@ -164,7 +163,6 @@ func (p *Producer[T]) checkEnvelope(pairs ...string) error {
 	return nil
 }
 
-// enqueue seals the body and sends it.
 func (p *Producer[T]) enqueue(ctx context.Context, s *Sending, body []byte) error {
 	text, err := p.text(ctx, s, body)
 	if err != nil {
@@ -210,7 +208,6 @@ func (p *Producer[T]) seal(s *Sending, body []byte) (string, error) {
 	return text, queue.CheckRequest(text, room)
 }
 
-// try sends one request.
 func (p *Producer[T]) try(ctx context.Context, s *Sending, text string) error {
 	s.request = s.EnqueueOptions
 	if s.request.Key == "" {

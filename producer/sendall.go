@@ -81,7 +81,6 @@ func (p *Producer[T]) SendAll(ctx context.Context, jobs iter.Seq[T], o *SendAllO
 	return s.results, s.err(ended)
 }
 
-// sendAll is one SendAll.
 type sendAll[T any] struct {
 	producer  *Producer[T]
 	options   SendAllOptions[T]
@@ -190,7 +189,6 @@ func (s *sendAll[T]) contained(f func()) {
 	returned = true
 }
 
-// record records what became of a job.
 func (s *sendAll[T]) record(r Result) {
 	s.mu.Lock()
 	if s.options.Report == nil {

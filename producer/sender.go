@@ -39,7 +39,6 @@ func queueNamed(q queue.Sender, name queue.Name) queue.Sender {
 	return nil
 }
 
-// depthOf reads the properties of the queue with a name.
 func depthOf(ctx context.Context, q queue.Sender, name queue.Name) (queue.Properties, error) {
 	one, can := queueNamed(q, name).(measurer)
 	if !can {

@@ -186,7 +186,6 @@ func (w *wakeups) eventsOf(ctx context.Context, h hints) (err error) {
 	return err
 }
 
-// level returns the level of a queue.
 func (w *wakeups) level(name queue.Name) *level {
 	w.mu.Lock()
 	defer w.mu.Unlock()

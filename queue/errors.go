@@ -3,7 +3,8 @@ package queue
 import (
 	"errors"
 	"fmt"
-	"strings"
+
+	"github.com/millrace/millrace/internal/serviceerror"
 )
 
 // The errors of every backend. Match them with [errors.Is]; [errors.As] finds the [*Error]
@@ -82,57 +83,23 @@ type Error struct {
 
 // Error returns all of it on one line.
 func (e *Error) Error() string {
-	var b strings.Builder
-	if e.Op != "" {
-		b.WriteString(e.Op)
-		if e.Queue != (Name{}) {
-			fmt.Fprintf(&b, " on %v", e.Queue)
-		}
-		if e.Message != "" {
-			fmt.Fprintf(&b, " of message %s", string(e.Message))
-		}
-		b.WriteString(": ")
+	subject := e.Op
+	if e.Op != "" && e.Queue != (Name{}) {
+		subject += fmt.Sprintf(" on %v", e.Queue)
 	}
-	var what []string
-	if e.Kind != nil {
-		what = append(what, e.Kind.Error())
+	if e.Op != "" && e.Message != "" {
+		subject += " of message " + string(e.Message)
 	}
-	if e.Detail != "" {
-		what = append(what, e.Detail)
-	}
-	b.WriteString(strings.Join(what, ": "))
-	if e.Status != 0 {
-		fmt.Fprintf(&b, " (%d", e.Status)
-		if e.Code != "" {
-			b.WriteString(" " + e.Code)
-		}
-		if e.RequestID != "" {
-			b.WriteString(", request " + e.RequestID)
-		}
-		b.WriteString(")")
-	}
-	if e.Err != nil {
-		if len(what) > 0 || e.Status != 0 {
-			b.WriteString(": ")
-		}
-		b.WriteString(e.Err.Error())
-	}
-	if e.Hint != "" {
-		b.WriteString("; " + e.Hint)
-	}
-	return b.String()
+	return e.failure().Text(subject)
 }
 
 // Unwrap returns the kind and the underlying error, for [errors.Is] and [errors.As].
-func (e *Error) Unwrap() []error {
-	var errs []error
-	if e.Kind != nil {
-		errs = append(errs, e.Kind)
+func (e *Error) Unwrap() []error { return e.failure().Unwrap() }
+
+func (e *Error) failure() serviceerror.Failure {
+	return serviceerror.Failure{
+		Kind: e.Kind, Status: e.Status, Code: e.Code, RequestID: e.RequestID, Detail: e.Detail, Hint: e.Hint, Err: e.Err,
 	}
-	if e.Err != nil {
-		errs = append(errs, e.Err)
-	}
-	return errs
 }
 
 // Explain returns err as an [*Error] that says what was attempted on which queue and message. If

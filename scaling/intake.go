@@ -56,7 +56,6 @@ type intakeController struct {
 	down   hold
 }
 
-// direction is that of a trial.
 type direction int
 
 const (
@@ -65,7 +64,6 @@ const (
 	fewer
 )
 
-// next implements [Controller].
 func (c *intakeController) next(i Interval) int {
 	switch {
 	case i.Busy > 0:
@@ -146,7 +144,6 @@ func (c *intakeController) reduce(loops int, intake float64) int {
 	return c.tried
 }
 
-// onBusy answers that the service is busy.
 func (c *intakeController) onBusy(loops int) int {
 	c.held = 0
 	if c.ended(loops) == more {

@@ -12,7 +12,6 @@ type point struct {
 
 var unknown = math.NaN()
 
-// known reports whether a figure is.
 func known(v float64) bool { return v == v } // NaN is not
 
 // past are the samples of a history from the newest one back. Samples that are not older than the one

@@ -110,7 +110,6 @@ func (p Policy) Check() error {
 	return errors.Join(wrong...)
 }
 
-// validUtilization is false for NaN.
 func validUtilization(u float64) bool { return u > 0 && u <= 1 }
 
 // rules are a policy with its defaults filled in.

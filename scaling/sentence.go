@@ -35,7 +35,6 @@ func (c *choice) sentence() string {
 	return t.String()
 }
 
-// figures says what was measured.
 func (c *choice) figures(t *text) {
 	m := &c.now
 	switch {
@@ -88,7 +87,6 @@ func (c *choice) figures(t *text) {
 	}
 }
 
-// reason says what the decision turned on.
 func (c *choice) reason(t *text) {
 	t.count(float64(c.wanted))
 	t.add(" wanted")
@@ -154,7 +152,6 @@ func (c *choice) bound(t *text, n int) {
 	t.add(" at least")
 }
 
-// missing names what is unknown.
 func (c *choice) missing(t *text) {
 	m := &c.now
 	separator := "; unknown: "

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/millrace/millrace/internal/isnil"
+	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/meter"
 	"github.com/millrace/millrace/pool"
@@ -135,7 +135,6 @@ func (l *Listener[T]) enter(p listener.Phase) {
 	}
 }
 
-// failures returns the errors of the shards.
 func (l *Listener[T]) failures() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -205,7 +204,7 @@ func (l *Listener[T]) Add(q queue.Queue) error {
 	if l.invalid != nil {
 		return l.invalid
 	}
-	if isnil.Value(q) {
+	if hook.IsNil(q) {
 		return errors.New("shards: a shard has no queue: it is nil")
 	}
 	l.mu.Lock()

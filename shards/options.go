@@ -88,7 +88,6 @@ func (o *Options[T]) check(shards int) error {
 	return nil
 }
 
-// pool returns the pool of the shards.
 func (o *Options[T]) pool() *pool.Pool {
 	if o.Pool != nil {
 		return o.Pool
@@ -96,7 +95,6 @@ func (o *Options[T]) pool() *pool.Pool {
 	return pool.New(&pool.Options{Slots: o.Slots})
 }
 
-// member returns the options of the member of a shard.
 func (o *Options[T]) member(name queue.Name) *pool.MemberOptions {
 	m := *o.Member
 	if m.Name == "" {
@@ -105,7 +103,6 @@ func (o *Options[T]) member(name queue.Name) *pool.MemberOptions {
 	return &m
 }
 
-// of returns the options of the listener of a shard that is this member of the pool.
 func (o *Options[T]) of(m *pool.Member, name queue.Name) *listener.Options[T] {
 	own := *o.Listener
 	own.Slots = m

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millrace/millrace/internal/nonblocking"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
 )
@@ -65,7 +65,7 @@ func (l *Listener[T]) beginRemoval(name queue.Name) (*removal, error) {
 		return nil, errors.New("it is the last shard: add another one before")
 	}
 	s.removal = &removal{ended: make(chan struct{})}
-	nonblocking.Send(s.told, struct{}{})
+	waiting.Signal(s.told, struct{}{})
 	return s.removal, nil
 }
 
@@ -79,7 +79,7 @@ func (s *shard[T]) endRemoval(err error) bool {
 	r.err = err
 	close(r.ended)
 	s.removal = nil
-	nonblocking.Send(s.told, struct{}{})
+	waiting.Signal(s.told, struct{}{})
 	return true
 }
 

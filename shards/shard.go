@@ -9,9 +9,8 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/hook"
-	"github.com/millrace/millrace/internal/nonblocking"
-	"github.com/millrace/millrace/internal/pause"
 	"github.com/millrace/millrace/internal/retry"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/pool"
 	"github.com/millrace/millrace/queue"
@@ -136,12 +135,12 @@ func (s *shard[T]) refused() error {
 // every shard is refused.
 func (s *shard[T]) rest(ctx context.Context, refusal error) bool {
 	if s.renewRefused(refusal) {
-		nonblocking.Send(s.all.hopeless, struct{}{})
+		waiting.Signal(s.all.hopeless, struct{}{})
 		return false
 	}
 	wait := s.rests.Next()
 	s.report("shard rests", &Error{Shard: s.name, Err: refusal, Again: wait})
-	return pause.For(wait, ctx.Done())
+	return waiting.For(wait, ctx.Done())
 }
 
 // renewRefused makes the next listener after one that was refused, and reports whether all shards are

@@ -90,7 +90,6 @@ func valueOf[T any](e Entity, property string) T {
 	return value
 }
 
-// kept returns a value as stores keep it.
 func kept(value any) any {
 	switch v := value.(type) {
 	case time.Time:

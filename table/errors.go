@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/millrace/millrace/internal/serviceerror"
 )
 
 // Errors of every store. Match them with [errors.Is]; [errors.As] finds the [*Error] that carries one.
@@ -55,34 +57,16 @@ type Error struct {
 
 // Error returns all of it on one line.
 func (e *Error) Error() string {
-	var what []string
-	if subject := e.subject(); subject != "" {
-		what = append(what, subject)
+	return e.failure().Text(e.subject())
+}
+
+// Unwrap returns the kind and the underlying error, for [errors.Is] and [errors.As].
+func (e *Error) Unwrap() []error { return e.failure().Unwrap() }
+
+func (e *Error) failure() serviceerror.Failure {
+	return serviceerror.Failure{
+		Kind: e.Kind, Status: e.Status, Code: e.Code, RequestID: e.RequestID, Detail: e.Detail, Hint: e.Hint, Err: e.Err,
 	}
-	if e.Kind != nil {
-		what = append(what, e.Kind.Error())
-	}
-	if e.Detail != "" {
-		what = append(what, e.Detail)
-	}
-	text := strings.Join(what, ": ")
-	if e.Status != 0 {
-		text += fmt.Sprintf(" (%d", e.Status)
-		if e.Code != "" {
-			text += " " + e.Code
-		}
-		if e.RequestID != "" {
-			text += ", request " + e.RequestID
-		}
-		text += ")"
-	}
-	if e.Err != nil {
-		text = strings.TrimPrefix(text+": "+e.Err.Error(), ": ")
-	}
-	if e.Hint != "" {
-		text += "; " + e.Hint
-	}
-	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\r' || r == '\n' }), " ")
 }
 
 // subject says what was attempted on which entity. A refused key may be any text, so it is quoted and cut.
@@ -100,24 +84,10 @@ func (e *Error) subject() string {
 	return strings.Join(parts, " ")
 }
 
-// Unwrap returns the kind and the underlying error, for [errors.Is] and [errors.As].
-func (e *Error) Unwrap() []error {
-	var errs []error
-	if e.Kind != nil {
-		errs = append(errs, e.Kind)
-	}
-	if e.Err != nil {
-		errs = append(errs, e.Err)
-	}
-	return errs
-}
-
-// invalid returns an error of the kind ErrInvalid.
 func invalid(hint, format string, args ...any) error {
 	return &Error{Kind: ErrInvalid, Detail: fmt.Sprintf(format, args...), Hint: hint}
 }
 
-// tooLarge returns an error of the kind ErrTooLarge.
 func tooLarge(hint, format string, args ...any) error {
 	return &Error{Kind: ErrTooLarge, Detail: fmt.Sprintf(format, args...), Hint: hint}
 }

@@ -1,6 +1,5 @@
 package table
 
-// changeKind is what a change does.
 type changeKind int
 
 const (

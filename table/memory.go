@@ -36,7 +36,6 @@ func (m *memory) Delete(ctx context.Context, k Key, etag ETag) error {
 	return err
 }
 
-// change makes one change.
 func (m *memory) change(ctx context.Context, op string, c Change) (ETag, error) {
 	etags, err := m.apply(ctx, c.Check(), []Change{c})
 	if err != nil {

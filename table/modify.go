@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/millrace/millrace/internal/pause"
+	"github.com/millrace/millrace/internal/waiting"
 )
 
 // ErrUnchanged is what the function of [Modify] returns, alone or wrapped, if there is nothing to write.
@@ -92,7 +92,7 @@ func modifyOnce(ctx context.Context, s Store, k Key, change func(e *Entity) erro
 // the key, because those who must not wait equally long are the writers of one entity.
 func waitForOthers(ctx context.Context, attempt int) error {
 	longest := min(time.Millisecond<<min(attempt, 10), 500*time.Millisecond)
-	if !pause.For(rand.N(longest)+1, ctx.Done()) {
+	if !waiting.For(rand.N(longest)+1, ctx.Done()) {
 		return context.Cause(ctx)
 	}
 	return nil

@@ -38,7 +38,6 @@ func (b *Bus) Subscribe(_ queue.Name, s Subscriber) (Subscription, error) {
 	return subscription, nil
 }
 
-// busSubscription is a subscription to a Bus.
 type busSubscription struct {
 	bus        *Bus
 	subscriber Subscriber

@@ -37,7 +37,6 @@ func (e *Error) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// error returns the problems as an error.
 func (p *parser) error(path string) *Error {
 	slices.SortStableFunc(p.problems, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
 	return &Error{Path: path, Problems: slices.Compact(p.problems)}

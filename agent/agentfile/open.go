@@ -92,7 +92,6 @@ func (f *File) used() []Account {
 	return used
 }
 
-// open opens an account.
 func (a Account) open(getenv func(string) string, otherwise string) (*azurequeue.Account, error) {
 	location, err := a.location(getenv, otherwise)
 	if err != nil {
@@ -101,7 +100,6 @@ func (a Account) open(getenv func(string) string, otherwise string) (*azurequeue
 	return azurequeue.OpenAccount(location, nil)
 }
 
-// location returns the location of an account.
 func (a Account) location(getenv func(string) string, otherwise string) (string, error) {
 	switch {
 	case a.Address != "":
@@ -157,7 +155,6 @@ func (a Account) explain(err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// open opens the queues of the pools.
 func (o *Opened) open(f *File) error {
 	var errs []error
 	for _, p := range f.Pools {

@@ -9,7 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/millrace/millrace/internal/didyoumean"
+	"github.com/millrace/millrace/internal/naming"
 )
 
 // parser turns the nodes of a file into values and collects what is wrong.
@@ -53,7 +53,6 @@ func unreadable(text []byte) int {
 	return 0
 }
 
-// lineAt returns the number of the line at an offset.
 func lineAt(text []byte, offset int) int { return 1 + strings.Count(string(text[:offset]), "\n") }
 
 // syntaxProblem says why a text is no YAML.
@@ -76,7 +75,6 @@ func syntaxProblem(text []byte, err error) Problem {
 	return Problem{line, "it is no YAML: " + known.Message + hint}
 }
 
-// withoutComments returns the text without lines that are comments.
 func withoutComments(text []byte) string {
 	var b strings.Builder
 	for line := range strings.Lines(string(text)) {
@@ -102,7 +100,7 @@ func (p *parser) mapping(n *yaml.Node, owner string, fields []field) {
 	for key, value := range p.pairs(n, owner) {
 		i := slices.Index(names, key.Value)
 		if i < 0 {
-			p.fail(key, "%s has no key %s%s; the keys are %s", owner, quote(key.Value), didyoumean.Hint(key.Value, names), strings.Join(names, ", "))
+			p.fail(key, "%s has no key %s%s; the keys are %s", owner, quote(key.Value), naming.Hint(key.Value, names), strings.Join(names, ", "))
 			continue
 		}
 		fields[i].read(value)
@@ -150,7 +148,6 @@ func (p *parser) is(n *yaml.Node, kind yaml.Kind, what, write string) bool {
 	return false
 }
 
-// kindName says for people what a node is.
 func kindName(k yaml.Kind) string {
 	switch k {
 	case yaml.MappingNode:

@@ -66,7 +66,6 @@ func (p *parser) refuseZero(n *yaml.Node, field string) {
 // word matches the name of a field.
 var word = regexp.MustCompile(`\b[A-Z][A-Za-z]*\b`)
 
-// value returns what reads a field.
 func (p *parser) value(v reflect.Value, name string) func(n *yaml.Node) {
 	switch to := v.Addr().Interface().(type) {
 	case *int:
@@ -93,7 +92,6 @@ func keyOf(field string) string {
 	return b.String()
 }
 
-// eachError returns the errors that an error joins.
 func eachError(err error) []error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return joined.Unwrap()

@@ -9,11 +9,10 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/millrace/millrace/agent"
-	"github.com/millrace/millrace/internal/didyoumean"
+	"github.com/millrace/millrace/internal/naming"
 	"github.com/millrace/millrace/queue"
 )
 
-// file reads the root.
 func (p *parser) file(n *yaml.Node, f *File) {
 	var pools *yaml.Node
 	p.mapping(n, "the file", []field{
@@ -141,7 +140,6 @@ func (p *parser) pool(n *yaml.Node, to *Pool, f *File) {
 	}
 }
 
-// queues reads names of queues.
 func (p *parser) queues(n *yaml.Node, what string, f *File) (found []Queue) {
 	p.each(n, what, "a list, such as [orders]", func(n *yaml.Node) {
 		q, ok := p.queue(n, what, f)
@@ -168,7 +166,7 @@ func (p *parser) queue(n *yaml.Node, what string, f *File) (Queue, bool) {
 		account, name = "", text
 	}
 	if prefixed && !slices.ContainsFunc(f.Accounts, func(a Account) bool { return a.Name == account }) {
-		p.fail(n, "%s has %s, but the file has no account %s%s: write it under accounts, and where its location is", what, quote(text), quote(account), didyoumean.Hint(account, accountNames(f)))
+		p.fail(n, "%s has %s, but the file has no account %s%s: write it under accounts, and where its location is", what, quote(text), quote(account), naming.Hint(account, accountNames(f)))
 		return Queue{}, false
 	}
 	if err := queue.CheckName(name); err != nil {

@@ -52,7 +52,6 @@ func (p *parser) program(path string) string {
 	return joined
 }
 
-// environment reads variables.
 func (p *parser) environment(n *yaml.Node, to *Processes) {
 	for key, value := range p.pairs(n, "environment") {
 		if key.Value == "" || strings.ContainsRune(key.Value, '=') {

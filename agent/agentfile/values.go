@@ -57,7 +57,6 @@ func (p *parser) duration(to *time.Duration, what string) func(n *yaml.Node) {
 	}
 }
 
-// whole reads a whole number.
 func (p *parser) whole(to *int, what string) func(n *yaml.Node) {
 	return func(n *yaml.Node) {
 		const write = "a whole number, such as 4"
@@ -74,7 +73,6 @@ func (p *parser) whole(to *int, what string) func(n *yaml.Node) {
 	}
 }
 
-// fraction reads a number with a fraction.
 func (p *parser) fraction(to *float64, what string) func(n *yaml.Node) {
 	return func(n *yaml.Node) {
 		const write = "a number, such as 0.8"

@@ -52,7 +52,6 @@ func endsBefore(a, b *instance) int {
 	}
 }
 
-// closeFiles closes what is open.
 func (i *instance) closeFiles() {
 	if i.process != nil {
 		i.process.close()

@@ -179,7 +179,6 @@ func (k *keeper) release() {
 	k.folder.close()
 }
 
-// scale makes n instances what is wanted.
 func (k *keeper) scale(n int) error {
 	if k.closing && n > 0 {
 		return ErrClosed
@@ -209,7 +208,6 @@ func (k *keeper) count(these func(*instance) bool) int {
 	return n
 }
 
-// sorted returns the instances by number.
 func (k *keeper) sorted() []*instance {
 	all := make([]*instance, 0, len(k.instances))
 	for _, i := range k.instances {
@@ -266,7 +264,6 @@ func (k *keeper) save() error {
 	return err
 }
 
-// start starts all that are due.
 func (k *keeper) start() error {
 	var failed []error
 	now := time.Now()

@@ -73,7 +73,6 @@ func (o Options) withDefaults() (Options, error) {
 	return o, errors.Join(wrong...)
 }
 
-// program returns the absolute path of a program.
 func program(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {

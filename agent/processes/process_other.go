@@ -16,7 +16,6 @@ var errUnsupported = fmt.Errorf("processes cannot be supervised on %s", runtime.
 
 func lockFile(*os.Root, string) (*os.File, error) { return nil, errUnsupported }
 
-// process is the process of an instance.
 type process struct{ pid int }
 
 func begin(*os.Root, string, []string, []string, *os.File) (*process, error) {

@@ -183,7 +183,6 @@ func (p *process) isIt() bool {
 // tell tells the process to end. Others of its session are not told: what it has started for a job is part of the job.
 func (p *process) tell() error { return p.signal(p.pid, syscall.SIGTERM) }
 
-// kill kills the process and what it has started.
 func (p *process) kill() error { return p.signal(-p.pid, syscall.SIGKILL) }
 
 func (p *process) signal(to int, s syscall.Signal) error {

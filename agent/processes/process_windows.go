@@ -112,7 +112,6 @@ func (p *process) close() { _ = syscall.CloseHandle(p.handle) }
 // known reports whether the process can be told something.
 func (p *process) known() bool { return true }
 
-// ended reports whether the process has ended, and how.
 func (p *process) ended() (done bool, how string) {
 	if event, err := syscall.WaitForSingleObject(p.handle, 0); err != nil || event != syscall.WAIT_OBJECT_0 {
 		return false, ""
@@ -132,7 +131,6 @@ func (p *process) tell() error {
 	return nil
 }
 
-// kill kills the process.
 func (p *process) kill() error {
 	if err := syscall.TerminateProcess(p.handle, statusTerminated); err != nil {
 		return fmt.Errorf("end process %d: %w", p.pid, err)

@@ -163,7 +163,6 @@ func (p *putting) current(ctx context.Context) (azcore.ETag, error) {
 	return v.etag, err
 }
 
-// stage sends one block.
 func (p *putting) stage(ctx context.Context, id string, content []byte) error {
 	s := p.store
 	return s.repeat(ctx, id, func(ctx context.Context) error {

@@ -16,7 +16,6 @@ type version struct {
 	token string // of the create that stored it; "" if it was put
 }
 
-// tokenName is the metadata in which a create leaves a token.
 const tokenName = blob.ReservedMetadata + "create"
 
 // newVersion reads a description of a blob. It fails with a [*foreignError] if a part is missing

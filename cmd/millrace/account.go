@@ -22,7 +22,6 @@ UseDevelopmentStorage=true for the server on this machine, or @FILE for a file
 with one of them (default: the environment variable ` + accountVariable + `,
 or else the server on this machine)`
 
-// accountFlag is the flag -account, with -v.
 type accountFlag struct {
 	given   string
 	verbose bool

@@ -24,7 +24,6 @@ The first Ctrl-C lets instances finish their jobs and end, or go on with -leave.
 at once; what still runs is left to itself, until the next agent with the same folder takes over.
 `
 
-// agentSettings are the flags of agent.
 type agentSettings struct {
 	account accountFlag
 	config  string

@@ -39,7 +39,6 @@ func (s *agentSettings) replayTrace(c *console, file *agentfile.File) error {
 	return printReplay(c.out, &trace, results, file.Prices)
 }
 
-// replayedPool returns the pool of -pool, or the only one.
 func (s *agentSettings) replayedPool(file *agentfile.File) (agentfile.Pool, error) {
 	var names []string
 	for _, p := range file.Pools {
@@ -124,7 +123,6 @@ func recent(h scaling.History, span time.Duration) scaling.History {
 	return h[old:]
 }
 
-// printReplay prints a table.
 func printReplay(out io.Writer, t *replay.Trace, results []replay.Result, prices agent.Prices) error {
 	printf(out, "%s: %s jobs in %s, each within %s; %d instances at most, which start in %s.\n\n",
 		escapeControls(t.Name), rounded(results[0].Jobs), span(t.Length()), span(t.SLA), t.Max, span(t.Start))

@@ -140,7 +140,6 @@ func (r *agentRun) startLocal(p agentfile.Pool) (*localPool, error) {
 	return local, nil
 }
 
-// openLog opens a file to append to.
 func openLog(path string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // as others make folders for logs
 		return nil, err
@@ -193,7 +192,6 @@ func (r *agentRun) interval() time.Duration {
 	return cmp.Or(r.file.Interval, otherwise)
 }
 
-// printStartup prints what is scaled.
 func (r *agentRun) printStartup() {
 	var text strings.Builder
 	fmt.Fprintf(&text, "Scaling %s, measured every %s.\n", plural(len(r.pools), "pool"), span(r.interval()))

@@ -12,7 +12,6 @@ import (
 	"github.com/millrace/millrace/scaling"
 )
 
-// printSummaryJSON prints an object for each pool.
 func printSummaryJSON(out io.Writer, states []agent.PoolState) error {
 	for _, s := range states {
 		if err := printJSON(out, struct {
@@ -109,7 +108,6 @@ func hours(h float64) string {
 	return strconv.FormatFloat(h, 'f', 2, 64)
 }
 
-// explain says what the figures mean.
 func (p *summaryPrinter) explain(all *agent.Summary, dry bool) {
 	late := "\nLate is for how long the oldest message had waited longer than the target"
 	if dry {

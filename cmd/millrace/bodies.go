@@ -154,7 +154,6 @@ When the tombstone is gone, such a message is poison. No body is removed.
 		}}
 }
 
-// sweepBodies removes tombstones, or says which.
 func (t *task) sweepBodies(ctx context.Context, container string, claims *claimcheck.Claims, b *bodyFlags, retention time.Duration, dryRun bool) error {
 	if dryRun {
 		would, err := chosen(ctx, claims, func(one claimcheck.Body) bool { return one.Swept(retention) })
@@ -209,7 +208,6 @@ func (t *task) purgeBodies(ctx context.Context, container string, claims *claimc
 	return t.reportBodies(ctx, container, b, bodiesRemoved{Blobs: removed.Blobs, Bytes: removed.Bytes}, "body", err)
 }
 
-// chosen counts the bodies that choose accepts.
 func chosen(ctx context.Context, claims *claimcheck.Claims, choose func(claimcheck.Body) bool) (count, error) {
 	var c count
 	for body, err := range claims.List(ctx) {

@@ -18,7 +18,6 @@ const storeUsage = `where the bodies are: the ` + "`location`" + ` of an Azure s
 directory
 (default: the environment variable ` + accountVariable + `)`
 
-// storeFlag is the flag -store, with -v.
 type storeFlag struct {
 	given   string
 	verbose bool

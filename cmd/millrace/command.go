@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millrace/millrace/internal/didyoumean"
+	"github.com/millrace/millrace/internal/naming"
 )
 
 // command is one command of the program. Each command line creates its own, because flags point
@@ -74,7 +74,6 @@ func (o *command) do(ctx context.Context, c *console, args []string) error {
 	return nil
 }
 
-// doVerb runs a verb.
 func (o *command) doVerb(ctx context.Context, c *console, args []string) error {
 	if len(args) == 0 {
 		return usageError{fmt.Errorf("%s: missing verb: write millrace %s %s; the verbs are %s", o.name, o.name, o.args, strings.Join(o.verbNames(), ", "))}
@@ -90,7 +89,6 @@ func (o *command) doVerb(ctx context.Context, c *console, args []string) error {
 	return one.do(ctx, c, args[1:])
 }
 
-// verb returns the verb with this name.
 func (o *command) verb(name string) (*command, error) {
 	for _, one := range o.verbs {
 		if one.name == o.name+" "+name {
@@ -98,7 +96,7 @@ func (o *command) verb(name string) (*command, error) {
 		}
 	}
 	all := o.verbNames()
-	wrong := "unknown verb " + quote(name) + didyoumean.Hint(name, all)
+	wrong := "unknown verb " + quote(name) + naming.Hint(name, all)
 	if strings.HasPrefix(name, "-") {
 		wrong = "the verb comes before the flags"
 	}
@@ -120,7 +118,7 @@ func (o *command) advice(wrong string) string {
 		advice = cmp.Or(o.hint(wrong), advice)
 	}
 	if _, name, undefined := strings.Cut(wrong, undefinedFlag); undefined {
-		if meant := didyoumean.Word(name, o.flagNames("")); meant != "" {
+		if meant := naming.Closest(name, o.flagNames("")); meant != "" {
 			return "did you mean -" + meant + "? " + advice
 		}
 	}
@@ -130,7 +128,6 @@ func (o *command) advice(wrong string) string {
 // undefinedFlag is in the error of package flag for an unknown flag, before its name.
 const undefinedFlag = "provided but not defined: -"
 
-// flagNames returns the flags, each after the dash.
 func (o *command) flagNames(dash string) []string {
 	var all []string
 	o.flags.VisitAll(func(f *flag.Flag) { all = append(all, dash+f.Name) })
@@ -184,7 +181,6 @@ the server that millrace serve starts on this machine.
 Exit status: 0 success, 1 failure, 2 invalid command line, 130 interrupted.
 `
 
-// commandNames returns the names of all commands.
 func commandNames() []string {
 	var names []string
 	for _, o := range commands() {
@@ -193,7 +189,6 @@ func commandNames() []string {
 	return names
 }
 
-// find returns the command with this name.
 func find(name string) (*command, error) {
 	for _, o := range commands() {
 		if o.name == name {
@@ -201,7 +196,7 @@ func find(name string) (*command, error) {
 		}
 	}
 	all := commandNames()
-	wrong := "unknown command " + quote(name) + didyoumean.Hint(name, all)
+	wrong := "unknown command " + quote(name) + naming.Hint(name, all)
 	var owners []string // commands that have it as a verb
 	for _, o := range commands() {
 		if slices.Contains(o.verbNames(), name) {
@@ -217,7 +212,6 @@ func find(name string) (*command, error) {
 	return nil, usageError{fmt.Errorf("%s; the commands are %s", wrong, strings.Join(all, ", "))}
 }
 
-// help prints a command's help.
 func (o *command) help(out io.Writer) error {
 	var b strings.Builder
 	heading := "millrace " + o.name

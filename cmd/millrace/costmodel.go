@@ -76,7 +76,6 @@ type bill struct {
 	dollars         *big.Rat
 }
 
-// transactions returns the requests to the queue.
 func (b bill) transactions() *big.Rat { return sum(b.idlePolls, b.messageRequests) }
 
 // bill returns the bill of a month with these levers.
@@ -94,7 +93,6 @@ func (n *costNumbers) bill(l levers) bill {
 	return b
 }
 
-// worth returns the price of transactions.
 func (n *costNumbers) worth(transactions *big.Rat) *big.Rat {
 	return quotient(product(transactions, n.price), whole(priceUnit))
 }
@@ -145,7 +143,6 @@ func (n *costNumbers) idlePolls(l levers) *big.Rat {
 	return polls
 }
 
-// sent returns the messages a day.
 func (n *costNumbers) sent(l levers) *big.Rat {
 	return quotient(whole(n.jobs), whole(n.groupOf(l)))
 }

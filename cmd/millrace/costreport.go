@@ -30,7 +30,6 @@ type costReport struct {
 	numbers *costNumbers
 }
 
-// costSettings are the numbers that the report is for.
 type costSettings struct {
 	Instances      int64       `json:"instances"`
 	Loops          int64       `json:"loops"`
@@ -47,7 +46,6 @@ type costSettings struct {
 	SafetySeconds  json.Number `json:"safetySeconds"`
 }
 
-// costPrice has the prices, in dollars.
 type costPrice struct {
 	TenThousand     json.Number `json:"tenThousandTransactions"`
 	TenThousandBlob json.Number `json:"tenThousandBlobRequests"`
@@ -95,7 +93,6 @@ type costBus struct {
 	PublishedGrouped json.Number `json:"publishedGrouped"`
 }
 
-// newCostReport computes a report.
 func newCostReport(n *costNumbers, priceGiven bool) *costReport {
 	r := &costReport{
 		numbers: n,
@@ -122,13 +119,11 @@ func newCostReport(n *costNumbers, priceGiven bool) *costReport {
 	return r
 }
 
-// namedLevers are the levers of a row.
 type namedLevers struct {
 	key, name string
 	levers    levers
 }
 
-// rows returns the rows of the report.
 func (n *costNumbers) rows() []namedLevers {
 	group := fmt.Sprintf("groups of %d", n.group)
 	if n.compression.Cmp(whole(1)) > 0 {
@@ -169,7 +164,6 @@ func (n *costNumbers) intervals() []costInterval {
 	return all
 }
 
-// print prints the report for people.
 func (r *costReport) print(out io.Writer) error {
 	n := r.numbers
 	var b strings.Builder
@@ -213,7 +207,6 @@ func (r *costReport) print(out io.Writer) error {
 	return err
 }
 
-// printNotes prints the costs that are not in the tables.
 func (r *costReport) printNotes(b *strings.Builder) {
 	n := r.numbers
 	fmt.Fprintf(b, "\nPush takes a connection for each instance and each producer, and an event for each message that is sent:\n%s a month, %s in groups. Its rows include %s a month for a server that carries them (-bus).\n\n",
@@ -235,7 +228,6 @@ func table(out io.Writer, lines [][]string) {
 	_ = w.Flush()
 }
 
-// quantity returns a number with its unit.
 func quantity(n int64, unit string) string {
 	if n != 1 {
 		unit += "s"
@@ -271,5 +263,4 @@ func decimal(r *big.Rat, decimals int) string {
 // exact returns a number for JSON, rounded to the ninth decimal if it has more.
 func exact(r *big.Rat) json.Number { return json.Number(decimal(r, maxDecimals)) }
 
-// seconds returns a duration for JSON.
 func seconds(d time.Duration) json.Number { return exact(big.NewRat(int64(d), int64(time.Second))) }

@@ -10,7 +10,6 @@ import (
 	"github.com/millrace/millrace/emulator"
 )
 
-// parseFaults parses -faults and -limit.
 func (s *settings) parseFaults() (err error) {
 	if s.rules, err = emulator.ParseFaults(s.faults); err != nil {
 		return fmt.Errorf("-faults: %w", err)

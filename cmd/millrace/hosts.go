@@ -9,7 +9,6 @@ import (
 	"github.com/millrace/millrace/emulator"
 )
 
-// hostFlags are the values of -host.
 type hostFlags []string
 
 func (h *hostFlags) String() string { return strings.Join(*h, " ") }

@@ -42,7 +42,6 @@ func instancesCommand() *command {
 	return c
 }
 
-// instanceCells returns the row of an instance.
 func instanceCells(r *beacon.Report, now time.Time) []string {
 	phase := r.Phase
 	if r.Paused {
@@ -70,7 +69,6 @@ func explainInstances(to io.Writer, v *beacon.View, control queue.Name) {
 	}
 }
 
-// perSecond returns a rate for people.
 func perSecond(o scaling.Optional[float64]) string {
 	v, known := o.Get()
 	switch {
@@ -82,7 +80,6 @@ func perSecond(o scaling.Optional[float64]) string {
 	return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64) + "/s"
 }
 
-// handlingTime returns a duration for people.
 func handlingTime(o scaling.Optional[time.Duration]) string {
 	d, known := o.Get()
 	switch {

@@ -51,7 +51,6 @@ func (l *listing) show() error {
 	return l.out.Flush()
 }
 
-// print prints cells.
 func (l *listing) print(cells []string) error {
 	if l.widths == nil {
 		_, err := fmt.Fprintln(l.table, strings.Join(cells, "\t"))
@@ -68,7 +67,6 @@ func (l *listing) print(cells []string) error {
 // flush prints the rest. It must be called last.
 func (l *listing) flush() error { return errors.Join(l.table.Flush(), l.out.Flush()) }
 
-// printJSON prints one object on a line.
 func printJSON(out io.Writer, v any) error {
 	e := json.NewEncoder(out)
 	e.SetEscapeHTML(false)

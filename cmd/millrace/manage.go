@@ -126,7 +126,6 @@ func (t *task) ask(ctx context.Context, q queue.Manager, warning, undone string)
 	return t.askToType(ctx, undone, names...)
 }
 
-// askToType asks for one of the names to be typed.
 func (t *task) askToType(ctx context.Context, undone string, names ...string) error {
 	c := t.console
 	either := strings.Join(names, " or ")

@@ -284,7 +284,6 @@ func (s *peeked) print(out io.Writer, now time.Time) error {
 	return err
 }
 
-// body returns the body for people.
 func (s *peeked) body() string {
 	switch {
 	case s.Claim != nil:

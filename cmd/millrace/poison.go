@@ -25,7 +25,6 @@ const beyondUsage = `read further than the 32 messages that the service shows, b
 messages and giving them back: one request per message, their order
 changes, and messages without an envelope get one more delivery`
 
-// poisonFlags are the flags that all verbs of poison have.
 type poisonFlags struct {
 	account accountFlag
 	exact   bool
@@ -85,7 +84,6 @@ func (p *poisonFlags) check() error {
 	return usageError{fmt.Errorf("-reason %s is not known: the reasons are %s", quote(p.reason), reasons())}
 }
 
-// onPoison runs do on the poison queue that the name means.
 func (c *console) onPoison(ctx context.Context, p *poisonFlags, name string, do func(ctx context.Context, t *task, q queue.Manager) error) error {
 	if err := checkName(name); err != nil {
 		return err

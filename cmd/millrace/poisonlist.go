@@ -185,7 +185,6 @@ func describePoison(in queue.Name, e *poison.Entry, now time.Time) string {
 	return b.String()
 }
 
-// explainReason describes a reason for people.
 func explainReason(r poison.Reason) string {
 	switch r {
 	case poison.ReasonAttempts:
@@ -206,7 +205,6 @@ func explainReason(r poison.Reason) string {
 	return "a reason of a newer release"
 }
 
-// bodyForPeople returns the body, JSON with indents.
 func bodyForPeople(e *poison.Entry) string {
 	s := decode(e.Message)
 	if s.Body == nil {

@@ -137,7 +137,6 @@ func (t *task) redrive(ctx context.Context, q queue.Manager, s *sweepFlags) erro
 	return t.reportSweep(ctx, q, s, "redriven", report, err)
 }
 
-// purge deletes messages.
 func (t *task) purge(ctx context.Context, q queue.Manager, s *sweepFlags) error {
 	if !s.dryRun {
 		if err := t.confirm(ctx, q, "purge", s.yes, "This deletes messages of the queue %v, of about %d in it, for good: "+s.choice()+"."); err != nil {
@@ -213,7 +212,6 @@ func (t *task) printSweep(name queue.Name, s *sweepFlags, done string, report po
 	return printSweepText(t.console.out, name, s.dryRun, done, report)
 }
 
-// printSweepText prints a report for people.
 func printSweepText(out io.Writer, name queue.Name, dryRun bool, done string, report poison.Report) error {
 	var b strings.Builder
 	would := "was"

@@ -63,7 +63,6 @@ type poisonKind struct {
 	label string
 }
 
-// readPoisonStats counts messages.
 func (t *task) readPoisonStats(ctx context.Context, q queue.Manager, o *poison.ListOptions) (*poisonStats, error) {
 	properties, err := q.Properties(ctx)
 	if err != nil {
@@ -104,7 +103,6 @@ func (t *task) readPoisonStats(ctx context.Context, q queue.Manager, o *poison.L
 	return s, nil
 }
 
-// print prints the statistics for people.
 func (s *poisonStats) print(out io.Writer, now time.Time) error {
 	l := newListing(out, false, "messages", "reason", "oldest", "newest", "error")
 	for _, k := range s.Kinds {

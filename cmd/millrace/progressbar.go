@@ -52,7 +52,6 @@ func counted(c poison.Counts) string {
 	return fmt.Sprintf("%d %s, %d left", c.Redriven+c.Purged, what, c.Expired+c.Skipped+c.Failed)
 }
 
-// bar returns a bar of a fixed width.
 func bar(done, total int64) string {
 	filled := barWidth
 	if total > 0 {
@@ -61,7 +60,6 @@ func bar(done, total int64) string {
 	return strings.Repeat("#", filled) + strings.Repeat(" ", barWidth-filled)
 }
 
-// clear removes the bar.
 func (p *progressBar) clear() {
 	if p.out != nil && !p.last.IsZero() {
 		printf(p.out, "\r\x1b[K")

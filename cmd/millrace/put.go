@@ -14,7 +14,6 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// putOptions are the flags of put.
 type putOptions struct {
 	account       accountFlag
 	plain, base64 bool

@@ -88,7 +88,6 @@ func (t *task) listNames(ctx context.Context, prefix string, asJSON bool) error 
 	return l.flush()
 }
 
-// sayNoQueues explains an empty list.
 func (t *task) sayNoQueues(l *listing, prefix string) {
 	if l.rows > 0 || l.asJSON {
 		return
@@ -168,7 +167,6 @@ func readRow(q queue.Listed, read map[string]func() (queue.Properties, error)) o
 	return row
 }
 
-// number returns a number that may be unknown.
 func number(n *int64, unknown string) string {
 	if n == nil {
 		return unknown

@@ -63,7 +63,6 @@ func path(f *flag.FlagSet, to *string, name, usage string) {
 	})
 }
 
-// check refuses invalid settings.
 func (s *settings) check(getenv func(string) string) error {
 	var err error
 	if s.keys, err = s.accounts.read(getenv(accountsVariable)); err != nil {

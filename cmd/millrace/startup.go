@@ -19,7 +19,6 @@ func (s *settings) printStartup(out io.Writer, e *emulator.Endpoint, d *data) {
 	_, _ = io.WriteString(out, s.startupText(e.Addr().String(), e.AccountURL, d)) // nothing can be done about an error
 }
 
-// startupText returns the text of printStartup for an endpoint's address and account URLs.
 func (s *settings) startupText(address string, url func(account string) string, d *data) string {
 	var text strings.Builder
 	line := func(what, format string, args ...any) {
@@ -91,12 +90,10 @@ func (s *settings) accountNames() []string {
 	return names
 }
 
-// isSecret reports whether an account's key is secret.
 func (s *settings) isSecret(account string) bool {
 	return account != emulator.DevelopmentAccount || s.keys[account] != nil
 }
 
-// isDefaultAddress reports whether host:port is the address of [shortForm].
 func isDefaultAddress(hostPort string) bool {
 	host, port, err := net.SplitHostPort(hostPort)
 	return err == nil && (host == "127.0.0.1" || host == "localhost") && port == "10001"

@@ -105,7 +105,6 @@ func poisonDepth(ctx context.Context, q queue.Queue) (*int64, error) {
 	return &found.Depth, nil
 }
 
-// print prints the statistics for people.
 func (s *stat) print(out io.Writer, now time.Time) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) {

@@ -32,7 +32,6 @@ type build struct {
 	Go       string `json:"go"`
 }
 
-// version returns the version for people.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok { // not built by go build

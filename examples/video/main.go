@@ -1,198 +1,232 @@
-// Video is a site that hosts videos. Visitors upload clips; workers make three formats of each and write its credits
-// to an index, which can be searched.
+// Video is a site that hosts videos: upload a clip, watch it, correct its credits, and search all of them.
 //
-//	go run ./examples/video
-//	go run ./examples/video -index films.db
-//	go run ./examples/video -index films.db -videos 0 -search 'actor:zoe title:sea*'
+//	go run ./examples/video        the site, at http://127.0.0.1:8092/
+//	go run ./examples/video demo   a flood of uploads, and how long each queue waited
 //
-// The videos are on three queues: the news are critical, small clips normal, large ones heavy. Each queue has
-// its listener, and all take their slots from one pool: the heavy conversions, of which there are most, take
-// what nobody else needs, and some slots are reserved for what is critical.
-//
-// The index of titles, actors, directors and keywords is in three tables. All workers write it at once, and often the same
-// terms: it counts the videos of each exactly, whatever is delivered twice or comes late, and follows a video that is uploaded again
-// with other credits. Package index says how.
-//
-// Queues and blobs are in memory, and so are the tables, unless -index names a file for them. The program ends when all videos are
-// done, or with Ctrl-C. Formats of replaced uploads stay.
+// The README says how it works, and how its roles run as processes of their own.
 package main
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"net/http"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/examples/internal/account"
+	"github.com/millrace/millrace/examples/internal/cli"
+	"github.com/millrace/millrace/examples/internal/plainlog"
 	"github.com/millrace/millrace/examples/video/index"
-	"github.com/millrace/millrace/perkey"
-	"github.com/millrace/millrace/pool"
-	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/table"
 	"github.com/millrace/millrace/wakeup"
 )
 
-const usage = `Video hosts videos: it uploads clips, makes three formats of each, and searches their credits.
+const defaultAddr = "127.0.0.1:8092"
 
-Usage:
+const serveHelp = `Flags of video without a command:
 
-  video [flags]
-
-Flags:
-
-  -videos N       how many are uploaded, 1 to 200, or 0 with -index (default 50)
-  -slots N        how many are transcoded at once, 4 to 64 (default 8)
-  -reserve N      slots that only critical videos take, 0 to N-3 (default 2)
-  -index FILE     keep the index in this file, for further runs (default: in memory)
-  -search QUERY   what to search for when all are done; may be repeated (default: some samples)
-
-A query is words, all of which must match, such as 'actor:zoe title:sea*'. A word may have a field before it,
-actor, director, keyword or title; a star at its end also finds longer words.
-
-Exit status: 0 all videos are done, 1 they are not, 2 invalid command line.
+  -addr HOST:PORT    where the pages are served (default ` + defaultAddr + `; port 0 is any free
+                     one); there is no password, so another address than 127.0.0.1 lets
+                     others upload
+  -host NAME         a name under which the pages may be asked for besides localhost and
+                     addresses
+  -role ROLE         web, worker or both (default both); one alone needs -account
+  -slots N           how many clips a worker converts at once, 4 to 64 (default 4)
+  -lease DURATION    how soon the clip of a killed worker is converted by another one, 1s to
+                     1h (default 30s)
+  -account LOCATION  where the queues are (default: the environment variable AZURE_STORAGE, or
+                     else in this process, where everything is gone at the end):
+                       UseDevelopmentStorage=true    the server on this machine
+                       a storage connection string
+                       https://ACCOUNT.queue.core.windows.net
+                       @FILE                         a file with one of them
+  -data DIR          where the clips are kept, and the index of the web role (default: the
+                     services of an account in Azure or Azurite, and for another one a
+                     folder in your data directory)
 `
 
-// settings are the parsed command line.
-type settings struct {
-	videos, slots, reserve int
-	index                  string // the file; "" for an index in memory
-	searches               []index.Query
-}
+// program names the folders of this program, and describes the content of its stores.
+var program = account.Program{Name: "video", Blobs: "clips", Tables: "credits"}
 
-func main() {
-	os.Exit(command(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
-}
+func main() { os.Exit(command(context.Background(), os.Args[1:], os.Stdout, os.Stderr)) }
 
-// command runs the program and returns its exit status. An error is one line on stderr.
+// command runs the program and returns its exit status.
 func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	s, err := parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		_, _ = io.WriteString(stdout, usage)
-		return 0
-	}
-	status := 2
-	if err == nil {
-		status, err = 1, host(ctx, s, stdout, slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
-	}
-	if err != nil {
-		_, _ = fmt.Fprintf(stderr, "video: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
-		return status
-	}
-	return 0
+	return (&cli.Program{
+		Name:  "video",
+		About: "Video hosts videos: it converts uploaded clips, and searches their credits.",
+		Bare:  "serve the pages, and convert clips, until Ctrl-C",
+		Commands: []cli.Command{{
+			Name: "demo", Does: "upload many clips at once, and show how long they waited", Help: demoHelp, Run: demo,
+		}},
+		Run:  serve,
+		Help: serveHelp,
+	}).Execute(ctx, args, stdout, stderr)
 }
 
-func parse(args []string) (s settings, err error) {
-	f := flag.NewFlagSet("video", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // command prints its errors, on one line
-	f.IntVar(&s.videos, "videos", 50, "")
-	f.IntVar(&s.slots, "slots", 8, "")
-	f.IntVar(&s.reserve, "reserve", 2, "")
-	f.StringVar(&s.index, "index", "", "")
-	f.Func("search", "", func(text string) error {
-		q, err := index.ParseQuery(text)
-		s.searches = append(s.searches, q)
+// settings are the parsed command line of the site.
+type settings struct {
+	addr, host, role, data string
+	slots                  int
+	lease                  time.Duration
+	account                account.Flag
+}
+
+func (s *settings) parse(args []string) error {
+	f := cli.NewFlags("video")
+	f.StringVar(&s.addr, "addr", defaultAddr, "")
+	f.StringVar(&s.host, "host", "", "")
+	f.StringVar(&s.role, "role", "both", "")
+	f.IntVar(&s.slots, "slots", 4, "")
+	f.DurationVar(&s.lease, "lease", 30*time.Second, "")
+	f.StringVar(&s.account.Given, "account", "", "")
+	f.StringVar(&s.data, "data", "", "")
+	if _, err := cli.ParseFlags(f, args, "addr", "host", "role", "account", "data"); err != nil {
+		return err
+	}
+	location, err := s.account.LocationOr(account.Embedded)
+	if err != nil {
+		return err
+	}
+	s.account.Given = location
+	_, _, addrErr := net.SplitHostPort(s.addr)
+	switch {
+	case addrErr != nil:
+		return cli.UsageErrorf("-addr %s is not HOST:PORT, such as %s", s.addr, defaultAddr)
+	case s.role != "web" && s.role != "worker" && s.role != "both":
+		return cli.UsageErrorf("-role %s is not web, worker or both", s.role)
+	case s.role != "both" && location == account.Embedded:
+		return cli.UsageErrorf("-role %s needs -account: without one, only this process reaches the queues", s.role)
+	case s.slots < 4 || s.slots > 64:
+		return cli.UsageErrorf("-slots %d is outside 4…64", s.slots)
+	case s.lease < time.Second || s.lease > time.Hour:
+		return cli.UsageErrorf("-lease %v is outside 1s…1h", s.lease)
+	}
+	return nil
+}
+
+// serve is the program without a command.
+func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	s := &settings{}
+	if err := s.parse(args); err != nil {
+		return err
+	}
+	return millrace.Run(ctx, &roles{s, stdout, plainlog.New(stderr)})
+}
+
+// roles plays the roles of one process. It is a [millrace.Runner], so that Ctrl-C also ends the steps before the listeners.
+type roles struct {
+	*settings
+	stdout io.Writer
+	logger *slog.Logger
+}
+
+// Halt does nothing: a second signal reaches the runners within directly.
+func (*roles) Halt() {}
+
+// Run plays the roles until ctx ends.
+func (r *roles) Run(ctx context.Context) error {
+	err := program.With(ctx, r.account, r.data, r.logger, func(a *account.Account, b *account.Blobs) (err error) {
+		if _, err := a.Server(ctx); err != nil { // its error tells how to start a server
+			return err
+		}
+		s, err := open(a, b.Store, r.logger)
+		if err != nil {
+			return err
+		}
+		var runners []millrace.Runner
+		if r.role != "web" {
+			runners = append(runners, (&worker{site: s, slots: r.slots, lease: r.lease}).listeners()...)
+		}
+		if r.role == "worker" {
+			cli.Say(r.stdout, "The worker converts clips: queues at %s, clips in %s; stop with Ctrl-C\n", a.Endpoint(), b.Place)
+			return millrace.Run(ctx, runners...)
+		}
+		tables, err := program.OpenTables(ctx, a, r.data)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, tables.Close()) }()
+		credits, err := openIndex(ctx, tables)
+		if err != nil {
+			return err
+		}
+		front, err := newWeb(s, credits, r.host)
+		if err != nil {
+			return err
+		}
+		if err := front.samples(ctx); err != nil {
+			return fmt.Errorf("upload the samples: %w", err)
+		}
+		runners = append(runners, s.indexer(credits), r.pages(front))
+		err = millrace.Run(ctx, runners...)
+		if network := (*net.OpError)(nil); errors.As(err, &network) && network.Op == "listen" {
+			return fmt.Errorf("cannot serve the pages on %s: %w; choose another address with -addr, such as 127.0.0.1:0 for any free port", r.addr, network.Err)
+		}
 		return err
 	})
-	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
-		return s, err
-	} else if err != nil {
-		return s, fmt.Errorf("%w; see video -h", err)
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil // stopped before it had started
 	}
-	switch {
-	case f.NArg() > 0:
-		return s, fmt.Errorf("unexpected argument %q; see video -h", f.Arg(0))
-	case s.videos == 0 && s.index != "": // it only searches
-	case s.videos < 1 || s.videos > 200:
-		return s, fmt.Errorf("-videos %d is outside 1…200", s.videos)
-	case s.slots < 4 || s.slots > 64:
-		return s, fmt.Errorf("-slots %d is outside 4…64", s.slots)
-	case s.reserve < 0 || s.reserve > s.slots-3:
-		return s, fmt.Errorf("-reserve %d is outside 0…%d: each of the three queues needs a slot", s.reserve, s.slots-3)
-	}
-	return s, nil
+	return err
 }
 
-// host runs the site and its workers until all videos are done, and then searches.
-func host(ctx context.Context, s settings, stdout io.Writer, logger *slog.Logger) (err error) {
-	credits, closeIndex, err := openIndex(s.index)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, closeIndex()) }()
-	if s.videos > 0 {
-		if err := transcodeAll(ctx, s, credits, stdout, logger); err != nil {
-			return err
+// pages serves the pages. A request that is slower than these bounds is ended.
+func (r *roles) pages(front http.Handler) millrace.Runner {
+	return millrace.HTTP(&http.Server{
+		Addr: r.addr, Handler: front,
+		ReadHeaderTimeout: 30 * time.Second, ReadTimeout: 2 * time.Minute, WriteTimeout: 3 * time.Minute, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 32 << 10,
+		ErrorLog:       slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug), // of clients that misbehave
+		BaseContext: func(l net.Listener) context.Context {
+			if tcp, ok := l.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
+				cli.Say(r.stdout, "Anyone who reaches this machine can upload: there is no password\n")
+			}
+			cli.Say(r.stdout, "The videos are at http://%v/; stop with Ctrl-C\n", l.Addr())
+			return context.Background() // requests may finish after Ctrl-C
+		},
+	})
+}
+
+// site holds the parts that both roles use: the queues of an account and the clips.
+type site struct {
+	classes  []*class    // the queues of clips to convert
+	indexing queue.Queue // of clips that are ready for the index
+	clips    blob.Store
+	wakeups  wakeup.Source
+	account  *account.Account
+	logger   *slog.Logger
+}
+
+// open opens the queues of an account.
+func open(a *account.Account, clips blob.Store, logger *slog.Logger) (s *site, err error) {
+	s = &site{clips: clips, wakeups: a.Wakeups(), account: a, logger: logger}
+	// While all want slots, news and ordinary clips get two for each of the heavy ones. One slot is kept for the news.
+	s.classes = []*class{{name: critical, weight: 2, reserve: 1}, {name: ordinary, weight: 2}, {name: heavy, weight: 1}}
+	for _, c := range s.classes {
+		if c.queue, err = a.Queue("video-" + c.name); err != nil {
+			return nil, err
 		}
 	}
-	if err := reportIndex(ctx, credits, stdout); err != nil {
-		return err
-	}
-	return search(ctx, credits, s.searches, stdout)
+	s.indexing, err = a.Queue("video-index")
+	return s, err
 }
 
-// transcodeAll runs the site and its workers until all videos are done.
-func transcodeAll(ctx context.Context, s settings, credits *index.Index, stdout io.Writer, logger *slog.Logger) error {
-	begin := time.Now()
-	account := localqueue.New(nil).Account("site")
-	classes := []*class{{name: "critical", reserve: s.reserve, weight: 2}, {name: "normal", weight: 2}, {name: "heavy", weight: 1}}
-	for _, c := range classes {
+// openIndex opens the tables of the index.
+func openIndex(ctx context.Context, tables *account.Tables) (*index.Index, error) {
+	var all [3]table.Store
+	for i, name := range []string{"videos", "terms", "postings"} {
 		var err error
-		if c.queue, err = account.Open(c.name + "-videos"); err != nil {
-			return err
+		if all[i], err = tables.Table(ctx, name); err != nil {
+			return nil, fmt.Errorf("open the table %s: %w", name, err)
 		}
 	}
-	store, wakeups := blob.Memory(), new(wakeup.Bus)
-	web := newSite(store, credits, classes, wakeups, s.videos)
-	keys, err := perkey.New(nil)
-	if err != nil {
-		return err
-	}
-	work := &worker{store: store, index: credits, keys: keys, done: web.done}
-	runners := []millrace.Runner{web}
-	slots := pool.New(&pool.Options{Slots: s.slots})
-	for _, c := range classes {
-		runners = append(runners, work.listen(c, slots, wakeups, logger))
-	}
-	if err := millrace.Run(ctx, runners...); err != nil {
-		return err
-	}
-	work.report(stdout, classes, time.Since(begin))
-	if open := web.open(); open > 0 {
-		return fmt.Errorf("stopped with %d of %d uploads to be done", open, len(web.plan))
-	}
-	return nil
-}
-
-// report says what was done.
-func (w *worker) report(out io.Writer, classes []*class, took time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	line := func(format string, args ...any) { _, _ = fmt.Fprintf(out, format+"\n", args...) }
-	line("%d formats made, %d kB in all, in %.1f s; %d were there when a video came again; %d uploads were no videos",
-		w.made, w.bytes/1000, took.Seconds(), w.present, w.refused)
-	line("")
-	line("%-10s %7s %20s %14s", "queue", "jobs", "median wait", "longest wait")
-	for _, c := range classes {
-		waits := c.sorted()
-		if len(waits) == 0 {
-			line("%-10s %7d %20s %14s", c.name, 0, "-", "-")
-			continue
-		}
-		line("%-10s %7d %20v %14v", c.name, len(waits), waits[len(waits)/2].Round(10*time.Microsecond), waits[len(waits)-1].Round(10*time.Microsecond))
-	}
-}
-
-// reportIndex says what is in the index.
-func reportIndex(ctx context.Context, x *index.Index, out io.Writer) error {
-	terms, postings, err := x.Size(ctx)
-	if err != nil {
-		return err
-	}
-	_, _ = fmt.Fprintf(out, "\nindex: %d terms with %d postings; %d steps made again because another worker came first\n", terms, postings, x.Conflicts())
-	return nil
+	return index.New(all[0], all[1], all[2]), nil
 }

@@ -5,173 +5,226 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"image/gif"
 	"io"
-	"log/slog"
-	"slices"
-	"sync"
+	"strings"
 	"time"
 
+	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/examples/video/index"
 	"github.com/millrace/millrace/listener"
-	"github.com/millrace/millrace/perkey"
 	"github.com/millrace/millrace/pool"
+	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/wakeup"
 )
 
-// The containers of the store.
+// The classes of clips. Each has a queue and a share of the slots.
 const (
-	uploads = "uploads"
-	videos  = "videos"
+	critical = "critical" // the news
+	ordinary = "ordinary"
+	heavy    = "heavy" // conversions of many pixels
 )
 
-// job asks for all formats of an upload, and its place in the index.
+// heavyPixels is where a heavy conversion begins.
+const heavyPixels = 5e6
+
+// class is a queue of clips.
+type class struct {
+	name            string
+	weight, reserve int // of its member of the pool
+	queue           queue.Queue
+}
+
+// job asks for all formats of a clip.
 type job struct {
 	Video    string
-	Version  int64     // of the upload, from 1: a video may be uploaded again
-	Uploaded time.Time // when the visitor had sent it
+	Class    string
+	Uploaded time.Time
 }
 
-// uploadRef is where an upload is.
-func uploadRef(video string, version int64) blob.Ref {
-	return blob.Ref{Container: uploads, Name: fmt.Sprintf("%s/%d", video, version)}
+// indexJob asks for a clip's credits in the index.
+type indexJob struct{ Video string }
+
+// The containers of the clips. A version of a video's credits is an empty blob that has them as metadata.
+const (
+	uploads = "uploads" // VIDEO
+	credits = "credits" // VIDEO/VERSION
+	formed  = "formats" // VIDEO/FORMAT, or VIDEO/failed with the reason
+)
+
+const failed = "failed"
+
+func formatRef(video, name string) blob.Ref {
+	return blob.Ref{Container: formed, Name: video + "/" + name}
 }
 
-// formatRef is where a format of an upload is. The index tells which version of a video is the current one.
-func formatRef(video string, version int64, f format) blob.Ref {
-	return blob.Ref{Container: videos, Name: fmt.Sprintf("%s/%d/%s", video, version, f.name)}
-}
-
-// class is a queue for videos of one size and urgency, with a member of the pool of its own.
-type class struct {
-	name    string
-	weight  int // of its member
-	reserve int // slots that the others never take
-	queue   queue.Queue
-
-	mu      sync.Mutex
-	pickups []time.Duration // from the upload to the first start of its handler; guarded by mu
-}
-
-// worker makes the formats of videos, and then writes their credits to the index.
+// worker converts clips.
 type worker struct {
-	store   blob.Store
-	index   *index.Index
-	keys    *perkey.Keys                      // one delivery of a video at a time
-	done    func(video string, version int64) // called when an upload is done, or cannot be; more than once if it comes again
-	mu      sync.Mutex
-	made    int   // formats made; guarded by mu
-	bytes   int64 // of these; guarded by mu
-	present int   // formats that an earlier delivery had made; guarded by mu
-	refused int   // uploads that are no clips; guarded by mu
+	*site
+	slots   int
+	lease   time.Duration
+	started func(job) // called when a handler starts; nil unless someone counts
+	ready   func()    // called when all formats are there; likewise
 }
 
-// listen returns a listener for a class, which takes its slots from the pool.
-func (w *worker) listen(c *class, p *pool.Pool, wakeups wakeup.Source, logger *slog.Logger) *listener.Listener[job] {
-	o := &listener.Options[job]{
-		Slots:  p.Member(&pool.MemberOptions{Name: c.name, Weight: c.weight, Reserve: c.reserve}),
-		Create: true, Wakeups: wakeups, Logger: logger, Grace: 5 * time.Second,
-	}
-	// Two deliveries of a video at once would do no harm, and its work twice.
-	oneAtATime := perkey.MiddlewareBy(w.keys, func(m *listener.Message[job]) string { return m.Body.Video })
-	pickedUp := func(next listener.Handler[job]) listener.Handler[job] {
-		return func(ctx context.Context, m *listener.Message[job]) error {
-			if m.DequeueCount == 1 {
-				c.pickedUp(time.Since(m.Body.Uploaded))
+// listeners returns a listener for each class. They share a pool of slots: the news have one of their own and, with ordinary
+// clips, most of the others while they need them; the heavy conversions take the rest.
+func (w *worker) listeners() (all []millrace.Runner) {
+	slots := pool.New(&pool.Options{Slots: w.slots})
+	next := producer.New(w.indexing, &producer.Options[indexJob]{Create: true})
+	for _, c := range w.classes {
+		convert := func(ctx context.Context, m *listener.Message[job]) error {
+			if w.started != nil {
+				w.started(m.Body)
 			}
-			return next(ctx, m)
+			return w.convert(ctx, m.Body.Video, next)
 		}
+		all = append(all, listener.New(c.queue, convert, &listener.Options[job]{
+			Slots:      slots.Member(&pool.MemberOptions{Name: c.name, Weight: c.weight, Reserve: c.reserve}),
+			Visibility: listener.FixedVisibility(w.lease), Timeout: 10 * time.Minute, Grace: 5 * time.Second,
+			Create: true, Wakeups: w.wakeups, Idle: w.account.Idle(), Logger: w.logger,
+		}))
 	}
-	transcode := func(ctx context.Context, m *listener.Message[job]) error {
-		return w.transcode(ctx, m.Body.Video, m.Body.Version)
-	}
-	return listener.New(c.queue, listener.Chain(transcode, pickedUp, oneAtATime), o)
+	return all
 }
 
-func (c *class) pickedUp(after time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.pickups = append(c.pickups, after)
-}
-
-// sorted returns how long the videos waited, the shortest wait first.
-func (c *class) sorted() []time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Sorted(slices.Values(c.pickups))
-}
-
-// transcode stores the formats of an upload that are not there yet, and then makes the index say its credits. It may come twice, or for
-// the second time after its worker has died: the names and the contents of the formats depend only on the upload, so what is
-// there is right, and may be put again; and the index takes the same credits again.
-func (w *worker) transcode(ctx context.Context, video string, version int64) error {
-	c, credits, err := w.read(ctx, uploadRef(video, version))
-	if errors.Is(err, errNoClip) || errors.Is(err, index.ErrCredits) {
-		w.mu.Lock()
-		w.refused++
-		w.mu.Unlock()
-		w.done(video, version) // no attempt helps: the message goes to the poison queue
-		return listener.Poison(fmt.Errorf("transcode %s: %w", video, err))
+// convert makes the formats of a clip that are not there yet, and then asks for its place in the index. It may run twice, or for
+// the second time after a worker has died: formats depend only on the clip, and indexing takes the same credits again.
+func (w *worker) convert(ctx context.Context, video string, next *producer.Producer[indexJob]) error {
+	err := w.make(ctx, video)
+	if errors.Is(err, errClip) { // no attempt helps
+		if err := w.clips.Put(ctx, formatRef(video, failed), strings.NewReader(err.Error()), nil); err != nil {
+			return err
+		}
+		return listener.Poison(fmt.Errorf("convert %s: %w", video, err))
 	}
 	if err != nil {
+		return fmt.Errorf("convert %s: %w", video, err)
+	}
+	if _, err := next.Send(ctx, indexJob{video}, nil); err != nil {
 		return err
+	}
+	if w.ready != nil {
+		w.ready()
+	}
+	return nil
+}
+
+// make stores the formats of a clip that are not there yet.
+func (w *worker) make(ctx context.Context, video string) error {
+	r, err := w.clips.Open(ctx, blob.Ref{Container: uploads, Name: video})
+	if err != nil {
+		return err
+	}
+	clip, err := io.ReadAll(io.LimitReader(r, maxBytes))
+	if err := errors.Join(err, r.Close()); err != nil {
+		return err
+	}
+	if _, err := measure(clip); err != nil {
+		return err
+	}
+	g, err := gif.DecodeAll(bytes.NewReader(clip))
+	if err != nil {
+		return fmt.Errorf("%w: %w", errClip, err)
 	}
 	for _, f := range formats {
-		if err := w.ensure(ctx, formatRef(video, version, f), f, c); err != nil {
-			return fmt.Errorf("transcode %s: %w", video, err)
+		ref := formatRef(video, f.Name)
+		there, err := blob.Exists(ctx, w.clips, ref)
+		if err != nil {
+			return err
+		}
+		if there {
+			continue
+		}
+		content, err := f.make(ctx, g, f.width)
+		if err != nil {
+			return err
+		}
+		if err := w.clips.Put(ctx, ref, bytes.NewReader(content), nil); err != nil {
+			return err
 		}
 	}
-	if err := w.index.Put(ctx, video, version, credits); err != nil {
-		return err
-	}
-	w.done(video, version)
 	return nil
 }
 
-// read reads an upload. Visitors may have sent anything: the error is errNoClip or [index.ErrCredits] if it is no video.
-func (w *worker) read(ctx context.Context, ref blob.Ref) (clip, index.Credits, error) {
-	r, err := w.store.Open(ctx, ref)
-	if err != nil {
-		return clip{}, index.Credits{}, err
+// indexer returns the listener that writes the index. It belongs to the web role, because not every account has tables that several
+// processes can open.
+func (s *site) indexer(x *index.Index) millrace.Runner {
+	handle := func(ctx context.Context, m *listener.Message[indexJob]) error {
+		return s.index(ctx, x, m.Body.Video)
 	}
-	upload, err := io.ReadAll(io.LimitReader(r, maxBytes))
-	if err := errors.Join(err, r.Close()); err != nil {
-		return clip{}, index.Credits{}, err
-	}
-	c, err := parseClip(upload)
-	if err != nil {
-		return clip{}, index.Credits{}, err
-	}
-	credits, err := index.FromMetadata(r.Metadata)
-	return c, credits, err
+	return listener.New(s.indexing, handle, &listener.Options[indexJob]{
+		Concurrency: 8, Create: true, Wakeups: s.wakeups, Idle: s.account.Idle(), Grace: 5 * time.Second, Logger: s.logger,
+	})
 }
 
-// ensure makes one format of a clip, unless it is there.
-func (w *worker) ensure(ctx context.Context, ref blob.Ref, f format, c clip) error {
-	present, err := blob.Exists(ctx, w.store, ref)
+// index writes the newest credits of a clip into the index when it can be watched. Before that it does nothing: when the last format is there,
+// its worker asks again.
+func (s *site) index(ctx context.Context, x *index.Index, video string) error {
+	state, err := s.state(ctx, video)
+	if err != nil || !state.Ready {
+		return err
+	}
+	c, version, err := s.credits(ctx, video)
+	if errors.Is(err, index.ErrCredits) {
+		return listener.Poison(err)
+	}
 	if err != nil {
 		return err
 	}
-	if present {
-		w.count(0, 1, 0)
-		return nil
-	}
-	content, err := f.encode(c)
-	if err != nil {
-		return err
-	}
-	if err := w.store.Put(ctx, ref, bytes.NewReader(content), nil); err != nil {
-		return err
-	}
-	w.count(1, 0, len(content))
-	return nil
+	return x.Put(ctx, video, version, c)
 }
 
-func (w *worker) count(made, present, size int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.made += made
-	w.present += present
-	w.bytes += int64(size)
+// state says how far a clip is.
+type state struct {
+	Made   map[string]bool // formats
+	Ready  bool            // all of them
+	Failed string          // the reason; "" unless it failed
+}
+
+func (s *site) state(ctx context.Context, video string) (state, error) {
+	st := state{Made: map[string]bool{}}
+	for info, err := range s.clips.List(ctx, formed, video+"/") {
+		if err != nil {
+			return state{}, err
+		}
+		st.Made[strings.TrimPrefix(info.Ref.Name, video+"/")] = true
+	}
+	st.Ready = true
+	for _, f := range formats {
+		st.Ready = st.Ready && st.Made[f.Name]
+	}
+	if !st.Made[failed] {
+		return st, nil
+	}
+	r, err := s.clips.Open(ctx, formatRef(video, failed))
+	if err != nil {
+		return state{}, err
+	}
+	why, err := io.ReadAll(r)
+	st.Failed = string(why)
+	return st, errors.Join(err, r.Close())
+}
+
+// credits returns the newest credits of a clip and their version; [blob.ErrMissing] if there is no such clip.
+func (s *site) credits(ctx context.Context, video string) (c index.Credits, version int64, err error) {
+	for info, err := range s.clips.List(ctx, credits, video+"/") {
+		if err != nil {
+			return c, 0, err
+		}
+		version++ // they are numbered from 1, without gaps
+		if c, err = index.FromMetadata(info.Metadata); err != nil {
+			return c, 0, fmt.Errorf("read %s: %w", info.Ref, err)
+		}
+	}
+	if version == 0 {
+		return c, 0, fmt.Errorf("read the credits of %s: %w", video, blob.ErrMissing)
+	}
+	return c, version, nil
+}
+
+// creditsRef returns the place of a version. Six digits make names sort like versions.
+func creditsRef(video string, version int64) blob.Ref {
+	return blob.Ref{Container: credits, Name: fmt.Sprintf("%s/%06d", video, version)}
 }

@@ -66,7 +66,6 @@ const (
 	DevelopmentKey     = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 )
 
-// hint says what a location may be.
 func (s Service) hint() string {
 	return `use a connection string, "UseDevelopmentStorage=true", or https://ACCOUNT.` + s.Name + `.core.windows.net with or without a signature`
 }
@@ -265,7 +264,6 @@ func emulated(values map[string]string) bool {
 	return values["accountname"] == DevelopmentAccount
 }
 
-// endpointName is the name of the service's address in a connection string.
 func (s Service) endpointName() string {
 	return strings.ToUpper(s.Name[:1]) + s.Name[1:] + "Endpoint"
 }

@@ -33,7 +33,6 @@ type Meta struct {
 // HasFreelist reports whether the commit has a list of free pages.
 func (m Meta) HasFreelist() bool { return m.Freelist != noFreelist }
 
-// readable reports whether the page could be read.
 func (m Meta) readable() bool { return m.PageSize != 0 }
 
 // misplaced reports whether bbolt would have written the commit to the other meta page.

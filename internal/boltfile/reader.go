@@ -112,7 +112,6 @@ func (r *Reader) inUse(page uint64) error {
 	return nil
 }
 
-// markSeen marks a page in use and its overflow as seen.
 func (r *Reader) markSeen(page, overflow uint64) error {
 	for p := page; p <= page+overflow; p++ {
 		if r.Seen(p) {

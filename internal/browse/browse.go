@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
-	"github.com/millrace/millrace/internal/pause"
 	"github.com/millrace/millrace/internal/retry"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -233,7 +233,7 @@ func (r *reader) take(ctx context.Context) (asked time.Time, batch []queue.Messa
 	}
 	for limit := (*queue.LimitedError)(nil); ; {
 		asked, batch, err = r.tryToTake(ctx, n)
-		if !errors.As(err, &limit) || !pause.For(max(limit.After, minLimitWait), ctx.Done()) {
+		if !errors.As(err, &limit) || !waiting.For(max(limit.After, minLimitWait), ctx.Done()) {
 			break
 		}
 	}

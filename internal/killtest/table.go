@@ -49,7 +49,6 @@ func (t *Table) Apply(ctx context.Context, changes []table.Change) ([]table.ETag
 	return step(t.Killer, "apply", func() ([]table.ETag, error) { return t.Store.Apply(ctx, changes) })
 }
 
-// step takes a step that returns something.
 func step[T any](k *Killer, kind string, act func() (T, error)) (T, error) {
 	var result T
 	err := k.Step(kind, func() (err error) { result, err = act(); return err })

@@ -336,7 +336,6 @@ func (c *conn) flushComplete() {
 	c.complete = 0
 }
 
-// flushWith sends all responses and p.
 func (c *conn) flushWith(p []byte) error {
 	if c.broken {
 		return errBroken
@@ -363,7 +362,6 @@ type vectorWriter interface {
 
 var errBroken = errors.New("the connection is broken")
 
-// ensureOut gets a buffer for out.
 func (c *conn) ensureOut() {
 	if c.pooled == nil {
 		c.pooled = responseBuffers.Get().(*[]byte)

@@ -10,7 +10,6 @@ type instant time.Duration
 
 func (s *Server) now() instant { return instant(time.Since(s.start) + time.Hour) }
 
-// toTime converts an instant for SetDeadline.
 func (s *Server) toTime(at instant) time.Time {
 	if at == noDeadline {
 		return time.Time{}
@@ -27,7 +26,6 @@ func (c *conn) readWithin(d time.Duration) {
 	}
 }
 
-// writeWithin is readWithin for writes.
 func (c *conn) writeWithin(d time.Duration) {
 	if by, changed := c.server.deadline(c.writeBy, d); changed {
 		c.writeBy = by

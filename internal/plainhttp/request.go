@@ -68,7 +68,6 @@ func (q *request) complete() bool {
 	return q.url.Host == "" // an absolute target would override Host
 }
 
-// fill sets the fields of r.
 func (q *request) fill(r *http.Request) {
 	r.Method, r.RequestURI, r.Host = q.method, q.target, q.host
 	r.URL, r.Header, r.ContentLength = &q.url, q.header, q.length
@@ -77,7 +76,6 @@ func (q *request) fill(r *http.Request) {
 // methods are the methods of plain requests.
 var methods = [...]string{http.MethodDelete, http.MethodGet, http.MethodPost, http.MethodPut, http.MethodHead, http.MethodOptions}
 
-// parseLine parses the request line (RFC 9112, section 3) and returns the rest.
 func (q *request) parseLine(text string) (rest string, plain bool) {
 	for _, method := range methods {
 		if n := len(method); len(text) > n && text[n] == ' ' && text[:n] == method {

@@ -38,7 +38,6 @@ func (a *response) reset(method string) {
 	*a = response{conn: a.conn, header: a.header, declared: -1, isHead: method == http.MethodHead}
 }
 
-// clear removes the headers.
 func (a *response) clear() {
 	if len(a.header) > maxKeptHeaders {
 		a.header = make(http.Header)
@@ -184,7 +183,6 @@ func (a *response) finish() (again bool) {
 	return !a.closing && !miscounted
 }
 
-// appendStatus appends a status line.
 func appendStatus(dst []byte, status int) []byte {
 	dst = strconv.AppendInt(append(dst, "HTTP/1.1 "...), int64(status), 10)
 	dst = append(dst, ' ')

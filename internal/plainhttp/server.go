@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/millrace/internal/pause"
+	"github.com/millrace/millrace/internal/waiting"
 )
 
 // Server serves plain requests itself and hands other connections over to an [http.Server]. It is
@@ -182,7 +182,7 @@ func (s *Server) accept(listener net.Listener) (net.Conn, error) {
 			return raw, err
 		}
 		s.logf("http: Accept error: %v; retrying in %v", err, wait)
-		if !pause.For(wait, s.handoff.closed) {
+		if !waiting.For(wait, s.handoff.closed) {
 			return nil, err
 		}
 	}

@@ -7,8 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/millrace/internal/jitter"
-	"github.com/millrace/millrace/internal/pause"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -55,7 +54,7 @@ func Change(ctx context.Context, q queue.Manager, key string, edit func(metadata
 		if err != nil && (!queue.Transient(err) || tries >= maxTries) {
 			return changed, err
 		}
-		if !pause.For(settleTime+time.Duration(jitter.Of(key, tries)*float64(settleTime)/2), ctx.Done()) {
+		if !waiting.For(settleTime+time.Duration(waiting.Jitter(key, tries)*float64(settleTime)/2), ctx.Done()) {
 			return changed, ctx.Err()
 		}
 	}

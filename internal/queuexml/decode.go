@@ -101,7 +101,6 @@ func (p *messageParser) parse(s *scanner) error {
 	}
 }
 
-// field reads one element of a message.
 func (p *messageParser) field(s *scanner) error {
 	at := s.pos
 	name, empty, err := s.start()

@@ -139,7 +139,6 @@ func (s *scanner) comment() error {
 	return nil
 }
 
-// instruction skips a processing instruction.
 func (s *scanner) instruction() error {
 	start := s.pos
 	s.pos += len("<?")
@@ -205,7 +204,6 @@ func (s *scanner) end(name string) error {
 	return nil
 }
 
-// attribute reads name="value".
 func (s *scanner) attribute() (name []byte, value string, err error) {
 	at := s.pos
 	name = s.name()
@@ -246,7 +244,6 @@ func (s *scanner) text() (string, error) {
 	return string(out), err
 }
 
-// appendText appends what text returns.
 func (s *scanner) appendText(dst []byte) ([]byte, error) {
 	raw, whole, err := s.readRun()
 	if err != nil {
@@ -330,7 +327,6 @@ func (s *scanner) resolve(dst, raw []byte) ([]byte, error) {
 	}
 }
 
-// reference returns the character for &name;.
 func reference(name string) (rune, bool) {
 	switch name {
 	case "amp":

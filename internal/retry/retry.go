@@ -9,8 +9,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/millrace/millrace/internal/jitter"
-	"github.com/millrace/millrace/internal/pause"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -35,7 +34,7 @@ func Do(ctx context.Context, key string, transient func(error) bool, op func(con
 // there was none.
 func Again(ctx context.Context, key string, last error, transient func(error) bool, op func(context.Context) error) error {
 	series := NewWaits(key, firstWait, maxWait)
-	if last != nil && !pause.For(series.Next(), ctx.Done()) {
+	if last != nil && !waiting.For(series.Next(), ctx.Done()) {
 		return last
 	}
 	sent := 0
@@ -81,7 +80,7 @@ func NewWaits(key string, firstWait, maxWait time.Duration) *Waits {
 func (w *Waits) Next() time.Duration {
 	w.n++
 	wait := w.grown.NextBackOff()
-	return time.Duration(float64(wait) * (1 - spread + 2*spread*jitter.Of(w.key, w.n)))
+	return time.Duration(float64(wait) * (1 - spread + 2*spread*waiting.Jitter(w.key, w.n)))
 }
 
 // Reset starts over with the first wait, spread differently than before.

@@ -96,7 +96,6 @@ func (a *Account) list(ctx context.Context, o *queue.ListOptions) (queue.Page, e
 	return page, err
 }
 
-// lower returns the metadata with lower-case names.
 func lower(metadata map[string]*string) map[string]string {
 	m := make(map[string]string, len(metadata))
 	for name, v := range metadata {

@@ -46,7 +46,6 @@ func messageID(result any, id queue.ID) queue.ID {
 	return id
 }
 
-// messageCount returns how many messages a result has.
 func messageCount(result any) int {
 	batch, _ := result.([]queue.Message)
 	return len(batch)

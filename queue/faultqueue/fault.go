@@ -62,7 +62,6 @@ const (
 	Death Fault = "death"
 )
 
-// choose maps u, 0 to 1, to a fault.
 func (r Rates) choose(u float64) Fault {
 	for _, c := range []struct {
 		rate  float64

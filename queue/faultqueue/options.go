@@ -89,7 +89,6 @@ type Phase struct {
 	Skew time.Duration
 }
 
-// covers reports whether the phase covers that instant for the queue.
 func (p *Phase) covers(queue string, at time.Duration) bool {
 	return at >= p.From && at-p.From < p.For && (p.Queue == "" || p.Queue == queue)
 }
@@ -101,7 +100,6 @@ func (r Range) or(otherwise Range) Range {
 	return r
 }
 
-// at maps u, 0 to 1, to a duration of the range.
 func (r Range) at(u float64) time.Duration {
 	return r.Min + time.Duration(u*float64(max(r.Max-r.Min, 0)))
 }

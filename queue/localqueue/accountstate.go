@@ -36,7 +36,6 @@ func (e *Engine) account(name string, create bool) *accountState {
 	return a
 }
 
-// restore undoes a drop.
 func (a *accountState) restore(s *queueState, left backlog) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -57,13 +57,11 @@ func (b *backlog) remove(m *message) {
 	}
 }
 
-// hide makes m invisible until the given instant.
 func (b *backlog) hide(m *message, until instant) {
 	m.due = until
 	b.due.put(m, until)
 }
 
-// expired returns a message that has expired, or nil.
 func (b *backlog) expired(at instant) *message {
 	if b.expiring.len() > 0 {
 		if first := b.expiring.first(); first.at <= at {

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/millrace/internal/nonblocking"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue/storage"
 )
@@ -145,7 +145,7 @@ func (c *committer) expire(key storage.MessageKey) {
 }
 
 func (c *committer) signal() {
-	nonblocking.Send(c.wake, struct{}{})
+	waiting.Signal(c.wake, struct{}{})
 }
 
 // run commits until stop is closed and nothing is left to commit. It begins with the work that
@@ -310,7 +310,6 @@ func (t *ticket) wait(ctx context.Context) error {
 	}
 }
 
-// newer returns the ticket that is committed later.
 func newer(a, b *ticket) *ticket {
 	if a == nil || b != nil && b.number > a.number {
 		return b

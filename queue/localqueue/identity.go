@@ -9,7 +9,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 
-	"github.com/millrace/millrace/internal/guid"
+	"github.com/millrace/millrace/internal/naming"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -44,13 +44,13 @@ func newCipher(key []byte) cipher.Block {
 
 // id returns the id of a queue's message, in the form of a GUID.
 func (i identity) id(queueOrdinal, sequence uint64) queue.ID {
-	return queue.ID(guid.Format(encrypt(i.ids, queueOrdinal, sequence)))
+	return queue.ID(naming.FormatGUID(encrypt(i.ids, queueOrdinal, sequence)))
 }
 
 // sequence is the inverse of id: the sequence of the message with that id. False means that
 // no message of the queue ever had it.
 func (i identity) sequence(id queue.ID, queueOrdinal uint64) (uint64, bool) {
-	b, ok := guid.Parse(string(id)) // ids are case-sensitive, and so is Parse
+	b, ok := naming.ParseGUID(string(id)) // ids are case-sensitive, and so is Parse
 	if !ok {
 		return 0, false
 	}
@@ -62,13 +62,11 @@ func (i identity) sequence(id queue.ID, queueOrdinal uint64) (uint64, bool) {
 // contain +, / and =, which clients must escape.
 const receiptLen = 24
 
-// receipt returns a queue's n-th receipt.
 func (i identity) receipt(queueOrdinal, n uint64) queue.Receipt {
 	s := i.encoded(queueOrdinal, n)
 	return queue.Receipt(s[:])
 }
 
-// matches reports whether r is a queue's n-th receipt.
 func (i identity) matches(r queue.Receipt, queueOrdinal, n uint64) bool {
 	s := i.encoded(queueOrdinal, n)
 	return len(r) == receiptLen && subtle.ConstantTimeCompare([]byte(r), s[:]) == 1

@@ -19,7 +19,6 @@ type slot struct {
 	skip int // in a hole: distance to the next slot that may be a message
 }
 
-// follows reports whether (at, sequence) may be appended.
 func (r *run) follows(at instant, sequence uint64) bool {
 	if r.live == 0 {
 		return true

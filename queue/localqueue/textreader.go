@@ -36,7 +36,6 @@ func (q *Queue) textReader(s *queueState) (*textReader, error) {
 	return &textReader{view: view, ordinal: s.ordinal}, nil
 }
 
-// has reports whether the text of m is in memory.
 func (t *textReader) has(m *message) bool { return t == nil || m.unsaved != 0 }
 
 // want asks for the text of m to be filled in at index.

@@ -20,7 +20,6 @@ func (c *stateChanges) save(m *message) {
 	c.before = append(c.before, m.state(c.in.ordinal))
 }
 
-// change returns the new states.
 func (c *stateChanges) change() storage.MessagesUpdated {
 	moved := make(storage.MessagesUpdated, len(c.messages))
 	for i, m := range c.messages {
@@ -29,7 +28,6 @@ func (c *stateChanges) change() storage.MessagesUpdated {
 	return moved
 }
 
-// undo restores the saved states.
 func (c *stateChanges) undo() {
 	for i, m := range c.messages {
 		was := c.before[i]
@@ -62,7 +60,6 @@ func (q *Queue) record(s *queueState, c storage.Change, undo func()) {
 	s.pending = q.engine.committer.add(c, func() { q.undo(s, undo) })
 }
 
-// recordText is record for a change that includes the message's text.
 func (q *Queue) recordText(s *queueState, m *message, c storage.Change, undo func()) {
 	if q.engine.committer == nil {
 		return

@@ -130,7 +130,6 @@ func (all *watchers) admit(w *Watcher, at instant) {
 	}
 }
 
-// dismiss makes w not ready.
 func (all *watchers) dismiss(w *Watcher) {
 	w.ready = false
 	all.ready = slices.DeleteFunc(all.ready, func(x *Watcher) bool { return x == w })
@@ -240,7 +239,6 @@ func (s *queueState) endWatchers() {
 	s.watchers = nil
 }
 
-// endWatchers ends all watchers of a closed engine.
 func (e *Engine) endWatchers() {
 	e.mu.RLock()
 	defer e.mu.RUnlock()

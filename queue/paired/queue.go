@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/millrace/internal/isnil"
+	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -34,7 +34,7 @@ var _ queue.Manager = (*Queue)(nil)
 // queues: every message says where it belongs. New sends nothing. A nil queue panics, because it is a
 // mistake in the program.
 func New(primary, secondary queue.Queue, o *Options) *Queue {
-	if isnil.Value(primary) || isnil.Value(secondary) {
+	if hook.IsNil(primary) || hook.IsNil(secondary) {
 		panic("paired.New: a queue is nil")
 	}
 	all, bad := withDefaults(o)

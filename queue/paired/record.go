@@ -51,7 +51,6 @@ const (
 // bring it home.
 var errNewerRecord = errors.New("a newer program is needed to read it")
 
-// seal returns the text for the backlog queue.
 func (r record) seal(text string) string {
 	return recordPrefix + recordVersion + " " + r.queue + " " + strconv.FormatInt(queue.Seconds(r.delay), 10) + "\n" + text
 }

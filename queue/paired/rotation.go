@@ -17,7 +17,6 @@ const (
 	failedRest = time.Minute
 )
 
-// backlog is one backlog queue.
 type backlog struct {
 	queue  queue.Queue
 	suffix string // such as "-backlog-07"

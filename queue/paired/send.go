@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/millrace/millrace/internal/pause"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -74,7 +74,7 @@ func (s *send) run(ctx context.Context) (queue.Message, error) {
 		switch {
 		case err == nil:
 			return sent, nil
-		case ctx.Err() != nil || v != busy || !pause.For(busyWait, ctx.Done()):
+		case ctx.Err() != nil || v != busy || !waiting.For(busyWait, ctx.Done()):
 			return queue.Message{}, s.failed(err, busyErr)
 		}
 		busyErr = err
@@ -131,7 +131,6 @@ func (s *send) seal() (string, error) {
 	return sealed, queue.CheckRequest(sealed, 0)
 }
 
-// try sends the message to the primary queue.
 func (s *send) try(ctx context.Context, a attempt) (sent queue.Message, v verdict, divert bool, err error) {
 	ended := false
 	defer func() {
@@ -218,7 +217,6 @@ func (s *send) divert(ctx context.Context, sealed string) (queue.Message, verdic
 	return queue.Message{}, v, s.bothDown(at, last)
 }
 
-// diverted returns the message as its sender knows it.
 func (s *send) diverted(b *backlog, sent queue.Message) queue.Message {
 	sent.Text = s.text
 	sent.Queue = b.queue.Name()

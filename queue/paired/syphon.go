@@ -246,7 +246,6 @@ func (s *Syphon) wakeOthers(except *lane) {
 	}
 }
 
-// report records an error and passes it on.
 func (s *Syphon) report(err error) {
 	s.errs.set(err)
 	if f := s.options.OnError; f != nil {

@@ -6,9 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/millrace/internal/jitter"
-	"github.com/millrace/millrace/internal/pause"
 	"github.com/millrace/millrace/internal/retry"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -59,12 +58,12 @@ func (l *lane) run(ctx, requests context.Context) {
 		var limit *queue.LimitedError
 		switch {
 		case errors.As(err, &limit):
-			if !pause.For(max(limit.After, minLimited), ctx.Done()) {
+			if !waiting.For(max(limit.After, minLimited), ctx.Done()) {
 				return
 			}
 			continue
 		case err != nil && !errors.Is(err, queue.ErrQueueMissing):
-			if !pause.For(restFor(rests, err), ctx.Done()) {
+			if !waiting.For(restFor(rests, err), ctx.Done()) {
 				return
 			}
 			continue
@@ -93,7 +92,7 @@ func (l *lane) idle(ctx context.Context, idle *idleWaits, polled time.Time) {
 		return
 	}
 	idle.reset()
-	pause.For(idle.next()-time.Since(polled), ctx.Done())
+	waiting.For(idle.next()-time.Since(polled), ctx.Done())
 }
 
 // poll takes messages and works on them. It returns how many it did not have to leave, and whether it got
@@ -141,7 +140,6 @@ func (l *lane) poll(ctx, requests context.Context, try bool) (found int, full bo
 	return found, len(batch) == n, nil
 }
 
-// polled records a poll.
 func (l *lane) polled(at time.Time, n int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -166,10 +164,9 @@ type idleWaits struct {
 	last        time.Duration // 0 after a poll that found something
 }
 
-// next returns the next wait.
 func (w *idleWaits) next() time.Duration {
 	w.n++
-	u := jitter.Of(w.key+" idle", w.n)
+	u := waiting.Jitter(w.key+" idle", w.n)
 	switch {
 	case w.last == 0:
 		w.last = w.least

@@ -165,5 +165,4 @@ func (l *lane) within(m *queue.Message, held lease, delay time.Duration) time.Du
 	return min(delay, max(left/2, 0)).Truncate(time.Second)
 }
 
-// key returns what identifies a message.
 func (l *lane) key(m *queue.Message) messageKey { return messageKey{l.backlog.Name(), m.ID} }

@@ -105,7 +105,6 @@ type syphonCounts struct {
 	polls, emptyPolls, copies, deletes, giveBacks         counter
 }
 
-// lastError is the last error.
 type lastError struct {
 	mu  sync.Mutex
 	err error     // guarded by mu
@@ -143,7 +142,6 @@ type keys struct {
 
 func newKeys() *keys { return &keys{in: make(map[messageKey]struct{})} }
 
-// add adds a message and reports whether it is new.
 func (k *keys) add(m messageKey) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

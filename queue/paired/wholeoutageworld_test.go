@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/emulator"
-	"github.com/millrace/millrace/internal/pause"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
@@ -65,14 +65,14 @@ func newPlace() *place {
 
 // Do implements policy.Transporter.
 func (p *place) Do(r *http.Request) (*http.Response, error) {
-	if !pause.For(latency/2, r.Context().Done()) {
+	if !waiting.For(latency/2, r.Context().Done()) {
 		return nil, r.Context().Err()
 	}
 	if p.refuses.Load() {
 		return nil, syscall.ECONNREFUSED
 	}
 	response, err := p.server.RoundTrip(r)
-	if !pause.For(latency/2, r.Context().Done()) {
+	if !waiting.For(latency/2, r.Context().Done()) {
 		return nil, r.Context().Err()
 	}
 	return response, err

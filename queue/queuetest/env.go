@@ -56,7 +56,6 @@ func (e *env) create() {
 	e.ok(e.q.Create(e.ctx, nil))
 }
 
-// ok ends the test on an error.
 func (e *env) ok(err error) {
 	e.Helper()
 	if err != nil {
@@ -97,7 +96,6 @@ func (e *env) written(err error) {
 	}
 }
 
-// enqueue adds a message.
 func (e *env) enqueue(text string, o *queue.EnqueueOptions) queue.Message {
 	e.Helper()
 	m, err := e.q.Enqueue(e.ctx, text, o)
@@ -127,7 +125,6 @@ func (e *env) take(n int, visibility time.Duration) []queue.Message {
 	return all
 }
 
-// one polls until it has one message.
 func (e *env) one(visibility time.Duration) queue.Message {
 	e.Helper()
 	return e.take(1, visibility)[0]
@@ -141,7 +138,6 @@ func (e *env) none(when string) {
 	}
 }
 
-// peek sends one request.
 func (e *env) peek(n int) []queue.Message {
 	e.Helper()
 	batch, err := e.q.Peek(e.ctx, n)
@@ -204,7 +200,6 @@ func texts(batch []queue.Message) []string {
 	return all
 }
 
-// short truncates a text for an error.
 func short(text string) string {
 	if len(text) > 40 {
 		return text[:40] + "…"

@@ -78,7 +78,6 @@ func (q *Queue) readWhenDue(ctx context.Context) {
 	}
 }
 
-// readDepth reads the depth of one shard.
 func (q *Queue) readDepth(ctx context.Context, s *shard) {
 	q.mu.Lock()
 	before := s.since

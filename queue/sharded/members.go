@@ -54,7 +54,6 @@ func (q *Queue) Remove(ctx context.Context, name queue.Name) error {
 	}
 }
 
-// remove takes a shard out.
 func (q *Queue) remove(name queue.Name) (*shard, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -104,7 +104,6 @@ func New(shards []queue.Queue, o *Options) (*Queue, error) {
 	return q, nil
 }
 
-// commonName returns what the names of the shards have in common, or that of the first.
 func commonName(shards []queue.Queue) queue.Name {
 	first := shards[0].Name()
 	common := first

@@ -8,8 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/millrace/internal/jitter"
-	"github.com/millrace/millrace/internal/nonblocking"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -223,14 +222,14 @@ func (l *ConcurrencyLimit) remove(j *job) {
 		l.fetched--
 	}
 	if l.turns.leaving != nil || l.phase == stopping {
-		nonblocking.Send(l.wake, struct{}{}) // a token may be free now
+		waiting.Signal(l.wake, struct{}{}) // a token may be free now
 	}
 }
 
 // jitter returns a number in [0, 1). Requires mu.
 func (l *ConcurrencyLimit) jitter() float64 {
 	l.draws++
-	return jitter.Of(l.key, l.draws)
+	return waiting.Jitter(l.key, l.draws)
 }
 
 // reserve takes room for up to n jobs. If there is none it returns how long to wait. It may send a request to the
@@ -285,7 +284,6 @@ func (l *ConcurrencyLimit) roomWait(now time.Time) time.Duration {
 	return max(l.askAt.Sub(now), minRoomWait)
 }
 
-// ask asks for tokens.
 func (l *ConcurrencyLimit) ask(ctx context.Context, n int) error {
 	n = min(n, queue.MaxBatch)
 	asked := time.Now()
@@ -308,7 +306,7 @@ func (l *ConcurrencyLimit) ask(ctx context.Context, n int) error {
 	l.changed()
 	check := l.schedule(now, len(batch), n)
 	l.mu.Unlock()
-	nonblocking.Send(l.wake, struct{}{})
+	waiting.Signal(l.wake, struct{}{})
 	if check {
 		return l.source.missing(ctx)
 	}

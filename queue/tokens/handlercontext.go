@@ -42,7 +42,6 @@ func (c *handlerContext) derive() {
 	}
 }
 
-// current returns the context that answers for this one.
 func (c *handlerContext) current() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -106,7 +106,6 @@ func (s jobs) find(name queue.Name, lease queue.Lease) *job {
 	return nil
 }
 
-// of returns the job of a delivery, or nil.
 func (s jobs) of(d dispatcher.Delivery) *job {
 	for j := s[d.ID]; j != nil; j = j.next {
 		if j.queue == d.Queue && j.delivery == d.DequeueCount {

@@ -7,8 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/millrace/internal/nonblocking"
-	"github.com/millrace/millrace/internal/pause"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -104,7 +103,6 @@ func (l *ConcurrencyLimit) end() {
 	l.update(time.Now())
 }
 
-// busy reports whether time matters.
 func (l *ConcurrencyLimit) busy() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -216,7 +214,7 @@ func (l *ConcurrencyLimit) look(ctx context.Context) {
 		return
 	}
 	l.changed()
-	nonblocking.Send(l.wake, struct{}{})
+	waiting.Signal(l.wake, struct{}{})
 }
 
 // takeOut takes a token out of those that are held. Requires mu.
@@ -248,7 +246,7 @@ func (l *ConcurrencyLimit) renew(ctx context.Context, t *heldToken) {
 	t.renewing = false
 	l.changed()
 	if l.phase == stopping {
-		nonblocking.Send(l.wake, struct{}{})
+		waiting.Signal(l.wake, struct{}{})
 	}
 	switch {
 	case err == nil:
@@ -275,7 +273,7 @@ func (l *ConcurrencyLimit) giveBack(ctx context.Context, m queue.Message) {
 	defer cancel()
 	for {
 		err := l.source.giveBack(ctx, m)
-		if err == nil || !queue.Transient(err) || !pause.For(renewAgain, ctx.Done()) {
+		if err == nil || !queue.Transient(err) || !waiting.For(renewAgain, ctx.Done()) {
 			return
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/millrace/internal/jitter"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -189,7 +189,7 @@ func (l *RateLimit) schedule(now time.Time, got, asked int) (check bool) {
 
 func (l *RateLimit) jitter() float64 {
 	l.draws++
-	return jitter.Of(l.key, l.draws)
+	return waiting.Jitter(l.key, l.draws)
 }
 
 // putBack returns to the tokens what was not used.
@@ -247,7 +247,6 @@ func deadlineOf(shares []share) time.Time {
 	return first
 }
 
-// jobsOf returns how many jobs the shares are for.
 func jobsOf(shares []share) (n int) {
 	for _, s := range shares {
 		n += s.jobs

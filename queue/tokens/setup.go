@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/millrace/internal/pause"
 	"github.com/millrace/millrace/internal/retry"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -102,7 +102,7 @@ func awaitReady(ctx context.Context, q queue.Queue, limit string) error {
 		if err := b.check(q.Name(), limit); err != nil || b.ready {
 			return err
 		}
-		if !pause.For(lookAgain, ctx.Done()) {
+		if !waiting.For(lookAgain, ctx.Done()) {
 			return notReady(q.Name(), context.Cause(ctx))
 		}
 	}
@@ -154,7 +154,7 @@ func (m *mint) run(ctx context.Context) error {
 				return err
 			}
 		}
-		if len(batch) == 0 && !pause.For(lookAgain, ctx.Done()) {
+		if len(batch) == 0 && !waiting.For(lookAgain, ctx.Done()) {
 			return fmt.Errorf("%d of %d tokens are done: %w", m.ready, m.total, context.Cause(ctx))
 		}
 	}

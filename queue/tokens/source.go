@@ -102,7 +102,6 @@ func (s *source) giveBack(ctx context.Context, m queue.Message) error {
 	return err
 }
 
-// missing returns an error if tokens have vanished.
 func (s *source) missing(ctx context.Context) error {
 	b, err := s.refresh(queue.WithCause(ctx, queue.CauseLimit))
 	if err != nil {

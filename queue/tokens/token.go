@@ -12,7 +12,6 @@ const mark = "millrace-token/1"
 // blankIndex is the index of a token that is not worth anything yet.
 const blankIndex = -1
 
-// textOf returns the text of a token of a set.
 func textOf(set string, index int) string {
 	if index == blankIndex {
 		return fmt.Sprintf("%s set=%s blank", mark, set)
@@ -20,7 +19,6 @@ func textOf(set string, index int) string {
 	return fmt.Sprintf("%s set=%s index=%d", mark, set, index)
 }
 
-// parse reads the text of a token.
 func parse(text string) (set string, index int, ok bool) {
 	parts := strings.Split(text, " ")
 	if len(parts) != 3 || parts[0] != mark {

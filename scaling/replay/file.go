@@ -191,7 +191,6 @@ func Read(r io.Reader, name string) (Trace, error) {
 	return t, nil
 }
 
-// readSetting reads a line after its #.
 func (t *Trace) readSetting(text string) error {
 	name, value, found := strings.Cut(text, ":")
 	if !found {

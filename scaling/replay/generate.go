@@ -33,7 +33,6 @@ func Large() Size {
 	return Size{Name: "large", Peak: 100_000, Handling: 4 * time.Second, Slots: 64, Start: 90 * time.Second, Max: 10_000, Accounts: 16}
 }
 
-// generatedStep is that of generated traces.
 const generatedStep = 10 * time.Second
 
 // The SLAs of generated traces: of jobs that somebody waits for, and of jobs that come in batches.

@@ -28,7 +28,6 @@ func (b *batch) add(more *batch) {
 	}
 }
 
-// take removes a share and returns it.
 func (b *batch) take(share float64) batch {
 	if share >= 1 {
 		all := *b
@@ -143,7 +142,6 @@ func (l *line) age(now float64) float64 {
 	return max(now-l.cohorts[l.first].from, 0)
 }
 
-// left returns what waits.
 func (l *line) left() batch {
 	var all batch
 	for i := range l.cohorts[l.first:] {

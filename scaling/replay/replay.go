@@ -269,7 +269,6 @@ func (s *simulation) pay(now int) {
 	}
 }
 
-// point adds a point to the timeline.
 func (s *simulation) point(now int, why string) {
 	p := Point{At: time.Duration(now) * time.Second, Waiting: s.line.waiting, Instances: s.fleet.asked(), Ready: s.fleet.ready, Why: why}
 	if took := float64(now - s.lastAt); took > 0 {
@@ -281,7 +280,6 @@ func (s *simulation) point(now int, why string) {
 	s.sum.Timeline = append(s.sum.Timeline, p)
 }
 
-// result returns the result of the whole trace.
 func (s *simulation) result() Result {
 	r := s.sum
 	left := s.line.left()

@@ -179,7 +179,6 @@ func (b Backlog) Rule(name string) Rule {
 	}
 }
 
-// inARow counts.
 func inARow(before int, again bool) int {
 	if !again {
 		return 0

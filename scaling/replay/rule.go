@@ -100,7 +100,6 @@ func stateless(decide func(scaling.Sample) int) func(*Trace) func(scaling.Histor
 	return func(*Trace) func(scaling.History) scaling.Decision { return byNewest(decide) }
 }
 
-// byNewest returns what decides by the newest sample.
 func byNewest(decide func(scaling.Sample) int) func(scaling.History) scaling.Decision {
 	return func(h scaling.History) scaling.Decision {
 		newest := h[len(h)-1]

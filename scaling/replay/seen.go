@@ -36,7 +36,6 @@ type observer struct {
 	at     int // when the depth was read
 }
 
-// note keeps the figures of this second.
 func (o *observer) note(f figures) { o.recent[f.at%len(o.recent)] = f }
 
 // reported returns the figures as the newest reports have them.
@@ -44,7 +43,6 @@ func (o *observer) reported(now int) figures {
 	return o.recent[max(now-reportAge, 0)%len(o.recent)]
 }
 
-// off returns a figure as it is measured.
 func (o *observer) off(x float64) float64 {
 	if o.trace.Noise == 0 {
 		return x
@@ -52,7 +50,6 @@ func (o *observer) off(x float64) float64 {
 	return x * (1 + o.trace.Noise*(2*o.random.Float64()-1))
 }
 
-// fails reports whether a reading fails.
 func (o *observer) fails() bool {
 	return o.trace.Missing > 0 && o.random.Float64() < o.trace.Missing
 }

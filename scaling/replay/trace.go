@@ -168,7 +168,6 @@ func (t *Trace) longest() float64 {
 	return t.Handling.Seconds()
 }
 
-// poison returns how many messages of a step are poison.
 func (t *Trace) poison(step int) float64 {
 	if t.Poison == nil {
 		return 0
@@ -183,7 +182,6 @@ const (
 	accountRequests = 20_000
 )
 
-// accounts returns how many accounts carry the trace.
 func (t *Trace) accounts() float64 { return float64(max(len(t.Accounts), 1)) }
 
 // queues returns how many queues the trace needs: of each account as many as carry its part of the peak.

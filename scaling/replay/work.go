@@ -24,7 +24,6 @@ func newWork(longest float64) work {
 	return work{ends: make(ring, n), spent: make([]float64, n), onActive: make([]float64, n)}
 }
 
-// running returns how many handlers run.
 func (w *work) running() float64 { return w.active + w.draining }
 
 // room returns how many handlers can begin in the second that begins at now: of slots that are free or become free within it. A

@@ -22,7 +22,6 @@ func allocate(f *os.File, from, to int64) (allocated int64, err error) {
 	return fill(f, from, to)
 }
 
-// reserveSpace leaves what is allocated as it is.
 func reserveSpace(f *os.File, from, to int64) (reserved int64, err error) {
 	for {
 		err := syscall.Fallocate(int(f.Fd()), 0, from, to-from)

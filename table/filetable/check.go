@@ -92,7 +92,6 @@ func checkAbout(file *boltfile.Reader, about boltfile.Bucket) error {
 	return err
 }
 
-// checkTables checks all buckets but that of [checkAbout].
 func checkTables(file *boltfile.Reader, tables []boltfile.Bucket) error {
 	for _, b := range tables {
 		if !strings.HasPrefix(string(b.Name), tablePrefix) {
@@ -107,7 +106,6 @@ func checkTables(file *boltfile.Reader, tables []boltfile.Bucket) error {
 	return nil
 }
 
-// plain is an entry of a table.
 func plain(e boltfile.Entry) error {
 	if e.Bucket {
 		return errors.New("it has a bucket within")

@@ -97,7 +97,6 @@ func (db *DB) view(read func(*bolt.Tx) error) (err error) {
 	return err
 }
 
-// readVersion reads what the file says of itself.
 func (db *DB) readVersion() error {
 	return db.view(func(tx *bolt.Tx) (err error) {
 		db.version, err = readNumber(versionKey, tx.Bucket(aboutBucket).Get(versionKey))

@@ -23,7 +23,6 @@ var (
 	ErrClosed = errors.New("the file of tables is closed")
 )
 
-// corrupt returns an error of the kind ErrCorrupt.
 func corrupt(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrCorrupt, fmt.Sprintf(format, args...))
 }

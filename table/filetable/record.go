@@ -64,7 +64,6 @@ func newRecord(e table.Entity) []byte {
 	return b
 }
 
-// finish writes the header of a record.
 func finish(record, key []byte, version uint64, modified time.Time) {
 	record[0] = recordFormat
 	binary.BigEndian.PutUint64(record[5:], version)
@@ -126,7 +125,6 @@ func fromTicks(n uint64) time.Time {
 	return time.Unix(firstSecond+int64(n/ticksPerSecond), int64(n%ticksPerSecond)*100).UTC()
 }
 
-// etagOf returns the ETag of a version.
 func etagOf(version uint64) table.ETag {
 	return table.ETag(`W/"` + strconv.FormatUint(version, 10) + `"`)
 }

@@ -31,7 +31,6 @@ func (s *store) Delete(ctx context.Context, k table.Key, etag table.ETag) error 
 	return err
 }
 
-// change makes one change.
 func (s *store) change(ctx context.Context, op string, c table.Change) (table.ETag, error) {
 	etags, err := s.apply(ctx, c.Check(), []table.Change{c})
 	if err != nil {
@@ -59,7 +58,6 @@ func (s *store) Get(ctx context.Context, k table.Key) (e table.Entity, err error
 	return e, table.Explain("get", s.name, k, err)
 }
 
-// read returns the entity with this key.
 func (s *store) read(tx *bolt.Tx, key []byte) (table.Entity, error) {
 	if bucket := tx.Bucket(s.bucket); bucket != nil {
 		if record := bucket.Get(key); record != nil {

@@ -271,7 +271,6 @@ func (e *env) page(q table.Query) table.Page {
 // tokenCharacters are those that neither JSON nor a URL escapes, by RFC 3986, section 2.3.
 const tokenCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~"
 
-// pages reads all pages of a query.
 func (e *env) pages(q table.Query) (all []table.Page) {
 	e.Helper()
 	for {
@@ -303,7 +302,6 @@ func keys(pages ...table.Page) []string {
 	return found
 }
 
-// selects checks what a query selects.
 func (e *env) selects(q table.Query, want ...string) {
 	e.Helper()
 	if got := e.selected(q); !slices.Equal(got, want) {

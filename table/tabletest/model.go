@@ -33,7 +33,6 @@ var modelTests = []test{{"AnyHistoryFollowsTheModel", func(e *env) {
 // noDeadline hides the Deadline method, which rapid calls and a bubble does not support.
 type noDeadline struct{ rapid.TB }
 
-// empty deletes all entities.
 func (e *env) empty() {
 	for got, err := range table.All(e.Context(), e.s, table.Query{}) {
 		e.ok(err)
@@ -150,7 +149,6 @@ func (m *model) changed(t *rapid.T, c table.Change, etag table.ETag) {
 	m.entities[k] = modelled{c.Entity().Properties, etag}
 }
 
-// one makes a change in the store and in the model.
 func (m *model) one(t *rapid.T, c table.Change, op string, act func() (table.ETag, error)) {
 	etag, err := act()
 	if want := m.refusal(c); want != nil {
@@ -236,7 +234,6 @@ func (m *model) check(t *rapid.T, got table.Entity) {
 	}
 }
 
-// drawQuery returns a query, and whether it wants an entity.
 func drawQuery(t *rapid.T) (q table.Query, wanted func(table.Key, properties) bool) {
 	q.Top = rapid.SampledFrom([]int{0, 1, 2, 3}).Draw(t, "top")
 	inRange := func(table.Key) bool { return true }

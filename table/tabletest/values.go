@@ -87,7 +87,6 @@ func largeValuesComeBack(e *env) {
 	e.ok(e.s.Delete(e.Context(), bob.Key, etag))
 }
 
-// largest returns an entity of 1 MiB exactly.
 func largest(partition, row string) table.Entity {
 	big := table.Entity{Key: key(partition, row), Properties: properties{}}
 	for i := 0; big.Size() < 1<<20; i++ {

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/millrace/emulator"
 	"github.com/millrace/millrace/internal/azuritetest"
 	"github.com/millrace/millrace/internal/killtest"
-	"github.com/millrace/millrace/internal/nonblocking"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
 	"github.com/millrace/millrace/queue/localqueue"
@@ -56,7 +56,7 @@ func runWorker(location string) {
 	source, err := serverwakeup.New(location, nil)
 	must(err)
 	signal := make(chan struct{}, 1)
-	wake := func() { nonblocking.Send(signal, struct{}{}) }
+	wake := func() { waiting.Signal(signal, struct{}{}) }
 	_, err = source.Subscribe(q.Name(), wakeup.Subscriber{
 		Event: func(wakeup.Event) { wake() },
 		Listening: func(listening bool) {

@@ -48,7 +48,6 @@ func newSeries(log *slog.Logger, key string) series {
 		foreign: retry.NewWaits(key, foreignWait, foreignWait)}
 }
 
-// opened notes that the stream is open.
 func (s *series) opened() {
 	s.openedAt = time.Now()
 	if s.last == broken || s.last == denied || s.last == foreign {

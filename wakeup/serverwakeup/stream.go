@@ -7,8 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/millrace/internal/nonblocking"
-	"github.com/millrace/millrace/internal/pause"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/wakeup"
 )
@@ -68,7 +67,7 @@ func (s *stream) count(change int) {
 	s.mu.Lock()
 	s.ready += change
 	s.mu.Unlock()
-	nonblocking.Send(s.changed, struct{}{})
+	waiting.Signal(s.changed, struct{}{})
 }
 
 func (s *stream) isInForce() bool {
@@ -114,7 +113,6 @@ func (s *stream) lapse() {
 	s.inForce = false
 }
 
-// end says that the stream has broken.
 func (s *stream) end() {
 	s.lapse()
 	for _, sub := range s.members() {
@@ -133,7 +131,7 @@ func (s *stream) event(bytes int64) {
 	missed := s.missed
 	s.mu.Unlock()
 	if missed {
-		nonblocking.Send(s.changed, struct{}{})
+		waiting.Signal(s.changed, struct{}{})
 	}
 }
 
@@ -160,7 +158,7 @@ func (s *stream) run() {
 			continue
 		}
 		s.end()
-		if s.ctx.Err() != nil || !pause.For(s.series.next(err), s.ctx.Done()) {
+		if s.ctx.Err() != nil || !waiting.For(s.series.next(err), s.ctx.Done()) {
 			return
 		}
 	}

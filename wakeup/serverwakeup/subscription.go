@@ -62,7 +62,6 @@ func (s *subscription) Close() {
 	}
 }
 
-// began says that the stream is in force.
 func (s *subscription) began() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

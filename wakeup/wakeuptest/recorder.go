@@ -43,7 +43,6 @@ func (e *env) subscribe(process int, q queue.Name) *recorder {
 	return r
 }
 
-// listener returns a recorder that listens.
 func (e *env) listener(process int, q queue.Name) *recorder {
 	e.Helper()
 	r := e.subscribe(process, q)
@@ -144,7 +143,6 @@ func (r *recorder) toldTimes() int {
 	return r.told
 }
 
-// all returns what the subscriber has heard.
 func (r *recorder) all() []wakeup.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -3,7 +3,7 @@ package web
 import (
 	"net/http"
 
-	"github.com/millrace/millrace/examples/internal/webguard"
+	"github.com/millrace/millrace/internal/webpage"
 )
 
 // policy allows what the page itself serves. Pictures that were chosen and not uploaded yet are shown from blob addresses.
@@ -12,7 +12,7 @@ const policy = "default-src 'self'; img-src 'self' blob:; object-src 'none'; bas
 // guarded refuses requests for a foreign host and of foreign pages, sets the headers that all responses have, and disconnects
 // clients that do not read them.
 func (s *Server) guarded(next http.Handler) http.Handler {
-	guard := webguard.Guard{
+	guard := webpage.Guard{
 		Policy: policy, Hosts: s.options.Hosts,
 		Foreign: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			s.fail(w, r, refuse(http.StatusForbidden, "this request comes from another page"))

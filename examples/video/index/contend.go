@@ -17,8 +17,8 @@ var ErrContended = errors.New("other workers came first each time")
 // between them a step needs few even if a hundred contend.
 const attempts = 40
 
-// contend makes a step, which reads and then changes what it has read, until no other worker changes it in between. This is
-// what [table.Modify] does for one entity.
+// contend repeats a step, which reads and then changes entities, until no other worker interferes. [table.Modify] does the same
+// for one entity.
 func (x *Index) contend(ctx context.Context, step func() error) error {
 	for n := 1; ; n++ {
 		err := step()

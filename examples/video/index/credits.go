@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// Credits say what a video is and who has made it. They come from visitors: [Credits.Check] says what they may be.
+// Credits describe a video and its makers. They come from visitors: [Credits.Check] states their limits.
 type Credits struct {
 	Title     string   `json:"title"`
 	Actors    []string `json:"actors,omitempty"`
@@ -37,7 +37,7 @@ func (c Credits) Check() error {
 	return err
 }
 
-// encode returns the credits as JSON in ASCII, or what is wrong with them.
+// encode returns the credits as JSON in ASCII, or the reason why they are invalid.
 func (c Credits) encode() (string, error) {
 	for _, f := range fields {
 		for _, text := range f.of(c) {
@@ -115,7 +115,7 @@ func FromMetadata(metadata map[string]string) (Credits, error) {
 	return decode(encoded)
 }
 
-// decode reads what encode has written, or something else.
+// decode reads the output of encode, which anyone may have changed.
 func decode(encoded string) (c Credits, err error) {
 	if len(encoded) > maxEncoded {
 		return Credits{}, fmt.Errorf("%w: they have %d bytes, and may have %d", ErrCredits, len(encoded), maxEncoded)

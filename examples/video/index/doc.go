@@ -3,11 +3,11 @@
 //
 // # Tables
 //
-// Videos has an entity for each video, with its credits and their version. It alone says what the credits of a video are.
+// Videos has an entity for each video, with its credits and their version. It alone determines the credits of a video.
 //
 // Postings has a partition for each term, such as "actor:zoe". A row for each video that has the term is a posting. The
 // row "" is the head, which counts the postings: a posting and the head change in one group, under the ETag of the head,
-// so the count is exact whoever writes at the same time.
+// so the count is exact even under concurrent writes.
 //
 // Terms has a partition for each field, such as "actor", and a row for each word in it. A search for words that begin
 // with "zo" reads a range of these rows.
@@ -18,15 +18,15 @@
 // the index right:
 //
 //   - A posting has the version of the credits that it was made for. A worker adds postings of its own version only, and
-//     deletes postings of older ones only, or of its own if that was replaced. So no worker undoes what a newer version has done.
-//   - The entity of a video names the credits before, until their postings are deleted. So whoever comes next finishes what
-//     a killed worker has left.
-//   - A worker reads the entity again after it has added its postings. If there is a newer version meanwhile, it takes back
-//     what it has added.
+//     deletes postings of older ones only, or of its own if that was replaced. So no worker undoes a newer version's work.
+//   - The entity of a video names the credits before, until their postings are deleted. So the next worker finishes the work of a
+//     killed one.
+//   - A worker reads the entity again after it has added its postings. If there is a newer version meanwhile, it removes
+//     them again.
 //
 // When the last [Index.Put] of every version of a video has succeeded, the index has each posting once, and the counts are
-// exact. Until then a search may miss a video that has just come, but it finds none by what its credits do not say, because it
-// compares each video's entity with the query.
+// exact. Until then a search may miss a video that has just come, but it finds no video by old credits, because it compares
+// each video's entity with the query.
 //
 // # Concurrency
 //

@@ -30,14 +30,14 @@ type Video struct {
 	Version int64 // of the credits
 	Credits Credits
 
-	before Credits    // whose postings may be there yet, in addition; without a title if there are none
+	before Credits    // the former ones, if postings of them may remain; otherwise without a title
 	etag   table.ETag // "" if the video does not exist
 }
 
 // maxVideo is how long the name of a video may be: a key may have 512 characters.
 const maxVideo = 256
 
-// checkVideo refuses names that are no keys. A name is ASCII because stores order other characters differently, and a search compares
+// checkVideo refuses invalid keys. A name is ASCII because stores order other characters differently, and a search compares
 // the names of several pages.
 func checkVideo(name string) error {
 	ascii := !strings.ContainsFunc(name, func(r rune) bool { return r > '~' })
@@ -58,8 +58,8 @@ func (x *Index) Video(ctx context.Context, name string) (Video, error) {
 // Put makes the index say that a video has these credits, unless it has credits of a later version already. It may be called again, at the
 // same time and after any failure. A video has one set of credits in a version, from 1.
 //
-// The error is [ErrCredits], that the version has other credits already, or what a table says. After an error of a table, or
-// [ErrContended], the same call should be made again, even if there is a later version by then: it takes back what this version has left.
+// The error is [ErrCredits], that the version has other credits already, or the error of a table. After an error of a table, or
+// [ErrContended], repeat the same call, even if there is a later version by then: it removes the traces of this version.
 func (x *Index) Put(ctx context.Context, video string, version int64, c Credits) error {
 	bad := checkVideo(video)
 	if bad == nil {
@@ -100,8 +100,8 @@ func (p *update) step(ctx context.Context) error {
 		p.done = true
 		return p.removeAll(ctx, p.video.Name, p.video.Credits.terms(), p.video.Version)
 	case now.before.Title != "" && (now.Version < p.video.Version || p.added):
-		// What is left of the version before the one that is there, if its worker was killed, goes before a new
-		// version comes: so an entity names one set of credits to be removed, and not ever more.
+		// A killed worker may have left postings of the former version. They go before a new version comes, so that an
+		// entity never names more than one set of credits to be removed.
 		return p.clean(ctx, now)
 	case now.Version < p.video.Version:
 		return p.publish(ctx, now)
@@ -115,7 +115,7 @@ func (p *update) step(ctx context.Context) error {
 	return nil
 }
 
-// publish makes the credits those of the video.
+// publish stores the credits as the current ones.
 func (p *update) publish(ctx context.Context, now Video) error {
 	next := p.video
 	next.before, next.etag = now.Credits, now.etag

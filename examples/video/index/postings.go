@@ -20,7 +20,7 @@ func (t term) posting(video string) table.Key { return table.Key{Partition: t.St
 // entry is the key of a term in the directory.
 func (t term) entry() table.Key { return table.Key{Partition: t.field, Row: t.word} }
 
-// add makes a posting, or gives the one that is there this version if it has an older one. Then it lists the term in the directory, also if the
+// add makes a posting, or gives the one that is there this version if it has an older one. Then it lists the term in the directory, even if the
 // posting is there, because its worker may have been killed in between.
 func (x *Index) add(ctx context.Context, t term, video string, version int64) error {
 	if err := x.contend(ctx, func() error { return x.post(ctx, t, video, version) }); err != nil {
@@ -60,7 +60,7 @@ func (x *Index) unpost(ctx context.Context, t term, video string, version int64)
 }
 
 // changeWithHead makes a change of a posting and adds to the count in the head, in one group. The group fails if another worker
-// has changed the head since it was read: so none counts from an old number. A head without postings is deleted.
+// has changed the head since it was read, so the count is always based on the current one. A head without postings is deleted.
 func (x *Index) changeWithHead(ctx context.Context, t term, posting table.Change, more int64) error {
 	head, err := find(ctx, x.postings, t.head())
 	if err != nil {
@@ -75,15 +75,14 @@ func (x *Index) changeWithHead(ctx context.Context, t term, posting table.Change
 	case head.ETag != "" && count == 0:
 		change = table.Deleting(head.Key, head.ETag)
 	case count <= 0:
-		// Another worker has deleted the last posting since this one was read. So the read was no snapshot, and is repeated.
+		// Another worker has deleted the last posting since this one was read. So the read is repeated.
 		return table.ErrPreconditionFailed
 	}
 	_, err = x.postings.Apply(ctx, []table.Change{change, posting})
 	return err
 }
 
-// list writes a term's entry in the directory, whatever is there. The write gives the entry a new version also if it is there
-// already: a worker that has seen the term without postings, before, then fails to delete the entry.
+// list writes a term's entry in the directory unconditionally. An existing entry gets a new version too: a worker that has seen the term without postings, before, then fails to delete the entry.
 func (x *Index) list(ctx context.Context, t term) error {
 	entry := table.Entity{Key: t.entry(), ETag: table.Any}
 	_, err := x.terms.Update(ctx, entry)

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Query says which videos to find: those whose credits match all of its words. The zero value is invalid; make one with [ParseQuery].
+// Query selects the videos with credits that match all of its words. The zero value is invalid; make one with [ParseQuery].
 type Query struct {
 	words []pattern
 }
@@ -56,7 +56,7 @@ func ParseQuery(text string) (Query, error) {
 	return q, nil
 }
 
-// parsePatterns reads what stands between spaces: usually one word, but "sea-wolf" is two.
+// parsePatterns reads the text between two spaces: usually one word, but "sea-wolf" is two.
 func parsePatterns(text string) ([]pattern, error) {
 	name, rest, found := strings.Cut(text, ":")
 	if !found {

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/table"
 )
 
-// Page is a part of what a search finds.
+// Page is one page of a search's results.
 type Page struct {
 	Videos []Video // in the order of their names
 
@@ -21,8 +21,8 @@ type Page struct {
 // maxPage is how many videos a page may have.
 const maxPage = 1000
 
-// Search returns up to limit videos that match a query, 1 to 1,000, from a place on; "" is the beginning. A video that comes or goes while the
-// pages are read may be in none.
+// Search returns up to limit videos that match a query, 1 to 1,000, from a place on; "" is the beginning. A video that is added or removed while the
+// pages are read may be missing.
 //
 // Search holds a page of postings for each term that the query stands for, and nothing else, however many videos there are. A
 // word with a star may stand for up to 100 terms, and otherwise fails with [ErrQuery].
@@ -73,7 +73,7 @@ const firstRow = " "
 // after returns the smallest row behind a row.
 func after(row string) string { return row + firstRow }
 
-// intersect returns the first video from a name on that all words have. Each word skips what the others do not have.
+// intersect returns the first video, from a name on, that all words have. Each word skips ahead to the candidate of the others.
 func intersect(ctx context.Context, words []anyOf, from string) (video string, found bool, err error) {
 	video = max(from, firstRow)
 	for agreed := false; !agreed; {

@@ -69,7 +69,6 @@ func hasClose(values []string) bool {
 	return false
 }
 
-// contentLength returns the length on which all values agree.
 func contentLength(values []string) (int64, error) {
 	n, ok := parseNumber(values[0], 10, 18)
 	for _, v := range values[1:] {

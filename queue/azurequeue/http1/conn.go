@@ -118,7 +118,6 @@ func (c *conn) fill() error {
 	return io.ErrNoProgress
 }
 
-// readFull fills p.
 func (c *conn) readFull(p []byte) error {
 	n := copy(p, c.in[c.r:c.w])
 	c.r += n

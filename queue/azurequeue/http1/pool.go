@@ -11,7 +11,6 @@ import (
 	"github.com/millrace/millrace/internal/httpsyntax"
 )
 
-// address identifies a host.
 type address struct{ scheme, host string }
 
 // host is a server and its idle connections.

@@ -139,7 +139,6 @@ func appendBody(dst []byte, r *http.Request) (out []byte, usual bool, err error)
 	return dst[:from+length], true, nil
 }
 
-// equalNames reports whether two header names are equal.
 func equalNames(a, b string) bool { return len(a) == len(b) && strings.EqualFold(a, b) }
 
 // isVisibleASCII reports whether the text consists of visible ASCII characters.

@@ -59,7 +59,6 @@ func (d *directory) open(name string, flag int) (*os.File, error) {
 	return nil, err
 }
 
-// remove removes a file, if there is one.
 func (d *directory) remove(name string) error {
 	if err := d.root.Remove(name); !errors.Is(err, fs.ErrNotExist) {
 		return err

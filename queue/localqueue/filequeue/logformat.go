@@ -33,7 +33,6 @@ func (l *wal) start() int64 {
 // checksum of both. It is text, so that `head -1` shows it.
 const headerText = "Millrace queue log, format %d, written by %s"
 
-// logHeader returns the header of a log, a sector.
 func logHeader() []byte {
 	text := fmt.Sprintf(headerText, logFormat, release())
 	text = text[:min(len(text), sector-10)]
@@ -97,7 +96,6 @@ func (d *directory) checkFormats() error {
 // firstHeader is the size of a record's header in the first format: number, length, checksum.
 const firstHeader = 8 + 4 + crc32.Size
 
-// firstFormatEntryAt is entryAt for the first format.
 func (r *walScan) firstFormatEntryAt(at int64) (walEntry, bool) {
 	h := r.data[at:]
 	f := walEntry{number: binary.BigEndian.Uint64(h), log: r.log, at: at, end: at + sector}

@@ -34,7 +34,6 @@ func openIn(dir *directory, mostLogged int64) (*Store, error) {
 	return s, nil
 }
 
-// openLocked locks the directory and opens the store.
 func (s *Store) openLocked() (err error) {
 	if s.lock, err = s.dir.create(lockName, os.O_RDWR); err != nil {
 		return fmt.Errorf("lock the data directory %s: %w", s.dir.path, err)

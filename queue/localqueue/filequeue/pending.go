@@ -72,7 +72,6 @@ func (p *pending) remove(k storage.MessageKey) {
 	p.messages[k] = outcome{MessageState: storage.MessageState{MessageKey: k}, kind: recordRemoved}
 }
 
-// inOrder returns the outcomes in the order of the tree.
 func (p *pending) inOrder() []outcome {
 	return slices.SortedFunc(maps.Values(p.messages), func(a, b outcome) int {
 		return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Sequence, b.Sequence))

@@ -53,7 +53,6 @@ func (s *Store) rebuild(f *os.File) (err error) {
 	return s.dir.sync()
 }
 
-// writeTo writes a new file.
 func (s *snapshot) writeTo(db *bolt.DB, f *os.File) error {
 	err := db.Update(func(tx *bolt.Tx) error {
 		for _, name := range buckets {

@@ -26,7 +26,6 @@ func newRecentTexts(number uint64) *recentTexts {
 	return &recentTexts{number: number, texts: map[storage.MessageKey]*textVersion{}}
 }
 
-// add adds the texts of a durable commit.
 func (r *recentTexts) add(number uint64, changes []storage.Change) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -41,7 +40,6 @@ func (r *recentTexts) add(number uint64, changes []storage.Change) {
 	}
 }
 
-// newest returns the number of the newest commit.
 func (r *recentTexts) newest() uint64 {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

@@ -122,7 +122,6 @@ func compareKeys(a, b storage.MessageState) int {
 	return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Sequence, b.Sequence))
 }
 
-// newestFirst orders by message, the newest state first.
 func newestFirst(a, b storage.MessageState) int {
 	return cmp.Or(compareKeys(a, b), cmp.Compare(b.Receipt, a.Receipt))
 }

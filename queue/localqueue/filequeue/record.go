@@ -32,7 +32,6 @@ func checksum(in bucket, key, fields []byte) uint32 {
 	return crc32.Update(sum, castagnoli, fields)
 }
 
-// openRecord checks a record and returns its fields.
 func openRecord(in bucket, key, record []byte) (fields, error) {
 	_, f, err := openVersionedRecord(recordVersion, in, key, record)
 	return f, err

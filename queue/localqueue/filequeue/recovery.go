@@ -63,7 +63,6 @@ func (s *Store) repair() error {
 	return err
 }
 
-// openLogs opens the existing logs.
 func (s *Store) openLogs() error {
 	for i := range s.logs {
 		l, err := openWAL(s.dir, i+1, s.maxLogSize, 0)

@@ -48,19 +48,16 @@ type metaValues struct {
 	commit     uint64 // of the tree; 0 if an earlier version wrote it
 }
 
-// bucketRecord is a record and the bucket it belongs to.
 type bucketRecord struct {
 	bucket      bucket
 	key, record []byte
 }
 
-// damagedRecord is a record to quarantine.
 type damagedRecord struct {
 	bucketRecord
 	reason string
 }
 
-// newSnapshot returns the snapshot of an empty file.
 func newSnapshot() *snapshot {
 	return &snapshot{
 		queues:     map[uint64]storage.QueueState{},
@@ -70,7 +67,6 @@ func newSnapshot() *snapshot {
 	}
 }
 
-// readSnapshot reads the snapshot of a file.
 func readSnapshot(f *os.File) (*snapshot, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -191,7 +187,6 @@ func (s *snapshot) addRecord(in bucket, key, value []byte) {
 	}
 }
 
-// tombstoned reports whether a tombstone deletes the message.
 func (s *snapshot) tombstoned(k storage.MessageKey) bool {
 	through, deleted := s.tombstones[k.Queue]
 	return deleted && k.Sequence <= through

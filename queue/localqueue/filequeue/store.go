@@ -78,7 +78,6 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// closeFiles closes the tree and the logs.
 func (s *Store) closeFiles() error {
 	err := s.closeTree()
 	for _, l := range s.logs {

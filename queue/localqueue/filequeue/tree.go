@@ -101,7 +101,6 @@ func (s *Store) checkDeleted() error {
 // errLostWrite means that the disk confirmed a commit and does not have it.
 var errLostWrite = errors.New("the disk lost a write that it had confirmed")
 
-// newestCommit returns bbolt's number of the newest commit.
 func (s *Store) newestCommit() (id int, err error) {
 	err = s.db.View(func(tx *bolt.Tx) error { id = tx.ID(); return nil })
 	return id, err

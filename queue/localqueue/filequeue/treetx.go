@@ -263,7 +263,6 @@ func quarantineKey(in bucket, key []byte) []byte {
 // delay the callers of that commit.
 const maxTombstoned = 4096
 
-// bucket returns the writer of a bucket.
 func (w *treeTx) bucket(name bucket) *bucketWriter {
 	switch {
 	case name.is(metaBucket):

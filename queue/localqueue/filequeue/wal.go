@@ -64,7 +64,6 @@ func openWAL(d *directory, number int, most int64, flag int) (*wal, error) {
 	return l, nil
 }
 
-// walName returns the name of a log's file.
 func walName(number int) string { return fmt.Sprintf("%s-%d", logName, number) }
 
 // openFile returns the file, nil for a nil log.
@@ -153,7 +152,6 @@ func (l *wal) begin(number uint64) error {
 	return l.writeSectors(0, append(logHeader(), l.markAt(l.end, number)...))
 }
 
-// markAt returns an end mark for that position.
 func (l *wal) markAt(at int64, number uint64) []byte {
 	mark := make([]byte, sector)
 	l.writeHeader(mark, at, number, endMark)

@@ -32,7 +32,6 @@ func loggable(changes []storage.Change) bool {
 	return true
 }
 
-// appendChanges appends loggable changes to a record.
 func appendChanges(b []byte, changes []storage.Change) []byte {
 	for _, c := range changes {
 		switch c := c.(type) {
@@ -64,7 +63,6 @@ func appendMessage(b []byte, m storage.MessageState, text string) []byte {
 	return appendBytes(appendState(b, m), text)
 }
 
-// readChanges reads the fields of a record.
 func readChanges(b []byte) (changes []storage.Change, err error) {
 	for f := (fields{rest: b}); len(f.rest) > 0; {
 		kind := f.rest[0]

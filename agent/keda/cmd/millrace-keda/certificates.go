@@ -41,7 +41,6 @@ func (c *certificates) config() (*tls.Config, error) {
 	}, nil
 }
 
-// load reads the files.
 func (c *certificates) load() (*tls.Config, error) {
 	pair, err := tls.LoadX509KeyPair(c.certificate, c.key)
 	if err != nil {

@@ -70,7 +70,6 @@ func match(file *agentfile.File, targets deployments) error {
 	return errors.Join(wrong...)
 }
 
-// close releases what newProgram has opened.
 func (p *program) close() { p.opened.Close() }
 
 // run serves until ctx ends or a signal comes. The agent ends first, so that its last decision is still told.

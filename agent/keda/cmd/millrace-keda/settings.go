@@ -10,7 +10,6 @@ import (
 	"github.com/millrace/millrace/agent/keda/deployment"
 )
 
-// settings are what the flags say.
 type settings struct {
 	file        string
 	addr        string
@@ -21,7 +20,6 @@ type settings struct {
 // deployments are the Deployments of pools by the pool's name. It is a flag.
 type deployments map[string]target
 
-// target names a Deployment.
 type target struct{ namespace, name string }
 
 func (d deployments) String() string { return "" } // no default
@@ -43,7 +41,6 @@ func (d deployments) Set(text string) error {
 	return nil
 }
 
-// parse returns the settings of a command line.
 func parse(args []string, output io.Writer) (*settings, error) {
 	s := &settings{deployments: deployments{}}
 	f := flag.NewFlagSet("millrace-keda", flag.ContinueOnError)

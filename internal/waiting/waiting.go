@@ -1,0 +1,25 @@
+// Package waiting has the small parts of waiting: for a duration, a bit longer or shorter than others, and for a signal.
+package waiting
+
+import "time"
+
+// For waits for d, or until done is closed, such as a context's Done, and reports whether d has
+// passed. Without a positive d it does not wait, and reports whether done is still open.
+func For(d time.Duration, done <-chan struct{}) bool {
+	if d <= 0 {
+		select {
+		case <-done:
+			return false
+		default:
+			return true
+		}
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-done:
+		return false
+	}
+}

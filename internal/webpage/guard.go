@@ -1,0 +1,83 @@
+package webpage
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// Guard says what a web front allows.
+type Guard struct {
+	// Policy is the Content-Security-Policy of all responses. It must forbid frame-ancestors. Defaults to one
+	// that allows nothing.
+	Policy string
+
+	// Hosts are names of this server, besides localhost and addresses. Defaults to none.
+	Hosts []string
+
+	// Foreign answers requests that come from another page. It sets the status. Defaults to 403 with a line of text.
+	Foreign http.Handler
+
+	// Unknown answers requests for a host that is not this server. It must not show what the server has. Defaults to
+	// 421 with a line of text.
+	Unknown http.Handler
+}
+
+// nothing is a policy that allows nothing.
+const nothing = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// Handler returns a handler that guards another one.
+func (g Guard) Handler(next http.Handler) http.Handler {
+	if g.Policy == "" {
+		g.Policy = nothing
+	}
+	if g.Foreign == nil {
+		g.Foreign = refusing(http.StatusForbidden, "This request comes from another page.")
+	}
+	if g.Unknown == nil {
+		g.Unknown = refusing(http.StatusMisdirectedRequest, "This server is not known by that name.")
+	}
+	origin := http.NewCrossOriginProtection()
+	origin.SetDenyHandler(g.Foreign)
+	same := origin.Handler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", g.Policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY") // for browsers that do not know frame-ancestors
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		if !g.known(r.Host) {
+			g.Unknown.ServeHTTP(w, r)
+			return
+		}
+		same.ServeHTTP(w, r)
+	})
+}
+
+func refusing(status int, text string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, text, status) })
+}
+
+// known reports whether a Host header names this server. No page can have an address, so every address may.
+func (g Guard) known(hostport string) bool {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host = hostport
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		return true
+	}
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	for _, h := range g.Hosts {
+		if host == strings.ToLower(h) {
+			return true
+		}
+	}
+	return false
+}
