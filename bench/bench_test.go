@@ -73,7 +73,7 @@ var shortRuns = []struct {
 }
 
 func TestEveryBenchmarkRuns(t *testing.T) {
-	if dir, err := os.MkdirTemp("/dev/shm", "bench"); err == nil { // the tests are not about the disk
+	if dir, err := os.MkdirTemp("/dev/shm", "bench"); err == nil { //nolint:usetesting // the tests are not about the disk
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
 		t.Setenv("TMPDIR", dir)
 	}
@@ -372,7 +372,7 @@ func TestADrainDeletes(t *testing.T) {
 		t.Fatalf("drained: got %d, %v; want 200 to 300", done, err)
 	}
 	p, err := c.queue.GetProperties(t.Context(), nil)
-	if err != nil || int64(*p.ApproximateMessagesCount) != 300-done {
+	if err != nil || *p.ApproximateMessagesCount != 300-done {
 		t.Errorf("messages left: got %d, %v; want %d", *p.ApproximateMessagesCount, err, 300-done)
 	}
 }

@@ -127,7 +127,7 @@ func mebibytes(bytes int64) string { return fmt.Sprintf("%.0f MiB", float64(byte
 // closers are closed in reverse order.
 type closers []func() error
 
-func (c *closers) add(close func() error) { *c = append(*c, close) }
+func (c *closers) add(one func() error) { *c = append(*c, one) }
 
 func (c *closers) close() error {
 	var errs []error

@@ -46,8 +46,6 @@ type point struct {
 // The colours of series, in their order.
 var colours = []string{"#c0392b", "#8a8f98", "#7d5ba6", "#2f6fb7", "#1f9e89", "#d48a1c", "#4d4d4d"}
 
-const grey = "#8a8f98"
-
 func (a axis) share(v float64) float64 {
 	v = min(max(v, a.from), a.to)
 	if a.log {

@@ -150,7 +150,7 @@ type compared struct {
 func (c *compared) best(others bool) *outcome {
 	var best *outcome
 	for i := range c.rows {
-		if r := &c.rows[i]; !(others && r.family == ruleAgent) && (best == nil || r.better(best)) {
+		if r := &c.rows[i]; (!others || r.family != ruleAgent) && (best == nil || r.better(best)) {
 			best = r
 		}
 	}

@@ -44,7 +44,8 @@ func several[T any](f *flag.FlagSet, into *[]T, preset []T, parse parser[T], nam
 func between[T cmp.Ordered](least, most T, parse parser[T]) parser[T] {
 	return func(text string) (T, error) {
 		v, err := parse(text)
-		if err != nil || !(v >= least && v <= most) { // NaN is outside
+		inside := v >= least && v <= most // NaN is not
+		if err != nil || !inside {
 			return v, fmt.Errorf("write a value from %v to %v", least, most)
 		}
 		return v, nil
