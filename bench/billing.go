@@ -74,7 +74,7 @@ func (p *billing) once(ctx context.Context, h *harness, bin string, n int) (_ *b
 		return nil, err
 	}
 	days := (n + p.batch - 1) / p.batch
-	ship, err := s.start(ctx, "ship", "billing", "ship", "-records", strconv.Itoa(n), "-days", strconv.Itoa(days), "-to", s.initiator, "-spool", filepath.Join(dir, "spool"))
+	ship, err := s.start(ctx, "ship", "billing", "ship", "-records", strconv.Itoa(n), "-days", strconv.Itoa(days), "-account", s.location, "-blobs", filepath.Join(dir, "blobs"))
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ type site struct {
 	bin, dir   string
 	peaks      int64
 	running    []*program
-	initiator  string // its address
+	location   string // of the queues
 	controller *program
 }
 
@@ -147,16 +147,11 @@ func (s *site) startAll(ctx context.Context, workers int) error {
 	if err != nil {
 		return err
 	}
-	location, err := server.until(connectionString, 1)
-	if err != nil {
+	if s.location, err = server.until(connectionString, 1); err != nil {
 		return err
 	}
-	shared := []string{"-account", location, "-blobs", filepath.Join(s.dir, "blobs")}
-	initiator, err := s.start(ctx, "initiator", append([]string{"billing", "initiator", "-addr", "127.0.0.1:0"}, shared...)...)
-	if err != nil {
-		return err
-	}
-	if s.initiator, err = initiator.until(regexp.MustCompile(`http://127\.0\.0\.1:\d+$`), 1); err != nil {
+	shared := []string{"-account", s.location, "-blobs", filepath.Join(s.dir, "blobs")}
+	if _, err := s.start(ctx, "initiator", append([]string{"billing", "initiator"}, shared...)...); err != nil {
 		return err
 	}
 	for i := range workers {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,30 +14,30 @@ import (
 	"github.com/millrace/millrace/examples/internal/cli"
 )
 
-// result is what a run of the program gave.
-type result struct {
+// outcome is that of a run of the program.
+type outcome struct {
 	status         int
 	stdout, stderr string
 }
 
 // billing runs the program in this process.
-func billing(t *testing.T, args ...string) result {
+func billing(t *testing.T, args ...string) outcome {
 	t.Helper()
 	return billingUntil(t.Context(), args...)
 }
 
-func billingUntil(ctx context.Context, args ...string) result {
+func billingUntil(ctx context.Context, args ...string) outcome {
 	var stdout, stderr bytes.Buffer
 	status := command(ctx, args, &stdout, &stderr)
-	return result{status, stdout.String(), stderr.String()}
+	return outcome{status, stdout.String(), stderr.String()}
 }
 
 func TestInvalidCommandLinesAreOneLine(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
-		{"unknown"}, {"-unknown"}, {"-records", "0"}, {"-records", "x"}, {"-days", "0"}, {"-sla", "0s"}, {"-price", "-1"}, {"-blob-price", "NaN"},
-		{"-in", ""}, {"-in", "missing.csv"}, {"-in", "."}, {"-in", "doc.go", "-records", "5"}, {"-out", " "}, {"-tariffs", ""},
-		{"ship", "-to", ""}, {"ship", "extra"}, {"ship", "-days", "-1"},
+		{"unknown"}, {"-unknown"}, {"-records", "0"}, {"-records", "x"}, {"-days", "0"}, {"-sla", "0s"}, {"-group", "0"},
+		{"-in", ""}, {"-in", "missing.csv"}, {"-in", "."}, {"-in", "main.go", "-records", "5"}, {"-out", " "}, {"-tariffs", ""},
+		{"ship", "-group", "5001"}, {"ship", "extra"}, {"ship", "-days", "-1"},
 		{"initiator", "-visibility", "1s"}, {"initiator", "-account", "nowhere"}, {"worker", "-visibility", "2h"}, {"worker", "-blobs", ""},
 		{"controller", "-account", "@missing"}, {"controller", "extra"}, {"controller", "-books", ""}, {"controller", "-group", "5"},
 		{"report", "-sla", "-5s"}, {"report", "-out", ""}, {"generate", "-records", "-1"}, {"generate", "-out", ""},
@@ -57,7 +58,7 @@ func TestHelpNamesEveryCommandAndFlag(t *testing.T) {
 	if whole.status != cli.StatusDone || whole.stderr != "" {
 		t.Errorf("help: got %+v, want status %d", whole, cli.StatusDone)
 	}
-	for _, flag := range []string{"-in", "-records", "-days", "-seed", "-tariffs", "-out", "-sla", "-price", "-blob-price"} {
+	for _, flag := range []string{"-in", "-records", "-days", "-seed", "-tariffs", "-out", "-sla", "-group"} {
 		if !strings.Contains(whole.stdout, "\n  "+flag+" ") {
 			t.Errorf("help: got no %s", flag)
 		}
@@ -102,15 +103,15 @@ func TestGeneratedRecordsAreBilledAndNothingElseIsLeft(t *testing.T) {
 	if r.status != cli.StatusDone || r.stderr != "" {
 		t.Fatalf("got %+v, want status %d", r, cli.StatusDone)
 	}
-	for _, want := range []string{"5,000 records are generated, for 5 days", "5000 of 5000 records are charged", "report.html",
-		"5 with 5,000 records: 5,000 are billed, 0 rejected", "latency of a batch", "of the SLA", "storage requests", "30,000 requests"} {
+	for _, want := range []string{"generating 5,000 records of 5 days", "report.html",
+		"5 with 5,000 records: 5,000 are billed, 0 rejected", "latency of a batch", "of the SLA", "one message a record would take 30,000"} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("output: got %q, want %q in it", r.stdout, want)
 		}
 	}
 	names(t, tmp)
-	names(t, dir, defaultOut)
-	names(t, filepath.Join(dir, defaultOut), "accounts.csv", "batches.csv", "rejections.csv", "report.html", "tariffs.csv", "totals.csv")
+	names(t, dir, "billing-report")
+	names(t, filepath.Join(dir, "billing-report"), "batches.csv", "rejections.csv", "report.html", "totals.csv")
 }
 
 // names checks which files are in a folder.
@@ -129,55 +130,83 @@ func names(t *testing.T, dir string, want ...string) {
 	}
 }
 
-// Each line that cannot be billed is named with file, line and reason, and the rest is billed.
-func TestBadLinesAreNamedAndTheRestIsBilled(t *testing.T) {
+const usageHeader = "id,time,account,tariff,quantity\n"
+
+// Each line that cannot be billed is named with file, line and reason, and the others are billed. After the lines are
+// corrected in rejections.csv, that file is shipped as it is.
+func TestRejectedLinesAreListedCorrectedAndBilled(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	usage := filepath.Join(dir, "usage.csv")
-	text := `id,time,account,tariff,quantity
-A1,2026-11-02T10:00:00Z,DE-1,electricity-de,10
-A2,2026-11-02T11:00:00Z,DE-1,no-such-tariff,10
+	usage, out := filepath.Join(dir, "usage.csv"), filepath.Join(dir, "report")
+	write(t, usage, usageHeader+`A1,2026-11-02T10:00:00Z,DE-1,electricity-de,10
+A2,2026-11-02T11:00:00Z,+49 170 1234567,no-such-tariff,10
 A1,2026-11-02T12:00:00Z,DE-1,electricity-de,10
 A3,2026-11-02T13:00:00Z,DE-1,electricity-de,-4
 A4,2026-11-02T13:00:00Z,DE-1,electricity-de,9999999999999999
 A5,2026-11-02T13:00:00Z,DE-1
 A6,2026-11-02T14:00:00Z,DE-1,electricity-de,20
-`
-	if err := os.WriteFile(usage, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	out := filepath.Join(dir, "report")
+`)
 	r := billing(t, "-in", usage, "-out", out)
 	if r.status != cli.StatusDone || !strings.Contains(r.stdout, "1 with 7 records: 2 are billed, 5 rejected") {
 		t.Fatalf("got %+v, want 2 billed and 5 rejected", r)
 	}
-	rejected := strings.Join(rows(t, filepath.Join(out, "rejections.csv")), "\n")
-	for _, line := range []string{"3", "4", "5", "6", "7"} {
-		if !strings.Contains(rejected, ",usage.csv,"+line+",") {
-			t.Errorf("rejections: got %s, want line %s", rejected, line)
-		}
-		if !strings.Contains(r.stdout, "rejected: usage.csv:"+line+": ") {
+	got := strings.Join(rows(t, filepath.Join(out, "rejections.csv")), "\n")
+	batch := regexp.MustCompile(`usage-[0-9a-f]{16}`).FindString(got)
+	want := strings.ReplaceAll(`id,time,account,tariff,quantity,reason,batch,file,line,billed_in,text
+A2,2026-11-02T11:00:00Z,'+49 170 1234567,no-such-tariff,10,"there is no tariff ""no-such-tariff""",BATCH,usage.csv,3,,
+A1,2026-11-02T12:00:00Z,DE-1,electricity-de,10,the id A1 is on an earlier line of this batch,BATCH,usage.csv,4,BATCH,
+A3,2026-11-02T13:00:00Z,DE-1,electricity-de,'-4,"quantity ""-4"" is negative",BATCH,usage.csv,5,,
+A4,2026-11-02T13:00:00Z,DE-1,electricity-de,9999999999999999,"quantity ""9999999999999999"" is more than 1000000000000",BATCH,usage.csv,6,,
+,,,,,"the line has 3 fields, the header 5",BATCH,usage.csv,7,,"A5,2026-11-02T13:00:00Z,DE-1"`, "BATCH", batch)
+	if got != want {
+		t.Errorf("rejections: got\n%s\nwant\n%s", got, want)
+	}
+	for _, line := range []string{"3: there is", "5: quantity", "6: quantity", "7: the line"} {
+		if !strings.Contains(r.stdout, "usage.csv:"+line) {
 			t.Errorf("output: got %s, want line %s", r.stdout, line)
+		}
+	}
+	corrected := strings.NewReplacer("no-such-tariff,10", "electricity-de,10", "'-4,", "4,").Replace(got)
+	write(t, filepath.Join(dir, "corrected.csv"), corrected)
+	r = billing(t, "-in", usage, "-in", filepath.Join(dir, "corrected.csv"), "-out", out)
+	if !strings.Contains(r.stdout, "2 with 12 records: 4 are billed, 8 rejected") {
+		t.Errorf("after the correction: got %+v, want 4 billed", r)
+	}
+	if batches := strings.Join(rows(t, filepath.Join(out, "totals.csv")), "\n"); !strings.Contains(batches, "\n'+49 170 1234567,electricity-de,EUR,1,10,3.12") {
+		t.Errorf("totals: got %s, want the account of the corrected line as it was", batches)
+	}
+}
+
+// What is not shown is in the report. If no line can be billed, the program says so and fails.
+func TestAFileOfWhichNoLineCanBeBilledFails(t *testing.T) {
+	t.Parallel()
+	for record, status := range map[string]int{"": cli.StatusFailed, "A1,2026-11-02T10:00:00Z,DE-1,electricity-de,10\n": cli.StatusDone} {
+		dir := t.TempDir()
+		usage := filepath.Join(dir, "usage.csv")
+		write(t, usage, usageHeader+record+strings.Repeat("nonsense\n", shownRejections+2))
+		r := billing(t, "-in", usage, "-out", filepath.Join(dir, "report"))
+		if r.status != status || !strings.Contains(r.stdout, "12 rejected") || !strings.Contains(r.stdout, "rejected: 2 lines more; rejections.csv") ||
+			(status == cli.StatusFailed) != strings.Contains(r.stderr, "none of the 12 lines was billed") {
+			t.Errorf("with the record %q: got %+v, want status %d", record, r, status)
+		}
+		if n := len(rows(t, filepath.Join(dir, "report", "rejections.csv"))); n != shownRejections+3 {
+			t.Errorf("rejections.csv: got %d lines, want every rejected one", n)
 		}
 	}
 }
 
-// What is not shown is in the report, if there is one.
-func TestManyBadLinesAreCounted(t *testing.T) {
+// Late records are billed, and records that come again, in whichever file and layout, are not.
+func TestLateRecordsAreBilledAndRepeatedOnesAreNot(t *testing.T) {
 	t.Parallel()
-	for record, want := range map[string]string{
-		"": "rejected: 2 lines more; no report names them, because there is no record to bill\n",
-		"A1,2026-11-02T10:00:00Z,DE-1,electricity-de,10\n": "rejected: 2 lines more; the report names them\n",
-	} {
-		dir := t.TempDir()
-		usage := filepath.Join(dir, "usage.csv")
-		text := "id,time,account,tariff,quantity\n" + record + strings.Repeat("nonsense\n", shownRejections+2)
-		if err := os.WriteFile(usage, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		r := billing(t, "-in", usage, "-out", filepath.Join(dir, "report"))
-		if r.status != cli.StatusDone || !strings.Contains(r.stdout, want) || strings.Count(r.stdout, "rejected: usage.csv:") != shownRejections {
-			t.Errorf("with the record %q: got %+v, want %q", record, r, want)
+	dir := t.TempDir()
+	first, late, again := filepath.Join(dir, "first.csv"), filepath.Join(dir, "late.csv"), filepath.Join(dir, "again.csv")
+	write(t, first, usageHeader+"A1,2026-11-02T10:00:00Z,DE-1,electricity-de,10\nA2,2026-11-02T11:00:00Z,DE-1,electricity-de,10\n")
+	write(t, late, usageHeader+"A3,2026-11-02T12:00:00Z,DE-1,electricity-de,10\n")
+	write(t, again, "tariff,id,time,account,quantity\nelectricity-de,A2,2026-11-02T11:00:00Z,DE-1,10\n")
+	r := billing(t, "-in", first, "-in", late, "-in", first, "-in", again, "-out", filepath.Join(dir, "report"))
+	for _, want := range []string{"3 with 4 records: 3 are billed, 1 rejected", "9.36, for 3 records", "1 line of an id that is billed"} {
+		if !strings.Contains(r.stdout, want) {
+			t.Errorf("got %+v, want %q", r, want)
 		}
 	}
 }
@@ -185,8 +214,8 @@ func TestManyBadLinesAreCounted(t *testing.T) {
 func TestAFileThatIsNoUsageFileIsAnError(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
-	r := billing(t, "-in", "doc.go", "-out", filepath.Join(tmp, "report"))
-	if r.status != cli.StatusFailed || strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, "doc.go") {
+	r := billing(t, "-in", "main.go", "-out", filepath.Join(tmp, "report"))
+	if r.status != cli.StatusFailed || strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, "main.go") {
 		t.Errorf("got %+v; want status %d and one line that names the file", r, cli.StatusFailed)
 	}
 	names(t, tmp)

@@ -5,8 +5,9 @@
 #   sh recompute.sh usage.csv [tariffs.csv]
 #
 # It prints CSV: account,tariff,currency,records,quantity,amount, in the order of account and tariff, byte by byte.
-# Lines that are malformed, unknown tariffs, and all but the first record of an id in a day are left out, as the example rejects them. Two
-# things are not noticed here: characters of UTF-8 that cannot be printed, and currencies of three letters that do not exist.
+# It leaves out malformed lines, unknown tariffs, and all but the first record of an id that can be billed, as the
+# example does. It does not notice two things: characters of UTF-8 that cannot be printed, and currencies of three
+# letters that do not exist.
 set -eu
 LC_ALL=C
 BC_LINE_LENGTH=0 # GNU bc breaks long numbers otherwise
@@ -61,6 +62,11 @@ function split_csv(line, f,    n, i) {
 			line = substr(line, i + 1)
 		}
 	}
+}
+
+# plain removes the apostrophe before a text that a spreadsheet could take for a formula.
+function plain(s) {
+	return s ~ /^'([=+@-]|\357\274[\235\213\215\240])/ ? substr(s, 2) : s
 }
 
 # columns reads the header and puts the place of each name into at.
@@ -123,7 +129,7 @@ AWK
 tr '\000' '\001' <"$tariffs" >"$work/tariffs.csv"
 tr '\000' '\001' <"$usage" >"$work/usage.csv"
 
-# The records: day, id, line, account, tariff, currency, digits, quantity, price. The currency of an unknown tariff is "-".
+# The records of known tariffs: id, line, account, tariff, currency, digits, quantity, price.
 cat >"$work/records.awk" <<'AWK'
 # digits returns the decimals of a currency.
 function digits(currency) {
@@ -171,6 +177,7 @@ BEGIN {
 		if (line == "") continue
 		if (!header) { header = columns("tariffs", line, "tariff,unit,currency,price", at); continue }
 		if (!usable(line) || split_csv(line, f) != header) continue
+		for (i in f) f[i] = plain(f[i])
 		id = f[at["tariff"]] ""
 		p = nano(f[at["price"]])
 		if (!text(id) || !text(f[at["unit"]]) || f[at["currency"]] !~ /^[A-Z][A-Z][A-Z]$/ || p == "" || id in price) continue
@@ -185,23 +192,23 @@ BEGIN {
 	if (line == "") next
 	if (!header) { header = columns("usage file", line, "id,time,account,tariff,quantity", place); next }
 	if (!usable(line) || split_csv(line, f) != header) next
+	for (i in f) f[i] = plain(f[i])
 	id = f[place["id"]]; account = f[place["account"]]; tariff = f[place["tariff"]] ""
 	today = day(f[place["time"]])
 	quantity = nano(f[place["quantity"]])
 	if (!text(id) || today == "" || !text(account) || !text(tariff) || quantity == "") next
-	if (tariff in price) print today, id, NR, account, tariff, currency[tariff], digits(currency[tariff]), quantity, price[tariff]
-	else print today, id, NR, account, tariff, "-", 0, 0, 0
+	if (tariff in price) print id, NR, account, tariff, currency[tariff], digits(currency[tariff]), quantity, price[tariff]
 }
 
 END { if (!failed && !header) { print "the usage file is empty" >"/dev/stderr"; exit 1 } }
 AWK
 awk -v tariffs="$work/tariffs.csv" -f "$work/common.awk" -f "$work/records.awk" "$work/usage.csv" >"$work/records"
 
-# The first record of each id in a day, then the account's and tariff's together.
+# The first record of each id, then those of an account and a tariff together.
 tab=$(printf '\t')
-sort -t "$tab" -k1,1 -k2,2 -k3,3n "$work/records" >"$work/by-id"
-awk -F '\t' '{ key = $1 FS $2 } key "" != last "" && $6 != "-"; { last = key }' "$work/by-id" >"$work/charged"
-sort -t "$tab" -k4,4 -k5,5 "$work/charged" >"$work/sorted"
+sort -t "$tab" -k1,1 -k2,2n "$work/records" >"$work/by-id"
+awk -F '\t' '$1 "" != last ""; { last = $1 }' "$work/by-id" >"$work/charged"
+sort -t "$tab" -k3,3 -k4,4 "$work/charged" >"$work/sorted"
 
 # One line for each account and tariff, and a program for bc that prints records, quantity and amount of each.
 awk -F '\t' -v keys="$work/keys" '
@@ -219,12 +226,12 @@ awk -F '\t' -v keys="$work/keys" '
 		printf "" >keys
 	}
 	{
-		key = $4 FS $5 FS $6 FS $7
+		key = $3 FS $4 FS $5 FS $6
 		if (NR > 1 && key "" != last "") finish()
 		last = key
 		unit = "1"
-		for (i = $7; i < 18; i++) unit = unit "0"
-		print "c=c+1;s=s+" $8 ";a=a+r(" $8 "*" $9 "," unit ")"
+		for (i = $6; i < 18; i++) unit = unit "0"
+		print "c=c+1;s=s+" $7 ";a=a+r(" $7 "*" $8 "," unit ")"
 	}
 	function finish() { print last >keys; print "c;s;a;c=0;s=0;a=0" }
 	END { if (NR > 0) finish() }
@@ -243,6 +250,7 @@ awk -F '\t' '
 		return whole "." substr(n, length(n) - digits + 1)
 	}
 	function field(s) {
+		if (s ~ /^([=+@-]|\357\274[\235\213\215\240])/) s = sprintf("%c", 39) s
 		if (index(s, ",") == 0 && index(s, "\"") == 0) return s
 		gsub(/"/, "\"\"", s)
 		return "\"" s "\""

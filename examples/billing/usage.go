@@ -4,47 +4,35 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"iter"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/millrace/millrace/examples/billing/records"
-	"github.com/millrace/millrace/examples/billing/shipping"
 	"github.com/millrace/millrace/examples/internal/cli"
 	"github.com/millrace/millrace/examples/internal/progress"
 )
-
-// Defaults of usage.
-const (
-	defaultRecords = 300_000
-	defaultDays    = 30
-	defaultSeed    = 1
-)
-
-// Limits of usage.
-const (
-	maxRecords = 1_000_000_000
-	maxDays    = 3660
-)
-
-// generatedFile names generated records in messages.
-const generatedFile = "generated.csv"
 
 // usage is where records come from: files, or the generator.
 type usage struct {
 	files         files
 	records, days int
 	seed          uint64
+	group         int // lines of a piece
 }
 
-const usageHelp = `  -in FILE           a usage file, CSV with the columns id, time, account, tariff and quantity; repeatable
+const (
+	usageHelp = `  -in FILE           a usage file, CSV with the columns id, time, account, tariff and quantity; repeatable
                      (default: records are generated)
-  -records N         how many are generated (default 300000)
-  -days N            over how many days, from 2026-11-01 on; each day is a batch (default 30)
-  -seed N            of the generator: the same seed gives the same records (default 1)
+` + generatorHelp
+	generatorHelp = `  -records N         how many are generated (default 300000)
+  -days N            over how many days, from 2026-11-01 on; each day is a file (default 30)
+  -seed N            the same seed gives the same records (default 1)
+  -group N           records of a piece, which is a work item: 1 to 5000 (default 1000)
 `
+)
 
 // files is a flag that may be given several times.
 type files []string
@@ -61,33 +49,29 @@ func (f *files) Set(text string) error {
 	return nil
 }
 
-// flags defines the flags.
 func (u *usage) flags(f *flag.FlagSet) {
 	f.Var(&u.files, "in", "")
 	u.generatorFlags(f)
 }
 
-// generatorFlags defines the flags of the generator.
 func (u *usage) generatorFlags(f *flag.FlagSet) {
-	f.IntVar(&u.records, "records", defaultRecords, "")
-	f.IntVar(&u.days, "days", defaultDays, "")
-	f.Uint64Var(&u.seed, "seed", defaultSeed, "")
+	f.IntVar(&u.records, "records", 300_000, "")
+	f.IntVar(&u.days, "days", 30, "")
+	f.Uint64Var(&u.seed, "seed", 1, "")
+	f.IntVar(&u.group, "group", 1000, "")
 }
 
 // check refuses flags that do not go together, and files that cannot be read.
 func (u *usage) check(given map[string]bool) error {
-	if len(u.files) > 0 {
-		for _, name := range []string{"records", "days", "seed"} {
-			if given[name] {
-				return cli.UsageErrorf("-%s is for generated records: omit it, or -in", name)
-			}
+	for _, name := range []string{"records", "days", "seed"} {
+		if len(u.files) > 0 && given[name] {
+			return cli.UsageErrorf("-%s is for generated records: omit it, or -in", name)
 		}
 	}
-	if u.records < 1 || u.records > maxRecords {
-		return cli.UsageErrorf("-records %d is outside 1…%d", u.records, maxRecords)
-	}
-	if u.days < 1 || u.days > maxDays {
-		return cli.UsageErrorf("-days %d is outside 1…%d", u.days, maxDays)
+	for name, n := range map[string][2]int{"records": {u.records, 1e9}, "days": {u.days, 3660}, "group": {u.group, maxGroup}} {
+		if n[0] < 1 || n[0] > n[1] {
+			return cli.UsageErrorf("-%s %d is outside 1…%d", name, n[0], n[1])
+		}
 	}
 	for _, path := range u.files {
 		info, err := os.Stat(path)
@@ -101,29 +85,31 @@ func (u *usage) check(given map[string]bool) error {
 	return nil
 }
 
-// sources returns the usage files, and shows how far they are read.
-func (u *usage) sources(show *progress.Progress) iter.Seq[shipping.Source] {
-	return func(yield func(shipping.Source) bool) {
-		if len(u.files) == 0 {
-			yield(shipping.Source{File: generatedFile, Lines: u.generated(show)})
-			return
-		}
+// sources returns the usage files, or a source for each day that is generated.
+func (u *usage) sources(show *progress.Progress) iter.Seq[source] {
+	return func(yield func(source) bool) {
 		for _, path := range u.files {
-			if !yield(shipping.Source{File: filepath.Base(path), Lines: read(path, show)}) {
+			if !yield(source{filepath.Base(path), read(path)}) {
 				return
 			}
 		}
-	}
-}
-
-// showEvery is after how many records progress is shown.
-const showEvery = 1000
-
-// generated returns the records of the generator as those of a file.
-func (u *usage) generated(show *progress.Progress) iter.Seq2[records.Record, error] {
-	return func(yield func(records.Record, error) bool) {
-		for r := range u.generate(show) {
-			if !yield(r, nil) {
+		if len(u.files) > 0 {
+			return
+		}
+		next, stop := iter.Pull(u.generate(show))
+		defer stop()
+		r, more := next()
+		for more {
+			day := r.Time.Format(time.DateOnly)
+			ofDay := func(yield func(records.Record, error) bool) {
+				for more && r.Time.Format(time.DateOnly) == day {
+					if !yield(r, nil) {
+						return
+					}
+					r, more = next()
+				}
+			}
+			if !yield(source{"generated-" + day + ".csv", ofDay}) {
 				return
 			}
 		}
@@ -138,7 +124,7 @@ func (u *usage) generate(show *progress.Progress) iter.Seq[records.Record] {
 			if !yield(r) {
 				return
 			}
-			if n++; n%showEvery == 0 || n == u.records {
+			if n++; n%1000 == 0 || n == u.records {
 				show.Bar("generating records", n, u.records)
 			}
 		}
@@ -146,79 +132,43 @@ func (u *usage) generate(show *progress.Progress) iter.Seq[records.Record] {
 }
 
 // read reads the records of a file.
-func read(path string, show *progress.Progress) iter.Seq2[records.Record, error] {
+func read(path string) iter.Seq2[records.Record, error] {
 	return func(yield func(records.Record, error) bool) {
-		name := filepath.Base(path)
 		f, err := os.Open(path)
 		if err != nil {
 			yield(records.Record{}, err)
 			return
 		}
 		defer func() { _ = f.Close() }() // nothing was written
-		size := int64(0)
-		if info, err := f.Stat(); err == nil {
-			size = info.Size()
-		}
-		counted := &countingReader{reader: f}
-		n := 0
-		for r, err := range records.Read(counted, name) {
-			if !yield(r, err) {
-				return
-			}
-			if n++; n%showEvery == 0 && counted.bytes < size {
-				show.Bar("reading "+name, int(counted.bytes), int(size))
-			}
-		}
-		if size > 0 {
-			show.Bar("reading "+name, int(size), int(size))
-		}
+		records.Read(f, filepath.Base(path))(yield)
 	}
-}
-
-// countingReader counts what is read.
-type countingReader struct {
-	reader io.Reader
-	bytes  int64
-}
-
-// Read implements io.Reader.
-func (c *countingReader) Read(p []byte) (int, error) {
-	n, err := c.reader.Read(p)
-	c.bytes += int64(n)
-	return n, err
 }
 
 // from says where the records come from.
 func (u *usage) from() string {
 	if len(u.files) == 0 {
-		return fmt.Sprintf("%s records are generated, for %s", cli.Grouped(int64(u.records)), cli.Plural(u.days, "day"))
+		return fmt.Sprintf("generating %s records of %s", cli.Grouped(int64(u.records)), cli.Plural(u.days, "day"))
 	}
 	return "usage from " + u.files.String()
 }
-
-// tariffsFlag names a file of tariffs.
-type tariffsFlag struct{ file string }
 
 const tariffsHelp = `  -tariffs FILE      the tariffs, CSV with the columns tariff, unit, currency and price
                      (default: those that generated records use)
 `
 
-// read returns the tariffs of the file, or the built-in ones. It says which lines of the file do not count.
-func (t *tariffsFlag) read(say func(format string, args ...any)) (*records.Tariffs, error) {
-	if t.file == "" {
+// readTariffs returns the tariffs of a file, or the built-in ones. It says which lines of the file do not count.
+func readTariffs(path string, say func(format string, args ...any)) (records.Tariffs, error) {
+	if path == "" {
 		return records.BuiltInTariffs(), nil
 	}
-	f, err := os.Open(t.file)
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the tariffs: %w", err)
 	}
 	defer func() { _ = f.Close() }() // nothing was written
-	tariffs, rejected, err := records.ReadTariffs(f, filepath.Base(t.file))
-	if err != nil {
-		return nil, fmt.Errorf("read the tariffs: %w", err)
-	}
+	tariffs, rejected, err := records.ReadTariffs(f, filepath.Base(path))
 	for _, r := range rejected {
-		say("%v", &r)
+		say("rejected: %v", &r)
 	}
-	return tariffs, nil
+	return tariffs, err
 }

@@ -1,168 +1,362 @@
+// Package books keeps the bills: sums by account and tariff, the rejected lines, and the id of every billed record. They
+// are in an SQLite file or a PostgreSQL database, through database/sql.
+//
+// A batch is recorded under its name in one transaction, once. A record is billed under its id, once, in whichever
+// batch it comes first.
 package books
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/shopspring/decimal"
+
 	"github.com/millrace/millrace/examples/billing/records"
-	"github.com/millrace/millrace/examples/billing/totals"
 )
 
-// Books are in a database. Get them from Open and close them. They are safe for concurrent use, also by
-// several processes.
+// Books are in a database. Get them from [Open] and close them. They are safe for concurrent use, by several processes
+// too.
 type Books struct {
 	db      *sql.DB
-	dialect dialect
-}
-
-// Open opens the books at an address: postgres://… is PostgreSQL, anything else the path of an SQLite
-// file. It makes what is missing: the file, but not its folder; the tables, but not the PostgreSQL
-// database. It refuses the database of another program with ErrForeign, and one that a newer
-// version made with ErrNewer.
-func Open(ctx context.Context, address string) (*Books, error) {
-	return open(ctx, address, lockWait)
-}
-
-// open is Open with the time that SQLite waits for a lock.
-func open(ctx context.Context, address string, wait time.Duration) (*Books, error) {
-	scheme, _, isURL := strings.Cut(address, "://")
-	switch {
-	case isURL && (scheme == "postgres" || scheme == "postgresql"):
-		return openPostgres(ctx, address)
-	case isURL:
-		return nil, fmt.Errorf("billing books: the address begins with %s://, which is no database that can be used: it is the path of an SQLite file, or postgres://USER@HOST/DATABASE", scheme)
-	case address == "":
-		return nil, fmt.Errorf("billing books: the address is empty: it is the path of an SQLite file, or postgres://USER@HOST/DATABASE")
-	default:
-		return openSQLite(ctx, address, wait)
-	}
+	address string // for people, without a password
+	lock    string // in PostgreSQL, a statement at the beginning of a transaction that writes
 }
 
 // Address returns where the books are, for people. It contains no password.
-func (b *Books) Address() string { return b.dialect.name }
+func (b *Books) Address() string { return b.address }
 
-// Close closes the books. What was recorded is safe without it.
-func (b *Books) Close() error {
-	if err := b.db.Close(); err != nil {
-		return b.dialect.explain("closing the billing books", err)
-	}
-	return nil
+// Close closes the books. Recorded batches are safe without it.
+func (b *Books) Close() error { return b.db.Close() }
+
+// Batch is what the books have of a batch as a whole.
+type Batch struct {
+	Name       string // unique
+	File       string // of the records
+	Records    int64  // its lines: billed and rejected
+	Rejected   int64  // set by [Books.Record]
+	Items      int64  // into how many work items it was split
+	HandedOver time.Time
+	Reported   time.Time // set by [Books.Record]; the books keep microseconds
 }
 
-// Record records a batch in one transaction, and returns whether it is the first that does so. If it
-// is in the books, nothing changes, and first is false. The error of a batch that can never be
-// recorded is ErrInvalid, also if another batch of its name is in the books. After any other nothing of the batch is recorded, or all of
-// it if only the answer was lost: record it again. Accounts, tariffs and currencies
-// must be UTF-8 without NUL; such characters are replaced in the texts of rejections.
-func (b *Books) Record(ctx context.Context, batch *Batch, sums *totals.Totals, rejections []records.Rejection) (first bool, err error) {
-	if err := check(batch, sums, rejections); err != nil {
-		return false, fmt.Errorf("billing books: recording batch %q: %w", batch.Name, err)
-	}
-	if first, err = b.record(ctx, batch, sums, rejections); err != nil {
-		return false, b.dialect.explain(fmt.Sprintf("recording batch %q in the billing books", batch.Name), err)
+// Billed returns how many of the records are billed.
+func (b *Batch) Billed() int64 { return b.Records - b.Rejected }
+
+// Latency returns the time from handing the batch over to its place in the books.
+func (b *Batch) Latency() time.Duration { return b.Reported.Sub(b.HandedOver) }
+
+// Charged is a record with its amount.
+type Charged struct {
+	records.Record
+	Currency string          `json:"currency"`
+	Amount   decimal.Decimal `json:"amount"`
+}
+
+// Part is some records of a batch.
+type Part struct {
+	Charged  []Charged           `json:"charged"`
+	Rejected []records.Rejection `json:"rejected,omitempty"`
+}
+
+// Key is what sums are kept for.
+type Key struct{ Account, Tariff, Currency string }
+
+// Sum is the total of the records of one key.
+type Sum struct {
+	Records          int64
+	Quantity, Amount decimal.Decimal
+}
+
+// Plus returns the total of the records of both.
+func (s Sum) Plus(o Sum) Sum {
+	return Sum{s.Records + o.Records, s.Quantity.Add(o.Quantity), s.Amount.Add(o.Amount)}
+}
+
+// ErrInvalid is the error of a batch that can never be recorded as it is.
+var ErrInvalid = errors.New("the batch is invalid")
+
+// Record records a batch with its parts in one transaction, and returns whether this call did it: if a batch of this name
+// is in the books, nothing changes. A record whose id was billed before is rejected. It completes b. After an error
+// nothing of the batch is recorded, or all of it if only the answer was lost: record it again.
+func (b *Books) Record(ctx context.Context, batch *Batch, parts iter.Seq2[*Part, error]) (first bool, err error) {
+	err = b.write(ctx, func(tx *sql.Tx) error {
+		first, err = b.record(ctx, tx, batch, parts)
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("record batch %s in %s: %w", batch.Name, b.address, err)
 	}
 	return first, nil
 }
 
-func (b *Books) record(ctx context.Context, batch *Batch, sums *totals.Totals, rejections []records.Rejection) (first bool, err error) {
-	tx, err := b.db.BeginTx(ctx, nil)
-	if err != nil {
+func (b *Books) record(ctx context.Context, tx *sql.Tx, batch *Batch, parts iter.Seq2[*Part, error]) (bool, error) {
+	var number, known int64
+	const find = `SELECT COALESCE(MAX(number), 0) + 1, COUNT(CASE WHEN name = $1 THEN 1 END) FROM billing_batches`
+	if err := tx.QueryRowContext(ctx, find, batch.Name).Scan(&number, &known); err != nil || known > 0 {
 		return false, err
 	}
-	defer func() { _ = tx.Rollback() }() // of no effect after the commit
-	if b.dialect.beginning != "" {
-		if _, err := tx.ExecContext(ctx, b.dialect.beginning); err != nil {
+	r := &recording{tx: tx, numbered: b.lock != "", batch: number, sums: make(map[Key]Sum)}
+	for part, err := range parts {
+		if err != nil {
 			return false, err
 		}
-	}
-	// A second recorder waits here until the first has ended. Then it inserts nothing if that was
-	// committed.
-	inserted, err := tx.ExecContext(ctx, b.dialect.sql(insertBatch), batch.Name, batch.File, batch.Records,
-		batch.Records-int64(len(rejections)), len(rejections), batch.Items, stamp(batch.HandedOver), stamp(batch.Reported))
-	if err != nil {
-		return false, err
-	}
-	if n, err := inserted.RowsAffected(); err != nil {
-		return false, err
-	} else if n == 0 {
-		return false, b.same(ctx, tx, batch, sums, rejections)
-	}
-	if err := b.insert(ctx, tx, "@sums", 7, sumRows(batch.Name, sums)); err != nil {
-		return false, err
-	}
-	if err := b.insert(ctx, tx, "@rejections", 6, rejectionRows(batch.Name, rejections)); err != nil {
-		return false, err
-	}
-	if batch.Reported.IsZero() {
-		if _, err := tx.ExecContext(ctx, b.dialect.sql(setReported), stamp(time.Now()), batch.Name); err != nil {
-			return false, err
+		r.rejected = append(r.rejected, part.Rejected...)
+		for some := range slices.Chunk(part.Charged, rowsAtOnce) {
+			if err := r.bill(ctx, some); err != nil {
+				return false, err
+			}
 		}
 	}
-	if err := tx.Commit(); err != nil {
+	batch.Rejected = int64(len(r.rejected))
+	if got := r.billed + batch.Rejected; got != batch.Records {
+		return false, fmt.Errorf("%w: its parts have %d records, its manifest %d", ErrInvalid, got, batch.Records)
+	}
+	if err := r.insert(ctx); err != nil {
 		return false, err
 	}
-	return true, nil
+	batch.HandedOver, batch.Reported = batch.HandedOver.UTC(), time.Now().UTC().Truncate(time.Microsecond)
+	_, err := tx.ExecContext(ctx, `INSERT INTO billing_batches VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`, number, batch.Name, batch.File,
+		batch.Records, batch.Rejected, batch.Items, batch.HandedOver.Format(stamp), batch.Reported.Format(stamp))
+	return err == nil, err
 }
 
-const (
-	insertBatch = "INSERT INTO @batches (name, file, records, billed, rejected, items, handed_over, reported) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO NOTHING"
-	setReported = "UPDATE @batches SET reported = ? WHERE name = ?"
-)
+// recording is a batch that is being recorded.
+type recording struct {
+	tx       *sql.Tx
+	numbered bool  // whether parameters are $1, $2 and not ?
+	batch    int64 // its number
+	billed   int64
+	sums     map[Key]Sum
+	rejected []records.Rejection
+}
 
-// insertedAtOnce is how many rows a statement inserts. PostgreSQL takes 65,535 parameters, SQLite 32,766.
-const insertedAtOnce = 500
+// rowsAtOnce is how many rows a statement inserts. PostgreSQL takes 65,535 parameters, SQLite 32,766.
+const rowsAtOnce = 500
 
-// insert inserts rows of a number of columns, many with each statement.
-func (b *Books) insert(ctx context.Context, tx *sql.Tx, table string, columns int, rows iter.Seq[[]any]) error {
-	row := "(?" + strings.Repeat(", ?", columns-1) + ")"
-	statement := func(rows int) string {
-		return b.dialect.sql("INSERT INTO " + table + " VALUES " + row + strings.Repeat(", "+row, rows-1))
+// bill adds up the records whose ids are new, and rejects the others.
+func (r *recording) bill(ctx context.Context, some []Charged) error {
+	args := make([]any, 0, 2*len(some))
+	for i := range some {
+		args = append(args, some[i].ID, r.batch)
 	}
-	var full *sql.Stmt // of insertedAtOnce rows
-	var values []any
-	for row := range rows {
-		if values = append(values, row...); len(values) < insertedAtOnce*columns {
+	rows, err := r.tx.QueryContext(ctx, `INSERT INTO billing_records VALUES `+r.places(len(some), 2)+` ON CONFLICT (id) DO NOTHING RETURNING id`, args...)
+	if err != nil {
+		return err
+	}
+	fresh := make(map[string]bool, len(some))
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return errors.Join(err, rows.Close())
+		}
+		fresh[id] = true
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return err
+	}
+	for i := range some {
+		c := &some[i]
+		if fresh[c.ID] {
+			delete(fresh, c.ID) // the same id may come again in this statement
+			r.billed++
+			key := Key{c.Account, c.Tariff, c.Currency}
+			r.sums[key] = r.sums[key].Plus(Sum{1, c.Quantity, c.Amount})
 			continue
 		}
-		if full == nil {
-			var err error
-			if full, err = tx.PrepareContext(ctx, statement(insertedAtOnce)); err != nil {
-				return err
-			}
-			defer func() { _ = full.Close() }()
-		}
-		if _, err := full.ExecContext(ctx, values...); err != nil {
+		reason, err := r.duplicate(ctx, c.ID)
+		if err != nil {
 			return err
 		}
-		values = values[:0]
+		r.rejected = append(r.rejected, c.Reject(reason))
 	}
-	if len(values) == 0 {
-		return nil
-	}
-	_, err := tx.ExecContext(ctx, statement(len(values)/columns), values...)
-	return err
+	return nil
 }
 
-func sumRows(batch string, sums *totals.Totals) iter.Seq[[]any] {
-	return func(yield func([]any) bool) {
-		for key, sum := range sums.All() {
-			if !yield([]any{batch, key.Account, key.Tariff, key.Currency, sum.Records, sum.Quantity.String(), sum.Amount.String()}) {
+// duplicate returns the reason for which a record is not billed again.
+func (r *recording) duplicate(ctx context.Context, id string) (reason string, err error) {
+	var batch int64
+	var name sql.NullString
+	const find = `SELECT r.batch, b.name FROM billing_records r LEFT JOIN billing_batches b ON b.number = r.batch WHERE r.id = $1`
+	err = r.tx.QueryRowContext(ctx, find, id).Scan(&batch, &name)
+	if batch == r.batch {
+		return "the id " + id + " is on an earlier line of this batch", err
+	}
+	return "the id " + id + " is billed already, in batch " + name.String, err
+}
+
+// insert inserts the sums and the rejected lines.
+func (r *recording) insert(ctx context.Context) error {
+	var sums [][]any
+	for _, key := range slices.SortedFunc(maps.Keys(r.sums), func(a, b Key) int {
+		return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.Tariff, b.Tariff), cmp.Compare(a.Currency, b.Currency))
+	}) {
+		sum := r.sums[key]
+		sums = append(sums, []any{r.batch, key.Account, key.Tariff, key.Currency, sum.Records, sum.Quantity.String(), sum.Amount.String()})
+	}
+	slices.SortStableFunc(r.rejected, func(a, b records.Rejection) int { return cmp.Compare(a.Line, b.Line) })
+	var rejected [][]any
+	for _, one := range r.rejected {
+		rejected = append(rejected, []any{r.batch, one.Line, one.ID, one.Reason, one.Text})
+	}
+	for table, rows := range map[string][][]any{"billing_sums": sums, "billing_rejections": rejected} {
+		for some := range slices.Chunk(rows, rowsAtOnce) {
+			if _, err := r.tx.ExecContext(ctx, `INSERT INTO `+table+` VALUES `+r.places(len(some), len(some[0])), slices.Concat(some...)...); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// places returns the places of parameters for rows, such as ($1, $2), ($3, $4). SQLite takes quadratic time for numbers.
+func (r *recording) places(rows, columns int) string {
+	all := make([]string, rows)
+	for row := range all {
+		one := slices.Repeat([]string{"?"}, columns)
+		for column := range one {
+			if r.numbered {
+				one[column] = "$" + strconv.Itoa(row*columns+column+1)
+			}
+		}
+		all[row] = "(" + strings.Join(one, ", ") + ")"
+	}
+	return strings.Join(all, ", ")
+}
+
+// write runs a transaction that writes. Transactions that write wait for each other from their beginning.
+func (b *Books) write(ctx context.Context, act func(*sql.Tx) error) error {
+	tx, err := b.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // without effect after the commit
+	if b.lock != "" {
+		if _, err := tx.ExecContext(ctx, b.lock); err != nil {
+			return err
+		}
+	}
+	if err := act(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// Snapshot shows the books at one moment. Its methods read while they are iterated, so that memory is constant. An
+// iteration ends before the next begins.
+type Snapshot struct{ tx *sql.Tx }
+
+// Read calls read with a snapshot, which is invalid afterwards. Recording goes on meanwhile.
+func (b *Books) Read(ctx context.Context, read func(*Snapshot) error) error {
+	tx, err := b.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+	if err != nil {
+		return fmt.Errorf("read %s: %w", b.address, err)
+	}
+	defer func() { _ = tx.Rollback() }() // it has changed nothing
+	return read(&Snapshot{tx})
+}
+
+// stamp is the text of times, in UTC. It sorts as the times do.
+const stamp = "2006-01-02T15:04:05.000000Z"
+
+// Batches returns the batches in the order of their names.
+func (s *Snapshot) Batches(ctx context.Context) iter.Seq2[Batch, error] {
+	const find = `SELECT name, file, records, rejected, items, handed_over, reported FROM billing_batches ORDER BY name`
+	return query(ctx, s.tx, find, func(scan func(...any) error) (b Batch, err error) {
+		var handedOver, reported string
+		if err = scan(&b.Name, &b.File, &b.Records, &b.Rejected, &b.Items, &handedOver, &reported); err != nil {
+			return b, err
+		}
+		var err1, err2 error
+		b.HandedOver, err1 = time.Parse(stamp, handedOver)
+		b.Reported, err2 = time.Parse(stamp, reported)
+		return b, errors.Join(err1, err2)
+	})
+}
+
+// Rejection is a line that was rejected.
+type Rejection struct {
+	records.Rejection
+	Batch    string
+	BilledIn string // the batch in which a record of this id is billed, or ""
+}
+
+// Rejections returns the rejected lines in the order of batches and lines.
+func (s *Snapshot) Rejections(ctx context.Context) iter.Seq2[Rejection, error] {
+	const find = `SELECT b.name, b.file, r.line, r.id, r.reason, r.text, COALESCE(i.name, '') FROM billing_rejections r
+		JOIN billing_batches b ON b.number = r.batch
+		LEFT JOIN billing_records d ON d.id = r.id LEFT JOIN billing_batches i ON i.number = d.batch ORDER BY b.name, r.line`
+	return query(ctx, s.tx, find, func(scan func(...any) error) (r Rejection, err error) {
+		err = scan(&r.Batch, &r.File, &r.Line, &r.ID, &r.Reason, &r.Text, &r.BilledIn)
+		return r, err
+	})
+}
+
+// Total is a sum over all batches.
+type Total struct {
+	Key
+	Sum
+}
+
+// Totals returns the sums in the order of account, tariff and currency.
+func (s *Snapshot) Totals(ctx context.Context) iter.Seq2[Total, error] {
+	const find = `SELECT account, tariff, currency, records, quantity, amount FROM billing_sums ORDER BY account, tariff, currency`
+	rows := query(ctx, s.tx, find, func(scan func(...any) error) (t Total, err error) {
+		err = scan(&t.Account, &t.Tariff, &t.Currency, &t.Records, &t.Quantity, &t.Amount)
+		return t, err
+	})
+	return func(yield func(Total, error) bool) {
+		var sum Total // of batches that follow each other
+		for row, err := range rows {
+			if err != nil {
+				yield(Total{}, err)
 				return
 			}
+			if row.Key == sum.Key {
+				sum.Sum = sum.Plus(row.Sum)
+				continue
+			}
+			if sum.Records > 0 && !yield(sum, nil) {
+				return
+			}
+			sum = row
+		}
+		if sum.Records > 0 {
+			yield(sum, nil)
 		}
 	}
 }
 
-func rejectionRows(batch string, rejections []records.Rejection) iter.Seq[[]any] {
-	return func(yield func([]any) bool) {
-		for n, r := range rejections {
-			if !yield([]any{batch, n + 1, madeStorable(r.File), r.Line, madeStorable(r.ID), madeStorable(r.Reason)}) {
+// query returns the rows of a statement.
+func query[R any](ctx context.Context, tx *sql.Tx, statement string, row func(scan func(...any) error) (R, error)) iter.Seq2[R, error] {
+	return func(yield func(R, error) bool) {
+		var none R
+		rows, err := tx.QueryContext(ctx, statement)
+		if err != nil {
+			yield(none, fmt.Errorf("read the books: %w", err))
+			return
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			one, err := row(rows.Scan)
+			if err != nil {
+				yield(none, fmt.Errorf("read the books: %w", err))
 				return
 			}
+			if !yield(one, nil) {
+				return
+			}
+		}
+		if err := rows.Err(); err != nil {
+			yield(none, fmt.Errorf("read the books: %w", err))
 		}
 	}
 }

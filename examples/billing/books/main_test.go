@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,7 +13,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/millrace/millrace/examples/billing/records"
-	"github.com/millrace/millrace/examples/billing/totals"
 	"github.com/millrace/millrace/examples/internal/postgrestest"
 )
 
@@ -54,38 +54,49 @@ func opened(t *testing.T, address string) *Books {
 	return b
 }
 
-// day is what the tests record.
+// day is a batch that the tests record.
 type day struct {
-	batch      Batch
-	sums       totals.Totals
-	rejections []records.Rejection
+	batch Batch
+	part  Part
 }
 
 // made makes a batch: of each account one record of each of two tariffs, and two rejections.
 func made(name string, accounts int) *day {
-	d := &day{batch: Batch{Name: name, File: name + ".csv", Items: 3, HandedOver: start, Reported: start.Add(90 * time.Second)}}
+	d := &day{batch: Batch{Name: name, File: name + ".csv", Items: 3, HandedOver: start}}
 	for n := range accounts {
 		account := fmt.Sprintf("account-%05d", n)
 		d.add(account, "water", "EUR", "2.5", "0.10")
 		d.add(account, "power", "KWD", "0.000000001", "99999999999999999999.999")
 	}
-	d.reject(7, "the quantity is negative")
-	d.reject(9, "the tariff is not known")
+	d.reject("the quantity is negative")
+	d.reject("the tariff is not known")
 	return d
 }
 
+// id returns the id of the next line.
+func (d *day) id() string { return fmt.Sprint(d.batch.Name, "/", d.batch.Records) }
+
 func (d *day) add(account, tariff, currency, quantity, amount string) {
-	d.sums.Add(totals.Key{Account: account, Tariff: tariff, Currency: currency}, decimal.RequireFromString(quantity), decimal.RequireFromString(amount))
+	r := records.Record{Line: int(d.batch.Records) + 2, ID: d.id(), Time: start, Account: account, Tariff: tariff, Quantity: decimal.RequireFromString(quantity)}
+	d.part.Charged = append(d.part.Charged, Charged{r, currency, decimal.RequireFromString(amount)})
 	d.batch.Records++
 }
 
-func (d *day) reject(line int, reason string) {
-	d.rejections = append(d.rejections, records.Rejection{File: d.batch.File, Line: line, ID: fmt.Sprint("id-", line), Reason: reason})
+func (d *day) reject(reason string) {
+	d.part.Rejected = append(d.part.Rejected, records.Rejection{Line: int(d.batch.Records) + 2, ID: d.id(), Reason: reason, Text: "text"})
 	d.batch.Records++
 }
 
+// record records the batch in parts of a hundred records.
 func (d *day) record(ctx context.Context, b *Books) (bool, error) {
-	return b.Record(ctx, &d.batch, &d.sums, d.rejections)
+	return b.Record(ctx, &d.batch, func(yield func(*Part, error) bool) {
+		for some := range slices.Chunk(d.part.Charged, 100) {
+			if !yield(&Part{Charged: some}, nil) {
+				return
+			}
+		}
+		yield(&Part{Rejected: d.part.Rejected}, nil)
+	})
 }
 
 func recorded(t *testing.T, b *Books, d *day) {
@@ -95,53 +106,39 @@ func recorded(t *testing.T, b *Books, d *day) {
 	}
 }
 
-// content is all that the books have.
+// content is everything in the books.
 type content struct {
-	batches                               []Batch
-	rejections                            []Rejection
-	totals, accounts, tariffs, currencies []string
+	batches    []Batch
+	rejections []Rejection
+	totals     []string
 }
 
 func read(t *testing.T, b *Books) (c content) {
 	t.Helper()
-	ctx := t.Context()
-	err := b.Read(ctx, func(s *Snapshot) error {
-		for batch, err := range s.Batches(ctx) {
-			if err != nil {
-				return err
-			}
-			c.batches = append(c.batches, batch)
-		}
-		for r, err := range s.Rejections(ctx) {
-			if err != nil {
-				return err
-			}
-			c.rejections = append(c.rejections, r)
-		}
-		for _, one := range []struct {
-			into *[]string
-			from func(context.Context) func(func(Total, error) bool)
-		}{
-			{&c.totals, func(ctx context.Context) func(func(Total, error) bool) { return s.Totals(ctx) }},
-			{&c.accounts, func(ctx context.Context) func(func(Total, error) bool) { return s.Accounts(ctx) }},
-			{&c.tariffs, func(ctx context.Context) func(func(Total, error) bool) { return s.Tariffs(ctx) }},
-			{&c.currencies, func(ctx context.Context) func(func(Total, error) bool) { return s.Currencies(ctx) }},
-		} {
-			for sum, err := range one.from(ctx) {
-				if err != nil {
-					return err
-				}
-				*one.into = append(*one.into, line(sum))
-			}
-		}
-		return nil
-	})
-	if err != nil {
+	if err := b.Read(t.Context(), func(s *Snapshot) (err error) { c, err = contentOf(t, s); return err }); err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-func line(t Total) string {
-	return fmt.Sprintf("%s %s %s: %d, %s, %s", t.Account, t.Tariff, t.Currency, t.Records, t.Quantity, t.Amount)
+func contentOf(t *testing.T, s *Snapshot) (c content, err error) {
+	for batch, err := range s.Batches(t.Context()) {
+		if err != nil {
+			return c, err
+		}
+		c.batches = append(c.batches, batch)
+	}
+	for r, err := range s.Rejections(t.Context()) {
+		if err != nil {
+			return c, err
+		}
+		c.rejections = append(c.rejections, r)
+	}
+	for sum, err := range s.Totals(t.Context()) {
+		if err != nil {
+			return c, err
+		}
+		c.totals = append(c.totals, fmt.Sprintf("%s %s %s: %d, %s, %s", sum.Account, sum.Tariff, sum.Currency, sum.Records, sum.Quantity, sum.Amount))
+	}
+	return c, nil
 }

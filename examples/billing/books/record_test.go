@@ -11,29 +11,28 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/millrace/millrace/examples/billing/totals"
 )
 
-// M-05, M-06: results are stored for reports, and a repeated one changes nothing.
+// M-05, M-06: a batch is stored for reports, and a repetition changes nothing.
 func TestABatchIsRecordedOnce(t *testing.T) {
 	onBoth(t, func(t *testing.T, address string) {
 		b := opened(t, address)
-		recorded(t, b, made("2026-11-21", 3))
+		d := made("first", 3)
+		recorded(t, b, d)
 		before := read(t, b)
 		if len(before.batches) != 1 || len(before.rejections) != 2 || len(before.totals) != 6 {
 			t.Fatalf("got %+v, want a batch with 6 sums and 2 rejections", before)
 		}
-		want := made("2026-11-21", 3).batch
-		want.Rejected = 2
-		if got := before.batches[0]; got != want {
-			t.Errorf("got %+v, want %+v", got, want)
+		if got := before.batches[0]; got != d.batch || got.Rejected != 2 || got.Reported.Before(time.Now().Add(-time.Minute)) {
+			t.Errorf("got %+v, want %+v", got, d.batch)
 		}
-		if got := before.rejections[1]; got.Batch != "2026-11-21" || got.Line != made("2026-11-21", 0).rejections[1] {
-			t.Errorf("got the rejection %+v", got)
+		want := Rejection{Rejection: d.part.Rejected[1], Batch: "first"}
+		want.File = "first.csv"
+		if got := before.rejections[1]; got != want {
+			t.Errorf("got the rejection %+v, want %+v", got, want)
 		}
 		for range 2 {
-			if first, err := made("2026-11-21", 3).record(t.Context(), b); err != nil || first {
+			if first, err := made("first", 3).record(t.Context(), b); err != nil || first {
 				t.Errorf("once more: got first %v and error %v", first, err)
 			}
 		}
@@ -43,42 +42,43 @@ func TestABatchIsRecordedOnce(t *testing.T) {
 	})
 }
 
-// A day that other books, or another store, know nothing of may be shipped with other records: they are not taken for recorded.
-func TestAnotherBatchOfTheSameNameIsRefused(t *testing.T) {
+// M-06: a record is billed in the first batch that has its id, whatever else has it later. A rejected one can still be billed.
+func TestARecordIsBilledOnce(t *testing.T) {
 	onBoth(t, func(t *testing.T, address string) {
 		b := opened(t, address)
-		recorded(t, b, made("2026-11-21", 3))
-		before := read(t, b)
-		for what, change := range map[string]func(*day){
-			"more records": func(d *day) { d.add("account-9", "water", "EUR", "1", "1") },
-			"a rejection for a record": func(d *day) {
-				d.reject(10, "it is missing")
-				d.batch.Records--
-				d.sums = made("2026-11-21", 2).sums
-				d.add("account-00002", "water", "EUR", "2.5", "0.10")
-				d.batch.Records--
-			},
-			"another account": func(d *day) {
-				d.sums = made("2026-11-21", 2).sums
-				d.add("account-9", "water", "EUR", "2.5", "0.10")
-				d.add("account-9", "power", "KWD", "0.000000001", "99999999999999999999.999")
-				d.batch.Records -= 2
-			},
-			"another amount": func(d *day) {
-				d.sums = made("2026-11-21", 2).sums
-				d.add("account-00002", "water", "EUR", "2.5", "0.11")
-				d.add("account-00002", "power", "KWD", "0.000000001", "99999999999999999999.999")
-				d.batch.Records -= 2
-			},
-		} {
-			other := made("2026-11-21", 3)
-			change(other)
-			if first, err := other.record(t.Context(), b); !errors.Is(err, ErrInvalid) || first || !strings.Contains(err.Error(), "another batch of this name") {
-				t.Errorf("%s: got first %v and error %v, want that it is another batch", what, first, err)
+		recorded(t, b, made("first", 300))
+		again := made("again", 301)
+		for n := range 600 { // all of the first, one with another amount, and one twice
+			again.part.Charged[n].ID = fmt.Sprint("first/", n)
+		}
+		again.part.Charged[0].Amount = again.part.Charged[1].Amount
+		again.part.Charged[601].ID = again.part.Charged[600].ID
+		again.add("account-00000", "water", "EUR", "1", "7")
+		again.part.Charged[602].ID = "first/600" // a rejected line
+		recorded(t, b, again)
+		c := read(t, b)
+		if got := c.batches[0]; got.Name != "again" || got.Billed() != 2 || got.Rejected != 603 {
+			t.Errorf("got %+v, want 2 billed and 603 rejected", got)
+		}
+		reasons := make(map[string]int)
+		for _, r := range c.rejections {
+			if r.Batch == "again" && strings.Contains(r.Reason, "billed already") {
+				reasons["earlier batch"]++
+				if r.Reason != "the id "+r.ID+" is billed already, in batch first" || r.BilledIn != "first" || !strings.HasPrefix(r.Text, r.ID+",2026-11-21T06:30:00.123456Z,account-") {
+					t.Errorf("got %+v, want its id, its batch and its line", r)
+				}
+			} else if r.Reason == "the id again/600 is on an earlier line of this batch" {
+				reasons["earlier line"]++
+			}
+			if r.ID == "first/600" && r.Batch == "first" && r.BilledIn != "again" {
+				t.Errorf("got %+v, want that it is billed since", r)
 			}
 		}
-		if after := read(t, b); !reflect.DeepEqual(after, before) {
-			t.Errorf("it was changed from %+v to %+v", before, after)
+		if want := map[string]int{"earlier batch": 600, "earlier line": 1}; !reflect.DeepEqual(reasons, want) {
+			t.Errorf("rejections: got %v, want %v", reasons, want)
+		}
+		if want := "account-00000 water EUR: 2, 3.5, 7.1"; c.totals[1] != want {
+			t.Errorf("got %q, want %q", c.totals[1], want)
 		}
 	})
 }
@@ -87,36 +87,19 @@ func TestAnotherBatchOfTheSameNameIsRefused(t *testing.T) {
 func TestSumsAreExactInAnyOrder(t *testing.T) {
 	onBoth(t, func(t *testing.T, address string) {
 		b := opened(t, address)
-		for n := range 10 { // ten times 0.10 is no 1 in binary fractions
+		for n := range 10 { // ten times 0.10 is not 1 in binary fractions
 			recorded(t, b, made(fmt.Sprint("batch-", 9-n), 2))
 		}
-		c := read(t, b)
-		want := content{
-			totals: []string{
-				"account-00000 power KWD: 10, 0.00000001, 999999999999999999999.99", "account-00000 water EUR: 10, 25, 1",
-				"account-00001 power KWD: 10, 0.00000001, 999999999999999999999.99", "account-00001 water EUR: 10, 25, 1",
-			},
-			accounts: []string{
-				"account-00000  EUR: 10, 0, 1", "account-00000  KWD: 10, 0, 999999999999999999999.99",
-				"account-00001  EUR: 10, 0, 1", "account-00001  KWD: 10, 0, 999999999999999999999.99",
-			},
-			tariffs:    []string{" power KWD: 20, 0.00000002, 1999999999999999999999.98", " water EUR: 20, 50, 2"},
-			currencies: []string{"  EUR: 20, 0, 2", "  KWD: 20, 0, 1999999999999999999999.98"},
+		want := []string{
+			"account-00000 power KWD: 10, 0.00000001, 999999999999999999999.99", "account-00000 water EUR: 10, 25, 1",
+			"account-00001 power KWD: 10, 0.00000001, 999999999999999999999.99", "account-00001 water EUR: 10, 25, 1",
 		}
-		for _, one := range []struct{ got, want []string }{
-			{c.totals, want.totals}, {c.accounts, want.accounts}, {c.tariffs, want.tariffs}, {c.currencies, want.currencies},
-		} {
-			if !slices.Equal(one.got, one.want) {
-				t.Errorf("got  %q\nwant %q", one.got, one.want)
-			}
-		}
-		if !slices.IsSortedFunc(c.batches, func(a, b Batch) int { return strings.Compare(a.Name, b.Name) }) {
-			t.Error("the batches are not in order")
+		if got := read(t, b).totals; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	})
 }
 
-// TestOrderIsThatOfBytes: the order of PostgreSQL's rows otherwise depends on its locale.
 func TestOrderIsThatOfBytes(t *testing.T) {
 	onBoth(t, func(t *testing.T, address string) {
 		b := opened(t, address)
@@ -128,38 +111,38 @@ func TestOrderIsThatOfBytes(t *testing.T) {
 		recorded(t, b, d)
 		var want []string
 		for _, account := range slices.Sorted(slices.Values(names)) {
-			want = append(want, account+"  EUR: 1, 0, 1")
+			want = append(want, account+" water EUR: 1, 1, 1")
 		}
-		if got := read(t, b).accounts; !slices.Equal(got, want) {
+		if got := read(t, b).totals; !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	})
 }
 
-// TestLargeBatchesAreRecordedWhole: their rows take several statements.
+// The rows of large batches take several statements.
 func TestLargeBatchesAreRecordedWhole(t *testing.T) {
 	onBoth(t, func(t *testing.T, address string) {
 		b := opened(t, address)
-		for _, accounts := range []int{insertedAtOnce / 2, insertedAtOnce/2 + 1, 3 * insertedAtOnce} {
+		for _, accounts := range []int{rowsAtOnce / 2, rowsAtOnce/2 + 1, 3 * rowsAtOnce} {
 			d := made(fmt.Sprint("batch-", accounts), accounts)
-			for n := range 2*insertedAtOnce - 2 {
-				d.reject(n, "the tariff is not known")
+			for range 2*rowsAtOnce - 2 {
+				d.reject("the tariff is not known")
 			}
 			recorded(t, b, d)
 		}
 		c := read(t, b)
-		if len(c.totals) != 2*3*insertedAtOnce || len(c.rejections) != 3*2*insertedAtOnce {
+		if len(c.totals) != 2*3*rowsAtOnce || len(c.rejections) != 3*2*rowsAtOnce {
 			t.Errorf("got %d sums and %d rejections", len(c.totals), len(c.rejections))
 		}
 	})
 }
 
-// TestTwoControllersRecordABatchOnce: of several that record the same batch at once one is the first.
+// M-05: of several that record the same batches at the same time one is the first, and records with the same ids are billed once.
 func TestTwoControllersRecordABatchOnce(t *testing.T) {
 	onBoth(t, func(t *testing.T, address string) {
 		controllers := make([]*Books, 4)
 		var group sync.WaitGroup
-		for n := range controllers { // also the tables are made at once
+		for n := range controllers { // the tables are made at the same time too
 			group.Go(func() {
 				var err error
 				if controllers[n], err = Open(t.Context(), address); err != nil {
@@ -173,16 +156,19 @@ func TestTwoControllersRecordABatchOnce(t *testing.T) {
 		}
 		const batches = 12
 		var firsts [batches]atomic.Int64
-		for _, b := range controllers {
+		for c, b := range controllers {
 			group.Go(func() {
 				defer b.Close()
 				for n := range batches {
-					first, err := made(fmt.Sprint("batch-", n), 20).record(t.Context(), b)
+					d := made(fmt.Sprint("batch-", (n+c)%batches), 20)
+					d.add("shared", "water", "EUR", "1", "1")
+					d.part.Charged[40].ID = "shared"
+					first, err := d.record(t.Context(), b)
 					if err != nil {
 						t.Error(err)
 					}
 					if first {
-						firsts[n].Add(1)
+						firsts[(n+c)%batches].Add(1)
 					}
 				}
 			})
@@ -193,11 +179,14 @@ func TestTwoControllersRecordABatchOnce(t *testing.T) {
 				t.Errorf("batch %d was the first %d times", n, got)
 			}
 		}
-		checkWhole(t, opened(t, address), batches, 20)
+		c := read(t, opened(t, address))
+		if last := c.totals[len(c.totals)-1]; len(c.batches) != batches || len(c.totals) != 41 || last != "shared water EUR: 1, 1, 1" || len(c.rejections) != 3*batches-1 {
+			t.Errorf("got %d batches, %d sums with %q, and %d rejections", len(c.batches), len(c.totals), last, len(c.rejections))
+		}
 	})
 }
 
-// checkWhole checks that there is a number of batches that made made, each of them whole and once.
+// checkWhole checks that there are so many batches of made, each of them whole and once.
 func checkWhole(t *testing.T, b *Books, batches, accounts int) {
 	t.Helper()
 	c := read(t, b)
@@ -213,38 +202,56 @@ func checkWhole(t *testing.T, b *Books, batches, accounts int) {
 	}
 }
 
-// TestASnapshotShowsOneMoment: a report agrees with itself while a controller records.
+// A report agrees with itself while a controller records.
 func TestASnapshotShowsOneMoment(t *testing.T) {
 	onBoth(t, func(t *testing.T, address string) {
 		controller, reporter := opened(t, address), opened(t, address)
 		recorded(t, controller, made("batch-0", 2))
 		err := reporter.Read(t.Context(), func(s *Snapshot) error {
-			batches := 0
-			for _, err := range s.Batches(t.Context()) {
-				if err != nil {
-					return err
-				}
-				if batches == 0 { // in the middle of reading
-					recorded(t, controller, made("batch-1", 2))
-				}
-				batches++
+			before, err := contentOf(t, s)
+			recorded(t, controller, made("batch-1", 2))
+			after, err2 := contentOf(t, s)
+			if len(before.batches) != 1 || !reflect.DeepEqual(before, after) {
+				t.Errorf("got %+v, then %+v", before, after)
 			}
-			var sum Total
-			for one, err := range s.Currencies(t.Context()) {
-				if err != nil {
-					return err
-				}
-				sum = one
-			}
-			if batches != 1 || sum.Records != 2 {
-				t.Errorf("got %d batches and %d records, want those before", batches, sum.Records)
-			}
-			return nil
+			return errors.Join(err, err2)
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		checkWhole(t, reporter, 2, 2)
+	})
+}
+
+// A batch that does not add up is not stored, and neither is one whose parts cannot be read, or that is cancelled.
+func TestABatchIsRecordedWholeOrNotAtAll(t *testing.T) {
+	onBoth(t, func(t *testing.T, address string) {
+		b := opened(t, address)
+		for name, change := range map[string]func(*day){
+			"a record is missing":    func(d *day) { d.batch.Records++ },
+			"a record is twice":      func(d *day) { d.add("account-00000", "water", "EUR", "1", "1"); d.batch.Records-- },
+			"a rejection is missing": func(d *day) { d.part.Rejected = d.part.Rejected[1:] },
+		} {
+			d := made("batch", 2)
+			change(d)
+			if first, err := d.record(t.Context(), b); !errors.Is(err, ErrInvalid) || first {
+				t.Errorf("%s: got %v, %v", name, first, err)
+			}
+		}
+		broken := errors.New("the store is away")
+		first, err := b.Record(t.Context(), &Batch{Name: "batch", HandedOver: start}, func(yield func(*Part, error) bool) {
+			_ = yield(&made("batch", 2).part, nil) && yield(nil, broken)
+		})
+		if !errors.Is(err, broken) || first {
+			t.Errorf("got %v, %v, want the error of the parts", first, err)
+		}
+		ctx, cancel := testContext(t)
+		cancel()
+		if first, err := made("batch", 2).record(ctx, b); err == nil || first {
+			t.Errorf("cancelled: got %v, %v, want an error", first, err)
+		}
+		checkWhole(t, b, 0, 0)
+		recorded(t, b, made("batch", 2))
 	})
 }
 
@@ -254,71 +261,4 @@ func TestReadingReturnsTheErrorOfItsCaller(t *testing.T) {
 	if err := b.Read(t.Context(), func(*Snapshot) error { return mine }); !errors.Is(err, mine) {
 		t.Errorf("got %v", err)
 	}
-}
-
-func TestTheTimeOfTheReportIsTakenIfItIsNotGiven(t *testing.T) {
-	onBoth(t, func(t *testing.T, address string) {
-		b := opened(t, address)
-		d := made("batch", 1)
-		d.batch.Reported = time.Time{}
-		before := time.Now().Truncate(time.Microsecond)
-		recorded(t, b, d)
-		if got := read(t, b).batches[0].Reported; got.Before(before) || got.After(time.Now()) {
-			t.Errorf("got %v, want a time from %v on", got, before)
-		}
-	})
-}
-
-// TestInvalidBatchesAreRefused: what does not add up is not stored, and no repeat helps.
-func TestInvalidBatchesAreRefused(t *testing.T) {
-	onBoth(t, func(t *testing.T, address string) {
-		b := opened(t, address)
-		for name, change := range map[string]func(*day){
-			"a record is missing":      func(d *day) { d.batch.Records++ },
-			"a record is twice":        func(d *day) { d.add("account-00000", "water", "EUR", "1", "1"); d.batch.Records-- },
-			"a rejection is missing":   func(d *day) { d.rejections = d.rejections[1:] },
-			"no name":                  func(d *day) { d.batch.Name = "" },
-			"no time":                  func(d *day) { d.batch.HandedOver = time.Time{} },
-			"negative items":           func(d *day) { d.batch.Items = -1 },
-			"a name that is no text":   func(d *day) { d.batch.Name = "\xff" },
-			"an account with NUL":      func(d *day) { d.add("a\x00b", "water", "EUR", "1", "1") },
-			"a tariff that is no text": func(d *day) { d.add("a", "\xc0", "EUR", "1", "1") },
-		} {
-			d := made("batch", 2)
-			change(d)
-			if first, err := d.record(t.Context(), b); !errors.Is(err, ErrInvalid) || first {
-				t.Errorf("%s: got %v, %v", name, first, err)
-			}
-		}
-		checkWhole(t, b, 0, 0)
-		if first, err := b.Record(t.Context(), &Batch{Name: "empty", HandedOver: start}, new(totals.Totals), nil); err != nil || !first {
-			t.Errorf("a day without records: got %v, %v", first, err)
-		}
-	})
-}
-
-func TestTextsThatPeopleReadAreMadeStorable(t *testing.T) {
-	onBoth(t, func(t *testing.T, address string) {
-		b := opened(t, address)
-		d := made("batch", 0)
-		d.reject(11, "NUL \x00 and \xff, but 'quotes' and ☂")
-		recorded(t, b, d)
-		if got, want := read(t, b).rejections[2].Line.Reason, "NUL \ufffd and \ufffd, but 'quotes' and ☂"; got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	})
-}
-
-// TestACancelledRecordLeavesNothing: also the next one has a usable connection.
-func TestACancelledRecordLeavesNothing(t *testing.T) {
-	onBoth(t, func(t *testing.T, address string) {
-		b := opened(t, address)
-		ctx, cancel := testContext(t)
-		cancel()
-		if first, err := made("batch", 2).record(ctx, b); err == nil || first {
-			t.Errorf("got %v, %v, want an error", first, err)
-		}
-		checkWhole(t, b, 0, 0)
-		recorded(t, b, made("batch", 2))
-	})
 }

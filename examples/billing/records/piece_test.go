@@ -14,14 +14,19 @@ import (
 	"pgregory.net/rapid"
 )
 
-func readPiece(r io.Reader) (all []Record, err error) {
+func readPiece(r io.Reader) (all []Record, rejected []Rejection, err error) {
 	for record, err := range ReadPiece(r, "2026-11-21/1") {
-		if err != nil {
-			return all, err
+		var rejection *Rejection
+		switch {
+		case errors.As(err, &rejection):
+			rejected = append(rejected, *rejection)
+		case err != nil:
+			return all, rejected, err
+		default:
+			all = append(all, record)
 		}
-		all = append(all, record)
 	}
-	return all, nil
+	return all, rejected, nil
 }
 
 // drawRecord draws any record that Read may return.
@@ -46,7 +51,7 @@ func TestPiecesAndUsageFilesGiveBackTheirRecords(t *testing.T) {
 		for i := range want {
 			piece = AppendPiece(piece, &want[i])
 		}
-		if got, err := readPiece(bytes.NewReader(piece)); err != nil || !slices.EqualFunc(got, want, equalRecords) {
+		if got, _, err := readPiece(bytes.NewReader(piece)); err != nil || !slices.EqualFunc(got, want, equalRecords) {
 			rt.Errorf("piece %q: got %+v, %v; want %+v", piece, got, err, want)
 		}
 		var file bytes.Buffer
@@ -83,21 +88,21 @@ func TestEqualRecordsGiveTheSameBytes(t *testing.T) {
 func TestADamagedPieceIsAnError(t *testing.T) {
 	const fine = "7,u,2026-11-21T08:30:00Z,a,t,1\n"
 	for _, c := range []struct{ line, want string }{
-		{"7,u,2026-11-21T08:30:00Z,a,t", "piece 2026-11-21/1:2: the line has 5 fields, not 6"},
+		{"7,u,2026-11-21T08:30:00Z,a,t", "piece 2026-11-21/1:2: the line has 5 fields, not 6 or 4"},
 		{"0,u,2026-11-21T08:30:00Z,a,t,1", `piece 2026-11-21/1:2: line "0" is not the number of a line`},
 		{"-1,u,2026-11-21T08:30:00Z,a,t,1", `piece 2026-11-21/1:2: line "-1" is not the number of a line`},
 		{"99999999999999999999,u,2026-11-21T08:30:00Z,a,t,1", `piece 2026-11-21/1:2: line "99999999999999999999" is not the number of a line`},
 		{"7,u,2026-11-21T08:30:00Z,a,t,1e9", `piece 2026-11-21/1:2: quantity "1e9" is not written out: exponents are not read`},
 		{`7,"u,2026-11-21T08:30:00Z,a,t,1`, "piece 2026-11-21/1:2: a quote is not closed before the end of the line"},
-		{"7,u\x00,2026-11-21T08:30:00Z,a,t,1", "piece 2026-11-21/1:2: byte 4 is NUL"},
+		{"7,u\x00,2026-11-21T08:30:00Z,a,t,1", "piece 2026-11-21/1:2: byte 4 is a control character, 0x00"},
 	} {
-		all, err := readPiece(strings.NewReader(fine + c.line + "\n" + fine))
+		all, _, err := readPiece(strings.NewReader(fine + c.line + "\n" + fine))
 		if err == nil || err.Error() != c.want || len(all) != 1 {
 			t.Errorf("%s: got %v, %v; want %s", c.line, all, err, c.want)
 		}
 	}
 	broken := errors.New("the line is cut")
-	if all, err := readPiece(io.MultiReader(strings.NewReader(fine+"7,u"), iotest.ErrReader(broken))); !errors.Is(err, broken) || len(all) != 1 {
+	if all, _, err := readPiece(io.MultiReader(strings.NewReader(fine+"7,u"), iotest.ErrReader(broken))); !errors.Is(err, broken) || len(all) != 1 {
 		t.Errorf("got %v, %v; want the error after one record", all, err)
 	}
 	for range ReadPiece(strings.NewReader(fine+fine), "1") {

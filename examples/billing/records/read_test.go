@@ -12,6 +12,7 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
+	"unicode"
 
 	"github.com/shopspring/decimal"
 )
@@ -76,13 +77,6 @@ func TestARecordHasEverythingOfItsLine(t *testing.T) {
 	}
 }
 
-func TestTheDayIsThatOfUTC(t *testing.T) {
-	r := Record{Time: time.Date(2026, 11, 21, 0, 30, 0, 0, time.FixedZone("", 3600))}
-	if got := r.Day(); got != "2026-11-20" {
-		t.Errorf("day: got %s, want 2026-11-20", got)
-	}
-}
-
 // badLines are lines that are rejected, with their ids and reasons.
 var badLines = []struct{ line, id, reason string }{
 	{`"x,2026-11-21T08:30:00Z,a,t,1`, "", "a quote is not closed before the end of the line"},
@@ -92,7 +86,7 @@ var badLines = []struct{ line, id, reason string }{
 	{"x,2026-11-21T08:30:00Z,a,t", "", "the line has 4 fields, the header 5"},
 	{"x,2026-11-21T08:30:00Z,a,t,1,5", "", "the line has 6 fields, the header 5"},
 	{"x;2026-11-21T08:30:00Z;a;t;1", "", "the line has 1 fields, the header 5"},
-	{"x,2026-11-21T08:30:00Z,a\x00,t,1", "", "byte 25 is NUL"},
+	{"x,2026-11-21T08:30:00Z,a\x00,t,1", "", "byte 25 is a control character, 0x00"},
 	{"x,2026-11-21T08:30:00Z,a\tb,t,1", "", "byte 25 is a control character, 0x09"},
 	{"x,2026-11-21T08:30:00Z,a\rb,t,1", "", "byte 25 is a control character, 0x0d"},
 	{"x,2026-11-21T08:30:00Z,\xff,t,1", "", "byte 24, 0xff, is not UTF-8"},
@@ -152,8 +146,19 @@ func TestABadLineIsRejectedAndTheRestGoesOn(t *testing.T) {
 			if err != nil || !slices.EqualFunc(all, []Record{before, after}, equalRecords) {
 				t.Errorf("records: got %+v, %v; want the good ones before and after", all, err)
 			}
-			if want := []Rejection{{"usage.csv", 3, c.id, c.reason}}; !slices.Equal(rejected, want) {
-				t.Errorf("rejected: got %+v, want %+v", rejected, want)
+			if len(rejected) != 1 {
+				t.Fatalf("rejected: got %+v, want one line", rejected)
+			}
+			got := rejected[0]
+			if want := (Rejection{"usage.csv", 3, c.id, c.reason, got.Text}); got != want {
+				t.Errorf("rejected: got %+v, want %+v", got, want)
+			}
+			if len(c.line) < maxLine && got.Text == "" || len(got.Text) > 3*maxRejected || strings.ContainsFunc(got.Text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+				t.Errorf("text: got %.100q, want the line, printable", got.Text)
+			}
+			again := AppendRejection(AppendPiece(nil, &all[0]), &got)
+			if _, back, err := readPiece(bytes.NewReader(again)); err != nil || len(back) != 1 || back[0].Text != got.Text || back[0].Reason != printable(got.Reason) || back[0].Line != 3 {
+				t.Errorf("in a piece: got %+v, %v", back, err)
 			}
 		})
 	}
@@ -178,13 +183,13 @@ func TestNothingIsReadOfAFileWithoutItsColumns(t *testing.T) {
 		{"id,time,account,tariff,quantity,tariff\n", "u.csv:1: the header names the column tariff twice" + nothing},
 		{"id;time;account;tariff;quantity\n", "u.csv:1: the fields must be separated by commas" + nothing},
 		{"id\ttime\taccount\ttariff\tquantity\n", "u.csv:1: the fields must be separated by commas" + nothing},
-		{"id,time,account,tariff,quantity\rx,y,z\r", "u.csv:1: the lines must end with LF or CRLF, not with CR" + nothing},
+		{"id,time,account,tariff,quantity\rx,y,z\r", "u.csv:1: byte 32 is a control character, 0x0d" + nothing},
 		{"\"id,time,account,tariff,quantity\n", "u.csv:1: a quote is not closed before the end of the line" + nothing},
-		{"id,time,account,tariff,quantity,\x00\n", "u.csv:1: byte 33 is NUL" + nothing},
-		{"\xff\xfei\x00d\x00,\x00\n\x00", "u.csv:1: the file is UTF-16: save it as UTF-8" + nothing},
-		{"\xfe\xff\x00i\x00d\x00,\x00\n", "u.csv:1: the file is UTF-16: save it as UTF-8" + nothing},
-		{"\x1f\x8b\x08\x00\n", "u.csv:1: the file is compressed: unpack it first" + nothing},
-		{"PK\x03\x04\n", "u.csv:1: the file is compressed: unpack it first" + nothing},
+		{"id,time,account,tariff,quantity,\x00\n", "u.csv:1: byte 33 is a control character, 0x00" + nothing},
+		{"\xff\xfei\x00d\x00,\x00\n\x00", "u.csv:1: byte 1, 0xff, is not UTF-8" + nothing},
+		{"\xfe\xff\x00i\x00d\x00,\x00\n", "u.csv:1: byte 1, 0xfe, is not UTF-8" + nothing},
+		{"\x1f\x8b\x08\x00\n", "u.csv:1: byte 1 is a control character, 0x1f" + nothing},
+		{"PK\x03\x04\n", "u.csv:1: byte 3 is a control character, 0x03" + nothing},
 		{"\n" + strings.Repeat("x", maxLine+1), fmt.Sprintf("u.csv:2: the line has %d bytes, at most %d are read", maxLine+1, maxLine) + nothing},
 	} {
 		all, rejected, err := readAll(strings.NewReader(c.file), "u.csv")

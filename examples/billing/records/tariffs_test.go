@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/big"
 	"slices"
 	"strings"
@@ -17,7 +18,7 @@ import (
 
 const tariffHeader = "tariff,unit,currency,price\n"
 
-func tariffsOf(t testing.TB, lines string) *Tariffs {
+func tariffsOf(t testing.TB, lines string) Tariffs {
 	t.Helper()
 	tariffs, rejected, err := ReadTariffs(strings.NewReader(tariffHeader+lines), "tariffs.csv")
 	if err != nil || len(rejected) > 0 {
@@ -99,8 +100,6 @@ func TestWhatCannotBeChargedSaysWhy(t *testing.T) {
 	}{
 		{Record{Tariff: "steam"}, `there is no tariff "steam"`},
 		{Record{Tariff: "T"}, `there is no tariff "T"`},
-		{Record{Tariff: "t", Quantity: decimal.New(-1, 0)}, "the quantity is not between 0 and 1000000000000 with at most 9 decimals"},
-		{Record{Tariff: "t", Quantity: decimal.New(1, 999_999_999)}, "the quantity is not between 0 and 1000000000000 with at most 9 decimals"},
 	} {
 		if _, _, err := tariffs.Charge(&c.record); err == nil || err.Error() != c.want {
 			t.Errorf("got %v, want %s", err, c.want)
@@ -184,8 +183,8 @@ func TestEqualTariffsGiveTheSameBytes(t *testing.T) {
 		t.Errorf("got %q and %q, want the same", one.String(), other.String())
 	}
 	again, rejected, err := ReadTariffs(&one, "t.csv")
-	if err != nil || len(rejected) > 0 || !slices.EqualFunc(slices.Collect(again.All()), slices.Collect(tariffsOf(t, "b,kWh,EUR,1.5\n\"a,\"\"x\"\"\",kWh,EUR,2\n").All()), equalTariffs) {
-		t.Errorf("read again: got %v, %v, %v", slices.Collect(again.All()), rejected, err)
+	if err != nil || len(rejected) > 0 || !maps.EqualFunc(again, tariffsOf(t, "b,kWh,EUR,1.5\n\"a,\"\"x\"\"\",kWh,EUR,2\n"), equalTariffs) {
+		t.Errorf("read again: got %v, %v, %v", again, rejected, err)
 	}
 	broken := errors.New("the disk is full")
 	if err := BuiltInTariffs().WriteCSV(failingWriter{broken}); !errors.Is(err, broken) {
@@ -207,7 +206,7 @@ func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
 func TestTheBuiltInTariffsReachTheCornersOfRounding(t *testing.T) {
 	digits := make(map[int32]bool)
 	n := 0
-	for tariff := range BuiltInTariffs().All() {
+	for _, tariff := range BuiltInTariffs() {
 		minor, ok := MinorDigits(tariff.Currency)
 		if n++; !ok {
 			t.Errorf("%s: got the unknown currency %s", tariff.ID, tariff.Currency)
