@@ -1,113 +1,422 @@
 package main
 
 import (
-	"bytes"
 	"context"
+	"encoding/xml"
+	"errors"
 	"flag"
+	"fmt"
+	"io"
+	"math"
 	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/internal/waiting"
 )
 
 func TestMain(m *testing.M) {
-	serveIfAsked() // the server of the tests is this program too
+	playRole() // children of the tests are this program too
 	flag.Parse()
 	os.Exit(m.Run())
 }
 
-// short is a plan that takes almost no time.
-func short(contenders ...contender) plan {
-	return plan{
-		handlers: []time.Duration{0, 20 * time.Millisecond}, latencies: []time.Duration{0}, secure: []bool{false, true}, concurrency: []int{64},
-		contenders: contenders, only: regexp.MustCompile("handler20ms"), rounds: 1,
-		warmUp: 20 * time.Millisecond, window: 100 * time.Millisecond, size: 128,
-	}
+// shortRuns are the smallest runs, with patterns of the rows that their tables must have.
+var shortRuns = []struct {
+	args  string
+	rows  []string
+	plots []string // with -page
+}{
+	{
+		"load -handlers 0,20ms -latencies 0 -concurrency 64 -contenders ideal,millrace,millrace-http1,loop,loop-http1 -only handler20ms -rounds 1 -warm-up 20ms -for 100ms -size 128",
+		[]string{`\| 64 \| 20ms \| 0s \| 3200 \| ideal \| [1-9].* \| 1.00 \| `, `\| 3200 \| millrace \| [1-9]`, `\| 3200 \| millrace-http1 \| [1-9]`, `\| 3200 \| loop \| [1-9]`, `\| 3200 \| loop-http1 \| [1-9]`},
+		nil,
+	},
+	{
+		"latency -rates 1:1ms,200:300ms -rounds 2 -round-trips 3 -warm-up 4",
+		[]string{`\| 1 \| polling \| 2 \| 2 \|`, `\| 200 \| polling \| 2 \| JOBS \|`, `\| 200 \| bus \| 1 \| JOBS \|`, `\| 200 \| stream \| 2 \| JOBS \|`, `\| 200 \| nats \| 2 \| JOBS \|`},
+		[]string{"latency"},
+	},
+	{
+		"pickup -slots 8 -reserve 2 -heavy 200ms -critical 1ms -rate 200 -window 300ms -rounds 2 -warm-up 4",
+		[]string{`\| a reserve of 2 \| nothing \| JOBS \|`, `\| a reserve of 2 \| a flood \| JOBS \|.*× [0-9.]+ \|`, `\| weights alone \| nothing \| JOBS \|`, `\| weights alone \| a flood \| JOBS \|.*\| [1-9][0-9]* \|$`},
+		[]string{"pickup"},
+	},
+	{
+		"shards -shards 3,1 -rounds 2 -warm-up 0 -for 200ms -under-way 8",
+		[]string{`\| 1 \| [1-9][0-9]* \| 1.00 \| [0-9.]+ \| [1-9].* %`, `\| 3 \| [1-9]`},
+		nil,
+	},
+	{
+		"emulators -contenders memory,disk -connections 4 -rounds 1 -for 1ms -work enqueue,drain500",
+		[]string{`\| enqueue \| 4 \| memory \| [1-9][0-9]* \| 1.0 \|`, `\| enqueue \| 4 \| disk \| [1-9]`, `\| drain500 \| 4 \| memory \| [1-9]`, `\| drain500 \| 4 \| disk \| [1-9]`},
+		nil,
+	},
+	{
+		"table -callers 1,3 -rounds 1 -for 10ms -stored 1000",
+		[]string{
+			`\| insert \| 1 \| 1 \| [1-9][0-9]* \| [1-9][0-9]* \| × [0-9.]+ \|`, `\| insert \| 100 \| 3 \| [1-9]`, `\| point read \| 1 \| 3 \| [1-9]`,
+			`\| page \| 1000 \| 1 \| [1-9]`, `\| delete \| 1 \| 1 \| [1-9]`, `\| delete \| 100 \| 3 \| [1-9]`,
+		},
+		nil,
+	},
+	{
+		"scaling -only ^burst.*small$ -others 1",
+		[]string{`\| burst from zero, small \| [A-Za-z][^|]+ \| [0-9.]+ \|`, `\| (\*\*)?agent: set by the SLA`, `\| (\*\*)?fixed instances: `, `\| (\*\*)?KEDA queueLength: `, `\| burst from zero, small \| 1 of 1 \|`},
+		[]string{"scaling"},
+	},
+	{"billing -records 4000,2000 -batch 1000 -workers 1", []string{`\| 2000 \| [0-9.]+ \| [1-9]`, `\| 4000 \| [0-9.]+ \| [1-9]`}, nil},
 }
 
-// Every contender consumes messages, and the table shows it.
-func TestEveryContenderWorks(t *testing.T) {
-	p := short(contenders...)
-	s, err := startServer(p.endpoints())
-	if err != nil {
-		t.Fatal(err)
+func TestEveryBenchmarkRuns(t *testing.T) {
+	if dir, err := os.MkdirTemp("/dev/shm", "bench"); err == nil { //nolint:usetesting // the tests are not about the disk
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		t.Setenv("TMPDIR", dir)
 	}
-	defer s.stop()
-	results, err := p.measure(t.Context(), s, func(string) {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(results) != 2 {
-		t.Fatalf("measured %+v", results)
-	}
-	for _, r := range results {
-		if len(r.rounds) != 1 || len(r.rounds[0]) != len(contenders) {
-			t.Fatalf("measured %+v", r)
-		}
-		for i, taken := range r.rounds[0] {
-			if taken.messages <= 0 || taken.wall <= 0 || taken.processor <= 0 {
-				t.Errorf("%v in %v: got %+v, want messages, time and allocations", contenders[i], r.cell, taken)
+	jobs := len(schedule(200, 300*time.Millisecond, 1)) + len(schedule(200, 300*time.Millisecond, 2))
+	for _, c := range shortRuns {
+		name, _, _ := strings.Cut(c.args, " ")
+		t.Run(name, func(t *testing.T) {
+			if testing.Short() && (name == "billing" || name == "emulators") {
+				t.Skip("it builds programs")
 			}
-		}
+			path := newPage(t, name)
+			var out strings.Builder
+			if err := run(t.Context(), append(strings.Fields(c.args), "-page", path), &out, io.Discard); err != nil {
+				t.Fatal(err)
+			}
+			t.Log("\n" + out.String())
+			page := read(t, path)
+			if !strings.HasPrefix(page, "before\n") || !strings.HasSuffix(page, "\nafter\n") || strings.Contains(page, "\nold\n") || !strings.Contains(page, out.String()) {
+				t.Errorf("page: got\n%s\nwant only what is between the marks replaced, by the table", page)
+			}
+			for _, row := range c.rows {
+				row = strings.ReplaceAll(row, "JOBS", fmt.Sprint(jobs))
+				if !regexp.MustCompile("(?m)^.*" + row).MatchString(out.String()) {
+					t.Errorf("got\n%s\nwant a row like %s", out.String(), row)
+				}
+			}
+			for _, plot := range c.plots {
+				wellFormed(t, read(t, filepath.Join(filepath.Dir(path), "images", plot+".svg")))
+				if !strings.Contains(page, "](images/"+plot+".svg)") {
+					t.Errorf("page: got\n%s\nwant the plot %s", page, plot)
+				}
+			}
+			if left, err := filepath.Glob(filepath.Join(os.TempDir(), "millrace-bench-*")); err != nil || len(left) > 0 {
+				t.Errorf("files left: got %v, %v, want none", left, err)
+			}
+		})
 	}
-	var table bytes.Buffer
-	if err := writeTable(&table, results); err != nil {
+}
+
+// newPage makes a page with the marks of a benchmark.
+func newPage(t *testing.T, name string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "page.md")
+	begin, end := page{name: name}.marks()
+	if err := errors.Join(os.Mkdir(filepath.Join(filepath.Dir(path), "images"), 0o755), os.WriteFile(path, []byte("before\n"+begin+"old\n"+end+"after\n"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	if lines := strings.Count(table.String(), "\n"); lines != 2+2*len(contenders) || !strings.Contains(table.String(), "| TLS | 3200 | millrace |") {
-		t.Errorf("table: got\n%s\nwant a row for each cell and contender", table.String())
-	}
+	return path
 }
 
-func TestMistakesAreNamed(t *testing.T) {
-	for _, args := range [][]string{{"-handlers", "x"}, {"-contenders", "nobody"}, {"-only", "("}, {"-concurrency", ""}, {"-tls", "perhaps"}} {
-		if err := run(t.Context(), args); err == nil {
-			t.Errorf("%v: got no error, want one", args)
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// wellFormed checks that a plot is XML, and that every number in it is one.
+func wellFormed(t *testing.T, plot string) {
+	t.Helper()
+	for d := xml.NewDecoder(strings.NewReader(plot)); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatalf("%v in\n%s", err, plot)
+		}
+	}
+	for _, bad := range []string{"%!", "NaN", "Inf"} {
+		if strings.Contains(plot, bad) {
+			t.Errorf("plot: got %s in\n%s", bad, plot)
 		}
 	}
 }
 
-func TestMedian(t *testing.T) {
-	r := result{}
-	for _, n := range []int64{3, 1, 9} {
-		r.rounds = append(r.rounds, []sample{{messages: 1, wall: time.Second}, {messages: n, wall: time.Second}})
+// TestMistakesAreNamed: wrong input is refused before anything happens, in one line.
+func TestMistakesAreNamed(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty.md")
+	bad := filepath.Join(t.TempDir(), "bad.csv")
+	if err := errors.Join(os.WriteFile(empty, nil, 0o644), os.WriteFile(bad, []byte("# handling: 1s\narrivals\nmany\n"), 0o644)); err != nil {
+		t.Fatal(err)
 	}
-	if m := r.median(1, func(own, first sample) float64 { return own.perSecond() / first.perSecond() }); m != 3 {
-		t.Errorf("median of 3, 1, 9: got %v, want 3", m)
+	for _, c := range [][2]string{
+		{"", "which benchmark?"},
+		{"speed", `unknown benchmark "speed"`},
+		{"load now", `unexpected argument "now"`},
+		{"load -page " + empty, "written by bench load"},
+		{"load -page none.md", "no such file"},
+		{"load -handlers x", "-handlers"},
+		{"load -contenders nobody", `unknown "nobody": choose from [ideal`},
+		{"load -only (", "error parsing regexp"},
+		{"load -only nothing", "no cell matches"},
+		{"load -concurrency 0", "write a value from 1"},
+		{"load -for 0", "write a value from"},
+		{"latency -transports pigeon", "unknown"},
+		{"latency -rates 100", "such as 100:10s"},
+		{"latency -rates NaN:1s", "such as 100:10s"},
+		{"latency -rates 0:1s", "such as 100:10s"},
+		{"latency -rates 1:0s", "such as 100:10s"},
+		{"latency -round-trips 0", "write a value from 1"},
+		{"pickup -rate NaN", "write a value from"},
+		{"pickup -reserve 0", "write a value from 1"},
+		{"pickup -reserve 63", "is more than 62"},
+		{"pickup -reserve 4 -rate 1000 -critical 5ms", "at most half of the 4 of -reserve"},
+		{"shards -shards 65", "write a value from 1 to 64"},
+		{"shards -limit -1", "write a value from 0"},
+		{"emulators -work sleep", "unknown"},
+		{"emulators -connections x", "write a value from 1"},
+		{"table -callers many", "write a value from 1"},
+		{"table -stored 10", "write a value from 1000"},
+		{"scaling -trace none.csv", "no such file"},
+		{"scaling -trace " + bad, "bad.csv:3: arrivals is"},
+		{"scaling -only nothing", "no trace has such a name"},
+		{"billing -records 0", "write a value from 1"},
+		{"billing -colour", "flag provided but not defined"},
+	} {
+		err := run(t.Context(), strings.Fields(c[0]), io.Discard, io.Discard)
+		if !errors.As(err, new(mistake)) || !strings.Contains(err.Error(), c[1]) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("bench %s: got %v, want a mistake in one line with %q", c[0], err, c[1])
+		}
 	}
-	r.rounds = r.rounds[:2]
-	if m := r.median(1, func(own, _ sample) float64 { return own.perSecond() }); m != 2 {
-		t.Errorf("median of 3, 1: got %v, want 2", m)
+	if got := read(t, empty); got != "" {
+		t.Errorf("a page without marks: got %q, want it as it was", got)
 	}
 }
 
-// BenchmarkConsume runs the cell without waiting and with 64 handlers for 100 ms an iteration. It gives
-// a first impression; to measure, run the program.
-func BenchmarkConsume(b *testing.B) {
-	p := short()
-	s, err := startServer(p.endpoints())
+func TestHelp(t *testing.T) {
+	for _, c := range commands {
+		var overview, help strings.Builder
+		err := errors.Join(run(t.Context(), []string{"-h"}, &overview, io.Discard), run(t.Context(), []string{c.name, "-h"}, &help, io.Discard))
+		if err != nil || !strings.Contains(overview.String(), "  "+c.name+" ") || !strings.Contains(help.String(), "bench "+c.name+" [flags]") || !strings.Contains(help.String(), "-page file") {
+			t.Errorf("%s: got %v,\n%s\n%s", c.name, err, overview.String(), help.String())
+		}
+	}
+}
+
+// TestAnInterruptLeavesNothing: children end and files go.
+func TestAnInterruptLeavesNothing(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	for _, args := range []string{"load -handlers 0 -concurrency 16", "latency -rates 1:1h", "shards -for 1h", "table -for 1h -callers 1"} {
+		ctx, interrupt := context.WithCancel(t.Context())
+		measuring := writerFunc(func(b []byte) (int, error) {
+			time.AfterFunc(100*time.Millisecond, interrupt)
+			return len(b), nil
+		})
+		if err := run(ctx, strings.Fields(args), io.Discard, measuring); !errors.Is(err, context.Canceled) && ctx.Err() == nil {
+			t.Errorf("%s: got %v, want the end of the context", args, err)
+		}
+		if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
+			t.Errorf("%s: got %v, %v left, want no files", args, left, err)
+		}
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+func TestMediansAreOfTheRounds(t *testing.T) {
+	for _, c := range []struct {
+		messages []int64
+		want     float64
+	}{{nil, 0}, {[]int64{5}, 5}, {[]int64{9, 1, 5}, 5}, {[]int64{4, 2}, 3}} {
+		var s, twice samples
+		for _, n := range c.messages {
+			s = append(s, sample{messages: n, wall: time.Second})
+			twice = append(twice, sample{messages: 2 * n, wall: time.Second})
+		}
+		if got := s.median(sample.perSecond); got != c.want {
+			t.Errorf("%v: got %v, want %v", c.messages, got, c.want)
+		}
+		if got := twice.times(s, sample.perSecond); len(s) > 0 && got != 2 {
+			t.Errorf("twice %v: got %v times, want 2", c.messages, got)
+		}
+	}
+}
+
+func TestPercentilesAreOfTheNearestRank(t *testing.T) {
+	var hundred []time.Duration
+	for i := range 100 {
+		hundred = append(hundred, time.Duration(i+1))
+	}
+	for _, c := range []struct {
+		sorted  []time.Duration
+		percent int
+		want    time.Duration
+	}{{hundred, 50, 50}, {hundred, 95, 95}, {hundred, 99, 99}, {hundred, 100, 100}, {hundred[:1], 50, 1}, {hundred[:1], 99, 1}, {hundred[:3], 50, 2}, {hundred[:10], 99, 10}} {
+		if got := percentile(c.sorted, c.percent); got != c.want {
+			t.Errorf("%d %% of %d: got %d, want %d", c.percent, len(c.sorted), got, c.want)
+		}
+	}
+}
+
+// TestTheScheduleIsTheSameForAll: it depends only on the seed, is in order, and has about as many jobs as asked
+// for.
+func TestTheScheduleIsTheSameForAll(t *testing.T) {
+	due := schedule(1000, 10*time.Second, 7)
+	if !slices.Equal(due, schedule(1000, 10*time.Second, 7)) || slices.Equal(due, schedule(1000, 10*time.Second, 8)) {
+		t.Error("got another schedule for the same seed, or the same for another")
+	}
+	if n := len(due); n < 9500 || n > 10_500 || !slices.IsSorted(due) || due[n-1] >= 10*time.Second {
+		t.Errorf("got %d jobs up to %v, want about 10,000 in 10 s", n, due[n-1])
+	}
+	if one := schedule(0.001, time.Millisecond, 1); len(one) != 1 || one[0] > time.Millisecond {
+		t.Errorf("a window that is too short: got %v, want one job in it", one)
+	}
+}
+
+// TestValuesBeyondAnAxisAreAtItsEnds: and each power of ten of a logarithmic one is as wide as the next.
+func TestValuesBeyondAnAxisAreAtItsEnds(t *testing.T) {
+	a := waitsChart("", nil).x
+	for seconds, want := range map[float64]float64{-1: 0, 1e-4: 0, 1e-3: 0.2, 1e-2: 0.4, 10: 1, 3600: 1} {
+		if got := a.share(seconds); math.Abs(got-want) > 1e-9 {
+			t.Errorf("position of %v s: got %v, want %v", seconds, got, want)
+		}
+	}
+	if got := fmt.Sprint(roundNumbers(4, 60)); got != "[5 10 20 50]" {
+		t.Errorf("ticks: got %s", got)
+	}
+}
+
+// TestAnotherProcessReadsTheSameClock: its readings lie between ours.
+func TestAnotherProcessReadsTheSameClock(t *testing.T) {
+	s, err := startServer(serverOptions{})
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 	defer s.stop()
-	for _, secure := range p.secure {
-		for _, who := range contenders {
-			c := cell{concurrency: 64, secure: secure}
-			b.Run(c.wire()+"/"+who.name, func(b *testing.B) {
-				var all sample
-				const load = 20_000 // for limits: more than is done here
-				for b.Loop() {
-					taken, err := p.once(context.Background(), s, c, who, load)
-					if err != nil {
-						b.Fatal(err)
-					}
-					all = sample{all.messages + taken.messages, all.wall + taken.wall, all.processor + taken.processor, all.mallocs + taken.mallocs, all.heldBack + taken.heldBack}
-				}
-				b.ReportMetric(all.perSecond(), "messages/s")
-				b.ReportMetric(float64(all.processor.Microseconds())/float64(all.messages), "client-µs/message")
-				b.ReportMetric(float64(all.mallocs)/float64(all.messages), "allocs/message")
-			})
-		}
+	a := assignment{Server: s.started, Transport: "polling", Queue: "clock", Jobs: 1}
+	p, closing, err := a.sender(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closing()
+	w, err := transports[0].consume(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.stop()
+	before := now()
+	if _, err := send(t.Context(), p, 0, []time.Duration{0}); err != nil {
+		t.Fatal(err)
+	}
+	begun, err := w.starts(t.Context(), 1)
+	if after := now(); err != nil || begun[0] < before || begun[0] > after {
+		t.Errorf("a handler in another process: got %v, %v; want it between %d and %d", begun, err, before, after)
+	}
+}
+
+// TestTheLimitHolds: no more than a third of the limit comes from sending to deleting, but for what an
+// unused queue has saved for its first second. It continues until the limit has refused requests and let jobs through,
+// however slow the machine is.
+func TestTheLimitHolds(t *testing.T) {
+	const limit, shards = 15, 2
+	s, err := startServer(serverOptions{Limit: limit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	w, err := startShards(t.Context(), s.started.Locations[0], shards, 64)
+	if err != nil {
+		t.Fatal(errors.Join(err, s.stop()))
+	}
+	var seen sample
+	most := 0.0
+	for err == nil && (seen.messages == 0 || seen.limited == 0) && float64(seen.messages) <= most {
+		waiting.For(100*time.Millisecond, t.Context().Done())
+		seen, err = w.look(s)
+		most = shards * (limit*(time.Since(begin).Seconds()+1) + 3*32) / 3 // a get may leave a debt of a batch
+	}
+	if err = errors.Join(err, w.stop(), s.stop()); err != nil {
+		t.Fatal(err)
+	}
+	if float64(seen.messages) > most {
+		t.Errorf("got %d jobs, %d requests refused; want at most %.0f jobs", seen.messages, seen.limited, most)
+	}
+}
+
+// TestADrainDeletes: drained messages are deleted from the queue.
+func TestADrainDeletes(t *testing.T) {
+	s, err := startServer(serverOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.stop()
+	c, err := openQueueClient(t.Context(), s.started.Locations[0], 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.put(t.Context(), 300); err != nil {
+		t.Fatal(err)
+	}
+	done, err := c.drain(t.Context(), 200)
+	if err != nil || done < 200 || done > 300 {
+		t.Fatalf("drained: got %d, %v; want 200 to 300", done, err)
+	}
+	p, err := c.queue.GetProperties(t.Context(), nil)
+	if err != nil || *p.ApproximateMessagesCount != 300-done {
+		t.Errorf("messages left: got %d, %v; want %d", *p.ApproximateMessagesCount, err, 300-done)
+	}
+}
+
+// TestStoresKeepWhatTheyAreGiven: each finds what was inserted, in whole pages, and no longer what was removed.
+func TestStoresKeepWhatTheyAreGiven(t *testing.T) {
+	for _, k := range tableKinds {
+		t.Run(k.name, func(t *testing.T) {
+			s, err := k.open(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := &measuredTable{target: s}
+			if err := m.fill(t.Context(), 2*pageSize); err != nil {
+				t.Fatal(err)
+			}
+			m.stored = m.inserted.Load()
+			if err := m.readPage(t.Context(), pageSize); err != nil {
+				t.Error(err)
+			}
+			if err := s.insert(t.Context(), entitiesFrom(0, 1)); err == nil {
+				t.Error("insert of what exists: got no error")
+			}
+			one := m.removeSome(t.Context(), 1)
+			align := m.align(t.Context())
+			group := m.removeSome(t.Context(), groupSize)
+			if err := errors.Join(one, align, group); err != nil || m.removed.Load() != 2*groupSize {
+				t.Errorf("removed %d, %v, want two groups", m.removed.Load(), err)
+			}
+			if n, err := s.page(t.Context(), keyOf(0)); n != pageSize || err != nil {
+				t.Errorf("page after the removed: got %d entities, %v", n, err)
+			}
+			if err := s.get(t.Context(), keyOf(0)); err == nil {
+				t.Error("get of what was removed: got no error")
+			}
+			for !errors.Is(err, errUsedUp) && err == nil {
+				err = m.removeSome(t.Context(), groupSize)
+			}
+			if n, failed := s.page(t.Context(), keyOf(0)); n != 0 || failed != nil || !errors.Is(err, errUsedUp) {
+				t.Errorf("after all were removed: got %d entities, %v, %v", n, failed, err)
+			}
+			if err := s.close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

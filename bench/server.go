@@ -1,191 +1,122 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	nats "github.com/nats-io/nats-server/v2/server"
 
 	"github.com/millrace/millrace/emulator"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// serveVariable, if set, makes this program run the server. Its value is the
-// endpoints, separated by commas.
-const serveVariable = "MILLRACE_BENCH_SERVE"
-
-// endpoint is an endpoint of the server.
-type endpoint struct {
-	latency time.Duration
-	secure  bool // over TLS
+// serverOptions are the first value for a server: the emulator, with its messages in memory.
+type serverOptions struct {
+	Delays []time.Duration // an endpoint for each, with the same queues, whose requests take so much longer; by default one without
+	Limit  int             // of each queue, messages a second; 0 for none
+	NATS   bool            // run a NATS server too
 }
 
-func (e endpoint) String() string { return fmt.Sprintf("%v/%v", e.latency, e.secure) }
-
-func parseEndpoint(text string) (e endpoint, err error) {
-	latency, secure, _ := strings.Cut(text, "/")
-	if e.latency, err = time.ParseDuration(latency); err == nil {
-		e.secure, err = strconv.ParseBool(secure)
-	}
-	return e, err
+// serverState is each answer of a server.
+type serverState struct {
+	Locations         []string // connection strings of the endpoints
+	NATS              string   // a URL
+	Processor         time.Duration
+	Requests, Limited int64
 }
 
-// server is the emulator in a separate process, controlled by lines on its standard input and output.
+// serverOrder is a further value for a server. An empty one only asks for the state.
+type serverOrder struct {
+	Fill           string // create this queue, and keep messages in it
+	Messages, Size int    // so many, of so many bytes
+	Drop           string // stop that, and delete this queue
+}
+
+// server is the emulator in a process of its own.
 type server struct {
-	process   *exec.Cmd
-	in        io.WriteCloser
-	out       *bufio.Scanner
-	locations map[endpoint]string
-	directory string // of the certificate for TLS; removed at the end
+	*child
+	started serverState
 }
 
-// startServer starts a server with these endpoints, all for the same queues.
-func startServer(endpoints []endpoint) (_ *server, err error) {
-	s := &server{locations: make(map[endpoint]string)}
-	if s.directory, err = trustedCertificate(); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.RemoveAll(s.directory))
-		}
-	}()
-	program, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	c := exec.Command(program)
-	for _, e := range endpoints {
-		c.Env = append(c.Env, e.String())
-	}
-	c.Env = append(os.Environ(), serveVariable+"="+strings.Join(c.Env, ","), certificateVariable+"="+s.directory)
-	c.Stderr = os.Stderr
-	s.process = c
-	if s.in, err = c.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := c.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	s.out = bufio.NewScanner(out)
-	if err := c.Start(); err != nil {
-		return nil, err
-	}
-	for _, e := range endpoints {
-		if !s.out.Scan() {
-			return nil, errors.Join(errors.New("the server did not start"), c.Wait())
-		}
-		s.locations[e] = s.out.Text()
-	}
-	return s, nil
+func startServer(o serverOptions) (s *server, err error) {
+	s = &server{}
+	s.child, err = startChild(context.Background(), "server", o, &s.started)
+	return s, err
 }
 
-// stop ends the process and waits for it.
-func (s *server) stop() error {
-	closed := s.in.Close() // ends the process
-	return errors.Join(closed, s.process.Wait(), os.RemoveAll(s.directory))
+// look returns what the server has done so far.
+func (s *server) look() (state serverState, err error) {
+	err = s.ask(serverOrder{}, &state)
+	return state, err
 }
 
-// keepFull creates a queue and keeps at least this number of messages of this size in it.
-func (s *server) keepFull(queue string, messages, size int) error {
-	return s.tell("full %s %d %d", queue, messages, size)
-}
-
-// drop ends keepFull and deletes the queue.
-func (s *server) drop(queue string) error { return s.tell("drop %s", queue) }
-
-func (s *server) tell(format string, args ...any) error {
-	if _, err := fmt.Fprintf(s.in, format+"\n", args...); err != nil {
-		return err
+// serve is the role of a server.
+func serve(first json.RawMessage) (any, answerer, error) {
+	var o serverOptions
+	if err := json.Unmarshal(first, &o); err != nil {
+		return nil, nil, err
 	}
-	if !s.out.Scan() {
-		return errors.New("the server has ended")
+	if o.Delays == nil {
+		o.Delays = []time.Duration{0}
 	}
-	if answer := s.out.Text(); answer != "ok" {
-		return errors.New("server: " + answer)
-	}
-	return nil
-}
-
-// serveIfAsked makes this process the server, and does not return, if it was
-// started as one.
-func serveIfAsked() {
-	endpoints, asked := os.LookupEnv(serveVariable)
-	if !asked {
-		return
-	}
-	if err := serve(endpoints); err != nil {
-		fmt.Fprintln(os.Stderr, "bench: server:", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
-
-func serve(endpoints string) error {
 	engine := localqueue.New(nil)
-	directory := os.Getenv(certificateVariable)
-	certificate, err := tls.LoadX509KeyPair(filepath.Join(directory, certificateFile), filepath.Join(directory, keyFile))
-	if err != nil {
-		return err
+	var state serverState
+	var counting *emulator.Server // benchmarks that count have one endpoint
+	for _, delay := range o.Delays {
+		counting = emulator.New(engine, &emulator.Options{Delay: delay, Limits: emulator.Limits{Messages: o.Limit}})
+		e, err := counting.Start("")
+		if err != nil {
+			return nil, nil, err
+		}
+		state.Locations = append(state.Locations, e.ConnectionString())
 	}
-	for one := range strings.SplitSeq(endpoints, ",") {
-		at, err := parseEndpoint(one)
-		if err != nil {
-			return err
+	if o.NATS {
+		var err error
+		if state.NATS, err = serveNATS(); err != nil {
+			return nil, nil, err
 		}
-		e, err := listenAt(emulator.New(engine, &emulator.Options{Delay: at.latency}), at, certificate)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = e.Close() }() // the process ends anyway
-		fmt.Println(e.ConnectionString())
 	}
 	f := filler{engine: engine, stops: make(map[string]func())}
-	defer f.stopAll()
-	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		if err := f.obey(in.Text()); err != nil {
-			fmt.Println(err)
-			continue
+	return state, func(line json.RawMessage) (any, error) {
+		var order serverOrder
+		err := json.Unmarshal(line, &order)
+		switch {
+		case err != nil:
+		case order.Fill != "":
+			err = f.keepFull(order.Fill, order.Messages, order.Size)
+		case order.Drop != "":
+			err = f.drop(order.Drop)
+		default:
+			state.Requests, state.Limited = counting.Counts().Requests(), counting.Counts().Limited
+			state.Processor, err = processorTime()
 		}
-		fmt.Println("ok")
-	}
-	return nil
+		return state, err
+	}, nil
 }
 
-func listenAt(s *emulator.Server, at endpoint, certificate tls.Certificate) (*emulator.Endpoint, error) {
-	if at.secure {
-		return s.StartTLS("", &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12})
+// serveNATS starts a NATS server in this process and returns its address.
+func serveNATS() (url string, err error) {
+	s, err := nats.NewServer(&nats.Options{Host: "127.0.0.1", Port: nats.RANDOM_PORT, NoLog: true, NoSigs: true})
+	if err != nil {
+		return "", err
 	}
-	return s.Start("")
+	go s.Start()
+	if !s.ReadyForConnections(10 * time.Second) {
+		return "", errors.New("the NATS server does not start")
+	}
+	return s.ClientURL(), nil
 }
 
 // filler keeps queues full.
 type filler struct {
 	engine *localqueue.Engine
 	stops  map[string]func() // by queue
-}
-
-func (f *filler) obey(line string) error {
-	var name string
-	var messages, size int
-	if n, _ := fmt.Sscanf(line, "full %s %d %d", &name, &messages, &size); n == 3 {
-		return f.keepFull(name, messages, size)
-	}
-	if n, _ := fmt.Sscanf(line, "drop %s", &name); n == 1 {
-		return f.drop(name)
-	}
-	return fmt.Errorf("unknown command %q", line)
 }
 
 func (f *filler) queue(name string) queue.Manager {
@@ -230,10 +161,4 @@ func (f *filler) drop(name string) error {
 	stop()
 	delete(f.stops, name)
 	return f.queue(name).Drop(context.Background())
-}
-
-func (f *filler) stopAll() {
-	for _, stop := range f.stops {
-		stop()
-	}
 }

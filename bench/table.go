@@ -1,45 +1,262 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"flag"
 	"fmt"
-	"io"
-	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/millrace/millrace/table"
 )
 
-// writeTable writes the results as Markdown. Ratios are to the first contender, in
-// the same round.
-func writeTable(w io.Writer, results []result) error {
-	if len(results) == 0 {
-		return nil
+// tables measures what stores of tables do in a second: insertions, point reads, pages and deletions of package
+// filetable, beside a plain table of SQLite, which is as durable. TMPDIR selects the disk.
+type tables struct {
+	turns
+	kinds   []tableKind
+	callers []int
+	span    time.Duration // of each measurement
+	stored  int           // entities that a table has before it is measured
+}
+
+func (p *tables) flags(f *flag.FlagSet) {
+	p.turns.flags(f)
+	several(f, &p.kinds, tableKinds, named(tableKinds), "contenders", "which stores; the others are compared with the first")
+	several(f, &p.callers, []int{1, 16}, between(1, 1024, strconv.Atoi), "callers", "numbers of concurrent callers, each with one call at a time")
+	one(f, &p.span, 3*time.Second, lasting, "for", "how long each is measured")
+	one(f, &p.stored, 50_000, between(pageSize, many, strconv.Atoi), "stored", "entities that a table has before it is measured")
+}
+
+func (p *tables) check() error { return nil }
+
+// tableTurn is a store with a number of callers.
+type tableTurn struct {
+	kind    tableKind
+	callers int
+	rates   [][]float64 // entities a second, by work and round
+}
+
+func (t *tableTurn) String() string { return fmt.Sprintf("%v, %d callers", t.kind, t.callers) }
+
+func (p *tables) run(ctx context.Context, h *harness) (*report, error) {
+	var all []*tableTurn
+	for _, n := range p.callers {
+		for _, k := range p.kinds {
+			all = append(all, &tableTurn{k, n, make([][]float64, len(tableWorks))})
+		}
 	}
-	first := results[0].contenders[0].name
-	line := func(format string, args ...any) (err error) {
-		_, err = fmt.Fprintf(w, format+"\n", args...)
+	err := takeTurns(ctx, h, p.rounds, all, func(t *tableTurn, _ int) error { return p.once(ctx, h, t) })
+	if err != nil {
+		return nil, err
+	}
+	return &report{head: fmt.Sprintf("%s, %s.\n\n", time.Now().UTC().Format(time.DateOnly), h.machine), table: p.table(all)}, nil
+}
+
+// once measures all works on a new table.
+func (p *tables) once(ctx context.Context, h *harness, t *tableTurn) (err error) {
+	dir, err := h.folder(t.kind.name)
+	if err != nil {
 		return err
 	}
-	if err := line("| concurrency | handler | latency | over | bound/s | contender | messages/s | of the bound | × %s | messages per client-processor-second | × %s | allocations a message | dequeues held back |\n"+
-		"|---|---|---|---|---|---|---|---|---|---|---|---|---|", first, first); err != nil {
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	target, err := t.kind.open(dir)
+	if err != nil {
 		return err
 	}
-	for _, r := range results {
-		for i, who := range r.contenders {
-			bound, share := "–", "–"
-			if r.cell.waiting() {
-				bound = fmt.Sprintf("%.0f", r.cell.bound())
-				share = fmt.Sprintf("%.2f", r.median(i, func(own, _ sample) float64 { return own.perSecond() })/r.cell.bound())
-			}
-			if err := line("| %d | %v | %v | %s | %s | %s | %.0f | %s | %.2f | %.0f | %.2f | %.0f | %.0f |",
-				r.cell.concurrency, r.cell.handler, r.cell.latency, r.cell.wire(), bound, who.name,
-				r.median(i, func(own, _ sample) float64 { return own.perSecond() }), share,
-				r.median(i, func(own, first sample) float64 { return own.perSecond() / first.perSecond() }),
-				r.median(i, func(own, _ sample) float64 { return own.perProcessorSecond() }),
-				r.median(i, func(own, first sample) float64 { return own.perProcessorSecond() / first.perProcessorSecond() }),
-				r.median(i, func(own, _ sample) float64 { return float64(own.mallocs) / math.Max(float64(own.messages), 1) }),
-				r.median(i, func(own, _ sample) float64 { return float64(own.heldBack) }),
-			); err != nil {
-				return err
-			}
+	m := &measuredTable{target: target}
+	defer func() { err = errors.Join(err, target.close()) }()
+	if err := m.fill(ctx, p.stored); err != nil {
+		return err
+	}
+	m.stored = m.inserted.Load()
+	for i, w := range tableWorks {
+		rate, err := m.rate(ctx, w, t.callers, p.span)
+		if err != nil {
+			return fmt.Errorf("%s, %d a call: %w", w.name, w.call, err)
+		}
+		t.rates[i] = append(t.rates[i], rate)
+		if err := m.align(ctx); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// table returns the results as Markdown.
+func (p *tables) table(all []*tableTurn) string {
+	perCallers := len(all) / len(p.callers)
+	var b strings.Builder
+	b.WriteString("Entities a second:\n\n| call | entities a call | callers |")
+	for _, t := range all[:perCallers] {
+		fmt.Fprintf(&b, " %v |", t.kind)
+	}
+	for _, t := range all[1:perCallers] {
+		fmt.Fprintf(&b, " %v to %v |", all[0].kind, t.kind)
+	}
+	b.WriteString("\n|---|--:|--:|" + strings.Repeat("--:|", 2*perCallers-1) + "\n")
+	for i, w := range tableWorks {
+		for row := range slices.Chunk(all, perCallers) {
+			fmt.Fprintf(&b, "| %s | %d | %d |", w.name, w.call, row[0].callers)
+			for _, t := range row {
+				fmt.Fprintf(&b, " %.0f |", median(t.rates[i]))
+			}
+			for _, t := range row[1:] {
+				fmt.Fprintf(&b, " × %.2f |", median(row[0].rates[i])/max(median(t.rates[i]), 1))
+			}
+			b.WriteString("\n")
+		}
+	}
+	return b.String()
+}
+
+// tableWork is one kind of call.
+type tableWork struct {
+	name string
+	call int // how many entities one call concerns
+	do   func(m *measuredTable, ctx context.Context, n int) error
+}
+
+// tableWorks are measured in this order: deletions come last, of what was inserted before.
+var tableWorks = []tableWork{
+	{"insert", 1, (*measuredTable).insertSome},
+	{"insert", groupSize, (*measuredTable).insertSome},
+	{"point read", 1, (*measuredTable).getOne},
+	{"page", pageSize, (*measuredTable).readPage},
+	{"delete", 1, (*measuredTable).removeSome},
+	{"delete", groupSize, (*measuredTable).removeSome},
+}
+
+// Sizes of what is measured.
+const (
+	groupSize     = 100    // entities of a group
+	pageSize      = 1000   // entities of a page
+	partitionSize = 10_000 // entities of a partition, a multiple of the others
+)
+
+// keyOf returns the key of the nth entity. The order of keys is that of numbers.
+func keyOf(n int) table.Key {
+	return table.Key{Partition: fmt.Sprintf("channel%05d", n/partitionSize), Row: fmt.Sprintf("%09d", n)}
+}
+
+var (
+	blogTitle = strings.Repeat("A blog of gophers. ", 2)
+	blogText  = strings.Repeat("What gophers do all day long, and why. ", 6)
+	blogBegun = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+)
+
+// entitiesFrom returns n entities from a number on: blogs of some 300 bytes.
+func entitiesFrom(first, n int) []table.Entity {
+	entities := make([]table.Entity, n)
+	for i := range entities {
+		entities[i] = table.Entity{Key: keyOf(first + i), Properties: map[string]any{
+			"Title": blogTitle, "Text": blogText, "UserId": "ann", "Likes": int64(first + i), "CreatedOn": blogBegun.Add(time.Duration(first+i) * time.Second),
+		}}
+	}
+	return entities
+}
+
+// measuredTable is a table whose entities have the numbers from removed to inserted.
+type measuredTable struct {
+	target
+	inserted, removed atomic.Int64 // the next ones
+	stored            int64        // all up to there are stored when reads begin
+}
+
+// errUsedUp means that all entities were deleted.
+var errUsedUp = errors.New("there are no entities left")
+
+func (m *measuredTable) insertSome(ctx context.Context, n int) error {
+	end := int(m.inserted.Add(int64(n)))
+	return m.insert(ctx, entitiesFrom(end-n, n))
+}
+
+func (m *measuredTable) getOne(ctx context.Context, _ int) error {
+	return m.get(ctx, keyOf(int(rand.Int64N(m.stored))))
+}
+
+// readPage reads a whole page of a partition.
+func (m *measuredTable) readPage(ctx context.Context, size int) error {
+	from := int(rand.Int64N(m.stored/pageSize)) * pageSize
+	n, err := m.page(ctx, keyOf(from))
+	if err == nil && n != size {
+		err = fmt.Errorf("a page from %v has %d entities, want %d", keyOf(from), n, size)
+	}
+	return err
+}
+
+func (m *measuredTable) removeSome(ctx context.Context, n int) error {
+	end := m.removed.Add(int64(n))
+	if end > m.inserted.Load() {
+		return errUsedUp
+	}
+	keys := make([]table.Key, n)
+	for i := range keys {
+		keys[i] = keyOf(int(end) - n + i)
+	}
+	return m.remove(ctx, keys)
+}
+
+// align makes the next group begin at a multiple of its size, so that it lies in one partition.
+func (m *measuredTable) align(ctx context.Context) error {
+	for m.inserted.Load()%groupSize != 0 {
+		if err := m.insertSome(ctx, 1); err != nil {
+			return err
+		}
+	}
+	for m.removed.Load()%groupSize != 0 {
+		if err := m.removeSome(ctx, 1); err != nil && !errors.Is(err, errUsedUp) {
+			return err
+		}
+	}
+	return nil
+}
+
+// fill stores entities in groups, by 16 callers.
+func (m *measuredTable) fill(ctx context.Context, n int) error {
+	return concurrently(16, func() error {
+		for m.inserted.Load() < int64(n) {
+			if err := errors.Join(ctx.Err(), m.insertSome(ctx, groupSize)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// rate returns how many entities a second the calls concern, for a span of time or until all were deleted.
+func (m *measuredTable) rate(ctx context.Context, w tableWork, callers int, span time.Duration) (float64, error) {
+	var entities atomic.Int64
+	begun := time.Now()
+	err := concurrently(callers, func() error {
+		for time.Since(begun) < span {
+			err := w.do(m, ctx, w.call)
+			if errors.Is(err, errUsedUp) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			entities.Add(int64(w.call))
+		}
+		return nil
+	})
+	return float64(entities.Load()) / time.Since(begun).Seconds(), err
+}
+
+// concurrently runs a function several times.
+func concurrently(n int, do func() error) error {
+	var g errgroup.Group
+	for range n {
+		g.Go(do)
+	}
+	return g.Wait()
 }

@@ -1,8 +1,0 @@
-//go:build !unix
-
-package main
-
-import "os"
-
-// peak is unknown here.
-func peak(*os.ProcessState) int64 { return 0 }
