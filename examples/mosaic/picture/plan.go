@@ -13,7 +13,7 @@ const (
 	MaxOutputSide = 1_000_000
 
 	// MaxCells is the maximum number of tiles in a mosaic.
-	MaxCells = 4 << 20
+	MaxCells = 1 << 20
 
 	// DefaultSlices is the default number of slices of a mosaic of up to DefaultSlices × slicePixels.
 	DefaultSlices = 8

@@ -72,3 +72,8 @@ var light16 = sync.OnceValue(func() []uint64 {
 	}
 	return t
 })
+
+// Plus adds a part of another colour.
+func (c Linear) Plus(d Linear, part float64) Linear {
+	return Linear{c.R + part*d.R, c.G + part*d.G, c.B + part*d.B}
+}
