@@ -109,11 +109,12 @@ func Measure(img image.Image, r image.Rectangle, cols, rows int) (*Cells, error)
 		c.Sub = fine
 	}
 	c.Colours = make([]Colour, cols*rows*c.Sub*c.Sub)
-	err := picture.EachCell(img, r, cols*c.Sub, rows*c.Sub, func(x, y int, mean picture.Linear) {
-		c.Colours[c.at(x, y)] = Colour{picture.Encode8(mean.R), picture.Encode8(mean.G), picture.Encode8(mean.B)}
-	})
+	g, err := picture.Average(img, r, cols*c.Sub, rows*c.Sub)
 	if err != nil {
 		return nil, err
+	}
+	for i, m := range g.Means {
+		c.Colours[c.at(i%g.Cols, i/g.Cols)] = Colour{picture.Encode8(m.R), picture.Encode8(m.G), picture.Encode8(m.B)}
 	}
 	return c, nil
 }

@@ -72,14 +72,7 @@ func cropLibrary(t testing.TB, size, n int) *tiles.Library {
 			if err != nil {
 				t.Fatal(err)
 			}
-			tile := tiles.Tile{Name: fmt.Sprintf("%d-%04d", p, i)}
-			for _, c := range g.Means {
-				tile.Pix = append(tile.Pix, picture.Encode8(c.R), picture.Encode8(c.G), picture.Encode8(c.B), 255)
-				n := float64(size * size)
-				tile.Mean.R += c.R / n
-				tile.Mean.G += c.G / n
-				tile.Mean.B += c.B / n
-			}
+			tile := tiles.Tile{Name: fmt.Sprintf("%d-%04d", p, i), Pix: g.Image().Pix}
 			list = append(list, tile)
 		}
 	}

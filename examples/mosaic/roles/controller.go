@@ -201,7 +201,7 @@ func (c *jobController) assemble(ctx context.Context, id uuid.UUID, p plan) erro
 		return blob.ErrExists
 	}
 	geometry := p.geometry()
-	free, err := c.memory.take(ctx, picture.ComposeBytes(p.format(), geometry.Size()))
+	free, err := c.memory.take(ctx, picture.ComposeBytes(geometry.Size(), p.Slices))
 	if err != nil {
 		return err
 	}

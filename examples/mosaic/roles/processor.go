@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"image"
 	"io"
 
 	"github.com/millrace/millrace/blob"
@@ -59,8 +58,8 @@ func (p *imageProcessor) lay(ctx context.Context, m SliceRequest) error {
 	if err != nil {
 		return err
 	}
-	rowBytes := int64(slice.Cells.Cols) * int64(m.TileSize*m.TileSize) * bytesPerPixel
-	free, err := p.memory.take(ctx, rowBytes)
+	pixels := int64(slice.Cells.Cols) * int64(slice.Cells.Rows) * int64(m.TileSize*m.TileSize)
+	free, err := p.memory.take(ctx, pixels*bytesPerPixel)
 	if err != nil {
 		return err
 	}
@@ -69,23 +68,13 @@ func (p *imageProcessor) lay(ctx context.Context, m SliceRequest) error {
 	return u.finish(writeSlice(u, slice, library))
 }
 
-// writeSlice lays the tiles of a slice, one row at a time, and writes them as a PNG.
+// writeSlice lays the tiles of a slice and writes them as a PNG.
 func writeSlice(w io.Writer, slice *layout.Layout, library *tiles.Library) error {
-	cols, rows := slice.Cells.Cols, slice.Cells.Rows
-	out, err := picture.NewWriter(w, image.Pt(cols*library.Size(), rows*library.Size()), picture.PNG)
+	laid, err := slice.Lay(library)
 	if err != nil {
 		return dispatcher.Poison(err)
 	}
-	for row := range rows {
-		laid, err := slice.Window(image.Rect(0, row, cols, row+1)).Lay(library)
-		if err != nil {
-			return dispatcher.Poison(err)
-		}
-		if err := out.WriteRows(laid); err != nil {
-			return err
-		}
-	}
-	return out.Close()
+	return picture.Encode(w, laid, laid.Rect, picture.PNG)
 }
 
 // readLayout reads a slice of a layout. An invalid one is poison.

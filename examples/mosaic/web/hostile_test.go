@@ -3,7 +3,9 @@ package web
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"io"
 	"math"
 	"net/http"
@@ -32,6 +34,7 @@ func (s *site) clean() {
 func hugePNG() string {
 	p := picturePNG(8, 8)
 	copy(p[16:], []byte{0, 0, 0x40, 0, 0, 0, 0x40, 0})
+	binary.BigEndian.PutUint32(p[29:], crc32.ChecksumIEEE(p[12:29]))
 	return string(p)
 }
 

@@ -53,7 +53,7 @@ type source struct {
 func openLibraries(s *shelf, o Options) (*libraries, error) {
 	l := &libraries{
 		shelf: s, logger: o.Logger, cache: filepath.Join(o.Data, cacheFolder), turn: make(chan struct{}, 1),
-		painted: tiles.GeneratedPreviews(), made: newCache[madeKey, *tiles.Library](256 << 20),
+		made: newCache[madeKey, *tiles.Library](256 << 20),
 	}
 	l.list = append(l.list, &source{Key: generated, Name: "Generated tiles"})
 	for _, f := range o.Libraries {
@@ -192,5 +192,5 @@ func (l *libraries) previews(id string) *tiles.Previews {
 	case from.folder == "":
 		return l.painted
 	}
-	return tiles.DirPreviews(from.folder, l.cache)
+	return tiles.DirPreviews(from.folder)
 }

@@ -156,7 +156,7 @@ func (s *Server) render(w http.ResponseWriter, status int, name string, data any
 // Defaults of the dials.
 const (
 	defaultTile  = 16
-	defaultReuse = 50
+	defaultReuse = int(layout.DefaultReuse)
 	oneToOne     = picture.Scale(100)
 )
 

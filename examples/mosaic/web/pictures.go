@@ -81,36 +81,16 @@ func fit(img image.Image, most int) (image.Image, error) {
 	if longest <= most {
 		return img, nil
 	}
-	cols, rows := max(1, b.Dx()*most/longest), max(1, b.Dy()*most/longest)
-	small := image.NewRGBA(image.Rect(0, 0, cols, rows))
-	err := picture.EachCell(img, b, cols, rows, func(x, y int, c picture.Linear) {
-		at := small.PixOffset(x, y)
-		small.Pix[at], small.Pix[at+1], small.Pix[at+2], small.Pix[at+3] = picture.Encode8(c.R), picture.Encode8(c.G), picture.Encode8(c.B), 0xff
-	})
-	return small, err
+	return picture.Fit(picture.OverWhite(img), most), nil
 }
 
 func encodeJPEG(img image.Image) ([]byte, error) {
 	var b bytes.Buffer
 	if opaque, ok := img.(interface{ Opaque() bool }); !ok || !opaque.Opaque() {
-		img = whitened(img)
+		img = picture.OverWhite(img)
 	}
 	err := jpeg.Encode(&b, img, &jpeg.Options{Quality: previewQuality})
 	return b.Bytes(), err
-}
-
-// whitened returns a picture over white.
-func whitened(img image.Image) image.Image {
-	b := img.Bounds()
-	flat := image.NewRGBA(image.Rect(0, 0, b.Dx(), b.Dy()))
-	err := picture.EachCell(img, b, b.Dx(), b.Dy(), func(x, y int, c picture.Linear) {
-		at := flat.PixOffset(x, y)
-		flat.Pix[at], flat.Pix[at+1], flat.Pix[at+2], flat.Pix[at+3] = picture.Encode8(c.R), picture.Encode8(c.G), picture.Encode8(c.B), 0xff
-	})
-	if err != nil {
-		return img // it has no pixels
-	}
-	return flat
 }
 
 // sample stores the built-in picture as if it had been uploaded.
