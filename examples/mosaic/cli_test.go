@@ -201,7 +201,7 @@ func TestEveryCellIsATileOfTheFolder(t *testing.T) {
 	writeBytes(t, filepath.Join(dir, "tiles", "notes.txt"), []byte("no tile"))
 
 	out := filepath.Join(dir, "out.png")
-	r := mosaic(t, "render", "-in", filepath.Join(dir, "in.png"), "-out", out, "-tile", "5", "-slices", "5", "-tiles", filepath.Join(dir, "tiles"))
+	r := mosaic(t, "render", "-in", filepath.Join(dir, "in.png"), "-out", out, "-tile", "5", "-slices", "5", "-tint", "0", "-tiles", filepath.Join(dir, "tiles"))
 	if r.status != cli.StatusDone {
 		t.Fatalf("got status %d: %s; want status %d", r.status, r.stderr, cli.StatusDone)
 	}

@@ -6,7 +6,7 @@ import (
 )
 
 func TestReuseTravelsAsAPercentage(t *testing.T) {
-	for r, want := range map[Reuse]string{0: "50", Once: "0", 1: "1", BestMatch: "100"} {
+	for r, want := range map[Reuse]string{0: "80", Once: "0", 1: "1", BestMatch: "100"} {
 		text, err := json.Marshal(r)
 		if err != nil || string(text) != want {
 			t.Errorf("encoded Reuse(%d): got %s, %v; want %s", r, text, err, want)

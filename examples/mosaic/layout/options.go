@@ -11,8 +11,9 @@ const (
 	// each of them about equally often.
 	Once Reuse = -1
 
-	// DefaultReuse uses most tiles of the library, and repeats those that match well.
-	DefaultReuse Reuse = 50
+	// DefaultReuse repeats tiles that match well. With fewer repetitions, tiles that match
+	// nowhere show as specks.
+	DefaultReuse Reuse = 80
 
 	// BestMatch takes the tile that looks most like the cell, however often.
 	BestMatch Reuse = 100
@@ -44,12 +45,16 @@ func (r Reuse) Percent() int {
 // MaxTint is the strongest tint, in per cent. Beyond it one sees the picture rather than the tiles.
 const MaxTint = 40
 
+// DefaultTint is the tint of every mosaic for which nobody chose another, in per cent. It pulls
+// tiles of a wrong hue towards the picture, and is too weak to be noticed.
+const DefaultTint = 12
+
 // Options say how tiles are chosen and laid. Nil and the zero value mean the defaults.
 type Options struct {
 	// Reuse says how freely tiles are used again. Defaults to [DefaultReuse].
 	Reuse Reuse
 
-	// Tint is how much of the picture's own colours is mixed into the tiles, in per cent, 0 to [MaxTint]. Defaults to 0.
+	// Tint is how much of the picture's own colours is mixed into the tiles, in per cent, 0 to [MaxTint]. 0 means none.
 	Tint int
 }
 
