@@ -15,7 +15,7 @@ func commandLine() *cli.Program {
 		Name:     "mosaic",
 		About:    "Mosaic turns a photograph into a photo mosaic.",
 		Bare:     "make a sample picture and render it to " + defaultOut,
-		Commands: []cli.Command{renderCommand(), serveCommand(), controllerCommand(), processorCommand(), cleanCommand()},
+		Commands: []cli.Command{renderCommand(), serveCommand(), controllerCommand(), processorCommand(), cleanCommand(), compareCommand()},
 		Run:      sample,
 	}
 }

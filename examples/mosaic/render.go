@@ -128,9 +128,6 @@ func (r *rendering) plan(source *source) (picture.Plan, error) {
 	if err != nil {
 		return picture.Plan{}, err
 	}
-	if header.ProfileIgnored != "" {
-		r.show.Say("%s: %s", source.name, header.ProfileIgnored)
-	}
 	plan, err := picture.NewPlan(header.Width, header.Height, r.tile, &picture.PlanOptions{Scale: r.scale, Format: r.format})
 	if err != nil {
 		return plan, fmt.Errorf("%s: %w", source.name, err)

@@ -21,6 +21,7 @@ type jobController struct {
 	jobs      jobs
 	queues    *queues
 	libraries *libraries
+	composing chan struct{} // held while a mosaic is composed
 	handled   func(Step)
 }
 
@@ -179,6 +180,13 @@ func (c *jobController) assemble(ctx context.Context, id uuid.UUID, p plan) erro
 		return err
 	} else if there {
 		return blob.ErrExists
+	}
+	// One mosaic at a time is composed, because of the memory.
+	select {
+	case c.composing <- struct{}{}:
+		defer func() { <-c.composing }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 	return write(func(w io.Writer) error {
 		return picture.Compose(w, p.format(), p.geometry().Size(), p.Slices, func(i int) (io.ReadCloser, error) {

@@ -53,7 +53,7 @@ func TestAMosaicStoredTooLateIsDeleted(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			late := &jobController{jobs: jobs}
+			late := &jobController{jobs: jobs, composing: make(chan struct{}, 1)}
 			m := &listener.Message[SliceResponse]{Body: SliceResponse{Head: Head{RequestID: c.ID}}}
 			failure = late.respond(t.Context(), m, plan)
 			if left, err = blob.Exists(t.Context(), all, outputRef(c.ID, plan.format())); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"image"
 	"io"
 	"time"
 
@@ -93,21 +92,11 @@ func (p *imageProcessor) repair(ctx context.Context, m SliceRequest, damage erro
 		m.SliceSequence+1, sliceRequests, damage))
 }
 
-// writeSlice lays the tiles of a slice, one row at a time, and writes them as a PNG.
+// writeSlice lays the tiles of a slice and writes them as a PNG.
 func writeSlice(w io.Writer, slice *layout.Layout, library *tiles.Library) error {
-	cols, rows := slice.Cells.Cols, slice.Cells.Rows
-	out, err := picture.NewWriter(w, image.Pt(cols*library.Size(), rows*library.Size()), picture.PNG)
+	laid, err := slice.Lay(library)
 	if err != nil {
 		return dispatcher.Poison(err)
 	}
-	for row := range rows {
-		laid, err := slice.Window(image.Rect(0, row, cols, row+1)).Lay(library)
-		if err != nil {
-			return dispatcher.Poison(err)
-		}
-		if err := out.WriteRows(laid); err != nil {
-			return err
-		}
-	}
-	return out.Close()
+	return picture.Encode(w, laid, laid.Rect, picture.PNG)
 }

@@ -138,7 +138,7 @@ func Open(ctx context.Context, open func(name string) (queue.Queue, error), stor
 		return nil, err
 	}
 	libraries := &libraries{jobs: jobs}
-	controller := &jobController{jobs: jobs, queues: qs, libraries: libraries, handled: options.Handled}
+	controller := &jobController{jobs: jobs, queues: qs, libraries: libraries, composing: make(chan struct{}, 1), handled: options.Handled}
 	processor := &imageProcessor{jobs: jobs, queues: qs, libraries: libraries, handled: options.Handled, slow: options.Slow}
 	s := &System{Broker: &Broker{jobs, qs, shared}}
 

@@ -251,7 +251,6 @@ func testLibrary(t testing.TB) *tiles.Library {
 		c := [3]uint8{uint8(i % 3 * 120), uint8(i / 3 % 3 * 120), uint8(i / 9 * 120)}
 		tile := tiles.Tile{
 			Name: fmt.Sprintf("%02d", i),
-			Mean: picture.Linear{R: picture.Decode8(c[0]), G: picture.Decode8(c[1]), B: picture.Decode8(c[2])},
 		}
 		for range testTile * testTile {
 			tile.Pix = append(tile.Pix, c[0], c[1], c[2], 255)

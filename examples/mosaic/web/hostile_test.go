@@ -2,6 +2,8 @@ package web
 
 import (
 	"bytes"
+	"encoding/binary"
+	"hash/crc32"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -28,6 +30,7 @@ func (s *site) clean() {
 func hugePNG() string {
 	p := picturePNG(8, 8)
 	copy(p[16:], []byte{0, 0, 0x40, 0, 0, 0, 0x40, 0})
+	binary.BigEndian.PutUint32(p[29:], crc32.ChecksumIEEE(p[12:29]))
 	return string(p)
 }
 

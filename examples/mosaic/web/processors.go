@@ -158,10 +158,20 @@ func (p *Processors) runOnce(ctx context.Context, one *processor) error {
 	if err != nil {
 		return fmt.Errorf("start a processor: %w", err)
 	}
-	stop := context.AfterFunc(ctx, func() { _ = input.Close() }) // it may have ended
-	kill := context.AfterFunc(ctx, func() {
-		time.Sleep(5 * time.Second)
-		_ = cmd.Process.Kill() // it may have ended
+	ended := make(chan struct{})
+	var stopping sync.WaitGroup
+	stopping.Go(func() {
+		select {
+		case <-ended:
+			return
+		case <-ctx.Done():
+		}
+		_ = input.Close() // it may have ended
+		select {
+		case <-ended:
+		case <-time.After(5 * time.Second):
+			_ = cmd.Process.Kill() // it may have ended
+		}
 	})
 	lines := bufio.NewScanner(output)
 	for lines.Scan() {
@@ -172,8 +182,8 @@ func (p *Processors) runOnce(ctx context.Context, one *processor) error {
 		}
 	}
 	err = cmd.Wait()
-	stop()
-	kill()
+	close(ended)
+	stopping.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	one.cmd, one.PID = nil, 0

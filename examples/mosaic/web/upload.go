@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"image"
-	"image/color"
 	"image/jpeg"
 	"io"
 	"mime/multipart"
@@ -17,8 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/image/draw"
 
 	"github.com/millrace/millrace/examples/mosaic/layout"
 	"github.com/millrace/millrace/examples/mosaic/picture"
@@ -228,7 +225,7 @@ func (s *Server) admit(ctx context.Context, o *upload) (*job, error) {
 		o.Slices = max(plan.Slices, defaultSlices)
 	}
 	o.Slices = min(o.Slices, plan.Rows)
-	preview, err := encodeJPEG(fit(img, maxPreview))
+	preview, err := encodeJPEG(picture.Fit(picture.OverWhite(img), maxPreview))
 	if err != nil {
 		return nil, err
 	}
@@ -259,16 +256,6 @@ func (s *Server) keep(j *job, uploaded string, preview []byte) error {
 		err = s.shelf.store(j)
 	}
 	return err
-}
-
-// fit returns a picture over white, scaled down so that no side is longer than most.
-func fit(img image.Image, most int) *image.RGBA {
-	b := img.Bounds()
-	longest := max(b.Dx(), b.Dy(), most)
-	small := image.NewRGBA(image.Rect(0, 0, max(1, b.Dx()*most/longest), max(1, b.Dy()*most/longest)))
-	draw.Draw(small, small.Bounds(), image.NewUniform(color.White), image.Point{}, draw.Src)
-	draw.ApproxBiLinear.Scale(small, small.Bounds(), img, b, draw.Over, nil)
-	return small
 }
 
 func encodeJPEG(img image.Image) ([]byte, error) {

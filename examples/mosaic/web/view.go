@@ -167,7 +167,7 @@ func (s *Server) draw(w http.ResponseWriter, r *http.Request, j *job, size int, 
 	if err != nil {
 		return err
 	}
-	return sendJPEG(w, fit(img.SubImage(part.Sub(cells.Min.Mul(size))), maxPreview))
+	return sendJPEG(w, img.SubImage(part.Sub(cells.Min.Mul(size))))
 }
 
 // layoutOf returns the layout of a job. Before its tiles are chosen there is none.
@@ -238,7 +238,7 @@ func (s *Server) tile(w http.ResponseWriter, r *http.Request) error {
 	defer free()
 	if j.current().Photos == s.options.Tiles {
 		if img, err := decodeIn(s.options.Tiles, name); err == nil {
-			return sendJPEG(w, fit(img, 512))
+			return sendJPEG(w, picture.Fit(picture.OverWhite(img), 512))
 		}
 		large, err := s.library(r.Context(), tiles.MaxSize, func(string) {})
 		if err == nil && n < large.Len() && large.Tile(n).Name == name {
