@@ -16,7 +16,6 @@ func commandLine() *cli.Program {
 		About:    "Mosaic turns a photograph into a photo mosaic.",
 		Bare:     "make a sample picture and render it to " + defaultOut,
 		Commands: []cli.Command{renderCommand(), serveCommand(), controllerCommand(), processorCommand(), cleanCommand(), compareCommand()},
-		Hidden:   []cli.Command{servedProcessorCommand()},
 		Run:      sample,
 	}
 }

@@ -94,7 +94,7 @@ func TestASession(t *testing.T) {
 	p.harmless()
 	p.shows("h1", "Delete “"+hostileName+"”?")
 	p.picture("question")
-	p.click(".grave")
+	p.click(".primary")
 	p.harmless()
 	p.until("the worker has marked the channel", `document.querySelector(".lede").textContent.startsWith("Nobody can read it any more")`)
 	p.shows("h1", "“"+hostileName+"” is being deleted")

@@ -29,7 +29,7 @@
 //
 // # Security
 //
-// Package webguard refuses what other pages send, and hosts that are not this server's. There is no script, and the
+// Package webpage refuses what other pages send, and hosts that are not this server's. There is no script, and the
 // policy of the pages allows none. All texts of users are escaped by html/template, and isolated from the direction
 // of the text around them. Forms, headers and the time of a request are bounded. The program has no users of its own:
 // everybody who reaches it can write and delete.

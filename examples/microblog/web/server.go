@@ -5,13 +5,14 @@ import (
 	"context"
 	"fmt"
 	"html/template"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"time"
 
-	"github.com/millrace/millrace/examples/internal/webguard"
 	"github.com/millrace/millrace/examples/microblog/channels"
 	"github.com/millrace/millrace/examples/microblog/roles"
+	"github.com/millrace/millrace/internal/webpage"
 )
 
 // Options configure a [Server]. Nil and the zero value mean the defaults.
@@ -34,7 +35,7 @@ type Server struct {
 	logger    *slog.Logger
 	once      once
 	pages     *template.Template
-	static    map[string]staticFile
+	static    http.Handler
 	handler   http.Handler
 }
 
@@ -51,10 +52,14 @@ func New(site *channels.Site, deletions *roles.Requester, o *Options) (*Server, 
 	if s.pages, err = parsePages(); err != nil {
 		return nil, fmt.Errorf("read the templates: %w", err)
 	}
-	if s.static, err = readStatic(); err != nil {
+	own, err := fs.Sub(files, "static")
+	if err != nil {
 		return nil, err
 	}
-	guard := webguard.Guard{Policy: policy, Hosts: o.Hosts, Foreign: http.HandlerFunc(s.foreign)}
+	if s.static, err = webpage.Static(own, s.nothing()); err != nil {
+		return nil, err
+	}
+	guard := webpage.Guard{Policy: policy, Hosts: o.Hosts, Foreign: http.HandlerFunc(s.foreign)}
 	s.handler = guard.Handler(s.routes())
 	return s, nil
 }
@@ -72,11 +77,19 @@ func (s *Server) routes() http.Handler {
 	mux.Handle("/channel", s.methods(s.read, s.write))
 	mux.Handle("/delete", s.methods(s.ask, s.remove))
 	mux.Handle("/deleting", s.methods(s.deleting, nil))
-	mux.Handle("/static/{file}", s.methods(s.serveStatic, nil))
-	mux.Handle("/", action(func(http.ResponseWriter, *http.Request) error {
-		return refuse(http.StatusNotFound, "There is no page at this address.")
-	}).handler(s))
+	mux.Handle("/static/{file}", s.methods(func(w http.ResponseWriter, r *http.Request) error {
+		s.static.ServeHTTP(w, r)
+		return nil
+	}, nil))
+	mux.Handle("/", s.nothing())
 	return mux
+}
+
+// nothing answers requests for unknown addresses.
+func (s *Server) nothing() http.Handler {
+	return action(func(http.ResponseWriter, *http.Request) error {
+		return refuse(http.StatusNotFound, "There is no page at this address.")
+	}).handler(s)
 }
 
 // action answers a request, or returns an error before it has written anything.

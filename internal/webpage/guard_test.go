@@ -1,4 +1,4 @@
-package webguard
+package webpage
 
 import (
 	"net/http"
