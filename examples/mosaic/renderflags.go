@@ -26,7 +26,7 @@ Flags:
   -slices N          number of slices the picture is cut into, 1 to the rows of tiles
                      (default 8, more for a large mosaic, fewer for one with fewer rows)
   -scale S           the mosaic is S times as wide and high as the picture, up to
-                     400 megapixels; a number such as 2 or 0.75 (default 1)
+                     100 megapixels; a number such as 2 or 0.75 (default 1)
   -tint P            mix P per cent of the picture into the tiles, 0 to 40 (default 12)
   -reuse R           how freely a tile is used again: 0 uses every tile once as far as
                      they go, 100 takes the best match however often (default 80)

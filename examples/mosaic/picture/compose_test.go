@@ -7,9 +7,6 @@ import (
 	"image/draw"
 	"image/png"
 	"io"
-	"os"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -184,56 +181,4 @@ func FuzzCompose(f *testing.F) {
 			}
 		}
 	})
-}
-
-// measuring is a writer that notes the most memory in use at a write.
-type measuring struct{ most uint64 }
-
-func (m *measuring) Write(p []byte) (int, error) {
-	m.most = max(m.most, inUse())
-	return len(p), nil
-}
-
-func inUse() uint64 {
-	runtime.GC()
-	var s runtime.MemStats
-	runtime.ReadMemStats(&s)
-	return s.HeapAlloc
-}
-
-// writeNoise writes a slice that is hardest to compress, and holds none of its memory.
-func writeNoise(t *testing.T, name string, size image.Point) {
-	t.Helper()
-	noise := image.NewRGBA(image.Rectangle{Max: size})
-	noisy(1, noise.Pix)
-	for i := 3; i < len(noise.Pix); i += 4 {
-		noise.Pix[i] = 0xff
-	}
-	if err := os.WriteFile(name, slicesOf(t, noise, 1)[0], 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestComposeTakesNoMoreThanEstimated(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector needs memory of its own")
-	}
-	for _, size := range []image.Point{{300, 40}, {2000, 300}, {9000, 140}} {
-		name := filepath.Join(t.TempDir(), "slice")
-		writeNoise(t, name, size)
-		for _, f := range []Format{PNG, JPEG} {
-			before, w := inUse(), &measuring{}
-			if err := Compose(w, f, size, 1, func(int) (io.ReadCloser, error) { return os.Open(name) }); err != nil {
-				t.Fatal(err)
-			}
-			got, want := int64(w.most-before), ComposeBytes(size, 1)
-			t.Logf("%v as %v: %d bytes, estimated %d", size, f, got, want)
-			if got > want {
-				t.Errorf("%v as %v: composing took %d bytes, want at most the estimate of %d", size, f, got, want)
-			}
-			if want > 8*got+1<<20 {
-				t.Errorf("%v as %v: the estimate is %d bytes, and composing took %d", size, f, want, got)
-			}
-		}
-	}
 }

@@ -118,13 +118,6 @@ func Compose(w io.Writer, f Format, size image.Point, n int, open func(i int) (i
 	return Encode(w, whole, whole.Rect, f)
 }
 
-// ComposeBytes estimates how much memory [Compose] takes for a picture in n slices, in bytes, at most.
-func ComposeBytes(size image.Point, n int) int64 {
-	const buffers = 1_250_000 // of compression
-	whole := 4 * int64(size.X) * int64(size.Y)
-	return whole + whole/int64(max(n, 1)) + buffers
-}
-
 var errNotSlice = errors.New("it is not a slice of a mosaic")
 
 // readSlice decodes a slice if it has the width of the picture and at most the height that is left.
