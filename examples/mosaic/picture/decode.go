@@ -187,7 +187,9 @@ func (s *source) header() (h Header, err error) {
 			return h, err
 		}
 	}
-	h.orientation = s.orientation(format, exif)
+	if h.orientation = s.orientation(format, exif); h.orientation > 1 {
+		h.DecodeBytes += 4 * int64(h.Width) * int64(h.Height) // another copy
+	}
 	if h.orientation >= 5 {
 		h.Width, h.Height = h.Height, h.Width
 	}
@@ -221,8 +223,10 @@ func bytesPerPixel(format string, model color.Model, head []byte) int64 {
 		return 2*kept + result
 	case format == "png", format == "bmp":
 		return max(kept, 4) + result // a transparent colour makes grey RGBA
+	case format == "tiff":
+		return 3*kept + result + 4 // it may be one strip, unpacked beside what it is unpacked from
 	}
-	return 3*kept + result + 4 // a TIFF may be one strip, unpacked beside what it is unpacked from
+	return kept + result
 }
 
 // progressive finds the frame header of a JPEG (ITU-T T.81, B.1.1).
