@@ -24,12 +24,7 @@ func TestTransferFunction(t *testing.T) {
 		}
 		// The boundary between two values lies half way between them in sRGB.
 		if i > 0 {
-			mid := Decode8(0)
-			if e := (float64(i) - 0.5) / 255; e <= 0.04045 {
-				mid = e / 12.92
-			} else {
-				mid = math.Pow((e+0.055)/1.055, 2.4)
-			}
+			mid := transfer((float64(i) - 0.5) / 255)
 			if Encode8(mid*(1-1e-9)) != v-1 || Encode8(mid*(1+1e-9)) != v {
 				t.Errorf("Encode8 around the boundary of %d and %d: got another value, want the nearest", v-1, v)
 			}
@@ -40,17 +35,18 @@ func TestTransferFunction(t *testing.T) {
 	}
 }
 
+// transfer is the electro-optical transfer function of IEC 61966-2-1.
+func transfer(v float64) float64 {
+	if v <= 0.04045 {
+		return v / 12.92
+	}
+	return math.Pow((v+0.055)/1.055, 2.4)
+}
+
 // pixelLight is the linear light of a pixel, by float64 alone.
 func pixelLight(img *image.RGBA, x, y int) Linear {
-	light := func(v uint8) float64 {
-		if e := float64(v) / 255; e <= 0.04045 {
-			return e / 12.92
-		} else {
-			return math.Pow((e+0.055)/1.055, 2.4)
-		}
-	}
 	p := at8(img, x, y)
-	return Linear{light(p[0]), light(p[1]), light(p[2])}
+	return Linear{transfer(float64(p[0]) / 255), transfer(float64(p[1]) / 255), transfer(float64(p[2]) / 255)}
 }
 
 func near(a, b Linear, tolerance float64) bool {

@@ -117,7 +117,7 @@ func open(r io.Reader) (*source, error) {
 
 func (s *source) Read(p []byte) (int, error) {
 	n, err := s.ReadSeeker.Read(p)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		s.err = err
 	}
 	return n, err
@@ -279,7 +279,7 @@ func (s *source) checkFrame(h Header) (exif []byte, err error) {
 			return nil, fmt.Errorf("%w: it declares a size of %d×%d and its frame has %d×%d", ErrDamaged, h.Width, h.Height, width, height)
 		}
 	}
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return exif, nil
 	}
 	return nil, fmt.Errorf("%w: %w", ErrDamaged, err)

@@ -133,7 +133,7 @@ func readSlice(width, left, i int, open func(i int) (io.ReadCloser, error)) (_ *
 	}()
 	b := bufio.NewReaderSize(r, 1<<16)
 	head, err := b.Peek(33) // the signature and IHDR
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 	config, err := png.DecodeConfig(bytes.NewReader(head))

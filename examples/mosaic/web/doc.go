@@ -4,6 +4,7 @@
 // # Addresses
 //
 //	GET  /                               the page: a form, the jobs and the queues
+//	GET  /sample.jpg                     the built-in picture
 //	GET  /jobs/{id}                      the page of a job
 //	POST /jobs                           a new job: picture (a file) or builtin=1, tile, scale, slices, tint, reuse
 //	GET  /jobs/{id}/events               server-sent events: the job, whenever it changes

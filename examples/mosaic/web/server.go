@@ -193,6 +193,7 @@ func (s *Server) routes() (http.Handler, error) {
 	}
 	mux.Handle("GET /static/{file}", assets)
 	handle("GET /{$}", s.index)
+	handle("GET /sample.jpg", func(w http.ResponseWriter, _ *http.Request) error { return sendJPEG(w, picture.Sample()) })
 	handle("GET /events", s.watchStatus)
 	handle("POST /jobs", s.newJob)
 	handle("GET /jobs/{id}", s.jobPage)

@@ -110,7 +110,7 @@ function newQueue(row, story) {
       row.classList.toggle("busy", q.depth > 0);
       part("count").textContent = count(q.poison);
       part("poison").hidden = !q.poison;
-      if (q.poison > poison) story(`${plural(q.poison - poison, "message")} of ${name} failed too often and went to its poison queue.`);
+      if (q.poison > poison) story(`${plural(q.poison - poison, "message")} of ${name} went to its poison queue.`);
       poison = q.poison;
       curve.push(q.perSecond ?? 0);
       if (curve.length > history) curve.shift();
