@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"strings"
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/examples/internal/account"
@@ -64,7 +63,7 @@ func (c *cleaning) run(ctx context.Context) error {
 		if _, err := a.Server(ctx); err != nil { // the messages say what is still used
 			return err
 		}
-		done, err := roles.Clean(ctx, a.Queue, b.Store, &roles.CleanOptions{DryRun: c.dry})
+		done, err := roles.Clean(ctx, a.Queue, b.Store, c.dry)
 		c.print(done, b.Here)
 		return err
 	})
@@ -78,26 +77,9 @@ func (c *cleaning) print(done roles.Cleaned, place string) {
 	if done.Blobs == 0 {
 		c.show.Say("nothing to remove in %s", place)
 	} else {
-		c.show.Say("%s in %s: %s, %.1f MB, of %s", removed, place, cli.Plural(done.Blobs, "blob"), float64(done.Bytes)/1e6, strings.Join(parts(done), ", "))
+		c.show.Say("%s in %s: %s, %.1f MB, of %s", removed, place, cli.Plural(done.Blobs, "blob"), float64(done.Bytes)/1e6, cli.Plural(done.Requests, "request"))
 	}
-	for _, k := range done.Kept {
-		if k.Where != "" {
-			c.show.Say("kept the mosaic of request %s, because %s: %s", k.Request, k.Why, k.Where)
-			continue
-		}
-		c.show.Say("kept request %s, because %s", k.Request, k.Why)
+	for _, kept := range done.Kept {
+		c.show.Say("kept %s", kept)
 	}
-}
-
-// parts lists what was removed.
-func parts(done roles.Cleaned) (all []string) {
-	for _, part := range []struct {
-		n    int
-		what string
-	}{{done.Ended, "ended request"}, {done.Orphans, "abandoned request"}, {done.Libraries, "tile library"}} {
-		if part.n > 0 {
-			all = append(all, cli.Plural(part.n, part.what))
-		}
-	}
-	return all
 }

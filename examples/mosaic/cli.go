@@ -6,6 +6,7 @@ import (
 
 	"github.com/millrace/millrace/examples/internal/account"
 	"github.com/millrace/millrace/examples/internal/cli"
+	"github.com/millrace/millrace/examples/mosaic/layout"
 )
 
 // commandLine is the command line.
@@ -14,8 +15,7 @@ func commandLine() *cli.Program {
 		Name:     "mosaic",
 		About:    "Mosaic turns a photograph into a photo mosaic.",
 		Bare:     "make a sample picture and render it to " + defaultOut,
-		Commands: []cli.Command{renderCommand(), serveCommand(), controllerCommand(), processorCommand(), cleanCommand()},
-		Hidden:   []cli.Command{servedProcessorCommand()},
+		Commands: []cli.Command{renderCommand(), serveCommand(), controllerCommand(), processorCommand(), cleanCommand(), compareCommand()},
 		Run:      sample,
 	}
 }
@@ -30,5 +30,5 @@ func sample(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if len(args) > 0 {
 		return cli.UsageErrorf("unknown flag %q; see mosaic -h", args[0])
 	}
-	return render(ctx, settings{out: defaultOut, tile: defaultTile, account: account.Embedded}, stdout, stderr)
+	return render(ctx, settings{out: defaultOut, tile: defaultTile, tint: layout.DefaultTint, account: account.Embedded}, stdout, stderr)
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"os/user"
-	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace"
@@ -38,7 +37,7 @@ type rendering struct {
 	settings
 	show     *display
 	logger   *slog.Logger
-	distinct atomic.Int64 // tiles in the mosaic; 0 if unknown
+	distinct int64 // tiles in the mosaic; 0 if unknown
 }
 
 // Halt does nothing: a second signal reaches the roles directly, and every other step ends soon after
@@ -100,17 +99,16 @@ func (r *rendering) run(ctx context.Context) (_ summary, err error) {
 	if err != nil {
 		return summary{}, err
 	}
-	system.Preload(library)
 	r.show.Say("%s: %d×%d cells of %d pixels in %d slices, %s tiles to choose from", source.name, plan.Cols, plan.Rows, plan.Tile, plan.Slices, cli.Grouped(int64(library.Len())))
-	order, err := r.order(ctx, system.Broker, source, plan, library, output)
+	order, err := r.order(ctx, system.Broker, source, plan, library)
 	if err != nil {
 		return summary{}, err
 	}
-	if err := r.make(ctx, system, order); err != nil {
+	if err := r.make(ctx, system, order, output); err != nil {
 		return summary{}, err
 	}
 	return summary{
-		out: output.path, plan: plan, tiles: library.Len(), distinct: r.distinct.Load(),
+		out: output.path, plan: plan, tiles: library.Len(), distinct: r.distinct,
 		messages: order.Sent(), loops: system.LoopsPeak(), transactions: a.Requests(),
 		took: time.Since(begin),
 	}, nil
@@ -130,9 +128,6 @@ func (r *rendering) plan(source *source) (picture.Plan, error) {
 	if err != nil {
 		return picture.Plan{}, err
 	}
-	if header.ProfileIgnored != "" {
-		r.show.Say("%s: %s", source.name, header.ProfileIgnored)
-	}
 	plan, err := picture.NewPlan(header.Width, header.Height, r.tile, &picture.PlanOptions{Scale: r.scale, Format: r.format})
 	if err != nil {
 		return plan, fmt.Errorf("%s: %w", source.name, err)
@@ -147,41 +142,16 @@ func (r *rendering) plan(source *source) (picture.Plan, error) {
 }
 
 // order submits the picture.
-func (r *rendering) order(ctx context.Context, broker *roles.Broker, source *source, plan picture.Plan, library *tiles.Library, output *output) (*roles.Order, error) {
+func (r *rendering) order(ctx context.Context, broker *roles.Broker, source *source, plan picture.Plan, library *tiles.Library) (*roles.Order, error) {
 	in, err := source.open()
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = in.Close() }() // nothing was written
-	var order *roles.Order
-	submitted := make(chan struct{})
-	defer close(submitted)
-	order, err = broker.Submit(ctx, roles.Request{
+	return broker.Submit(ctx, roles.Request{
 		ClientID: clientID(), Picture: in, Library: library, Slices: plan.Slices, Format: r.format,
 		Scale: r.scale, Tint: r.tint, Reuse: r.reuse,
-		Deliver: func(mosaic io.Reader) error {
-			<-submitted
-			r.count(ctx, order)
-			return output.replace(ctx, mosaic)
-		},
-		Progress: r.show.slices,
 	})
-	return order, err
-}
-
-// maxCount is how long the mosaic waits until its tiles are counted: a layout that was deleted does not come back.
-const maxCount = 10 * time.Second
-
-// count notes how many different tiles the mosaic has. Without that it is as good.
-func (r *rendering) count(ctx context.Context, order *roles.Order) {
-	if order == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, maxCount)
-	defer cancel()
-	if whole, err := order.Layout(ctx); err == nil {
-		r.distinct.Store(int64(whole.Distinct()))
-	}
 }
 
 // clientID returns the user's name.
@@ -192,45 +162,68 @@ func clientID() string {
 	return "mosaic"
 }
 
-// make runs the roles until the order has ended.
-func (r *rendering) make(ctx context.Context, system *roles.System, order *roles.Order) error {
-	r.show.slices(nil, order.Slices)
-	runners := append(system.Runners(), waiting{order})
-	if r.played() != roles.All {
-		runners = append(runners, &hints{order: order, show: r.show})
-	}
-	runErr := millrace.Run(ctx, runners...)
-	finished, err := order.Finished()
-	var (
-		failed *roles.FailedError
-		kept   *roles.KeptError
-	)
-	switch {
-	case finished && err == nil:
-		return nil
-	case errors.As(err, &failed):
-		// The user sees the error, so a later run need not find the rest.
-		if e := order.Abandon(context.WithoutCancel(ctx)); e != nil {
-			r.logger.Warn("cannot clean up", "error", e)
-		}
-		return fmt.Errorf("the mosaic could not be made: %w", err)
-	case errors.As(err, &kept) && (r.account != account.Embedded || r.blobs != ""):
-		return fmt.Errorf("%w; the mosaic is kept in %s", err, kept.Where)
-	case finished:
+// make runs the roles until the mosaic is delivered, or cannot be made.
+func (r *rendering) make(ctx context.Context, system *roles.System, order *roles.Order, output *output) error {
+	w := &waiting{rendering: r, order: order, output: output, err: errStopped}
+	if err := millrace.Run(ctx, append(system.Runners(), w)...); err != nil {
 		return err
-	case runErr != nil:
-		return runErr
 	}
-	return errStopped
+	return w.err
 }
 
-// waiting is a [millrace.Runner] that returns when the order ends, which stops the other runners.
-type waiting struct{ order *roles.Order }
+// waiting is a [millrace.Runner] that delivers the mosaic and then returns, which stops the other runners.
+type waiting struct {
+	*rendering
+	order  *roles.Order
+	output *output
+	err    error // how the order ended
+}
 
-func (w waiting) Run(ctx context.Context) error {
-	_ = w.order.Wait(ctx) // Order.Finished returns the error
+// Run waits for the mosaic and delivers it.
+func (w *waiting) Run(ctx context.Context) error {
+	if err := w.deliver(ctx); ctx.Err() == nil {
+		w.err = err
+	}
 	return nil
 }
 
+func (w *waiting) deliver(ctx context.Context) error {
+	hints := &hints{show: w.show}
+	err := w.order.Wait(ctx, func(p roles.Progress) error {
+		if p.Poison != "" {
+			return errors.New(p.Poison)
+		}
+		w.show.slices(len(p.Stored), p.Slices)
+		if w.played() != roles.All {
+			hints.see(p)
+		}
+		return nil
+	})
+	if err != nil {
+		return w.failed(ctx, err)
+	}
+	w.show.slices(w.order.Slices, w.order.Slices)
+	if whole, err := w.order.Layout(ctx); err == nil { // without it, the mosaic is as good
+		w.distinct = int64(whole.Distinct())
+	}
+	err = w.order.Deliver(ctx, func(mosaic io.Reader) error { return w.output.replace(ctx, mosaic) })
+	if kept := (*roles.KeptError)(nil); errors.As(err, &kept) && (w.account != account.Embedded || w.blobs != "") {
+		return fmt.Errorf("%w; the mosaic is kept in %s", err, kept.Where)
+	}
+	return err
+}
+
+// failed returns the error of a mosaic that cannot be made for now. Poison of queues that outlive this process can be
+// redriven.
+func (w *waiting) failed(ctx context.Context, err error) error {
+	if w.account != account.Embedded {
+		return fmt.Errorf("the mosaic could not be made: %w; once its cause is mended, a redrive finishes it: millrace poison redrive, and mosaic clean says where the mosaic is", err)
+	}
+	if e := w.order.Cancel(context.WithoutCancel(ctx), err.Error()); e != nil {
+		w.logger.Warn("cannot clean up", "error", e)
+	}
+	return fmt.Errorf("the mosaic could not be made: %w", err)
+}
+
 // Halt does nothing: Run returns when its context ends.
-func (waiting) Halt() {}
+func (*waiting) Halt() {}

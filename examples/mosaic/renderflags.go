@@ -26,10 +26,10 @@ Flags:
   -slices N          number of slices the picture is cut into, 1 to the rows of tiles
                      (default 8, more for a large mosaic, fewer for one with fewer rows)
   -scale S           the mosaic is S times as wide and high as the picture, up to
-                     400 megapixels; a number such as 2 or 0.75 (default 1)
-  -tint P            mix P per cent of the picture into the tiles, 0 to 40 (default 0)
+                     100 megapixels; a number such as 2 or 0.75 (default 1)
+  -tint P            mix P per cent of the picture into the tiles, 0 to 40 (default 12)
   -reuse R           how freely a tile is used again: 0 uses every tile once as far as
-                     they go, 100 takes the best match however often (default 50)
+                     they go, 100 takes the best match however often (default 80)
   -tiles DIR         make the tiles from the pictures in this folder and those within it
                      (default: generated tiles)
   -account LOCATION  where the queues are (default: the environment variable AZURE_STORAGE,
@@ -128,7 +128,7 @@ func (s *settings) mosaicFlags(f *flag.FlagSet) {
 		s.scale, err = picture.ParseScale(text)
 		return err
 	})
-	f.IntVar(&s.tint, "tint", 0, "")
+	f.IntVar(&s.tint, "tint", layout.DefaultTint, "")
 	f.Func("reuse", "", func(text string) error {
 		percent, err := strconv.Atoi(text)
 		if err != nil {

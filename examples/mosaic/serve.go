@@ -11,17 +11,20 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
 	"github.com/millrace/millrace"
-	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/emulator"
 	"github.com/millrace/millrace/examples/internal/account"
 	"github.com/millrace/millrace/examples/internal/cli"
 	"github.com/millrace/millrace/examples/internal/plainlog"
 	"github.com/millrace/millrace/examples/mosaic/roles"
 	"github.com/millrace/millrace/examples/mosaic/web"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/localqueue/filequeue"
 	"github.com/millrace/millrace/scaling"
 )
 
@@ -35,13 +38,12 @@ Flags:
   -addr HOST:PORT    where the page is served (default 127.0.0.1:8088; port 0 is any free one);
                      it has no password, so another address than 127.0.0.1 gives it to others
   -open              open the page in a browser
-  -tiles DIR         a folder of photographs to choose from; repeatable
+  -tiles DIR         a folder of photographs for the tiles (default: generated tiles)
   -processors N      processors that are started (default 2); with 0, the page alone:
                      mosaic controller and mosaic processor work elsewhere on the same account,
                      which -account must name
-  -data DIR          where jobs, and the queues if there is no account, are kept
+  -data DIR          where mosaics are kept, and the queues if there is no account
                      (default: the folder millrace-mosaic in your data directory)
-  -price DOLLARS     price of 10,000 requests, to show what mosaics cost (default: unknown)
   -host NAME         name under which the page may be asked for besides localhost and
                      addresses; repeatable
   -account LOCATION  where the queues are (default: the environment variable AZURE_STORAGE, or
@@ -54,15 +56,14 @@ Flags:
                      (default: that of mosaic processor, or in -data without an account)
 `
 
-// serving is the command serve.
+// serving is the command serve. It is a [millrace.Runner].
 type serving struct {
 	addr       string
 	open       bool
-	tiles      repeated
+	tiles      string
 	hosts      repeated
 	processors int
 	data       string
-	price      float64
 	account    account.Flag
 	blobs      string
 
@@ -89,9 +90,6 @@ const (
 	defaultAddr       = "127.0.0.1:8088"
 	defaultProcessors = 2
 	maxProcessors     = 64
-
-	// shutdownGrace is how long requests may take after the first signal.
-	shutdownGrace = 5 * time.Second
 )
 
 func serveCommand() cli.Command {
@@ -112,29 +110,26 @@ func (s *serving) parse(args []string) error {
 	f := cli.NewFlags("mosaic serve")
 	f.StringVar(&s.addr, "addr", defaultAddr, "")
 	f.BoolVar(&s.open, "open", false, "")
-	f.Var(&s.tiles, "tiles", "")
+	f.StringVar(&s.tiles, "tiles", "", "")
 	f.Var(&s.hosts, "host", "")
 	f.IntVar(&s.processors, "processors", defaultProcessors, "")
 	f.StringVar(&s.data, "data", "", "")
-	f.Float64Var(&s.price, "price", 0, "")
 	f.StringVar(&s.account.Given, "account", "", "")
 	f.StringVar(&s.blobs, "blobs", "", "")
-	if _, err := cli.ParseFlags(f, args, "addr", "data", "account", "blobs"); err != nil {
+	if _, err := cli.ParseFlags(f, args, "addr", "tiles", "data", "account", "blobs"); err != nil {
 		return err
 	}
 	if s.processors < 0 || s.processors > maxProcessors {
 		return cli.UsageErrorf("-processors %d is outside 0…%d", s.processors, maxProcessors)
 	}
-	if !(s.price >= 0 && s.price < 1e6) { // not a number too
-		return cli.UsageErrorf("-price %v is not a price in dollars, such as 0.004", s.price)
-	}
 	if _, _, err := net.SplitHostPort(s.addr); err != nil {
 		return cli.UsageErrorf("-addr %s is not HOST:PORT, such as %s", s.addr, defaultAddr)
 	}
-	for _, dir := range s.tiles {
-		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-			return cli.UsageErrorf("-tiles %s is not a folder", dir)
-		}
+	if s.tiles == "" {
+		return nil
+	}
+	if info, err := os.Stat(s.tiles); err != nil || !info.IsDir() {
+		return cli.UsageErrorf("-tiles %s is not a folder", s.tiles)
 	}
 	return nil
 }
@@ -143,160 +138,121 @@ func (s *serving) parse(args []string) error {
 func (*serving) Halt() {}
 
 // Run serves until ctx ends.
-func (s *serving) Run(ctx context.Context) error {
-	err := s.run(ctx)
-	if err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled) {
+func (s *serving) Run(ctx context.Context) (err error) {
+	if s.data == "" {
+		if s.data, err = mosaicProgram.Folder(); err != nil {
+			return fmt.Errorf("there is no place for the data: %w; name a folder with -data", err)
+		}
+	}
+	// The address first: a second server must not open the folder of the first.
+	listener, err := net.Listen("tcp", s.addr)
+	if err != nil {
+		if network := (*net.OpError)(nil); errors.As(err, &network) {
+			err = network.Err
+		}
+		return fmt.Errorf("cannot serve the page on %s: %w; choose another address with -addr, such as 127.0.0.1:0 for any free port", s.addr, err)
+	}
+	defer func() { _ = listener.Close() }() // closed already, after the server ran
+	location, err := s.account.LocationOr("")
+	if err != nil {
+		return err
+	}
+	own := location == "" || location == account.Embedded
+	if own && s.processors == 0 {
+		return cli.UsageErrorf("-processors 0 needs -account: processors elsewhere cannot use the server in this process")
+	}
+	// Whoever has the queues open has all of the data, even if the queues are elsewhere.
+	server, err := openServer(filepath.Join(s.data, "queues"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.close()) }()
+	if own {
+		if location, err = server.start(); err != nil {
+			return err
+		}
+		if s.blobs == "" {
+			s.blobs = filepath.Join(s.data, "blobs")
+		}
+	}
+	a, err := account.Open(location, s.logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.Close()) }()
+	b, err := mosaicProgram.OpenBlobs(ctx, a, s.blobs)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	err = s.serve(ctx, listener, server, a, b)
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil
 	}
 	return err
 }
 
-func (s *serving) run(ctx context.Context) (err error) {
-	if s.data == "" {
-		if s.data, err = serveFolder(); err != nil {
-			return err
-		}
-	}
-	if s.data, err = filepath.Abs(s.data); err != nil {
-		return err
-	}
-	// The address first: a second server must not open the folder of the first.
-	listener, err := net.Listen("tcp", s.addr)
-	if err != nil {
-		return fmt.Errorf("cannot serve the page on %s: %w; choose another address with -addr, such as 127.0.0.1:0 for any free port", s.addr, networkError(err))
-	}
-	defer func() { _ = listener.Close() }() // closed already, after the server ran
-	queues, err := s.openQueues()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, queues.close()) }()
-	b, err := s.openBlobs(ctx, queues)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, b.Close()) }()
-	return s.serve(ctx, listener, queues, b)
-}
-
-// ownAddress reports whether only this machine reaches an address.
-func ownAddress(a net.Addr) bool {
-	tcp, ok := a.(*net.TCPAddr)
-	return ok && tcp.IP.IsLoopback()
-}
-
-// networkError returns an error of the network without the address, which its caller names.
-func networkError(err error) error {
-	if network := (*net.OpError)(nil); errors.As(err, &network) {
-		return network.Err
-	}
-	return err
-}
-
-// openBlobs opens the store: in the data if the queues are there too, so that they belong together.
-func (s *serving) openBlobs(ctx context.Context, q *servedQueues) (*account.Blobs, error) {
-	folder := s.blobs
-	if folder == "" && q.server != nil {
-		folder = filepath.Join(s.data, "blobs")
-	}
-	b, err := mosaicProgram.OpenBlobs(ctx, q.account, folder)
-	if err != nil {
-		return nil, err
-	}
-	if dir, ok := b.Store.(*blob.Directory); ok {
-		s.blobs = filepath.Dir(filepath.Dir(dir.Path(blob.Ref{Container: "any", Name: "any"})))
-	}
-	return b, nil
-}
-
 // serve runs the page and the roles.
-func (s *serving) serve(ctx context.Context, listener net.Listener, queues *servedQueues, b *account.Blobs) (err error) {
+func (s *serving) serve(ctx context.Context, listener net.Listener, server *ownServer, a *account.Account, b *account.Blobs) error {
 	played := roles.Client
 	if s.processors > 0 {
 		played |= roles.Controller
 	}
-	first, cancel := context.WithTimeout(ctx, queues.account.Patience())
-	system, err := roles.Open(first, queues.account.Queue, b.Store, &roles.Options{
-		Roles: played, Idle: queues.idle(), Wakeups: queues.account.Wakeups(), Grace: grace, Logger: s.logger, Place: b.Place,
-	})
-	cancel()
+	options := roles.Options{Roles: played, Grace: grace, Logger: s.logger}
+	if server.endpoint != nil { // a poll costs nothing
+		options.Idle = scaling.Idle{Min: 50 * time.Millisecond, Max: time.Second}
+	}
+	system, err := openRoles(ctx, a, b, options)
 	if err != nil {
 		return err
 	}
-	options := web.Options{
-		Data: filepath.Join(s.data, "page"), System: system, Queue: queues.figures, Requests: queues.requests,
-		Price: web.Price{Dollars: s.price}, Hosts: s.hosts, Logger: s.logger, Own: &web.Controls{},
+	o := web.Options{
+		Data: filepath.Join(s.data, "page"), Tiles: s.tiles, System: system, Queue: a.Queue, Requests: a.Requests, Hosts: s.hosts, Logger: s.logger,
 	}
-	if queues.server != nil {
-		options.Own.Busy = queues.server.setBusy
-		options.OwnServer = true
-		options.Queues = filepath.Join(s.data, "queues")
-	}
-	if within(s.blobs, s.data) { // else they may be those of others too
-		options.Blobs = s.blobs
-		options.Reclaim = func(ctx context.Context) error {
-			_, err := roles.Clean(ctx, queues.account.Queue, b.Store, nil)
-			return err
-		}
+	if server.endpoint != nil {
+		o.Busy, o.Queue = server.setBusy, server.queue
+		o.Requests = func() int64 { return server.server.Counts().Requests() }
 	}
 	runners := system.Runners()
 	if s.processors > 0 {
-		p := web.NewProcessors(s.processors, s.processorCommand(queues), s.logger)
-		options.Own.Processors, options.Own.Slow = p, p.Slow
-		runners = append(runners, p)
+		o.Processors = web.NewProcessors(s.processors, s.processorCommand(a), s.logger)
+		runners = append(runners, o.Processors)
 	}
-	for _, dir := range s.tiles {
-		options.Libraries = append(options.Libraries, web.Folder{Name: filepath.Base(dir), Path: dir})
-	}
-	page, err := web.Open(options)
+	page, err := web.Open(o)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, page.Close()) }()
-	address := "http://" + listener.Addr().String() + "/"
-	if !ownAddress(listener.Addr()) {
+	defer func() { _ = page.Close() }() // nothing is open any more
+	if tcp, ok := listener.Addr().(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
 		s.show.Say("Everybody who reaches this machine can use the page and see its pictures: it has no password")
 	}
+	address := "http://" + listener.Addr().String() + "/"
 	s.show.Say("The page is at %s; stop with Ctrl-C", address)
 	if s.open {
-		s.openBrowser(address)
+		if err := browserCommand(address).Start(); err != nil {
+			s.show.Say("no browser could be opened: %v", err)
+		}
 	}
 	return millrace.Run(ctx, append(runners, page, &pageServer{page: page, listener: listener, logger: s.logger})...)
 }
 
 // processorCommand returns how a processor is started. The account is in its environment, because all users of the machine can
 // see the command line.
-func (s *serving) processorCommand(queues *servedQueues) func() *exec.Cmd {
-	return func() *exec.Cmd {
+func (s *serving) processorCommand(a *account.Account) func(slow time.Duration) *exec.Cmd {
+	return func(slow time.Duration) *exec.Cmd {
 		program, err := os.Executable()
 		if err != nil {
 			program = os.Args[0]
 		}
-		args := []string{servedProcessor}
+		// One slice at a time: there are several processors on this machine.
+		args := []string{"processor", "-slices-at-once", "1", "-slow", slow.String(), "-until-input-ends"}
 		if s.blobs != "" {
 			args = append(args, "-blobs", s.blobs)
 		}
 		cmd := exec.Command(program, args...)
-		cmd.Env = append(os.Environ(), account.Variable+"="+queues.account.Location())
+		cmd.Env = append(os.Environ(), account.Variable+"="+a.Location())
 		cmd.Stderr = os.Stderr // not through this process, which may be killed
 		return cmd
-	}
-}
-
-// within reports whether a path is below a folder.
-func within(path, folder string) bool {
-	if path == "" {
-		return false
-	}
-	whole, errAbs := filepath.Abs(path)
-	rest, err := filepath.Rel(folder, whole)
-	return errAbs == nil && err == nil && filepath.IsLocal(rest)
-}
-
-// openBrowser shows the page. It is no error if there is no browser.
-func (s *serving) openBrowser(address string) {
-	if err := browserCommand(address).Start(); err != nil {
-		s.show.Say("no browser could be opened: %v", err)
 	}
 }
 
@@ -308,30 +264,31 @@ type pageServer struct {
 	server   http.Server
 }
 
-// Run serves until ctx ends, and then lets requests finish for a while. Streams of events end at once.
+// Run serves until ctx ends, and then lets requests finish for a while. Streams of events end immediately.
 func (p *pageServer) Run(ctx context.Context) error {
 	p.server.Handler = p.page
 	p.server.ReadHeaderTimeout = 10 * time.Second
 	p.server.IdleTimeout = 2 * time.Minute
 	p.server.MaxHeaderBytes = 64 << 10
 	p.server.ErrorLog = slog.NewLogLogger(p.logger.Handler(), slog.LevelDebug)
-	served := make(chan error, 1)
-	go func() { served <- p.server.Serve(p.listener) }() // waited for below
-	select {
-	case err := <-served:
-		return err
-	case <-ctx.Done():
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		p.page.Stop()
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		if p.server.Shutdown(ending) != nil {
+			_ = p.server.Close() // what is left is ended
+		}
+	})
+	err := p.server.Serve(p.listener)
+	if !stop() {
+		<-ended
 	}
-	p.page.Stop()
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
-	defer cancel()
-	if err := p.server.Shutdown(ending); err != nil {
-		_ = p.server.Close() // what is left is ended
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
 	}
-	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return err
 }
 
 // Halt closes all connections.
@@ -340,74 +297,64 @@ func (p *pageServer) Halt() {
 	_ = p.server.Close() // what is left is ended
 }
 
-// servedQueues is the account, and the server that has it if that is our own.
-type servedQueues struct {
-	account *account.Account
-	server  *ownServer // nil if there is an account elsewhere
-	lock    io.Closer  // of the data; nil if the server has it
+// ownServer is a durable queue server in this process.
+type ownServer struct {
+	engine   *localqueue.Engine
+	server   *emulator.Server
+	endpoint *emulator.Endpoint // nil if the queues are elsewhere
 }
 
-// openQueues opens the account that was given, or starts a durable server in this process.
-func (s *serving) openQueues() (*servedQueues, error) {
-	location, err := s.account.LocationOr("")
+// openServer opens the queues in a folder, which one program at a time can.
+func openServer(dir string) (*ownServer, error) {
+	store, err := filequeue.Open(dir)
+	if errors.Is(err, filequeue.ErrLocked) {
+		return nil, fmt.Errorf("the queues in %s are in use: another mosaic serve runs; stop it, or choose another folder with -data", dir)
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("open the queues: %w; choose another folder with -data", err)
 	}
-	q := &servedQueues{}
-	folder := filepath.Join(s.data, "queues")
-	switch {
-	case location != "" && location != account.Embedded:
-		// The queues of the data are not used then, but whoever has them open has all of the data.
-		if q.lock, err = openStore(folder); err != nil {
-			return nil, err
-		}
-	case s.processors == 0:
-		return nil, cli.UsageErrorf("-processors 0 needs -account: processors elsewhere cannot use the server in this process")
-	default:
-		if q.server, err = startServer(folder); err != nil {
-			return nil, err
-		}
-		location = q.server.endpoint.ConnectionString()
+	engine, err := localqueue.Open(store, nil)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the queues in %s: %w", dir, err), store.Close())
 	}
-	if q.account, err = account.Open(location, s.logger); err != nil {
-		return nil, errors.Join(err, q.close())
-	}
-	return q, nil
+	return &ownServer{engine: engine, server: emulator.New(engine, nil)}, nil
 }
 
-func (q *servedQueues) close() (err error) {
-	if q.account != nil {
-		err = q.account.Close()
+// start serves the queues on a free port of this machine, and returns their location.
+func (s *ownServer) start() (location string, err error) {
+	if s.endpoint, err = s.server.Start(""); err != nil {
+		return "", err
 	}
-	if q.server != nil {
-		err = errors.Join(err, q.server.close())
-	}
-	if q.lock != nil {
-		err = errors.Join(err, q.lock.Close())
-	}
-	return err
+	return s.endpoint.ConnectionString(), nil
 }
 
-// figures opens a queue for reading figures: with our own server without a request, and without its faults.
-func (q *servedQueues) figures(name string) (queue.Queue, error) {
-	if q.server != nil {
-		return q.server.queue(name), nil
-	}
-	return q.account.Queue(name)
+// queue returns a queue for the figures of the page: without requests, and without the faults.
+func (s *ownServer) queue(name string) (queue.Queue, error) {
+	return s.engine.Queue(queue.Name{Account: emulator.DevelopmentAccount, Queue: name}), nil
 }
 
-// requests returns how many requests were sent: by all processes if the server is our own, else by this one.
-func (q *servedQueues) requests() int64 {
-	if q.server != nil {
-		return q.server.server.Counts().Requests()
+// setBusy makes the server answer every request with 503, or ends that.
+func (s *ownServer) setBusy(on bool) error {
+	if !on {
+		return s.server.SetFaults(nil)
 	}
-	return q.account.Requests()
+	return s.server.SetFaults(&emulator.Faults{Rules: []emulator.Fault{{Kind: emulator.FaultBusy, Rate: 1}}})
 }
 
-// idle is how long listeners wait. A poll of our own server costs nothing.
-func (q *servedQueues) idle() scaling.Idle {
-	if q.server != nil {
-		return scaling.Idle{Min: 50 * time.Millisecond, Max: time.Second}
+func (s *ownServer) close() (err error) {
+	if s.endpoint != nil {
+		err = s.endpoint.Close()
 	}
-	return q.account.Idle()
+	return errors.Join(err, s.engine.Close())
+}
+
+// browserCommand returns the command that shows an address.
+func browserCommand(address string) *exec.Cmd {
+	switch runtime.GOOS {
+	case "windows":
+		return exec.Command("rundll32", "url.dll,FileProtocolHandler", address)
+	case "darwin":
+		return exec.Command("open", address)
+	}
+	return exec.Command("xdg-open", address)
 }

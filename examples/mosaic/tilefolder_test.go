@@ -2,8 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/binary"
-	"hash/crc32"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,25 +45,5 @@ func TestASecondRunReadsNoPhotographs(t *testing.T) {
 	}
 	if !bytes.Equal(render(), first) {
 		t.Error("the second mosaic differs, want the same")
-	}
-}
-
-func TestAProfileThatIsIgnoredIsSaidOnce(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	in := filepath.Join(dir, "in.png")
-	photo(t, in, 16, 16)
-	file, err := os.ReadFile(in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	profile := []byte("iCCPa name\x00\x00no profile")
-	chunk := binary.BigEndian.AppendUint32(nil, uint32(len(profile)-4))
-	chunk = binary.BigEndian.AppendUint32(append(chunk, profile...), crc32.ChecksumIEEE(profile))
-	const behindHeader = 8 + 25
-	writeBytes(t, in, append(append(bytes.Clone(file[:behindHeader]), chunk...), file[behindHeader:]...))
-	r := mosaic(t, "render", "-in", in, "-out", filepath.Join(dir, "out.png"), "-tile", "4", "-tiles", fewTiles(t))
-	if r.status != cli.StatusDone || strings.Count(r.stdout, "colour profile") != 1 {
-		t.Errorf("got status %d, %s%s; want status %d and one line about the colour profile", r.status, r.stderr, r.stdout, cli.StatusDone)
 	}
 }

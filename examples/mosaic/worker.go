@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"os"
+	"time"
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/examples/internal/account"
@@ -39,6 +41,7 @@ Renders slices, until Ctrl-C. Any number of processors share the work.
 Flags:
 
 ` + workerFlagsHelp + `  -slices-at-once N  slices rendered at the same time (default: one for each CPU)
+  -slow DURATION     how much longer each slice takes, such as 2s, to see a kill heal
 `
 
 // worker is a process of one role. It is a [millrace.Runner].
@@ -47,6 +50,7 @@ type worker struct {
 	account      account.Flag
 	blobs        string
 	slicesAtOnce int
+	slow         time.Duration
 	show         *display
 	logger       *slog.Logger
 }
@@ -73,12 +77,25 @@ func processorCommand() cli.Command {
 			f.StringVar(&w.account.Given, "account", "", "")
 			f.StringVar(&w.blobs, "blobs", "", "")
 			f.IntVar(&w.slicesAtOnce, "slices-at-once", 0, "")
+			f.DurationVar(&w.slow, "slow", 0, "")
+			untilInputEnds := f.Bool("until-input-ends", false, "") // for mosaic serve, which its processors must not outlive
 			given, err := cli.ParseFlags(f, args, "account", "blobs")
 			if err != nil {
 				return err
 			}
 			if given["slices-at-once"] && (w.slicesAtOnce < 1 || w.slicesAtOnce > maxSlicesAtOnce) {
 				return cli.UsageErrorf("-slices-at-once %d is outside 1…%d", w.slicesAtOnce, maxSlicesAtOnce)
+			}
+			if w.slow < 0 || w.slow > time.Hour {
+				return cli.UsageErrorf("-slow %v is outside 0s…1h", w.slow)
+			}
+			if *untilInputEnds {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithCancel(ctx)
+				go func() { // ends with the process: a read of standard input cannot be interrupted
+					_, _ = io.Copy(io.Discard, os.Stdin) // an error is an end too
+					cancel()
+				}()
 			}
 			return w.work(ctx, stdout, stderr)
 		}}
@@ -108,7 +125,7 @@ func (w *worker) Run(ctx context.Context) error {
 
 func (w *worker) run(ctx context.Context) error {
 	return mosaicProgram.With(ctx, w.account, w.blobs, w.logger, func(a *account.Account, b *account.Blobs) error {
-		system, err := openRoles(ctx, a, b, roles.Options{Roles: w.role, Processors: w.slicesAtOnce, Handled: w.report, Grace: grace, Logger: w.logger})
+		system, err := openRoles(ctx, a, b, roles.Options{Roles: w.role, Processors: w.slicesAtOnce, Slow: w.slow, Handled: w.report, Grace: grace, Logger: w.logger})
 		if err != nil {
 			return err
 		}

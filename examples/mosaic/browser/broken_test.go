@@ -88,20 +88,21 @@ func TestAServerThatAnswers503OnlyDelays(t *testing.T) {
 	p.done()
 }
 
-func TestPoisonIsPutBackToWork(t *testing.T) {
+// The page says what to do about a damaged slice, and a redrive completes the picture.
+func TestADamagedSliceOnceRedrivenCompletesThePicture(t *testing.T) {
 	s := setup(t)
 	p := open(t, s.url("/"))
 	p.broken("slow")
 	p.make()
-	p.until("slices are laid", state+` === "working"`)
+	p.until("slices are rendered", state+` === "working"`)
 	p.click("[data-damage] button")
 	p.until("the page says so", says+`("was damaged")`)
 	p.mended("slow")
 	const row = `document.querySelector("[data-queue=slicerequest] [data-poison]")`
 	p.until("there is poison", `!`+row+`.hidden`)
-	p.until("the mosaic has failed", state+` === "failed" && !document.getElementById("failed").hidden`)
+	p.until("the mosaic waits for a redrive", `!document.getElementById("failed").hidden && document.getElementById("failed").textContent.includes("Redrive")`)
 	p.picture("poison")
 	p.click("[data-queue=slicerequest] [data-poison] button")
-	p.until("the poison is gone", row+`.hidden`)
 	p.done()
+	p.until("the poison is gone", row+`.hidden && document.getElementById("failed").hidden`)
 }

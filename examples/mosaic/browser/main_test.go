@@ -104,7 +104,7 @@ func setup(t *testing.T, before ...func(*server)) *server {
 // start starts the program on the address and the data of before.
 func (s *server) start() {
 	s.t.Helper()
-	s.cmd = exec.Command(shared.program, "serve", "-addr", s.addr, "-data", s.data, "-price", "0.004")
+	s.cmd = exec.Command(shared.program, "serve", "-addr", s.addr, "-data", s.data)
 	if s.account != "" {
 		s.cmd.Args = append(s.cmd.Args, "-blobs", filepath.Join(s.data, "blobs"))
 	}

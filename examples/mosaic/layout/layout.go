@@ -1,6 +1,26 @@
+// Package layout says which tile lies in which cell of a mosaic.
+//
+// [Measure] takes the colours of the picture, nine for each cell, so that edges
+// within a cell are seen. [Choose] chooses a tile for every cell of the whole
+// picture at once, because the choice for one cell depends on those around it.
+// Cells are given their tiles in a random order, the same each time. What a tile
+// costs is how far its sub-cells are from those of the cell in OKLab, how little
+// it makes up for the errors of the cells around, how often it was used, and
+// whether it is used nearby. [Reuse] sets the prices.
+//
+// The result, a [Layout], is small. It is cut into slices of whole rows with
+// [Layout.Window], stored with [Layout.Write], and read with [Read] by whoever
+// lays the tiles with [Layout.Lay]. The choice does not depend on how the
+// layout is cut, nor on the machine.
 package layout
 
-import "image"
+import (
+	"fmt"
+	"image"
+	"strconv"
+
+	"github.com/millrace/millrace/examples/mosaic/picture"
+)
 
 // Layout says which tile lies in every cell of a mosaic, or of some rows of it. Make one with [Choose] or [Read]. It
 // must not be changed, and is safe for concurrent use.
@@ -31,4 +51,138 @@ func (l *Layout) Distinct() int {
 		seen[t] = struct{}{}
 	}
 	return len(seen)
+}
+
+// MaxCells is the maximum number of cells of a mosaic.
+const MaxCells = picture.MaxCells
+
+// fine is how many sub-cells a cell has each way, if it has the pixels for them.
+const fine = 3
+
+// Colour is an sRGB colour: red, green and blue.
+type Colour [3]uint8
+
+// Cells are the colours of a picture on a grid of cells. Each cell is divided into Sub×Sub sub-cells: 3×3,
+// or 1 where a cell has fewer than 3×3 pixels. The zero value has no cells.
+type Cells struct {
+	Cols, Rows int
+	Sub        int      // sub-cells of a cell each way
+	Colours    []Colour // mean colours of the sub-cells, those of one cell together, row by row
+}
+
+// Measure takes the colours of the rectangle r of a picture, which is divided into cols×rows cells. It fails if r
+// is not within the picture, if a cell would be smaller than a pixel, or if there are more than [MaxCells].
+func Measure(img image.Image, r image.Rectangle, cols, rows int) (*Cells, error) {
+	if cols < 1 || rows < 1 || cols > MaxCells/rows {
+		return nil, fmt.Errorf("measuring the picture: %d×%d cells are not between 1 and %d: choose larger tiles", cols, rows, MaxCells)
+	}
+	c := &Cells{Cols: cols, Rows: rows, Sub: 1}
+	if r.Dx() >= fine*cols && r.Dy() >= fine*rows {
+		c.Sub = fine
+	}
+	c.Colours = make([]Colour, cols*rows*c.Sub*c.Sub)
+	g, err := picture.Average(img, r, cols*c.Sub, rows*c.Sub)
+	if err != nil {
+		return nil, err
+	}
+	for i, m := range g.Means {
+		c.Colours[c.at(i%g.Cols, i/g.Cols)] = Colour{picture.Encode8(m.R), picture.Encode8(m.G), picture.Encode8(m.B)}
+	}
+	return c, nil
+}
+
+// at returns the index of a sub-cell, counted across the whole grid.
+func (c *Cells) at(x, y int) int {
+	cell := y/c.Sub*c.Cols + x/c.Sub
+	return cell*c.Sub*c.Sub + y%c.Sub*c.Sub + x%c.Sub
+}
+
+// Cell returns the colours of one cell.
+func (c *Cells) Cell(i int) []Colour {
+	n := c.Sub * c.Sub
+	return c.Colours[i*n : (i+1)*n]
+}
+
+// Reuse says how freely a tile may be used again: a dial from [Once] to [BestMatch]. The values between are 1 to 99. The zero value means
+// [DefaultReuse].
+type Reuse int
+
+const (
+	// Once uses every tile once as far as they go: none twice if there are as many tiles as cells, else
+	// each of them about equally often.
+	Once Reuse = -1
+
+	// DefaultReuse repeats tiles that match well. With fewer repetitions, tiles that match
+	// nowhere show as specks.
+	DefaultReuse Reuse = 80
+
+	// BestMatch takes the tile that looks most like the cell, however often.
+	BestMatch Reuse = 100
+)
+
+// ReusePercent returns the setting for a percentage as people are asked for it: 0 is [Once], 100 is [BestMatch]. A percentage outside
+// that range gives a setting that [Options.Validate] refuses.
+func ReusePercent(percent int) Reuse {
+	switch {
+	case percent == 0:
+		return Once
+	case percent < 0:
+		return Once - 1
+	}
+	return Reuse(percent)
+}
+
+// Percent returns the setting as a percentage, 0 to 100.
+func (r Reuse) Percent() int {
+	switch r {
+	case 0:
+		return int(DefaultReuse)
+	case Once:
+		return 0
+	}
+	return int(r)
+}
+
+// MaxTint is the strongest tint, in per cent. Beyond it one sees the picture rather than the tiles.
+const MaxTint = 40
+
+// DefaultTint is the tint of every mosaic for which nobody chose another, in per cent. It pulls
+// tiles of a wrong hue towards the picture, and is too weak to be noticed.
+const DefaultTint = 12
+
+// Options say how tiles are chosen and laid. Nil and the zero value mean the defaults.
+type Options struct {
+	// Reuse says how freely tiles are used again. Defaults to [DefaultReuse].
+	Reuse Reuse
+
+	// Tint is how much of the picture's own colours is mixed into the tiles, in per cent, 0 to [MaxTint]. 0 means none.
+	Tint int
+}
+
+// Validate returns an error that says which setting is out of bounds, or nil. The receiver may be nil.
+func (o *Options) Validate() error {
+	switch {
+	case o == nil:
+		return nil
+	case o.Reuse < Once || o.Reuse > BestMatch:
+		return fmt.Errorf("choosing the tiles: a reuse of %d per cent is not possible: choose 0 (every tile once) to 100 (best match)", o.Reuse.Percent())
+	case o.Tint < 0 || o.Tint > MaxTint:
+		return fmt.Errorf("choosing the tiles: a tint of %d per cent is not possible: choose 0 to %d", o.Tint, MaxTint)
+	}
+	return nil
+}
+
+// MarshalJSON writes the percentage.
+func (r Reuse) MarshalJSON() ([]byte, error) {
+	return strconv.AppendInt(nil, int64(r.Percent()), 10), nil
+}
+
+// UnmarshalJSON reads a percentage. Whether it is possible is for [Options.Validate] to say.
+func (r *Reuse) UnmarshalJSON(text []byte) error {
+	percent, err := strconv.ParseInt(string(text), 10, 32)
+	if err != nil {
+		return fmt.Errorf("a reuse of %.20q is not a percentage", text)
+	}
+	*r = ReusePercent(int(percent))
+	return nil
 }

@@ -51,11 +51,7 @@ func (l *Layout) Write(w io.Writer) error {
 	b := bufio.NewWriterSize(w, 1<<16)
 	_, _ = b.WriteString(magic) // the buffer keeps the first error for Flush
 	_ = binary.Write(b, binary.LittleEndian, h)
-	var number [4]byte
-	for _, t := range l.Tiles {
-		binary.LittleEndian.PutUint32(number[:], uint32(t))
-		_, _ = b.Write(number[:])
-	}
+	_ = binary.Write(b, binary.LittleEndian, l.Tiles)
 	for i := range l.Cells.Colours {
 		_, _ = b.Write(l.Cells.Colours[i][:])
 	}
@@ -65,95 +61,61 @@ func (l *Layout) Write(w io.Writer) error {
 	return nil
 }
 
-// Read reads a layout. It trusts nothing: sizes are compared with the limits, and memory is allocated as the content arrives. Only
-// whether the library has so many tiles is left to [Layout.Lay]. The error is [ErrBadLayout] for an invalid stream, or that of r.
+// Read reads a layout. It trusts nothing: sizes are compared with the limits before memory is allocated. Only whether the library has
+// so many tiles is left to [Layout.Lay]. The error is [ErrBadLayout] for an invalid stream, or that of r.
 func Read(r io.Reader) (*Layout, error) {
-	s := &source{r: bufio.NewReaderSize(r, 1<<16)}
-	l, err := s.layout()
-	switch {
-	case s.err != nil:
-		return nil, fmt.Errorf("reading the layout: %w", s.err)
-	case err != nil:
-		return nil, fmt.Errorf("reading the layout: %w: %w", ErrBadLayout, err)
+	b := bufio.NewReaderSize(r, 1<<16)
+	l, err := read(b)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = bad("it ends early")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the layout: %w", err)
 	}
 	return l, nil
 }
 
-// source records the error of its reader, to distinguish it from invalid content.
-type source struct {
-	r   *bufio.Reader
-	err error
+// bad is an error about the content.
+func bad(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrBadLayout}, args...)...)
 }
 
-var errEndsEarly = errors.New("it ends early")
-
-// read fills b.
-func (s *source) read(b []byte) error {
-	_, err := io.ReadFull(s.r, b)
-	if err == nil {
-		return nil
-	}
-	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		s.err = err
-	}
-	return errEndsEarly
-}
-
-func (s *source) layout() (*Layout, error) {
+func read(r *bufio.Reader) (*Layout, error) {
 	line := make([]byte, len(magic))
-	if err := s.read(line); err != nil {
+	if _, err := io.ReadFull(r, line); err != nil {
 		return nil, err
 	}
 	if string(line) != magic {
-		return nil, errors.New("it begins with something else")
-	}
-	fixed := make([]byte, binary.Size(header{}))
-	if err := s.read(fixed); err != nil {
-		return nil, err
+		return nil, bad("it begins with something else")
 	}
 	var h header
-	if _, err := binary.Decode(fixed, binary.LittleEndian, &h); err != nil {
+	if err := binary.Read(r, binary.LittleEndian, &h); err != nil {
 		return nil, err
 	}
 	if err := h.check(); err != nil {
-		return nil, err
+		return nil, bad("%w", err)
 	}
-	l := &Layout{Library: string(h.Library[:]), Tint: int(h.Tint), Cells: &Cells{Cols: int(h.Cols), Rows: int(h.Rows), Sub: int(h.Sub)}}
-	n := l.Cells.Cols * l.Cells.Rows
-	var err error
-	l.Tiles, err = readAll(s, n, 4, func(b []byte) int32 { return int32(binary.LittleEndian.Uint32(b)) })
-	if err != nil {
+	c := &Cells{Cols: int(h.Cols), Rows: int(h.Rows), Sub: int(h.Sub)}
+	l := &Layout{Library: string(h.Library[:]), Tint: int(h.Tint), Cells: c, Tiles: make([]int32, c.Cols*c.Rows)}
+	if err := binary.Read(r, binary.LittleEndian, l.Tiles); err != nil {
 		return nil, err
 	}
 	for i, t := range l.Tiles {
 		if t < 0 {
-			return nil, fmt.Errorf("cell %d has tile %d", i, t)
+			return nil, bad("cell %d has tile %d", i, t)
 		}
 	}
-	l.Cells.Colours, err = readAll(s, n*l.Cells.Sub*l.Cells.Sub, 3, func(b []byte) Colour { return Colour(b) })
-	if err != nil {
-		return nil, err
-	}
-	if _, err := s.r.ReadByte(); !errors.Is(err, io.EOF) {
-		s.err = err
-		return nil, errors.New("it goes on after its end")
-	}
-	return l, nil
-}
-
-// readAll reads n values of size bytes.
-func readAll[T any](s *source, n, size int, decode func([]byte) T) ([]T, error) {
-	const chunk = 1 << 14
-	list := make([]T, 0, min(n, chunk))
-	buf := make([]byte, size*min(n, chunk))
-	for len(list) < n {
-		part := buf[:size*min(n-len(list), chunk)]
-		if err := s.read(part); err != nil {
+	c.Colours = make([]Colour, len(l.Tiles)*c.Sub*c.Sub)
+	for i := range c.Colours {
+		if _, err := io.ReadFull(r, c.Colours[i][:]); err != nil {
 			return nil, err
 		}
-		for ; len(part) > 0; part = part[size:] {
-			list = append(list, decode(part[:size]))
-		}
 	}
-	return list, nil
+	switch _, err := r.ReadByte(); {
+	case err == nil:
+		return nil, bad("it goes on after its end")
+	case err != io.EOF:
+		return nil, err
+	}
+	return l, nil
 }

@@ -5,12 +5,8 @@ import (
 	"errors"
 	"image"
 	"image/draw"
-	"image/jpeg"
 	"image/png"
 	"io"
-	"os"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -49,20 +45,17 @@ func pixelsOf(t interface{ Fatal(...any) }, file []byte) *image.RGBA {
 
 func TestEncodedPNGsHaveThePixelsOfThePicture(t *testing.T) {
 	for name, img := range photos(75, 66) {
-		for _, o := range []orientation{1, 6, 7} {
-			seen := turn(img, o)
-			r := seen.Bounds()
-			r.Min = r.Min.Add(image.Pt(3, 5))
-			var b bytes.Buffer
-			if err := Encode(&b, seen, r, PNG); err != nil {
-				t.Fatal(err)
-			}
-			want := make([]rgb8, r.Dx()*r.Dy())
-			readBlock(seen, r, want, row8)
-			got := pixelsOf(t, b.Bytes())
-			for i, p := range want {
-				if have := (rgb8)(got.Pix[4*i : 4*i+3]); have != p {
-					t.Fatalf("%s, orientation %d: pixel %d: got %v, want %v", name, o, i, have, p)
+		r := img.Bounds()
+		r.Min = r.Min.Add(image.Pt(3, 5))
+		var b bytes.Buffer
+		if err := Encode(&b, img, r, PNG); err != nil {
+			t.Fatal(err)
+		}
+		want, got := OverWhite(img), pixelsOf(t, b.Bytes())
+		for y := range got.Rect.Dy() {
+			for x := range got.Rect.Dx() {
+				if have, p := at8(got, x, y), at8(want, x+3, y+5); have != p {
+					t.Fatalf("%s: pixel %d,%d: got %v, want %v", name, x, y, have, p)
 				}
 			}
 		}
@@ -90,38 +83,6 @@ func TestComposeGivesThePixelsOfThePictureHoweverItIsCut(t *testing.T) {
 	})
 }
 
-// The JPEG of a Writer differs from that of the standard library in nothing but its restart markers.
-func TestJPEGsHaveThePixelsThatTheStandardLibraryGives(t *testing.T) {
-	for _, size := range []image.Point{{1, 1}, {15, 17}, {16, 16}, {33, 15}, {40, 1000}, {300, 32}} {
-		img := image.NewRGBA(image.Rectangle{Max: size})
-		noisy(uint64(size.X), img.Pix)
-		for i := 3; i < len(img.Pix); i += 4 {
-			img.Pix[i] = 0xff
-		}
-		var got, want bytes.Buffer
-		if err := Encode(&got, img, img.Rect, JPEG); err != nil {
-			t.Fatal(err)
-		}
-		if err := jpeg.Encode(&want, img, &jpeg.Options{Quality: jpegQuality}); err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(pixelsOf(t, got.Bytes()).Pix, pixelsOf(t, want.Bytes()).Pix) {
-			t.Errorf("%v: got other pixels, want those of image/jpeg", size)
-		}
-	}
-}
-
-// The memory for a wide JPEG does not grow with the processors.
-func TestJPEGOnManyProcessorsTakesBoundedMemory(t *testing.T) {
-	for _, processors := range []int{1, 2, 64, 1024} {
-		size := image.Pt(maxJPEGSide, 6000)
-		n := bandsOf(size, processors)
-		if bytes := n * 4 * mcu * size.X; n < min(4*processors, 16) || bytes > maxBands {
-			t.Errorf("%d processors: got %d bands of %d bytes, want at most %d bytes", processors, n, bytes, maxBands)
-		}
-	}
-}
-
 func TestComposeErrors(t *testing.T) {
 	img := photos(64, 64)["RGBA"]
 	files := slicesOf(t, img, 2)
@@ -142,10 +103,10 @@ func TestComposeErrors(t *testing.T) {
 		"cut short": {image.Pt(64, 48), opener(files), "slice 2 of 2: it has 32 rows of pixels and 16 are left"},
 		"too wide":  {image.Pt(65, 64), opener(files), "slice 1 of 2: it is 64 pixels wide"},
 		"no size":   {image.Point{}, opener(files), "cannot be"},
-		"shortened": {image.Pt(64, 64), opener([][]byte{files[0], files[1][:99]}), "slice 2 of 2: damaged"},
-		"no header": {image.Pt(64, 64), opener([][]byte{files[0], files[1][:9]}), "slice 2 of 2: damaged"},
-		"empty":     {image.Pt(64, 64), opener([][]byte{nil}), "slice 1 of 2: damaged"},
-		"a flipped": {image.Pt(64, 64), opener([][]byte{files[0], flipped}), "slice 2 of 2: damaged"},
+		"shortened": {image.Pt(64, 64), opener([][]byte{files[0], files[1][:99]}), "slice 2 of 2: it is"},
+		"no header": {image.Pt(64, 64), opener([][]byte{files[0], files[1][:9]}), "slice 2 of 2: it is"},
+		"empty":     {image.Pt(64, 64), opener([][]byte{nil}), "slice 1 of 2: it is"},
+		"a flipped": {image.Pt(64, 64), opener([][]byte{files[0], flipped}), "slice 2 of 2: it is"},
 		"foreign":   {image.Pt(64, 64), opener([][]byte{files[0], foreign.Bytes()}), "slice 2 of 2: it is not a slice"},
 		"a JPEG":    {image.Pt(64, 64), opener([][]byte{[]byte("\xff\xd8\xff\xe0\x00\x10JFIF\x00")}), "slice 1 of 2: it is not a slice"},
 		"lost":      {image.Pt(64, 64), func(int) (io.ReadCloser, error) { return nil, lost }, "lost"},
@@ -220,56 +181,4 @@ func FuzzCompose(f *testing.F) {
 			}
 		}
 	})
-}
-
-// measuring is a writer that notes the most memory in use at a write.
-type measuring struct{ most uint64 }
-
-func (m *measuring) Write(p []byte) (int, error) {
-	m.most = max(m.most, inUse())
-	return len(p), nil
-}
-
-func inUse() uint64 {
-	runtime.GC()
-	var s runtime.MemStats
-	runtime.ReadMemStats(&s)
-	return s.HeapAlloc
-}
-
-// writeNoise writes a slice that is hardest to compress, and holds none of its memory.
-func writeNoise(t *testing.T, name string, size image.Point) {
-	t.Helper()
-	noise := image.NewRGBA(image.Rectangle{Max: size})
-	noisy(1, noise.Pix)
-	for i := 3; i < len(noise.Pix); i += 4 {
-		noise.Pix[i] = 0xff
-	}
-	if err := os.WriteFile(name, slicesOf(t, noise, 1)[0], 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestComposeTakesNoMoreThanEstimated(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector needs memory of its own")
-	}
-	for _, size := range []image.Point{{300, 40}, {2000, 300}, {9000, 140}} {
-		name := filepath.Join(t.TempDir(), "slice")
-		writeNoise(t, name, size)
-		for _, f := range []Format{PNG, JPEG} {
-			before, w := inUse(), &measuring{}
-			if err := Compose(w, f, size, 1, func(int) (io.ReadCloser, error) { return os.Open(name) }); err != nil {
-				t.Fatal(err)
-			}
-			got, want := int64(w.most-before), ComposeBytes(f, size)
-			t.Logf("%v as %v: %d bytes, estimated %d", size, f, got, want)
-			if got > want {
-				t.Errorf("%v as %v: composing took %d bytes, want at most the estimate of %d", size, f, got, want)
-			}
-			if want > 8*got+1<<20 {
-				t.Errorf("%v as %v: the estimate is %d bytes, and composing took %d", size, f, want, got)
-			}
-		}
-	}
 }

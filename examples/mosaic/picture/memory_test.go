@@ -142,7 +142,7 @@ func digest(path string) error {
 	}
 	r := img.Bounds()
 	r.Max.X, r.Max.Y = r.Max.X&^15, r.Max.Y&^15
-	if _, err := Cells(img, r, 16); err != nil {
+	if _, err := Average(img, r, r.Dx()/16, r.Dy()/16); err != nil {
 		return err
 	}
 	name := path + ".slice"

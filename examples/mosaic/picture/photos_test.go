@@ -72,6 +72,22 @@ func photos(w, h int) map[string]image.Image {
 	return list
 }
 
+const pngSignature = "\x89PNG\r\n\x1a\n"
+
+// rgb8 is an opaque pixel.
+type rgb8 [3]uint8
+
+func at8(img *image.RGBA, x, y int) rgb8 { return rgb8(img.Pix[img.PixOffset(x, y):]) }
+
+func alike(a, b rgb8, most int) bool {
+	for c := range a {
+		if d := int(a[c]) - int(b[c]); d > most || d < -most {
+			return false
+		}
+	}
+	return true
+}
+
 // custom hides the type of an image.
 type custom struct{ image.Image }
 
@@ -105,7 +121,7 @@ func tiff(o uint16) []byte {
 func jpegWithEXIF(file, exif []byte) []byte {
 	seg := append([]byte("Exif\x00\x00"), exif...)
 	b := append([]byte{}, file[:2]...)
-	b = append(b, 0xff, markerAPP1)
+	b = append(b, 0xff, 0xe1)
 	b = binary.BigEndian.AppendUint16(b, uint16(len(seg)+2))
 	b = append(b, seg...)
 	return append(b, file[2:]...)

@@ -1,19 +1,19 @@
 package picture
 
 import (
+	"errors"
 	"fmt"
 	"image"
+	"strconv"
+	"strings"
 )
 
 const (
-	// MaxOutputPixels is the largest mosaic that is made: 400 megapixels.
-	MaxOutputPixels = 400_000_000
-
-	// MaxOutputSide is the longest side of a mosaic: a row of its largest tiles fits the memory.
-	MaxOutputSide = 1_000_000
+	// MaxOutputPixels is the largest mosaic that is made: 100 megapixels.
+	MaxOutputPixels = 100_000_000
 
 	// MaxCells is the maximum number of tiles in a mosaic.
-	MaxCells = 4 << 20
+	MaxCells = 1 << 20
 
 	// DefaultSlices is the default number of slices of a mosaic of up to DefaultSlices × slicePixels.
 	DefaultSlices = 8
@@ -104,8 +104,6 @@ func (p Plan) fits(f Format) error {
 		return fmt.Errorf("%d×%d tiles are more than %d: choose larger tiles or a smaller scale", p.Cols, p.Rows, MaxCells)
 	case size.X > MaxOutputPixels/size.Y:
 		return fmt.Errorf("the mosaic would have %d×%d pixels, more than %d megapixels: choose a smaller scale", size.X, size.Y, MaxOutputPixels/1_000_000)
-	case max(size.X, size.Y) > MaxOutputSide:
-		return fmt.Errorf("the mosaic would have %d×%d pixels, and a side of more than %d: choose a smaller scale", size.X, size.Y, MaxOutputSide)
 	case f == JPEG && max(size.X, size.Y) > maxJPEGSide:
 		return fmt.Errorf("a JPEG has at most %d pixels a side and the mosaic %d×%d: choose a name ending in .png, or a smaller scale", maxJPEGSide, size.X, size.Y)
 	}
@@ -119,4 +117,64 @@ func (p Plan) Size() image.Point { return image.Pt(p.Cols*p.Tile, p.Rows*p.Tile)
 // row after its last. Slices differ in height by one row at most.
 func (p Plan) SliceRows(i int) (first, end int) {
 	return i * p.Rows / p.Slices, (i + 1) * p.Rows / p.Slices
+}
+
+// Scale says how many times as wide and high as its input a mosaic is, in hundredths. The zero value means 1.
+type Scale int
+
+// The smallest and the largest scale.
+const (
+	MinScale Scale = 1          // 0.01
+	MaxScale Scale = 64 * unity // a pixel becomes the largest tile
+
+	unity = 100
+)
+
+// errScale says what a scale looks like.
+var errScale = errors.New("a scale is a number from 0.01 to 64 with at most two digits after the point")
+
+// ParseScale parses a decimal number such as "2" or "0.75".
+func ParseScale(text string) (Scale, error) {
+	whole, fraction, point := strings.Cut(text, ".")
+	if len(whole) < 1 || len(whole) > 2 || len(fraction) > 2 || point && fraction == "" {
+		return 0, fmt.Errorf("scale %.20q: %w", text, errScale)
+	}
+	fraction += "00"[len(fraction):]
+	n, err := strconv.ParseUint(whole+fraction, 10, 16)
+	s := Scale(n)
+	if err != nil || s < MinScale || s > MaxScale {
+		return 0, fmt.Errorf("scale %.20q: %w", text, errScale)
+	}
+	return s, nil
+}
+
+// hundredths is the scale with the zero value replaced.
+func (s Scale) hundredths() int {
+	if s == 0 {
+		return unity
+	}
+	return int(s)
+}
+
+// Check returns an error unless the scale is 0 or from [MinScale] to [MaxScale].
+func (s Scale) Check() error {
+	if s != 0 && (s < MinScale || s > MaxScale) {
+		return fmt.Errorf("scale %v: %w", s, errScale)
+	}
+	return nil
+}
+
+// String writes the scale as [ParseScale] reads it, with as few digits as possible.
+func (s Scale) String() string {
+	n := s.hundredths()
+	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%d.%02d", n/unity, n%unity), "0"), ".")
+}
+
+// MarshalJSON writes a number.
+func (s Scale) MarshalJSON() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalJSON reads a number as [ParseScale] does.
+func (s *Scale) UnmarshalJSON(text []byte) (err error) {
+	*s, err = ParseScale(string(text))
+	return err
 }

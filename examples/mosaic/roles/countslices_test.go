@@ -16,7 +16,7 @@ import (
 
 // PM-18: a slice counts once, however often it was rendered, and only for its own request.
 func TestASliceCountsOnceForItsRequest(t *testing.T) {
-	j := newJobs(blob.Memory())
+	j := jobsIn(blob.Memory())
 	id, other := uuid.New(), uuid.New()
 	var want []int
 	for n := range 3 {
@@ -28,7 +28,7 @@ func TestASliceCountsOnceForItsRequest(t *testing.T) {
 				}
 			}
 		}
-		if got, err := j.stored(t.Context(), id); err != nil || !slices.Equal(got, want) {
+		if got, err := j.parts.Stored(t.Context(), id.String()); err != nil || !slices.Equal(got, want) {
 			t.Errorf("after slice %d was stored three times: got %v, %v; want %v", n, got, err, want)
 		}
 	}
@@ -43,7 +43,7 @@ func TestAJobIsNotFinishedBeforeItsLastSlice(t *testing.T) {
 				p := w.open(nil)
 				w.start(p)
 				id := uuid.New()
-				if err := newJobs(w.store).writePlan(t.Context(), id, plan{Tile: testTile, Cols: testCols, Rows: testRows, Slices: testSlices, Format: "PNG"}); err != nil {
+				if err := jobsIn(w.store).writeFact(t.Context(), id, factPlan, plan{Tile: testTile, Cols: testCols, Rows: testRows, Slices: testSlices, Format: "PNG"}); err != nil {
 					t.Fatal(err)
 				}
 				for n := range laid {

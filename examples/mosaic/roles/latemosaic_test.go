@@ -43,16 +43,17 @@ func TestAMosaicStoredTooLateIsDeleted(t *testing.T) {
 		var left bool
 		var failure error
 		first.end = sync.OnceFunc(func() { // now all slices are finished
-			jobs := newJobs(&lateStore{Store: all, end: func() {
-				if err := newJobs(all).delivered(t.Context(), c.ID); err != nil {
+			jobs := jobsIn(&lateStore{Store: all, end: func() {
+				if err := endedQuietly(t.Context(), all, c.ID); err != nil {
 					t.Error(err)
 				}
 			}})
-			plan, err := jobs.readPlan(t.Context(), c.ID)
+			var plan plan
+			err := jobs.readFact(t.Context(), c.ID, factPlan, &plan)
 			if err != nil {
 				t.Error(err)
 			}
-			late := &jobController{jobs: jobs, memory: newMemory()}
+			late := &jobController{jobs: jobs, composing: make(chan struct{}, 1)}
 			m := &listener.Message[SliceResponse]{Body: SliceResponse{Head: Head{RequestID: c.ID}}}
 			failure = late.respond(t.Context(), m, plan)
 			if left, err = blob.Exists(t.Context(), all, outputRef(c.ID, plan.format())); err != nil {
@@ -62,8 +63,8 @@ func TestAMosaicStoredTooLateIsDeleted(t *testing.T) {
 		w.start(p)
 		time.Sleep(10 * time.Minute)
 		p.end()
-		if left || !errors.Is(failure, errDelivered) {
-			t.Errorf("late mosaic: got stored %v, error of the worker %v; want it deleted and errDelivered", left, failure)
+		if left || !errors.Is(failure, errEnded) {
+			t.Errorf("late mosaic: got stored %v, error of the worker %v; want it deleted and errEnded", left, failure)
 		}
 	})
 }

@@ -51,19 +51,18 @@ func TestAStepThatFailsTooLateLeavesNothing(t *testing.T) {
 				w := newWorld(t, 0)
 				p := w.open(nil)
 				c := w.submit(p)
-				all := newJobs(w.store)
+				all := jobsIn(w.store)
 				ctx, lose := context.WithCancel(t.Context())
 				defer lose()
-				late := newJobs(&endingStore{Store: w.store, container: container, lose: lose, end: func() {
-					if err := all.delivered(t.Context(), c.ID); err != nil {
+				late := jobsIn(&endingStore{Store: w.store, container: container, lose: lose, end: func() {
+					if err := endedQuietly(t.Context(), all.store, c.ID); err != nil {
 						t.Error(err)
 					}
 				}})
-				lanes := newLanes(1, func(uuid.UUID) bool { return true }, func() bool { return true })
-				libraries := newLibraries(w.store)
+				libraries := &libraries{jobs: all}
 				library := libraryRef(testLibrary(t).ID())
 				queues := p.Broker.queues
-				controller := &jobController{jobs: all, queues: queues, memory: newMemory(), libraries: libraries, lanes: lanes}
+				controller := &jobController{jobs: all, queues: queues, libraries: libraries, handled: func(Step) {}}
 				request := ImageRequest{
 					Head: queues.imageRequests.Head("tester", c.ID), ImageURI: inputRef(c.ID), ImageLibraryURI: library,
 					TileSize: testTile, Slices: testSlices, OutputFormat: "PNG",
@@ -77,17 +76,26 @@ func TestAStepThatFailsTooLateLeavesNothing(t *testing.T) {
 						Head: queues.sliceRequests.Head("tester", c.ID), ImageLibraryURI: library,
 						SliceURI: cutRef(c.ID, 0), Slices: testSlices, TileSize: testTile,
 					}
-					processor := &imageProcessor{jobs: late, queues: queues, memory: newMemory(), lanes: lanes, libraries: libraries}
+					processor := &imageProcessor{jobs: late, queues: queues, libraries: libraries, handled: func(Step) {}}
 					err = processor.process(ctx, &listener.Message[SliceRequest]{Body: slice})
 				} else {
 					controller.jobs = late
 					err = controller.plan(ctx, &listener.Message[ImageRequest]{Body: request})
 				}
-				if !errors.Is(err, errDelivered) {
-					t.Errorf("error of the late step: got %v, want errDelivered", err)
+				if !errors.Is(err, errEnded) {
+					t.Errorf("error of the late step: got %v, want errEnded", err)
 				}
 				w.onlyEnds(c.ID)
 			})
 		})
 	}
+}
+
+// endedQuietly ends a request as the delivery of its mosaic does.
+func endedQuietly(ctx context.Context, store blob.Store, id uuid.UUID) error {
+	j := jobsIn(store)
+	if _, err := j.finish(ctx, id, end{}); err != nil {
+		return err
+	}
+	return j.sweep(ctx, id, false)
 }

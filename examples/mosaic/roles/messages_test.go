@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/examples/mosaic/layout"
 	"github.com/millrace/millrace/examples/mosaic/picture"
+	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -68,9 +69,6 @@ func TestTheWireFormatOfMessages(t *testing.T) {
 		back := reflect.New(reflect.TypeOf(m))
 		if err := json.Unmarshal(got, back.Interface()); err != nil || back.Elem().Interface() != m {
 			t.Errorf("decoded %T: got %+v, %v; want %+v", m, back.Elem(), err, m)
-		}
-		if id, ok := requestOf(string(got)); !ok || id != testID {
-			t.Errorf("requestOf(%T): got %v, %v; want %v", m, id, ok, testID)
 		}
 	}
 }
@@ -180,14 +178,16 @@ func TestInvalidMessagesAreRefused(t *testing.T) {
 	}
 }
 
-func TestTheRequestIsFoundInReadableTexts(t *testing.T) {
-	for _, text := range []string{"", "{", "[]", `{"requestId":7}`, `{"requestId":""}`, `{"requestId":"00000000-0000-0000-0000-000000000000"}`, "\x00"} {
-		if id, ok := requestOf(text); ok {
-			t.Errorf("requestOf(%q): got %v, want none", text, id)
+// The poison of a message that is otherwise invalid is recorded too, if it names its request.
+func TestPoisonIsRecordedForItsRequest(t *testing.T) {
+	j := jobsIn(blob.Memory())
+	r := recording{name: imageRequests, jobs: j}
+	for _, text := range []string{"", "{", "[]", `{"requestId":7}`, `{"requestId":""}`, "\x00", `{"requestId":"7d9ac1be-5b0c-4d3f-9a3e-0d6f2c1b8e55","tileSize":"x"}`} {
+		if err := r.record(t.Context(), poison.Record{Text: text, Error: "why"}); err != nil {
+			t.Errorf("%q: %v", text, err)
 		}
 	}
-	// A message that is otherwise invalid still has a request id.
-	if id, ok := requestOf(`{"requestId":"7d9ac1be-5b0c-4d3f-9a3e-0d6f2c1b8e55","tileSize":"x"}`); !ok || id != testID {
-		t.Errorf("requestOf: got %v, %v; want %v", id, ok, testID)
+	if p, err := j.progress(t.Context(), testID, 1); err != nil || p.Poison != "why" {
+		t.Errorf("progress: got %+v, %v; want the poison", p, err)
 	}
 }

@@ -1,111 +1,66 @@
 package roles
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
 	"log/slog"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/millrace/millrace/blob"
-	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/listener"
-	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// openTest opens the queue of slice responses in an engine.
-func openTest(t *testing.T, engine *localqueue.Engine) (*ImageProcessingQueue[SliceResponse], string) {
+// openTest opens the queue of slice responses.
+func openTest(t *testing.T, raw queue.Queue) (*ImageProcessingQueue[SliceResponse], *lockedBuffer) {
 	t.Helper()
-	var log bytes.Buffer
-	q, err := openQueue[SliceResponse](t.Context(), shared{
-		open: func(name string) (queue.Queue, error) {
-			return engine.Queue(queue.Name{Account: "test", Queue: name}), nil
-		},
-		logger: slog.New(slog.NewTextHandler(&log, nil)),
-		sent:   func(uuid.UUID) {}, seen: func(uuid.UUID) func() { return func() {} },
-		failed:  func(context.Context, uuid.UUID, string) error { return nil },
-		foreign: func(context.Context, Head) bool { return false },
-	})
+	log := &lockedBuffer{}
+	q, err := openQueue[SliceResponse](func(string) (queue.Queue, error) { return raw, nil },
+		&shared{jobs: jobsIn(blob.Memory()), logger: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return q, log.String()
+	return q, log
 }
 
-// PM-10, PM-11, X-17: threshold and time-out come from the metadata, or are the defaults.
-func TestSettingsComeFromTheMetadata(t *testing.T) {
-	const least = dispatcher.MinVisibility
-	for _, c := range []struct {
-		timeout, threshold string
-		wantTimeout        time.Duration
-		wantThreshold      int
-		warnings           int
-	}{
-		{"", "", 30 * time.Second, poison.DefaultMaxAttempts, 0},
-		{"60", "3", time.Minute, 3, 0},
-		{"604800", "2147483647", 7 * 24 * time.Hour, 1<<31 - 1, 0},
-		{"5", "1", least, 1, 0},
-		{"4", "1", least, 1, 1}, // raised, because it is too short to be renewed
-		{"1", "1", least, 1, 1},
-		{"0", "0", 30 * time.Second, poison.DefaultMaxAttempts, 2},
-		{"-1", "-5", 30 * time.Second, poison.DefaultMaxAttempts, 2},
-		{"604801", "2147483648", 30 * time.Second, poison.DefaultMaxAttempts, 2},
-		{"30s", "many", 30 * time.Second, poison.DefaultMaxAttempts, 2},
-		{"99999999999999999999", "1.5", 30 * time.Second, poison.DefaultMaxAttempts, 2},
-	} {
-		engine := localqueue.New(nil)
-		metadata := map[string]string{}
-		if c.timeout != "" {
-			metadata["DefaultTimeout"] = c.timeout // in any case
-			metadata["poisonthreshold"] = c.threshold
-			if err := engine.Queue(queue.Name{Account: "test", Queue: sliceResponses}).Create(t.Context(), metadata); err != nil {
-				t.Fatal(err)
-			}
-		}
-		q, log := openTest(t, engine)
-		if q.Timeout != c.wantTimeout || q.PoisonThreshold != c.wantThreshold || strings.Count(log, "level=WARN") != c.warnings {
-			t.Errorf("%q, %q: got %v, %d and the log %s; want %v, %d and %d warnings", c.timeout, c.threshold, q.Timeout, q.PoisonThreshold, log, c.wantTimeout, c.wantThreshold, c.warnings)
-		}
-	}
+func testQueue() *localqueue.Queue {
+	return localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: sliceResponses})
 }
 
 // PM-15: sending creates the queue.
 func TestAMissingQueueIsCreatedAndAnExistingOneKept(t *testing.T) {
-	engine := localqueue.New(nil)
-	raw := engine.Queue(queue.Name{Account: "test", Queue: sliceResponses})
-	openTest(t, engine)
-	if _, err := raw.Properties(t.Context()); err != nil {
-		t.Errorf("new queue: got the error %v, want none", err)
+	raw := testQueue()
+	q, _ := openTest(t, raw)
+	if err := q.Submit(t.Context(), goodSliceResponse()); err != nil {
+		t.Fatal(err)
 	}
 	if err := raw.SetMetadata(t.Context(), map[string]string{"owner": "ada"}); err != nil {
 		t.Fatal(err)
 	}
-	openTest(t, engine)
-	if p, err := raw.Properties(t.Context()); err != nil || p.Metadata["owner"] != "ada" {
-		t.Errorf("metadata of the existing queue: got %v, %v; want owner ada", p.Metadata, err)
+	again, _ := openTest(t, raw)
+	if err := again.Submit(t.Context(), goodSliceResponse()); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := raw.Properties(t.Context()); err != nil || p.Metadata["owner"] != "ada" || p.Depth != 2 {
+		t.Errorf("existing queue: got %+v, %v; want owner ada and 2 messages", p, err)
 	}
 }
 
 // PM-13: messages are validated before they are sent.
 func TestInvalidMessagesAreNotSent(t *testing.T) {
-	engine := localqueue.New(nil)
-	q, _ := openTest(t, engine)
+	q, _ := openTest(t, testQueue())
 	m := goodSliceResponse()
 	m.SliceSequence = 1
 	if err := q.Submit(t.Context(), m); err == nil {
 		t.Error("sending an invalid message: got no error, want one")
 	}
-	if p, err := q.RawQueue.Properties(t.Context()); err != nil || p.Depth != 0 {
-		t.Errorf("depth: got %d, %v; want 0", p.Depth, err)
+	if p, err := q.RawQueue.Properties(t.Context()); !errors.Is(err, queue.ErrQueueMissing) {
+		t.Errorf("queue: got %+v, %v; want nothing sent", p, err)
 	}
 	if err := q.Submit(t.Context(), goodSliceResponse()); err != nil {
 		t.Error(err)
@@ -160,8 +115,8 @@ func (q *hidingQueue) Dequeue(ctx context.Context, n int, visibility time.Durati
 	return q.Queue.Dequeue(ctx, n, visibility)
 }
 
-// PM-11, PM-15: the timeout and the threshold of a queue's metadata are those that its messages
-// are accepted with.
+// PM-10, PM-11, PM-15, X-17: the timeout and the threshold of a queue's metadata are those that its messages
+// are accepted with. Invalid ones are ignored.
 func TestMessagesAreAcceptedWithTheSettingsOfTheirQueue(t *testing.T) {
 	for _, c := range []struct {
 		metadata map[string]string
@@ -169,30 +124,23 @@ func TestMessagesAreAcceptedWithTheSettingsOfTheirQueue(t *testing.T) {
 		attempts int
 	}{
 		{nil, 30 * time.Second, 5},
-		{map[string]string{"defaulttimeout": "60", "poisonthreshold": "2"}, time.Minute, 2},
-		{map[string]string{"defaulttimeout": "7", "poisonthreshold": "7"}, 7 * time.Second, 7},
+		{map[string]string{"DefaultTimeout": "60", "poisonthreshold": "2"}, time.Minute, 2},
+		{map[string]string{"defaulttimeout": "15", "PoisonThreshold": "7"}, 15 * time.Second, 7},
+		{map[string]string{"defaulttimeout": "30s", "poisonthreshold": "0"}, 30 * time.Second, 5},
+		{map[string]string{"defaulttimeout": "-1", "poisonthreshold": "many"}, 30 * time.Second, 5},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			engine := localqueue.New(nil)
-			raw := &hidingQueue{Queue: engine.Queue(queue.Name{Account: "test", Queue: sliceResponses})}
+			raw := &hidingQueue{Queue: testQueue()}
 			if err := raw.Create(t.Context(), c.metadata); err != nil {
 				t.Fatal(err)
 			}
-			q, err := openQueue[SliceResponse](t.Context(), shared{
-				open:   func(string) (queue.Queue, error) { return raw, nil },
-				logger: slog.New(slog.DiscardHandler),
-				sent:   func(uuid.UUID) {}, seen: func(uuid.UUID) func() { return func() {} },
-				failed:  func(context.Context, uuid.UUID, string) error { return nil },
-				foreign: func(context.Context, Head) bool { return false },
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			q, log := openTest(t, raw)
 			if err := q.Submit(t.Context(), goodSliceResponse()); err != nil {
 				t.Fatal(err)
 			}
 			attempts := 0
-			l := q.accept(func(context.Context, *listener.Message[SliceResponse]) error { attempts++; return io.ErrUnexpectedEOF }, tuning{})
+			l := q.accept(func(context.Context, *listener.Message[SliceResponse]) error { attempts++; return io.ErrUnexpectedEOF },
+				listener.Options[SliceResponse]{Logger: q.shared.logger})
 			ctx, stop := context.WithCancel(t.Context())
 			ended := make(chan error)
 			go func() { ended <- l.Run(ctx) }()
@@ -201,13 +149,11 @@ func TestMessagesAreAcceptedWithTheSettingsOfTheirQueue(t *testing.T) {
 			if err := <-ended; err != nil {
 				t.Error(err)
 			}
-			for i, hidden := range raw.hidden {
-				if hidden != c.hidden {
-					t.Fatalf("metadata %v: visibility timeout of dequeue %d: got %v, want %v", c.metadata, i, hidden, c.hidden)
-				}
+			if len(raw.hidden) == 0 || raw.hidden[0] != c.hidden {
+				t.Errorf("metadata %v: visibility timeouts: got %v, want first %v", c.metadata, raw.hidden, c.hidden)
 			}
 			if attempts != c.attempts {
-				t.Errorf("metadata %v: attempts: got %d, want %d", c.metadata, attempts, c.attempts)
+				t.Errorf("metadata %v: attempts: got %d, want %d; log: %s", c.metadata, attempts, c.attempts, log)
 			}
 		})
 	}

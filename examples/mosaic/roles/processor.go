@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"image"
 	"io"
+	"time"
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/dispatcher"
@@ -19,15 +19,15 @@ import (
 type imageProcessor struct {
 	jobs      jobs
 	queues    *queues
-	memory    memory
-	lanes     *lanes
 	libraries *libraries
+	handled   func(Step)
+	slow      time.Duration // how much longer each slice takes, for demonstrations
 }
 
 // process is the handler of slice requests.
 func (p *imageProcessor) process(ctx context.Context, m *listener.Message[SliceRequest]) error {
 	id := m.Body.RequestID
-	if err := p.jobs.discard(ctx, id); err != nil {
+	if err := p.jobs.continues(ctx, id); err != nil {
 		return err
 	}
 	laid := laidRef(id, m.Body.SliceSequence)
@@ -35,15 +35,18 @@ func (p *imageProcessor) process(ctx context.Context, m *listener.Message[SliceR
 	case err != nil:
 		return err
 	case !there: // otherwise this is a duplicate, or the response was not sent
-		err := p.lanes.do(ctx, id, m.DequeueCount, func() error { return p.jobs.after(ctx, id, p.lay(ctx, m.Body)) })
-		if err != nil {
+		if err := p.jobs.after(ctx, id, p.lay(ctx, m.Body)); err != nil {
 			return err
 		}
 	}
-	return p.queues.sliceResponses.Submit(ctx, SliceResponse{
+	err := p.queues.sliceResponses.Submit(ctx, SliceResponse{
 		Head:     p.queues.sliceResponses.Head(m.Body.ClientID, id),
 		SliceURI: laid, SliceSequence: m.Body.SliceSequence, Slices: m.Body.Slices,
 	})
+	if err == nil {
+		p.handled(Step{Role: Processor, Request: id, Slice: m.Body.SliceSequence, Slices: m.Body.Slices})
+	}
+	return err
 }
 
 // lay renders one slice and stores it.
@@ -55,49 +58,45 @@ func (p *imageProcessor) lay(ctx context.Context, m SliceRequest) error {
 	if library.Size() != m.TileSize {
 		return dispatcher.Poison(fmt.Errorf("the library has tiles of %d pixels and the slice asks for %d", library.Size(), m.TileSize))
 	}
-	slice, err := readLayout(ctx, p.jobs.store, m.SliceURI)
+	slice, err := p.jobs.readLayout(ctx, m.SliceURI)
+	if errors.Is(err, layout.ErrBadLayout) {
+		return p.repair(ctx, m, err)
+	}
 	if err != nil {
 		return err
 	}
-	rowBytes := int64(slice.Cells.Cols) * int64(m.TileSize*m.TileSize) * bytesPerPixel
-	free, err := p.memory.take(ctx, rowBytes)
-	if err != nil {
-		return err
+	select {
+	case <-time.After(p.slow):
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	defer free()
-	u := newUpload(func(r io.Reader) error { return p.jobs.parts.Put(ctx, m.RequestID.String(), m.SliceSequence, r) })
-	return u.finish(writeSlice(u, slice, library))
+	return write(func(w io.Writer) error { return writeSlice(w, slice, library) },
+		func(r io.Reader) error { return p.jobs.parts.Put(ctx, m.RequestID.String(), m.SliceSequence, r) })
 }
 
-// writeSlice lays the tiles of a slice, one row at a time, and writes them as a PNG.
+// repair cuts a damaged slice again from the layout of the whole mosaic. Damage is a sign of a fault that
+// somebody should look at, so the message is poison all the same. A redrive then renders the slice.
+func (p *imageProcessor) repair(ctx context.Context, m SliceRequest, damage error) error {
+	whole, err := p.jobs.readLayout(ctx, stateRef(m.RequestID, factLayout))
+	if err != nil {
+		return errors.Join(damage, err)
+	}
+	var cut plan
+	if err := p.jobs.readFact(ctx, m.RequestID, factPlan, &cut); err != nil {
+		return errors.Join(damage, err)
+	}
+	if err := p.jobs.writeSlice(ctx, m.RequestID, whole, cut.geometry(), m.SliceSequence); err != nil {
+		return errors.Join(damage, err)
+	}
+	return dispatcher.Poison(fmt.Errorf("slice %d was damaged in the store and has been cut again; redrive %s to render it: %w",
+		m.SliceSequence+1, sliceRequests, damage))
+}
+
+// writeSlice lays the tiles of a slice and writes them as a PNG.
 func writeSlice(w io.Writer, slice *layout.Layout, library *tiles.Library) error {
-	cols, rows := slice.Cells.Cols, slice.Cells.Rows
-	out, err := picture.NewWriter(w, image.Pt(cols*library.Size(), rows*library.Size()), picture.PNG)
+	laid, err := slice.Lay(library)
 	if err != nil {
 		return dispatcher.Poison(err)
 	}
-	for row := range rows {
-		laid, err := slice.Window(image.Rect(0, row, cols, row+1)).Lay(library)
-		if err != nil {
-			return dispatcher.Poison(err)
-		}
-		if err := out.WriteRows(laid); err != nil {
-			return err
-		}
-	}
-	return out.Close()
-}
-
-// readLayout reads a slice of a layout. An invalid one is poison.
-func readLayout(ctx context.Context, store blob.Store, ref blob.Ref) (*layout.Layout, error) {
-	r, err := store.Open(ctx, ref)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = r.Close() }() // nothing was written
-	l, err := layout.Read(r)
-	if errors.Is(err, layout.ErrBadLayout) {
-		return nil, dispatcher.Poison(err)
-	}
-	return l, err
+	return picture.Encode(w, laid, laid.Rect, picture.PNG)
 }

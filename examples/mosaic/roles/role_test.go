@@ -2,11 +2,13 @@ package roles
 
 import (
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -36,17 +38,18 @@ func (w *world) player(r Roles, handled func(Step)) *process {
 }
 
 // The roles work in processes of their own, each of which handles only its own messages. The client says which
-// role it waits for, and waits longer than any patience.
+// role it waits for, however long that takes.
 func TestRolesInProcessesOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 0)
 		client := w.player(Client, nil)
-		c, _ := w.ordered(client)
+		c := w.submit(client)
 		waits := func(want Roles) {
 			t.Helper()
-			time.Sleep(time.Hour) // far longer than DefaultPatience
-			if r, err := c.WaitsFor(t.Context()); err != nil || r != want {
-				t.Errorf("waits for: got %v, %v; want %v", r, err, want)
+			time.Sleep(time.Hour)
+			_, p, err := c.look(t.Context())
+			if err != nil || p.WaitsFor() != want {
+				t.Errorf("waits for: got %v, %v; want %v", p.WaitsFor(), err, want)
 			}
 		}
 		waits(Controller)
@@ -63,11 +66,10 @@ func TestRolesInProcessesOfTheirOwn(t *testing.T) {
 		processor := w.player(Processor, note)
 		waits(Controller)
 		controller = w.player(Controller, note)
-		<-c.finished
-		w.check(c)
-		if r, err := c.WaitsFor(t.Context()); err != nil || r != 0 {
-			t.Errorf("a finished order waits for: got %v, %v; want none", r, err)
+		if err := c.Wait(t.Context()); err != nil {
+			t.Fatal(err)
 		}
+		w.check(c)
 		for _, p := range []*process{client, controller, processor} {
 			p.end()
 		}
@@ -82,6 +84,31 @@ func TestRolesInProcessesOfTheirOwn(t *testing.T) {
 			if seen[Step{Processor, c.ID, i, testSlices}] != 1 {
 				t.Errorf("steps: got %v, want slice %d once", seen, i)
 			}
+		}
+	})
+}
+
+// Programs with different stores on the same queues do each their own work.
+func TestProgramsWithOtherBlobsLeaveEachOtherAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 0)
+		other := &world{t: t, engine: w.engine, store: blob.Memory()}
+		one, two := w.player(All, nil), other.player(All, nil)
+		a, b := w.submit(one), other.submit(two)
+		for _, c := range []*client{a, b} {
+			if err := c.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			w.check(c)
+		}
+		w.settle()
+		one.end()
+		two.end()
+		if n := w.poisoned(); n != 0 {
+			t.Errorf("poison messages: got %d, want 0", n)
+		}
+		if log := one.log.String() + two.log.String(); !strings.Contains(log, "other blobs") {
+			t.Errorf("logs: got %s, want a hint at the other blobs", log)
 		}
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"image"
 	"image/color"
-	"io"
 	"reflect"
 	"testing"
 	"testing/synctest"
@@ -83,10 +82,7 @@ func TestAnImpossibleScaleFailsTheRequest(t *testing.T) {
 		p := w.open(nil)
 		w.start(p)
 		begin := time.Now()
-		c := w.submit(p, func(r *Request) {
-			r.Scale = (testTile + 1) * 100
-			r.Deliver = func(io.Reader) error { t.Error("delivery: got one, want none"); return nil }
-		})
+		c := w.submit(p, func(r *Request) { r.Scale = (testTile + 1) * 100 })
 		if err := c.Wait(t.Context()); err == nil || !bytes.Contains([]byte(err.Error()), []byte("a scale of at most 4")) {
 			t.Errorf("end of the order: got %v, want an error with the largest scale", err)
 		}
@@ -104,16 +100,12 @@ func TestTheSettingsOfARequestReachItsLayout(t *testing.T) {
 		p := w.open(nil)
 		w.start(p)
 		for _, options := range []layout.Options{{}, {Reuse: layout.Once, Tint: 7}, {Reuse: layout.BestMatch, Tint: layout.MaxTint}} {
-			var got *layout.Layout
-			var c *client
-			c = w.submit(p, func(r *Request) {
-				r.Reuse, r.Tint = options.Reuse, options.Tint
-				r.Deliver = func(io.Reader) (err error) {
-					got, err = c.Layout(t.Context())
-					return err
-				}
-			})
-			if err := c.Wait(t.Context()); err != nil {
+			c := w.submit(p, func(r *Request) { r.Reuse, r.Tint = options.Reuse, options.Tint })
+			if err := c.Order.Wait(t.Context(), func(Progress) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+			got, err := c.Layout(t.Context())
+			if err != nil {
 				t.Fatal(err)
 			}
 			cells, err := layout.Measure(testPicture(), image.Rect(0, 0, testCols*testTile, testRows*testTile), testCols, testRows)

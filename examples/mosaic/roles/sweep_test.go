@@ -33,11 +33,11 @@ func TestASweepThatFailsIsRepeated(t *testing.T) {
 				}
 			}
 			c.broken.Store, c.broken.failure = store, failure
-			if err := newJobs(&c.broken).sweep(t.Context(), id, false); !errors.Is(err, failure) {
+			if err := jobsIn(&c.broken).sweep(t.Context(), id, false); !errors.Is(err, failure) {
 				t.Errorf("got error %v, want that of the store", err)
 			}
 			wantOnly(t, store, append(c.left, endRef(id))...)
-			if err := newJobs(store).sweep(t.Context(), id, false); err != nil {
+			if err := jobsIn(store).sweep(t.Context(), id, false); err != nil {
 				t.Error(err)
 			}
 			wantOnly(t, store, endRef(id))
@@ -55,7 +55,7 @@ func TestASweepThatIsStoppedSaysSo(t *testing.T) {
 		}
 	}
 	stopping := &stoppingStore{Store: store, stop: func() { cancel(stop) }}
-	if err := newJobs(stopping).sweep(ctx, id, true); !errors.Is(err, stop) {
+	if err := jobsIn(stopping).sweep(ctx, id, true); !errors.Is(err, stop) {
 		t.Errorf("got error %v, want that of the stop", err)
 	}
 }

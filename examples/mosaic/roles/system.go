@@ -1,28 +1,63 @@
 package roles
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"runtime"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/blob"
-	"github.com/millrace/millrace/dispatcher"
-	"github.com/millrace/millrace/examples/mosaic/tiles"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/scaling"
 	"github.com/millrace/millrace/wakeup"
 )
 
-// DefaultPatience is the default of Options.Patience.
-const DefaultPatience = 5 * time.Minute
+// Roles is a set of roles. The zero value is empty.
+type Roles uint8
+
+// The roles.
+const (
+	Client     Roles = 1 << iota // submits requests and delivers mosaics
+	Controller                   // chooses the tiles of a picture, and composes its mosaic
+	Processor                    // renders slices
+
+	// All is every role.
+	All = Client | Controller | Processor
+)
+
+// Has reports whether the set has all roles of the other.
+func (r Roles) Has(other Roles) bool { return r&other == other }
+
+// String returns the names of the roles, such as "client, controller".
+func (r Roles) String() string {
+	var names []string
+	for i, name := range []string{"client", "controller", "processor"} {
+		if r.Has(1 << i) {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// Step is a message that a role of this process has handled.
+type Step struct {
+	// Role is [Controller] for a picture whose slices were requested, and [Processor] for a
+	// slice that was rendered.
+	Role Roles
+
+	Request uuid.UUID
+	Slice   int // that was rendered, from 0; 0 for a picture
+	Slices  int // of the request
+}
 
 // Options configure a [System]. Nil and the zero value mean the defaults.
 type Options struct {
@@ -45,21 +80,13 @@ type Options struct {
 	// package listener.
 	Grace time.Duration
 
-	// Processors is how many slices are rendered at once. Defaults to GOMAXPROCS.
+	// Processors is how many slices are rendered at the same time. Defaults to GOMAXPROCS.
 	Processors int
 
-	// Place describes where the store is, for the warnings of programs with another store.
-	// Defaults to "", unknown.
-	Place string
+	// Slow makes every slice take this much longer, for demonstrations. Defaults to 0.
+	Slow time.Duration
 
-	// Patience is how long an order may show no sign of life, in addition to the time for
-	// which its messages may be hidden, before it fails. The time while the queues do not respond
-	// does not count. Defaults to 5 min, or without limit in a process that does not play all
-	// roles: the others may be busy or not started yet.
-	Patience time.Duration
-
-	// Logger receives errors, and records about requests of other programs and earlier runs.
-	// Defaults to slog.Default().
+	// Logger receives errors. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
@@ -71,16 +98,6 @@ type System struct {
 
 	listeners []worker
 	names     []string // of the listeners' queues
-	libraries *libraries
-	lanes     []*lanes
-	memory    memory
-}
-
-// Reserve waits until that many bytes of the memory budget for pictures are free, so that a program that decodes pictures itself
-// does not do so beside the roles. The caller calls free when it has finished with the picture. It holds one reservation at a
-// time: two that wait for each other's second would wait for ever.
-func (s *System) Reserve(ctx context.Context, bytes int64) (free func(), err error) {
-	return s.memory.take(ctx, bytes)
 }
 
 // worker is a listener for any type of message.
@@ -89,16 +106,7 @@ type worker interface {
 	State() listener.State
 }
 
-// queues are the four queues.
-type queues struct {
-	imageRequests  *ImageProcessingQueue[ImageRequest]
-	sliceRequests  *ImageProcessingQueue[SliceRequest]
-	sliceResponses *ImageProcessingQueue[SliceResponse]
-	imageResponses *ImageProcessingQueue[ImageResponse]
-}
-
-// Open creates a System and missing queues. It retries transient failures until ctx ends. It starts no
-// role: run the result of [System.Runners].
+// Open creates a System. It starts no role: run the result of [System.Runners].
 func Open(ctx context.Context, open func(name string) (queue.Queue, error), store blob.Store, o *Options) (*System, error) {
 	var options Options
 	if o != nil {
@@ -113,113 +121,92 @@ func Open(ctx context.Context, open func(name string) (queue.Queue, error), stor
 	if options.Processors <= 0 {
 		options.Processors = runtime.GOMAXPROCS(0)
 	}
-	if options.Patience <= 0 && options.Roles.Has(All) {
-		options.Patience = DefaultPatience
-	}
 	if options.Logger == nil {
 		options.Logger = slog.Default()
 	}
-	b := &Broker{
-		jobs:     newJobs(store),
-		logger:   options.Logger,
-		patience: options.Patience,
-		orders:   make(map[uuid.UUID]*Order),
+	jobs, err := newJobs(store)
+	if err != nil {
+		return nil, err
 	}
 	id, err := identify(ctx, store)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read the id of the blob store: %w", err)
 	}
-	qs, err := openQueues(ctx, shared{open: open, logger: options.Logger, failed: b.fail, sent: b.sent, seen: b.seen, store: id, foreign: b.foreign})
+	shared := &shared{jobs: jobs, store: id, logger: options.Logger}
+	qs, err := openQueues(open, shared)
 	if err != nil {
 		return nil, err
 	}
-	b.queues = qs
-	b.binding.queue, b.binding.store, b.binding.place = qs.imageRequests.RawQueue, id, options.Place
-	if err := b.binding.bind(ctx, qs.imageRequests.found.Metadata, qs.depth(), options.Logger); err != nil {
-		return nil, err
-	}
-	memory, libs := newMemory(), newLibraries(store)
-	cutting, laying := newLanes(1, b.has, b.busy), newLanes(options.Processors, b.has, b.busy)
-	controller := &jobController{jobs: b.jobs, queues: qs, memory: memory, libraries: libs, lanes: cutting, stored: b.stored}
-	processor := &imageProcessor{jobs: b.jobs, queues: qs, memory: memory, lanes: laying, libraries: libs}
+	libraries := &libraries{jobs: jobs}
+	controller := &jobController{jobs: jobs, queues: qs, libraries: libraries, composing: make(chan struct{}, 1), handled: options.Handled}
+	processor := &imageProcessor{jobs: jobs, queues: qs, libraries: libraries, handled: options.Handled, slow: options.Slow}
+	s := &System{Broker: &Broker{jobs, qs, shared}}
 
-	with := func(concurrency, batch int) tuning {
-		return tuning{concurrency: concurrency, batch: batch, idle: options.Idle, wakeups: options.Wakeups, grace: options.Grace, onError: b.health.failed}
-	}
-	s := &System{Broker: b, libraries: libs, lanes: []*lanes{cutting, laying}, memory: memory}
 	if options.Roles.Has(Controller) {
-		// Handlers of requests run long, so a larger batch would keep work from idle processes.
-		// One handler more than lanes runs in the side lane. Those of responses are short, except for
-		// composing a mosaic.
-		s.listeners = append(s.listeners,
-			qs.imageRequests.accept(reported(controller.plan, options.Handled), with(1+1+spare, 1)),
-			qs.sliceResponses.accept(controller.collect, with(16, 16)))
-		s.names = append(s.names, imageRequests, sliceResponses)
+		// One picture at a time is decoded, because of the memory. Batches of 1 leave work to idle processes.
+		s.add(imageRequests, qs.imageRequests.accept(controller.plan, tuned[ImageRequest](options, 1, 1)))
+		s.add(sliceResponses, qs.sliceResponses.accept(controller.collect, tuned[SliceResponse](options, 16, 16)))
 	}
 	if options.Roles.Has(Processor) {
-		s.names = append(s.names, sliceRequests)
-		s.listeners = append(s.listeners, qs.sliceRequests.accept(reported(processor.process, options.Handled), with(options.Processors+1+spare, 1)))
+		s.add(sliceRequests, qs.sliceRequests.accept(processor.process, tuned[SliceRequest](options, options.Processors, 1)))
 	}
 	if options.Roles.Has(Client) {
-		s.names = append(s.names, imageResponses)
-		s.listeners = append(s.listeners, qs.imageResponses.accept(b.complete, with(4, 4)))
-	}
-	b.health.polls = func() (n int64) {
-		for _, l := range s.listeners {
-			n += l.State().Polls
-		}
-		return n
+		s.add(imageResponses, qs.imageResponses.accept(s.Broker.complete, tuned[ImageResponse](options, 4, 4)))
 	}
 	return s, nil
 }
 
-func openQueues(ctx context.Context, s shared) (*queues, error) {
-	var qs queues
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() (err error) { qs.imageRequests, err = openQueue[ImageRequest](ctx, s); return err })
-	group.Go(func() (err error) { qs.sliceRequests, err = openQueue[SliceRequest](ctx, s); return err })
-	group.Go(func() (err error) { qs.sliceResponses, err = openQueue[SliceResponse](ctx, s); return err })
-	group.Go(func() (err error) { qs.imageResponses, err = openQueue[ImageResponse](ctx, s); return err })
-	return &qs, group.Wait()
+func tuned[T any](o Options, concurrency, batch int) listener.Options[T] {
+	return listener.Options[T]{Concurrency: concurrency, BatchSize: batch, Idle: o.Idle, Wakeups: o.Wakeups, Grace: o.Grace, Logger: o.Logger}
 }
 
-// depth returns how many messages the queues had when they were opened.
-func (q *queues) depth() int64 {
-	return q.imageRequests.found.Depth + q.sliceRequests.found.Depth + q.sliceResponses.found.Depth + q.imageResponses.found.Depth
+func (s *System) add(name string, l worker) {
+	s.names, s.listeners = append(s.names, name), append(s.listeners, l)
 }
 
-// Runners returns the listeners of the roles for [millrace.Run], and a runner that calls Yield when they
-// stop.
+// identify returns the id of a store. Every message has the id of its store, so that programs with different
+// stores can use the same queues. A store without an id gets one.
+func identify(ctx context.Context, store blob.Store) (uuid.UUID, error) {
+	err := store.Create(ctx, storeRef, bytes.NewReader([]byte(uuid.NewString())), nil)
+	if err != nil && !errors.Is(err, blob.ErrExists) {
+		return uuid.Nil, err
+	}
+	r, err := store.Open(ctx, storeRef)
+	if err != nil {
+		return uuid.Nil, err
+	}
+	defer func() { _ = r.Close() }() // nothing was written
+	text, err := io.ReadAll(io.LimitReader(r, 100))
+	if err != nil {
+		return uuid.Nil, err
+	}
+	return uuid.ParseBytes(bytes.TrimSpace(text))
+}
+
+// Runners returns the listeners of the roles for [millrace.Run].
 func (s *System) Runners() []millrace.Runner {
-	all := make([]millrace.Runner, len(s.listeners), len(s.listeners)+1)
+	all := make([]millrace.Runner, len(s.listeners))
 	for i, l := range s.listeners {
 		all[i] = l
 	}
-	return append(all, yielding{s})
+	return all
 }
 
-// yielding is a [millrace.Runner] that calls Yield when its context ends.
-type yielding struct{ system *System }
-
-func (y yielding) Run(ctx context.Context) error {
-	<-ctx.Done()
-	y.system.Yield()
-	return nil
+// QueueNames returns the names of the four queues, in the order in which a request passes them.
+func QueueNames() []string {
+	return []string{imageRequests, sliceRequests, sliceResponses, imageResponses}
 }
 
-// Halt does nothing: Run returns when its context ends.
-func (yielding) Halt() {}
+// ProcessorQueue is the name of the queue of the image processors.
+const ProcessorQueue = sliceRequests
 
-// Preload caches a library, so that the image processor of this process does not read it from the
-// store.
-func (s *System) Preload(l *tiles.Library) { s.libraries.hold(libraryRef(l.ID()), l) }
-
-// Yield gives back messages of other requests that wait to be handled. A process calls it before it
-// stops, so that the stop does not wait for them.
-func (s *System) Yield() {
-	for _, l := range s.lanes {
-		l.close()
+// States returns the states of this process's listeners, by the name of the queue.
+func (s *System) States() map[string]listener.State {
+	states := make(map[string]listener.State, len(s.listeners))
+	for i, l := range s.listeners {
+		states[s.names[i]] = l.State()
 	}
+	return states
 }
 
 // LoopsPeak returns the sum over the queues of the highest number of dequeue loops.
@@ -228,28 +215,4 @@ func (s *System) LoopsPeak() (n int) {
 		n += l.State().LoopsPeak
 	}
 	return n
-}
-
-// health records whether the queues respond.
-type health struct {
-	polls func() int64 // returns the number of polls that had a response
-
-	mu   sync.Mutex
-	last error // of the polls; guarded by mu
-}
-
-// failed receives every error of the listeners and records those of polls.
-func (h *health) failed(err error) {
-	if delivery := (*dispatcher.DeliveryError)(nil); errors.As(err, &delivery) {
-		return
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.last = err
-}
-
-func (h *health) lastError() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.last
 }

@@ -100,9 +100,6 @@ func TestAnotherProcessTakesTheResponse(t *testing.T) {
 		working.end()
 		w.check(c)
 		w.onlyEnds(c.ID)
-		if log := working.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, c.ID.String()) {
-			t.Errorf("log of the working process: got %s, want one line with the id of the request", log)
-		}
 	})
 }
 
@@ -162,7 +159,7 @@ func (w *world) onlyEndsOf(ids []uuid.UUID) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		e, err := newJobs(w.store).ended(context.Background(), id)
+		e, err := jobsIn(w.store).ended(context.Background(), id)
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -178,7 +175,7 @@ func (w *world) onlyEndsOf(ids []uuid.UUID) {
 
 // keptWith reports whether a blob belongs to a mosaic that is kept for its client.
 func (w *world) keptWith(container, name string) bool {
-	return container == imageOutput || container == sliceRequests || container == jobState && strings.HasSuffix(name, "/"+factPlan)
+	return container == imageOutput || container == jobState && (strings.HasSuffix(name, "/"+factPlan) || strings.HasSuffix(name, "/"+factLayout))
 }
 
 // TestKilledAnywhereAndRunAgain kills a process after each possible number of operations, and starts
@@ -237,32 +234,22 @@ func TestKilledAnywhereAndRunAgain(t *testing.T) {
 
 // endedQuietly reports whether the request has an end.
 func (w *world) endedQuietly(id uuid.UUID) bool {
-	e, err := newJobs(w.store).ended(context.Background(), id)
+	e, err := jobsIn(w.store).ended(context.Background(), id)
 	return err == nil && e != nil
 }
 
 // submitOrDie is submit on a process that may die before it sends the request.
 func (w *world) submitOrDie(p *process) *client {
-	c := &client{}
 	var b bytes.Buffer
 	img := testPicture()
 	if err := picture.Encode(&b, img, img.Bounds(), picture.PNG); err != nil {
 		w.t.Fatal(err)
 	}
-	o, err := p.Broker.Submit(w.t.Context(), Request{
-		ClientID: "tester", Picture: &b, Library: testLibrary(w.t), Slices: testSlices,
-		Deliver: func(r io.Reader) error {
-			if _, err := io.Copy(io.Discard, r); err != nil {
-				return err
-			}
-			return p.power.on()
-		},
-	})
+	o, err := p.Broker.Submit(w.t.Context(), Request{ClientID: "tester", Picture: &b, Library: testLibrary(w.t), Slices: testSlices})
 	if err != nil {
 		return nil
 	}
-	c.Order = o
-	return c
+	return &client{Order: o}
 }
 
 func TestAPictureThatCannotBeDecodedFailsAtOnce(t *testing.T) {
@@ -278,20 +265,19 @@ func testUndecodable(t *testing.T, content string, want error) {
 		w.start(p)
 		o, err := p.Broker.Submit(t.Context(), Request{
 			ClientID: "tester", Picture: strings.NewReader(content), Library: testLibrary(t), Slices: testSlices,
-			Deliver: func(io.Reader) error { t.Error("delivery: got one, want none"); return nil },
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		begin := time.Now()
-		failed := (*FailedError)(nil)
-		if err := o.Wait(t.Context()); !errors.As(err, &failed) || !strings.Contains(err.Error(), want.Error()) {
-			t.Errorf("end of the order: got %v, want a FailedError with %v", err, want)
+		c := &client{Order: o}
+		if err := c.Wait(t.Context()); err == nil || !strings.Contains(err.Error(), want.Error()) {
+			t.Errorf("end of the order: got %v, want %v", err, want)
 		}
 		if took := time.Since(begin); took > 2*time.Second {
 			t.Errorf("time until the order failed: got %v, want at most %v", took, 2*time.Second)
 		}
-		if err := o.Abandon(t.Context()); err != nil {
+		if err := o.Cancel(t.Context(), "it cannot be decoded"); err != nil {
 			t.Error(err)
 		}
 		w.settle()
@@ -343,37 +329,22 @@ func TestADeliveryThatFailsKeepsTheMosaic(t *testing.T) {
 		w := newWorld(t, 0)
 		p := w.open(nil)
 		w.start(p)
+		c := w.submit(p)
 		full := errors.New("disk full")
-		var b bytes.Buffer
-		img := testPicture()
-		if err := picture.Encode(&b, img, img.Bounds(), picture.PNG); err != nil {
-			t.Fatal(err)
-		}
-		o, err := p.Broker.Submit(t.Context(), Request{
-			ClientID: "tester", Picture: &b, Library: testLibrary(t), Slices: testSlices,
-			Deliver: func(io.Reader) error { return full },
-		})
-		if err != nil {
+		if err := c.Order.Wait(t.Context(), func(Progress) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 		kept := (*KeptError)(nil)
-		if err := o.Wait(t.Context()); !errors.Is(err, full) || !errors.As(err, &kept) || kept.Where != outputRef(o.ID, picture.PNG).String() {
-			t.Errorf("end of the order: got %v, want a KeptError with its cause and the mosaic", err)
+		if err := c.Deliver(t.Context(), func(io.Reader) error { return full }); !errors.Is(err, full) || !errors.As(err, &kept) || kept.Where != outputRef(c.ID, picture.PNG).String() {
+			t.Errorf("delivery: got %v, want a KeptError with its cause and the mosaic", err)
 		}
-		time.Sleep(time.Minute) // the response must not become poison meanwhile
-		p.end()
-
-		// A later run receives the response and keeps its mosaic.
-		heir := w.open(nil)
-		w.start(heir)
 		w.settle()
-		heir.end()
-		if there, err := blob.Exists(t.Context(), w.store, outputRef(o.ID, picture.PNG)); !there || err != nil {
-			t.Errorf("mosaic stored: got %v, %v; want true", there, err)
+		if err := c.Wait(t.Context()); err != nil { // there is room again
+			t.Fatal(err)
 		}
-		if log := heir.log.String(); !strings.Contains(log, o.ID.String()) {
-			t.Errorf("log of the later run: got %s, want the id of the request in it", log)
-		}
+		p.end()
+		w.check(c)
+		w.onlyEnds(c.ID)
 	})
 }
 
@@ -449,42 +420,6 @@ func TestABlobThatComesLateIsNotTheEnd(t *testing.T) {
 	}
 }
 
-// TestLongWorkIsASignOfLife: an order does not fail while a handler of its process works, however long that takes.
-func TestLongWorkIsASignOfLife(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 0)
-		const patience = 10 * time.Minute // of the process that at opens
-		p, err := w.at(&slowLayouts{w.store, 3 * patience}, "here")
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.start(p)
-		c := w.submit(p)
-		begin := time.Now()
-		if err := c.Wait(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if took := time.Since(begin); took < 3*patience {
-			t.Errorf("time of the order: got %v, want at least %v", took, 3*patience)
-		}
-		p.end()
-		w.check(c)
-	})
-}
-
-// slowLayouts is a store in which layouts take a long time.
-type slowLayouts struct {
-	blob.Store
-	takes time.Duration
-}
-
-func (s *slowLayouts) Put(ctx context.Context, ref blob.Ref, r io.Reader, o *blob.PutOptions) error {
-	if ref.Container == sliceRequests && strings.HasSuffix(ref.Name, "/000000") {
-		time.Sleep(s.takes)
-	}
-	return s.Store.Put(ctx, ref, r, o)
-}
-
 // lateBlobs is a store whose blobs in one container can be opened only from a time on.
 type lateBlobs struct {
 	blob.Store
@@ -528,8 +463,8 @@ func TestDuplicatesDoNotFinishAJobEarly(t *testing.T) {
 		p := w.open(nil)
 		w.start(p)
 		id := uuid.New()
-		j := newJobs(w.store)
-		if err := j.writePlan(t.Context(), id, plan{Tile: testTile, Cols: testCols, Rows: testRows, Slices: testSlices, Format: "PNG"}); err != nil {
+		j := jobsIn(w.store)
+		if err := j.writeFact(t.Context(), id, factPlan, plan{Tile: testTile, Cols: testCols, Rows: testRows, Slices: testSlices, Format: "PNG"}); err != nil {
 			t.Fatal(err)
 		}
 		if err := w.store.Put(t.Context(), laidRef(id, 1), strings.NewReader("a slice"), nil); err != nil {

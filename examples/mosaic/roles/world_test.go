@@ -45,6 +45,15 @@ type world struct {
 	store  blob.Store
 }
 
+// jobsIn returns the state of requests in a store.
+func jobsIn(store blob.Store) jobs {
+	j, err := newJobs(store)
+	if err != nil {
+		panic(err) // the containers are constants
+	}
+	return j
+}
+
 func newWorld(t *testing.T, threshold int) *world {
 	w := &world{t: t, engine: localqueue.New(&localqueue.Options{Seed: 1}), store: blob.Memory()}
 	for _, name := range allQueues {
@@ -106,7 +115,7 @@ func (w *world) open(f *faults) *process {
 	rate := f.rate
 	f.rate = 0
 	s, err := Open(w.t.Context(), open, p.store, &Options{
-		Processors: 3, Grace: 2 * time.Second, Patience: 24 * time.Hour,
+		Processors: 3, Grace: 2 * time.Second,
 		Logger: slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	f.rate = rate
@@ -159,8 +168,38 @@ func (p *process) kill() {
 // client ordered a mosaic.
 type client struct {
 	*Order
+	progress  []Progress
 	mu        sync.Mutex
 	delivered [][]byte // guarded by mu
+}
+
+// Wait waits for the mosaic and takes it. Poison is an error, and faults are retried.
+func (c *client) Wait(ctx context.Context) error {
+	err := c.Order.Wait(ctx, func(p Progress) error {
+		c.progress = append(c.progress, p)
+		if p.Poison != "" {
+			return errors.New(p.Poison)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for {
+		err := c.Deliver(ctx, func(r io.Reader) error {
+			data, err := io.ReadAll(r)
+			if err != nil {
+				return err
+			}
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.delivered = append(c.delivered, data)
+			return nil
+		})
+		if !errors.Is(err, errFault) {
+			return err
+		}
+	}
 }
 
 func (c *client) deliveries() [][]byte {
@@ -181,16 +220,6 @@ func (w *world) submit(p *process, changes ...func(*Request)) *client {
 		}
 		r := Request{
 			ClientID: "tester", Picture: &b, Library: testLibrary(w.t), Slices: testSlices,
-			Deliver: func(r io.Reader) error {
-				data, err := io.ReadAll(r)
-				if err != nil {
-					return err
-				}
-				c.mu.Lock()
-				defer c.mu.Unlock()
-				c.delivered = append(c.delivered, data)
-				return nil
-			},
 		}
 		for _, change := range changes {
 			change(&r)
@@ -222,7 +251,6 @@ func testLibrary(t testing.TB) *tiles.Library {
 		c := [3]uint8{uint8(i % 3 * 120), uint8(i / 3 % 3 * 120), uint8(i / 9 * 120)}
 		tile := tiles.Tile{
 			Name: fmt.Sprintf("%02d", i),
-			Mean: picture.Linear{R: picture.Decode8(c[0]), G: picture.Decode8(c[1]), B: picture.Decode8(c[2])},
 		}
 		for range testTile * testTile {
 			tile.Pix = append(tile.Pix, c[0], c[1], c[2], 255)
@@ -248,15 +276,7 @@ func (w *world) check(c *client) {
 		w.t.Fatal(err)
 	}
 	whole := image.Rect(0, 0, testCols*testTile, testRows*testTile)
-	cells, err := layout.Measure(testPicture(), whole, testCols, testRows)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	chosen, err := layout.Choose(w.t.Context(), cells, testLibrary(w.t), nil)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	want, err := chosen.Lay(testLibrary(w.t))
+	want, err := w.wantLayout().Lay(testLibrary(w.t))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -271,6 +291,21 @@ func (w *world) check(c *client) {
 			}
 		}
 	}
+}
+
+// wantLayout chooses the tiles of the test picture without queues.
+func (w *world) wantLayout() *layout.Layout {
+	w.t.Helper()
+	whole := image.Rect(0, 0, testCols*testTile, testRows*testTile)
+	cells, err := layout.Measure(testPicture(), whole, testCols, testRows)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	chosen, err := layout.Choose(w.t.Context(), cells, testLibrary(w.t), nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return chosen
 }
 
 // settle waits until nothing is pending: leases expire, delays end and duplicates arrive.

@@ -1,14 +1,24 @@
+// Package tiles is the library of small pictures that a photo mosaic is laid from.
+//
+// A [Library] holds tiles of one size. It comes from a folder of photographs ([FromDir]), is generated ([Generate]), or comes from a
+// stream that another process wrote ([Read], [Library.Write]). Which tile is laid where is for package layout.
+//
+// A Library never changes after it was made and may be used by any number of goroutines at once.
 package tiles
 
 import (
+	"bufio"
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"math"
+	"image"
+	"io"
 	"slices"
+
+	"golang.org/x/image/draw"
 
 	"github.com/millrace/millrace/examples/mosaic/picture"
 )
@@ -30,8 +40,7 @@ const (
 
 // Tile is one small picture.
 type Tile struct {
-	Name string         // of a tile from a folder: the path of the file within it, with slashes
-	Mean picture.Linear // the mean colour, in linear light, before scaling
+	Name string // of a tile from a folder: the path of the file within it, with slashes
 
 	// Pix is the pixels, row by row: size×size times red, green, blue (sRGB) and
 	// 255, as in an image.RGBA. It must not be changed.
@@ -44,11 +53,11 @@ type Library struct {
 	size   int
 	tiles  []Tile
 	id     string
-	origin string // the ID of the library that it was shrunk from; "" for none
+	origin string // the ID of the library that it was shrunk from; "" if it was not
 }
 
 // New makes a library of tiles of size×size pixels, in any order. It keeps the
-// slice and the pixels. It fails if a size, name, colour or number is out of
+// slice and the pixels. It fails if a size, name or number is out of
 // bounds, or a name occurs twice.
 func New(size int, tiles []Tile) (*Library, error) {
 	if err := checkBounds(size, len(tiles)); err != nil {
@@ -56,14 +65,25 @@ func New(size int, tiles []Tile) (*Library, error) {
 	}
 	slices.SortFunc(tiles, func(a, b Tile) int { return cmp.Compare(a.Name, b.Name) })
 	for i, t := range tiles {
-		if i > 0 && t.Name == tiles[i-1].Name {
+		switch {
+		case i > 0 && t.Name == tiles[i-1].Name:
 			return nil, fmt.Errorf("making the tile library: two tiles are called %q", t.Name)
+		case t.Name == "" || len(t.Name) > maxName:
+			return nil, fmt.Errorf("making the tile library: the name of a tile has %d bytes: it needs 1 to %d", len(t.Name), maxName)
+		case len(t.Pix) != size*size*4:
+			return nil, fmt.Errorf("making the tile library: %q has %d bytes of pixels instead of %d", t.Name, len(t.Pix), size*size*4)
 		}
-		if err := t.check(size); err != nil {
-			return nil, err
+		for k := 3; k < len(t.Pix); k += 4 {
+			if t.Pix[k] != 0xff {
+				return nil, fmt.Errorf("making the tile library: %q has transparent pixels", t.Name)
+			}
 		}
 	}
-	return &Library{size: size, tiles: tiles, id: contentID(size, tiles)}, nil
+	l := &Library{size: size, tiles: tiles}
+	sum := sha256.New()
+	_ = l.content(sum) // a hash never fails
+	l.id = hex.EncodeToString(sum.Sum(nil))
+	return l, nil
 }
 
 // checkBounds rejects a library that is too large, before memory is spent on it.
@@ -90,26 +110,6 @@ func checkSize(size int) error {
 	return nil
 }
 
-func (t Tile) check(size int) error {
-	if t.Name == "" || len(t.Name) > maxName {
-		return fmt.Errorf("making the tile library: the name of a tile has %d bytes: it needs 1 to %d", len(t.Name), maxName)
-	}
-	for _, v := range [3]float64{t.Mean.R, t.Mean.G, t.Mean.B} {
-		if !(v >= 0 && v <= 1) { // not a number fails too
-			return fmt.Errorf("making the tile library: the mean colour of %q has an amount of light of %v: it must be 0 to 1", t.Name, v)
-		}
-	}
-	if len(t.Pix) != size*size*4 {
-		return fmt.Errorf("making the tile library: %q has %d bytes of pixels instead of %d", t.Name, len(t.Pix), size*size*4)
-	}
-	for i := 3; i < len(t.Pix); i += 4 {
-		if t.Pix[i] != 0xff {
-			return fmt.Errorf("making the tile library: %q has transparent pixels", t.Name)
-		}
-	}
-	return nil
-}
-
 // Size is the side of every tile in pixels.
 func (l *Library) Size() int { return l.size }
 
@@ -119,26 +119,160 @@ func (l *Library) Len() int { return len(l.tiles) }
 // Tile gives tile i, 0 to Len-1 in the order of names (as bytes).
 func (l *Library) Tile(i int) Tile { return l.tiles[i] }
 
-// ID identifies the content: the SHA-256, in hexadecimal, of the size and of
-// every tile's name, mean and pixels. Libraries with the same tiles have the
-// same ID wherever they were made. It is not the hash of what Write writes.
+// ID identifies the content: a SHA-256, in hexadecimal. Libraries with the same tiles have the
+// same ID wherever they were made.
 func (l *Library) ID() string { return l.id }
 
-func contentID(size int, tiles []Tile) string {
-	h := sha256.New()
-	var b []byte
-	b = append(b, "millrace tiles 1\n"...)
-	b = binary.BigEndian.AppendUint32(b, uint32(size))
-	b = binary.BigEndian.AppendUint32(b, uint32(len(tiles)))
-	for _, t := range tiles {
-		b = binary.BigEndian.AppendUint32(b, uint32(len(t.Name)))
-		b = append(b, t.Name...)
-		for _, v := range [3]float64{t.Mean.R, t.Mean.G, t.Mean.B} {
-			b = binary.BigEndian.AppendUint64(b, math.Float64bits(v))
-		}
-		h.Write(b)
-		h.Write(t.Pix)
-		b = b[:0]
+// Origin is the ID of the library that this one was shrunk from, or its own ID.
+func (l *Library) Origin() string { return cmp.Or(l.origin, l.id) }
+
+// Shrink makes a library of the same tiles, in the same order, of size×size pixels. It fails if size is not 1 to that of
+// this library. Its ID is its own, and its Origin that of this library.
+func (l *Library) Shrink(size int) (*Library, error) {
+	if size < 1 || size > l.size {
+		return nil, fmt.Errorf("shrinking the tile library: tiles of %d pixels cannot be made from %d", size, l.size)
 	}
-	return hex.EncodeToString(h.Sum(nil))
+	small := make([]Tile, len(l.tiles))
+	for i, t := range l.tiles {
+		small[i] = tileOf(t.Name, &image.RGBA{Pix: t.Pix, Stride: 4 * l.size, Rect: image.Rect(0, 0, l.size, l.size)}, size)
+	}
+	made, err := New(size, small)
+	if err != nil {
+		return nil, err
+	}
+	made.origin = l.Origin()
+	return made, nil
+}
+
+// tileOf makes a tile of the square in the middle of a picture. Averaging by area in linear light keeps the mean colour of the
+// square. A square smaller than the tile is enlarged.
+func tileOf(name string, img *image.RGBA, size int) Tile {
+	b := img.Bounds()
+	side := min(b.Dx(), b.Dy())
+	corner := b.Min.Add(image.Pt((b.Dx()-side)/2, (b.Dy()-side)/2))
+	square := image.Rectangle{Min: corner, Max: corner.Add(image.Pt(side, side))}
+	if g, err := picture.Average(img, square, size, size); err == nil {
+		return Tile{Name: name, Pix: g.Image().Pix}
+	}
+	large := image.NewRGBA(image.Rect(0, 0, size, size))
+	draw.CatmullRom.Scale(large, large.Rect, img, square, draw.Src, nil)
+	return Tile{Name: name, Pix: large.Pix}
+}
+
+// ErrBadLibrary means that a stream is not a library as [Library.Write] writes
+// it, or that it was damaged.
+var ErrBadLibrary = errors.New("not a tile library")
+
+// A library is written as a line of text, a head, the tiles, and the hash that is its ID.
+const magic = "millrace tiles 2\n"
+
+// head is the numbers before the tiles.
+type head struct{ Size, Tiles uint32 }
+
+// content writes all but the hash.
+func (l *Library) content(w io.Writer) error {
+	_, err := io.WriteString(w, magic)
+	if err == nil {
+		err = binary.Write(w, binary.BigEndian, head{uint32(l.size), uint32(len(l.tiles))})
+	}
+	for _, t := range l.tiles {
+		b := binary.BigEndian.AppendUint16(nil, uint16(len(t.Name)))
+		b = append(b, t.Name...)
+		for p := t.Pix; len(p) >= 4; p = p[4:] {
+			b = append(b, p[:3]...)
+		}
+		if err == nil {
+			_, err = w.Write(b)
+		}
+	}
+	return err
+}
+
+// Write writes the library to a stream from which [Read] gets it back exactly.
+// The same library always gives the same bytes.
+func (l *Library) Write(w io.Writer) error {
+	b := bufio.NewWriter(w)
+	err := l.content(b)
+	if err == nil {
+		_, err = b.WriteString(l.id)
+	}
+	if err == nil {
+		err = b.Flush()
+	}
+	if err != nil {
+		return fmt.Errorf("writing the tile library: %w", err)
+	}
+	return nil
+}
+
+// Read reads a library that [Library.Write] wrote. It trusts nothing: numbers are compared with the limits of a library, memory is
+// allocated as the tiles arrive, and the content must have the declared ID. The error is [ErrBadLibrary] for an
+// invalid stream, or the error of r.
+func Read(r io.Reader) (*Library, error) {
+	b := bufio.NewReader(r)
+	l, err := read(b)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = bad("it ends early")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the tile library: %w", err)
+	}
+	return l, nil
+}
+
+// bad is an error about the content.
+func bad(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrBadLibrary}, args...)...)
+}
+
+func read(r *bufio.Reader) (*Library, error) {
+	line := make([]byte, len(magic))
+	if _, err := io.ReadFull(r, line); err != nil {
+		return nil, err
+	}
+	if string(line) != magic {
+		return nil, bad("it begins with something else")
+	}
+	var h head
+	if err := binary.Read(r, binary.BigEndian, &h); err != nil {
+		return nil, err
+	}
+	if h.Size > MaxSize || h.Tiles > MaxTiles {
+		return nil, bad("it declares %d tiles of %d pixels", h.Tiles, h.Size)
+	}
+	if err := checkBounds(int(h.Size), int(h.Tiles)); err != nil {
+		return nil, bad("%w", err)
+	}
+	var list []Tile
+	pixels := make([]byte, 3*h.Size*h.Size)
+	for range h.Tiles {
+		var length uint16
+		if err := binary.Read(r, binary.BigEndian, &length); err != nil {
+			return nil, err
+		}
+		name := make([]byte, length)
+		if _, err := io.ReadFull(r, name); err != nil {
+			return nil, err
+		}
+		if _, err := io.ReadFull(r, pixels); err != nil {
+			return nil, err
+		}
+		t := Tile{Name: string(name), Pix: make([]byte, 0, 4*h.Size*h.Size)}
+		for p := pixels; len(p) > 0; p = p[3:] {
+			t.Pix = append(t.Pix, p[0], p[1], p[2], 0xff)
+		}
+		list = append(list, t)
+	}
+	id := make([]byte, 2*sha256.Size)
+	if _, err := io.ReadFull(r, id); err != nil {
+		return nil, err
+	}
+	l, err := New(int(h.Size), list)
+	switch {
+	case err != nil:
+		return nil, bad("%w", err)
+	case l.id != string(id):
+		return nil, bad("its content does not match its ID: it was damaged or changed")
+	}
+	return l, nil
 }

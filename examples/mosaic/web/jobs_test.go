@@ -11,7 +11,6 @@ import (
 	"image/png"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -53,9 +52,9 @@ func different(t *testing.T, a, b image.Image, r image.Rectangle, at image.Point
 
 func TestAMosaicIsMadeAndShown(t *testing.T) {
 	s := setup(t).serve(nil)
-	id := s.make(field{name: "picture", file: "Sünset.PNG", value: string(picturePNG(320, 200))}, field{name: "library", value: folderKey(s.w.tiles)}, field{name: "tile", value: "8"}, field{name: "scale", value: "1.5"}, field{name: "tint", value: "10"}, field{name: "reuse", value: "100"})
+	id := s.make(field{name: "picture", file: "Sünset.PNG", value: string(picturePNG(320, 200))}, field{name: "tile", value: "8"}, field{name: "scale", value: "1.5"}, field{name: "tint", value: "10"}, field{name: "reuse", value: "100"})
 	end := s.until(id, done)
-	if end.Tile != 8 || end.Scale != 150 || end.Tint != 10 || end.Reuse != 100 || end.Library != folderKey(s.w.tiles) || end.Width != end.Cols*8 || end.Distinct < 2 || end.Requests < int64(len(end.Slices)) || end.Cost == "" || end.Took <= 0 || end.Bytes == 0 {
+	if end.Tile != 8 || end.Scale != 150 || end.Tint != 10 || end.Reuse != 100 || end.MosaicWidth != end.Cols*8 || end.Distinct < 2 || end.Tiles != 12 || end.Seconds <= 0 || end.Photos != "" {
 		t.Errorf("job: got %+v, want the chosen settings, and what was found and used", end)
 	}
 
@@ -65,8 +64,8 @@ func TestAMosaicIsMadeAndShown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := mosaic.Bounds().Size(); got != image.Pt(end.Width, end.Height) {
-		t.Errorf("mosaic: got %v, want %d×%d", got, end.Width, end.Height)
+	if got := mosaic.Bounds().Size(); got != image.Pt(end.MosaicWidth, end.MosaicHeight) {
+		t.Errorf("mosaic: got %v, want %d×%d", got, end.MosaicWidth, end.MosaicHeight)
 	}
 	if got := r.header.Get("Content-Disposition"); got != `attachment; filename*=utf-8''S%C3%BCnset%20mosaic.png` {
 		t.Errorf("disposition: got %q", got)
@@ -80,7 +79,7 @@ func TestAMosaicIsMadeAndShown(t *testing.T) {
 	if err := json.Unmarshal(s.want(http.StatusOK, "/jobs/"+id+"/zoom").body, &zoom); err != nil {
 		t.Fatal(err)
 	}
-	if len(zoom.Levels) != 2 || zoom.Tile != side || zoom.Levels[0] != (level{Width: end.Width, Height: end.Height, Scale: 1}) || zoom.Levels[1] != (level{Width: end.Width / 2, Height: end.Height / 2, Scale: 0.5}) {
+	if len(zoom.Levels) != 2 || zoom.Tile != side || zoom.Levels[0] != (level{Width: end.MosaicWidth, Height: end.MosaicHeight, Scale: 1}) || zoom.Levels[1] != (level{Width: end.MosaicWidth / 2, Height: end.MosaicHeight / 2, Scale: 0.5}) {
 		t.Fatalf("zoom: got %+v, want the mosaic and one half as large, which fits into a square", zoom)
 	}
 	for n, l := range zoom.Levels {
@@ -101,7 +100,7 @@ func TestAMosaicIsMadeAndShown(t *testing.T) {
 
 	// Slices are parts of the mosaic, and the original is the picture.
 	for i, one := range end.Slices {
-		part := image.Rect(0, one.First*8, end.Width, one.End*8)
+		part := image.Rect(0, one.First*8, end.MosaicWidth, one.End*8)
 		if d := different(t, decodeJPEG(t, s.want(http.StatusOK, fmt.Sprintf("/jobs/%s/slices/%d", id, i))), mosaic, part, part.Min); d > 20 {
 			t.Errorf("slice %d: differs from the mosaic by %.1f", i, d)
 		}
@@ -109,8 +108,8 @@ func TestAMosaicIsMadeAndShown(t *testing.T) {
 	if got := decodeJPEG(t, s.want(http.StatusOK, "/jobs/"+id+"/original")).Bounds().Size(); got != image.Pt(320, 200) {
 		t.Errorf("original: got %v, want 320×200", got)
 	}
-	if end.PictureWidth != 320 || end.PictureHeight != 200 {
-		t.Errorf("size of the picture: got %d×%d, want 320×200", end.PictureWidth, end.PictureHeight)
+	if end.Width != 320 || end.Height != 200 {
+		t.Errorf("size of the picture: got %d×%d, want 320×200", end.Width, end.Height)
 	}
 
 	// The photograph in a cell.
@@ -132,7 +131,7 @@ func TestAddressesBeyondAMosaicAreNotFound(t *testing.T) {
 		"/jobs/" + id + "/cells/8/0", "/jobs/" + id + "/cells/0/6", "/jobs/" + id + "/cells/x/0",
 		"/jobs/" + id + "/job.json", "/jobs/" + id + "/picture", "/jobs/" + id + "/../" + id + "/picture",
 		"/jobs/..%2f..%2fetc", "/jobs/%2e%2e/mosaic", "/jobs/" + id + "%2f..%2f" + id + "/mosaic",
-		"/previews/none/0", "/previews/..%2fjobs/0", "/static/none.css", "/static/", "/static/..%2fserver.go", "/static/%2e%2e/templates/index.html", "/templates/index.html", "/none",
+		"/jobs/" + id + "/tiles/12", "/jobs/none/tiles/0", "/static/none.css", "/static/", "/static/..%2fserver.go", "/static/%2e%2e/templates/index.html", "/templates/index.html", "/none",
 	} {
 		r := s.get(path)
 		if r.status == http.StatusTemporaryRedirect || r.status == http.StatusMovedPermanently {
@@ -150,49 +149,31 @@ func TestNoSliceIsLostOverAReconnection(t *testing.T) {
 	pass := w.store.hold()
 	id := s.make(s.small()...)
 	s.until(id, working)
-	for _, path := range []string{"/slices/0", "/mosaic", "/zoom", "/zoom/0/0/0"} {
+	for _, path := range []string{"/slices/0", "/mosaic", "/zoom"} {
 		s.want(http.StatusNotFound, "/jobs/"+id+path)
 	}
 	pass(2)
 	s.untilStored(id, 2)
 
-	// A new stream begins with those two, and the rest follow, each once.
-	begun := make(chan struct{})
-	stored := make(map[int]int)
-	var first event
+	// A new stream begins with those two, and ends with all.
+	begun := make(chan snapshot, 1)
 	finished := make(chan []event)
 	go func() {
 		finished <- s.events("/jobs/"+id+"/events", func(e event) bool {
-			if e.kind == "snapshot" {
-				first = e
-				close(begun)
+			select {
+			case begun <- e.snapshot:
+			default:
 			}
 			return e.State == done
 		})
 	}()
-	<-begun
+	if first := <-begun; first.Stored != 2 {
+		t.Errorf("first event: got %d slices, want 2", first.Stored)
+	}
 	pass(-1)
 	all := <-finished
-	if first.Stored != 2 || first.id != "1" || all[0].kind != "snapshot" {
-		t.Errorf("first event: got %s %s with %d slices, want a snapshot with 2", first.id, first.kind, first.Stored)
-	}
-	for i, one := range first.Slices {
-		if one.Stored {
-			stored[i]++
-		}
-	}
-	for _, e := range all {
-		if e.kind == "slice" {
-			stored[e.Index]++
-		}
-	}
-	for i := range first.Slices {
-		if stored[i] != 1 {
-			t.Errorf("slice %d: got it %d times, want once", i, stored[i])
-		}
-	}
-	if last := all[len(all)-1]; last.kind != "state" || last.State != done || last.Stored != len(last.Slices) {
-		t.Errorf("last event: got %s %s, want the state done with all slices", last.kind, last.State)
+	if last := all[len(all)-1]; last.Stored != len(last.snapshot.Slices) {
+		t.Errorf("last event: got %d slices, want all", last.Stored)
 	}
 }
 
@@ -237,10 +218,10 @@ func TestAJobWhoseEndWasNotRecordedIsDone(t *testing.T) {
 	s := w.serve(nil)
 	id := s.make(s.small()...)
 	s.until(id, done)
-	now := s.shelf.find(id).current()
+	j := s.find(id)
 	s.stop()
-	now.State = composing
-	if err := s.shelfAt(t).save(now); err != nil {
+	j.State = composing
+	if err := s.shelfAt(t).store(j); err != nil {
 		t.Fatal(err)
 	}
 	s = w.serve(nil)
@@ -276,17 +257,21 @@ func TestARecordThatMakesNoSenseIsLeftAlone(t *testing.T) {
 
 func TestJobsWaitForTheirTurn(t *testing.T) {
 	w := setup(t)
-	s := w.serve(func(o *Options) { o.Limits.Running = 1 })
+	s := w.serve(nil)
 	pass := w.store.hold()
-	first := s.make(s.small()...)
-	s.until(first, working)
-	second := s.make(s.small()...)
-	if got := s.until(second, waiting); got.State != waiting {
-		t.Errorf("second job: got %s, want it to wait", got.State)
+	var ids []string
+	for range maxRunning {
+		ids = append(ids, s.make(s.small()...))
+		s.until(ids[len(ids)-1], working)
+	}
+	ids = append(ids, s.make(s.small()...))
+	if got := s.until(ids[maxRunning], waiting); got.State != waiting {
+		t.Errorf("last job: got %s, want it to wait", got.State)
 	}
 	pass(-1)
-	s.until(first, done)
-	s.until(second, done)
+	for _, id := range ids {
+		s.until(id, done)
+	}
 }
 
 func TestTwoJobsAtOnce(t *testing.T) {
@@ -330,13 +315,6 @@ func TestADeletedJobEndsAndLeavesNothing(t *testing.T) {
 			if got := w.entries("jobs"); !slices.Equal(got, []string{other}) {
 				t.Errorf("folders: got %q, want that of the other job", got)
 			}
-			// The library goes with its last job.
-			if r := s.post("/jobs/" + other + "/delete"); r.status != http.StatusOK {
-				t.Fatalf("delete: got %d %s", r.status, r.body)
-			}
-			if got := w.entries("tiles"); len(got) != 0 {
-				t.Errorf("tiles: got %q, want none", got)
-			}
 			s.stop()
 			for _, name := range roles.QueueNames() {
 				if p, err := w.queue(name).Sibling("-poison").Properties(t.Context()); err == nil && p.Depth > 0 {
@@ -364,11 +342,11 @@ func TestAnOutageDelaysAJob(t *testing.T) {
 		j := s.shelf.all()[0]
 		waitFor := func(what string, ok func(snapshot) bool) {
 			for {
-				now, changed := j.look(Price{})
+				now, changed := j.look()
 				if ok(now) {
 					return
 				}
-				if now.State.ended() {
+				if now.State == failed {
 					t.Fatalf("job: got %s %s, want %s", now.State, now.Error, what)
 				}
 				<-changed
@@ -381,16 +359,20 @@ func TestAnOutageDelaysAJob(t *testing.T) {
 	})
 }
 
-func TestAJobThatTakesTooLongFails(t *testing.T) {
+func TestAJobThatFailedIsTriedAgain(t *testing.T) {
 	w := setup(t)
-	s := w.serve(func(o *Options) { o.Limits.Time = 300_000_000 })
+	s := w.serve(nil)
 	pass := w.store.hold()
 	id := s.make(s.small()...)
-	if end := s.until(id, failed); !strings.Contains(end.Error, "took longer than 300ms") {
-		t.Errorf("error: got %q, want the limit", end.Error)
+	s.until(id, working)
+	request := s.find(id).current().Request
+	if err := s.options.System.Broker.Resume(request, 0).Cancel(t.Context(), "no space left on device"); err != nil {
+		t.Fatal(err)
+	}
+	if end := s.until(id, failed); !strings.Contains(end.Error, "disk is full") {
+		t.Errorf("error: got %q, want the reason", end.Error)
 	}
 	pass(-1)
-	s.limits.Time = 1 << 60
 	if r := s.post("/jobs/" + id + "/retry"); r.status != http.StatusOK {
 		t.Fatalf("retry: got %d %s", r.status, r.body)
 	}
@@ -398,6 +380,16 @@ func TestAJobThatTakesTooLongFails(t *testing.T) {
 	if r := s.post("/jobs/" + id + "/retry"); r.status != http.StatusConflict {
 		t.Errorf("retry of a finished job: got %d, want 409", r.status)
 	}
+}
+
+// find returns a job.
+func (s *site) find(id string) *job {
+	for _, j := range s.shelf.all() {
+		if j.ID == id {
+			return j
+		}
+	}
+	return nil
 }
 
 // shelfAt reads the jobs of a server that was stopped.
@@ -417,7 +409,7 @@ func TestAJobIsDeletedAlsoIfTheClientLeaves(t *testing.T) {
 	s := w.serve(nil)
 	id := s.make(s.small()...)
 	s.until(id, done)
-	j := s.shelf.find(id)
+	j := s.find(id)
 	busy := make(chan struct{})
 	j.update(func() { j.idle = busy }) // something is still at work on it
 	left, leave := context.WithCancel(t.Context())
@@ -429,7 +421,7 @@ func TestAJobIsDeletedAlsoIfTheClientLeaves(t *testing.T) {
 		s.ServeHTTP(httptest.NewRecorder(), r)
 	}()
 	for gone := false; !gone; {
-		_, changed := j.look(Price{})
+		_, changed := j.look()
 		j.mu.Lock()
 		gone = j.gone
 		j.mu.Unlock()
@@ -450,7 +442,7 @@ func TestARecordIsNeverReplacedByAnOlderOne(t *testing.T) {
 	s := w.serve(nil)
 	id := s.make(s.small()...)
 	s.until(id, done)
-	j := s.shelf.find(id)
+	j := s.find(id)
 	var saving sync.WaitGroup
 	for i := range 50 {
 		saving.Go(func() {
@@ -459,40 +451,20 @@ func TestARecordIsNeverReplacedByAnOlderOne(t *testing.T) {
 		})
 	}
 	saving.Wait()
-	r, err := readRecord(s.root, id)
+	var r record
+	text, err := s.shelf.root.ReadFile(file(id, recordFile))
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
 	if err != nil || r.Distinct != j.current().Distinct {
 		t.Errorf("record: got %d, %v; want the last, %d", r.Distinct, err, j.current().Distinct)
 	}
 	// And one that was deleted leaves no file.
-	if err := s.shelf.drop(id); err != nil {
-		t.Fatal(err)
+	if r := s.post("/jobs/" + id + "/delete"); r.status != http.StatusOK {
+		t.Fatalf("delete: got %d %s", r.status, r.body)
 	}
 	s.save(j)
 	if got := w.entries("jobs"); len(got) != 0 || strings.Contains(w.log.String(), "cannot be stored") {
 		t.Errorf("folders: got %q, want none and no error; log: %s", got, w.log)
-	}
-}
-
-// A job that is posted before Run begins is not also one of an earlier run.
-func TestAJobThatComesBeforeRunBeginsRunsOnce(t *testing.T) {
-	w := setup(t)
-	posted := make(chan struct{})
-	w.before = func(s *Server) {
-		body, kind := multipartForm((&site{w: w}).small()...)
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/jobs", body)
-		r.Header.Set("Content-Type", kind)
-		go func() {
-			defer close(posted)
-			s.ServeHTTP(httptest.NewRecorder(), r)
-		}()
-		for s.shelf.count() == 0 {
-			runtime.Gosched()
-		}
-	}
-	s := w.serve(nil)
-	<-posted
-	s.until(s.shelf.all()[0].current().ID, done)
-	if got := w.asked.Load(); got != 1 {
-		t.Errorf("requests of mosaics: got %d, want 1", got)
 	}
 }

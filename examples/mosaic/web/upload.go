@@ -1,282 +1,83 @@
 package web
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
-	"errors"
+	"fmt"
+	"image"
+	"image/jpeg"
 	"io"
 	"mime/multipart"
 	"net/http"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
+	"github.com/millrace/millrace/examples/mosaic/layout"
 	"github.com/millrace/millrace/examples/mosaic/picture"
 )
 
 const (
-	// maxFields is how many parts a form of a job has at most.
-	maxFields = 20
+	defaultTile  = 16
+	defaultScale = picture.Scale(100)
 
-	// maxField is the longest text of a field, in bytes.
-	maxField = 1000
+	// defaultSlices are enough to see a mosaic grow.
+	defaultSlices = 24
+	maxSlices     = 500
 
-	// uploadPatience is how long an upload may take, and slowest how many bytes a second give it more time: an honest client on a
-	// slow line is not cut, and one that sends next to nothing does not hold a place for ever.
-	uploadPatience = 10 * time.Minute
-	slowest        = 20_000
+	// maxPreview is the longest side of the previews of a picture and of slices.
+	maxPreview = 2048
 )
 
-// order is what a form asks for.
-type order struct {
+// form64k bounds what a form has besides its picture.
+const form64k = 64 << 10
+
+// upload is what a form asks for.
+type upload struct {
 	settings
 	name    string // of the picture
-	picture string // the file below the root; "" for none
+	file    string // below the root; "" if there is none
 	builtin bool
-}
-
-// admitUpload takes one of the places of uploads, and bounds the upload. The caller calls the function it gets.
-func (s *Server) admitUpload(w http.ResponseWriter, r *http.Request, limit int64) (*multipart.Reader, func(), error) {
-	select {
-	case s.uploads <- struct{}{}:
-	default:
-		return nil, nil, refuse(http.StatusServiceUnavailable, "%d uploads are in progress, which is the limit: try again soon", cap(s.uploads))
-	}
-	free := func() { <-s.uploads }
-	const forms = 64 << 10 // what is around the files
-	r.Body = http.MaxBytesReader(w, r.Body, limit+forms)
-	if r.ContentLength > limit+forms {
-		free()
-		return nil, nil, &http.MaxBytesError{Limit: limit}
-	}
-	r.Body = newSlowWriter(w, r.Body)
-	parts, err := r.MultipartReader()
-	if err != nil {
-		free()
-		return nil, nil, refuse(http.StatusUnsupportedMediaType, "the form must be sent as multipart/form-data")
-	}
-	return parts, free, nil
-}
-
-// slowWriter bounds the time of an upload by what has come of it.
-type slowWriter struct {
-	io.ReadCloser
-	control *http.ResponseController
-	begin   time.Time
-	read    int64
-}
-
-func newSlowWriter(w http.ResponseWriter, body io.ReadCloser) *slowWriter {
-	s := &slowWriter{ReadCloser: body, control: http.NewResponseController(w), begin: time.Now()}
-	s.extend()
-	return s
-}
-
-func (s *slowWriter) extend() {
-	earned := time.Duration(s.read/slowest) * time.Second
-	_ = s.control.SetReadDeadline(s.begin.Add(uploadPatience + earned)) // a recorder has none
-}
-
-// Read implements [io.Reader].
-func (s *slowWriter) Read(p []byte) (int, error) {
-	n, err := s.ReadCloser.Read(p)
-	s.read += int64(n)
-	s.extend()
-	return n, err
-}
-
-// readOrder reads the form of a job. Its picture goes to a file of ours, which the caller removes.
-func (s *Server) readOrder(parts *multipart.Reader) (o order, err error) {
-	o.settings = settings{Library: generated, Tile: defaultTile, Scale: oneToOne, Reuse: defaultReuse}
-	for n := 0; ; n++ {
-		part, err := parts.NextPart()
-		if err == io.EOF { //nolint:errorlint // a form that is cut short wraps it
-			return o, o.check(s)
-		}
-		if err != nil {
-			return o, badForm(err)
-		}
-		if n == maxFields {
-			return o, refuse(http.StatusBadRequest, "the form has more than %d parts", maxFields)
-		}
-		if part.FormName() == "picture" {
-			if err = s.readPicture(&o, part); err != nil {
-				return o, err
-			}
-			continue
-		}
-		text, err := readField(part)
-		if err == nil {
-			err = o.set(part.FormName(), text)
-		}
-		if err != nil {
-			return o, err
-		}
-	}
-}
-
-// readPicture stores an uploaded picture. A form whose file was left empty has a part without a name or content.
-func (s *Server) readPicture(o *order, part *multipart.Part) error {
-	if o.picture != "" {
-		return refuse(http.StatusBadRequest, "the form has two pictures: send one")
-	}
-	name, n, err := s.receive(part, s.limits.Upload)
-	if err != nil {
-		return err
-	}
-	o.picture = name
-	if n == 0 {
-		_ = s.root.Remove(name) // removed again with the folder
-		o.picture = ""
-		return nil
-	}
-	o.name = displayName(part.FileName(), "picture")
-	return nil
-}
-
-// receive stores an upload in a file of ours, of at most limit bytes. After an error there is none.
-func (s *Server) receive(r io.Reader, limit int64) (name string, n int64, err error) {
-	name = path.Join(incomingFolder, strings.ToLower(rand.Text()))
-	f, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return "", 0, err
-	}
-	defer func() {
-		if e := f.Close(); err == nil && e != nil {
-			err = e
-		}
-		if err != nil {
-			_ = s.root.Remove(name) // emptied at the next start
-		}
-	}()
-	n, err = io.Copy(writeOnly{f}, io.LimitReader(r, limit+1))
-	switch wrong := (*os.PathError)(nil); {
-	case errors.As(err, &wrong):
-		return name, n, err
-	case err != nil:
-		return name, n, badForm(err)
-	case n > limit:
-		return name, n, &http.MaxBytesError{Limit: limit}
-	}
-	return name, n, nil
-}
-
-// writeOnly hides what else a file can do, so that a copy goes through a small buffer.
-type writeOnly struct{ io.Writer }
-
-func readField(part *multipart.Part) (string, error) {
-	text, err := io.ReadAll(io.LimitReader(part, maxField+1))
-	switch {
-	case err != nil:
-		return "", badForm(err)
-	case len(text) > maxField:
-		return "", refuse(http.StatusBadRequest, "the field %.40q is too long", part.FormName())
-	}
-	return string(text), nil
-}
-
-func badForm(err error) error {
-	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
-		return err
-	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return refuse(http.StatusRequestTimeout, "the upload was too slow: send less, or use a faster line")
-	}
-	return refuse(http.StatusBadRequest, "the form ends early or is not what a browser sends")
-}
-
-// set takes one field of the form.
-func (o *order) set(name, text string) (err error) {
-	text = strings.TrimSpace(text)
-	if text == "" {
-		return nil // its default
-	}
-	switch name {
-	case "builtin":
-		o.builtin = text != "0" && text != "false"
-	case "library":
-		o.Library = text
-	case "tile":
-		o.Tile, err = strconv.Atoi(text)
-	case "tint":
-		o.Tint, err = strconv.Atoi(strings.TrimSuffix(text, "%"))
-	case "reuse":
-		o.Reuse, err = strconv.Atoi(text)
-	case "scale":
-		o.Scale, err = picture.ParseScale(text)
-	default:
-		return refuse(http.StatusBadRequest, "the form has an unknown field %.40q", name)
-	}
-	if err != nil {
-		return refuse(http.StatusBadRequest, "%s: %.40q is not a number that is possible here", name, text)
-	}
-	return nil
-}
-
-// check refuses settings that are out of bounds.
-func (o *order) check(s *Server) error {
-	f := s.form()
-	bad := func(what string, n, low, high int) error {
-		return refuse(http.StatusBadRequest, "%s %d is outside %d…%d", what, n, low, high)
-	}
-	switch {
-	case o.picture == "" && !o.builtin:
-		return refuse(http.StatusBadRequest, "choose a picture, or the built-in one")
-	case o.picture != "" && o.builtin:
-		return refuse(http.StatusBadRequest, "choose a picture or the built-in one, not both")
-	case !s.libraries.known(o.Library):
-		return refuse(http.StatusBadRequest, "there is no library %.40q: choose one of the list", o.Library)
-	case o.Tile < 1 || o.Tile > f.MaxTile:
-		return bad("tile", o.Tile, 1, f.MaxTile)
-	case o.Tint < 0 || o.Tint > f.MaxTint:
-		return bad("tint", o.Tint, 0, f.MaxTint)
-	case o.Reuse < 0 || o.Reuse > 100:
-		return bad("reuse", o.Reuse, 0, 100)
-	}
-	return nil
-}
-
-// displayName makes a name of an upload fit to be shown and to be suggested for a download: never to be a path.
-func displayName(name, instead string) string {
-	name = strings.ReplaceAll(name, `\`, "/")
-	name = name[strings.LastIndexByte(name, '/')+1:]
-	clean := strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || !unicode.IsPrint(r) || strings.ContainsRune(`<>:"|?*`, r) {
-			return -1
-		}
-		return r
-	}, name)
-	clean = strings.TrimSpace(strings.TrimLeft(clean, ". "))
-	for len(clean) > 100 {
-		_, n := utf8.DecodeLastRuneInString(clean)
-		clean = clean[:len(clean)-n]
-	}
-	if clean == "" {
-		return instead
-	}
-	return clean
 }
 
 // newJob is POST /jobs.
 func (s *Server) newJob(w http.ResponseWriter, r *http.Request) error {
-	parts, free, err := s.admitUpload(w, r, s.limits.Upload)
-	if err != nil {
-		return err
+	select {
+	case s.uploads <- struct{}{}:
+		defer func() { <-s.uploads }()
+	default:
+		w.Header().Set("Retry-After", "5")
+		return refuse(http.StatusServiceUnavailable, "%d uploads are in progress, which is the limit: try again soon", maxUploads)
 	}
-	defer free()
-	o, err := s.readOrder(parts)
+	if r.ContentLength > maxUpload+form64k {
+		return &http.MaxBytesError{Limit: maxUpload}
+	}
+	control := http.NewResponseController(w)
+	size := r.ContentLength
+	if size < 0 {
+		size = maxUpload
+	}
+	_ = control.SetReadDeadline(timeFor(size)) // a recorder has none
+	_ = control.SetWriteDeadline(timeFor(size))
+	r.Body = http.MaxBytesReader(w, r.Body, maxUpload+form64k)
+	parts, err := r.MultipartReader()
+	if err != nil {
+		return refuse(http.StatusUnsupportedMediaType, "the form must be sent as multipart/form-data")
+	}
+	o, err := s.readForm(parts)
 	defer func() {
-		if o.picture != "" {
-			_ = s.root.Remove(o.picture) // it has moved, or the folder is emptied at the next start
+		if o.file != "" {
+			_ = s.shelf.root.Remove(o.file) // it has moved, or the folder is emptied at the next start
 		}
 	}()
 	if err != nil {
 		return err
 	}
+	_ = control.SetReadDeadline(time.Time{}) // a recorder has none
 	j, err := s.admit(r.Context(), &o)
 	if err != nil {
 		return err
@@ -287,60 +88,178 @@ func (s *Server) newJob(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// admit checks the picture and keeps the job.
-func (s *Server) admit(ctx context.Context, o *order) (*job, error) {
-	if err := s.makeRoom(ctx, 0); err != nil {
+// readForm reads the form of a job. Its picture goes to a file, which the caller removes.
+func (s *Server) readForm(parts *multipart.Reader) (o upload, err error) {
+	o.settings = settings{Tile: defaultTile, Scale: defaultScale, Tint: layout.DefaultTint, Reuse: layout.DefaultReuse.Percent()}
+	for range 20 {
+		part, err := parts.NextPart()
+		if err == io.EOF { //nolint:errorlint // a form that is cut short wraps it
+			return o, o.check()
+		}
+		if err != nil {
+			return o, badForm(err)
+		}
+		if part.FormName() == "picture" {
+			if err := s.receive(&o, part); err != nil {
+				return o, err
+			}
+			continue
+		}
+		const longest = 100
+		text, err := io.ReadAll(io.LimitReader(part, longest))
+		if err != nil {
+			return o, badForm(err)
+		}
+		if err := o.set(part.FormName(), strings.TrimSpace(string(text))); err != nil {
+			return o, err
+		}
+	}
+	return o, refuse(http.StatusBadRequest, "the form has too many parts")
+}
+
+// receive stores an uploaded picture. A form whose file was left empty has a part without content.
+func (s *Server) receive(o *upload, part *multipart.Part) error {
+	if o.file != "" {
+		return refuse(http.StatusBadRequest, "the form has two pictures: send one")
+	}
+	name := path.Join(incomingFolder, strings.ToLower(rand.Text()))
+	f, err := s.shelf.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	o.file, o.name = name, displayName(part.FileName())
+	n, err := io.Copy(f, part)
+	if e := f.Close(); err == nil && e != nil {
+		return e
+	}
+	if err != nil {
+		return badForm(err)
+	}
+	if n == 0 {
+		_ = s.shelf.root.Remove(name) // removed again with the folder
+		o.file = ""
+	}
+	return nil
+}
+
+// set takes one field of the form.
+func (o *upload) set(name, text string) (err error) {
+	if text == "" {
+		return nil // its default
+	}
+	switch name {
+	case "builtin":
+		o.builtin = text != "0"
+	case "tile":
+		o.Tile, err = strconv.Atoi(text)
+	case "slices":
+		o.Slices, err = strconv.Atoi(text)
+	case "tint":
+		o.Tint, err = strconv.Atoi(text)
+	case "reuse":
+		o.Reuse, err = strconv.Atoi(text)
+	case "scale":
+		o.Scale, err = picture.ParseScale(text)
+	default:
+		return refuse(http.StatusBadRequest, "the form has an unknown field %.40q", name)
+	}
+	if err != nil {
+		return refuse(http.StatusBadRequest, "%s: %.40q is not a possible number", name, text)
+	}
+	return nil
+}
+
+// check refuses settings that are out of bounds.
+func (o *upload) check() error {
+	bad := func(what string, n, low, high int) error {
+		return refuse(http.StatusBadRequest, "%s %d is outside %d…%d", what, n, low, high)
+	}
+	switch {
+	case o.file == "" && !o.builtin:
+		return refuse(http.StatusBadRequest, "choose a picture, or the built-in one")
+	case o.file != "" && o.builtin:
+		return refuse(http.StatusBadRequest, "choose a picture or the built-in one, not both")
+	case !slices.Contains(tileSizes, o.Tile):
+		return refuse(http.StatusBadRequest, "tile %d is not possible: choose one of %v", o.Tile, tileSizes)
+	case o.Slices < 0 || o.Slices > maxSlices:
+		return bad("slices", o.Slices, 1, maxSlices)
+	case o.Tint < 0 || o.Tint > layout.MaxTint:
+		return bad("tint", o.Tint, 0, layout.MaxTint)
+	case o.Reuse < 0 || o.Reuse > 100:
+		return bad("reuse", o.Reuse, 0, 100)
+	}
+	return nil
+}
+
+// admit decodes the picture, so that a broken one is refused immediately, and stores the job. One picture at a time is
+// decoded, because a large one takes hundreds of megabytes.
+func (s *Server) admit(ctx context.Context, o *upload) (*job, error) {
+	free, err := take(ctx, s.decoding)
+	if err != nil {
 		return nil, err
 	}
+	defer free()
 	if o.builtin {
-		if err := s.sample(o); err != nil {
+		o.name, o.file = "Built-in picture", path.Join(incomingFolder, strings.ToLower(rand.Text()))
+		img := picture.Sample()
+		err := replace(s.shelf.root, o.file, func(w io.Writer) error { return picture.Encode(w, img, img.Bounds(), picture.PNG) })
+		if err != nil {
 			return nil, err
 		}
 	}
-	original, header, err := s.inspect(ctx, o)
+	f, err := s.shelf.root.Open(o.file)
 	if err != nil {
 		return nil, err
 	}
-	plan, err := s.plan(header.Width, header.Height, o.settings)
+	img, err := picture.Decode(f)
+	_ = f.Close() // nothing was written
+	if err != nil {
+		return nil, unusable(o.name, err)
+	}
+	size := img.Bounds().Size()
+	plan, err := picture.NewPlan(size.X, size.Y, o.Tile, &picture.PlanOptions{Scale: o.Scale})
+	if err != nil {
+		return nil, refuse(http.StatusUnprocessableEntity, "the picture cannot be divided into tiles: %s", strings.TrimPrefix(err.Error(), "dividing the picture: "))
+	}
+	if o.Slices == 0 {
+		o.Slices = max(plan.Slices, defaultSlices)
+	}
+	o.Slices = min(o.Slices, plan.Rows)
+	preview, err := encodeJPEG(picture.Fit(picture.OverWhite(img), maxPreview))
 	if err != nil {
 		return nil, err
 	}
-	bytes := s.takes(plan)
-	if err := s.makeRoom(ctx, bytes); err != nil { // without the lock: it may take a while
-		return nil, err
+	now := time.Now()
+	j := newJob(record{
+		ID: strings.ToLower(rand.Text()), Name: o.name, Created: now, Begun: now, settings: o.settings,
+		Width: size.X, Height: size.Y, Cols: plan.Cols, Rows: plan.Rows, State: waiting,
+	})
+	if err := s.keep(j, o.file, preview); err != nil {
+		_ = s.shelf.root.RemoveAll(path.Join(jobsFolder, j.ID)) // the first error is the cause
+		return nil, fmt.Errorf("store the picture: %w", err)
 	}
-	s.admission.Lock()
-	defer s.admission.Unlock()
-	if !s.libraries.known(o.Library) { // deleted meanwhile
-		return nil, refuse(http.StatusConflict, "the library was deleted: choose another")
-	}
-	if err := s.room(bytes); err != nil {
-		return nil, err
-	}
-	return s.keep(o, record{
-		ID: strings.ToLower(rand.Text()), Name: o.name, Created: time.Now(), settings: o.settings,
-		Width: header.Width, Height: header.Height, Cols: plan.Cols, Rows: plan.Rows, Slices: plan.Slices, State: waiting,
-	}, original)
-}
-
-// keep stores a new job: its record last, because a folder without one is no job.
-func (s *Server) keep(o *order, r record, original []byte) (*job, error) {
-	dir := path.Join(jobsFolder, r.ID)
-	err := s.root.Mkdir(dir, 0o700)
-	if err == nil {
-		err = s.root.Rename(o.picture, file(r.ID, pictureFile))
-	}
-	if err == nil {
-		err = s.root.WriteFile(file(r.ID, originalFile), original, 0o600)
-	}
-	if err == nil {
-		err = s.shelf.save(r)
-	}
-	if err != nil {
-		_ = s.root.RemoveAll(dir) // the first error is the cause
-		return nil, err
-	}
-	j := newJob(r)
 	s.shelf.add(j)
 	return j, nil
+}
+
+// keep stores a new job: its record last, because a folder without a record is not a job.
+func (s *Server) keep(j *job, uploaded string, preview []byte) error {
+	root := s.shelf.root
+	err := root.Mkdir(path.Join(jobsFolder, j.ID), 0o700)
+	if err == nil {
+		err = root.Rename(uploaded, file(j.ID, pictureFile))
+	}
+	if err == nil {
+		err = root.WriteFile(file(j.ID, originalFile), preview, 0o600)
+	}
+	if err == nil {
+		err = s.shelf.store(j)
+	}
+	return err
+}
+
+func encodeJPEG(img image.Image) ([]byte, error) {
+	var b bytes.Buffer
+	err := jpeg.Encode(&b, img, &jpeg.Options{Quality: 85})
+	return b.Bytes(), err
 }

@@ -43,9 +43,7 @@ type world struct {
 
 	down     atomic.Bool // the queue server answers no request of the roles
 	requests atomic.Int64
-	asked    atomic.Int64  // requests of mosaics
-	before   func(*Server) // is called before a server runs; nil for nothing
-	still    bool          // nothing runs but the page: roles poll, which makes hours in a bubble long
+	asked    atomic.Int64 // requests of mosaics
 }
 
 func setup(t *testing.T) *world {
@@ -149,7 +147,7 @@ func (w *world) serve(change func(*Options), more ...func(*site)) *site {
 	}
 	o := Options{
 		Data: w.data, System: system, Queue: func(name string) (queue.Queue, error) { return w.queue(name), nil },
-		Libraries: []Folder{{Name: "Holiday", Path: w.tiles}}, OwnServer: true, Requests: w.requests.Load, Price: Price{Dollars: 0.004}, Logger: logger, Interval: time.Millisecond,
+		Tiles: w.tiles, Requests: w.requests.Load, Logger: logger, Busy: func(bool) error { return nil },
 	}
 	if change != nil {
 		change(&o)
@@ -158,15 +156,9 @@ func (w *world) serve(change func(*Options), more ...func(*site)) *site {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if w.before != nil {
-		w.before(s)
-	}
 	ctx, cancel := context.WithCancel(w.t.Context())
 	ran := make(chan error, 1)
 	runners := append(system.Runners(), s)
-	if w.still {
-		runners = []millrace.Runner{s}
-	}
 	go func() { ran <- millrace.Run(ctx, runners...) }()
 	one := &site{Server: s, t: w.t, w: w, http: httptest.NewUnstartedServer(s)}
 	for _, m := range more {
@@ -297,9 +289,9 @@ func (s *site) make(fields ...field) string {
 	return r.json(s.t)["id"].(string)
 }
 
-// small is a picture that becomes 8×6 tiles of 4 pixels.
+// small is a picture that becomes 8×6 tiles of 8 pixels.
 func (s *site) small() []field {
-	return []field{{name: "tile", value: "4"}, {name: "library", value: folderKey(s.w.tiles)}, {name: "picture", value: string(picturePNG(32, 24)), file: "small.png"}}
+	return []field{{name: "tile", value: "8"}, {name: "picture", value: string(picturePNG(64, 48)), file: "small.png"}}
 }
 
 func picturePNG(width, height int) []byte {
@@ -318,10 +310,9 @@ func picturePNG(width, height int) []byte {
 
 // event is a server-sent event.
 type event struct {
-	kind, id string
+	kind string
 	snapshot
-	Index int `json:"index"`
-	text  string
+	text string
 }
 
 // events reads a stream until stop returns true, and returns what it has read.
@@ -350,8 +341,6 @@ func (s *site) events(path string, stop func(event) bool) (all []event) {
 		}
 		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
 		switch name {
-		case "id":
-			e.id = value
 		case "event":
 			e.kind = value
 		case "data":
@@ -376,10 +365,10 @@ func (s *site) events(path string, stop func(event) bool) (all []event) {
 func (s *site) until(id string, want state) snapshot {
 	s.t.Helper()
 	all := s.events("/jobs/"+id+"/events", func(e event) bool {
-		if e.kind != "slice" && e.State.ended() && e.State != want {
+		if e.State == failed && want != failed {
 			s.t.Fatalf("job: got %s (%s), want %s; log: %s", e.State, e.Error, want, s.w.log)
 		}
-		return e.kind != "slice" && e.State == want
+		return e.State == want
 	})
 	return all[len(all)-1].snapshot
 }
@@ -387,15 +376,7 @@ func (s *site) until(id string, want state) snapshot {
 // untilStored waits until n slices of a job are stored.
 func (s *site) untilStored(id string, n int) {
 	s.t.Helper()
-	stored := 0
-	s.events("/jobs/"+id+"/events", func(e event) bool {
-		if e.kind == "slice" {
-			stored++
-		} else {
-			stored = e.Stored
-		}
-		return stored >= n
-	})
+	s.events("/jobs/"+id+"/events", func(e event) bool { return e.Stored >= n })
 }
 
 type lockedBuffer struct {

@@ -75,6 +75,10 @@ export function startForm(form) {
     });
     tell(input);
   }
+  form.elements.tile.addEventListener("change", () => {
+    suggest();
+    describe();
+  });
   if (shown.complete) suggest();
 
   // suggest sets the scale for a picture of this size, until the user does.
@@ -122,22 +126,7 @@ export function startForm(form) {
     }).catch((error) => refuse(error.message));
   });
 
-  startUpload(part("upload"), part("upload-said"), part("library"), part("libraries"));
   describe();
-}
-
-// library is the line of an uploaded library, as the server writes it.
-function library({ key, name }) {
-  const item = document.createElement("li");
-  const words = document.createElement("span");
-  const link = document.createElement("a");
-  const rest = document.createElement("span");
-  words.textContent = name;
-  Object.assign(link, { className: "button slim", href: `/libraries/${encodeURIComponent(key)}/delete`, textContent: "Delete" });
-  Object.assign(rest, { className: "only-read", textContent: ` the library ${name}` });
-  link.append(rest);
-  item.append(words, link);
-  return item;
 }
 
 // busy says what a button does until it is done.
@@ -175,23 +164,6 @@ function drop(area, take) {
     inside = 0;
     area.classList.remove("over");
     if (!event.dataTransfer.files.length) return;
-    const several = event.target.closest?.("input[type=file][multiple]");
-    if (several) several.files = event.dataTransfer.files;
-    else take(event.dataTransfer.files);
-  });
-}
-
-// startUpload sends photographs as a library, and chooses it.
-function startUpload(form, said, select, list) {
-  form?.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    await busy(document.querySelector("button[form=upload]"), "Reading them …", async () => {
-      const answer = await send(form.action, new FormData(form));
-      select.add(new Option(`${answer.name} (${answer.pictures})`, answer.key));
-      select.value = answer.key;
-      list.append(library(answer));
-      form.reset();
-      said.textContent = `${answer.name} is ready, and chosen above.`;
-    }).catch((error) => (said.textContent = error.message));
+    take(event.dataTransfer.files);
   });
 }

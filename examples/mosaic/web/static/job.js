@@ -1,6 +1,6 @@
 // The page of a job: the mosaic grows with the events of the server, and can be explored when it is finished.
 
-import { count, perDollar, plural, seconds } from "./words.js";
+import { count, plural, seconds } from "./words.js";
 import { send } from "./send.js";
 import { newImage, Viewer } from "./viewer.js";
 import { say } from "./say.js";
@@ -38,14 +38,6 @@ export function startJob(main, story) {
     if (events || gone || job?.state === "done") return;
     events = new EventSource(`${base}/events`);
     events.addEventListener("snapshot", (event) => show(JSON.parse(event.data)));
-    events.addEventListener("state", (event) => show(JSON.parse(event.data)));
-    events.addEventListener("slice", (event) => {
-      if (!job) return;
-      const { index } = JSON.parse(event.data);
-      if (job.slices[index]) job.slices[index].stored = true;
-      progress();
-      addSlice(index);
-    });
     events.addEventListener("error", () => {
       if (!ended(job?.state)) part("doing").textContent = "The page has lost its server, and tries again. No slice that is stored is lost.";
       if (events?.readyState === EventSource.CLOSED) retry();
@@ -74,17 +66,17 @@ export function startJob(main, story) {
   function show(now) {
     const before = job?.state;
     job = now;
-    if (job.cols && job.rows && job.width) {
-      viewer.open(job);
-      if (!original) {
-        original = true;
-        newImage(`${base}/original`, (image) => viewer.original(image), () => (original = false));
-      }
-      if (job.state === "waiting" || job.state === "measuring") begun.clear();
-      job.slices?.forEach((s, i) => s.stored && addSlice(i));
+    viewer.open(job);
+    if (!original) {
+      original = true;
+      newImage(`${base}/original`, (image) => viewer.original(image), () => (original = false));
     }
+    if (job.state === "waiting" || job.state === "measuring") begun.clear();
+    job.slices.forEach((s, i) => s.stored && addSlice(i));
     progress();
-    part("failed").hidden = job.state !== "failed";
+    const wrong = job.error || job.problem;
+    if (part("failed").textContent !== wrong) part("failed").textContent = wrong ?? "";
+    part("failed").hidden = !wrong;
     part("detail").hidden = job.state !== "failed" || !job.detail;
     part("retry").hidden = job.state !== "failed";
     if (job.state === "done") finish(before);
@@ -100,8 +92,8 @@ export function startJob(main, story) {
   }
 
   function progress() {
-    const all = job.slices?.length ?? 0;
-    const stored = job.slices?.filter((s) => s.stored).length ?? 0;
+    const all = job.slices.length;
+    const stored = job.stored;
     const bar = part("progress");
     bar.hidden = ended(job.state);
     bar.max = Math.max(1, all);
@@ -119,11 +111,9 @@ export function startJob(main, story) {
     part("download").hidden = false;
     part("compare").hidden = false;
     part("bill").hidden = false;
-    part("sum").textContent = bill(job);
-    part("fact-size").textContent = `${count(job.width)} × ${count(job.height)}`;
+    part("fact-size").textContent = `${count(job.mosaicWidth)} × ${count(job.mosaicHeight)}`;
     part("fact-cells").textContent = `${count(job.cols)} × ${count(job.rows)}`;
     part("fact-tiles").textContent = `${count(job.distinct)} of ${count(job.tiles)}`;
-    part("fact-requests").textContent = count(job.requests);
     if (before && before !== "done") story(`The mosaic of ${job.name} is finished.`);
     if (zooming) return;
     zooming = true;
@@ -143,7 +133,6 @@ export function startJob(main, story) {
   }
 
   function fail(before) {
-    part("failed").textContent = job.error;
     part("detail").querySelector("p").textContent = job.detail;
     if (before && before !== "failed") story(`The mosaic of ${job.name} could not be made.`);
   }
@@ -184,22 +173,14 @@ function doing(job, stored, all) {
     case "measuring":
       return job.note || "The picture is measured, and a tile is chosen for every cell.";
     case "working":
-      return `${count(stored)} of ${plural(all, "slice")} are laid.`;
+      return `${count(stored)} of ${plural(all, "slice")} are finished.`;
     case "composing":
       return "All slices are there. The controller puts them together.";
     case "done":
-      return `Finished in ${seconds(job.took)}.`;
+      return `Finished in ${seconds(job.seconds)}.`;
     default:
       return "This mosaic could not be made.";
   }
-}
-
-// bill says what the mosaic cost, in a measure that means something.
-function bill(job) {
-  const work = `${plural(job.requests, "request")} to the queues carried this mosaic.`;
-  const cost = Number(job.cost.replace("$", ""));
-  if (!cost) return `${work} Start the program with -price to see what they cost.`;
-  return `${work} They cost ${job.cost}: a dollar pays for ${perDollar(cost)} such mosaics.`;
 }
 
 // newCells looks up which photograph is in a cell, and keeps the answers.

@@ -31,7 +31,7 @@ export class Viewer {
   }
 
   // open gives the sizes. The rest of the mosaic follows with original, slice and zoom.
-  open({ width, height, cols, rows, scale, pictureWidth, pictureHeight }) {
+  open({ mosaicWidth: width, mosaicHeight: height, cols, rows, scale, width: pictureWidth, height: pictureHeight }) {
     if (this.size?.width === width && this.size?.height === height && this.size?.cols === cols) return;
     this.size = { width, height, cols, rows, cell: width / cols, scale, pictureWidth, pictureHeight };
     this.slices.clear();

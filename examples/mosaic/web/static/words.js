@@ -20,10 +20,3 @@ export function seconds(s) {
   if (all < 90) return plural(all, "second");
   return `${plural(Math.floor(all / 60), "minute")} ${plural(all % 60, "second")}`;
 }
-
-// perDollar says how many of these a dollar pays for, rounded to two digits.
-export function perDollar(d) {
-  const n = 1 / d;
-  const unit = 10 ** Math.max(0, Math.floor(Math.log10(n)) - 1);
-  return whole.format(Math.round(n / unit) * unit);
-}

@@ -17,7 +17,7 @@ export function startWorks(aside) {
   const faults = newFaults([...aside.querySelectorAll("[data-fault]")], story);
   aside.querySelector("[data-damage]")?.addEventListener("submit", (event) => {
     event.preventDefault();
-    post(event.target, story, () => story("A slice was damaged as by a faulty disk. Its message fails again and again, and goes to the poison queue."));
+    post(event.target, story, () => story("A slice was damaged as by a faulty disk. Its message goes to the poison queue of slicerequest: press Redrive there, and the picture is finished."));
   });
   const outage = aside.querySelector("[data-outage]");
   let answered = true;
@@ -30,14 +30,13 @@ export function startWorks(aside) {
   function show(status) {
     for (const one of status.queues ?? []) queues.get(one.name)?.show(one);
     set("requests", count(status.requests));
-    set("cost", status.cost || "none was given");
     workers(status.processors ?? []);
-    faults(status.faults ?? {});
-    const answers = status.server?.answers ?? true;
+    faults(status);
+    const answers = status.answers;
     outage.hidden = answers;
-    outage.textContent = status.faults?.busy ? "The queue server answers 503 to everyone." : "The queue server does not answer. Everyone tries again.";
-    if (answers !== answered && !status.faults?.busy && !mended) story(answers ? "The queue server answers again." : "The queue server does not answer. Nothing is lost: messages wait in it.");
-    mended = Boolean(status.faults?.busy);
+    outage.textContent = status.busy ? "The queue server answers 503 to everyone." : "The queue server does not answer. Everyone tries again.";
+    if (answers !== answered && !status.busy && !mended) story(answers ? "The queue server answers again." : "The queue server does not answer. Nothing is lost: messages wait in it.");
+    mended = Boolean(status.busy);
     answered = answers;
   }
 
@@ -107,11 +106,11 @@ function newQueue(row, story) {
       part("depth").textContent = count(q.depth);
       part("bar").max = most;
       part("bar").value = q.depth;
-      part("figures").textContent = `${plural(q.loops, "loop")}, ${plural(q.handlers, "handler")}, ${rate(q.perSecond)}/s`;
-      row.classList.toggle("busy", q.depth > 0 || q.handlers > 0);
+      part("figures").textContent = `${rate(q.perSecond)}/s`;
+      row.classList.toggle("busy", q.depth > 0);
       part("count").textContent = count(q.poison);
       part("poison").hidden = !q.poison;
-      if (q.poison > poison) story(`${plural(q.poison - poison, "message")} of ${name} failed too often and went to its poison queue.`);
+      if (q.poison > poison) story(`${plural(q.poison - poison, "message")} of ${name} went to its poison queue.`);
       poison = q.poison;
       curve.push(q.perSecond ?? 0);
       if (curve.length > history) curve.shift();
@@ -130,70 +129,31 @@ function draw(svg, curve) {
 
 const titled = (p) => `Processor ${p.id + 1}`;
 
-// newWorkers lists the processors. Rows are kept from second to second, so that the focus stays where it is.
+// newWorkers shows the processors, which are as many as at the start.
 function newWorkers(list, story) {
   const rows = new Map();
-  let first = true;
   for (const item of list.querySelectorAll("[data-worker]")) {
-    keep(Number(item.dataset.worker), item, item.querySelector("form"), item.querySelector(".state"), item.querySelector("button"));
-  }
-  return (processors) => {
-    for (const p of processors) {
-      const row = rows.get(p.id) ?? add(p);
-      const alive = p.state !== "restarting" && p.state !== "stopped" && p.pid > 0;
-      if (row.pid && alive && p.pid !== row.pid) story(`${titled(p)} is back, as process ${p.pid}.`);
-      if (row.alive && !alive) story(`${titled(p)} is gone. What it was working on is received again when its lease ends.`);
-      Object.assign(row, { pid: alive ? p.pid : row.pid, alive });
-      row.item.classList.toggle("gone", !alive);
-      row.state.textContent = alive ? `process ${p.pid}, ${plural(p.handled, "slice")}` : "starting again";
-      row.button.disabled = !alive;
-    }
-    for (const [id, row] of rows) {
-      if (processors.some((p) => p.id === id)) continue;
-      row.item.remove();
-      rows.delete(id);
-    }
-    if (first && !processors.length) list.replaceChildren(line("Processors run elsewhere: start and kill them there."));
-    first = false;
-  };
-
-  function add(p) {
-    const item = document.createElement("li");
-    const words = document.createElement("div");
-    const name = document.createElement("b");
-    const state = document.createElement("span");
-    const form = document.createElement("form");
-    const button = document.createElement("button");
-    name.textContent = titled(p);
-    state.className = "state";
-    Object.assign(form, { method: "post", action: `/processors/${encodeURIComponent(p.id)}/kill` });
-    button.className = "slim";
-    button.textContent = "Kill";
-    button.setAttribute("aria-label", `Kill ${titled(p).toLowerCase()}`);
-    words.append(name, state);
-    form.append(button);
-    item.append(words, form);
-    if (!rows.size) list.replaceChildren();
-    list.append(item);
-    return keep(p.id, item, form, state, button);
-  }
-
-  function keep(id, item, form, state, button) {
-    const row = { item, state, button, pid: 0, alive: false };
+    const id = Number(item.dataset.worker);
+    const form = item.querySelector("form");
+    const row = { item, pid: 0, alive: false };
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       post(form, story, () => story(`${titled({ id })} was killed: SIGKILL to process ${row.pid}, without a chance to say goodbye.`));
     });
     rows.set(id, row);
-    return row;
   }
-
-  function line(text) {
-    const item = document.createElement("li");
-    item.className = "soft";
-    item.textContent = text;
-    return item;
-  }
+  return (processors) => {
+    for (const p of processors) {
+      const row = rows.get(p.id);
+      const alive = p.pid > 0;
+      if (row.pid && alive && p.pid !== row.pid) story(`${titled(p)} is back, as process ${p.pid}.`);
+      if (row.alive && !alive) story(`${titled(p)} is gone. The slice in its hands is received again when its lease ends.`);
+      Object.assign(row, { pid: alive ? p.pid : row.pid, alive });
+      row.item.classList.toggle("gone", !alive);
+      row.item.querySelector(".state").textContent = p.state;
+      row.item.querySelector("button").disabled = !alive;
+    }
+  };
 }
 
 const effects = {

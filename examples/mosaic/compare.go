@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"image"
+	"io"
+	"path/filepath"
+
+	"github.com/millrace/millrace/examples/internal/cli"
+	"github.com/millrace/millrace/examples/mosaic/layout"
+	"github.com/millrace/millrace/examples/mosaic/picture"
+)
+
+const compareHelp = `Usage: mosaic compare [-cell N] PICTURE MOSAIC...
+
+Says how well mosaics of one picture show it, whatever program made them. Less is better.
+
+Flags:
+
+  -cell N  side of the cells in pixels of PICTURE, 3 or more (default 4)
+
+Columns:
+
+  outliers  share of cells that are off in hue or chroma by more than 0.10, in OKLab
+  near      mean error of the nine sub-cells of each cell, in OKLab
+  far       mean error of the mosaic seen from so far away that its cells blur
+  score     near + far + outliers
+`
+
+func compareCommand() cli.Command {
+	return cli.Command{Name: "compare", Does: "score mosaics of a picture", Help: compareHelp,
+		Run: func(_ context.Context, args []string, stdout, _ io.Writer) error { return compare(args, stdout) }}
+}
+
+func compare(args []string, stdout io.Writer) error {
+	f := cli.NewFlags("mosaic compare")
+	cell := f.Int("cell", 4, "")
+	switch err := f.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return err
+	case err != nil:
+		return cli.UsageErrorf("%w; see mosaic compare -h", err)
+	case f.NArg() < 2:
+		return cli.UsageErrorf("mosaic compare needs a picture and at least one mosaic of it")
+	}
+	original, err := readPicture(f.Arg(0))
+	if err != nil {
+		return err
+	}
+	cli.Say(stdout, "%8s %7s %7s %7s  %s\n", "outliers", "near", "far", "score", "mosaic")
+	for _, path := range f.Args()[1:] {
+		mosaic, err := readPicture(path)
+		if err != nil {
+			return err
+		}
+		s, err := layout.Compare(original, mosaic, *cell)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		cli.Say(stdout, "%7.1f%% %7.4f %7.4f %7.4f  %s\n", 100*s.Outliers, s.Near, s.Far, s.Total(), cli.InLine(filepath.Base(path)))
+	}
+	return nil
+}
+
+func readPicture(path string) (image.Image, error) {
+	s, err := newSource(path)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.open()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = r.Close() }() // nothing was written
+	img, err := picture.Decode(r)
+	if err != nil {
+		return nil, s.failure(err)
+	}
+	return img, nil
+}

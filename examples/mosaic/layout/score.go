@@ -1,0 +1,118 @@
+package layout
+
+import (
+	"fmt"
+	"image"
+	"math"
+
+	"github.com/millrace/millrace/examples/mosaic/picture"
+)
+
+// Score says how well a mosaic shows its picture. Less is better.
+type Score struct {
+	// Outliers is the share of cells whose mean is off in hue or chroma, by more than 0.10 along the
+	// colour axes of OKLab. One sees each of them as a speck, however good the others are.
+	Outliers float64
+
+	// Near is the mean error of the sub-cells, and Far that of the mosaic seen from so far away that its
+	// cells blur (a Gaussian filter of one cell). Both are distances in OKLab.
+	Near, Far float64
+}
+
+// outlier is the error in hue and chroma from which on a cell is seen as a speck.
+const outlier = 0.10
+
+// Total is the score in one number.
+func (s Score) Total() float64 { return s.Near + s.Far + s.Outliers }
+
+// Compare scores a mosaic of any program. The picture has cells of the given side, which is at least 3
+// pixels; what is left at the right and the bottom does not count. The mosaic may have any size, but has
+// the same cells.
+func Compare(original, mosaic image.Image, cell int) (Score, error) {
+	b := original.Bounds()
+	if cell < fine || b.Dx() < cell || b.Dy() < cell {
+		return Score{}, fmt.Errorf("comparing mosaics: a picture of %d×%d pixels has no cells of %d: choose %d or more, up to its size", b.Dx(), b.Dy(), cell, fine)
+	}
+	cols, rows := b.Dx()/cell, b.Dy()/cell
+	want, err := newSubCells(original, image.Rect(0, 0, cols*cell, rows*cell).Add(b.Min), cols, rows)
+	if err != nil {
+		return Score{}, err
+	}
+	got, err := newSubCells(mosaic, mosaic.Bounds(), cols, rows)
+	if err != nil {
+		return Score{}, err
+	}
+	s := Score{Near: want.difference(got), Far: want.blurred().difference(got.blurred())}
+	for i := range cols * rows {
+		x, y := i%cols*fine, i/cols*fine
+		a, b := want.mean(x, y), got.mean(x, y)
+		if math.Hypot(a[1]-b[1], a[2]-b[2]) > outlier {
+			s.Outliers += 1 / float64(cols*rows)
+		}
+	}
+	return s, nil
+}
+
+// subCells are the means of the sub-cells of a picture, row by row across all cells.
+type subCells struct {
+	cols, rows int
+	means      []picture.Linear
+}
+
+func newSubCells(img image.Image, r image.Rectangle, cols, rows int) (subCells, error) {
+	g, err := picture.Average(img, r, fine*cols, fine*rows)
+	return subCells{g.Cols, g.Rows, g.Means}, err
+}
+
+// mean is the colour of the cell at a sub-cell.
+func (s subCells) mean(x, y int) [3]float64 {
+	var sum picture.Linear
+	for k := range fine * fine {
+		sum = sum.Plus(s.means[(y+k/fine)*s.cols+x+k%fine], 1.0/(fine*fine))
+	}
+	return oklab(sum)
+}
+
+func (s subCells) difference(t subCells) float64 {
+	sum := 0.0
+	for i := range s.means {
+		a, b := oklab(s.means[i]), oklab(t.means[i])
+		sum += math.Hypot(math.Hypot(a[0]-b[0], a[1]-b[1]), a[2]-b[2])
+	}
+	return sum / float64(len(s.means))
+}
+
+// blurred applies a Gaussian filter of one cell along the rows and then along the columns.
+func (s subCells) blurred() subCells {
+	const reach = 3 * fine
+	for _, step := range [2]image.Point{{X: 1}, {Y: 1}} {
+		means := make([]picture.Linear, len(s.means))
+		for i := range means {
+			var sum picture.Linear
+			all := 0.0
+			for d := -reach; d <= reach; d++ {
+				x, y := i%s.cols+d*step.X, i/s.cols+d*step.Y
+				if x < 0 || y < 0 || x >= s.cols || y >= s.rows {
+					continue
+				}
+				w := math.Exp(-float64(d*d) / (2 * fine * fine))
+				sum, all = sum.Plus(s.means[y*s.cols+x], w), all+w
+			}
+			means[i] = picture.Linear{}.Plus(sum, 1/all)
+		}
+		s.means = means
+	}
+	return s
+}
+
+// oklab converts with floating-point numbers, which is precise and, unlike light.lab, not the same on every machine.
+func oklab(c picture.Linear) [3]float64 {
+	l := math.Cbrt(0.4122214708*c.R + 0.5363325363*c.G + 0.0514459929*c.B)
+	m := math.Cbrt(0.2119034982*c.R + 0.6806995451*c.G + 0.1073969566*c.B)
+	s := math.Cbrt(0.0883024619*c.R + 0.2817188376*c.G + 0.6299787005*c.B)
+	return [3]float64{
+		0.2104542553*l + 0.7936177850*m - 0.0040720468*s,
+		1.9779984951*l - 2.4285922050*m + 0.4505937099*s,
+		0.0259040371*l + 0.7827717662*m - 0.8086757660*s,
+	}
+}

@@ -1,0 +1,171 @@
+package picture
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"image"
+	"image/draw"
+	"image/jpeg"
+	"image/png"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+)
+
+// Format is a file format that this package can write. The zero value is
+// [PNG].
+type Format int
+
+// The formats.
+const (
+	PNG  Format = iota // lossless
+	JPEG               // quality 92, 4:2:0
+)
+
+// ErrFormat means that a file name does not end in .png, .jpg or .jpeg, so
+// the format to write is unknown.
+var ErrFormat = errors.New("unknown picture format")
+
+// jpegQuality keeps the fine texture of tiles: at Go's default of 75 the edges
+// between tiles ring visibly.
+const jpegQuality = 92
+
+// maxJPEGSide is the maximum that a JPEG header can declare (ITU-T T.81, B.2.2).
+const maxJPEGSide = 1<<16 - 1
+
+// FormatOf chooses the format to write from the extension of a file name: .png,
+// .jpg or .jpeg, in upper or lower case. Any other gives an error that is
+// [ErrFormat].
+func FormatOf(name string) (Format, error) {
+	switch strings.ToLower(filepath.Ext(name)) {
+	case ".png":
+		return PNG, nil
+	case ".jpg", ".jpeg":
+		return JPEG, nil
+	}
+	return 0, fmt.Errorf("%w: choosing a format for %q: give the file a name ending in .png, .jpg or .jpeg", ErrFormat, name)
+}
+
+// String names the format: "PNG" or "JPEG".
+func (f Format) String() string {
+	switch f {
+	case PNG:
+		return "PNG"
+	case JPEG:
+		return "JPEG"
+	}
+	return fmt.Sprintf("Format(%d)", int(f))
+}
+
+// Encode writes the part r of a picture, over white if it is transparent. A JPEG is refused if a side exceeds the 65,535 pixels its header can hold.
+func Encode(w io.Writer, img image.Image, r image.Rectangle, f Format) error {
+	if r.Empty() || !r.In(img.Bounds()) {
+		return fmt.Errorf("writing the picture: %v is not within the picture's %v", r, img.Bounds())
+	}
+	flat, ok := img.(*image.RGBA)
+	if !ok || !flat.Opaque() {
+		flat, r = OverWhite(img), r.Sub(img.Bounds().Min)
+	}
+	var err error
+	switch part := flat.SubImage(r); {
+	case f == PNG:
+		fast := png.Encoder{CompressionLevel: png.BestSpeed}
+		err = fast.Encode(w, part)
+	case f != JPEG:
+		return fmt.Errorf("writing the picture: %w: %v", ErrFormat, f)
+	case max(r.Dx(), r.Dy()) > maxJPEGSide:
+		return fmt.Errorf("writing the picture: a JPEG cannot be %d×%d pixels: choose a name ending in .png", r.Dx(), r.Dy())
+	default:
+		err = jpeg.Encode(w, part, &jpeg.Options{Quality: jpegQuality})
+	}
+	if err != nil {
+		return fmt.Errorf("writing the picture: %w", err)
+	}
+	return nil
+}
+
+// Compose writes one picture of the given size in pixels from n slices, top to bottom: open opens slice i, a PNG of [Encode] as
+// wide as the whole; what it opened is closed before the next slice is needed. The heights of the slices must add up to that of
+// the picture. The first error ends the work; what was written to w until then is useless.
+func Compose(w io.Writer, f Format, size image.Point, n int, open func(i int) (io.ReadCloser, error)) error {
+	if size.X < 1 || size.Y < 1 || size.X > MaxOutputPixels/size.Y {
+		return fmt.Errorf("composing the picture: it cannot be %d×%d pixels", size.X, size.Y)
+	}
+	var whole *image.RGBA
+	y := 0
+	for i := range n {
+		slice, err := readSlice(size.X, size.Y-y, i, open)
+		if err != nil {
+			return fmt.Errorf("composing the picture: slice %d of %d: %w", i+1, n, err)
+		}
+		if whole == nil && slice.Rect.Dy() == size.Y {
+			whole = slice
+		} else if whole == nil {
+			whole = image.NewRGBA(image.Rectangle{Max: size})
+		}
+		if whole != slice {
+			draw.Draw(whole, slice.Rect.Add(image.Pt(0, y)), slice, image.Point{}, draw.Src)
+		}
+		y += slice.Rect.Dy()
+	}
+	if y < size.Y {
+		return fmt.Errorf("composing the picture: its slices have %d rows of pixels and the picture %d", y, size.Y)
+	}
+	return Encode(w, whole, whole.Rect, f)
+}
+
+var errNotSlice = errors.New("it is not a slice of a mosaic")
+
+// readSlice decodes a slice if it has the width of the picture and at most the height that is left.
+func readSlice(width, left, i int, open func(i int) (io.ReadCloser, error)) (_ *image.RGBA, err error) {
+	r, err := open(i)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if e := r.Close(); err == nil {
+			err = e
+		}
+	}()
+	b := bufio.NewReaderSize(r, 1<<16)
+	head, err := b.Peek(33) // the signature and IHDR
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	config, err := png.DecodeConfig(bytes.NewReader(head))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", errNotSlice, err)
+	case config.Width != width:
+		return nil, fmt.Errorf("it is %d pixels wide and the picture %d", config.Width, width)
+	case config.Height > left:
+		return nil, fmt.Errorf("it has %d rows of pixels and %d are left of the picture", config.Height, left)
+	}
+	img, err := png.Decode(b)
+	if err != nil {
+		return nil, fmt.Errorf("it is damaged: %w", err)
+	}
+	slice, ok := img.(*image.RGBA)
+	if !ok {
+		return nil, errNotSlice
+	}
+	return slice, nil
+}
+
+// LimitMemory tells the garbage collector to work harder once the process
+// nears 850 MiB. A program calls it first thing in main. The setting is skipped
+// if the environment variable GOMEMLIMIT already chose a limit.
+//
+// It is needed because by default the collector lets the heap grow to twice
+// what was live at the last collection: a 400 MB picture alone would allow
+// 400 MB of garbage beside it. The limit is soft: it costs time, but no
+// allocation fails.
+func LimitMemory() {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(850 << 20)
+	}
+}

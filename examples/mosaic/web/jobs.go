@@ -1,0 +1,347 @@
+package web
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"path"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/millrace/millrace/examples/mosaic/layout"
+	"github.com/millrace/millrace/examples/mosaic/picture"
+	"github.com/millrace/millrace/examples/mosaic/roles"
+)
+
+// state is what a job is doing.
+type state string
+
+// The states of a job, in their order.
+const (
+	waiting   state = "waiting"   // for its turn, or for its tiles
+	measuring state = "measuring" // the picture is measured and the tiles are chosen
+	working   state = "working"   // slices are rendered
+	composing state = "composing" // all slices are stored
+	done      state = "done"
+	failed    state = "failed"
+)
+
+// settings are what a user chooses for a mosaic.
+type settings struct {
+	Tile   int           `json:"tile"`  // pixels
+	Scale  picture.Scale `json:"scale"` // of the mosaic, times the picture
+	Tint   int           `json:"tint"`  // per cent
+	Reuse  int           `json:"reuse"` // 0, every tile once, to 100, best match
+	Slices int           `json:"sliceCount"`
+}
+
+// record is what is kept of a job on disk.
+type record struct {
+	ID      string    `json:"id"`
+	Name    string    `json:"name"` // of the picture, for people
+	Created time.Time `json:"created"`
+	settings
+	Width    int           `json:"width"` // of the picture
+	Height   int           `json:"height"`
+	Cols     int           `json:"cols"`
+	Rows     int           `json:"rows"`
+	State    state         `json:"state"`
+	Request  uuid.UUID     `json:"request,omitzero"` // once it is submitted
+	Begun    time.Time     `json:"begun"`            // when it was last started
+	Error    string        `json:"error,omitempty"`  // why it failed, for people
+	Detail   string        `json:"detail,omitempty"` // why it failed, for the owner of the machine
+	Photos   string        `json:"photos,omitempty"` // the folder of its tiles
+	Tiles    int           `json:"tiles,omitempty"`  // to choose from
+	Distinct int           `json:"distinct,omitempty"`
+	Took     time.Duration `json:"took,omitempty"`
+}
+
+func (r *record) plan() picture.Plan {
+	return picture.Plan{Tile: r.Tile, Cols: r.Cols, Rows: r.Rows, Slices: r.Slices}
+}
+
+// job is one mosaic. Its goroutine in Server.work owns it, and update publishes changes.
+type job struct {
+	mu      sync.Mutex
+	record                 // guarded by mu
+	stored  []bool         // by slice; guarded by mu
+	note    string         // what it waits for, for people; guarded by mu
+	problem string         // why it does not get on, for people; guarded by mu
+	order   *roles.Order   // while it is waited for; guarded by mu
+	layout  *layout.Layout // once its tiles are chosen, if it was needed; guarded by mu
+	changed chan struct{}  // closed at the next change; guarded by mu
+	cancel  func()         // ends its work; guarded by mu
+	idle    chan struct{}  // closed while nothing works on it; guarded by mu
+	gone    bool           // it was deleted; guarded by mu
+}
+
+func newJob(r record) *job {
+	idle := make(chan struct{})
+	close(idle)
+	j := &job{record: r, stored: make([]bool, r.Slices), changed: make(chan struct{}), cancel: func() {}, idle: idle}
+	for i := range j.stored {
+		j.stored[i] = r.State == done
+	}
+	return j
+}
+
+// update changes a job and tells those who watch it. It returns the new record.
+func (j *job) update(change func()) record {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	change()
+	close(j.changed)
+	j.changed = make(chan struct{})
+	return j.record
+}
+
+func (j *job) current() record {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.record
+}
+
+// snapshot is the whole job for the page.
+type snapshot struct {
+	record
+	Note    string  `json:"note,omitempty"`
+	Problem string  `json:"problem"`
+	Slices  []slice `json:"slices"`
+	Stored  int     `json:"stored"` // how many slices are
+	Seconds float64 `json:"seconds"`
+
+	// The size of the mosaic.
+	MosaicWidth  int `json:"mosaicWidth"`
+	MosaicHeight int `json:"mosaicHeight"`
+}
+
+// slice is some rows of cells.
+type slice struct {
+	First  int  `json:"first"`
+	End    int  `json:"end"` // the row after the last
+	Stored bool `json:"stored"`
+}
+
+// look returns the job as it is, and a channel that is closed when it changes.
+func (j *job) look() (snapshot, <-chan struct{}) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	p := j.plan()
+	s := snapshot{
+		record: j.record, Note: j.note, Problem: j.problem, Slices: make([]slice, len(j.stored)),
+		Seconds: j.Took.Seconds(), MosaicWidth: p.Size().X, MosaicHeight: p.Size().Y,
+	}
+	s.Photos = "" // a path of this machine
+	for i, stored := range j.stored {
+		first, end := p.SliceRows(i)
+		s.Slices[i] = slice{first, end, stored}
+		if stored {
+			s.Stored++
+		}
+	}
+	return s, j.changed
+}
+
+// The folders of the data, and the files of a job.
+const (
+	jobsFolder     = "jobs"
+	incomingFolder = "incoming" // uploads that are not complete
+	tilesFolder    = "tiles"    // the libraries of jobs
+
+	recordFile   = "job.json"
+	pictureFile  = "picture"
+	originalFile = "original.jpg"
+	layoutFile   = "layout"
+	mosaicFile   = "mosaic.png"
+)
+
+// shelf keeps the jobs, in memory and on disk.
+type shelf struct {
+	root *os.Root
+
+	mu   sync.Mutex
+	jobs []*job // oldest first; guarded by mu
+}
+
+// openShelf reads the jobs of earlier runs. A job whose record cannot be read is left alone and reported.
+func openShelf(folder string, logger *slog.Logger) (s *shelf, err error) {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = root.Close() // the first error is the cause
+		}
+	}()
+	if err := root.RemoveAll(incomingFolder); err != nil {
+		return nil, err
+	}
+	for _, f := range []string{jobsFolder, incomingFolder, tilesFolder} {
+		if err := root.MkdirAll(f, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	s = &shelf{root: root}
+	entries, err := fs.ReadDir(root.FS(), jobsFolder)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		var r record
+		text, err := root.ReadFile(file(e.Name(), recordFile))
+		if err == nil {
+			err = json.Unmarshal(text, &r)
+		}
+		if err == nil && (r.ID != e.Name() || r.Slices < 1 || r.Slices > r.Rows || r.Cols < 1 || r.Tile < 1) {
+			err = errors.New("its record makes no sense")
+		}
+		if err != nil {
+			logger.Warn("a job of an earlier run cannot be read and is left alone", "job", e.Name(), "error", err)
+			continue
+		}
+		s.jobs = append(s.jobs, newJob(r))
+	}
+	slices.SortFunc(s.jobs, func(a, b *job) int { return a.Created.Compare(b.Created) })
+	return s, nil
+}
+
+// file returns the path of a file of a job below the root.
+func file(id, name string) string { return path.Join(jobsFolder, id, name) }
+
+// store replaces the record of a job on disk, unless it was deleted.
+func (s *shelf) store(j *job) error {
+	j.mu.Lock() // also while writing, so that a record is never replaced by an older one
+	defer j.mu.Unlock()
+	if j.gone {
+		return nil
+	}
+	text, err := json.MarshalIndent(j.record, "", "  ")
+	if err != nil {
+		return err
+	}
+	return replace(s.root, file(j.ID, recordFile), func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	})
+}
+
+// save is store for a job that continues without it: after a restart it is then as it was before.
+func (s *Server) save(j *job) {
+	if err := s.shelf.store(j); err != nil {
+		s.logger.Error("the state of a job cannot be stored", "job", j.ID, "error", err)
+	}
+}
+
+// replace replaces a file with what write writes, or leaves it unchanged.
+func replace(root *os.Root, name string, write func(io.Writer) error) (err error) {
+	partial := name + ".partial"
+	f, err := root.OpenFile(partial, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	err = write(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = root.Rename(partial, name)
+	}
+	if err != nil {
+		_ = root.Remove(partial) // the first error is the cause
+	}
+	return err
+}
+
+func (s *shelf) add(j *job) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.jobs = append(s.jobs, j)
+}
+
+// all returns the jobs, the newest first.
+func (s *shelf) all() []*job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := slices.Clone(s.jobs)
+	slices.Reverse(all)
+	return all
+}
+
+// job returns the job that a request names.
+func (s *Server) job(r *http.Request) (*job, error) {
+	for _, j := range s.shelf.all() {
+		if j.ID == r.PathValue("id") { // never changes
+			return j, nil
+		}
+	}
+	return nil, refuse(http.StatusNotFound, "there is no such mosaic: it may have been deleted")
+}
+
+// watchJob is GET /jobs/{id}/events.
+func (s *Server) watchJob(w http.ResponseWriter, r *http.Request) error {
+	j, err := s.job(r)
+	if err != nil {
+		return err
+	}
+	return s.stream(w, r, "snapshot", 15*time.Second, func() (any, <-chan struct{}) { return j.look() })
+}
+
+// deleteJob is POST /jobs/{id}/delete.
+func (s *Server) deleteJob(w http.ResponseWriter, r *http.Request) error {
+	j, err := s.job(r)
+	if err != nil {
+		return err
+	}
+	var idle chan struct{}
+	j.update(func() {
+		j.gone, idle = true, j.idle
+		j.cancel()
+	})
+	<-idle // soon, also if the client leaves: a job that is half deleted would come back at the next start
+	s.shelf.mu.Lock()
+	s.shelf.jobs = slices.DeleteFunc(s.shelf.jobs, func(other *job) bool { return other == j })
+	s.shelf.mu.Unlock()
+	if err := s.shelf.root.RemoveAll(path.Join(jobsFolder, j.ID)); err != nil {
+		return fmt.Errorf("delete job %s: %w", j.ID, err)
+	}
+	answer(w, r, http.StatusOK, map[string]string{"deleted": j.ID}, "/")
+	return nil
+}
+
+// retryJob is POST /jobs/{id}/retry: it makes a mosaic anew that has failed.
+func (s *Server) retryJob(w http.ResponseWriter, r *http.Request) error {
+	j, err := s.job(r)
+	if err != nil {
+		return err
+	}
+	begin := false
+	j.update(func() {
+		if begin = j.State == failed && !j.gone; begin {
+			j.State, j.Error, j.Detail, j.Request, j.Begun, j.layout = waiting, "", "", uuid.Nil, time.Now(), nil
+			clear(j.stored)
+		}
+	})
+	if !begin {
+		return refuse(http.StatusConflict, "only a mosaic that failed can be started again")
+	}
+	_ = s.shelf.root.Remove(file(j.ID, layoutFile)) // of the request that failed
+	s.save(j)
+	s.start(j)
+	answer(w, r, http.StatusOK, map[string]string{"id": j.ID, "url": "/jobs/" + j.ID}, "/jobs/"+j.ID)
+	return nil
+}
