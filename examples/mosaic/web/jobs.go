@@ -93,14 +93,13 @@ func newJob(r record) *job {
 	return j
 }
 
-// update changes a job and tells those who watch it. It returns the new record.
-func (j *job) update(change func()) record {
+// update changes a job and tells those who watch it.
+func (j *job) update(change func()) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	change()
 	close(j.changed)
 	j.changed = make(chan struct{})
-	return j.record
 }
 
 func (j *job) current() record {

@@ -11,6 +11,7 @@ import (
 	"image/png"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -466,5 +467,40 @@ func TestARecordIsNeverReplacedByAnOlderOne(t *testing.T) {
 	s.save(j)
 	if got := w.entries("jobs"); len(got) != 0 || strings.Contains(w.log.String(), "cannot be stored") {
 		t.Errorf("folders: got %q, want none and no error; log: %s", got, w.log)
+	}
+}
+
+// A job that is posted before Run begins is not also one of an earlier run.
+func TestAJobThatComesBeforeRunBeginsRunsOnce(t *testing.T) {
+	w := setup(t)
+	posted := make(chan struct{})
+	s := w.serve(nil)
+	s.stop()
+	before, err := Open(s.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, kind := multipartForm(s.small()...)
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/jobs", body)
+	r.Header.Set("Content-Type", kind)
+	go func() {
+		defer close(posted)
+		before.ServeHTTP(httptest.NewRecorder(), r)
+	}()
+	for len(before.shelf.all()) == 0 {
+		runtime.Gosched()
+	}
+	if len(before.earlier) != 0 {
+		t.Errorf("jobs of earlier runs: got %d, want 0", len(before.earlier))
+	}
+	before.Stop()
+	<-posted
+	if err := before.Close(); err != nil {
+		t.Error(err)
+	}
+	s = w.serve(nil)
+	s.until(s.shelf.all()[0].ID, done)
+	if got := w.asked.Load(); got != 1 {
+		t.Errorf("requests of mosaics: got %d, want 1", got)
 	}
 }

@@ -74,6 +74,7 @@ type Server struct {
 	uploads  chan struct{} // held by uploads
 	running  chan struct{} // held by jobs that run
 	begin    chan *job     // jobs to run
+	earlier  []*job        // of earlier runs; new ones may come before Run begins
 	stopping chan struct{} // closed when the server stops
 	stop     sync.Once
 	libs     libraries
@@ -102,7 +103,7 @@ func Open(o Options) (*Server, error) {
 	if s.shelf, err = openShelf(o.Data, o.Logger); err != nil {
 		return nil, fmt.Errorf("read the jobs in %s: %w", o.Data, err)
 	}
-	s.libs.root = s.shelf.root
+	s.libs.root, s.earlier = s.shelf.root, s.shelf.all()
 	routes, err := s.routes()
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -124,7 +125,7 @@ func (s *Server) Run(ctx context.Context) error {
 	var jobs sync.WaitGroup
 	defer jobs.Wait()
 	defer s.Stop()
-	for _, j := range s.shelf.all() {
+	for _, j := range s.earlier {
 		if j.current().State != done && j.current().State != failed {
 			jobs.Go(func() { s.work(ctx, j) })
 		}
