@@ -27,4 +27,4 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 // program names the folders of this program, and says what its tables hold.
-var program = account.Program{Name: "microblog", Tables: "channels and posts"}
+var program = account.Program{Name: "microblog", Tables: "channels and posts", Flag: "-data"}

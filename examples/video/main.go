@@ -53,7 +53,7 @@ const serveHelp = `Flags of video without a command:
 `
 
 // program names the folders of this program, and describes the content of its stores.
-var program = account.Program{Name: "video", Blobs: "clips", Tables: "credits"}
+var program = account.Program{Name: "video", Blobs: "clips", Tables: "credits", Flag: "-data"}
 
 func main() { os.Exit(command(context.Background(), os.Args[1:], os.Stdout, os.Stderr)) }
 

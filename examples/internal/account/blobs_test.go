@@ -12,7 +12,7 @@ import (
 )
 
 // testProgram is a program with blobs and tables.
-var testProgram = Program{Name: "photos", Blobs: "pictures", Tables: "albums"}
+var testProgram = Program{Name: "photos", Blobs: "pictures", Tables: "albums", Flag: "-data"}
 
 const keyOfAnyone = "AccountKey=" + azuritetest.Key
 
