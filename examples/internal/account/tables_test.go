@@ -113,7 +113,7 @@ func TestATableServiceThatCannotBeUsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tables.Table(t.Context(), "Photos"); !errors.Is(err, table.ErrUnavailable) || !strings.HasPrefix(err.Error(), "the albums belong into the table service of the account, which cannot be used: ") || !strings.Contains(err.Error(), "-data") {
+	if _, err := tables.Table(t.Context(), "Photos"); !errors.Is(err, table.ErrUnavailable) || !strings.HasPrefix(err.Error(), "the albums belong into the table service of the account a, which cannot be used: ") || !strings.Contains(err.Error(), "-data") {
 		t.Errorf("got %v", err)
 	}
 }
