@@ -71,8 +71,12 @@ func (s *system) split(ctx context.Context, m *listener.Message[batchMessage]) e
 		return listener.Poison(err)
 	}
 	err := s.sendItems(ctx, batch)
-	if ended, endErr := s.ended(ctx, batch); endErr != nil || ended {
-		return errors.Join(endErr, s.clean(ctx, batch)) // it was shipped again, or is in the books by now
+	ended, endErr := s.ended(ctx, batch)
+	if endErr != nil {
+		return errors.Join(err, endErr)
+	}
+	if ended {
+		return s.clean(ctx, batch) // it was shipped again, or is in the books by now
 	}
 	return err
 }
