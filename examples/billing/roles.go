@@ -166,11 +166,7 @@ func (s *system) chargeItem(ctx context.Context, i *item) error {
 	if err != nil {
 		return listener.Poison(err)
 	}
-	if err := s.parts.Put(ctx, i.Batch, i.Item, bytes.NewReader(packed)); err != nil {
-		return err
-	}
-	s.charged(*i)
-	return nil
+	return s.parts.Put(ctx, i.Batch, i.Item, bytes.NewReader(packed))
 }
 
 // chargePiece charges the records of a piece. After an error the piece is damaged.

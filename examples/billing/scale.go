@@ -35,7 +35,6 @@ Flags:
 ` + generatorHelp + `                     (here 300000 records of 6 days, in items of 150 by default)
   -work TIME         how long a worker takes for each item, as if it asked a tariff service (default 120ms)
   -sla TIME          how long a batch may take from being handed over to being in the books (default 45s)
-  -target TIME       in what time the agent wants a backlog to be gone (default 5s)
   -max N             workers at most (default 10)
 ` + visibilityHelp + `  -short             end when everything is in the books. Without it, the program waits until the agent
                      has ended the last worker, more than a minute later: it averages arrivals over a minute
@@ -47,7 +46,6 @@ type scale struct {
 	usage
 	max        int
 	work, sla  time.Duration
-	target     time.Duration
 	visibility time.Duration
 	out        string
 	short      bool // do not wait until the agent has ended all workers
@@ -77,7 +75,6 @@ func (s *scale) flags(f *flag.FlagSet) {
 	f.IntVar(&s.max, "max", 10, "")
 	f.DurationVar(&s.work, "work", 120*time.Millisecond, "")
 	f.DurationVar(&s.sla, "sla", 45*time.Second, "")
-	f.DurationVar(&s.target, "target", 5*time.Second, "")
 	f.DurationVar(&s.visibility, "visibility", 30*time.Second, "")
 	f.BoolVar(&s.short, "short", false, "")
 	f.StringVar(&s.out, "out", "billing-scale", "")
@@ -89,9 +86,6 @@ func (s *scale) check(given map[string]bool) error {
 	}
 	if s.max < 1 || s.max > 100 {
 		return cli.UsageErrorf("-max %d is outside 1…100", s.max)
-	}
-	if s.target <= 0 {
-		return cli.UsageErrorf("-target %v must be positive", s.target)
 	}
 	return nil
 }
@@ -179,12 +173,12 @@ func (s *scale) until(ctx context.Context, holds func() bool) error {
 // clock returns the time since the beginning.
 func (s *scale) clock(at time.Time) string { return fmt.Sprintf("%5.1f s", at.Sub(s.begun).Seconds()) }
 
-// unusual shows the lines of workers, except for the usual ones.
+// unusual shows the lines of workers, except for the first of each.
 type unusual struct{ show *progress.Progress }
 
 func (u unusual) Write(text []byte) (int, error) {
 	for line := range strings.Lines(string(text)) {
-		if !strings.Contains(line, "] worker: ") && !strings.Contains(line, "] batch ") {
+		if !strings.Contains(line, "] worker: ") {
 			u.show.Say("worker %s", strings.TrimSuffix(line, "\n"))
 		}
 	}
@@ -207,7 +201,7 @@ func (s *scale) agent(ctx context.Context, a *account.Account) (*agent.Agent, er
 	pool := agent.Pool{
 		Name: "workers", Queues: queues[:1], Beacons: queues[1:], Actuator: s.workers,
 		Policy: scaling.Policy{
-			ToZero: true, Max: s.max, Target: s.target, Start: time.Second, DownAfter: 3 * time.Second,
+			ToZero: true, Max: s.max, Target: 5 * time.Second, Start: time.Second, DownAfter: 3 * time.Second,
 			Slots: workerSlots(), Handling: collecting + together*s.work,
 		},
 	}

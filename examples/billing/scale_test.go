@@ -22,7 +22,7 @@ import (
 func startScale(t *testing.T, tmp string, args ...string) *process {
 	t.Helper()
 	return run(t, os.Args[0], []string{asBilling + "=1", "TMPDIR=" + tmp, "GORACE=atexit_sleep_ms=0"},
-		append([]string{"scale", "-days", "3", "-group", "20", "-work", "20ms", "-target", "1s", "-sla", "10m"}, args...)...)
+		append([]string{"scale", "-days", "3", "-group", "20", "-work", "20ms", "-sla", "10m"}, args...)...)
 }
 
 // Workers come with the flood, everything is billed exactly, and neither a process nor a file is left but the results.
@@ -126,7 +126,7 @@ func TestScaleRefusesBadFlags(t *testing.T) {
 	t.Parallel()
 	for flags, want := range map[string]string{
 		"-group 0": "-group 0", "-max 0": "-max 0", "-max 101": "-max 101", "-work -1s": "-work -1s", "-work 2m": "-work 2m",
-		"-target 0s": "-target 0s", "-sla 0s": "-sla 0s", "-records 0": "-records 0", "more": "more",
+		"-sla 0s": "-sla 0s", "-records 0": "-records 0", "more": "more",
 	} {
 		r := billing(t, append([]string{"scale"}, strings.Fields(flags)...)...)
 		if r.status != cli.StatusUsage || !strings.Contains(r.stderr, want) {
