@@ -96,10 +96,7 @@ func (l *latency) run(ctx context.Context, h *harness) (*report, error) {
 	if err = errors.Join(err, s.stop()); err != nil {
 		return nil, err
 	}
-	return &report{
-		head: h.machine + ".\n\n", table: latencyTable(all),
-		plots: []plot{{"latency", "Latency by rate and kind of wake-up", latencyPlot(all)}},
-	}, nil
+	return &report{head: h.machine + ".\n\n", table: latencyTable(all)}, nil
 }
 
 // once measures a transport at a rate, on a queue of its own.
@@ -348,17 +345,4 @@ func latencyTable(all []*latencyTurn) string {
 // beyond returns how much longer this percentile of the jobs waited than that of the dequeues took.
 func (t *latencyTurn) beyond(percent int) time.Duration {
 	return percentile(t.waits, percent) - percentile(t.trips, percent)
-}
-
-// latencyPlot returns a chart for each rate, with a line for each transport.
-func latencyPlot(all []*latencyTurn) string {
-	p := picture{title: "How many jobs have begun, and how long after Send has returned", width: 900, height: 240}
-	for i := 0; i < len(all); {
-		var lines []series
-		for first := i; i < len(all) && all[i].rate == all[first].rate; i++ {
-			lines = append(lines, waitsSeries(all[i].how.name, colours[i-first], all[i].waits))
-		}
-		p.charts = append(p.charts, waitsChart(fmt.Sprintf("%g a second", all[i-1].perSecond), lines))
-	}
-	return p.svg()
 }

@@ -4,8 +4,7 @@
 //	go run ./bench -h
 //	go run ./bench latency -h
 //
-// Servers run in processes of their own. With -page a benchmark writes its table and its plot to a page of
-// the documentation.
+// Servers run in processes of their own. With -page a benchmark writes its table to a page of the documentation.
 package main
 
 import (
@@ -16,7 +15,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 )
@@ -87,7 +85,7 @@ func runOne(ctx context.Context, b benchmark, name, summary string, args []strin
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // main prints the error
 	at := page{name: name}
-	flags.StringVar(&at.path, "page", "", "write the table to this `file`, between its marks, and the plots to images beside it")
+	flags.StringVar(&at.path, "page", "", "write the table to this `file`, between its marks")
 	b.flags(flags)
 	err := flags.Parse(args)
 	switch {
@@ -146,10 +144,7 @@ func writeHelp(out io.Writer, flags *flag.FlagSet, summary string) error {
 type report struct {
 	head  string // above the table, on a page
 	table string // in Markdown
-	plots []plot
 }
-
-type plot struct{ name, title, svg string }
 
 // page is a document with a place for the report of a benchmark. Without a path there is none.
 type page struct{ name, path string }
@@ -177,19 +172,11 @@ func (p page) cut() (before, after string, err error) {
 	return before + begin, end + after, nil
 }
 
-// write replaces what is between the marks, and writes the plots.
+// write replaces the text between the marks.
 func (p page) write(r *report) error {
 	before, after, err := p.cut()
 	if err != nil || p.path == "" {
 		return err
 	}
-	content := ""
-	for _, one := range r.plots {
-		file := filepath.Join("images", one.name+".svg")
-		if err := os.WriteFile(filepath.Join(filepath.Dir(p.path), file), []byte(one.svg), 0o644); err != nil {
-			return fmt.Errorf("-page: %w", err)
-		}
-		content += fmt.Sprintf("![%s](%s)\n\n", one.title, filepath.ToSlash(file))
-	}
-	return os.WriteFile(p.path, []byte(before+"\n"+content+r.head+r.table+"\n"+after), 0o644)
+	return os.WriteFile(p.path, []byte(before+"\n"+r.head+r.table+"\n"+after), 0o644)
 }

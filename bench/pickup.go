@@ -96,10 +96,7 @@ func (p *pickup) run(ctx context.Context, h *harness) (*report, error) {
 	if err = errors.Join(err, s.stop()); err != nil {
 		return nil, err
 	}
-	return &report{
-		head: h.machine + ".\n\n", table: p.table(all),
-		plots: []plot{{"pickup", "Shares of critical jobs by how long they waited", pickupPlot(all)}},
-	}, nil
+	return &report{head: h.machine + ".\n\n", table: p.table(all)}, nil
 }
 
 // once measures one row on queues of its own.
@@ -231,18 +228,4 @@ func (p *pickup) table(all []*pickupTurn) string {
 			percentiles(t.waits, 50, 95, 99, 100), ratio, percentiles(t.late, 99), t.heavy)
 	}
 	return b.String()
-}
-
-// pickupPlot draws a line for each row.
-func pickupPlot(all []*pickupTurn) string {
-	var lines []series
-	for i, t := range all {
-		s := waitsSeries(t.String(), colours[3+i/2], t.waits)
-		s.dashed = !t.flood
-		lines = append(lines, s)
-	}
-	return picture{
-		title: "How many critical jobs have begun, and how long after Send has returned",
-		width: 900, height: 360, charts: []chart{waitsChart("", lines)},
-	}.svg()
 }

@@ -19,9 +19,6 @@ const (
 	ruleLatency   = "latency range"
 )
 
-// families are those that the plots tell apart.
-var families = []string{ruleAgent, ruleFixed, ruleTable, ruleKEDA, ruleFunctions, ruleBacklog, ruleLatency}
-
 // candidate is a rule in a comparison.
 type candidate struct {
 	family  string

@@ -103,9 +103,7 @@ func (c *comparison) run(ctx context.Context, h *harness) (*report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &report{table: scalingTables(all), plots: []plot{
-		{"scaling", "Late jobs and instance-hours of each rule on each trace", pareto(all)},
-	}}
+	r := &report{table: scalingTables(all)}
 	if len(c.files) == 0 && c.others > 0 {
 		held, err := c.elsewhere(ctx)
 		if err != nil {
@@ -311,62 +309,3 @@ func (c *compared) table() string {
 
 // millions returns the text of a number of requests.
 func millions(n float64) string { return fmt.Sprintf("%.2f M", n/1e6) }
-
-// colourOf returns the colour of a family of rules.
-func colourOf(family string) string {
-	for i, f := range families {
-		if f == family {
-			return colours[i]
-		}
-	}
-	return "#000000"
-}
-
-// leastLate is the least share of late jobs that is drawn as it is; lower ones are drawn there.
-const leastLate = 1e-5
-
-// pareto returns a picture with a chart for each trace: the late jobs of each rule over its instance-hours.
-func pareto(all []compared) string {
-	p := picture{
-		title: "Late jobs and instance-hours of each rule: the best is at the bottom left", columns: 2, width: 450, height: 230,
-		note: "below the dashed line the SLA holds",
-	}
-	for i := range all {
-		rows := all[i].rows
-		least, most := math.Inf(1), 0.0
-		for j := range rows {
-			least, most = min(least, rows[j].InstanceHours), max(most, rows[j].InstanceHours)
-		}
-		x := axis{from: max(least, 1e-3) * 0.9, to: max(most, 1e-2) * 1.1, log: true, text: format("%g h")}
-		x.ticks = roundNumbers(x.from, x.to)
-		y := axis{from: leastLate, to: 1, log: true, ticks: []float64{leastLate, 1e-4, 1e-3, 1e-2, 1e-1, 1}, text: func(share float64) string {
-			if share == leastLate {
-				return "0"
-			}
-			return fmt.Sprintf("%g %%", 100*share)
-		}}
-		c := chart{title: all[i].trace.Name, x: x, y: y}
-		c.series = append(c.series, series{colour: "#24292f", line: true, dashed: true, points: []point{{x.from, 1 - heldShare, ""}, {x.to, 1 - heldShare, ""}}})
-		for j := range rows {
-			r := &rows[len(rows)-1-j] // the agent, which is the first, on top
-			s := series{name: r.family, colour: colourOf(r.family)}
-			title := fmt.Sprintf("%s: %s late, %s instance-hours", r.name(), percent(r.LateShare()), hours(r.InstanceHours))
-			s.points = []point{{r.InstanceHours, r.LateShare(), title}}
-			c.series = append(c.series, s)
-		}
-		p.charts = append(p.charts, c)
-	}
-	return p.svg()
-}
-
-// roundNumbers returns those between two others: 1, 2 or 5 times a power of ten.
-func roundNumbers(least, most float64) (all []float64) {
-	for power := math.Pow(10, math.Floor(math.Log10(least))); power <= most; power *= 10 {
-		for _, digit := range []float64{1, 2, 5} {
-			if n := digit * power; n >= least && n <= most {
-				all = append(all, math.Round(n*1e6)/1e6)
-			}
-		}
-	}
-	return all
-}

@@ -29,7 +29,7 @@ func ownTrace(t *testing.T, name string) string {
 	return path
 }
 
-// TestOwnTracesAreCompared: the output and the plot have every rule, and twice the same.
+// TestOwnTracesAreCompared: the output has every rule, and twice the same.
 func TestOwnTracesAreCompared(t *testing.T) {
 	path := newPage(t, "scaling")
 	args := []string{"scaling", "-trace", ownTrace(t, "mine & <yours>"), "-trace", ownTrace(t, "another"), "-page", path}
@@ -37,15 +37,10 @@ func TestOwnTracesAreCompared(t *testing.T) {
 	if err := run(t.Context(), args, &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	for _, family := range families {
+	for _, family := range []string{ruleAgent, ruleFixed, ruleTable, ruleKEDA, ruleFunctions, ruleBacklog, ruleLatency} {
 		if n := strings.Count(out.String(), "| "+family+": ") + strings.Count(out.String(), "| **"+family+": "); n < 2 {
 			t.Errorf("%s: got %d rows in\n%s\nwant some for each trace", family, n, out.String())
 		}
-	}
-	drawn := read(t, filepath.Join(filepath.Dir(path), "images", "scaling.svg"))
-	wellFormed(t, drawn)
-	if n := strings.Count(drawn, "<g transform"); n != 2 {
-		t.Errorf("got %d charts, want 2", n)
 	}
 	if err := run(t.Context(), args, &again, io.Discard); err != nil || again.String() != out.String() {
 		t.Errorf("a second run: got %v and\n%s\nwant the same as\n%s", err, again.String(), out.String())

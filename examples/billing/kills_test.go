@@ -152,14 +152,11 @@ func (s *site) writeUsage(seed uint64) (want string, rejected int) {
 	}
 	byDay["late"] = late
 	for _, name := range slices.Sorted(maps.Keys(byDay)) {
-		var text strings.Builder
-		if err := records.WriteCSV(&text, slices.Values(byDay[name])); err != nil {
-			s.t.Fatal(err)
-		}
-		text.WriteString("no record\nX1,2026-11-03T10:00:00Z,DE-1,electricity-de,-1\nX2,2026-11-03T10:00:00Z,DE-1,electricity-de,1e99\nX3,2026-11-03T10:00:00Z,DE-1,unknown,1\n")
+		text := usageFile(slices.Values(byDay[name])) +
+			"no record\nX1,2026-11-03T10:00:00Z,DE-1,electricity-de,-1\nX2,2026-11-03T10:00:00Z,DE-1,electricity-de,1e99\nX3,2026-11-03T10:00:00Z,DE-1,unknown,1\n"
 		rejected += 4
 		path := filepath.Join(s.dir, name+".csv")
-		write(s.t, path, text.String())
+		write(s.t, path, text)
 		s.usage = append(s.usage, "-in", path)
 	}
 	var all []string

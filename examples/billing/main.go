@@ -32,7 +32,6 @@ func commandLine() *cli.Program {
 			{Name: "ship", Does: "ship usage records to the initiator, in batches", Help: shipHelp, Run: runs("ship", shipping)},
 			{Name: "report", Does: "write a report of everything in the books", Help: reportHelp, Run: runs("report", reporting)},
 			{Name: "scale", Does: "show how an agent starts and ends workers under a flood", Help: scaleHelp, Run: runs("scale", scaleShow)},
-			{Name: "generate", Does: "write a usage file to try things with", Help: generateHelp, Run: runs("generate", generation)},
 		},
 		Run:  runs("", local),
 		Help: localHelp,

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/millrace/millrace"
@@ -60,15 +59,13 @@ type role struct {
 	beacon  time.Duration // of the worker
 	show    *progress.Progress
 	logger  *slog.Logger
-	mu      sync.Mutex
-	shown   time.Time // when the last line of the worker came; guarded by mu
 }
 
 // plays defines the command of a role.
 func plays(name string, played roles) define {
 	return func(f *flag.FlagSet, show *progress.Progress) func(map[string]bool) (millrace.Runner, error) {
 		p := &role{name: name, show: show, logger: plainlog.New(show)}
-		p.options = options{roles: played, reported: p.reported, charged: p.charged, logger: p.logger}
+		p.options = options{roles: played, reported: p.reported, logger: p.logger}
 		p.accountFlags.flags(f)
 		f.DurationVar(&p.options.visibility, "visibility", 30*time.Second, "")
 		switch played {
@@ -147,16 +144,6 @@ func (p *role) run(ctx context.Context, a *account.Account, b *account.Blobs) (e
 	}
 	p.show.Say("%s: queues at %s, blobs in %s; stop it with Ctrl-C", p.name, a.Endpoint(), b.Here)
 	return millrace.Run(ctx, system.runners...)
-}
-
-// charged shows an item a second.
-func (p *role) charged(i item) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if time.Since(p.shown) >= time.Second {
-		p.shown = time.Now()
-		p.show.Say("batch %s: item %d of %d is charged", i.Batch, i.Item+1, i.Items)
-	}
 }
 
 // reported shows a batch.

@@ -71,8 +71,12 @@ func (s *system) split(ctx context.Context, m *listener.Message[batchMessage]) e
 		return listener.Poison(err)
 	}
 	err := s.sendItems(ctx, batch)
-	if ended, endErr := s.ended(ctx, batch); endErr != nil || ended {
-		return errors.Join(endErr, s.clean(ctx, batch)) // it was shipped again, or is in the books by now
+	ended, endErr := s.ended(ctx, batch)
+	if endErr != nil {
+		return errors.Join(err, endErr)
+	}
+	if ended {
+		return s.clean(ctx, batch) // it was shipped again, or is in the books by now
 	}
 	return err
 }
@@ -162,11 +166,7 @@ func (s *system) chargeItem(ctx context.Context, i *item) error {
 	if err != nil {
 		return listener.Poison(err)
 	}
-	if err := s.parts.Put(ctx, i.Batch, i.Item, bytes.NewReader(packed)); err != nil {
-		return err
-	}
-	s.charged(*i)
-	return nil
+	return s.parts.Put(ctx, i.Batch, i.Item, bytes.NewReader(packed))
 }
 
 // chargePiece charges the records of a piece. After an error the piece is damaged.

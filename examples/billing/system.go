@@ -60,7 +60,6 @@ type options struct {
 	visibility time.Duration   // after how long the messages of a killed process come back; 30 s by default
 	work       time.Duration   // how long an item takes beside charging it
 	beacon     beacon.Options  // optional
-	charged    func(item)      // optional; called for each item that a worker has stored
 	reported   func(books.Batch)
 	logger     *slog.Logger
 }
@@ -94,9 +93,6 @@ func newSystem(account queue.Account, store blob.Store, o options) (*system, err
 	}
 	if s.visibility == 0 {
 		s.visibility = 30 * time.Second
-	}
-	if s.charged == nil {
-		s.charged = func(item) {}
 	}
 	if s.reported == nil {
 		s.reported = func(books.Batch) {}

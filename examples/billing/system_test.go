@@ -587,6 +587,47 @@ func TestABatchThatIsRecordedMeanwhileIsNoFailure(t *testing.T) {
 	}
 }
 
+// A batch is deleted only if it is certain that it is in the books: not if the store does not answer that question.
+func TestAStoreThatDoesNotAnswerDeletesNoBatch(t *testing.T) {
+	for failing := 1; failing <= 3; failing++ {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.ship(w.shipper(), "day.csv", generate(1, 50), 10)
+			endless := &endlessStore{Store: w.store, failing: failing}
+			w.store = endless
+			m := w.start(options{roles: allRoles}, nil)
+			w.settle()
+			m.end()
+			w.check()
+			if endless.asked < failing {
+				t.Errorf("the end was asked for %d times, so question %d did not fail", endless.asked, failing)
+			}
+		})
+	}
+}
+
+// endlessStore does not answer one of the questions for the end of a batch.
+type endlessStore struct {
+	blob.Store
+	failing int
+
+	mu    sync.Mutex
+	asked int // guarded by mu
+}
+
+func (s *endlessStore) Open(ctx context.Context, ref blob.Ref) (*blob.Reader, error) {
+	if ref.Container == partsContainer && strings.HasSuffix(ref.Name, "/end") {
+		s.mu.Lock()
+		s.asked++
+		fails := s.asked == s.failing
+		s.mu.Unlock()
+		if fails {
+			return nil, errFault
+		}
+	}
+	return s.Store.Open(ctx, ref)
+}
+
 // overtakenStore is the store of a machine that another one overtakes before it opens a blob.
 type overtakenStore struct {
 	blob.Store

@@ -17,7 +17,7 @@ const accounts = 600
 
 // Generate returns made-up usage records of the built-in tariffs, in the order of their times, spread evenly over days
 // from [FirstDay] on; less than one day is one. The same seed, records and days give the same records on every
-// machine. Some accounts use much, most use little. Line is the record's line in the file that [WriteCSV] makes of all
+// machine. Some accounts use much, most use little. Line is the record's line in a file of all
 // of them. Memory is constant.
 func Generate(seed uint64, records, days int) iter.Seq[Record] {
 	return func(yield func(Record) bool) {

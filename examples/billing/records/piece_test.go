@@ -54,11 +54,7 @@ func TestPiecesAndUsageFilesGiveBackTheirRecords(t *testing.T) {
 		if got, _, err := readPiece(bytes.NewReader(piece)); err != nil || !slices.EqualFunc(got, want, equalRecords) {
 			rt.Errorf("piece %q: got %+v, %v; want %+v", piece, got, err, want)
 		}
-		var file bytes.Buffer
-		if err := WriteCSV(&file, slices.Values(want)); err != nil {
-			rt.Fatal(err)
-		}
-		got, rejected, err := readAll(&file, "u.csv")
+		got, rejected, err := readAll(usageFile(slices.Values(want)), "u.csv")
 		for i := range want {
 			want[i].Line = i + 2
 		}
@@ -107,14 +103,5 @@ func TestADamagedPieceIsAnError(t *testing.T) {
 	}
 	for range ReadPiece(strings.NewReader(fine+fine), "1") {
 		break
-	}
-}
-
-func TestAFullDiskIsAnError(t *testing.T) {
-	full := errors.New("the disk is full")
-	for _, records := range []int{0, 10, 10_000} {
-		if err := WriteCSV(failingWriter{full}, Generate(1, records, 1)); !errors.Is(err, full) {
-			t.Errorf("%d records: got %v, want the error", records, err)
-		}
 	}
 }

@@ -5,7 +5,6 @@
 package records
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -227,22 +226,6 @@ func excerpt(text string) string {
 		}
 	}
 	return strconv.Quote(text)
-}
-
-// WriteCSV writes a usage file, as [Read] reads it.
-func WriteCSV(w io.Writer, all iter.Seq[Record]) error {
-	buffered := bufio.NewWriterSize(w, maxLine)
-	line := append(appendFields(nil, Columns...), '\n')
-	if _, err := buffered.Write(line); err != nil {
-		return err
-	}
-	for record := range all {
-		line = appendRecord(line[:0], &record)
-		if _, err := buffered.Write(line); err != nil {
-			return err
-		}
-	}
-	return buffered.Flush()
 }
 
 // appendRecord appends the line of a usage file. Equal records give the same bytes.
