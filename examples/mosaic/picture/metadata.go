@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"image"
 	"image/color"
 	"io"
 	"runtime"
+	"strconv"
 	"sync"
 
 	"github.com/bep/imagemeta"
@@ -46,16 +48,8 @@ func (s *source) orientation(format string, webp []byte) (o int) {
 			return t.Tag == "Orientation" && t.Namespace == "IFD0"
 		},
 		HandleTag: func(t imagemeta.TagInfo) error {
-			var v int
-			switch n := t.Value.(type) {
-			case uint16:
-				v = int(n)
-			case uint32: // some writers use LONG for every number
-				v = int(n)
-			case uint8:
-				v = int(n)
-			}
-			if v >= 1 && v <= 8 {
+			v, err := strconv.Atoi(fmt.Sprint(t.Value)) // some writers use LONG for every number
+			if err == nil && v >= 1 && v <= 8 {
 				o = v
 			}
 			return imagemeta.ErrStopWalking

@@ -68,7 +68,7 @@ func FromDir(ctx context.Context, dir string, size int, options *DirOptions) (*L
 		return nil, DirSummary{}, err
 	}
 	files, err := listPictures(ctx, dir)
-	summary := DirSummary{Found: len(files)}
+	summary := DirSummary{Found: len(files), Skipped: map[string]int{}}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, summary, fmt.Errorf("reading tiles: there is no folder %s: %w", dir, fs.ErrNotExist)
@@ -255,9 +255,6 @@ func (s *DirSummary) skip(err error) {
 		kind = "damaged"
 	case errors.Is(err, fs.ErrPermission):
 		kind = "not permitted"
-	}
-	if s.Skipped == nil {
-		s.Skipped = map[string]int{}
 	}
 	s.Skipped[kind]++
 }
