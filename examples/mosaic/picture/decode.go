@@ -156,6 +156,9 @@ func (s *source) header() (h Header, err error) {
 	if err != nil {
 		return h, err
 	}
+	if bytes.HasPrefix(head, []byte("II*\x00\x10\x00\x00\x00CR")) { // it looks like a TIFF
+		return h, &UnsupportedError{"RAW", develop}
+	}
 	config, format, err := image.DecodeConfig(s)
 	switch {
 	case errors.Is(err, image.ErrFormat) && len(head) == 0:
@@ -410,13 +413,14 @@ func (e *UnsupportedError) Unwrap() error { return ErrUnsupported }
 // HEIC. The error is an [*UnsupportedError].
 var ErrUnsupported = errors.New("unsupported picture format")
 
+const develop = "develop it and save it as JPEG or TIFF first"
+
 // Formats that cannot be read are registered like those that can, with a decoder that names a way out. The first
 // match counts, so that the film comes last.
 func init() {
 	const (
 		convert = "save it as JPEG or PNG first"
 		heic    = "save it as JPEG first (heif-convert IN OUT.jpg; on a Mac: sips -s format jpeg IN --out OUT.jpg; an iPhone takes JPEG with Settings > Camera > Formats > Most Compatible)"
-		develop = "develop it and save it as JPEG or TIFF first"
 	)
 	for _, f := range []struct {
 		format, advice string

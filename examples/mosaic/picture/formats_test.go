@@ -355,7 +355,7 @@ func TestDecodeRefusesOtherFormats(t *testing.T) {
 		"TIFF directory far away":     {[]byte("II*\x00\xff\xff\xff\xff................"), ErrDamaged, ""},
 		"TIFF offsets far away":       {tiffFile(le, nil, long(256, 9), long(257, 9), short(262, 1), entry{tag: 273, kind: 4, numbers: nil}), ErrDamaged, ""},
 		"BigTIFF":                     {[]byte("II\x2b\x00\x08\x00\x00\x00\x10\x00\x00\x00\x00\x00\x00\x00"), ErrUnsupported, "BigTIFF"},
-		"CR2":                         {append([]byte("II*\x00\x10\x00\x00\x00CR\x02\x00"), make([]byte, 40)...), ErrDamaged, ""},
+		"CR2":                         {append([]byte("II*\x00\x10\x00\x00\x00CR\x02\x00"), make([]byte, 40)...), ErrUnsupported, "RAW"},
 		"CR3":                         {[]byte("\x00\x00\x00\x18ftypcrx \x00\x00\x00\x01crx isom"), ErrUnsupported, "RAW"},
 		"RAF":                         {[]byte("FUJIFILMCCD-RAW 0201FF389501"), ErrUnsupported, "RAW"},
 		"ORF":                         {[]byte("IIRO\x08\x00\x00\x00"), ErrUnsupported, "RAW"},
