@@ -48,7 +48,7 @@ func runTests(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dataHome) }()
-	for name, value := range map[string]string{"XDG_DATA_HOME": dataHome, "XDG_CACHE_HOME": dataHome, account.Variable: ""} {
+	for name, value := range map[string]string{"XDG_DATA_HOME": dataHome, account.Variable: ""} {
 		if err := os.Setenv(name, value); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1

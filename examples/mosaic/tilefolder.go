@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/millrace/millrace/examples/internal/cli"
 	"github.com/millrace/millrace/examples/mosaic/tiles"
@@ -15,7 +13,6 @@ func (r *rendering) fromFolder(ctx context.Context) (*tiles.Library, error) {
 	r.show.Say("reading tiles from %s", r.tiles)
 	var skipped []skippedTile
 	library, summary, err := tiles.FromDir(ctx, r.tiles, r.tile, &tiles.DirOptions{
-		Cache:    tileCache(),
 		Progress: r.show.photographs,
 		Skipped:  func(file string, err error) { skipped = append(skipped, skippedTile{file, err}) },
 	})
@@ -33,9 +30,6 @@ func (r *rendering) fromFolder(ctx context.Context) (*tiles.Library, error) {
 		}
 		r.logger.Warn("tile skipped", "file", s.file, "reason", s.err)
 	}
-	if summary.CacheErr != nil {
-		r.logger.Warn("the next run reads all photographs again", "error", summary.CacheErr)
-	}
 	return library, nil
 }
 
@@ -46,15 +40,3 @@ type skippedTile struct {
 
 // maxSkippedShown is the maximum number of warnings about skipped tiles.
 const maxSkippedShown = 10
-
-// tileCache is the folder in which tiles are kept for the next run, or "" if the user has none.
-func tileCache() string {
-	dir := os.Getenv("XDG_CACHE_HOME")
-	if !filepath.IsAbs(dir) {
-		var err error
-		if dir, err = os.UserCacheDir(); err != nil {
-			return ""
-		}
-	}
-	return filepath.Join(dir, "millrace-mosaic")
-}

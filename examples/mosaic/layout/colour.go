@@ -150,9 +150,6 @@ func square(a, b int16) int32 {
 	return e * e
 }
 
-// plain removes all features but the mean.
-func (f *features) plain() { clear(f[means:]) }
-
 // tileFeatures computes the features of every tile.
 func tileFeatures(library *tiles.Library, sub int) ([]features, error) {
 	size := library.Size()
@@ -166,7 +163,7 @@ func tileFeatures(library *tiles.Library, sub int) ([]features, error) {
 		}
 		list[i] = featuresOf(c.Colours)
 		if sub == 1 || c.Sub == 1 {
-			list[i].plain()
+			clear(list[i][means:]) // all but the mean
 		}
 	}
 	return list, nil

@@ -34,18 +34,19 @@ func Compare(original, mosaic image.Image, cell int) (Score, error) {
 		return Score{}, fmt.Errorf("comparing mosaics: a picture of %d×%d pixels has no cells of %d: choose %d or more, up to its size", b.Dx(), b.Dy(), cell, fine)
 	}
 	cols, rows := b.Dx()/cell, b.Dy()/cell
-	want, err := newSubCells(original, image.Rect(0, 0, cols*cell, rows*cell).Add(b.Min), cols, rows)
+	cells := image.Rect(0, 0, cols*cell, rows*cell).Add(b.Min)
+	want, err := picture.Average(original, cells, fine*cols, fine*rows)
 	if err != nil {
 		return Score{}, err
 	}
-	got, err := newSubCells(mosaic, mosaic.Bounds(), cols, rows)
+	got, err := picture.Average(mosaic, mosaic.Bounds(), fine*cols, fine*rows)
 	if err != nil {
 		return Score{}, err
 	}
-	s := Score{Near: want.difference(got), Far: want.blurred().difference(got.blurred())}
+	s := Score{Near: difference(want, got), Far: difference(blurred(want), blurred(got))}
 	for i := range cols * rows {
 		x, y := i%cols*fine, i/cols*fine
-		a, b := want.mean(x, y), got.mean(x, y)
+		a, b := mean(want, x, y), mean(got, x, y)
 		if math.Hypot(a[1]-b[1], a[2]-b[2]) > outlier {
 			s.Outliers += 1 / float64(cols*rows)
 		}
@@ -53,56 +54,45 @@ func Compare(original, mosaic image.Image, cell int) (Score, error) {
 	return s, nil
 }
 
-// subCells are the means of the sub-cells of a picture, row by row across all cells.
-type subCells struct {
-	cols, rows int
-	means      []picture.Linear
-}
-
-func newSubCells(img image.Image, r image.Rectangle, cols, rows int) (subCells, error) {
-	g, err := picture.Average(img, r, fine*cols, fine*rows)
-	return subCells{g.Cols, g.Rows, g.Means}, err
-}
-
-// mean is the colour of the cell at a sub-cell.
-func (s subCells) mean(x, y int) [3]float64 {
+// mean is the colour of the cell whose first sub-cell is given.
+func mean(g picture.Grid, x, y int) [3]float64 {
 	var sum picture.Linear
 	for k := range fine * fine {
-		sum = sum.Plus(s.means[(y+k/fine)*s.cols+x+k%fine], 1.0/(fine*fine))
+		sum = sum.Plus(g.Means[(y+k/fine)*g.Cols+x+k%fine], 1.0/(fine*fine))
 	}
 	return oklab(sum)
 }
 
-func (s subCells) difference(t subCells) float64 {
+func difference(g, h picture.Grid) float64 {
 	sum := 0.0
-	for i := range s.means {
-		a, b := oklab(s.means[i]), oklab(t.means[i])
+	for i := range g.Means {
+		a, b := oklab(g.Means[i]), oklab(h.Means[i])
 		sum += math.Hypot(math.Hypot(a[0]-b[0], a[1]-b[1]), a[2]-b[2])
 	}
-	return sum / float64(len(s.means))
+	return sum / float64(len(g.Means))
 }
 
 // blurred applies a Gaussian filter of one cell along the rows and then along the columns.
-func (s subCells) blurred() subCells {
+func blurred(g picture.Grid) picture.Grid {
 	const reach = 3 * fine
 	for _, step := range [2]image.Point{{X: 1}, {Y: 1}} {
-		means := make([]picture.Linear, len(s.means))
+		means := make([]picture.Linear, len(g.Means))
 		for i := range means {
 			var sum picture.Linear
 			all := 0.0
 			for d := -reach; d <= reach; d++ {
-				x, y := i%s.cols+d*step.X, i/s.cols+d*step.Y
-				if x < 0 || y < 0 || x >= s.cols || y >= s.rows {
+				at := image.Pt(i%g.Cols, i/g.Cols).Add(step.Mul(d))
+				if !at.In(image.Rect(0, 0, g.Cols, g.Rows)) {
 					continue
 				}
 				w := math.Exp(-float64(d*d) / (2 * fine * fine))
-				sum, all = sum.Plus(s.means[y*s.cols+x], w), all+w
+				sum, all = sum.Plus(g.Means[at.Y*g.Cols+at.X], w), all+w
 			}
 			means[i] = picture.Linear{}.Plus(sum, 1/all)
 		}
-		s.means = means
+		g.Means = means
 	}
-	return s
+	return g
 }
 
 // oklab converts with floating-point numbers, which is precise and, unlike light.lab, not the same on every machine.

@@ -129,9 +129,6 @@ func TestEncodeErrors(t *testing.T) {
 	if err := Encode(io.Discard, img, img.Rect, PNG); err != nil {
 		t.Errorf("wide PNG: got the error %v, want none", err)
 	}
-	if err := Encode(io.Discard, img, img.Rect, Format(9)); !errors.Is(err, ErrFormat) {
-		t.Errorf("unknown format: got %v, want ErrFormat", err)
-	}
 	if err := Encode(io.Discard, img, image.Rect(0, 0, 1, 2), PNG); err == nil {
 		t.Error("part outside the picture: got no error, want one")
 	}
@@ -153,8 +150,8 @@ func TestFormatOf(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"", "png", "a.gif", "a.png.txt", ".jpg/x"} {
-		if _, err := FormatOf(name); !errors.Is(err, ErrFormat) {
-			t.Errorf("%s: got error %v, want ErrFormat", name, err)
+		if _, err := FormatOf(name); err == nil || !strings.Contains(err.Error(), ".png, .jpg or .jpeg") {
+			t.Errorf("%s: got error %v, want one that names the formats", name, err)
 		}
 	}
 }

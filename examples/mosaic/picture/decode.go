@@ -156,8 +156,8 @@ func (s *source) header() (h Header, err error) {
 	if err != nil {
 		return h, err
 	}
-	if err := unsupported(head); err != nil {
-		return h, err
+	if bytes.HasPrefix(head, []byte("II*\x00\x10\x00\x00\x00CR")) { // it looks like a TIFF
+		return h, &UnsupportedError{"RAW", develop}
 	}
 	config, format, err := image.DecodeConfig(s)
 	switch {
@@ -165,6 +165,8 @@ func (s *source) header() (h Header, err error) {
 		return h, fmt.Errorf("%w: the file is empty", ErrNotPicture)
 	case errors.Is(err, image.ErrFormat):
 		return h, ErrNotPicture
+	case errors.Is(err, ErrUnsupported):
+		return h, err
 	case err != nil:
 		return h, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
@@ -411,50 +413,32 @@ func (e *UnsupportedError) Unwrap() error { return ErrUnsupported }
 // HEIC. The error is an [*UnsupportedError].
 var ErrUnsupported = errors.New("unsupported picture format")
 
-// unsupported recognises formats that cannot be read. It returns nil for all others.
-func unsupported(head []byte) error {
+const develop = "develop it and save it as JPEG or TIFF first"
+
+// Formats that cannot be read are registered like those that can, with a decoder that names a way out. The first
+// match counts, so that the film comes last.
+func init() {
 	const (
 		convert = "save it as JPEG or PNG first"
 		heic    = "save it as JPEG first (heif-convert IN OUT.jpg; on a Mac: sips -s format jpeg IN --out OUT.jpg; an iPhone takes JPEG with Settings > Camera > Formats > Most Compatible)"
-		develop = "develop it and save it as JPEG or TIFF first"
 	)
-	for _, f := range []struct{ magic, format, advice string }{
-		{"\xff\x0a", "JPEG XL", convert},
-		{"????JXL ", "JPEG XL", convert},
-		{"\xff\x4f\xff\x51", "JPEG 2000", convert},
-		{"????jP  ", "JPEG 2000", convert},
-		{"8BPS", "a Photoshop document", convert},
-		{"FUJIFILMCCD-RAW", "RAW", develop},
-		{"IIRO", "RAW", develop},
-		{"IIU\x00", "RAW", develop},
-		{"FOVb", "RAW", develop},
-		{"\x00MRM", "RAW", develop},
-		{"????ftypcrx ", "RAW", develop},
-		{"????ftypavi", "AVIF", convert},
-		{"????ftyphe", "HEIC", heic},
-		{"????ftypmif", "HEIF", heic},
-		{"????ftypmsf", "HEIF", heic},
-		{"????ftyp", "a film", "take a picture from it first"},
-		{"II\x2b\x00", "BigTIFF", convert},
-		{"MM\x00\x2b", "BigTIFF", convert},
-		{"II*\x00\x10\x00\x00\x00CR", "RAW", develop},
+	for _, f := range []struct {
+		format, advice string
+		magics         []string
+	}{
+		{"JPEG XL", convert, []string{"\xff\x0a", "????JXL "}},
+		{"JPEG 2000", convert, []string{"\xff\x4f\xff\x51", "????jP  "}},
+		{"a Photoshop document", convert, []string{"8BPS"}},
+		{"RAW", develop, []string{"FUJIFILMCCD-RAW", "IIRO", "IIU\x00", "FOVb", "\x00MRM", "????ftypcrx "}},
+		{"AVIF", convert, []string{"????ftypavi"}},
+		{"HEIC", heic, []string{"????ftyphe"}},
+		{"HEIF", heic, []string{"????ftypmif", "????ftypmsf"}},
+		{"BigTIFF", convert, []string{"II\x2b\x00", "MM\x00\x2b"}},
+		{"a film", "take a picture from it first", []string{"????ftyp"}},
 	} {
-		if matches(head, f.magic) {
-			return &UnsupportedError{f.format, f.advice}
+		config := func(io.Reader) (image.Config, error) { return image.Config{}, &UnsupportedError{f.format, f.advice} }
+		for _, magic := range f.magics {
+			image.RegisterFormat(f.format, magic, nil, config)
 		}
 	}
-	return nil
-}
-
-// matches compares the beginning of a file. A question mark stands for any byte.
-func matches(head []byte, magic string) bool {
-	if len(head) < len(magic) {
-		return false
-	}
-	for i := range magic {
-		if magic[i] != '?' && head[i] != magic[i] {
-			return false
-		}
-	}
-	return true
 }

@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"image"
 	"image/color"
 	"io"
 	"runtime"
+	"strconv"
 	"sync"
 
 	"github.com/bep/imagemeta"
@@ -17,6 +19,8 @@ import (
 	"github.com/kovidgoyal/imaging/prism/meta/icc"
 	"github.com/kovidgoyal/imaging/prism/meta/jpegmeta"
 	"github.com/kovidgoyal/imaging/prism/srgb"
+	"golang.org/x/image/draw"
+	"golang.org/x/image/math/f64"
 )
 
 // orientation is the EXIF tag 0x0112 (CIPA DC-008, section 4.6.5.1.6): how the stored picture has to be turned to
@@ -44,16 +48,8 @@ func (s *source) orientation(format string, webp []byte) (o int) {
 			return t.Tag == "Orientation" && t.Namespace == "IFD0"
 		},
 		HandleTag: func(t imagemeta.TagInfo) error {
-			var v int
-			switch n := t.Value.(type) {
-			case uint16:
-				v = int(n)
-			case uint32: // some writers use LONG for every number
-				v = int(n)
-			case uint8:
-				v = int(n)
-			}
-			if v >= 1 && v <= 8 {
+			v, err := strconv.Atoi(fmt.Sprint(t.Value)) // some writers use LONG for every number
+			if err == nil && v >= 1 && v <= 8 {
 				o = v
 			}
 			return imagemeta.ErrStopWalking
@@ -67,28 +63,22 @@ func turned(src *image.RGBA, orientation int) *image.RGBA {
 	if orientation == 1 {
 		return src
 	}
-	w, h := src.Rect.Dx(), src.Rect.Dy()
-	dst := image.NewRGBA(src.Rect)
-	if orientation >= 5 { // rows become columns
-		dst = image.NewRGBA(image.Rect(0, 0, h, w))
+	size := src.Rect.Size()
+	w, h := float64(size.X), float64(size.Y)
+	to := [...]f64.Aff3{
+		2: {-1, 0, w, 0, 1, 0},
+		3: {-1, 0, w, 0, -1, h},
+		4: {1, 0, 0, 0, -1, h},
+		5: {0, 1, 0, 1, 0, 0}, // from here on, rows become columns
+		6: {0, -1, h, 1, 0, 0},
+		7: {0, -1, h, -1, 0, w},
+		8: {0, 1, 0, -1, 0, w},
+	}[orientation]
+	if orientation >= 5 {
+		size.X, size.Y = size.Y, size.X
 	}
-	for y := range h {
-		for x := range w {
-			u, v := x, y
-			if orientation >= 5 {
-				u, v = v, u
-			}
-			switch orientation {
-			case 2, 3, 6, 7:
-				u = dst.Rect.Dx() - 1 - u
-			}
-			switch orientation {
-			case 3, 4, 7, 8:
-				v = dst.Rect.Dy() - 1 - v
-			}
-			copy(dst.Pix[4*(v*dst.Rect.Dx()+u):][:4], src.Pix[4*(y*w+x):])
-		}
-	}
+	dst := image.NewRGBA(image.Rectangle{Max: size})
+	draw.NearestNeighbor.Transform(dst, to, src, src.Rect, draw.Src, nil)
 	return dst
 }
 

@@ -49,65 +49,47 @@ type PlanOptions struct {
 // a cell of the picture would be smaller than a pixel, no tile or too many tiles fit, the mosaic would be too large for a limit or its
 // format, or it cannot be cut into that many slices.
 func NewPlan(width, height, tile int, o *PlanOptions) (Plan, error) {
-	var options PlanOptions
-	if o != nil {
-		options = *o
+	if o == nil {
+		o = &PlanOptions{}
 	}
-	p, err := divide(width, height, tile, options.Scale)
+	p, err := divide(width, height, tile, *o)
 	if err != nil {
 		return Plan{}, fmt.Errorf("dividing the picture: %w", err)
 	}
-	if err := p.fits(options.Format); err != nil {
-		return Plan{}, fmt.Errorf("dividing the picture: %w", err)
-	}
-	switch p.Slices = options.Slices; {
-	case p.Slices == 0:
-		size := p.Size()
-		p.Slices = min(max(DefaultSlices, (size.X*size.Y+slicePixels-1)/slicePixels), p.Rows)
-	case p.Slices < 1 || p.Slices > p.Rows:
-		return Plan{}, fmt.Errorf("dividing the picture: it has %d rows of tiles, which cannot be cut into %d slices", p.Rows, p.Slices)
-	}
 	return p, nil
 }
 
-// divide divides a picture into cells.
-func divide(width, height, tile int, scale Scale) (Plan, error) {
+func divide(width, height, tile int, o PlanOptions) (Plan, error) {
 	if tile < 1 {
 		return Plan{}, fmt.Errorf("a tile cannot be %d pixels wide", tile)
 	}
-	if err := scale.Check(); err != nil {
+	if err := o.Scale.Check(); err != nil {
 		return Plan{}, err
 	}
-	s := scale.hundredths()
+	s := o.Scale.hundredths()
 	if s > unity*tile {
-		return Plan{}, fmt.Errorf("at scale %v a tile of %d×%d would stand for less than a pixel of the picture: choose larger tiles, or a scale of at most %d", scale, tile, tile, tile)
+		return Plan{}, fmt.Errorf("at scale %v a tile of %d×%d would stand for less than a pixel of the picture: choose larger tiles, or a scale of at most %d", o.Scale, tile, tile, tile)
 	}
-	p := Plan{Tile: tile, Cols: width * s / (unity * tile), Rows: height * s / (unity * tile)}
-	if p.Cols < 1 || p.Rows < 1 {
-		at := ""
-		if s != unity {
-			at = fmt.Sprintf(" at scale %v", scale)
-		}
-		return Plan{}, fmt.Errorf("its %d×%d pixels%s do not hold one tile of %d×%d: choose smaller tiles or a larger scale", width, height, at, tile, tile)
-	}
+	p := Plan{Tile: tile, Cols: width * s / (unity * tile), Rows: height * s / (unity * tile), Slices: o.Slices}
 	// To the nearest pixel, which is within the picture. No cell becomes smaller than a pixel by that.
 	pixels := func(cells int) int { return (2*cells*tile*unity + s) / (2 * s) }
 	p.Crop = image.Rect(0, 0, pixels(p.Cols), pixels(p.Rows))
-	return p, nil
-}
-
-// fits returns an error if the mosaic is too large.
-func (p Plan) fits(f Format) error {
 	size := p.Size()
 	switch {
+	case p.Cols < 1 || p.Rows < 1:
+		return Plan{}, fmt.Errorf("its %d×%d pixels at scale %v do not hold one tile of %d×%d: choose smaller tiles or a larger scale", width, height, o.Scale, tile, tile)
 	case p.Cols > MaxCells/p.Rows:
-		return fmt.Errorf("%d×%d tiles are more than %d: choose larger tiles or a smaller scale", p.Cols, p.Rows, MaxCells)
+		return Plan{}, fmt.Errorf("%d×%d tiles are more than %d: choose larger tiles or a smaller scale", p.Cols, p.Rows, MaxCells)
 	case size.X > MaxOutputPixels/size.Y:
-		return fmt.Errorf("the mosaic would have %d×%d pixels, more than %d megapixels: choose a smaller scale", size.X, size.Y, MaxOutputPixels/1_000_000)
-	case f == JPEG && max(size.X, size.Y) > maxJPEGSide:
-		return fmt.Errorf("a JPEG has at most %d pixels a side and the mosaic %d×%d: choose a name ending in .png, or a smaller scale", maxJPEGSide, size.X, size.Y)
+		return Plan{}, fmt.Errorf("the mosaic would have %d×%d pixels, more than %d megapixels: choose a smaller scale", size.X, size.Y, MaxOutputPixels/1_000_000)
+	case o.Format == JPEG && max(size.X, size.Y) > maxJPEGSide:
+		return Plan{}, fmt.Errorf("a JPEG has at most %d pixels a side and the mosaic %d×%d: choose a name ending in .png, or a smaller scale", maxJPEGSide, size.X, size.Y)
+	case p.Slices == 0:
+		p.Slices = min(max(DefaultSlices, (size.X*size.Y+slicePixels-1)/slicePixels), p.Rows)
+	case p.Slices < 1 || p.Slices > p.Rows:
+		return Plan{}, fmt.Errorf("it has %d rows of tiles, which cannot be cut into %d slices", p.Rows, p.Slices)
 	}
-	return nil
+	return p, nil
 }
 
 // Size is the size of the mosaic in pixels.

@@ -26,10 +26,6 @@ const (
 	JPEG               // quality 92, 4:2:0
 )
 
-// ErrFormat means that a file name does not end in .png, .jpg or .jpeg, so
-// the format to write is unknown.
-var ErrFormat = errors.New("unknown picture format")
-
 // jpegQuality keeps the fine texture of tiles: at Go's default of 75 the edges
 // between tiles ring visibly.
 const jpegQuality = 92
@@ -38,8 +34,7 @@ const jpegQuality = 92
 const maxJPEGSide = 1<<16 - 1
 
 // FormatOf chooses the format to write from the extension of a file name: .png,
-// .jpg or .jpeg, in upper or lower case. Any other gives an error that is
-// [ErrFormat].
+// .jpg or .jpeg, in upper or lower case. Any other gives an error.
 func FormatOf(name string) (Format, error) {
 	switch strings.ToLower(filepath.Ext(name)) {
 	case ".png":
@@ -47,18 +42,15 @@ func FormatOf(name string) (Format, error) {
 	case ".jpg", ".jpeg":
 		return JPEG, nil
 	}
-	return 0, fmt.Errorf("%w: choosing a format for %q: give the file a name ending in .png, .jpg or .jpeg", ErrFormat, name)
+	return 0, fmt.Errorf("choosing a format for %q: give the file a name ending in .png, .jpg or .jpeg", name)
 }
 
 // String names the format: "PNG" or "JPEG".
 func (f Format) String() string {
-	switch f {
-	case PNG:
-		return "PNG"
-	case JPEG:
+	if f == JPEG {
 		return "JPEG"
 	}
-	return fmt.Sprintf("Format(%d)", int(f))
+	return "PNG"
 }
 
 // Encode writes the part r of a picture, over white if it is transparent. A JPEG is refused if a side exceeds the 65,535 pixels its header can hold.
@@ -72,11 +64,9 @@ func Encode(w io.Writer, img image.Image, r image.Rectangle, f Format) error {
 	}
 	var err error
 	switch part := flat.SubImage(r); {
-	case f == PNG:
+	case f != JPEG:
 		fast := png.Encoder{CompressionLevel: png.BestSpeed}
 		err = fast.Encode(w, part)
-	case f != JPEG:
-		return fmt.Errorf("writing the picture: %w: %v", ErrFormat, f)
 	case max(r.Dx(), r.Dy()) > maxJPEGSide:
 		return fmt.Errorf("writing the picture: a JPEG cannot be %d×%d pixels: choose a name ending in .png", r.Dx(), r.Dy())
 	default:

@@ -25,10 +25,6 @@ const decodeBudget = 400_000_000
 
 // DirOptions configure [FromDir]. The zero value is ready to use.
 type DirOptions struct {
-	// Cache is a folder in which the tiles are kept, so that a later call need not decode a picture again that has the
-	// same path, size and time of modification. It is created if it does not exist. Defaults to none.
-	Cache string
-
 	// Progress is called with the number of pictures that were read, beginning with 0, and the number of
 	// all pictures. The calls come one at a time, from any goroutine. Defaults to none.
 	Progress func(done, all int)
@@ -72,7 +68,7 @@ func FromDir(ctx context.Context, dir string, size int, options *DirOptions) (*L
 		return nil, DirSummary{}, err
 	}
 	files, err := listPictures(ctx, dir)
-	summary := DirSummary{Found: len(files)}
+	summary := DirSummary{Found: len(files), Skipped: map[string]int{}}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, summary, fmt.Errorf("reading tiles: there is no folder %s: %w", dir, fs.ErrNotExist)
@@ -84,11 +80,6 @@ func FromDir(ctx context.Context, dir string, size int, options *DirOptions) (*L
 	if err := checkBounds(size, len(files)); err != nil {
 		return nil, summary, fmt.Errorf("reading tiles from %s: %w", dir, err)
 	}
-	kept, versions := newCache(options.Cache, dir, size), map[string]string{}
-	for _, f := range files {
-		versions[f.name] = version(dir, f.name)
-	}
-	summary.Cached = kept.fill(dir, size, files)
 	if err := readTiles(ctx, dir, size, files, options.Progress); err != nil {
 		return nil, summary, fmt.Errorf("reading tiles from %s: %w", dir, err)
 	}
@@ -108,9 +99,6 @@ func FromDir(ctx context.Context, dir string, size int, options *DirOptions) (*L
 		return nil, summary, fmt.Errorf("reading tiles from %s: none of its %d pictures can be used", dir, len(files))
 	}
 	l, err := New(size, good)
-	if err == nil && summary.Cached < len(good) {
-		summary.CacheErr = kept.keep(versions, l)
-	}
 	return l, summary, err
 }
 
@@ -169,7 +157,7 @@ func readTiles(ctx context.Context, dir string, size int, files []found, progres
 	for range min(runtime.GOMAXPROCS(0), len(files)) {
 		workers.Go(func() {
 			for f := range work {
-				if f.err == nil && f.tile.Pix == nil {
+				if f.err == nil {
 					f.tile, f.err = readTile(ctx, filepath.Join(dir, filepath.FromSlash(f.name)), f.name, size, memory)
 				}
 				mu.Lock()
@@ -231,11 +219,7 @@ func withoutPath(err error) error {
 type DirSummary struct {
 	Found   int            // pictures in the folder and those within it
 	Used    int            // those that became tiles
-	Cached  int            // those of the used that came from the cache, without being decoded
 	Skipped map[string]int // how many of the rest were of each kind, such as "HEIC" or "damaged"
-
-	// CacheErr says why the cache could not be written. The library is complete nevertheless.
-	CacheErr error
 }
 
 // String is one line for people, such as "612 of 644 used, 32 skipped: 20 HEIC, 12 damaged". The most
@@ -271,9 +255,6 @@ func (s *DirSummary) skip(err error) {
 		kind = "damaged"
 	case errors.Is(err, fs.ErrPermission):
 		kind = "not permitted"
-	}
-	if s.Skipped == nil {
-		s.Skipped = map[string]int{}
 	}
 	s.Skipped[kind]++
 }
