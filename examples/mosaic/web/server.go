@@ -47,9 +47,6 @@ type Options struct {
 	// Processors are the processors that were started by this program. Defaults to nil: there are none.
 	Processors *Processors
 
-	// Hosts are names of this server, besides localhost and addresses. Defaults to none.
-	Hosts []string
-
 	// Logger receives errors. Defaults to slog.Default().
 	Logger *slog.Logger
 }
@@ -212,7 +209,7 @@ func (s *Server) routes() (http.Handler, error) {
 	handle("POST /processors/{id}/kill", s.killProcessor)
 	handle("POST /faults", s.setFaults)
 	handle("/", missing)
-	guard := webpage.Guard{Policy: policy, Hosts: s.options.Hosts, Foreign: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	guard := webpage.Guard{Policy: policy, Foreign: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, refuse(http.StatusForbidden, "this request comes from another page"))
 	})}
 	return guard.Handler(mux), nil
