@@ -87,11 +87,3 @@ func TestTilesThatCannotBeMadeFailTheJob(t *testing.T) {
 		t.Errorf("detail: got %q, which has a path", end.Detail)
 	}
 }
-
-func TestNumbersAreWrittenAsTheScriptDoes(t *testing.T) {
-	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 123456: "123,456", 400000000: "400,000,000"} {
-		if got := countText(n); got != want {
-			t.Errorf("%d: got %s, want %s", n, got, want)
-		}
-	}
-}

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/examples/internal/cli"
 	"github.com/millrace/millrace/examples/mosaic/layout"
 	"github.com/millrace/millrace/examples/mosaic/picture"
 	"github.com/millrace/millrace/examples/mosaic/roles"
@@ -94,7 +95,7 @@ func Open(o Options) (*Server, error) {
 	s.photos.folder = o.Tiles
 	s.sampler = sampler{server: s, handled: make(map[string]int64)}
 	var err error
-	if s.pages, err = template.New("").Funcs(template.FuncMap{"count": countText, "queue": queueFigures}).ParseFS(files, "templates/*.html"); err != nil {
+	if s.pages, err = template.New("").Funcs(template.FuncMap{"count": func(n int) string { return cli.Grouped(int64(n)) }, "queue": queueFigures}).ParseFS(files, "templates/*.html"); err != nil {
 		return nil, err
 	}
 	if s.shelf, err = openShelf(o.Data, o.Logger); err != nil {
