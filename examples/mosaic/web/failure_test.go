@@ -10,6 +10,7 @@ import (
 	"testing"
 	"unicode"
 
+	"github.com/millrace/millrace/examples/internal/cli"
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/examples/mosaic/layout"
 	"github.com/millrace/millrace/examples/mosaic/picture"
@@ -85,5 +86,13 @@ func TestTilesThatCannotBeMadeFailTheJob(t *testing.T) {
 	forPeople(t, "no tiles", end.Error, "-tiles")
 	if strings.Contains(end.Detail, w.tiles) {
 		t.Errorf("detail: got %q, which has a path", end.Detail)
+	}
+}
+
+func TestNumbersAreWrittenAsTheScriptDoes(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 123456: "123,456", 400000000: "400,000,000"} {
+		if got := cli.Grouped(n); got != want {
+			t.Errorf("%d: got %s, want %s", n, got, want)
+		}
 	}
 }
