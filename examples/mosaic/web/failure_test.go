@@ -10,8 +10,8 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/millrace/millrace/examples/internal/cli"
 	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/examples/internal/cli"
 	"github.com/millrace/millrace/examples/mosaic/layout"
 	"github.com/millrace/millrace/examples/mosaic/picture"
 	"github.com/millrace/millrace/examples/mosaic/roles"
