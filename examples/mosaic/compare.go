@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"image"
 	"io"
+	"os"
 	"path/filepath"
 
 	"github.com/millrace/millrace/examples/internal/cli"
@@ -30,12 +31,7 @@ Columns:
   score     near + far + outliers
 `
 
-func compareCommand() cli.Command {
-	return cli.Command{Name: "compare", Does: "score mosaics of a picture", Help: compareHelp,
-		Run: func(_ context.Context, args []string, stdout, _ io.Writer) error { return compare(args, stdout) }}
-}
-
-func compare(args []string, stdout io.Writer) error {
+func runCompare(_ context.Context, args []string, stdout, _ io.Writer) error {
 	f := cli.NewFlags("mosaic compare")
 	cell := f.Int("cell", 4, "")
 	switch err := f.Parse(args); {
@@ -66,18 +62,14 @@ func compare(args []string, stdout io.Writer) error {
 }
 
 func readPicture(path string) (image.Image, error) {
-	s, err := newSource(path)
+	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("cannot read the picture: %w", err)
 	}
-	r, err := s.open()
+	defer func() { _ = f.Close() }() // nothing was written
+	img, err := picture.Decode(f)
 	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = r.Close() }() // nothing was written
-	img, err := picture.Decode(r)
-	if err != nil {
-		return nil, s.failure(err)
+		return nil, fmt.Errorf("cannot read %s: %w", path, err)
 	}
 	return img, nil
 }

@@ -3,7 +3,6 @@
 // works. It shows typed listeners and producers over Azure Queue Storage, or over an
 // emulator that it starts itself.
 //
-// The files of this package are the command line around the roles: the commands (cli.go), the
-// account (account.go, outage.go) and its blobs (blobs.go), the client (render.go), the other
-// roles (worker.go), and the output (output.go, progress.go, summary.go).
+// The files of this package are the command line around the roles: the commands (cli.go), the client (render.go and
+// output.go), the other roles (worker.go), and the page with all of them (serve.go).
 package main

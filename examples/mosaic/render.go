@@ -1,21 +1,73 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
+	"os"
 	"os/user"
+	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/examples/internal/account"
 	"github.com/millrace/millrace/examples/internal/cli"
 	"github.com/millrace/millrace/examples/internal/plainlog"
+	"github.com/millrace/millrace/examples/internal/progress"
+	"github.com/millrace/millrace/examples/mosaic/layout"
 	"github.com/millrace/millrace/examples/mosaic/picture"
 	"github.com/millrace/millrace/examples/mosaic/roles"
 	"github.com/millrace/millrace/examples/mosaic/tiles"
+)
+
+const renderHelp = `Usage: mosaic render -in FILE -out FILE [flags]
+
+Renders a JPEG, PNG, GIF, WebP, TIFF or BMP to a .png, .jpg or .jpeg.
+
+Flags:
+
+  -in FILE           the picture, up to 50 megapixels
+  -out FILE          the mosaic; replaced only when the new one is finished
+  -tile N            side of a tile in pixels, 1 to 64 (default 16)
+  -slices N          number of slices the picture is cut into, 1 to the rows of tiles
+                     (default 8, more for a large mosaic, fewer for one with fewer rows)
+  -scale S           the mosaic is S times as wide and high as the picture, up to
+                     100 megapixels; a number such as 2 or 0.75 (default 1)
+  -tint P            mix P per cent of the picture into the tiles, 0 to 40 (default 12)
+  -reuse R           how freely a tile is used again: 0 uses every tile once as far as
+                     they go, 100 takes the best match however often (default 80)
+  -tiles DIR         make the tiles from the pictures in this folder and those within it
+                     (default: generated tiles)
+  -account LOCATION  where the queues are (default: the environment variable AZURE_STORAGE,
+                     or else embedded):
+                       embedded                      in this process, with all roles
+` + locationHelp + `  -roles client|all  what this process does on such an account: it is the client of mosaic
+                     controller and mosaic processor, or does their work too (default client)
+` + blobsHelp
+
+// settings are the parsed command line.
+type settings struct {
+	in, out  string // in is empty for the sample
+	tile     int
+	scale    picture.Scale
+	tint     int // in per cent
+	reuse    layout.Reuse
+	slices   int // 0 for the default
+	tiles    string
+	account  string
+	allRoles bool // on an account that is not embedded
+	blobs    string
+	format   picture.Format // of out
+}
+
+// Defaults of settings.
+const (
+	defaultTile = 16
+	defaultOut  = "mosaic.png"
 )
 
 // grace is how long handlers may finish after the mosaic is done or the user interrupts. Messages
@@ -25,205 +77,293 @@ const grace = 2 * time.Second
 // errStopped is the error of an interrupted program.
 var errStopped = errors.New("stopped before the mosaic was finished")
 
-// render makes the mosaic. Signals interrupt it at every step.
-func render(ctx context.Context, s settings, stdout, stderr io.Writer) error {
-	show := newDisplay(stdout, stderr)
-	defer show.Close()
-	return millrace.Run(ctx, &rendering{settings: s, show: show, logger: plainlog.New(show)})
-}
-
-// rendering makes one mosaic. It is a [millrace.Runner] that runs the roles.
-type rendering struct {
-	settings
-	show     *display
-	logger   *slog.Logger
-	distinct int64 // tiles in the mosaic; 0 if unknown
-}
-
-// Halt does nothing: a second signal reaches the roles directly, and every other step ends soon after
-// the first.
-func (*rendering) Halt() {}
-
-// Run makes the mosaic and shows what was done.
-func (r *rendering) Run(ctx context.Context) error {
-	done, err := r.run(ctx)
-	r.show.Close()
+func runRender(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	s, err := parseRender(args)
 	if err != nil {
-		// Errors after the interruption are its consequences.
-		if ctx.Err() != nil {
-			return errStopped
-		}
 		return err
 	}
-	done.print(r.show.Stdout())
+	return render(ctx, s, stdout, stderr)
+}
+
+func parseRender(args []string) (s settings, err error) {
+	f := cli.NewFlags("mosaic render")
+	f.StringVar(&s.in, "in", "", "")
+	f.StringVar(&s.out, "out", "", "")
+	f.IntVar(&s.tile, "tile", defaultTile, "")
+	f.IntVar(&s.slices, "slices", 0, "")
+	f.Func("scale", "", func(text string) (err error) {
+		s.scale, err = picture.ParseScale(text)
+		return err
+	})
+	f.IntVar(&s.tint, "tint", layout.DefaultTint, "")
+	f.Func("reuse", "", func(text string) error {
+		percent, err := strconv.Atoi(text)
+		s.reuse = layout.ReusePercent(percent)
+		return err
+	})
+	f.StringVar(&s.tiles, "tiles", "", "")
+	var at account.Flag
+	f.StringVar(&at.Given, "account", "", "")
+	played := f.String("roles", "client", "")
+	f.StringVar(&s.blobs, "blobs", "", "")
+	given, err := cli.ParseFlags(f, args, "tiles", "account", "blobs")
+	switch {
+	case err != nil:
+		return s, err
+	case s.in == "" || s.out == "":
+		return s, cli.UsageErrorf("-in FILE or -out FILE is missing; see mosaic render -h")
+	case *played != "client" && *played != "all":
+		return s, cli.UsageErrorf("-roles %q is neither client nor all", *played)
+	case s.tile < 1 || s.tile > tiles.MaxSize:
+		return s, cli.UsageErrorf("-tile %d is outside 1…%d", s.tile, tiles.MaxSize)
+	case given["slices"] && s.slices < 1:
+		return s, cli.UsageErrorf("-slices %d must be at least 1", s.slices)
+	}
+	s.allRoles = *played == "all"
+	if err := (&layout.Options{Reuse: s.reuse, Tint: s.tint}).Validate(); err != nil {
+		return s, &cli.UsageError{Err: err}
+	}
+	if s.format, err = picture.FormatOf(s.out); err != nil {
+		return s, &cli.UsageError{Err: err}
+	}
+	s.account, err = at.LocationOr(account.Embedded)
+	return s, err
+}
+
+// render makes the mosaic. Signals interrupt it at every step.
+func render(ctx context.Context, s settings, stdout, stderr io.Writer) error {
+	show := progress.New(stdout, stderr)
+	defer show.Close()
+	return millrace.Run(ctx, task(func(ctx context.Context) error {
+		err := s.render(ctx, show)
+		if ctx.Err() != nil && err != nil {
+			return errStopped // errors after the interruption are its consequences
+		}
+		return err
+	}))
+}
+
+func (s settings) render(ctx context.Context, show *progress.Progress) (err error) {
+	begin := time.Now()
+	output, err := newOutput(s.in, s.out)
+	if err != nil {
+		return err
+	}
+	logger := plainlog.New(show)
+	a, err := account.Open(s.account, logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.Close()) }()
+	name, in, err := readInput(s.in)
+	if err != nil {
+		return err
+	}
+	plan, err := s.plan(name, in)
+	if err != nil {
+		return err
+	}
+	b, err := mosaicProgram.OpenBlobs(ctx, a, s.blobs)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	o := roles.Options{Roles: roles.Client, Logger: logger}
+	if a.Embedded() || s.allRoles {
+		o.Roles = roles.All
+	}
+	system, err := openRoles(ctx, a, b, o)
+	if err != nil {
+		return err
+	}
+	if !a.Embedded() {
+		show.Say("queues at %s, blobs in %s", a.Endpoint(), b.Here)
+	}
+	library, err := s.library(ctx, show)
+	if err != nil {
+		return err
+	}
+	show.Say("%s: %d×%d cells of %d pixels in %d slices, %s tiles to choose from", name, plan.Cols, plan.Rows, plan.Tile, plan.Slices, cli.Grouped(int64(library.Len())))
+	client := "mosaic"
+	if u, err := user.Current(); err == nil {
+		client = cmp.Or(u.Username, client)
+	}
+	order, err := system.Broker.Submit(ctx, roles.Request{
+		ClientID: client, Picture: bytes.NewReader(in), Library: library, Slices: plan.Slices, Format: s.format,
+		Scale: s.scale, Tint: s.tint, Reuse: s.reuse,
+	})
+	if err != nil {
+		return err
+	}
+
+	// The roles run until the mosaic is delivered, or cannot be made.
+	distinct, result := 0, errStopped
+	err = millrace.Run(ctx, append(system.Runners(), task(func(ctx context.Context) error {
+		n, err := s.deliver(ctx, order, show, output, o.Roles)
+		if ctx.Err() == nil || err == nil {
+			distinct, result = n, err
+		}
+		return nil
+	}))...)
+	if err = errors.Join(err, result); err != nil {
+		return err
+	}
+	show.Close()
+	path, size, stdout := output.path, plan.Size(), show.Stdout()
+	if absolute, err := filepath.Abs(path); err == nil {
+		path = absolute
+	}
+	cli.Say(stdout, "The mosaic is in %s\n", path)
+	cli.Say(stdout, "  size                  %d×%d pixels, %s cells of %d×%d\n", size.X, size.Y, cli.Grouped(int64(plan.Cols)*int64(plan.Rows)), plan.Tile, plan.Tile)
+	cli.Say(stdout, "  tile library          %s tiles, %s of them used\n", cli.Grouped(int64(library.Len())), cli.Grouped(int64(distinct)))
+	cli.Say(stdout, "  slices                %d\n", plan.Slices)
+	cli.Say(stdout, "  messages              %d\n", order.Sent())
+	cli.Say(stdout, "  loops at peak         %d\n", system.LoopsPeak())
+	cli.Say(stdout, "  storage transactions  %s\n", cli.Grouped(a.Requests()))
+	cli.Say(stdout, "  time                  %.1f s\n", time.Since(begin).Seconds())
 	return nil
 }
 
-func (r *rendering) run(ctx context.Context) (_ summary, err error) {
-	begin := time.Now()
-	if err := notOnto(r.in, r.out); err != nil {
-		return summary{}, err
+// readInput reads the picture, or the sample if no file is named.
+func readInput(path string) (name string, data []byte, err error) {
+	if path == "" {
+		var b bytes.Buffer
+		img := picture.Sample()
+		err := picture.Encode(&b, img, img.Bounds(), picture.PNG)
+		return "sample picture", b.Bytes(), err
 	}
-	a, err := account.Open(r.account, r.logger)
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+	case !info.Mode().IsRegular():
+		err = fmt.Errorf("%s is not a regular file", path)
+	case info.Size() > maxInput:
+		err = fmt.Errorf("%s has %d MB, and may have %d", path, info.Size()>>20, maxInput>>20)
+	default:
+		data, err = os.ReadFile(path)
+	}
 	if err != nil {
-		return summary{}, err
+		err = fmt.Errorf("cannot read the picture: %w", err)
 	}
-	defer func() { err = errors.Join(err, a.Close()) }()
-
-	source, err := newSource(r.in)
-	if err != nil {
-		return summary{}, err
-	}
-	plan, err := r.plan(source)
-	if err != nil {
-		return summary{}, err
-	}
-	output, err := newOutput(r.out)
-	if err != nil {
-		return summary{}, err
-	}
-	b, err := mosaicProgram.OpenBlobs(ctx, a, r.blobs)
-	if err != nil {
-		return summary{}, err
-	}
-	defer func() { err = errors.Join(err, b.Close()) }()
-
-	system, err := openRoles(ctx, a, b, roles.Options{Roles: r.played(), Grace: grace, Logger: r.logger})
-	if err != nil {
-		return summary{}, err
-	}
-	if !a.Embedded() {
-		r.show.Say("queues at %s, blobs in %s", a.Endpoint(), b.Here)
-	}
-	library, err := r.library(ctx)
-	if err != nil {
-		return summary{}, err
-	}
-	r.show.Say("%s: %d×%d cells of %d pixels in %d slices, %s tiles to choose from", source.name, plan.Cols, plan.Rows, plan.Tile, plan.Slices, cli.Grouped(int64(library.Len())))
-	order, err := r.order(ctx, system.Broker, source, plan, library)
-	if err != nil {
-		return summary{}, err
-	}
-	if err := r.make(ctx, system, order, output); err != nil {
-		return summary{}, err
-	}
-	return summary{
-		out: output.path, plan: plan, tiles: library.Len(), distinct: r.distinct,
-		messages: order.Sent(), loops: system.LoopsPeak(), transactions: a.Requests(),
-		took: time.Since(begin),
-	}, nil
+	return path, data, err
 }
 
-// played returns the roles of this process: all, or the client if the others work elsewhere.
-func (r *rendering) played() roles.Roles {
-	if r.account == account.Embedded || r.allRoles {
-		return roles.All
-	}
-	return roles.Client
-}
+// maxInput is the size of a file: a picture of 50 megapixels without compression has 200 MB.
+const maxInput = 256 << 20
 
 // plan returns how the picture is cut into tiles and slices.
-func (r *rendering) plan(source *source) (picture.Plan, error) {
-	header, err := source.header()
+func (s settings) plan(name string, in []byte) (picture.Plan, error) {
+	header, err := picture.Inspect(bytes.NewReader(in))
 	if err != nil {
-		return picture.Plan{}, err
+		return picture.Plan{}, fmt.Errorf("cannot read %s: %w", name, err)
 	}
-	plan, err := picture.NewPlan(header.Width, header.Height, r.tile, &picture.PlanOptions{Scale: r.scale, Format: r.format})
+	plan, err := picture.NewPlan(header.Width, header.Height, s.tile, &picture.PlanOptions{Scale: s.scale, Format: s.format})
 	if err != nil {
-		return plan, fmt.Errorf("%s: %w", source.name, err)
+		return plan, fmt.Errorf("%s: %w", name, err)
 	}
-	if r.slices > plan.Rows {
-		return plan, cli.UsageErrorf("-slices %d: %s has %d rows of tiles, and a slice is at least one", r.slices, source.name, plan.Rows)
+	if s.slices > plan.Rows {
+		return plan, cli.UsageErrorf("-slices %d: %s has %d rows of tiles, and a slice is at least one", s.slices, name, plan.Rows)
 	}
-	if r.slices > 0 {
-		plan.Slices = r.slices
-	}
+	plan.Slices = cmp.Or(s.slices, plan.Slices)
 	return plan, nil
 }
 
-// order submits the picture.
-func (r *rendering) order(ctx context.Context, broker *roles.Broker, source *source, plan picture.Plan, library *tiles.Library) (*roles.Order, error) {
-	in, err := source.open()
+// library generates the tiles, or makes them of the photographs in a folder, and says what became of them.
+func (s settings) library(ctx context.Context, show *progress.Progress) (*tiles.Library, error) {
+	if s.tiles == "" {
+		return tiles.Generate(s.tile)
+	}
+	show.Say("reading tiles from %s", s.tiles)
+	var skipped []string
+	o := tiles.DirOptions{
+		Progress: func(done, all int) { show.Bar("reading photographs", done, all) },
+		Skipped:  func(file string, err error) { skipped = append(skipped, cli.InLine(file)+": "+err.Error()) },
+	}
+	library, summary, err := tiles.FromDir(ctx, s.tiles, s.tile, &o)
 	if err != nil {
+		if len(skipped) > 0 {
+			return nil, fmt.Errorf("%w: the first is %s", err, skipped[0])
+		}
 		return nil, err
 	}
-	defer func() { _ = in.Close() }() // nothing was written
-	return broker.Submit(ctx, roles.Request{
-		ClientID: clientID(), Picture: in, Library: library, Slices: plan.Slices, Format: r.format,
-		Scale: r.scale, Tint: r.tint, Reuse: r.reuse,
-	})
-}
-
-// clientID returns the user's name.
-func clientID() string {
-	if u, err := user.Current(); err == nil && u.Username != "" {
-		return u.Username
+	show.Say("photographs: %v", summary)
+	logger := plainlog.New(show)
+	const most = 10
+	for _, s := range skipped[:min(len(skipped), most)] {
+		logger.Warn("tile skipped: " + s)
 	}
-	return "mosaic"
-}
-
-// make runs the roles until the mosaic is delivered, or cannot be made.
-func (r *rendering) make(ctx context.Context, system *roles.System, order *roles.Order, output *output) error {
-	w := &waiting{rendering: r, order: order, output: output, err: errStopped}
-	if err := millrace.Run(ctx, append(system.Runners(), w)...); err != nil {
-		return err
+	if len(skipped) > most {
+		logger.Warn("more tiles were skipped", "files", len(skipped)-most)
 	}
-	return w.err
-}
-
-// waiting is a [millrace.Runner] that delivers the mosaic and then returns, which stops the other runners.
-type waiting struct {
-	*rendering
-	order  *roles.Order
-	output *output
-	err    error // how the order ended
-}
-
-// Run waits for the mosaic and delivers it.
-func (w *waiting) Run(ctx context.Context) error {
-	if err := w.deliver(ctx); ctx.Err() == nil {
-		w.err = err
+	if library.Len() < 200 {
+		show.Say("this library is small: a few hundred photographs make a better mosaic")
 	}
-	return nil
+	return library, nil
 }
 
-func (w *waiting) deliver(ctx context.Context) error {
-	hints := &hints{show: w.show}
-	err := w.order.Wait(ctx, func(p roles.Progress) error {
+// deliver waits for the mosaic and writes its file. It returns how many distinct tiles the mosaic has.
+func (s settings) deliver(ctx context.Context, order *roles.Order, show *progress.Progress, output *output, played roles.Roles) (distinct int, err error) {
+	hints := hints{show: show}
+	tenths := 0 // of all slices
+	shown := func(finished int) {
+		show.Bar("rendering slices", finished, order.Slices)
+		if now := finished * 10 / order.Slices; now > tenths && !show.Terminal() {
+			tenths = now
+			show.Say("%d of %d slices are finished", finished, order.Slices)
+		}
+	}
+	err = order.Wait(ctx, func(p roles.Progress) error {
 		if p.Poison != "" {
 			return errors.New(p.Poison)
 		}
-		w.show.slices(len(p.Stored), p.Slices)
-		if w.played() != roles.All {
+		shown(len(p.Stored))
+		if played != roles.All {
 			hints.see(p)
 		}
 		return nil
 	})
+	switch {
+	case err != nil && s.account != account.Embedded: // its poison can be redriven
+		return 0, fmt.Errorf("the mosaic could not be made: %w; once its cause is mended, a redrive finishes it: millrace poison redrive, and mosaic clean says where the mosaic is", err)
+	case err != nil:
+		return 0, fmt.Errorf("the mosaic could not be made: %w", errors.Join(err, order.Cancel(context.WithoutCancel(ctx), err.Error())))
+	}
+	shown(order.Slices)
+	whole, err := order.Layout(ctx)
 	if err != nil {
-		return w.failed(ctx, err)
+		return 0, err
 	}
-	w.show.slices(w.order.Slices, w.order.Slices)
-	if whole, err := w.order.Layout(ctx); err == nil { // without it, the mosaic is as good
-		w.distinct = int64(whole.Distinct())
+	err = order.Deliver(ctx, func(mosaic io.Reader) error { return output.replace(ctx, mosaic) })
+	if kept := (*roles.KeptError)(nil); errors.As(err, &kept) && (s.account != account.Embedded || s.blobs != "") {
+		return 0, fmt.Errorf("%w; the mosaic is kept in %s", err, kept.Where)
 	}
-	err = w.order.Deliver(ctx, func(mosaic io.Reader) error { return w.output.replace(ctx, mosaic) })
-	if kept := (*roles.KeptError)(nil); errors.As(err, &kept) && (w.account != account.Embedded || w.blobs != "") {
-		return fmt.Errorf("%w; the mosaic is kept in %s", err, kept.Where)
-	}
-	return err
+	return whole.Distinct(), err
 }
 
-// failed returns the error of a mosaic that cannot be made for now. Poison of queues that outlive this process can be
-// redriven.
-func (w *waiting) failed(ctx context.Context, err error) error {
-	if w.account != account.Embedded {
-		return fmt.Errorf("the mosaic could not be made: %w; once its cause is mended, a redrive finishes it: millrace poison redrive, and mosaic clean says where the mosaic is", err)
-	}
-	if e := w.order.Cancel(context.WithoutCancel(ctx), err.Error()); e != nil {
-		w.logger.Warn("cannot clean up", "error", e)
-	}
-	return fmt.Errorf("the mosaic could not be made: %w", err)
+// hints say what an order waits for if nothing happens to it, once for each role.
+type hints struct {
+	show  *progress.Progress
+	last  roles.Progress
+	since time.Time
+	given roles.Roles
 }
 
-// Halt does nothing: Run returns when its context ends.
-func (*waiting) Halt() {}
+// see compares the progress with the last one.
+func (h *hints) see(now roles.Progress) {
+	// A slice takes less, and the patience of a user is longer.
+	const quiet = 5 * time.Second
+	role := now.WaitsFor()
+	if h.since.IsZero() || len(now.Stored) != len(h.last.Stored) || role != h.last.WaitsFor() {
+		h.last, h.since = now, time.Now()
+		return
+	}
+	if time.Since(h.since) < quiet || h.given.Has(role) {
+		return
+	}
+	h.given |= role
+	missing := "controller has taken this up"
+	if role == roles.Processor {
+		missing = "processor has finished a slice"
+	}
+	h.show.Say("still waiting: no %s for %v. Start one in another terminal with mosaic %v, or use -roles all; the work of a killed one is taken up again half a minute later", missing, quiet, role)
+}

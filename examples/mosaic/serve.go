@@ -11,8 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"strings"
 	"time"
 
 	"github.com/millrace/millrace"
@@ -20,6 +18,7 @@ import (
 	"github.com/millrace/millrace/examples/internal/account"
 	"github.com/millrace/millrace/examples/internal/cli"
 	"github.com/millrace/millrace/examples/internal/plainlog"
+	"github.com/millrace/millrace/examples/internal/progress"
 	"github.com/millrace/millrace/examples/mosaic/roles"
 	"github.com/millrace/millrace/examples/mosaic/web"
 	"github.com/millrace/millrace/queue"
@@ -37,82 +36,39 @@ Flags:
 
   -addr HOST:PORT    where the page is served (default 127.0.0.1:8088; port 0 is any free one);
                      it has no password, so another address than 127.0.0.1 gives it to others
-  -open              open the page in a browser
   -tiles DIR         a folder of photographs for the tiles (default: generated tiles)
   -processors N      processors that are started (default 2); with 0, the page alone:
                      mosaic controller and mosaic processor work elsewhere on the same account,
                      which -account must name
   -data DIR          where mosaics are kept, and the queues if there is no account
                      (default: the folder millrace-mosaic in your data directory)
-  -host NAME         name under which the page may be asked for besides localhost and
-                     addresses; repeatable
   -account LOCATION  where the queues are (default: the environment variable AZURE_STORAGE, or
                      else a durable server in this process):
-                       UseDevelopmentStorage=true    the server on this machine
-                       a storage connection string
-                       https://ACCOUNT.queue.core.windows.net
-                       @FILE                         a file with one of them
-  -blobs DIR         where pictures are stored; the same for all processes on the account
+` + locationHelp + `  -blobs DIR         where pictures are stored; the same for all processes on the account
                      (default: that of mosaic processor, or in -data without an account)
 `
 
-// serving is the command serve. It is a [millrace.Runner].
+// serving is the command serve.
 type serving struct {
 	addr       string
-	open       bool
 	tiles      string
-	hosts      repeated
 	processors int
 	data       string
 	account    account.Flag
 	blobs      string
 
-	show   *display
+	show   *progress.Progress
 	logger *slog.Logger
 }
 
-// repeated is a flag that may be given several times.
-type repeated []string
-
-// String implements flag.Value.
-func (r *repeated) String() string { return strings.Join(*r, ", ") }
-
-// Set implements flag.Value.
-func (r *repeated) Set(text string) error {
-	if strings.TrimSpace(text) == "" {
-		return errors.New("it must not be empty")
-	}
-	*r = append(*r, text)
-	return nil
-}
-
-const (
-	defaultAddr       = "127.0.0.1:8088"
-	defaultProcessors = 2
-	maxProcessors     = 64
-)
-
-func serveCommand() cli.Command {
-	return cli.Command{Name: "serve", Does: "serve a page that makes mosaics", Help: serveHelp,
-		Run: func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-			s := &serving{}
-			if err := s.parse(args); err != nil {
-				return err
-			}
-			s.show = newDisplay(stdout, stderr)
-			defer s.show.Close()
-			s.logger = plainlog.New(s.show)
-			return millrace.Run(ctx, s)
-		}}
-}
-
-func (s *serving) parse(args []string) error {
+func runServe(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	const defaultAddr, maxProcessors = "127.0.0.1:8088", 64
+	s := &serving{show: progress.New(stdout, stderr)}
+	s.logger = plainlog.New(s.show)
 	f := cli.NewFlags("mosaic serve")
 	f.StringVar(&s.addr, "addr", defaultAddr, "")
-	f.BoolVar(&s.open, "open", false, "")
 	f.StringVar(&s.tiles, "tiles", "", "")
-	f.Var(&s.hosts, "host", "")
-	f.IntVar(&s.processors, "processors", defaultProcessors, "")
+	f.IntVar(&s.processors, "processors", 2, "")
 	f.StringVar(&s.data, "data", "", "")
 	f.StringVar(&s.account.Given, "account", "", "")
 	f.StringVar(&s.blobs, "blobs", "", "")
@@ -125,34 +81,27 @@ func (s *serving) parse(args []string) error {
 	if _, _, err := net.SplitHostPort(s.addr); err != nil {
 		return cli.UsageErrorf("-addr %s is not HOST:PORT, such as %s", s.addr, defaultAddr)
 	}
-	if s.tiles == "" {
-		return nil
+	if s.tiles != "" {
+		if info, err := os.Stat(s.tiles); err != nil || !info.IsDir() {
+			return cli.UsageErrorf("-tiles %s is not a folder", s.tiles)
+		}
 	}
-	if info, err := os.Stat(s.tiles); err != nil || !info.IsDir() {
-		return cli.UsageErrorf("-tiles %s is not a folder", s.tiles)
-	}
-	return nil
+	return millrace.Run(ctx, task(func(ctx context.Context) error {
+		err := s.open(ctx)
+		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+			return nil
+		}
+		return err
+	}))
 }
 
-// Halt does nothing: a second signal reaches the runners within directly.
-func (*serving) Halt() {}
-
-// Run serves until ctx ends.
-func (s *serving) Run(ctx context.Context) (err error) {
+// open opens the queues and the blobs, and serves until ctx ends.
+func (s *serving) open(ctx context.Context) (err error) {
 	if s.data == "" {
 		if s.data, err = mosaicProgram.Folder(); err != nil {
 			return fmt.Errorf("there is no place for the data: %w; name a folder with -data", err)
 		}
 	}
-	// The address first: a second server must not open the folder of the first.
-	listener, err := net.Listen("tcp", s.addr)
-	if err != nil {
-		if network := (*net.OpError)(nil); errors.As(err, &network) {
-			err = network.Err
-		}
-		return fmt.Errorf("cannot serve the page on %s: %w; choose another address with -addr, such as 127.0.0.1:0 for any free port", s.addr, err)
-	}
-	defer func() { _ = listener.Close() }() // closed already, after the server ran
 	location, err := s.account.LocationOr("")
 	if err != nil {
 		return err
@@ -185,20 +134,15 @@ func (s *serving) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
-	err = s.serve(ctx, listener, server, a, b)
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
+	return s.serve(ctx, server, a, b)
 }
 
-// serve runs the page and the roles.
-func (s *serving) serve(ctx context.Context, listener net.Listener, server *ownServer, a *account.Account, b *account.Blobs) error {
-	played := roles.Client
+// serve runs the page, the roles, and the processors.
+func (s *serving) serve(ctx context.Context, server *ownServer, a *account.Account, b *account.Blobs) error {
+	options := roles.Options{Roles: roles.Client, Logger: s.logger}
 	if s.processors > 0 {
-		played |= roles.Controller
+		options.Roles |= roles.Controller
 	}
-	options := roles.Options{Roles: played, Grace: grace, Logger: s.logger}
 	if server.endpoint != nil { // a poll costs nothing
 		options.Idle = scaling.Idle{Min: 50 * time.Millisecond, Max: time.Second}
 	}
@@ -206,9 +150,7 @@ func (s *serving) serve(ctx context.Context, listener net.Listener, server *ownS
 	if err != nil {
 		return err
 	}
-	o := web.Options{
-		Data: filepath.Join(s.data, "page"), Tiles: s.tiles, System: system, Queue: a.Queue, Requests: a.Requests, Hosts: s.hosts, Logger: s.logger,
-	}
+	o := web.Options{Data: filepath.Join(s.data, "page"), Tiles: s.tiles, System: system, Queue: a.Queue, Requests: a.Requests, Logger: s.logger}
 	if server.endpoint != nil {
 		o.Busy, o.Queue = server.setBusy, server.queue
 		o.Requests = func() int64 { return server.server.Counts().Requests() }
@@ -223,17 +165,22 @@ func (s *serving) serve(ctx context.Context, listener net.Listener, server *ownS
 		return err
 	}
 	defer func() { _ = page.Close() }() // nothing is open any more
-	if tcp, ok := listener.Addr().(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
-		s.show.Say("Everybody who reaches this machine can use the page and see its pictures: it has no password")
+	served := millrace.HTTP(&http.Server{
+		Addr: s.addr, Handler: page, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog: slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug),
+		BaseContext: func(l net.Listener) context.Context {
+			if tcp, ok := l.Addr().(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
+				s.show.Say("Everybody who reaches this machine can use the page and see its pictures: it has no password")
+			}
+			s.show.Say("The page is at http://%v/; stop with Ctrl-C", l.Addr())
+			return context.WithoutCancel(ctx)
+		},
+	})
+	err = millrace.Run(ctx, append(runners, page, served)...)
+	if network := (*net.OpError)(nil); errors.As(err, &network) && network.Op == "listen" {
+		return fmt.Errorf("cannot serve the page on %s: %w; choose another address with -addr, such as 127.0.0.1:0 for any free port", s.addr, network.Err)
 	}
-	address := "http://" + listener.Addr().String() + "/"
-	s.show.Say("The page is at %s; stop with Ctrl-C", address)
-	if s.open {
-		if err := browserCommand(address).Start(); err != nil {
-			s.show.Say("no browser could be opened: %v", err)
-		}
-	}
-	return millrace.Run(ctx, append(runners, page, &pageServer{page: page, listener: listener, logger: s.logger})...)
+	return err
 }
 
 // processorCommand returns how a processor is started. The account is in its environment, because all users of the machine can
@@ -254,47 +201,6 @@ func (s *serving) processorCommand(a *account.Account) func(slow time.Duration) 
 		cmd.Stderr = os.Stderr // not through this process, which may be killed
 		return cmd
 	}
-}
-
-// pageServer is a [millrace.Runner] that serves the page.
-type pageServer struct {
-	page     *web.Server
-	listener net.Listener
-	logger   *slog.Logger
-	server   http.Server
-}
-
-// Run serves until ctx ends, and then lets requests finish for a while. Streams of events end immediately.
-func (p *pageServer) Run(ctx context.Context) error {
-	p.server.Handler = p.page
-	p.server.ReadHeaderTimeout = 10 * time.Second
-	p.server.IdleTimeout = 2 * time.Minute
-	p.server.MaxHeaderBytes = 64 << 10
-	p.server.ErrorLog = slog.NewLogLogger(p.logger.Handler(), slog.LevelDebug)
-	ended := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(ended)
-		p.page.Stop()
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		if p.server.Shutdown(ending) != nil {
-			_ = p.server.Close() // what is left is ended
-		}
-	})
-	err := p.server.Serve(p.listener)
-	if !stop() {
-		<-ended
-	}
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return err
-}
-
-// Halt closes all connections.
-func (p *pageServer) Halt() {
-	p.page.Stop()
-	_ = p.server.Close() // what is left is ended
 }
 
 // ownServer is a durable queue server in this process.
@@ -346,15 +252,4 @@ func (s *ownServer) close() (err error) {
 		err = s.endpoint.Close()
 	}
 	return errors.Join(err, s.engine.Close())
-}
-
-// browserCommand returns the command that shows an address.
-func browserCommand(address string) *exec.Cmd {
-	switch runtime.GOOS {
-	case "windows":
-		return exec.Command("rundll32", "url.dll,FileProtocolHandler", address)
-	case "darwin":
-		return exec.Command("open", address)
-	}
-	return exec.Command("xdg-open", address)
 }

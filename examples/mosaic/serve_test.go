@@ -181,11 +181,11 @@ func TestServeSurvivesKills(t *testing.T) {
 
 func samplePNG(t *testing.T) []byte {
 	t.Helper()
-	source, err := newSource("")
+	_, sample, err := readInput("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return source.sample
+	return sample
 }
 
 func TestServeRefusesWhatItCannotUse(t *testing.T) {

@@ -4,27 +4,21 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"os"
+	"runtime"
 	"time"
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/examples/internal/account"
 	"github.com/millrace/millrace/examples/internal/cli"
 	"github.com/millrace/millrace/examples/internal/plainlog"
+	"github.com/millrace/millrace/examples/internal/progress"
 	"github.com/millrace/millrace/examples/mosaic/roles"
 )
 
 const workerFlagsHelp = `  -account LOCATION  where the queues are (default: the environment variable AZURE_STORAGE, or
                      else the server on this machine, which millrace serve starts):
-                       UseDevelopmentStorage=true    the server on this machine
-                       a storage connection string
-                       https://ACCOUNT.queue.core.windows.net
-                       @FILE                         a file with one of them
-  -blobs DIR         where pictures are stored; the same for all processes on the account
-                     (default: a folder for the account in your data directory, or the blob
-                     service of an account in Azure or Azurite)
-`
+` + locationHelp + blobsHelp
 
 const controllerHelp = `Usage: mosaic controller [flags]
 
@@ -44,102 +38,59 @@ Flags:
   -slow DURATION     how much longer each slice takes, such as 2s, to see a kill heal
 `
 
-// worker is a process of one role. It is a [millrace.Runner].
-type worker struct {
-	role         roles.Roles
-	account      account.Flag
-	blobs        string
-	slicesAtOnce int
-	slow         time.Duration
-	show         *display
-	logger       *slog.Logger
-}
-
-func controllerCommand() cli.Command {
-	return cli.Command{Name: "controller", Does: "choose tiles and compose mosaics", Help: controllerHelp,
-		Run: func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-			w := &worker{role: roles.Controller}
-			f := cli.NewFlags("mosaic controller")
-			f.StringVar(&w.account.Given, "account", "", "")
-			f.StringVar(&w.blobs, "blobs", "", "")
-			if _, err := cli.ParseFlags(f, args, "account", "blobs"); err != nil {
-				return err
+// runWorker returns a command that plays one role until a signal.
+func runWorker(name string, role roles.Roles) func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	return func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+		show := progress.New(stdout, stderr)
+		logger := plainlog.New(show)
+		o := roles.Options{Roles: role, Logger: logger, Handled: func(s roles.Step) {
+			request := s.Request.String()[:8]
+			if role == roles.Controller {
+				show.Say("request %s: %d slices are requested", request, s.Slices)
+			} else {
+				show.Say("request %s: slice %d of %d is rendered", request, s.Slice+1, s.Slices)
 			}
-			return w.work(ctx, stdout, stderr)
 		}}
-}
-
-func processorCommand() cli.Command {
-	return cli.Command{Name: "processor", Does: "render slices; any number of them may run", Help: processorHelp,
-		Run: func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-			w := &worker{role: roles.Processor}
-			f := cli.NewFlags("mosaic processor")
-			f.StringVar(&w.account.Given, "account", "", "")
-			f.StringVar(&w.blobs, "blobs", "", "")
-			f.IntVar(&w.slicesAtOnce, "slices-at-once", 0, "")
-			f.DurationVar(&w.slow, "slow", 0, "")
-			untilInputEnds := f.Bool("until-input-ends", false, "") // for mosaic serve, which its processors must not outlive
-			given, err := cli.ParseFlags(f, args, "account", "blobs")
-			if err != nil {
-				return err
-			}
-			if given["slices-at-once"] && (w.slicesAtOnce < 1 || w.slicesAtOnce > maxSlicesAtOnce) {
-				return cli.UsageErrorf("-slices-at-once %d is outside 1…%d", w.slicesAtOnce, maxSlicesAtOnce)
-			}
-			if w.slow < 0 || w.slow > time.Hour {
-				return cli.UsageErrorf("-slow %v is outside 0s…1h", w.slow)
-			}
-			if *untilInputEnds {
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithCancel(ctx)
-				go func() { // ends with the process: a read of standard input cannot be interrupted
-					_, _ = io.Copy(io.Discard, os.Stdin) // an error is an end too
-					cancel()
-				}()
-			}
-			return w.work(ctx, stdout, stderr)
-		}}
-}
-
-// maxSlicesAtOnce is more than any machine has use for: rendering is work for the CPU.
-const maxSlicesAtOnce = 256
-
-// work runs the role until a signal.
-func (w *worker) work(ctx context.Context, stdout, stderr io.Writer) error {
-	w.show = newDisplay(stdout, stderr)
-	w.logger = plainlog.New(w.show)
-	return millrace.Run(ctx, w)
-}
-
-// Halt does nothing: a second signal reaches the listeners directly.
-func (*worker) Halt() {}
-
-// Run works until ctx ends.
-func (w *worker) Run(ctx context.Context) error {
-	err := w.run(ctx)
-	if err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
-}
-
-func (w *worker) run(ctx context.Context) error {
-	return mosaicProgram.With(ctx, w.account, w.blobs, w.logger, func(a *account.Account, b *account.Blobs) error {
-		system, err := openRoles(ctx, a, b, roles.Options{Roles: w.role, Processors: w.slicesAtOnce, Slow: w.slow, Handled: w.report, Grace: grace, Logger: w.logger})
-		if err != nil {
+		var at account.Flag
+		f := cli.NewFlags("mosaic " + name)
+		f.StringVar(&at.Given, "account", "", "")
+		blobs := f.String("blobs", "", "")
+		untilInputEnds := false // for mosaic serve, which its processors must not outlive
+		if role == roles.Processor {
+			f.IntVar(&o.Processors, "slices-at-once", runtime.GOMAXPROCS(0), "")
+			f.DurationVar(&o.Slow, "slow", 0, "")
+			f.BoolVar(&untilInputEnds, "until-input-ends", false, "")
+		}
+		if _, err := cli.ParseFlags(f, args, "account", "blobs"); err != nil {
 			return err
 		}
-		w.show.Say("%v: queues at %s, blobs in %s; stop it with Ctrl-C", w.role, a.Endpoint(), b.Here)
-		return millrace.Run(ctx, system.Runners()...)
-	})
-}
-
-// report shows a step.
-func (w *worker) report(s roles.Step) {
-	request := s.Request.String()[:8]
-	if s.Role == roles.Controller {
-		w.show.Say("request %s: %d slices are requested", request, s.Slices)
-		return
+		if role == roles.Processor && (o.Processors < 1 || o.Processors > 256) {
+			return cli.UsageErrorf("-slices-at-once %d is outside 1…256", o.Processors)
+		}
+		if o.Slow < 0 || o.Slow > time.Hour {
+			return cli.UsageErrorf("-slow %v is outside 0s…1h", o.Slow)
+		}
+		if untilInputEnds {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithCancel(ctx)
+			go func() { // ends with the process: a read of standard input cannot be interrupted
+				_, _ = io.Copy(io.Discard, os.Stdin) // an error is an end too
+				cancel()
+			}()
+		}
+		return millrace.Run(ctx, task(func(ctx context.Context) error {
+			err := mosaicProgram.With(ctx, at, *blobs, logger, func(a *account.Account, b *account.Blobs) error {
+				system, err := openRoles(ctx, a, b, o)
+				if err != nil {
+					return err
+				}
+				show.Say("%v: queues at %s, blobs in %s; stop it with Ctrl-C", role, a.Endpoint(), b.Here)
+				return millrace.Run(ctx, system.Runners()...)
+			})
+			if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+				return nil
+			}
+			return err
+		}))
 	}
-	w.show.Say("request %s: slice %d of %d is rendered", request, s.Slice+1, s.Slices)
 }

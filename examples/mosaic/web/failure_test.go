@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/examples/internal/cli"
 	"github.com/millrace/millrace/examples/mosaic/layout"
 	"github.com/millrace/millrace/examples/mosaic/picture"
 	"github.com/millrace/millrace/examples/mosaic/roles"
@@ -89,8 +90,8 @@ func TestTilesThatCannotBeMadeFailTheJob(t *testing.T) {
 }
 
 func TestNumbersAreWrittenAsTheScriptDoes(t *testing.T) {
-	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 123456: "123,456", 400000000: "400,000,000"} {
-		if got := countText(n); got != want {
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 123456: "123,456", 400000000: "400,000,000"} {
+		if got := cli.Grouped(n); got != want {
 			t.Errorf("%d: got %s, want %s", n, got, want)
 		}
 	}

@@ -218,7 +218,7 @@ func TestPathsAreRemovedFromErrors(t *testing.T) {
 }
 
 func TestOnlyOurOwnPagesChangeAnything(t *testing.T) {
-	s := setup(t).serve(func(o *Options) { o.Hosts = []string{"mosaic.example"} })
+	s := setup(t).serve(nil)
 	id := s.make(s.small()...)
 	s.until(id, done)
 	own := s.http.URL
@@ -246,10 +246,10 @@ func TestOnlyOurOwnPagesChangeAnything(t *testing.T) {
 }
 
 func TestForeignHostsAreRefused(t *testing.T) {
-	s := setup(t).serve(func(o *Options) { o.Hosts = []string{"Mosaic.Example"} })
+	s := setup(t).serve(nil)
 	for host, known := range map[string]bool{
-		"127.0.0.1": true, "127.0.0.1:99": true, "[::1]:8088": true, "localhost:8088": true, "LOCALHOST": true, "x.localhost": true, "192.168.1.2:8088": true, "mosaic.example:80": true, "mosaic.example.": true,
-		"evil.example": false, "evil.example:8088": false, "127.0.0.1.evil.example": false, "localhost.evil.example": false, "notlocalhost": false, "mosaic.example.evil": false, "0x7f000001": false,
+		"127.0.0.1": true, "127.0.0.1:99": true, "[::1]:8088": true, "localhost:8088": true, "LOCALHOST": true, "x.localhost": true, "192.168.1.2:8088": true,
+		"evil.example": false, "mosaic.example": false, "evil.example:8088": false, "127.0.0.1.evil.example": false, "localhost.evil.example": false, "notlocalhost": false, "0x7f000001": false,
 	} {
 		if r := s.do(http.MethodGet, "/", nil, "Host", host); (r.status == http.StatusOK) != known {
 			t.Errorf("host %q: got %d, want known %v", host, r.status, known)

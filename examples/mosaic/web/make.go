@@ -7,13 +7,13 @@ import (
 	"io"
 	"os"
 	"path"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/examples/internal/cli"
 	"github.com/millrace/millrace/examples/mosaic/layout"
 	"github.com/millrace/millrace/examples/mosaic/picture"
 	"github.com/millrace/millrace/examples/mosaic/roles"
@@ -219,7 +219,7 @@ func (s *Server) library(ctx context.Context, size int, say func(string)) (*tile
 			p.whole, err = tiles.Generate(tiles.MaxSize)
 		} else {
 			p.whole, _, err = tiles.FromDir(ctx, p.folder, tiles.MaxSize, &tiles.DirOptions{Progress: func(read, all int) {
-				say(fmt.Sprintf("Reading photographs for the tiles: %s of %s.", countText(read), countText(all)))
+				say(fmt.Sprintf("Reading photographs for the tiles: %s of %s.", cli.Grouped(int64(read)), cli.Grouped(int64(all))))
 			}})
 		}
 		if err != nil {
@@ -251,19 +251,18 @@ type photos struct {
 	shrunk map[int]*tiles.Library // by size
 }
 
-// libraries are the tiles of the jobs: on disk, because the next run may have other photographs, and those that were drawn
-// last in memory.
+// libraries are the tiles of the jobs: on disk, because the next run may have other photographs, and some of them in memory.
 type libraries struct {
 	root *os.Root
 
-	mu   sync.Mutex // held while a library is read or shrunk
-	last []drawnLibrary
+	mu    sync.Mutex // held while a library is read or shrunk
+	drawn map[drawn]*tiles.Library
 }
 
-type drawnLibrary struct {
-	id      string
-	size    int
-	library *tiles.Library
+// drawn names a library with tiles of a size. The size 0 is its own.
+type drawn struct {
+	id   string
+	size int
 }
 
 func tilesFile(id string) string { return path.Join(tilesFolder, id+".tiles") }
@@ -278,24 +277,18 @@ func (l *libraries) store(library *tiles.Library) error {
 	return replace(l.root, tilesFile(library.ID()), library.Write)
 }
 
-// get returns a library with tiles of a size.
-func (l *libraries) get(id string, size int) (library *tiles.Library, err error) {
+// get returns a library with tiles of a size, or of its own size for 0.
+func (l *libraries) get(id string, size int) (*tiles.Library, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	find := func(size int) *tiles.Library {
-		if i := slices.IndexFunc(l.last, func(d drawnLibrary) bool { return d.id == id && d.size == size }); i >= 0 {
-			return l.last[i].library
-		}
-		return nil
-	}
-	keep := func(size int, library *tiles.Library) {
-		const most = 16
-		l.last = append(l.last[max(0, len(l.last)+1-most):], drawnLibrary{id, size, library})
-	}
-	if library := find(size); library != nil {
+	if library := l.drawn[drawn{id, size}]; library != nil {
 		return library, nil
 	}
-	whole := find(0)
+	const most = 16
+	if len(l.drawn) >= most || l.drawn == nil {
+		l.drawn = make(map[drawn]*tiles.Library)
+	}
+	whole := l.drawn[drawn{id, 0}]
 	if whole == nil {
 		f, err := l.root.Open(tilesFile(id))
 		if err != nil {
@@ -306,14 +299,14 @@ func (l *libraries) get(id string, size int) (library *tiles.Library, err error)
 		if err != nil {
 			return nil, err
 		}
-		keep(0, whole)
+		l.drawn[drawn{id, 0}] = whole
 	}
 	if size == 0 || size == whole.Size() {
 		return whole, nil
 	}
 	small, err := whole.Shrink(size)
 	if err == nil {
-		keep(size, small)
+		l.drawn[drawn{id, size}] = small
 	}
 	return small, err
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/millrace/millrace/examples/internal/cli"
 )
 
 // ProcessorStatus describes a processor.
@@ -61,7 +63,7 @@ func (p *Processors) Status() []ProcessorStatus {
 		list[i] = one.ProcessorStatus
 		list[i].State = "starting"
 		if one.PID > 0 {
-			list[i].State = fmt.Sprintf("process %d, %s", one.PID, plural(int(one.Handled), "slice"))
+			list[i].State = fmt.Sprintf("process %d, %s", one.PID, cli.Plural(int(one.Handled), "slice"))
 		}
 	}
 	return list

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/examples/internal/cli"
 	"github.com/millrace/millrace/examples/mosaic/layout"
 	"github.com/millrace/millrace/examples/mosaic/picture"
 	"github.com/millrace/millrace/examples/mosaic/roles"
@@ -46,9 +47,6 @@ type Options struct {
 
 	// Processors are the processors that were started by this program. Defaults to nil: there are none.
 	Processors *Processors
-
-	// Hosts are names of this server, besides localhost and addresses. Defaults to none.
-	Hosts []string
 
 	// Logger receives errors. Defaults to slog.Default().
 	Logger *slog.Logger
@@ -97,7 +95,7 @@ func Open(o Options) (*Server, error) {
 	s.photos.folder = o.Tiles
 	s.sampler = sampler{server: s, handled: make(map[string]int64)}
 	var err error
-	if s.pages, err = template.New("").Funcs(template.FuncMap{"count": countText, "queue": queueFigures}).ParseFS(files, "templates/*.html"); err != nil {
+	if s.pages, err = template.New("").Funcs(template.FuncMap{"count": func(n int) string { return cli.Grouped(int64(n)) }, "queue": queueFigures}).ParseFS(files, "templates/*.html"); err != nil {
 		return nil, err
 	}
 	if s.shelf, err = openShelf(o.Data, o.Logger); err != nil {
@@ -212,7 +210,7 @@ func (s *Server) routes() (http.Handler, error) {
 	handle("POST /processors/{id}/kill", s.killProcessor)
 	handle("POST /faults", s.setFaults)
 	handle("/", missing)
-	guard := webpage.Guard{Policy: policy, Hosts: s.options.Hosts, Foreign: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	guard := webpage.Guard{Policy: policy, Foreign: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, refuse(http.StatusForbidden, "this request comes from another page"))
 	})}
 	return guard.Handler(mux), nil

@@ -8,13 +8,13 @@ import (
 	"net/http"
 	"os"
 	"regexp"
-	"strconv"
 	"strings"
 	"syscall"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/examples/internal/cli"
 	"github.com/millrace/millrace/examples/mosaic/layout"
 	"github.com/millrace/millrace/examples/mosaic/picture"
 )
@@ -93,7 +93,7 @@ func unusable(name string, err error) error {
 	case errors.As(err, &unsupported):
 		return refuse(http.StatusUnprocessableEntity, "“%s” is %s, which cannot be read here: %s", name, unsupported.Format, unsupported.Advice)
 	case errors.Is(err, picture.ErrTooLarge):
-		return refuse(http.StatusRequestEntityTooLarge, "“%s” is too large: the limit is %s pixels", name, countText(picture.MaxPixels))
+		return refuse(http.StatusRequestEntityTooLarge, "“%s” is too large: the limit is %s pixels", name, cli.Grouped(picture.MaxPixels))
 	case errors.Is(err, picture.ErrNotPicture):
 		return refuse(http.StatusUnprocessableEntity, "“%s” is not a picture that can be read here: choose a JPEG, PNG, WebP, GIF, TIFF or BMP", name)
 	}
@@ -122,22 +122,6 @@ var absolute = regexp.MustCompile(`(^|[\s"'(])(?:/|[A-Za-z]:\\)[^\s"':;,)]*`)
 
 // withoutPaths removes paths of this machine from a text, because users of the page may be others than its owner.
 func withoutPaths(text string) string { return absolute.ReplaceAllString(text, "$1…") }
-
-// countText formats a number as the script of the page does, such as 2,880.
-func countText(n int) string {
-	text := strconv.Itoa(n)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
-}
-
-func plural(n int, word string) string {
-	if n != 1 {
-		word += "s"
-	}
-	return countText(n) + " " + word
-}
 
 // displayName makes the name of an upload fit to be shown and to be suggested for a download, but never to be a path.
 func displayName(name string) string {
