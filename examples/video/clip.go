@@ -20,7 +20,7 @@ import (
 	"golang.org/x/image/draw"
 )
 
-// A clip is an animated GIF, which every browser plays and the standard library reads. Bounds of an upload:
+// A clip is an animated GIF, which every browser plays and the standard library reads. These are the bounds of an upload.
 const (
 	maxBytes  = 8 << 20
 	maxSide   = 2000
