@@ -155,8 +155,8 @@ func noChangeIsLost(e *env) {
 	const writers, rounds = 5, 10
 	for range rounds {
 		var all, reading sync.WaitGroup
+		reading.Add(writers) // before the first one can wait
 		for range writers {
-			reading.Add(1)
 			read := sync.OnceFunc(reading.Done)
 			all.Go(func() {
 				defer read()
