@@ -231,7 +231,7 @@ func (w *web) form(rw http.ResponseWriter, _ *http.Request) error {
 // upload takes a clip, and leads to its page.
 func (w *web) upload(rw http.ResponseWriter, r *http.Request) error {
 	r.Body = http.MaxBytesReader(rw, r.Body, maxBytes+64<<10)
-	if err := r.ParseMultipartForm(maxBytes); err != nil {
+	if err := r.ParseMultipartForm(64 << 10); err != nil { // more is in a file: a slow visitor holds no memory
 		if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
 			return err
 		}

@@ -195,7 +195,7 @@ func (s *site) state(ctx context.Context, video string) (state, error) {
 	for _, f := range formats {
 		st.Ready = st.Ready && st.Made[f.Name]
 	}
-	if !st.Made[failed] {
+	if st.Ready || !st.Made[failed] { // ready: it was sent back after the failure
 		return st, nil
 	}
 	r, err := s.clips.Open(ctx, formatRef(video, failed))

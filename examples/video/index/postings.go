@@ -114,18 +114,3 @@ func (x *Index) count(ctx context.Context, t term) (int64, error) {
 	}
 	return head.Int(countProperty), nil
 }
-
-// Size returns how many terms there are, and how many postings under them by their counts. It reads the head of each term.
-func (x *Index) Size(ctx context.Context) (terms, postings int64, err error) {
-	for entry, err := range table.All(ctx, x.terms, table.Query{}) {
-		if err != nil {
-			return 0, 0, err
-		}
-		n, err := x.count(ctx, term{entry.Partition, entry.Row})
-		if err != nil {
-			return 0, 0, err
-		}
-		terms, postings = terms+1, postings+n
-	}
-	return terms, postings, nil
-}
