@@ -308,10 +308,10 @@ func TestTheCommandLine(t *testing.T) {
 func TestTheNewsOvertake(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	out := new(output)
-	if status := command(t.Context(), []string{"demo", "-videos", "20"}, out, out); status != 0 {
+	if status := command(t.Context(), []string{"demo", "-videos", "10"}, out, out); status != 0 {
 		t.Fatalf("got status %d: %s", status, out)
 	}
-	for _, want := range []string{`(?m)^critical +4 .* [1-9][0-9]*\.[0-9]$`, `(?m)^ordinary +4 `, `(?m)^heavy +12 .* 0\.[0-9]$`} {
+	for _, want := range []string{`(?m)^critical +2 .* [1-9][0-9]*\.[0-9]$`, `(?m)^ordinary +2 `, `(?m)^heavy +6 .* 0\.[0-9]$`} {
 		if !regexp.MustCompile(want).MatchString(out.String()) {
 			t.Errorf("got\n%s\nwant a line as %s", out, want)
 		}
@@ -332,7 +332,7 @@ func TestAKilledWorkerLosesNothing(t *testing.T) {
 	_, said := process(t, "-role=web", "-addr=127.0.0.1:0", at, data)
 	site := address(t, said)
 	name := newName()
-	if status, _, page := upload(t, site, testFilm(t, 900, 600, 60), "name", name, "title", "Survivor"); status != http.StatusOK {
+	if status, _, page := upload(t, site, testFilm(t, 640, 360, 30), "name", name, "title", "Survivor"); status != http.StatusOK {
 		t.Fatalf("got %d: %s", status, page)
 	}
 	victim, _ := process(t, "-role=worker", "-lease=2s", at, data)
