@@ -50,6 +50,7 @@ func TestALargeBodyReachesTheHandlerAndBecomesATombstone(t *testing.T) {
 	})
 }
 
+// O-05.
 func TestASmallBodyStaysInItsMessage(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(job{"small", ""})

@@ -32,7 +32,7 @@ func (q *lostDeletes) Delete(ctx context.Context, l queue.Lease) error {
 	return &queue.Error{Op: "delete", Kind: queue.ErrOutcomeUnknown}
 }
 
-// A repeated delete finds the message gone. While the lease lasts nobody else can have deleted it;
+// O-05: a repeated delete finds the message gone. While the lease lasts nobody else can have deleted it;
 // later another worker may have moved it to the poison queue, with the same body.
 func TestAMessageThatIsGoneWasDeletedOnlyWhileTheLeaseLasts(t *testing.T) {
 	for after, tombstones := range map[time.Duration]int{time.Second: 1, 11 * time.Second: 0} {

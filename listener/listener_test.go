@@ -438,6 +438,12 @@ func TestALoopBacksOffFromABusyService(t *testing.T) {
 		var log strings.Builder
 		o := options()
 		o.Logger = textLogger(&log)
+		var reported atomic.Int64
+		o.OnError = func(err error) {
+			if errors.Is(err, queue.ErrThrottled) {
+				reported.Add(1)
+			}
+		}
 		b.queue.intercept = func(op string, act func() error) error {
 			if time.Since(b.begin) < 10*time.Minute {
 				return &queue.Error{Op: op, Kind: queue.ErrThrottled, Status: 503, Code: "ServerBusy", RequestID: "r-1"}
@@ -448,8 +454,8 @@ func TestALoopBacksOffFromABusyService(t *testing.T) {
 		l := New(b.queue, func(context.Context, *Message[job]) error { return nil }, o)
 		b.run(l)
 		advance(10 * time.Minute)
-		if polls := len(b.queue.sent("dequeue")); polls < 10 || polls > 60 {
-			t.Errorf("got %d polls in ten minutes of 503; want between 10 and 60", polls)
+		if polls := len(b.queue.sent("dequeue")); polls < 10 || polls > 60 || reported.Load() != int64(polls) {
+			t.Errorf("got %d polls in ten minutes of 503 and %d errors reported; want between 10 and 60, each reported", polls, reported.Load())
 		}
 		advance(time.Minute)
 		b.mustFinish()

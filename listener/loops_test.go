@@ -502,7 +502,7 @@ func TestBatchesStayFullUnderBacklog(t *testing.T) {
 	}
 }
 
-// L-16: an error when reading the depth is reported and ends no loop.
+// L-16, R-01: an error when reading the depth is reported and ends no loop.
 func TestADepthThatCannotBeReadStopsNothing(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.queue.intercept = func(op string, act func() error) error {

@@ -120,7 +120,7 @@ func TestAMissingQueueIsPolledUntilItIsThere(t *testing.T) {
 	})
 }
 
-// Errors keep a loop: the state says what is wrong until a dequeue succeeds, and then nothing is polled.
+// errors keep a loop: the state says what is wrong until a dequeue succeeds, and then nothing is polled.
 func TestALoopStaysWhileDequeuesFail(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		source := connected()
@@ -140,7 +140,7 @@ func TestALoopStaysWhileDequeuesFail(t *testing.T) {
 		b.put(1)
 		b.publish(source)
 		advance(10 * time.Minute)
-		if st := l.State(); st.Ready() || st.PollError == nil || st.Loops != 1 {
+		if st := l.State(); st.Ready() || !st.Healthy() || st.PollError == nil || st.Loops != 1 {
 			b.Errorf("in an outage: got %+v, want a loop and the error", st)
 		}
 		down.Store(false)

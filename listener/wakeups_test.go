@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/millrace/wakeup"
 )
 
-// X-21, L-41: an idle account sees no request but the safety polls, however many instances there are, and
+// X-21, L-41, L-36: an idle account sees no request but the safety polls, however many instances there are, and
 // none without those.
 func TestAnIdleDayCostsTheSafetyPollsAlone(t *testing.T) {
 	const day = 24 * time.Hour

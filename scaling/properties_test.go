@@ -43,7 +43,7 @@ func arbitraryHistory(t *rapid.T) (h History) {
 	return h
 }
 
-// whatever was measured, in whatever order, there are neither fewer instances than the bounds
+// whatever was measured, in whatever order, there are neither fewer instances than the bounds
 // allow nor more, none are added beyond a step, and the same history leads to the same decision.
 func TestDecisionsKeepTheBoundsWhateverWasMeasured(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -232,7 +232,7 @@ func TestDisturbancesDoNotFlap(t *testing.T) {
 	}
 }
 
-// instances go when the queues were empty for long, with ToZero all of them, and come back.
+// instances go when the queues were empty for long, with ToZero all of them, and come back.
 func TestAnEmptyPoolShrinksToZeroAndComesBack(t *testing.T) {
 	p := &pool{
 		policy: Policy{ToZero: true}, slots: 10, handling: constant(1), start: 30, interval: 10,

@@ -92,7 +92,7 @@ func TestASuccessJustBeforeTheEndStartsTheIntervalAnew(t *testing.T) {
 	})
 }
 
-// time in which nobody sends fails nothing over, however long, but two failures in a row with the
+// time in which nobody sends fails nothing over, however long, but two failures in a row with the
 // interval between them do.
 func TestSilenceFailsNothingOver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestABusyPrimaryIsSentToAgainAfterTenSeconds(t *testing.T) {
 	})
 }
 
-// a busy primary queue does not end the interval, and does not fail over at its end.
+// a busy primary queue does not end the interval, and does not fail over at its end.
 func TestABusyPrimaryNeitherEndsNorCompletesTheInterval(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := setup(t, paired.Options{FailoverInterval: time.Minute})
@@ -358,7 +358,7 @@ func TestALateFailureOfDuringTheOutageDoesNotCount(t *testing.T) {
 	})
 }
 
-// each queue fails over alone.
+// each queue fails over alone.
 func TestEachQueueFailsOverAlone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := setup(t, paired.Options{FailoverInterval: -1})

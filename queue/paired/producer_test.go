@@ -233,7 +233,7 @@ func retried(t *testing.T, f func() error) {
 	t.Fatal(err)
 }
 
-// a producer and a listener through outages of the primary account of every kind. What was accepted is handled or waits in
+// a producer and a listener through outages of the primary account of every kind. What was accepted is handled or waits in
 // a backlog queue; the listener receives from the primary queue alone, and works on by itself when it is back.
 func TestAWholeOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -39,7 +39,7 @@ var outages = []struct {
 	{name: "return for good", lasts: time.Minute},
 }
 
-// whatever happens to the primary region, the jobs that were accepted are those that
+// whatever happens to the primary region, the jobs that were accepted are those that
 // are handled, and each that is handled twice was in doubt before.
 func TestAcceptedIsHandledThroughOutages(t *testing.T) {
 	jobs := *allJobs
