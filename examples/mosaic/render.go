@@ -274,23 +274,15 @@ func (s settings) library(ctx context.Context, show *progress.Progress) (*tiles.
 		return tiles.Generate(s.tile)
 	}
 	show.Say("reading tiles from %s", s.tiles)
-	var skipped []string
-	o := tiles.DirOptions{
-		Progress: func(done, all int) { show.Bar("reading photographs", done, all) },
-		Skipped:  func(file string, err error) { skipped = append(skipped, cli.InLine(file)+": "+err.Error()) },
-	}
-	library, summary, err := tiles.FromDir(ctx, s.tiles, s.tile, &o)
+	library, skipped, err := tiles.FromDir(ctx, s.tiles, s.tile, func(done, all int) { show.Bar("reading photographs", done, all) })
 	if err != nil {
-		if len(skipped) > 0 {
-			return nil, fmt.Errorf("%w: the first is %s", err, skipped[0])
-		}
 		return nil, err
 	}
-	show.Say("photographs: %v", summary)
+	show.Say("photographs: %d of %d used", library.Len(), library.Len()+len(skipped))
 	logger := plainlog.New(show)
 	const most = 10
-	for _, s := range skipped[:min(len(skipped), most)] {
-		logger.Warn("tile skipped: " + s)
+	for _, file := range skipped[:min(len(skipped), most)] {
+		logger.Warn("tile skipped: " + cli.InLine(file.Name) + ": " + file.Err.Error())
 	}
 	if len(skipped) > most {
 		logger.Warn("more tiles were skipped", "files", len(skipped)-most)

@@ -218,9 +218,9 @@ func (s *Server) library(ctx context.Context, size int, say func(string)) (*tile
 		if p.folder == "" {
 			p.whole, err = tiles.Generate(tiles.MaxSize)
 		} else {
-			p.whole, _, err = tiles.FromDir(ctx, p.folder, tiles.MaxSize, &tiles.DirOptions{Progress: func(read, all int) {
+			p.whole, _, err = tiles.FromDir(ctx, p.folder, tiles.MaxSize, func(read, all int) {
 				say(fmt.Sprintf("Reading photographs for the tiles: %s of %s.", cli.Grouped(int64(read)), cli.Grouped(int64(all))))
-			}})
+			})
 		}
 		if err != nil {
 			return nil, err
