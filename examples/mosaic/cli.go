@@ -41,7 +41,7 @@ func sample(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if len(args) > 0 {
 		return cli.UsageErrorf("unknown flag %q; see mosaic -h", args[0])
 	}
-	return render(ctx, settings{out: defaultOut, tile: defaultTile, tint: layout.DefaultTint, account: account.Embedded}, stdout, stderr)
+	return render(ctx, settings{out: defaultOut, tile: defaultTile, tint: layout.DefaultTint, reuse: layout.DefaultReuse, account: account.Embedded}, stdout, stderr)
 }
 
 // The help on the flags that several commands have.

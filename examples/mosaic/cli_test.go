@@ -269,11 +269,11 @@ func TestFormatsSizesAndDefaults(t *testing.T) {
 		size    image.Point
 	}{
 		{"in.png", "out.PNG", []string{"-tile", "4"}, "8", image.Pt(48, 32)},
-		{"in.jpg", "out.jpeg", nil, "2", image.Pt(48, 32)}, // eight slices adapt to two rows
-		{"in.gif", "out.jpg", []string{"-tile", "1", "-slices", "33"}, "33", image.Pt(50, 33)},
+		{"in.jpg", "out.png", nil, "2", image.Pt(48, 32)}, // eight slices adapt to two rows
+		{"in.gif", "out.png", []string{"-tile", "1", "-slices", "33"}, "33", image.Pt(50, 33)},
 		{"in.png", "out.png", []string{"-tile", "33"}, "1", image.Pt(33, 33)},
 		{"in.png", "out.png", []string{"-tile", "8", "-scale", "2.5", "-tint", "40", "-reuse", "0"}, "8", image.Pt(120, 80)},
-		{"in.jpg", "out.jpg", []string{"-tile", "8", "-scale", "0.5", "-reuse", "100", "-slices", "2"}, "2", image.Pt(24, 16)},
+		{"in.jpg", "out.png", []string{"-tile", "8", "-scale", "0.5", "-reuse", "100", "-slices", "2"}, "2", image.Pt(24, 16)},
 	} {
 		out := filepath.Join(dir, c.out)
 		r := mosaic(t, append([]string{"render", "-in", filepath.Join(dir, c.in), "-out", out, "-tiles", folder}, c.flags...)...)
@@ -294,7 +294,7 @@ func TestInvalidCommandLines(t *testing.T) {
 	render := func(flags ...string) []string { return append([]string{"render", "-in", in, "-out", out}, flags...) }
 	for _, args := range [][]string{
 		{"mosaic"}, {"-x"}, {"Render"}, {"render"}, {"render", "-in", in}, {"render", "-out", out},
-		{"render", "-in", in, "-out", filepath.Join(dir, "out.gif")}, {"render", "-in", in, "-out", filepath.Join(dir, "out")},
+		{"render", "-in", in, "-out", filepath.Join(dir, "out.jpg")}, {"render", "-in", in, "-out", filepath.Join(dir, "out")},
 		render("extra"), render("-unknown"), render("-tile"), render("-tile", "0"), render("-tile", "-1"), render("-tile", "65"), render("-tile", "x"),
 		render("-slices", "0"), render("-slices", "-3"), render("-slices", "3"), render("-slices", "99999999999999999999"),
 		render("-scale", "0"), render("-scale", "-1"), render("-scale", "1.125"), render("-scale", "x"), render("-scale", ""), render("-scale", "65"),

@@ -10,7 +10,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/millrace/millrace"
@@ -26,7 +26,7 @@ import (
 
 const renderHelp = `Usage: mosaic render -in FILE -out FILE [flags]
 
-Renders a JPEG, PNG, GIF, WebP, TIFF or BMP to a .png, .jpg or .jpeg.
+Renders a JPEG, PNG, GIF, WebP, TIFF or BMP to a PNG.
 
 Flags:
 
@@ -55,13 +55,12 @@ type settings struct {
 	tile     int
 	scale    picture.Scale
 	tint     int // in per cent
-	reuse    layout.Reuse
+	reuse    int
 	slices   int // 0 for the default
 	tiles    string
 	account  string
 	allRoles bool // on an account that is not embedded
 	blobs    string
-	format   picture.Format // of out
 }
 
 // Defaults of settings.
@@ -96,11 +95,7 @@ func parseRender(args []string) (s settings, err error) {
 		return err
 	})
 	f.IntVar(&s.tint, "tint", layout.DefaultTint, "")
-	f.Func("reuse", "", func(text string) error {
-		percent, err := strconv.Atoi(text)
-		s.reuse = layout.ReusePercent(percent)
-		return err
-	})
+	f.IntVar(&s.reuse, "reuse", layout.DefaultReuse, "")
 	f.StringVar(&s.tiles, "tiles", "", "")
 	var at account.Flag
 	f.StringVar(&at.Given, "account", "", "")
@@ -112,6 +107,8 @@ func parseRender(args []string) (s settings, err error) {
 		return s, err
 	case s.in == "" || s.out == "":
 		return s, cli.UsageErrorf("-in FILE or -out FILE is missing; see mosaic render -h")
+	case !strings.EqualFold(filepath.Ext(s.out), ".png"):
+		return s, cli.UsageErrorf("-out %s is not a PNG: give it a name ending in .png", s.out)
 	case *played != "client" && *played != "all":
 		return s, cli.UsageErrorf("-roles %q is neither client nor all", *played)
 	case s.tile < 1 || s.tile > tiles.MaxSize:
@@ -120,10 +117,7 @@ func parseRender(args []string) (s settings, err error) {
 		return s, cli.UsageErrorf("-slices %d must be at least 1", s.slices)
 	}
 	s.allRoles = *played == "all"
-	if err := (&layout.Options{Reuse: s.reuse, Tint: s.tint}).Validate(); err != nil {
-		return s, &cli.UsageError{Err: err}
-	}
-	if s.format, err = picture.FormatOf(s.out); err != nil {
+	if err := (layout.Options{Reuse: s.reuse, Tint: s.tint}).Validate(); err != nil {
 		return s, &cli.UsageError{Err: err}
 	}
 	s.account, err = at.LocationOr(account.Embedded)
@@ -189,7 +183,7 @@ func (s settings) render(ctx context.Context, show *progress.Progress) (err erro
 		client = cmp.Or(u.Username, client)
 	}
 	order, err := system.Broker.Submit(ctx, roles.Request{
-		ClientID: client, Picture: bytes.NewReader(in), Library: library, Slices: plan.Slices, Format: s.format,
+		ClientID: client, Picture: bytes.NewReader(in), Library: library, Slices: plan.Slices,
 		Scale: s.scale, Tint: s.tint, Reuse: s.reuse,
 	})
 	if err != nil {
@@ -229,7 +223,7 @@ func readInput(path string) (name string, data []byte, err error) {
 	if path == "" {
 		var b bytes.Buffer
 		img := picture.Sample()
-		err := picture.Encode(&b, img, img.Bounds(), picture.PNG)
+		err := picture.Encode(&b, img)
 		return "sample picture", b.Bytes(), err
 	}
 	info, err := os.Stat(path)
@@ -257,7 +251,7 @@ func (s settings) plan(name string, in []byte) (picture.Plan, error) {
 	if err != nil {
 		return picture.Plan{}, fmt.Errorf("cannot read %s: %w", name, err)
 	}
-	plan, err := picture.NewPlan(header.Width, header.Height, s.tile, &picture.PlanOptions{Scale: s.scale, Format: s.format})
+	plan, err := picture.NewPlan(header.Width, header.Height, s.tile, &picture.PlanOptions{Scale: s.scale})
 	if err != nil {
 		return plan, fmt.Errorf("%s: %w", name, err)
 	}

@@ -32,9 +32,8 @@ type Request struct {
 	Library  *tiles.Library // of tiles; its Size is that of a cell
 	Scale    picture.Scale  // of the mosaic, times the picture; 0 means 1
 	Slices   int            // 1 … rows of cells, such as those of picture.NewPlan
-	Format   picture.Format // of the mosaic
 	Tint     int            // how much of the picture's own colours is mixed in, in per cent: 0 … layout.MaxTint
-	Reuse    layout.Reuse   // how freely tiles are used again; 0 means the default
+	Reuse    int            // how freely tiles are used again, in per cent: 0 … 100
 }
 
 // Order is a submitted request. All that it knows is in the store, so any process may wait for it and
@@ -61,7 +60,7 @@ func (b *Broker) Submit(ctx context.Context, r Request) (*Order, error) {
 	return o, b.queues.imageRequests.Submit(ctx, ImageRequest{
 		Head:     b.queues.imageRequests.Head(r.ClientID, o.ID),
 		ImageURI: inputRef(o.ID), ImageLibraryURI: library,
-		TileSize: r.Library.Size(), Slices: r.Slices, OutputFormat: r.Format.String(),
+		TileSize: r.Library.Size(), Slices: r.Slices,
 		Scale: r.Scale, Tint: r.Tint, Reuse: r.Reuse,
 	})
 }

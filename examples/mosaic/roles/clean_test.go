@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/millrace/millrace/blob"
-	"github.com/millrace/millrace/examples/mosaic/picture"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -63,7 +62,7 @@ func TestCleanKeepsWhatMayBeUsedAndRemovesTheRest(t *testing.T) {
 		w.put(inputRef(killed), "12345")
 		w.put(cutRef(killed, 0), "x")
 		w.put(stateRef(killed, factPlan), "{}")
-		output := outputRef(kept, picture.PNG)
+		output := outputRef(kept)
 		w.put(output, "mosaic")
 		w.put(endRef(kept), `{"output":"`+output.String()+`"}`)
 		time.Sleep(CleanAge + time.Minute)

@@ -6,7 +6,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/millrace/millrace/blob"
-	"github.com/millrace/millrace/examples/mosaic/picture"
 )
 
 // The queues.
@@ -34,16 +33,9 @@ func inputRef(id uuid.UUID) blob.Ref { return blob.Ref{Container: imageInput, Na
 // libraryRef is the blob of a tile library. Equal libraries share one.
 func libraryRef(id string) blob.Ref { return blob.Ref{Container: imageLibrary, Name: id + ".tar"} }
 
-// outputRef is the blob of the mosaic. Its name has the extension of a picture.
-func outputRef(id uuid.UUID, f picture.Format) blob.Ref {
-	return blob.Ref{Container: imageOutput, Name: id.String() + extension(f)}
-}
-
-func extension(f picture.Format) string {
-	if f == picture.JPEG {
-		return ".jpg"
-	}
-	return ".png"
+// outputRef is the blob of the mosaic.
+func outputRef(id uuid.UUID) blob.Ref {
+	return blob.Ref{Container: imageOutput, Name: id.String() + ".png"}
 }
 
 // cutRef and laidRef are the blobs of a slice before and after it is rendered. The names of laidRef and endRef are those of

@@ -215,11 +215,11 @@ func (w *world) submit(p *process, changes ...func(*Request)) *client {
 	for {
 		var b bytes.Buffer
 		img := testPicture()
-		if err := picture.Encode(&b, img, img.Bounds(), picture.PNG); err != nil {
+		if err := picture.Encode(&b, img); err != nil {
 			w.t.Fatal(err)
 		}
 		r := Request{
-			ClientID: "tester", Picture: &b, Library: testLibrary(w.t), Slices: testSlices,
+			ClientID: "tester", Picture: &b, Library: testLibrary(w.t), Slices: testSlices, Reuse: layout.DefaultReuse,
 		}
 		for _, change := range changes {
 			change(&r)
@@ -301,7 +301,7 @@ func (w *world) wantLayout() *layout.Layout {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	chosen, err := layout.Choose(w.t.Context(), cells, testLibrary(w.t), nil)
+	chosen, err := layout.Choose(w.t.Context(), cells, testLibrary(w.t), layout.Options{Reuse: layout.DefaultReuse})
 	if err != nil {
 		w.t.Fatal(err)
 	}

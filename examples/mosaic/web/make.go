@@ -14,8 +14,6 @@ import (
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/examples/internal/cli"
-	"github.com/millrace/millrace/examples/mosaic/layout"
-	"github.com/millrace/millrace/examples/mosaic/picture"
 	"github.com/millrace/millrace/examples/mosaic/roles"
 	"github.com/millrace/millrace/examples/mosaic/tiles"
 	"github.com/millrace/millrace/queue"
@@ -136,8 +134,8 @@ func (s *Server) order(ctx context.Context, j *job) (*roles.Order, error) {
 		defer func() { _ = in.Close() }() // nothing was written
 		j.update(func() { j.State, j.note = measuring, "" })
 		order, err = broker.Submit(ctx, roles.Request{
-			ClientID: "web", Picture: in, Library: library, Slices: now.Slices, Format: picture.PNG,
-			Scale: now.Scale, Tint: now.Tint, Reuse: layout.ReusePercent(now.Reuse),
+			ClientID: "web", Picture: in, Library: library, Slices: now.Slices,
+			Scale: now.Scale, Tint: now.Tint, Reuse: now.Reuse,
 		})
 		return err
 	})
