@@ -212,7 +212,6 @@ func (s settings) render(ctx context.Context, show *progress.Progress) (err erro
 	cli.Say(stdout, "  tile library          %s tiles, %s of them used\n", cli.Grouped(int64(library.Len())), cli.Grouped(int64(distinct)))
 	cli.Say(stdout, "  slices                %d\n", plan.Slices)
 	cli.Say(stdout, "  messages              %d\n", order.Sent())
-	cli.Say(stdout, "  loops at peak         %d\n", system.LoopsPeak())
 	cli.Say(stdout, "  storage transactions  %s\n", cli.Grouped(a.Requests()))
 	cli.Say(stdout, "  time                  %.1f s\n", time.Since(begin).Seconds())
 	return nil
@@ -289,8 +288,9 @@ func (s settings) library(ctx context.Context, show *progress.Progress) (*tiles.
 
 // deliver waits for the mosaic and writes its file. It returns how many distinct tiles the mosaic has.
 func (s settings) deliver(ctx context.Context, order *roles.Order, show *progress.Progress, output *output, played roles.Roles) (distinct int, err error) {
-	hints := hints{show: show}
-	tenths := 0 // of all slices
+	const quiet = 5 * time.Second // longer than a slice takes
+	tenths := 0                   // of all slices
+	last, since, told := -1, time.Now(), played == roles.All
 	shown := func(finished int) {
 		show.Bar("rendering slices", finished, order.Slices)
 		if now := finished * 10 / order.Slices; now > tenths && !show.Terminal() {
@@ -303,14 +303,18 @@ func (s settings) deliver(ctx context.Context, order *roles.Order, show *progres
 			return errors.New(p.Poison)
 		}
 		shown(len(p.Stored))
-		if played != roles.All {
-			hints.see(p)
+		if n := len(p.Stored); n != last {
+			last, since = n, time.Now()
+		}
+		if !told && time.Since(since) >= quiet {
+			told = true
+			show.Say("still waiting: no slice was finished for %v. Start mosaic controller and mosaic processor in other terminals, or use -roles all; the work of a killed one is taken up again half a minute later", quiet)
 		}
 		return nil
 	})
 	switch {
 	case err != nil && s.account != account.Embedded: // its poison can be redriven
-		return 0, fmt.Errorf("the mosaic could not be made: %w; once its cause is mended, a redrive finishes it: millrace poison redrive, and mosaic clean says where the mosaic is", err)
+		return 0, fmt.Errorf("the mosaic could not be made: %w; once its cause is mended, a redrive finishes it: millrace poison redrive; the mosaic is then among the blobs, in imageoutput", err)
 	case err != nil:
 		return 0, fmt.Errorf("the mosaic could not be made: %w", errors.Join(err, order.Cancel(context.WithoutCancel(ctx), err.Error())))
 	}
@@ -320,36 +324,8 @@ func (s settings) deliver(ctx context.Context, order *roles.Order, show *progres
 		return 0, err
 	}
 	err = order.Deliver(ctx, func(mosaic io.Reader) error { return output.replace(ctx, mosaic) })
-	if kept := (*roles.KeptError)(nil); errors.As(err, &kept) && (s.account != account.Embedded || s.blobs != "") {
-		return 0, fmt.Errorf("%w; the mosaic is kept in %s", err, kept.Where)
+	if err != nil && (s.account != account.Embedded || s.blobs != "") {
+		return 0, fmt.Errorf("%w; the mosaic is kept among the blobs, in imageoutput", err)
 	}
 	return whole.Distinct(), err
-}
-
-// hints say what an order waits for if nothing happens to it, once for each role.
-type hints struct {
-	show  *progress.Progress
-	last  roles.Progress
-	since time.Time
-	given roles.Roles
-}
-
-// see compares the progress with the last one.
-func (h *hints) see(now roles.Progress) {
-	// A slice takes less, and the patience of a user is longer.
-	const quiet = 5 * time.Second
-	role := now.WaitsFor()
-	if h.since.IsZero() || len(now.Stored) != len(h.last.Stored) || role != h.last.WaitsFor() {
-		h.last, h.since = now, time.Now()
-		return
-	}
-	if time.Since(h.since) < quiet || h.given.Has(role) {
-		return
-	}
-	h.given |= role
-	missing := "controller has taken this up"
-	if role == roles.Processor {
-		missing = "processor has finished a slice"
-	}
-	h.show.Say("still waiting: no %s for %v. Start one in another terminal with mosaic %v, or use -roles all; the work of a killed one is taken up again half a minute later", missing, quiet, role)
 }

@@ -175,7 +175,7 @@ func (o *Order) Deliver(ctx context.Context, deliver func(mosaic io.Reader) erro
 	err = deliver(r)
 	_ = r.Close() // nothing was written
 	if err != nil {
-		return &KeptError{whereIs(j.store, output), err}
+		return fmt.Errorf("deliver the mosaic of request %v: %w", o.ID, err)
 	}
 	if err := o.drop(ctx); err != nil {
 		o.broker.shared.logger.Warn("the mosaic was delivered, but not deleted from the store", "request", o.ID, "error", err)
@@ -196,26 +196,6 @@ func (o *Order) drop(ctx context.Context) (err error) {
 		time.Sleep(100 * time.Millisecond << try)
 	}
 	return err
-}
-
-// KeptError means that a mosaic was made but could not be delivered. It stays in the store.
-type KeptError struct {
-	Where string // the mosaic
-	Err   error
-}
-
-// Error returns the cause.
-func (e *KeptError) Error() string { return e.Err.Error() }
-
-// Unwrap returns the cause.
-func (e *KeptError) Unwrap() error { return e.Err }
-
-// whereIs returns the location of a blob, as a path if it has one.
-func whereIs(store blob.Store, ref blob.Ref) string {
-	if d, ok := store.(interface{ Path(blob.Ref) string }); ok {
-		return d.Path(ref)
-	}
-	return ref.String()
 }
 
 // Cancel ends the request without a mosaic, and deletes its blobs. Handlers drop its remaining messages. It may be

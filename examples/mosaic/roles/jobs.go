@@ -217,14 +217,6 @@ type Progress struct {
 	Poison    string // why a message that the request needs is poison; "" if all are well
 }
 
-// WaitsFor returns the role that has the next step.
-func (p Progress) WaitsFor() Roles {
-	if p.Requested && len(p.Stored) < p.Slices {
-		return Processor
-	}
-	return Controller
-}
-
 // progress reads the progress of a request that has not ended.
 func (j jobs) progress(ctx context.Context, id uuid.UUID, count int) (p Progress, err error) {
 	p.Slices = count

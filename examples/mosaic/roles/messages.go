@@ -17,10 +17,9 @@ import (
 
 // Head has the fields that all messages have.
 type Head struct {
-	ClientID  string    `json:"clientId"`       // who asks, such as a user name
-	RequestID uuid.UUID `json:"requestId"`      // names the request and its blobs
-	QueueURI  QueueURI  `json:"queueUri"`       // where the message was sent
-	Blobs     uuid.UUID `json:"blobs,omitzero"` // the id of the store that has its blobs
+	ClientID  string    `json:"clientId"`  // who asks, such as a user name
+	RequestID uuid.UUID `json:"requestId"` // names the request and its blobs
+	QueueURI  QueueURI  `json:"queueUri"`  // where the message was sent
 }
 
 // QueueURI names a queue of an account: "queue://account/queue".

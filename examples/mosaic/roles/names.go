@@ -24,9 +24,6 @@ const (
 	jobState     = "jobs"
 )
 
-// storeRef is the blob with the id of the store.
-var storeRef = blob.Ref{Container: "store", Name: "id"}
-
 // inputRef is the blob of a request's original picture.
 func inputRef(id uuid.UUID) blob.Ref { return blob.Ref{Container: imageInput, Name: id.String()} }
 
