@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/examples/mosaic/roles"
 )
 
-// mosaicProgram names the folders of this program, and says what its blobs are.
+// mosaicProgram names the folders of this program, and describes its blobs.
 var mosaicProgram = account.Program{Name: "mosaic", Blobs: "pictures"}
 
 // commandLine is the command line.

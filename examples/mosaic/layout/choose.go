@@ -263,7 +263,7 @@ func (p *chooser) best(i int) int32 {
 	return tile
 }
 
-// exchange improves a choice in which every tile comes about equally often: the last cells had to take what was left. Two cells exchange
+// exchange improves a choice in which every tile comes about equally often: the last cells had to take the tiles that were left. Two cells exchange
 // their tiles if both together match better afterwards.
 func (p *chooser) exchange(ctx context.Context, random source64) error {
 	const perCell, most = 64, 1 << 26

@@ -106,7 +106,7 @@ const (
 	unity = 100
 )
 
-// errScale says what a scale looks like.
+// errScale describes a scale.
 var errScale = errors.New("a scale is a number from 0.01 to 64 with at most two digits after the point")
 
 // ParseScale parses a decimal number such as "2" or "0.75".

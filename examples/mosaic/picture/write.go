@@ -26,8 +26,8 @@ func Encode(w io.Writer, img image.Image) error {
 }
 
 // Compose writes one PNG of the given size in pixels from n slices, top to bottom: open opens slice i, a PNG of [Encode] as
-// wide as the whole; what it opened is closed before the next slice is needed. The heights of the slices must add up to that of
-// the picture. The first error ends the work; what was written to w until then is useless.
+// wide as the whole, which is closed before the next slice is needed. The heights of the slices must add up to that of
+// the picture. The first error ends the work; the part written to w until then is useless.
 func Compose(w io.Writer, size image.Point, n int, open func(i int) (io.ReadCloser, error)) error {
 	if size.X < 1 || size.Y < 1 || size.X > MaxOutputPixels/size.Y {
 		return fmt.Errorf("composing the picture: it cannot be %d×%d pixels", size.X, size.Y)
