@@ -49,7 +49,7 @@ func benchFiles(b *testing.B) (photo, folder string) {
 	}
 	for i := range benchTiles {
 		var tile bytes.Buffer
-		if err := picture.Encode(&tile, benchTileOf(i), image.Rect(0, 0, benchTile, benchTile), picture.PNG); err != nil {
+		if err := picture.Encode(&tile, benchTileOf(i)); err != nil {
 			b.Fatal(err)
 		}
 		if err := os.WriteFile(filepath.Join(folder, fmt.Sprintf("%04d.png", i)), tile.Bytes(), 0o666); err != nil {
@@ -107,16 +107,15 @@ func benchTileOf(i int) *image.RGBA {
 func BenchmarkMosaic(b *testing.B) {
 	photo, folder := benchFiles(b)
 	for _, c := range []struct {
-		name, out string
-		flags     []string
+		name  string
+		flags []string
 	}{
-		{"png", "out.png", nil},
-		{"jpeg", "out.jpg", nil},
-		{"96megapixels-png", "out.png", []string{"-scale", "2"}},
-		{"96megapixels-jpeg-one-slice", "out.jpg", []string{"-scale", "2", "-tile", "32", "-slices", "1"}},
+		{"24megapixels", nil},
+		{"96megapixels", []string{"-scale", "2"}},
+		{"96megapixels-one-slice", []string{"-scale", "2", "-tile", "32", "-slices", "1"}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			args := append([]string{"render", "-in", photo, "-out", filepath.Join(b.TempDir(), c.out), "-tile", strconv.Itoa(benchTile), "-tiles", folder}, c.flags...)
+			args := append([]string{"render", "-in", photo, "-out", filepath.Join(b.TempDir(), "out.png"), "-tile", strconv.Itoa(benchTile), "-tiles", folder}, c.flags...)
 			runProgram(b, append(args[:len(args):len(args)], "-scale", "0.1"))
 			peak, processor := int64(0), time.Duration(0)
 			for b.Loop() {

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/examples/mosaic/roles"
 )
 
-// mosaicProgram names the folders of this program, and says what its blobs are.
+// mosaicProgram names the folders of this program, and describes its blobs.
 var mosaicProgram = account.Program{Name: "mosaic", Blobs: "pictures"}
 
 // commandLine is the command line.
@@ -24,7 +24,7 @@ func commandLine() *cli.Program {
 			{Name: "serve", Does: "serve a page that makes mosaics", Help: serveHelp, Run: runServe},
 			{Name: "controller", Does: "choose tiles and compose mosaics", Help: controllerHelp, Run: runWorker("controller", roles.Controller)},
 			{Name: "processor", Does: "render slices; any number of them may run", Help: processorHelp, Run: runWorker("processor", roles.Processor)},
-			{Name: "clean", Does: "remove what finished and abandoned mosaics left", Help: cleanHelp, Run: runClean},
+			{Name: "clean", Does: "delete blobs of mosaics that are older than a day", Help: cleanHelp, Run: runClean},
 			{Name: "compare", Does: "score mosaics of a picture", Help: compareHelp, Run: runCompare},
 		},
 		Run: sample,
@@ -41,7 +41,7 @@ func sample(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if len(args) > 0 {
 		return cli.UsageErrorf("unknown flag %q; see mosaic -h", args[0])
 	}
-	return render(ctx, settings{out: defaultOut, tile: defaultTile, tint: layout.DefaultTint, account: account.Embedded}, stdout, stderr)
+	return render(ctx, settings{out: defaultOut, tile: defaultTile, tint: layout.DefaultTint, reuse: layout.DefaultReuse, account: account.Embedded}, stdout, stderr)
 }
 
 // The help on the flags that several commands have.
@@ -77,5 +77,5 @@ func openRoles(ctx context.Context, a *account.Account, b *account.Blobs, o role
 		o.Idle = a.Idle()
 	}
 	o.Wakeups, o.Grace = a.Wakeups(), grace
-	return roles.Open(ctx, a.Queue, b.Store, &o)
+	return roles.Open(a.Queue, b.Store, &o)
 }

@@ -156,7 +156,7 @@ func TestWithoutArgumentsTheSampleIsRendered(t *testing.T) {
 	}
 	path := filepath.Join(dir, "mosaic.png")
 	// How many messages is tested in package roles: a lease that ends on a busy machine takes some more.
-	for _, want := range []string{path, "960×640", " of them used", "slices                8", "messages              ", "loops at peak", "storage transactions", "time"} {
+	for _, want := range []string{path, "960×640", " of them used", "slices                8", "messages              ", "storage transactions", "time"} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("summary: want %q in it, got\n%s", want, r.stdout)
 		}
@@ -208,7 +208,7 @@ func TestEveryCellIsATileOfTheFolder(t *testing.T) {
 	if strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, "broken.jpg") {
 		t.Errorf("stderr: got %s, want one line with \"broken.jpg\"", r.stderr)
 	}
-	if want := "photographs: " + fmt.Sprint(len(library)) + " of " + fmt.Sprint(len(library)+1) + " used, 1 skipped: 1 not a picture\n"; !strings.Contains(r.stdout, want) {
+	if want := "photographs: " + fmt.Sprint(len(library)) + " of " + fmt.Sprint(len(library)+1) + " used\n"; !strings.Contains(r.stdout, want) {
 		t.Errorf("stdout: got %s, want the line %q", r.stdout, want)
 	}
 	got := read(t, out)
@@ -269,11 +269,11 @@ func TestFormatsSizesAndDefaults(t *testing.T) {
 		size    image.Point
 	}{
 		{"in.png", "out.PNG", []string{"-tile", "4"}, "8", image.Pt(48, 32)},
-		{"in.jpg", "out.jpeg", nil, "2", image.Pt(48, 32)}, // eight slices adapt to two rows
-		{"in.gif", "out.jpg", []string{"-tile", "1", "-slices", "33"}, "33", image.Pt(50, 33)},
+		{"in.jpg", "out.png", nil, "2", image.Pt(48, 32)}, // eight slices adapt to two rows
+		{"in.gif", "out.png", []string{"-tile", "1", "-slices", "33"}, "33", image.Pt(50, 33)},
 		{"in.png", "out.png", []string{"-tile", "33"}, "1", image.Pt(33, 33)},
 		{"in.png", "out.png", []string{"-tile", "8", "-scale", "2.5", "-tint", "40", "-reuse", "0"}, "8", image.Pt(120, 80)},
-		{"in.jpg", "out.jpg", []string{"-tile", "8", "-scale", "0.5", "-reuse", "100", "-slices", "2"}, "2", image.Pt(24, 16)},
+		{"in.jpg", "out.png", []string{"-tile", "8", "-scale", "0.5", "-reuse", "100", "-slices", "2"}, "2", image.Pt(24, 16)},
 	} {
 		out := filepath.Join(dir, c.out)
 		r := mosaic(t, append([]string{"render", "-in", filepath.Join(dir, c.in), "-out", out, "-tiles", folder}, c.flags...)...)
@@ -294,7 +294,7 @@ func TestInvalidCommandLines(t *testing.T) {
 	render := func(flags ...string) []string { return append([]string{"render", "-in", in, "-out", out}, flags...) }
 	for _, args := range [][]string{
 		{"mosaic"}, {"-x"}, {"Render"}, {"render"}, {"render", "-in", in}, {"render", "-out", out},
-		{"render", "-in", in, "-out", filepath.Join(dir, "out.gif")}, {"render", "-in", in, "-out", filepath.Join(dir, "out")},
+		{"render", "-in", in, "-out", filepath.Join(dir, "out.jpg")}, {"render", "-in", in, "-out", filepath.Join(dir, "out")},
 		render("extra"), render("-unknown"), render("-tile"), render("-tile", "0"), render("-tile", "-1"), render("-tile", "65"), render("-tile", "x"),
 		render("-slices", "0"), render("-slices", "-3"), render("-slices", "3"), render("-slices", "99999999999999999999"),
 		render("-scale", "0"), render("-scale", "-1"), render("-scale", "1.125"), render("-scale", "x"), render("-scale", ""), render("-scale", "65"),

@@ -10,7 +10,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/millrace/millrace"
@@ -26,7 +26,7 @@ import (
 
 const renderHelp = `Usage: mosaic render -in FILE -out FILE [flags]
 
-Renders a JPEG, PNG, GIF, WebP, TIFF or BMP to a .png, .jpg or .jpeg.
+Renders a JPEG, PNG, GIF, WebP, TIFF or BMP to a PNG.
 
 Flags:
 
@@ -55,13 +55,12 @@ type settings struct {
 	tile     int
 	scale    picture.Scale
 	tint     int // in per cent
-	reuse    layout.Reuse
+	reuse    int
 	slices   int // 0 for the default
 	tiles    string
 	account  string
 	allRoles bool // on an account that is not embedded
 	blobs    string
-	format   picture.Format // of out
 }
 
 // Defaults of settings.
@@ -96,11 +95,7 @@ func parseRender(args []string) (s settings, err error) {
 		return err
 	})
 	f.IntVar(&s.tint, "tint", layout.DefaultTint, "")
-	f.Func("reuse", "", func(text string) error {
-		percent, err := strconv.Atoi(text)
-		s.reuse = layout.ReusePercent(percent)
-		return err
-	})
+	f.IntVar(&s.reuse, "reuse", layout.DefaultReuse, "")
 	f.StringVar(&s.tiles, "tiles", "", "")
 	var at account.Flag
 	f.StringVar(&at.Given, "account", "", "")
@@ -112,6 +107,8 @@ func parseRender(args []string) (s settings, err error) {
 		return s, err
 	case s.in == "" || s.out == "":
 		return s, cli.UsageErrorf("-in FILE or -out FILE is missing; see mosaic render -h")
+	case !strings.EqualFold(filepath.Ext(s.out), ".png"):
+		return s, cli.UsageErrorf("-out %s is not a PNG: give it a name ending in .png", s.out)
 	case *played != "client" && *played != "all":
 		return s, cli.UsageErrorf("-roles %q is neither client nor all", *played)
 	case s.tile < 1 || s.tile > tiles.MaxSize:
@@ -120,10 +117,7 @@ func parseRender(args []string) (s settings, err error) {
 		return s, cli.UsageErrorf("-slices %d must be at least 1", s.slices)
 	}
 	s.allRoles = *played == "all"
-	if err := (&layout.Options{Reuse: s.reuse, Tint: s.tint}).Validate(); err != nil {
-		return s, &cli.UsageError{Err: err}
-	}
-	if s.format, err = picture.FormatOf(s.out); err != nil {
+	if err := (layout.Options{Reuse: s.reuse, Tint: s.tint}).Validate(); err != nil {
 		return s, &cli.UsageError{Err: err}
 	}
 	s.account, err = at.LocationOr(account.Embedded)
@@ -189,7 +183,7 @@ func (s settings) render(ctx context.Context, show *progress.Progress) (err erro
 		client = cmp.Or(u.Username, client)
 	}
 	order, err := system.Broker.Submit(ctx, roles.Request{
-		ClientID: client, Picture: bytes.NewReader(in), Library: library, Slices: plan.Slices, Format: s.format,
+		ClientID: client, Picture: bytes.NewReader(in), Library: library, Slices: plan.Slices,
 		Scale: s.scale, Tint: s.tint, Reuse: s.reuse,
 	})
 	if err != nil {
@@ -218,7 +212,6 @@ func (s settings) render(ctx context.Context, show *progress.Progress) (err erro
 	cli.Say(stdout, "  tile library          %s tiles, %s of them used\n", cli.Grouped(int64(library.Len())), cli.Grouped(int64(distinct)))
 	cli.Say(stdout, "  slices                %d\n", plan.Slices)
 	cli.Say(stdout, "  messages              %d\n", order.Sent())
-	cli.Say(stdout, "  loops at peak         %d\n", system.LoopsPeak())
 	cli.Say(stdout, "  storage transactions  %s\n", cli.Grouped(a.Requests()))
 	cli.Say(stdout, "  time                  %.1f s\n", time.Since(begin).Seconds())
 	return nil
@@ -229,7 +222,7 @@ func readInput(path string) (name string, data []byte, err error) {
 	if path == "" {
 		var b bytes.Buffer
 		img := picture.Sample()
-		err := picture.Encode(&b, img, img.Bounds(), picture.PNG)
+		err := picture.Encode(&b, img)
 		return "sample picture", b.Bytes(), err
 	}
 	info, err := os.Stat(path)
@@ -257,7 +250,7 @@ func (s settings) plan(name string, in []byte) (picture.Plan, error) {
 	if err != nil {
 		return picture.Plan{}, fmt.Errorf("cannot read %s: %w", name, err)
 	}
-	plan, err := picture.NewPlan(header.Width, header.Height, s.tile, &picture.PlanOptions{Scale: s.scale, Format: s.format})
+	plan, err := picture.NewPlan(header.Width, header.Height, s.tile, &picture.PlanOptions{Scale: s.scale})
 	if err != nil {
 		return plan, fmt.Errorf("%s: %w", name, err)
 	}
@@ -274,23 +267,15 @@ func (s settings) library(ctx context.Context, show *progress.Progress) (*tiles.
 		return tiles.Generate(s.tile)
 	}
 	show.Say("reading tiles from %s", s.tiles)
-	var skipped []string
-	o := tiles.DirOptions{
-		Progress: func(done, all int) { show.Bar("reading photographs", done, all) },
-		Skipped:  func(file string, err error) { skipped = append(skipped, cli.InLine(file)+": "+err.Error()) },
-	}
-	library, summary, err := tiles.FromDir(ctx, s.tiles, s.tile, &o)
+	library, skipped, err := tiles.FromDir(ctx, s.tiles, s.tile, func(done, all int) { show.Bar("reading photographs", done, all) })
 	if err != nil {
-		if len(skipped) > 0 {
-			return nil, fmt.Errorf("%w: the first is %s", err, skipped[0])
-		}
 		return nil, err
 	}
-	show.Say("photographs: %v", summary)
+	show.Say("photographs: %d of %d used", library.Len(), library.Len()+len(skipped))
 	logger := plainlog.New(show)
 	const most = 10
-	for _, s := range skipped[:min(len(skipped), most)] {
-		logger.Warn("tile skipped: " + s)
+	for _, file := range skipped[:min(len(skipped), most)] {
+		logger.Warn("tile skipped: " + cli.InLine(file.Name) + ": " + file.Err.Error())
 	}
 	if len(skipped) > most {
 		logger.Warn("more tiles were skipped", "files", len(skipped)-most)
@@ -303,8 +288,9 @@ func (s settings) library(ctx context.Context, show *progress.Progress) (*tiles.
 
 // deliver waits for the mosaic and writes its file. It returns how many distinct tiles the mosaic has.
 func (s settings) deliver(ctx context.Context, order *roles.Order, show *progress.Progress, output *output, played roles.Roles) (distinct int, err error) {
-	hints := hints{show: show}
-	tenths := 0 // of all slices
+	const quiet = 5 * time.Second // longer than a slice takes
+	tenths := 0                   // of all slices
+	last, since, told := -1, time.Now(), played == roles.All
 	shown := func(finished int) {
 		show.Bar("rendering slices", finished, order.Slices)
 		if now := finished * 10 / order.Slices; now > tenths && !show.Terminal() {
@@ -317,14 +303,18 @@ func (s settings) deliver(ctx context.Context, order *roles.Order, show *progres
 			return errors.New(p.Poison)
 		}
 		shown(len(p.Stored))
-		if played != roles.All {
-			hints.see(p)
+		if n := len(p.Stored); n != last {
+			last, since = n, time.Now()
+		}
+		if !told && time.Since(since) >= quiet {
+			told = true
+			show.Say("still waiting: no slice was finished for %v. Start mosaic controller and mosaic processor in other terminals, or use -roles all; the work of a killed one is taken up again half a minute later", quiet)
 		}
 		return nil
 	})
 	switch {
 	case err != nil && s.account != account.Embedded: // its poison can be redriven
-		return 0, fmt.Errorf("the mosaic could not be made: %w; once its cause is mended, a redrive finishes it: millrace poison redrive, and mosaic clean says where the mosaic is", err)
+		return 0, fmt.Errorf("the mosaic could not be made: %w; once its cause is mended, a redrive finishes it: millrace poison redrive; the mosaic is then among the blobs, in imageoutput", err)
 	case err != nil:
 		return 0, fmt.Errorf("the mosaic could not be made: %w", errors.Join(err, order.Cancel(context.WithoutCancel(ctx), err.Error())))
 	}
@@ -334,36 +324,8 @@ func (s settings) deliver(ctx context.Context, order *roles.Order, show *progres
 		return 0, err
 	}
 	err = order.Deliver(ctx, func(mosaic io.Reader) error { return output.replace(ctx, mosaic) })
-	if kept := (*roles.KeptError)(nil); errors.As(err, &kept) && (s.account != account.Embedded || s.blobs != "") {
-		return 0, fmt.Errorf("%w; the mosaic is kept in %s", err, kept.Where)
+	if err != nil && (s.account != account.Embedded || s.blobs != "") {
+		return 0, fmt.Errorf("%w; the mosaic is kept among the blobs, in imageoutput", err)
 	}
 	return whole.Distinct(), err
-}
-
-// hints say what an order waits for if nothing happens to it, once for each role.
-type hints struct {
-	show  *progress.Progress
-	last  roles.Progress
-	since time.Time
-	given roles.Roles
-}
-
-// see compares the progress with the last one.
-func (h *hints) see(now roles.Progress) {
-	// A slice takes less, and the patience of a user is longer.
-	const quiet = 5 * time.Second
-	role := now.WaitsFor()
-	if h.since.IsZero() || len(now.Stored) != len(h.last.Stored) || role != h.last.WaitsFor() {
-		h.last, h.since = now, time.Now()
-		return
-	}
-	if time.Since(h.since) < quiet || h.given.Has(role) {
-		return
-	}
-	h.given |= role
-	missing := "controller has taken this up"
-	if role == roles.Processor {
-		missing = "processor has finished a slice"
-	}
-	h.show.Say("still waiting: no %s for %v. Start one in another terminal with mosaic %v, or use -roles all; the work of a killed one is taken up again half a minute later", missing, quiet, role)
 }

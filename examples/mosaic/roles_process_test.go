@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -166,29 +165,31 @@ func TestAMosaicIsFinishedAfterAKillInEachRole(t *testing.T) {
 	}
 }
 
-// The mosaic of a client that was killed is kept, and the next client says where.
+// The mosaic of a client that was killed is kept among the blobs.
 func TestTheMosaicOfAKilledClientIsKept(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.role("controller")
-	processor := s.role("processor", "-slices-at-once", "1")
-	victim := s.client()
+	blobs := filepath.Join(s.dir, "blobs")
+	s.role("controller", "-blobs", blobs)
+	processor := s.role("processor", "-slices-at-once", "1", "-blobs", blobs)
+	victim := s.client("-blobs", blobs)
 	processor.until("is rendered")
 	s.kill(victim)
 	processor.until("slice 200 of 200 is rendered")
-	var kept string
-	var out result
+	var kept []string
 	for range 20 { // the first mosaic may be composed only while a later client runs
-		s.finished(s.client())
-		out = mosaic(t, "clean", "-account", s.server.location)
-		if kept = regexp.MustCompile(`/\S+imageoutput\S+`).FindString(out.stdout); kept != "" {
+		s.finished(s.client("-blobs", blobs))
+		if kept, _ = filepath.Glob(filepath.Join(blobs, "imageoutput", "*.png")); len(kept) > 0 {
 			break
 		}
 	}
-	if kept == "" {
-		t.Fatalf("clean: got %+v, want the path of a kept mosaic", out)
+	if len(kept) != 1 {
+		t.Fatalf("blobs in %s: got %q, want a kept mosaic", blobs, kept)
 	}
-	sameMosaic(t, kept, s.want)
+	sameMosaic(t, kept[0], s.want)
+	if out := mosaic(t, "clean", "-account", s.server.location, "-blobs", blobs); out.status != cli.StatusDone || !strings.Contains(out.stdout, "0 blobs") {
+		t.Errorf("clean: got %+v, want nothing of today deleted", out)
+	}
 }
 
 // Each role says once that the server does not answer and once that it answers again, and nothing else.
@@ -220,39 +221,12 @@ func TestAnOutageOfTheServerIsTwoLinesInEachRole(t *testing.T) {
 	}
 }
 
-func TestTwoProgramsWithDifferentBlobsOnOneAccount(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	blobs := []string{filepath.Join(s.dir, "one"), filepath.Join(s.dir, "other")}
-	var clients []*program
-	var outs []string
-	for _, folder := range blobs {
-		s.role("controller", "-blobs", folder)
-		s.role("processor", "-blobs", folder)
-		outs = append(outs, folder+".png")
-	}
-	for i, folder := range blobs {
-		// Few slices, because a message may come to the wrong program first.
-		clients = append(clients, s.client("-blobs", folder, "-out", outs[i], "-slices", "3"))
-	}
-	for i, c := range clients {
-		if status := c.wait(); status != cli.StatusDone {
-			t.Fatalf("client: got status %d, want %d: %s", status, cli.StatusDone, c.stderr.String())
-		}
-		sameMosaic(t, outs[i], s.want)
-		if n := strings.Count(c.stderr.String(), "\n"); n > 1 {
-			t.Errorf("stderr: got %d lines %q, want at most 1", n, c.stderr.String())
-		}
-	}
-}
-
 func TestAClientAloneSaysWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	c := s.client()
-	c.until("no controller has taken this up")
+	c.until("Start mosaic controller and mosaic processor")
 	s.role("controller")
-	c.until("no processor has finished a slice")
 	s.role("processor")
 	s.finished(c)
 }
@@ -269,7 +243,7 @@ func TestWithoutAServerCommandsNameTheOneToStart(t *testing.T) {
 	}
 	dir := t.TempDir()
 	photo(t, filepath.Join(dir, "in.png"), 40, 40)
-	for _, args := range [][]string{{"controller"}, {"processor"}, {"clean"}, {"render", "-in", filepath.Join(dir, "in.png"), "-out", filepath.Join(dir, "out.png")}} {
+	for _, args := range [][]string{{"controller"}, {"processor"}, {"render", "-in", filepath.Join(dir, "in.png"), "-out", filepath.Join(dir, "out.png")}} {
 		t.Run(args[0], func(t *testing.T) {
 			t.Parallel()
 			r := mosaic(t, append(args, "-account", location)...)

@@ -26,8 +26,8 @@ import (
 // Program says whose blobs and tables an account has.
 type Program struct {
 	Name   string // such as mosaic; its folder in the user's data directory is millrace-mosaic
-	Blobs  string // what the blobs are, for people, such as pictures; "" if there are none
-	Tables string // what the tables hold, for people, such as channels; "" if there are none
+	Blobs  string // the content of the blobs, for people, such as pictures; "" if there are none
+	Tables string // the content of the tables, for people, such as channels; "" if there are none
 	Flag   string // of the folder; -blobs by default
 }
 
@@ -79,7 +79,7 @@ func (h home) unusable(err error, instead string) error {
 	return fmt.Errorf("the %s belong into %s, which cannot be used: %w; or %s with %s", h.what, h.place, err, instead, h.flag)
 }
 
-// leave removes a temporary folder, after what was opened in it is closed.
+// leave removes a temporary folder, after the files in it are closed.
 func (h home) leave(closed error) error {
 	if !h.temporary {
 		return closed

@@ -29,7 +29,7 @@ type Program struct {
 	// Run runs the program without a command. The arguments are none, or begin with a flag.
 	Run func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 
-	// Help is the help on what Run takes, with its heading. May be empty.
+	// Help is the help on the arguments of Run, with its heading. May be empty.
 	Help string
 }
 
@@ -119,7 +119,7 @@ type UsageError struct{ Err error }
 // Error implements error.
 func (e *UsageError) Error() string { return e.Err.Error() }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the mistake.
 func (e *UsageError) Unwrap() error { return e.Err }
 
 // UsageErrorf formats a [UsageError].

@@ -29,7 +29,7 @@ func Grouped(n int64) string {
 	return sign + digits
 }
 
-// Plural returns a number with the name of what was counted, such as "1 reply", "2 replies".
+// Plural returns a number with the name of the things counted, such as "1 reply", "2 replies".
 func Plural(n int, what string) string {
 	switch {
 	case n == 1:

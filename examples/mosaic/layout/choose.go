@@ -12,12 +12,9 @@ import (
 
 // Choose chooses a tile for each cell. It fails if an option is out of bounds, or with the cause of ctx. Equal cells,
 // libraries and options give equal layouts, on every machine.
-func Choose(ctx context.Context, c *Cells, library *tiles.Library, o *Options) (*Layout, error) {
+func Choose(ctx context.Context, c *Cells, library *tiles.Library, o Options) (*Layout, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
-	}
-	if o == nil {
-		o = &Options{}
 	}
 	list, err := tileFeatures(library, c.Sub)
 	if err != nil {
@@ -81,7 +78,7 @@ type sighting struct {
 	cost    int64
 }
 
-func newChooser(c *Cells, list []features, r Reuse) *chooser {
+func newChooser(c *Cells, list []features, reuse int) *chooser {
 	n := c.Cols * c.Rows
 	p := &chooser{
 		cells: c, list: list, byLight: make([]int32, len(list)), tiles: make([]int32, n), mean: make([][means]int32, n),
@@ -97,9 +94,9 @@ func newChooser(c *Cells, list []features, r Reuse) *chooser {
 		p.mean[i] = [means]int32{int32(f[0]), int32(f[1]), int32(f[2])}
 	}
 	p.measureSpacing()
-	percent := int64(r.Percent())
+	percent := int64(reuse)
 	p.price = p.spacing * (100 - percent) * (100 - percent) / 10_000
-	if r == Once {
+	if reuse == Once {
 		p.price = 1 << 34 // more than any distance: a tile comes again when all others have come as often
 	} else if len(list) < n {
 		p.price = p.price * int64(len(list)) / int64(n)
@@ -266,7 +263,7 @@ func (p *chooser) best(i int) int32 {
 	return tile
 }
 
-// exchange improves a choice in which every tile comes about equally often: the last cells had to take what was left. Two cells exchange
+// exchange improves a choice in which every tile comes about equally often: the last cells had to take the tiles that were left. Two cells exchange
 // their tiles if both together match better afterwards.
 func (p *chooser) exchange(ctx context.Context, random source64) error {
 	const perCell, most = 64, 1 << 26

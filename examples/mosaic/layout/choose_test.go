@@ -17,9 +17,9 @@ import (
 )
 
 // chosen chooses the tiles.
-func chosen(t testing.TB, c *Cells, library *tiles.Library, r Reuse) *Layout {
+func chosen(t testing.TB, c *Cells, library *tiles.Library, r int) *Layout {
 	t.Helper()
-	l, err := Choose(t.Context(), c, library, &Options{Reuse: r})
+	l, err := Choose(t.Context(), c, library, Options{Reuse: r})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,18 +65,17 @@ func gradient(cols, rows, sub int) *Cells {
 
 func TestNoTileTwiceWithinTheRadius(t *testing.T) {
 	library, c := randomLibrary(t, 6, 200, 1), gradient(60, 40, 3)
-	for _, percent := range []int{0, 10, 50, 90, 100} {
-		r := ReusePercent(percent)
+	for _, r := range []int{0, 10, 50, 90, 100} {
 		l := chosen(t, c, library, r)
-		radius := 3 - float64(percent)/100
+		radius := 3 - float64(r)/100
 		if radius < 2 {
-			t.Fatalf("%d per cent: got a radius of %v, want at least 2", percent, radius)
+			t.Fatalf("%d per cent: got a radius of %v, want at least 2", r, radius)
 		}
 		for i, a := range l.Tiles {
 			for k, b := range l.Tiles[:i] {
 				d := math.Hypot(float64(i%60-k%60), float64(i/60-k/60))
 				if a == b && d <= radius {
-					t.Fatalf("%d per cent: cells %d and %d: got tile %d in both, %.2f apart, want more than %.2f", percent, k, i, a, d, radius)
+					t.Fatalf("%d per cent: cells %d and %d: got tile %d in both, %.2f apart, want more than %.2f", r, k, i, a, d, radius)
 				}
 			}
 		}
@@ -87,7 +86,7 @@ func TestNoTileTwiceWithinTheRadius(t *testing.T) {
 func TestSmallLibraries(t *testing.T) {
 	for n := 1; n < 40; n++ {
 		library, c := randomLibrary(t, 3, n, uint64(n)), gradient(9, 7, 3)
-		for _, r := range []Reuse{Once, 0, BestMatch} {
+		for _, r := range []int{Once, DefaultReuse, BestMatch} {
 			l := chosen(t, c, library, r)
 			if r == Once && l.Distinct() != min(n, 63) {
 				t.Errorf("%d tiles: got %d used, want all", n, l.Distinct())
@@ -97,7 +96,7 @@ func TestSmallLibraries(t *testing.T) {
 			}
 			for i := 1; i < len(l.Tiles); i++ {
 				if i%9 > 0 && l.Tiles[i] == l.Tiles[i-1] {
-					t.Errorf("%d tiles, %d per cent: got the same tile in cells %d and %d, want different ones", n, r.Percent(), i-1, i)
+					t.Errorf("%d tiles, %d per cent: got the same tile in cells %d and %d, want different ones", n, r, i-1, i)
 				}
 			}
 		}
@@ -112,7 +111,7 @@ func TestLessReuseUsesMoreTiles(t *testing.T) {
 		c := gradient(60, 40, 3)
 		last := library.Len() + 1
 		for percent := 0; percent <= 100; percent += 25 {
-			n := chosen(t, c, library, ReusePercent(percent)).Distinct()
+			n := chosen(t, c, library, percent).Distinct()
 			if n > last {
 				t.Errorf("%s, %d per cent: got %d tiles, want no more than the %d of %d per cent", name, percent, n, last, percent-25)
 			}
@@ -144,7 +143,7 @@ func TestEveryTileOnce(t *testing.T) {
 
 func TestEqualOnAnyNumberOfProcessors(t *testing.T) {
 	library, c := cropLibrary(t, 16, 800), gradient(70, 50, 3)
-	for _, r := range []Reuse{Once, 0, BestMatch} {
+	for _, r := range []int{Once, DefaultReuse, BestMatch} {
 		var all []*Layout
 		for _, n := range []int{1, 4} {
 			old := runtime.GOMAXPROCS(n)
@@ -152,7 +151,7 @@ func TestEqualOnAnyNumberOfProcessors(t *testing.T) {
 			runtime.GOMAXPROCS(old)
 		}
 		if !slices.Equal(all[0].Tiles, all[1].Tiles) {
-			t.Errorf("%d per cent: got other tiles with 4 processors than with 1, want the same", r.Percent())
+			t.Errorf("%d per cent: got other tiles with 4 processors than with 1, want the same", r)
 		}
 	}
 }
@@ -228,7 +227,7 @@ func TestChooseAnyCellsFromAnyLibrary(t *testing.T) {
 			c.Colours = append(c.Colours, Colour{uint8(v), uint8(v >> 8), uint8(v >> 16)})
 		}
 		library := randomLibrary(t, rapid.IntRange(1, 4).Draw(rt, "size"), rapid.IntRange(1, 60).Draw(rt, "tiles"), rapid.Uint64().Draw(rt, "seed"))
-		o := &Options{Reuse: ReusePercent(rapid.IntRange(0, 100).Draw(rt, "reuse")), Tint: rapid.IntRange(0, MaxTint).Draw(rt, "tint")}
+		o := Options{Reuse: rapid.IntRange(0, 100).Draw(rt, "reuse"), Tint: rapid.IntRange(0, MaxTint).Draw(rt, "tint")}
 		l, err := Choose(t.Context(), c, library, o)
 		if err != nil {
 			rt.Fatal(err)
@@ -244,10 +243,10 @@ func TestChooseEnds(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	enough := errors.New("enough")
 	cancel(enough)
-	if _, err := Choose(ctx, c, library, nil); !errors.Is(err, enough) {
+	if _, err := Choose(ctx, c, library, Options{}); !errors.Is(err, enough) {
 		t.Errorf("cancelled: got error %v, want the cause", err)
 	}
-	if _, err := Choose(t.Context(), c, library, &Options{Tint: 41}); err == nil {
+	if _, err := Choose(t.Context(), c, library, Options{Tint: 41}); err == nil {
 		t.Error("tint of 41 per cent: got no error, want one")
 	}
 }

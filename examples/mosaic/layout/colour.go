@@ -74,7 +74,7 @@ const means = 3
 // first what differs most, so that a comparison can often be ended early. First come the lightness and the two colour axes of the mean,
 // then the gradients of lightness.
 //
-// The mean is that of linear light, which is what one sees from afar.
+// The mean is that of linear light, as one sees it from afar.
 type features [means * fine * fine]int16
 
 // order has the place of every coefficient, as 9 × channel + 3 × down + across.

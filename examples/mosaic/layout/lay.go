@@ -12,7 +12,7 @@ import (
 var ErrOtherLibrary = errors.New("the layout was chosen from another tile library")
 
 // Lay lays the tiles. The library is that of the choice, or one that [tiles.Library.Shrink] made of it. The picture has
-// Size pixels of the library for each cell. What a cell looks like depends on nothing around it, so that parts of a layout give the
+// Size pixels of the library for each cell. The look of a cell depends on nothing around it, so that parts of a layout give the
 // same pixels as the whole.
 func (l *Layout) Lay(library *tiles.Library) (*image.RGBA, error) {
 	if library.Origin() != l.Library {

@@ -6,7 +6,7 @@
 // Cells are given their tiles in a random order, the same each time. What a tile
 // costs is how far its sub-cells are from those of the cell in OKLab, how little
 // it makes up for the errors of the cells around, how often it was used, and
-// whether it is used nearby. [Reuse] sets the prices.
+// whether it is used nearby. [Options.Reuse] sets the prices.
 //
 // The result, a [Layout], is small. It is cut into slices of whole rows with
 // [Layout.Window], stored with [Layout.Write], and read with [Read] by whoever
@@ -17,7 +17,6 @@ package layout
 import (
 	"fmt"
 	"image"
-	"strconv"
 
 	"github.com/millrace/millrace/examples/mosaic/picture"
 )
@@ -103,45 +102,19 @@ func (c *Cells) Cell(i int) []Colour {
 	return c.Colours[i*n : (i+1)*n]
 }
 
-// Reuse says how freely a tile may be used again: a dial from [Once] to [BestMatch]. The values between are 1 to 99. The zero value means
-// [DefaultReuse].
-type Reuse int
-
+// The dial of reuse, a percentage.
 const (
 	// Once uses every tile once as far as they go: none twice if there are as many tiles as cells, else
 	// each of them about equally often.
-	Once Reuse = -1
+	Once = 0
 
 	// DefaultReuse repeats tiles that match well. With fewer repetitions, tiles that match
 	// nowhere show as specks.
-	DefaultReuse Reuse = 80
+	DefaultReuse = 80
 
 	// BestMatch takes the tile that looks most like the cell, however often.
-	BestMatch Reuse = 100
+	BestMatch = 100
 )
-
-// ReusePercent returns the setting for a percentage as people are asked for it: 0 is [Once], 100 is [BestMatch]. A percentage outside
-// that range gives a setting that [Options.Validate] refuses.
-func ReusePercent(percent int) Reuse {
-	switch {
-	case percent == 0:
-		return Once
-	case percent < 0:
-		return Once - 1
-	}
-	return Reuse(percent)
-}
-
-// Percent returns the setting as a percentage, 0 to 100.
-func (r Reuse) Percent() int {
-	switch r {
-	case 0:
-		return int(DefaultReuse)
-	case Once:
-		return 0
-	}
-	return int(r)
-}
 
 // MaxTint is the strongest tint, in per cent. Beyond it one sees the picture rather than the tiles.
 const MaxTint = 40
@@ -150,39 +123,22 @@ const MaxTint = 40
 // tiles of a wrong hue towards the picture, and is too weak to be noticed.
 const DefaultTint = 12
 
-// Options say how tiles are chosen and laid. Nil and the zero value mean the defaults.
+// Options say how tiles are chosen and laid.
 type Options struct {
-	// Reuse says how freely tiles are used again. Defaults to [DefaultReuse].
-	Reuse Reuse
+	// Reuse says how freely tiles are used again, in per cent: from [Once] to [BestMatch].
+	Reuse int
 
-	// Tint is how much of the picture's own colours is mixed into the tiles, in per cent, 0 to [MaxTint]. 0 means none.
+	// Tint is how much of the picture's own colours is mixed into the tiles, in per cent, 0 to [MaxTint].
 	Tint int
 }
 
-// Validate returns an error that says which setting is out of bounds, or nil. The receiver may be nil.
-func (o *Options) Validate() error {
+// Validate returns an error that says which setting is out of bounds, or nil.
+func (o Options) Validate() error {
 	switch {
-	case o == nil:
-		return nil
 	case o.Reuse < Once || o.Reuse > BestMatch:
-		return fmt.Errorf("choosing the tiles: a reuse of %d per cent is not possible: choose 0 (every tile once) to 100 (best match)", o.Reuse.Percent())
+		return fmt.Errorf("choosing the tiles: a reuse of %d per cent is not possible: choose 0 (every tile once) to 100 (best match)", o.Reuse)
 	case o.Tint < 0 || o.Tint > MaxTint:
 		return fmt.Errorf("choosing the tiles: a tint of %d per cent is not possible: choose 0 to %d", o.Tint, MaxTint)
 	}
-	return nil
-}
-
-// MarshalJSON writes the percentage.
-func (r Reuse) MarshalJSON() ([]byte, error) {
-	return strconv.AppendInt(nil, int64(r.Percent()), 10), nil
-}
-
-// UnmarshalJSON reads a percentage. Whether it is possible is for [Options.Validate] to say.
-func (r *Reuse) UnmarshalJSON(text []byte) error {
-	percent, err := strconv.ParseInt(string(text), 10, 32)
-	if err != nil {
-		return fmt.Errorf("a reuse of %.20q is not a percentage", text)
-	}
-	*r = ReusePercent(int(percent))
 	return nil
 }

@@ -106,7 +106,7 @@ var inputs = []struct {
 // laidAs lays the tiles as an option says.
 func laidAs(t testing.TB, c *Cells, library *tiles.Library, o Options) image.Image {
 	t.Helper()
-	l, err := Choose(t.Context(), c, library, &o)
+	l, err := Choose(t.Context(), c, library, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,8 +136,8 @@ func TestQualityOnPhotographs(t *testing.T) {
 		img := photo(t, in.name)
 		c := measured(t, img, in.cell)
 		best := scored(t, img, laidAs(t, c, library, Options{Reuse: BestMatch}), in.cell)
-		usual := scored(t, img, laidAs(t, c, library, Options{}), in.cell)
-		tinted := scored(t, img, laidAs(t, c, library, Options{Tint: DefaultTint}), in.cell)
+		usual := scored(t, img, laidAs(t, c, library, Options{Reuse: DefaultReuse}), in.cell)
+		tinted := scored(t, img, laidAs(t, c, library, Options{Reuse: DefaultReuse, Tint: DefaultTint}), in.cell)
 		even := scored(t, img, laidAs(t, c, library, Options{Reuse: Once}), in.cell)
 		t.Logf("%s, %d cells, %d tiles: best match %.4f, usual %.4f, tinted %.4f, even %.4f", in.name, c.Cols*c.Rows, library.Len(), best, usual, tinted, even)
 		if usual.Total() > 1.2*best.Total() || tinted.Total() >= usual.Total() || tinted.Outliers > usual.Outliers {

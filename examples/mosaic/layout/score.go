@@ -26,7 +26,7 @@ const outlier = 0.10
 func (s Score) Total() float64 { return s.Near + s.Far + s.Outliers }
 
 // Compare scores a mosaic of any program. The picture has cells of the given side, which is at least 3
-// pixels; what is left at the right and the bottom does not count. The mosaic may have any size, but has
+// pixels; a remainder at the right and the bottom does not count. The mosaic may have any size, but has
 // the same cells.
 func Compare(original, mosaic image.Image, cell int) (Score, error) {
 	b := original.Bounds()

@@ -44,7 +44,7 @@ const (
 )
 
 // The errors a caller may want to tell apart with [errors.Is]. The error that
-// wraps one of them says in one line what was wrong with the picture.
+// wraps one of them describes in one line the fault of the picture.
 var (
 	// ErrNotPicture means that the data is not a picture of any known format.
 	ErrNotPicture = errors.New("not a JPEG, PNG, GIF, WebP, TIFF or BMP picture")
@@ -66,7 +66,7 @@ type Header struct {
 	orientation int
 }
 
-// Inspect reads what [Decode] needs to know before it decodes any pixel, and applies its limits. It reads
+// Inspect reads the facts that [Decode] needs before it decodes any pixel, and applies its limits. It reads
 // ahead: to decode the picture afterwards, open it again. The errors are those of Decode.
 func Inspect(r io.Reader) (Header, error) {
 	s, err := open(r)
@@ -226,7 +226,7 @@ func bytesPerPixel(format string, model color.Model, head []byte) int64 {
 	case format == "png", format == "bmp":
 		return max(kept, 4) + result // a transparent colour makes grey RGBA
 	case format == "tiff":
-		return 3*kept + result + 4 // it may be one strip, unpacked beside what it is unpacked from
+		return 3*kept + result + 4 // it may be one strip, unpacked beside its packed form
 	}
 	return kept + result
 }
@@ -336,7 +336,7 @@ func recovered(err *error) {
 }
 
 // fullRange stretches the video levels of a WebP (RFC 6386, section 9.2: luma of 16 to 235, chroma of 16 to
-// 240) to the levels of a JPEG, which is what image.YCbCr means. x/image/webp does not.
+// 240) to the levels of a JPEG, as image.YCbCr has them. x/image/webp does not.
 func fullRange(img *image.YCbCr) {
 	var luma, chroma [256]uint8
 	for i := range 256 {

@@ -24,14 +24,14 @@ func Example() {
 	for i := range slices {
 		first, end := plan.SliceRows(i)
 		rows := image.Rect(0, first*plan.Tile, size.X, end*plan.Tile)
-		if err := picture.Encode(&slices[i], sample, rows, picture.PNG); err != nil {
+		if err := picture.Encode(&slices[i], sample.SubImage(rows)); err != nil {
 			fmt.Println(err)
 			return
 		}
 	}
 
 	var whole bytes.Buffer
-	err = picture.Compose(&whole, picture.JPEG, plan.Size(), plan.Slices, func(i int) (io.ReadCloser, error) {
+	err = picture.Compose(&whole, plan.Size(), plan.Slices, func(i int) (io.ReadCloser, error) {
 		return io.NopCloser(&slices[i]), nil
 	})
 	if err != nil {
@@ -46,5 +46,5 @@ func Example() {
 	fmt.Printf("composed a %s of %d×%d pixels\n", header.Format, header.Width, header.Height)
 	// Output:
 	// 3 slices of 60 columns and 40 rows in all
-	// composed a jpeg of 960×640 pixels
+	// composed a png of 960×640 pixels
 }

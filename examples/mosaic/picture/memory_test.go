@@ -151,14 +151,14 @@ func digest(path string) error {
 		return err
 	}
 	defer os.Remove(name)
-	if err := Encode(slice, img, r, PNG); err != nil {
+	if err := Encode(slice, img); err != nil {
 		return err
 	}
 	if err := slice.Close(); err != nil {
 		return err
 	}
 	open := func(int) (io.ReadCloser, error) { return os.Open(name) }
-	if err := Compose(io.Discard, JPEG, r.Size(), 1, open); err != nil {
+	if err := Compose(io.Discard, r.Size(), 1, open); err != nil {
 		return err
 	}
 	runtime.KeepAlive(img) // a program may well hold on to it

@@ -135,7 +135,7 @@ func (s *source) profileName(format string) icc.WellKnownProfile {
 	return p.WellKnownProfile()
 }
 
-// sound checks the table of tags of a profile (ICC.1, section 7.3). Package icc allocates what the table declares.
+// sound checks the table of tags of a profile (ICC.1, section 7.3). Package icc allocates the sizes that the table declares.
 func sound(profile []byte) bool {
 	const header = 128
 	if len(profile) < header+4 {

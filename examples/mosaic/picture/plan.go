@@ -40,14 +40,10 @@ type PlanOptions struct {
 	// Slices is the number of slices. Defaults to [DefaultSlices], more if a slice would have more than 4 megapixels, or
 	// fewer if there are fewer rows of tiles.
 	Slices int
-
-	// Format is that of the mosaic. Defaults to [PNG].
-	Format Format
 }
 
 // NewPlan divides a picture of width×height pixels, which is scaled and cropped to whole tiles. The error says what to change if
-// a cell of the picture would be smaller than a pixel, no tile or too many tiles fit, the mosaic would be too large for a limit or its
-// format, or it cannot be cut into that many slices.
+// a cell of the picture would be smaller than a pixel, no tile or too many tiles fit, the mosaic would be too large, or it cannot be cut into that many slices.
 func NewPlan(width, height, tile int, o *PlanOptions) (Plan, error) {
 	if o == nil {
 		o = &PlanOptions{}
@@ -82,8 +78,6 @@ func divide(width, height, tile int, o PlanOptions) (Plan, error) {
 		return Plan{}, fmt.Errorf("%d×%d tiles are more than %d: choose larger tiles or a smaller scale", p.Cols, p.Rows, MaxCells)
 	case size.X > MaxOutputPixels/size.Y:
 		return Plan{}, fmt.Errorf("the mosaic would have %d×%d pixels, more than %d megapixels: choose a smaller scale", size.X, size.Y, MaxOutputPixels/1_000_000)
-	case o.Format == JPEG && max(size.X, size.Y) > maxJPEGSide:
-		return Plan{}, fmt.Errorf("a JPEG has at most %d pixels a side and the mosaic %d×%d: choose a name ending in .png, or a smaller scale", maxJPEGSide, size.X, size.Y)
 	case p.Slices == 0:
 		p.Slices = min(max(DefaultSlices, (size.X*size.Y+slicePixels-1)/slicePixels), p.Rows)
 	case p.Slices < 1 || p.Slices > p.Rows:
@@ -112,7 +106,7 @@ const (
 	unity = 100
 )
 
-// errScale says what a scale looks like.
+// errScale describes a scale.
 var errScale = errors.New("a scale is a number from 0.01 to 64 with at most two digits after the point")
 
 // ParseScale parses a decimal number such as "2" or "0.75".

@@ -7,81 +7,28 @@ import (
 	"fmt"
 	"image"
 	"image/draw"
-	"image/jpeg"
 	"image/png"
 	"io"
 	"os"
-	"path/filepath"
 	"runtime/debug"
-	"strings"
 )
 
-// Format is a file format that this package can write. The zero value is
-// [PNG].
-type Format int
-
-// The formats.
-const (
-	PNG  Format = iota // lossless
-	JPEG               // quality 92, 4:2:0
-)
-
-// jpegQuality keeps the fine texture of tiles: at Go's default of 75 the edges
-// between tiles ring visibly.
-const jpegQuality = 92
-
-// maxJPEGSide is the maximum that a JPEG header can declare (ITU-T T.81, B.2.2).
-const maxJPEGSide = 1<<16 - 1
-
-// FormatOf chooses the format to write from the extension of a file name: .png,
-// .jpg or .jpeg, in upper or lower case. Any other gives an error.
-func FormatOf(name string) (Format, error) {
-	switch strings.ToLower(filepath.Ext(name)) {
-	case ".png":
-		return PNG, nil
-	case ".jpg", ".jpeg":
-		return JPEG, nil
+// Encode writes a picture as a PNG, over white if it is transparent.
+func Encode(w io.Writer, img image.Image) error {
+	if flat, ok := img.(*image.RGBA); !ok || !flat.Opaque() {
+		img = OverWhite(img)
 	}
-	return 0, fmt.Errorf("choosing a format for %q: give the file a name ending in .png, .jpg or .jpeg", name)
-}
-
-// String names the format: "PNG" or "JPEG".
-func (f Format) String() string {
-	if f == JPEG {
-		return "JPEG"
-	}
-	return "PNG"
-}
-
-// Encode writes the part r of a picture, over white if it is transparent. A JPEG is refused if a side exceeds the 65,535 pixels its header can hold.
-func Encode(w io.Writer, img image.Image, r image.Rectangle, f Format) error {
-	if r.Empty() || !r.In(img.Bounds()) {
-		return fmt.Errorf("writing the picture: %v is not within the picture's %v", r, img.Bounds())
-	}
-	flat, ok := img.(*image.RGBA)
-	if !ok || !flat.Opaque() {
-		flat, r = OverWhite(img), r.Sub(img.Bounds().Min)
-	}
-	var err error
-	switch part := flat.SubImage(r); {
-	case f != JPEG:
-		fast := png.Encoder{CompressionLevel: png.BestSpeed}
-		err = fast.Encode(w, part)
-	case max(r.Dx(), r.Dy()) > maxJPEGSide:
-		return fmt.Errorf("writing the picture: a JPEG cannot be %d×%d pixels: choose a name ending in .png", r.Dx(), r.Dy())
-	default:
-		err = jpeg.Encode(w, part, &jpeg.Options{Quality: jpegQuality})
-	}
-	if err != nil {
+	fast := png.Encoder{CompressionLevel: png.BestSpeed}
+	if err := fast.Encode(w, img); err != nil {
 		return fmt.Errorf("writing the picture: %w", err)
 	}
 	return nil
 }
 
-// Compose writes one picture of the given size in pixels from n slices, top to bottom: open opens slice i, a PNG of [Encode] as
-// wide as the whole; what it opened is closed before the next slice is needed. The heights of the slices must add up to that of
-// the picture. The first error ends the work; what was written to w until then is useless.
-func Compose(w io.Writer, f Format, size image.Point, n int, open func(i int) (io.ReadCloser, error)) error {
+// Compose writes one PNG of the given size in pixels from n slices, top to bottom: open opens slice i, a PNG of [Encode] as
+// wide as the whole, which is closed before the next slice is needed. The heights of the slices must add up to that of
+// the picture. The first error ends the work; the part written to w until then is useless.
+func Compose(w io.Writer, size image.Point, n int, open func(i int) (io.ReadCloser, error)) error {
 	if size.X < 1 || size.Y < 1 || size.X > MaxOutputPixels/size.Y {
 		return fmt.Errorf("composing the picture: it cannot be %d×%d pixels", size.X, size.Y)
 	}
@@ -105,7 +52,7 @@ func Compose(w io.Writer, f Format, size image.Point, n int, open func(i int) (i
 	if y < size.Y {
 		return fmt.Errorf("composing the picture: its slices have %d rows of pixels and the picture %d", y, size.Y)
 	}
-	return Encode(w, whole, whole.Rect, f)
+	return Encode(w, whole)
 }
 
 var errNotSlice = errors.New("it is not a slice of a mosaic")

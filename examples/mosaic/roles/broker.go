@@ -32,9 +32,8 @@ type Request struct {
 	Library  *tiles.Library // of tiles; its Size is that of a cell
 	Scale    picture.Scale  // of the mosaic, times the picture; 0 means 1
 	Slices   int            // 1 … rows of cells, such as those of picture.NewPlan
-	Format   picture.Format // of the mosaic
 	Tint     int            // how much of the picture's own colours is mixed in, in per cent: 0 … layout.MaxTint
-	Reuse    layout.Reuse   // how freely tiles are used again; 0 means the default
+	Reuse    int            // how freely tiles are used again, in per cent: 0 … 100
 }
 
 // Order is a submitted request. All that it knows is in the store, so any process may wait for it and
@@ -61,7 +60,7 @@ func (b *Broker) Submit(ctx context.Context, r Request) (*Order, error) {
 	return o, b.queues.imageRequests.Submit(ctx, ImageRequest{
 		Head:     b.queues.imageRequests.Head(r.ClientID, o.ID),
 		ImageURI: inputRef(o.ID), ImageLibraryURI: library,
-		TileSize: r.Library.Size(), Slices: r.Slices, OutputFormat: r.Format.String(),
+		TileSize: r.Library.Size(), Slices: r.Slices,
 		Scale: r.Scale, Tint: r.Tint, Reuse: r.Reuse,
 	})
 }
@@ -176,7 +175,7 @@ func (o *Order) Deliver(ctx context.Context, deliver func(mosaic io.Reader) erro
 	err = deliver(r)
 	_ = r.Close() // nothing was written
 	if err != nil {
-		return &KeptError{whereIs(j.store, output), err}
+		return fmt.Errorf("deliver the mosaic of request %v: %w", o.ID, err)
 	}
 	if err := o.drop(ctx); err != nil {
 		o.broker.shared.logger.Warn("the mosaic was delivered, but not deleted from the store", "request", o.ID, "error", err)
@@ -197,26 +196,6 @@ func (o *Order) drop(ctx context.Context) (err error) {
 		time.Sleep(100 * time.Millisecond << try)
 	}
 	return err
-}
-
-// KeptError means that a mosaic was made but could not be delivered. It stays in the store.
-type KeptError struct {
-	Where string // the mosaic
-	Err   error
-}
-
-// Error returns the cause.
-func (e *KeptError) Error() string { return e.Err.Error() }
-
-// Unwrap returns the cause.
-func (e *KeptError) Unwrap() error { return e.Err }
-
-// whereIs returns the location of a blob, as a path if it has one.
-func whereIs(store blob.Store, ref blob.Ref) string {
-	if d, ok := store.(interface{ Path(blob.Ref) string }); ok {
-		return d.Path(ref)
-	}
-	return ref.String()
 }
 
 // Cancel ends the request without a mosaic, and deletes its blobs. Handlers drop its remaining messages. It may be

@@ -59,29 +59,28 @@ func (c *jobController) plan(ctx context.Context, m *listener.Message[ImageReque
 }
 
 // cut chooses the tiles of the whole picture, and stores the slices. It is idempotent.
-func (c *jobController) cut(ctx context.Context, m ImageRequest) (plan, error) {
+func (c *jobController) cut(ctx context.Context, m ImageRequest) (p picture.Plan, err error) {
 	library, err := c.libraries.get(ctx, m.ImageLibraryURI)
 	if err != nil {
-		return plan{}, err
+		return p, err
 	}
-	cells, geometry, err := c.measure(ctx, m)
+	cells, p, err := c.measure(ctx, m)
 	if err != nil {
-		return plan{}, err
+		return p, err
 	}
 	chosen, err := layout.Choose(ctx, cells, library, m.options())
 	if err != nil {
-		return plan{}, err
+		return p, err
 	}
-	for i := range geometry.Slices {
-		if err := c.jobs.writeSlice(ctx, m.RequestID, chosen, geometry, i); err != nil {
-			return plan{}, err
+	for i := range p.Slices {
+		if err := c.jobs.writeSlice(ctx, m.RequestID, chosen, p, i); err != nil {
+			return p, err
 		}
 	}
 	err = write(chosen.Write, func(r io.Reader) error { return c.jobs.store.Put(ctx, stateRef(m.RequestID, factLayout), r, nil) })
 	if err != nil {
-		return plan{}, err
+		return p, err
 	}
-	p := plan{Tile: geometry.Tile, Cols: geometry.Cols, Rows: geometry.Rows, Slices: geometry.Slices, Format: m.OutputFormat}
 	return p, c.jobs.writeFact(ctx, m.RequestID, factPlan, p)
 }
 
@@ -100,7 +99,7 @@ func (c *jobController) measure(ctx context.Context, m ImageRequest) (*layout.Ce
 	if err != nil {
 		return nil, picture.Plan{}, err
 	}
-	geometry, err := picture.NewPlan(img.Bounds().Dx(), img.Bounds().Dy(), m.TileSize, &picture.PlanOptions{Scale: m.Scale, Slices: m.Slices, Format: m.format()})
+	geometry, err := picture.NewPlan(img.Bounds().Dx(), img.Bounds().Dy(), m.TileSize, &picture.PlanOptions{Scale: m.Scale, Slices: m.Slices})
 	if err != nil {
 		return nil, geometry, dispatcher.Poison(err)
 	}
@@ -118,7 +117,7 @@ func (c *jobController) collect(ctx context.Context, m *listener.Message[SliceRe
 	if err := c.jobs.continues(ctx, id); err != nil {
 		return err
 	}
-	var p plan
+	var p picture.Plan
 	if err := c.jobs.readFact(ctx, id, factPlan, &p); err != nil {
 		return c.jobs.after(ctx, id, err)
 	}
@@ -147,7 +146,7 @@ func (c *jobController) collect(ctx context.Context, m *listener.Message[SliceRe
 var errElsewhere = errors.New("another handler sends the response")
 
 // respond stores the mosaic and sends the image response.
-func (c *jobController) respond(ctx context.Context, m *listener.Message[SliceResponse], p plan) error {
+func (c *jobController) respond(ctx context.Context, m *listener.Message[SliceResponse], p picture.Plan) error {
 	id := m.Body.RequestID
 	// If another handler did all this while this one waited, even the record may have been swept. The end of the
 	// request is recorded before the sweep, so it is checked after the record.
@@ -168,14 +167,14 @@ func (c *jobController) respond(ctx context.Context, m *listener.Message[SliceRe
 	}
 	return c.queues.imageResponses.Submit(ctx, ImageResponse{
 		Head:     c.queues.imageResponses.Head(m.Body.ClientID, id),
-		ImageURI: outputRef(id, p.format()),
+		ImageURI: outputRef(id),
 	})
 }
 
 // assemble composes the mosaic from its slices and stores it. It fails with [blob.ErrExists] if it is
 // stored already.
-func (c *jobController) assemble(ctx context.Context, id uuid.UUID, p plan) error {
-	output := outputRef(id, p.format())
+func (c *jobController) assemble(ctx context.Context, id uuid.UUID, p picture.Plan) error {
+	output := outputRef(id)
 	if there, err := blob.Exists(ctx, c.jobs.store, output); err != nil {
 		return err
 	} else if there {
@@ -189,7 +188,7 @@ func (c *jobController) assemble(ctx context.Context, id uuid.UUID, p plan) erro
 		return context.Cause(ctx)
 	}
 	return write(func(w io.Writer) error {
-		return picture.Compose(w, p.format(), p.geometry().Size(), p.Slices, func(i int) (io.ReadCloser, error) {
+		return picture.Compose(w, p.Size(), p.Slices, func(i int) (io.ReadCloser, error) {
 			return c.jobs.store.Open(ctx, laidRef(id, i))
 		})
 	}, func(r io.Reader) error { return c.jobs.store.Create(ctx, output, r, nil) })

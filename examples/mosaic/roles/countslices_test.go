@@ -43,7 +43,7 @@ func TestAJobIsNotFinishedBeforeItsLastSlice(t *testing.T) {
 				p := w.open(nil)
 				w.start(p)
 				id := uuid.New()
-				if err := jobsIn(w.store).writeFact(t.Context(), id, factPlan, plan{Tile: testTile, Cols: testCols, Rows: testRows, Slices: testSlices, Format: "PNG"}); err != nil {
+				if err := jobsIn(w.store).writeFact(t.Context(), id, factPlan, picture.Plan{Tile: testTile, Cols: testCols, Rows: testRows, Slices: testSlices}); err != nil {
 					t.Fatal(err)
 				}
 				for n := range laid {
@@ -61,7 +61,7 @@ func TestAJobIsNotFinishedBeforeItsLastSlice(t *testing.T) {
 				}
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				there, err := blob.Exists(t.Context(), w.store, outputRef(id, picture.PNG))
+				there, err := blob.Exists(t.Context(), w.store, outputRef(id))
 				if err != nil || there || w.poisoned() != 0 || w.depth() != 0 {
 					t.Errorf("%d of %d slices finished: got mosaic stored %v, %v, %d poison messages, %d messages left; want none", laid, testSlices, there, err, w.poisoned(), w.depth())
 				}

@@ -23,12 +23,10 @@
 // written before the clean-up, and every step checks for it after it has stored
 // something, so that a late step cleans up after itself.
 //
-// Programs that work together must share the store. Every message has the id of its store, and a
-// program gives back the messages of other stores. So programs with different stores can use the
-// same queues. The queue of image requests says in its metadata which store is the account's, and a
-// program with another store warns.
+// All programs on an account must share the store: a message whose blobs are in another store is
+// poison after its last attempt.
 //
-// [Clean] removes what is left of requests.
+// [Clean] removes the blobs of requests that nobody waits for any more.
 //
 // A request with n slices takes 2n+2 messages, without crashes and redeliveries.
 //

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/examples/mosaic/picture"
 	"github.com/millrace/millrace/listener"
 )
 
@@ -35,7 +36,7 @@ func TestResponsesDoNotListTheSlices(t *testing.T) {
 		p := w.open(nil)
 		lists := &listCounter{Store: w.store}
 		j, id := jobsIn(lists), uuid.New()
-		if err := j.writeFact(t.Context(), id, factPlan, plan{Tile: testTile, Cols: testCols, Rows: all, Slices: all, Format: "PNG"}); err != nil {
+		if err := j.writeFact(t.Context(), id, factPlan, picture.Plan{Tile: testTile, Cols: testCols, Rows: all, Slices: all}); err != nil {
 			t.Fatal(err)
 		}
 		c := &jobController{jobs: j, queues: p.Broker.queues}

@@ -48,21 +48,6 @@ func newJobs(store blob.Store) (jobs, error) {
 	return jobs{store, parts, responses}, errors.Join(err, errResponses)
 }
 
-// plan describes how the picture of a request is cut and composed again.
-type plan struct {
-	Tile   int    `json:"tile"`
-	Cols   int    `json:"cols"`
-	Rows   int    `json:"rows"`
-	Slices int    `json:"slices"`
-	Format string `json:"format"`
-}
-
-func (p plan) geometry() picture.Plan {
-	return picture.Plan{Tile: p.Tile, Cols: p.Cols, Rows: p.Rows, Slices: p.Slices}
-}
-
-func (p plan) format() picture.Format { return ImageRequest{OutputFormat: p.Format}.format() }
-
 // end is the end of a request.
 type end struct {
 	// Failed is the reason why there is no mosaic. Empty if there is one.
@@ -209,9 +194,7 @@ func (j jobs) sweep(ctx context.Context, id uuid.UUID, keepOutput bool) error {
 	remove := func(ref blob.Ref) { failed = errors.Join(failed, j.store.Delete(ctx, ref)) }
 	remove(inputRef(id))
 	if !keepOutput {
-		for _, f := range formats {
-			remove(outputRef(id, f))
-		}
+		remove(outputRef(id))
 	}
 	for _, container := range []string{sliceRequests, jobState} {
 		for b, err := range j.store.List(ctx, container, id.String()+"/") {
@@ -232,14 +215,6 @@ type Progress struct {
 	Stored    []int  // numbers of the finished slices, from 0 and ascending
 	Requested bool   // all slices were requested
 	Poison    string // why a message that the request needs is poison; "" if all are well
-}
-
-// WaitsFor returns the role that has the next step.
-func (p Progress) WaitsFor() Roles {
-	if p.Requested && len(p.Stored) < p.Slices {
-		return Processor
-	}
-	return Controller
 }
 
 // progress reads the progress of a request that has not ended.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/examples/mosaic/picture"
 	"github.com/millrace/millrace/listener"
 )
 
@@ -48,7 +49,7 @@ func TestAMosaicStoredTooLateIsDeleted(t *testing.T) {
 					t.Error(err)
 				}
 			}})
-			var plan plan
+			var plan picture.Plan
 			err := jobs.readFact(t.Context(), c.ID, factPlan, &plan)
 			if err != nil {
 				t.Error(err)
@@ -56,7 +57,7 @@ func TestAMosaicStoredTooLateIsDeleted(t *testing.T) {
 			late := &jobController{jobs: jobs, composing: make(chan struct{}, 1)}
 			m := &listener.Message[SliceResponse]{Body: SliceResponse{Head: Head{RequestID: c.ID}}}
 			failure = late.respond(t.Context(), m, plan)
-			if left, err = blob.Exists(t.Context(), all, outputRef(c.ID, plan.format())); err != nil {
+			if left, err = blob.Exists(t.Context(), all, outputRef(c.ID)); err != nil {
 				t.Error(err)
 			}
 		})

@@ -65,7 +65,7 @@ func TestAStepThatFailsTooLateLeavesNothing(t *testing.T) {
 				controller := &jobController{jobs: all, queues: queues, libraries: libraries, handled: func(Step) {}}
 				request := ImageRequest{
 					Head: queues.imageRequests.Head("tester", c.ID), ImageURI: inputRef(c.ID), ImageLibraryURI: library,
-					TileSize: testTile, Slices: testSlices, OutputFormat: "PNG",
+					TileSize: testTile, Slices: testSlices,
 				}
 				var err error
 				if container == sliceResponses {

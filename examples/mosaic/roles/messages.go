@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -18,10 +17,9 @@ import (
 
 // Head has the fields that all messages have.
 type Head struct {
-	ClientID  string    `json:"clientId"`       // who asks, such as a user name
-	RequestID uuid.UUID `json:"requestId"`      // names the request and its blobs
-	QueueURI  QueueURI  `json:"queueUri"`       // where the message was sent
-	Blobs     uuid.UUID `json:"blobs,omitzero"` // the id of the store that has its blobs
+	ClientID  string    `json:"clientId"`  // who asks, such as a user name
+	RequestID uuid.UUID `json:"requestId"` // names the request and its blobs
+	QueueURI  QueueURI  `json:"queueUri"`  // where the message was sent
 }
 
 // QueueURI names a queue of an account: "queue://account/queue".
@@ -65,21 +63,18 @@ type Message interface {
 // ImageRequest asks the job controller for a mosaic.
 type ImageRequest struct {
 	Head
-	ImageURI        blob.Ref `json:"imageUri"`
-	ImageLibraryURI blob.Ref `json:"imageLibraryUri"`
-	TileSize        int      `json:"tileSize"` // in pixels
-	Slices          int      `json:"slices"`
-	OutputFormat    string   `json:"outputFormat"` // "PNG" or "JPEG"
-
-	// These are missing from messages of earlier releases, and then have their defaults.
-	Scale picture.Scale `json:"scale,omitzero"` // of the mosaic, times its picture
-	Tint  int           `json:"tint,omitzero"`  // in per cent
-	Reuse layout.Reuse  `json:"reuse,omitzero"` // a percentage
+	ImageURI        blob.Ref      `json:"imageUri"`
+	ImageLibraryURI blob.Ref      `json:"imageLibraryUri"`
+	TileSize        int           `json:"tileSize"` // in pixels
+	Slices          int           `json:"slices"`
+	Scale           picture.Scale `json:"scale"` // of the mosaic, times its picture
+	Tint            int           `json:"tint"`  // in per cent
+	Reuse           int           `json:"reuse"` // a percentage
 }
 
 // options returns how the tiles are chosen.
-func (m ImageRequest) options() *layout.Options {
-	return &layout.Options{Reuse: m.Reuse, Tint: m.Tint}
+func (m ImageRequest) options() layout.Options {
+	return layout.Options{Reuse: m.Reuse, Tint: m.Tint}
 }
 
 // SliceRequest asks an image processor for one slice.
@@ -117,25 +112,13 @@ func (SliceRequest) queue() string  { return sliceRequests }
 func (SliceResponse) queue() string { return sliceResponses }
 func (ImageResponse) queue() string { return imageResponses }
 
-// formats are the values of ImageRequest.OutputFormat.
-var formats = []picture.Format{picture.PNG, picture.JPEG}
-
-// format returns the output format, or the zero value for an unknown one, which Validate
-// refuses.
-func (m ImageRequest) format() picture.Format {
-	i := slices.IndexFunc(formats, func(f picture.Format) bool { return f.String() == m.OutputFormat })
-	return formats[max(i, 0)]
-}
-
 // Validate implements [Message].
 func (m ImageRequest) Validate() error {
-	known := func(f picture.Format) bool { return f.String() == m.OutputFormat }
 	return invalid(m, m.validate(imageRequests),
 		sameRef("imageUri", m.ImageURI, inputRef(m.RequestID)),
 		inLibrary(m.ImageLibraryURI),
 		tileSize(m.TileSize),
 		atLeastOneSlice(m.Slices),
-		require(slices.ContainsFunc(formats, known), "outputFormat %.20q is neither PNG nor JPEG", m.OutputFormat),
 		m.Scale.Check(),
 		m.options().Validate())
 }
@@ -158,9 +141,8 @@ func (m SliceResponse) Validate() error {
 
 // Validate implements [Message].
 func (m ImageResponse) Validate() error {
-	isOutput := func(f picture.Format) bool { return m.ImageURI == outputRef(m.RequestID, f) }
 	return invalid(m, m.validate(imageResponses),
-		require(slices.ContainsFunc(formats, isOutput), "imageUri %v is not the output of request %v", m.ImageURI, m.RequestID))
+		sameRef("imageUri", m.ImageURI, outputRef(m.RequestID)))
 }
 
 // invalid returns the first error of a message, with its type.

@@ -23,7 +23,7 @@ func testHead(name string) Head {
 }
 
 func goodImageRequest() ImageRequest {
-	return ImageRequest{Head: testHead(imageRequests), ImageURI: inputRef(testID), ImageLibraryURI: libraryRef("abc"), TileSize: 16, Slices: 8, OutputFormat: "JPEG"}
+	return ImageRequest{Head: testHead(imageRequests), ImageURI: inputRef(testID), ImageLibraryURI: libraryRef("abc"), TileSize: 16, Slices: 8, Scale: 250, Tint: 15, Reuse: 80}
 }
 
 func goodSliceRequest() SliceRequest {
@@ -35,7 +35,7 @@ func goodSliceResponse() SliceResponse {
 }
 
 func goodImageResponse() ImageResponse {
-	return ImageResponse{Head: testHead(imageResponses), ImageURI: outputRef(testID, picture.JPEG)}
+	return ImageResponse{Head: testHead(imageResponses), ImageURI: outputRef(testID)}
 }
 
 // PM-05, PM-06, PM-07, PM-08, PM-09: the fields of the messages.
@@ -47,7 +47,7 @@ func TestTheWireFormatOfMessages(t *testing.T) {
 	}{
 		{goodImageRequest(), head +
 			`imagerequest","imageUri":"blob://imageinput/7d9ac1be-5b0c-4d3f-9a3e-0d6f2c1b8e55",` +
-			`"imageLibraryUri":"blob://imagelibrary/abc.tar","tileSize":16,"slices":8,"outputFormat":"JPEG"`},
+			`"imageLibraryUri":"blob://imagelibrary/abc.tar","tileSize":16,"slices":8,"scale":2.5,"tint":15,"reuse":80`},
 		{goodSliceRequest(), head +
 			`slicerequest","imageLibraryUri":"blob://imagelibrary/abc.tar",` +
 			`"sliceUri":"blob://slicerequest/7d9ac1be-5b0c-4d3f-9a3e-0d6f2c1b8e55/000007","sliceSequence":7,` +
@@ -56,7 +56,7 @@ func TestTheWireFormatOfMessages(t *testing.T) {
 			`sliceresponse","sliceUri":"blob://sliceresponse/7d9ac1be-5b0c-4d3f-9a3e-0d6f2c1b8e55/000000",` +
 			`"sliceSequence":0,"slices":1`},
 		{goodImageResponse(), head +
-			`imageresponse","imageUri":"blob://imageoutput/7d9ac1be-5b0c-4d3f-9a3e-0d6f2c1b8e55.jpg"`},
+			`imageresponse","imageUri":"blob://imageoutput/7d9ac1be-5b0c-4d3f-9a3e-0d6f2c1b8e55.png"`},
 	} {
 		m, want := c.m, c.want
 		got, err := json.Marshal(m)
@@ -70,28 +70,6 @@ func TestTheWireFormatOfMessages(t *testing.T) {
 		if err := json.Unmarshal(got, back.Interface()); err != nil || back.Elem().Interface() != m {
 			t.Errorf("decoded %T: got %+v, %v; want %+v", m, back.Elem(), err, m)
 		}
-	}
-}
-
-// Messages of earlier releases have no scale, tint and reuse, and mean what they meant.
-func TestSettingsOfAnImageRequestAreOptional(t *testing.T) {
-	m := goodImageRequest()
-	m.Scale, m.Tint, m.Reuse = 250, 15, layout.Once
-	text, err := json.Marshal(m)
-	if want := `,"scale":2.5,"tint":15,"reuse":0}`; err != nil || !strings.HasSuffix(string(text), want) {
-		t.Errorf("encoded: got %s, %v; want %s at its end", text, err, want)
-	}
-	var got ImageRequest
-	if err := json.Unmarshal(text, &got); err != nil || got != m {
-		t.Errorf("decoded: got %+v, %v; want %+v", got, err, m)
-	}
-	old, err := json.Marshal(goodImageRequest())
-	if err != nil || strings.Contains(string(old), "scale") {
-		t.Errorf("encoded without settings: got %s, %v; want none of them", old, err)
-	}
-	got = ImageRequest{}
-	if err := json.Unmarshal(old, &got); err != nil || got.Validate() != nil || got.options().Reuse.Percent() != int(layout.DefaultReuse) {
-		t.Errorf("decoded without settings: got %+v, %v; want the defaults", got, err)
 	}
 }
 
@@ -155,14 +133,12 @@ func TestInvalidMessagesAreRefused(t *testing.T) {
 		{"slices", image(func(m *ImageRequest) { m.Slices = 0 })},
 		{"slices", image(func(m *ImageRequest) { m.Slices = maxSlices + 1 })},
 		{"slices", slice(func(m *SliceRequest) { m.Slices = 0 })},
-		{"outputFormat", image(func(m *ImageRequest) { m.OutputFormat = "GIF" })},
-		{"outputFormat", image(func(m *ImageRequest) { m.OutputFormat = "" })},
 		{"scale", image(func(m *ImageRequest) { m.Scale = -1 })},
 		{"scale", image(func(m *ImageRequest) { m.Scale = picture.MaxScale + 1 })},
 		{"tint", image(func(m *ImageRequest) { m.Tint = -1 })},
 		{"tint", image(func(m *ImageRequest) { m.Tint = layout.MaxTint + 1 })},
-		{"reuse", image(func(m *ImageRequest) { m.Reuse = layout.ReusePercent(-1) })},
-		{"reuse", image(func(m *ImageRequest) { m.Reuse = layout.ReusePercent(101) })},
+		{"reuse", image(func(m *ImageRequest) { m.Reuse = -1 })},
+		{"reuse", image(func(m *ImageRequest) { m.Reuse = 101 })},
 		{"sliceSequence", slice(func(m *SliceRequest) { m.SliceSequence = -1 })},
 		{"sliceSequence", slice(func(m *SliceRequest) { m.SliceSequence = 8; m.SliceURI = cutRef(testID, 8) })},
 		{"sliceSequence", laid(func(m *SliceResponse) { m.SliceSequence = 1 })},
@@ -170,7 +146,7 @@ func TestInvalidMessagesAreRefused(t *testing.T) {
 		{"sliceUri", slice(func(m *SliceRequest) { m.SliceURI = cutRef(other, 7) })},
 		{"sliceUri", laid(func(m *SliceResponse) { m.SliceURI = cutRef(testID, 0) })},
 		{"imageUri", done(func(m *ImageResponse) { m.ImageURI = inputRef(testID) })},
-		{"imageUri", done(func(m *ImageResponse) { m.ImageURI = outputRef(other, picture.PNG) })},
+		{"imageUri", done(func(m *ImageResponse) { m.ImageURI = outputRef(other) })},
 	} {
 		if err := c.m.Validate(); err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), c.m.queue()) {
 			t.Errorf("%d: %+v: got %v, want an error about %s", i, c.m, err, c.says)

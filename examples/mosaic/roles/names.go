@@ -6,7 +6,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/millrace/millrace/blob"
-	"github.com/millrace/millrace/examples/mosaic/picture"
 )
 
 // The queues.
@@ -25,25 +24,15 @@ const (
 	jobState     = "jobs"
 )
 
-// storeRef is the blob with the id of the store.
-var storeRef = blob.Ref{Container: "store", Name: "id"}
-
 // inputRef is the blob of a request's original picture.
 func inputRef(id uuid.UUID) blob.Ref { return blob.Ref{Container: imageInput, Name: id.String()} }
 
 // libraryRef is the blob of a tile library. Equal libraries share one.
 func libraryRef(id string) blob.Ref { return blob.Ref{Container: imageLibrary, Name: id + ".tar"} }
 
-// outputRef is the blob of the mosaic. Its name has the extension of a picture.
-func outputRef(id uuid.UUID, f picture.Format) blob.Ref {
-	return blob.Ref{Container: imageOutput, Name: id.String() + extension(f)}
-}
-
-func extension(f picture.Format) string {
-	if f == picture.JPEG {
-		return ".jpg"
-	}
-	return ".png"
+// outputRef is the blob of the mosaic.
+func outputRef(id uuid.UUID) blob.Ref {
+	return blob.Ref{Container: imageOutput, Name: id.String() + ".png"}
 }
 
 // cutRef and laidRef are the blobs of a slice before and after it is rendered. The names of laidRef and endRef are those of

@@ -81,11 +81,11 @@ func (p *imageProcessor) repair(ctx context.Context, m SliceRequest, damage erro
 	if err != nil {
 		return errors.Join(damage, err)
 	}
-	var cut plan
+	var cut picture.Plan
 	if err := p.jobs.readFact(ctx, m.RequestID, factPlan, &cut); err != nil {
 		return errors.Join(damage, err)
 	}
-	if err := p.jobs.writeSlice(ctx, m.RequestID, whole, cut.geometry(), m.SliceSequence); err != nil {
+	if err := p.jobs.writeSlice(ctx, m.RequestID, whole, cut, m.SliceSequence); err != nil {
 		return errors.Join(damage, err)
 	}
 	return dispatcher.Poison(fmt.Errorf("slice %d was damaged in the store and has been cut again; redrive %s to render it: %w",
@@ -98,5 +98,5 @@ func writeSlice(w io.Writer, slice *layout.Layout, library *tiles.Library) error
 	if err != nil {
 		return dispatcher.Poison(err)
 	}
-	return picture.Encode(w, laid, laid.Rect, picture.PNG)
+	return picture.Encode(w, laid)
 }

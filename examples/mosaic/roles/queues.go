@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,10 +31,8 @@ type ImageProcessingQueue[T Message] struct {
 // shared is what the four queues of a process share.
 type shared struct {
 	jobs   jobs
-	store  uuid.UUID // the id of the blob store
 	sent   atomic.Int64
 	logger *slog.Logger
-	warned sync.Once // about messages that belong to another store
 }
 
 // queues are the four queues.
@@ -71,7 +67,7 @@ func openQueue[T Message](open func(name string) (queue.Queue, error), s *shared
 
 // Head returns the head of a message of this queue that belongs to a request.
 func (q *ImageProcessingQueue[T]) Head(clientID string, id uuid.UUID) Head {
-	return Head{ClientID: clientID, RequestID: id, QueueURI: uriOf(q.RawQueue.Name()), Blobs: q.shared.store}
+	return Head{ClientID: clientID, RequestID: id, QueueURI: uriOf(q.RawQueue.Name())}
 }
 
 // Submit sends a message, if it is valid.
@@ -90,17 +86,9 @@ func (q *ImageProcessingQueue[T]) Submit(ctx context.Context, m T) error {
 func (q *ImageProcessingQueue[T]) accept(h listener.Handler[T], o listener.Options[T]) *listener.Listener[T] {
 	o.Create, o.Metadata, o.RetryDelay = true, listener.ReadMetadata, retryDelay
 	o.Poison.Queue = recording{q.RawQueue.Sibling(poison.Suffix), q.Name, q.shared.jobs}
-	line := &aside{Queue: q.RawQueue}
-	return listener.New(line, func(ctx context.Context, m *listener.Message[T]) error {
+	return listener.New(q.RawQueue, func(ctx context.Context, m *listener.Message[T]) error {
 		if err := m.Body.Validate(); err != nil {
 			return dispatcher.Poison(err)
-		}
-		if head := m.Body.head(); head.Blobs != uuid.Nil && head.Blobs != q.shared.store {
-			q.shared.warned.Do(func() {
-				q.shared.logger.Warn("these queues also have messages of programs with other blobs: leaving them to those programs; programs that should work together need the same -blobs")
-			})
-			line.until.Store(time.Now().Add(2*time.Second + rand.N(time.Second)).UnixNano()) // random, so that programs take turns
-			return dispatcher.Snooze(time.Second)
 		}
 		err := h(ctx, m)
 		if errors.Is(err, errEnded) {
@@ -108,23 +96,6 @@ func (q *ImageProcessingQueue[T]) accept(h listener.Handler[T], o listener.Optio
 		}
 		return err
 	}, &o)
-}
-
-// aside is a queue from which this process dequeues nothing for a while after it gave back a message of another program.
-// Otherwise it would get that message again before the other program.
-type aside struct {
-	queue.Queue
-	until atomic.Int64 // nanoseconds
-}
-
-// Dequeue implements [queue.Queue].
-func (a *aside) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
-	select {
-	case <-time.After(time.Until(time.Unix(0, a.until.Load()))):
-		return a.Queue.Dequeue(ctx, n, visibility)
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
 }
 
 // retryDelay is short, because a user waits for the result.

@@ -2,13 +2,11 @@ package roles
 
 import (
 	"log/slog"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -29,7 +27,7 @@ func (w *world) player(r Roles, handled func(Step)) *process {
 	p := &process{log: &lockedBuffer{}}
 	open := func(name string) (queue.Queue, error) { return w.queue(name), nil }
 	var err error
-	p.System, err = Open(w.t.Context(), open, w.store, &Options{Roles: r, Handled: handled, Processors: 2, Logger: slog.New(slog.NewTextHandler(p.log, nil))})
+	p.System, err = Open(open, w.store, &Options{Roles: r, Handled: handled, Processors: 2, Logger: slog.New(slog.NewTextHandler(p.log, nil))})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -37,22 +35,22 @@ func (w *world) player(r Roles, handled func(Step)) *process {
 	return p
 }
 
-// The roles work in processes of their own, each of which handles only its own messages. The client says which
-// role it waits for, however long that takes.
+// The roles work in processes of their own, each of which handles only its own messages. The client sees how far
+// they are, however long that takes.
 func TestRolesInProcessesOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 0)
 		client := w.player(Client, nil)
 		c := w.submit(client)
-		waits := func(want Roles) {
+		waits := func(requested bool, stored int) {
 			t.Helper()
 			time.Sleep(time.Hour)
 			_, p, err := c.look(t.Context())
-			if err != nil || p.WaitsFor() != want {
-				t.Errorf("waits for: got %v, %v; want %v", p.WaitsFor(), err, want)
+			if err != nil || p.Requested != requested || len(p.Stored) != stored {
+				t.Errorf("progress: got %+v, %v; want requested %v and %d slices stored", p, err, requested, stored)
 			}
 		}
-		waits(Controller)
+		waits(false, 0)
 		var mu sync.Mutex
 		var steps []Step
 		note := func(s Step) {
@@ -61,10 +59,10 @@ func TestRolesInProcessesOfTheirOwn(t *testing.T) {
 			steps = append(steps, s)
 		}
 		controller := w.player(Controller, note)
-		waits(Processor)
+		waits(true, 0)
 		controller.end()
 		processor := w.player(Processor, note)
-		waits(Controller)
+		waits(true, testSlices)
 		controller = w.player(Controller, note)
 		if err := c.Wait(t.Context()); err != nil {
 			t.Fatal(err)
@@ -84,31 +82,6 @@ func TestRolesInProcessesOfTheirOwn(t *testing.T) {
 			if seen[Step{Processor, c.ID, i, testSlices}] != 1 {
 				t.Errorf("steps: got %v, want slice %d once", seen, i)
 			}
-		}
-	})
-}
-
-// Programs with different stores on the same queues do each their own work.
-func TestProgramsWithOtherBlobsLeaveEachOtherAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 0)
-		other := &world{t: t, engine: w.engine, store: blob.Memory()}
-		one, two := w.player(All, nil), other.player(All, nil)
-		a, b := w.submit(one), other.submit(two)
-		for _, c := range []*client{a, b} {
-			if err := c.Wait(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			w.check(c)
-		}
-		w.settle()
-		one.end()
-		two.end()
-		if n := w.poisoned(); n != 0 {
-			t.Errorf("poison messages: got %d, want 0", n)
-		}
-		if log := one.log.String() + two.log.String(); !strings.Contains(log, "other blobs") {
-			t.Errorf("logs: got %s, want a hint at the other blobs", log)
 		}
 	})
 }

@@ -2,7 +2,6 @@ package roles
 
 import (
 	"bytes"
-	"fmt"
 	"image"
 	"image/color"
 	"reflect"
@@ -44,22 +43,17 @@ func made(t *testing.T, change func(*Request)) *image.RGBA {
 func TestAMosaicHasTheSamePixelsHoweverItIsSliced(t *testing.T) {
 	for _, scale := range []picture.Scale{0, 300, 275} {
 		for _, tint := range []int{0, layout.MaxTint} {
-			for _, reuse := range []layout.Reuse{0, layout.Once, 80, layout.BestMatch} {
-				for _, format := range []picture.Format{picture.PNG, picture.JPEG} {
-					name := fmt.Sprintf("scale %v, tint %d, reuse %d, %v", scale, tint, reuse.Percent(), format)
-					sliced := func(slices int) *image.RGBA {
-						return made(t, func(r *Request) {
-							r.Scale, r.Tint, r.Reuse, r.Format, r.Slices = scale, tint, reuse, format, slices
-						})
-					}
-					rows := 16
-					if scale == 0 {
-						rows = testRows
-					}
-					whole, many := sliced(1), sliced(rows)
-					if whole.Rect != many.Rect || !bytes.Equal(whole.Pix, many.Pix) {
-						t.Errorf("%s: got other pixels in %d slices than in one", name, rows)
-					}
+			for _, reuse := range []int{layout.Once, 80, layout.BestMatch} {
+				sliced := func(slices int) *image.RGBA {
+					return made(t, func(r *Request) { r.Scale, r.Tint, r.Reuse, r.Slices = scale, tint, reuse, slices })
+				}
+				rows := 16
+				if scale == 0 {
+					rows = testRows
+				}
+				whole, many := sliced(1), sliced(rows)
+				if whole.Rect != many.Rect || !bytes.Equal(whole.Pix, many.Pix) {
+					t.Errorf("scale %v, tint %d, reuse %d: got other pixels in %d slices than in one", scale, tint, reuse, rows)
 				}
 			}
 		}
@@ -99,7 +93,7 @@ func TestTheSettingsOfARequestReachItsLayout(t *testing.T) {
 		w := newWorld(t, 0)
 		p := w.open(nil)
 		w.start(p)
-		for _, options := range []layout.Options{{}, {Reuse: layout.Once, Tint: 7}, {Reuse: layout.BestMatch, Tint: layout.MaxTint}} {
+		for _, options := range []layout.Options{{Reuse: layout.DefaultReuse}, {Reuse: layout.Once, Tint: 7}, {Reuse: layout.BestMatch, Tint: layout.MaxTint}} {
 			c := w.submit(p, func(r *Request) { r.Reuse, r.Tint = options.Reuse, options.Tint })
 			if err := c.Order.Wait(t.Context(), func(Progress) error { return nil }); err != nil {
 				t.Fatal(err)
@@ -112,7 +106,7 @@ func TestTheSettingsOfARequestReachItsLayout(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, err := layout.Choose(t.Context(), cells, testLibrary(t), &options)
+			want, err := layout.Choose(t.Context(), cells, testLibrary(t), options)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,11 +1,6 @@
 package roles
 
 import (
-	"bytes"
-	"context"
-	"errors"
-	"fmt"
-	"io"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -107,7 +102,7 @@ type worker interface {
 }
 
 // Open creates a System. It starts no role: run the result of [System.Runners].
-func Open(ctx context.Context, open func(name string) (queue.Queue, error), store blob.Store, o *Options) (*System, error) {
+func Open(open func(name string) (queue.Queue, error), store blob.Store, o *Options) (*System, error) {
 	var options Options
 	if o != nil {
 		options = *o
@@ -128,11 +123,7 @@ func Open(ctx context.Context, open func(name string) (queue.Queue, error), stor
 	if err != nil {
 		return nil, err
 	}
-	id, err := identify(ctx, store)
-	if err != nil {
-		return nil, fmt.Errorf("read the id of the blob store: %w", err)
-	}
-	shared := &shared{jobs: jobs, store: id, logger: options.Logger}
+	shared := &shared{jobs: jobs, logger: options.Logger}
 	qs, err := openQueues(open, shared)
 	if err != nil {
 		return nil, err
@@ -164,25 +155,6 @@ func (s *System) add(name string, l worker) {
 	s.names, s.listeners = append(s.names, name), append(s.listeners, l)
 }
 
-// identify returns the id of a store. Every message has the id of its store, so that programs with different
-// stores can use the same queues. A store without an id gets one.
-func identify(ctx context.Context, store blob.Store) (uuid.UUID, error) {
-	err := store.Create(ctx, storeRef, bytes.NewReader([]byte(uuid.NewString())), nil)
-	if err != nil && !errors.Is(err, blob.ErrExists) {
-		return uuid.Nil, err
-	}
-	r, err := store.Open(ctx, storeRef)
-	if err != nil {
-		return uuid.Nil, err
-	}
-	defer func() { _ = r.Close() }() // nothing was written
-	text, err := io.ReadAll(io.LimitReader(r, 100))
-	if err != nil {
-		return uuid.Nil, err
-	}
-	return uuid.ParseBytes(bytes.TrimSpace(text))
-}
-
 // Runners returns the listeners of the roles for [millrace.Run].
 func (s *System) Runners() []millrace.Runner {
 	all := make([]millrace.Runner, len(s.listeners))
@@ -207,12 +179,4 @@ func (s *System) States() map[string]listener.State {
 		states[s.names[i]] = l.State()
 	}
 	return states
-}
-
-// LoopsPeak returns the sum over the queues of the highest number of dequeue loops.
-func (s *System) LoopsPeak() (n int) {
-	for _, l := range s.listeners {
-		n += l.State().LoopsPeak
-	}
-	return n
 }

@@ -114,7 +114,7 @@ func (w *world) open(f *faults) *process {
 	// Opening with faults is tested elsewhere; here they begin with the work.
 	rate := f.rate
 	f.rate = 0
-	s, err := Open(w.t.Context(), open, p.store, &Options{
+	s, err := Open(open, p.store, &Options{
 		Processors: 3, Grace: 2 * time.Second,
 		Logger: slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
@@ -215,11 +215,11 @@ func (w *world) submit(p *process, changes ...func(*Request)) *client {
 	for {
 		var b bytes.Buffer
 		img := testPicture()
-		if err := picture.Encode(&b, img, img.Bounds(), picture.PNG); err != nil {
+		if err := picture.Encode(&b, img); err != nil {
 			w.t.Fatal(err)
 		}
 		r := Request{
-			ClientID: "tester", Picture: &b, Library: testLibrary(w.t), Slices: testSlices,
+			ClientID: "tester", Picture: &b, Library: testLibrary(w.t), Slices: testSlices, Reuse: layout.DefaultReuse,
 		}
 		for _, change := range changes {
 			change(&r)
@@ -301,7 +301,7 @@ func (w *world) wantLayout() *layout.Layout {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	chosen, err := layout.Choose(w.t.Context(), cells, testLibrary(w.t), nil)
+	chosen, err := layout.Choose(w.t.Context(), cells, testLibrary(w.t), layout.Options{Reuse: layout.DefaultReuse})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -23,20 +22,14 @@ import (
 // decodeBudget limits the bytes of pictures that FromDir decodes at a time. The largest picture is decoded alone.
 const decodeBudget = 400_000_000
 
-// DirOptions configure [FromDir]. The zero value is ready to use.
-type DirOptions struct {
-	// Progress is called with the number of pictures that were read, beginning with 0, and the number of
-	// all pictures. The calls come one at a time, from any goroutine. Defaults to none.
-	Progress func(done, all int)
-
-	// Skipped is called for each file that cannot be used, with its name relative to the folder and an
-	// error that does not repeat the name. The calls come one at a time, in the order of names, after
-	// all files were read. Defaults to none.
-	Skipped func(file string, err error)
+// Skipped is a file that cannot be used.
+type Skipped struct {
+	Name string // relative to the folder, with slashes
+	Err  error  // which does not repeat the name
 }
 
 // pictureExtensions are the file names that are tried, in lower case. Files of the second line cannot be read; they are
-// recognised so that the summary can name them.
+// recognised so that the user learns of them.
 var pictureExtensions = strings.Fields(`
 	.jpg .jpeg .jpe .jfif .png .gif .webp .bmp .dib .tif .tiff
 	.heic .heif .hif .avif .jxl .jp2 .j2k .psd .arw .cr2 .cr3 .dng .nef .orf .pef .raf .rw2 .srw`)
@@ -56,50 +49,47 @@ type found struct {
 // thumbnails and deleted files that programs make, nor links to folders. The name of a tile is its path relative to the folder,
 // with slashes. Of each picture the square in the middle is taken, and scaled to size×size pixels.
 //
-// A file that cannot be used is skipped: it is counted in the summary and passed to options.Skipped. The
-// summary is valid even if there is an error. A nil options is the zero value.
+// A file that cannot be used is skipped, and returned even if there is an error. If progress is not nil, it is called with the number of
+// pictures that were read, beginning with 0, and the number of all pictures. The calls come one at a time, from any goroutine.
 //
 // It fails if the folder cannot be read or has no usable picture, if there are too many for a library, or with the cause of ctx.
-func FromDir(ctx context.Context, dir string, size int, options *DirOptions) (*Library, DirSummary, error) {
-	if options == nil {
-		options = &DirOptions{}
-	}
+func FromDir(ctx context.Context, dir string, size int, progress func(done, all int)) (*Library, []Skipped, error) {
 	if err := checkSize(size); err != nil {
-		return nil, DirSummary{}, err
+		return nil, nil, err
+	}
+	if progress == nil {
+		progress = func(int, int) {}
 	}
 	files, err := listPictures(ctx, dir)
-	summary := DirSummary{Found: len(files), Skipped: map[string]int{}}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, summary, fmt.Errorf("reading tiles: there is no folder %s: %w", dir, fs.ErrNotExist)
-	case err != nil:
-		return nil, summary, fmt.Errorf("reading tiles from %s: %w", dir, err)
-	case len(files) == 0:
-		return nil, summary, fmt.Errorf("reading tiles: the folder %s has no pictures: put .jpg, .png, .webp, .tif, .bmp or .gif files into it", dir)
+		return nil, nil, fmt.Errorf("reading tiles: there is no folder %s: %w", dir, fs.ErrNotExist)
+	case err == nil && len(files) == 0:
+		return nil, nil, fmt.Errorf("reading tiles: the folder %s has no pictures: put .jpg, .png, .webp, .tif, .bmp or .gif files into it", dir)
+	case err == nil:
+		err = checkBounds(size, len(files))
 	}
-	if err := checkBounds(size, len(files)); err != nil {
-		return nil, summary, fmt.Errorf("reading tiles from %s: %w", dir, err)
+	if err == nil {
+		err = readTiles(ctx, dir, size, files, progress)
 	}
-	if err := readTiles(ctx, dir, size, files, options.Progress); err != nil {
-		return nil, summary, fmt.Errorf("reading tiles from %s: %w", dir, err)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading tiles from %s: %w", dir, err)
 	}
 	var good []Tile
+	var skipped []Skipped
 	for _, f := range files {
-		if f.err == nil {
+		if f.err != nil {
+			skipped = append(skipped, Skipped{f.name, f.err})
+		} else {
 			good = append(good, f.tile)
-			continue
-		}
-		summary.skip(f.err)
-		if options.Skipped != nil {
-			options.Skipped(f.name, f.err)
 		}
 	}
-	summary.Used = len(good)
 	if len(good) == 0 {
-		return nil, summary, fmt.Errorf("reading tiles from %s: none of its %d pictures can be used", dir, len(files))
+		return nil, skipped, fmt.Errorf("reading tiles from %s: none of its %d pictures can be used: the first is %q: %w",
+			dir, len(files), files[0].name, files[0].err)
 	}
 	l, err := New(size, good)
-	return l, summary, err
+	return l, skipped, err
 }
 
 // listPictures lists the pictures in a folder and all folders within it, in the order of their names.
@@ -143,9 +133,6 @@ func listPictures(ctx context.Context, dir string) (files []found, err error) {
 
 // readTiles makes the tiles, as many at a time as there are processors and memory permits.
 func readTiles(ctx context.Context, dir string, size int, files []found, progress func(done, all int)) error {
-	if progress == nil {
-		progress = func(int, int) {}
-	}
 	progress(0, len(files))
 	var (
 		work    = make(chan *found)
@@ -213,48 +200,4 @@ func withoutPath(err error) error {
 		return p.Err
 	}
 	return err
-}
-
-// DirSummary counts what became of the pictures in a folder. The zero value is that of an empty folder.
-type DirSummary struct {
-	Found   int            // pictures in the folder and those within it
-	Used    int            // those that became tiles
-	Skipped map[string]int // how many of the rest were of each kind, such as "HEIC" or "damaged"
-}
-
-// String is one line for people, such as "612 of 644 used, 32 skipped: 20 HEIC, 12 damaged". The most
-// frequent kind comes first.
-func (s DirSummary) String() string {
-	line := fmt.Sprintf("%d of %d used", s.Used, s.Found)
-	kinds := slices.SortedFunc(maps.Keys(s.Skipped), func(a, b string) int {
-		return cmp.Or(cmp.Compare(s.Skipped[b], s.Skipped[a]), cmp.Compare(a, b))
-	})
-	for i, kind := range kinds {
-		if i == 0 {
-			line += fmt.Sprintf(", %d skipped:", s.Found-s.Used)
-		} else {
-			line += ","
-		}
-		line += fmt.Sprintf(" %d %s", s.Skipped[kind], kind)
-	}
-	return line
-}
-
-// skip counts a file by the reason why it is not a tile.
-func (s *DirSummary) skip(err error) {
-	kind := "unreadable"
-	unsupported := (*picture.UnsupportedError)(nil)
-	switch {
-	case errors.As(err, &unsupported):
-		kind = unsupported.Format
-	case errors.Is(err, picture.ErrNotPicture):
-		kind = "not a picture"
-	case errors.Is(err, picture.ErrTooLarge):
-		kind = "too large"
-	case errors.Is(err, picture.ErrDamaged):
-		kind = "damaged"
-	case errors.Is(err, fs.ErrPermission):
-		kind = "not permitted"
-	}
-	s.Skipped[kind]++
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/millrace/millrace/examples/internal/cli"
 	"github.com/millrace/millrace/examples/mosaic/layout"
 	"github.com/millrace/millrace/examples/mosaic/picture"
-	"github.com/millrace/millrace/examples/mosaic/roles"
 )
 
 // forPeople checks that a text says what happened and what to do, in sentences.
@@ -43,7 +42,6 @@ func TestEveryFailureOfAJobIsSaidInPlainWords(t *testing.T) {
 	}{
 		{full, "disk is full"},
 		{errors.New(full.Error()), "disk is full"},
-		{&roles.KeptError{Where: path, Err: full}, "Delete"},
 		{fmt.Errorf("reading the layout: %w: it ends early", layout.ErrBadLayout), "Redrive"},
 		{fmt.Errorf("read: %w", picture.ErrDamaged), "Try again"},
 		{fmt.Errorf("open blob://x/y: %w", blob.ErrMissing), "Try again"},

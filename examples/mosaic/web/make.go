@@ -14,8 +14,6 @@ import (
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/examples/internal/cli"
-	"github.com/millrace/millrace/examples/mosaic/layout"
-	"github.com/millrace/millrace/examples/mosaic/picture"
 	"github.com/millrace/millrace/examples/mosaic/roles"
 	"github.com/millrace/millrace/examples/mosaic/tiles"
 	"github.com/millrace/millrace/queue"
@@ -136,8 +134,8 @@ func (s *Server) order(ctx context.Context, j *job) (*roles.Order, error) {
 		defer func() { _ = in.Close() }() // nothing was written
 		j.update(func() { j.State, j.note = measuring, "" })
 		order, err = broker.Submit(ctx, roles.Request{
-			ClientID: "web", Picture: in, Library: library, Slices: now.Slices, Format: picture.PNG,
-			Scale: now.Scale, Tint: now.Tint, Reuse: layout.ReusePercent(now.Reuse),
+			ClientID: "web", Picture: in, Library: library, Slices: now.Slices,
+			Scale: now.Scale, Tint: now.Tint, Reuse: now.Reuse,
 		})
 		return err
 	})
@@ -218,9 +216,9 @@ func (s *Server) library(ctx context.Context, size int, say func(string)) (*tile
 		if p.folder == "" {
 			p.whole, err = tiles.Generate(tiles.MaxSize)
 		} else {
-			p.whole, _, err = tiles.FromDir(ctx, p.folder, tiles.MaxSize, &tiles.DirOptions{Progress: func(read, all int) {
+			p.whole, _, err = tiles.FromDir(ctx, p.folder, tiles.MaxSize, func(read, all int) {
 				say(fmt.Sprintf("Reading photographs for the tiles: %s of %s.", cli.Grouped(int64(read)), cli.Grouped(int64(all))))
-			}})
+			})
 		}
 		if err != nil {
 			return nil, err

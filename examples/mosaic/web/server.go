@@ -255,7 +255,7 @@ func (s *Server) page(r *http.Request, title string) page {
 		CanBreak: s.options.Processors != nil, CanBusy: s.options.Busy != nil,
 		Form: form{
 			MaxPixels: picture.MaxPixels, MaxOutput: picture.MaxOutputPixels, Tile: defaultTile, Tint: layout.DefaultTint,
-			MaxTint: layout.MaxTint, Reuse: layout.DefaultReuse.Percent(), MaxSlices: maxSlices,
+			MaxTint: layout.MaxTint, Reuse: layout.DefaultReuse, MaxSlices: maxSlices,
 		},
 	}
 }

@@ -90,7 +90,7 @@ func (s *Server) newJob(w http.ResponseWriter, r *http.Request) error {
 
 // readForm reads the form of a job. Its picture goes to a file, which the caller removes.
 func (s *Server) readForm(parts *multipart.Reader) (o upload, err error) {
-	o.settings = settings{Tile: defaultTile, Scale: defaultScale, Tint: layout.DefaultTint, Reuse: layout.DefaultReuse.Percent()}
+	o.settings = settings{Tile: defaultTile, Scale: defaultScale, Tint: layout.DefaultTint, Reuse: layout.DefaultReuse}
 	for range 20 {
 		part, err := parts.NextPart()
 		if err == io.EOF { //nolint:errorlint // a form that is cut short wraps it
@@ -202,7 +202,7 @@ func (s *Server) admit(ctx context.Context, o *upload) (*job, error) {
 	if o.builtin {
 		o.name, o.file = "Built-in picture", path.Join(incomingFolder, strings.ToLower(rand.Text()))
 		img := picture.Sample()
-		err := replace(s.shelf.root, o.file, func(w io.Writer) error { return picture.Encode(w, img, img.Bounds(), picture.PNG) })
+		err := replace(s.shelf.root, o.file, func(w io.Writer) error { return picture.Encode(w, img) })
 		if err != nil {
 			return nil, err
 		}

@@ -72,12 +72,12 @@ func whyFailed(err error) string {
 	switch {
 	case diskFull(err):
 		return "The disk is full. Delete mosaics that you do not need, or make room on the disk, and then try again."
+	case errors.Is(err, errNoTiles):
+		return "The photographs of the folder for the tiles cannot be used. Start the program with another folder for -tiles, and then try again."
 	case strings.Contains(text, layout.ErrBadLayout.Error()):
 		return "A slice was damaged in the store, and its message is in the poison queue slicerequest. Redrive it, and the picture is finished."
 	case strings.Contains(text, picture.ErrDamaged.Error()), strings.Contains(text, picture.ErrNotPicture.Error()):
 		return "The stored picture was damaged, so it could not be read again. Try again, and if that fails, upload the picture anew."
-	case errors.Is(err, errNoTiles):
-		return "The photographs of the folder for the tiles cannot be used. Start the program with another folder for -tiles, and then try again."
 	case errors.Is(err, blob.ErrMissing):
 		return "A part of the mosaic was removed while it was being made. Try again."
 	}
