@@ -147,8 +147,7 @@ func again(d dispatcher.Delivery, err error) error {
 
 func (l *Limit) limit() int { return int(l.current.Load()) }
 
-// saysExhausted asks Options.Exhausted, on a goroutine of its own, because runtime.Goexit must not end the handler's. Of a
-// hook that fails the answer is no.
+// saysExhausted asks Options.Exhausted. If it panics, the answer is no.
 func (l *Limit) saysExhausted(err error) (yes bool) {
 	if l.options.Exhausted == nil {
 		return false

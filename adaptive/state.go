@@ -119,9 +119,5 @@ func inMiB(bytes int64) string { return fmt.Sprintf("%.0f MiB", float64(bytes)/(
 func (l *Limit) failed(name string, f *hook.Failure) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if f.Value == nil {
-		l.failure = fmt.Errorf("the option %s of an adaptive limit called runtime.Goexit", name)
-		return
-	}
 	l.failure = fmt.Errorf("the option %s of an adaptive limit panicked: %v", name, f.Value)
 }

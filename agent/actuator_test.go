@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -23,7 +22,6 @@ func TestAnActuatorThatFailsIsAskedAgain(t *testing.T) {
 		"an error":    func(context.Context, int) error { return errBroken },
 		"no response": func(ctx context.Context, _ int) error { <-ctx.Done(); return ctx.Err() },
 		"a panic":     func(context.Context, int) error { panic("no platform") },
-		"an exit":     func(context.Context, int) error { runtime.Goexit(); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -66,7 +64,6 @@ func TestNothingIsDecidedWithoutTheNumberOfInstances(t *testing.T) {
 		"an error":    func(context.Context, int) (int, error) { return 0, errBroken },
 		"no response": func(ctx context.Context, _ int) (int, error) { <-ctx.Done(); return 0, ctx.Err() },
 		"a panic":     func(context.Context, int) (int, error) { panic("no platform") },
-		"an exit":     func(context.Context, int) (int, error) { runtime.Goexit(); return 0, nil },
 		"a lie":       func(context.Context, int) (int, error) { return -1, nil },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -208,7 +205,7 @@ func TestHooksMayPanic(t *testing.T) {
 		var log strings.Builder
 		a, err := agent.New([]agent.Pool{{Name: "pool", Queues: []queue.Queue{q}, Actuator: p, Policy: slow}}, &agent.Options{
 			OnDecision: func(agent.Decided) { panic("decided") },
-			OnError:    func(error) { runtime.Goexit() },
+			OnError:    func(error) { panic("told") },
 			Logger:     slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		if err != nil {

@@ -112,7 +112,7 @@ func (a *Agent) close() {
 
 func (a *Agent) report(e *Error) {
 	if f := a.options.OnError; f != nil {
-		a.hooks.Contain("OnError", func() { f(e) })
+		a.hooks.Call("OnError", func() { f(e) })
 	}
 }
 

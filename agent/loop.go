@@ -173,7 +173,7 @@ func (p *pool) settle(ctx context.Context, s scaling.Sample, d *Decided) {
 	}
 	p.problems = nil
 	if f := p.agent.options.OnDecision; f != nil && d != nil {
-		p.agent.hooks.Contain("OnDecision", func() { f(*d) })
+		p.agent.hooks.Call("OnDecision", func() { f(*d) })
 	}
 }
 

@@ -3,7 +3,6 @@ package agent_test
 import (
 	"context"
 	"errors"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -25,7 +24,6 @@ func TestAMetricThatFailsForAnHourIsUnknown(t *testing.T) {
 		"an error":    fails(&queue.Error{Op: "get properties", Kind: queue.ErrUnavailable, Status: 500}),
 		"no response": func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
 		"a panic":     func(context.Context) error { panic("no queue") },
-		"an exit":     func(context.Context) error { runtime.Goexit(); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

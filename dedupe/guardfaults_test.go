@@ -3,7 +3,6 @@ package dedupe_test
 import (
 	"context"
 	"errors"
-	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -161,23 +160,19 @@ func TestAnAnswerWithAnErrorDeletesNothing(t *testing.T) {
 	})
 }
 
-// A guard that panics or ends its goroutine is one that fails.
+// A guard that panics is one that fails.
 func TestAGuardThatPanicsFailsNoJob(t *testing.T) {
-	for name, end := range map[string]func(){"panic": func() { panic("broken") }, "Goexit": runtime.Goexit} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(b *bundle) {
-				b.send("job", producer.SendOptions{})
-				var r runs
-				o, seen := options(guard{
-					handled: func(context.Context, string) (bool, error) { end(); return true, nil },
-					record:  func(context.Context, string) error { end(); return nil },
-				})
-				st := b.run(o, r.handle, time.Minute)
-				r.want(b, "job")
-				if st.Succeeded != 1 || len(seen.of()) != 2 {
-					b.Errorf("got state %+v, errors %v; want a success and two errors", st, seen.of())
-				}
-			})
+	bubble(t, func(b *bundle) {
+		b.send("job", producer.SendOptions{})
+		var r runs
+		o, seen := options(guard{
+			handled: func(context.Context, string) (bool, error) { panic("broken") },
+			record:  func(context.Context, string) error { panic("broken") },
 		})
-	}
+		st := b.run(o, r.handle, time.Minute)
+		r.want(b, "job")
+		if st.Succeeded != 1 || len(seen.of()) != 2 {
+			b.Errorf("got state %+v, errors %v; want a success and two errors", st, seen.of())
+		}
+	})
 }

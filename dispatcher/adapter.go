@@ -84,7 +84,7 @@ func (j *Jobs[T]) newDeliveries(n int) *delivery {
 }
 
 func (v *typedJob[T]) decodeBody() error {
-	body, err := v.jobs.Codec.Decode(v.content())
+	body, err := v.decodeJob(v.content())
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (v *typedJob[T]) timeoutOf(m *Message[T]) time.Duration {
 		return 0
 	}
 	var own time.Duration
-	if !v.dispatcher.hooks.Contain("TimeoutFor", func() { own = timeoutFor(m) }) {
+	if !v.dispatcher.hooks.Call("TimeoutFor", func() { own = timeoutFor(m) }) {
 		return 0
 	}
 	return own
@@ -128,13 +128,20 @@ func (v *typedJob[T]) saveBody(ctx context.Context, body T) error {
 	return v.save(ctx, encoded)
 }
 
-// encode calls the codec. A panic becomes an error. Goexit ends the caller, whose goroutine it
-// is.
-func (v *typedJob[T]) encode(body T) (encoded []byte, err error) {
+func (v *typedJob[T]) decodeJob(encoded []byte) (T, error) {
+	return callCodec(v.dispatcher.name, "Codec.Decode", v.jobs.Codec.Decode, encoded)
+}
+
+func (v *typedJob[T]) encode(body T) ([]byte, error) {
+	return callCodec(v.dispatcher.name, "Codec.Encode", v.jobs.Codec.Encode, body)
+}
+
+// callCodec calls a method of a codec. A panic becomes an error.
+func callCodec[A, R any](of queue.Name, name string, method func(A) (R, error), arg A) (result R, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = newHookError(v.dispatcher.name, hook.Caught("Codec.Encode", p))
+			err = newHookError(of, hook.Caught(name, p))
 		}
 	}()
-	return v.jobs.Codec.Encode(body)
+	return method(arg)
 }

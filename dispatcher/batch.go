@@ -178,7 +178,6 @@ func (b *batcher[T]) begin(in *batch[T]) {
 
 // run calls the handler for the members that were not left out. One of them calls it.
 func (b *batcher[T]) run(in *batch[T]) {
-	defer close(in.done)
 	var messages []*Message[T]
 	var contexts []context.Context
 	var stay []*member[T]
@@ -187,30 +186,23 @@ func (b *batcher[T]) run(in *batch[T]) {
 			messages, contexts, stay = append(messages, m.message), append(contexts, m.ctx), append(stay, m)
 		}
 	}
-	fail := func(err error) {
-		for _, m := range stay {
-			m.result = err
-		}
-	}
-	fail(errGoexit) // the result of all, should the handler end this goroutine
-	defer func() {
-		if p := recover(); p != nil {
-			fail(caughtPanic(p))
-		}
-	}()
 	all, cancel := joinContexts(contexts)
 	defer cancel(nil)
-	results := b.handler(all, messages)
-	switch {
-	case results == nil:
-		fail(nil)
-	case len(results) != len(stay):
-		fail(wrongNumber(results, len(stay)))
-	default:
-		for i, m := range stay {
-			m.result = results[i]
+	var results []error
+	call := func() error {
+		if results = b.handler(all, messages); results != nil && len(results) != len(stay) {
+			return wrongNumber(results, len(stay))
 		}
+		return nil
 	}
+	contained(call, func(err error) {
+		for i, m := range stay {
+			if m.result = err; err == nil && results != nil {
+				m.result = results[i]
+			}
+		}
+		close(in.done)
+	})
 }
 
 // maxWait bounds a wait for further messages by half of what is left of the handler's time-out.

@@ -91,22 +91,23 @@ func (v *delivery) fetch() (fetched bool) {
 	d := v.dispatcher
 	v.trackLease()
 	var err error
-	returned := d.hooks.Contain("Claims.Open", func() {
-		pprof.SetGoroutineLabels(d.handlers)
+	pprof.SetGoroutineLabels(d.handlers)
+	returned := d.hooks.Call("Claims.Open", func() {
 		var body []byte
 		ctx := context.WithValue(v.context.Context, deliveryKey{}, v)
 		if body, err = d.options.Claims.Open(ctx, v.head.Claim); err == nil {
 			v.claimed, v.claimSum = body, sumOf(body)
 		}
 	})
+	pprof.SetGoroutineLabels(d.unlabelled)
 	switch ended := context.Cause(v.context.Context); {
 	case !returned:
-		err = errors.New("the download panicked or ended its goroutine")
+		err = errors.New("the download panicked")
 	case err == nil && ended != nil:
 		err = ended
 	}
 	if err != nil {
-		v.settleUnstarted(v.unopened(safeError("claims", err)))
+		v.settleUnstarted(v.unopened(err))
 		return false
 	}
 	return true
@@ -182,8 +183,8 @@ func (v *delivery) store(ctx context.Context, head codec.Head, body []byte) (tex
 // put calls Claims.Put. A panic becomes an error.
 func (v *delivery) put(ctx context.Context, body []byte) (claim string, err error) {
 	d := v.dispatcher
-	if !d.hooks.Contain("Claims.Put", func() { claim, err = d.options.Claims.Put(ctx, body) }) {
-		return "", errors.New("it panicked or ended its goroutine")
+	if !d.hooks.Call("Claims.Put", func() { claim, err = d.options.Claims.Put(ctx, body) }) {
+		return "", errHookPanicked
 	}
 	return claim, err
 }
@@ -208,7 +209,7 @@ func (v *delivery) settleClaim(claim string) {
 	ctx, cancel := context.WithTimeout(d.requests.context(), d.options.SettleTimeout)
 	defer cancel()
 	var err error
-	if d.hooks.Contain("Claims.Settled", func() { err = d.options.Claims.Settled(ctx, claim) }) && err != nil {
-		d.options.OnError(&ClaimsError{Delivery: v.described(), Claim: claim, Err: safeError("claims", err)})
+	if d.hooks.Call("Claims.Settled", func() { err = d.options.Claims.Settled(ctx, claim) }) && err != nil {
+		d.options.OnError(&ClaimsError{Delivery: v.described(), Claim: claim, Err: err})
 	}
 }

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -89,7 +90,7 @@ func (v *delivery) decide(err error, state leaseState, interrupted bool) decisio
 		return decision{outcome: Lost, err: errors.Join(cause(state), err), handled: err == nil}
 	case err == nil:
 		return decision{outcome: Deleted, handled: true}
-	case interrupted && (!explicit || said.outcome == Retried || said.outcome == Snoozed || isCanceled(err)):
+	case interrupted && (!explicit || said.outcome == Retried || said.outcome == Snoozed || errors.Is(err, context.Canceled)):
 		return decision{outcome: GivenBack}
 	case explicit && said.outcome == Discarded:
 		return decision{outcome: Discarded, err: err}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
-	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -122,27 +121,18 @@ func (v *delivery) open() (codec.Head, []byte, codec.Format, error) {
 	return codec.Open(v.queued.Text, o.Format, v.dispatcher.features...)
 }
 
-// decode reads the body, or settles the message as undecodable. A codec that panics or ends its
-// goroutine has failed to decode.
+// decode reads the body, or settles the message as undecodable.
 func (v *delivery) decode() (readable bool) {
-	d := v.dispatcher
-	returned := false
 	var err error
-	defer func() {
-		if p := recover(); p != nil || !returned {
-			err = newHookError(d.name, hook.Caught("Codec.Decode", p))
-		}
-		if readable = err == nil; !readable {
-			v.settleUnstarted(v.unreadable(safeError("codec", err)))
-		}
-	}()
 	if v.head.Items > 0 {
 		err = v.openGroup()
 	} else {
 		err = v.job.decodeBody()
 	}
-	returned = true
-	return
+	if err != nil {
+		v.settleUnstarted(v.unreadable(err))
+	}
+	return err == nil
 }
 
 // handle runs the handler while the lease manager renews the lease, then settles the message by
@@ -166,12 +156,14 @@ func (v *delivery) handle() {
 	}
 	v.context.deadline = deadline
 	v.ctx = &v.context
-	// Hooks are user code. What must run after one is deferred, because runtime.Goexit in it
-	// runs only deferred calls.
-	defer v.execute(begin)
 	if d.options.Observer.Started != nil {
 		d.options.Observer.Started(v.described())
 	}
+	pprof.SetGoroutineLabels(d.handlers)
+	contained(v.call, func(err error) {
+		pprof.SetGoroutineLabels(d.unlabelled)
+		v.returned(err, begin)
+	})
 }
 
 // trackLease makes the context of the handler and begins to renew the lease. From here on the
@@ -200,17 +192,6 @@ func (v *delivery) timeoutOf(h handling) time.Duration {
 	return v.dispatcher.options.Timeout
 }
 
-// execute calls the handler, on a goroutine that meanwhile has the label of its queue.
-func (v *delivery) execute(begin time.Time) {
-	err := errGoexit
-	defer func() {
-		pprof.SetGoroutineLabels(v.dispatcher.unlabelled)
-		v.returned(err, begin)
-	}()
-	pprof.SetGoroutineLabels(v.dispatcher.handlers)
-	err = v.call()
-}
-
 // returned handles the result of a handler that began at that time.
 func (v *delivery) returned(err error, begin time.Time) {
 	d := v.dispatcher
@@ -219,10 +200,10 @@ func (v *delivery) returned(err error, begin time.Time) {
 	if !v.postponed {
 		d.visibility.recordHandling(took)
 	}
-	defer v.finish(err, begin)
 	if d.options.Observer.Finished != nil {
 		d.options.Observer.Finished(v.described(), took, err)
 	}
+	v.finish(err, begin)
 }
 
 // finish settles the message by the handler's result.
@@ -294,18 +275,30 @@ func (v *delivery) freeSlot(came progress) {
 	}
 }
 
-// call runs the handler. A panic becomes an error, so that one message's failure affects no
-// other.
-func (v *delivery) call() (err error) {
+// call runs the handler, for each item if the message has a group.
+func (v *delivery) call() error {
 	if v.group != nil {
 		return v.callItems()
 	}
+	return v.intercept(v.ctx, v.dispatcher.options.Interceptors, v.job, 0)
+}
+
+// contained calls a handler, and then done with its result. A panic is an error, and so is
+// runtime.Goexit, which t.FailNow calls: the goroutine still ends then, but calls done before. The
+// text of the error is asked for here, because a nil pointer in a non-nil error panics.
+func contained(call func() error, done func(error)) {
+	err := errGoexit
 	defer func() {
 		if p := recover(); p != nil {
-			err = safeError("handler", caughtPanic(p))
+			err = caughtPanic(p)
 		}
+		done(err)
 	}()
-	return safeError("handler", v.intercept(v.ctx, v.dispatcher.options.Interceptors, v.job, 0))
+	result := call()
+	if result != nil {
+		_ = result.Error()
+	}
+	err = result
 }
 
 func (v *delivery) renewed(visibility time.Duration, err error) {

@@ -18,13 +18,20 @@
 // beside the next dequeue, at most Concurrency of them; beyond that slots wait. One lease
 // manager renews all leases with a heap and a few goroutines, without a timer per message.
 //
-// # Hooks
+// # Panics
 //
-// A panic in a handler is a failed attempt. A panic in any other function of [Options], or in
-// a method of an error that a handler returns, is contained: the default of the function is
-// used, the message is handled and settled, and a [*HookError] is passed to OnError. The same
-// holds for runtime.Goexit, which t.FailNow calls. A codec that panics has failed to decode. A
-// panic in a queue.Queue ends the process.
+// A panic in a handler, in middleware or in an interceptor is a failed attempt, of one item if the
+// message has a group. So are runtime.Goexit there, which t.FailNow calls, and an error that panics
+// when its text is read, such as a nil pointer in a non-nil error. A codec that panics has failed
+// to decode or encode. A panic in any other function of [Options], including [Claims] and
+// [Duplicates], is contained: the default of the function is used, the message is handled and
+// settled, and a [*HookError] is passed to OnError.
+//
+// A panic anywhere else ends the process: in a queue.Queue, in a goroutine that a handler started,
+// or in a method of an error that is called later. Its messages come again, and a message whose
+// handler ends the process again and again becomes poison: see poison.Policy.MaxLost.
+// runtime.Goexit in a codec or a hook is not contained. It ends a goroutine of the dispatcher,
+// whose message is not settled and whose slot stays taken.
 //
 // # Shutdown
 //

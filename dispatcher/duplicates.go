@@ -59,8 +59,8 @@ func (e *DuplicatesError) Attrs() []slog.Attr {
 // errHandledBefore is why a duplicate is not handled.
 var errHandledBefore = errors.New("the job was handled before")
 
-// errHookEnded is the error of a call that did not return.
-var errHookEnded = errors.New("it panicked or ended its goroutine")
+// errHookPanicked is the error of a call that panicked.
+var errHookPanicked = errors.New("it panicked")
 
 // refuseDuplicate decides on a message whose job was handled before, or whose lease or worker has
 // ended while that was looked up. The lease is not renewed yet, so the call has half of it at most.
@@ -69,8 +69,8 @@ func (v *delivery) refuseDuplicate() (dec decision, refused bool) {
 	ctx, cancel := context.WithTimeout(d.requests.context(), min(max(v.leaseLeft()/2, time.Second), d.options.SettleTimeout))
 	defer cancel()
 	var known bool
-	err := errHookEnded
-	d.hooks.Contain("Duplicates.Handled", func() {
+	err := errHookPanicked
+	d.hooks.Call("Duplicates.Handled", func() {
 		var found bool
 		if found, err = d.options.Duplicates.Handled(ctx, v.duplicateKey()); err == nil {
 			known = found
@@ -85,7 +85,7 @@ func (v *delivery) refuseDuplicate() (dec decision, refused bool) {
 		d.visibility.recordTooShort(v.visibility)
 		return decision{outcome: Lost, err: errors.Join(ErrLeaseExpired, err)}, true
 	case err != nil:
-		d.options.OnError(&DuplicatesError{Delivery: v.described(), Err: safeError("duplicates", err)})
+		d.options.OnError(&DuplicatesError{Delivery: v.described(), Err: err})
 	}
 	return decision{}, false
 }
@@ -103,10 +103,10 @@ func (v *delivery) recordHandled(dec decision) {
 	}
 	ctx, cancel := context.WithTimeout(d.requests.context(), limit)
 	defer cancel()
-	err := errHookEnded
-	d.hooks.Contain("Duplicates.Record", func() { err = d.options.Duplicates.Record(ctx, v.duplicateKey()) })
+	err := errHookPanicked
+	d.hooks.Call("Duplicates.Record", func() { err = d.options.Duplicates.Record(ctx, v.duplicateKey()) })
 	if err != nil {
-		d.options.OnError(&DuplicatesError{Delivery: v.described(), Handled: true, Err: safeError("duplicates", err)})
+		d.options.OnError(&DuplicatesError{Delivery: v.described(), Handled: true, Err: err})
 	}
 }
 

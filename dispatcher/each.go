@@ -82,7 +82,7 @@ func (i *typedItem[T]) callHandler(ctx context.Context) error {
 func (v *typedJob[T]) decodeItem(item int) (handling, error) {
 	g := v.group
 	// A copy: the handler may change in place what a codec does not copy, and another item may save.
-	body, err := v.jobs.Codec.Decode(bytes.Clone(g.item(item)))
+	body, err := v.decodeJob(bytes.Clone(g.item(item)))
 	if err != nil {
 		return nil, err
 	}

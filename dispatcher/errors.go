@@ -92,6 +92,21 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
+// stackOf returns the stack of the panic that the error is of, or nil.
+func stackOf(err error) []byte {
+	var (
+		panicked *PanicError
+		failed   *HookError
+	)
+	switch {
+	case errors.As(err, &panicked):
+		return panicked.Stack
+	case errors.As(err, &failed):
+		return failed.Stack
+	}
+	return nil
+}
+
 // errGoexit is the result of a handler that called runtime.Goexit.
 var errGoexit = errors.New("handler called runtime.Goexit")
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
-	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/poison"
 )
 
@@ -39,11 +38,11 @@ func (v *delivery) callItem(item int) {
 	if !ok {
 		return
 	}
-	err := errGoexit
 	ctx := v.newItemContext(v.ctx, item, v.timeoutOf(h))
 	v.group.setCurrent(ctx)
 	begin := time.Now()
-	defer func() {
+	call := func() error { return v.intercept(ctx, v.dispatcher.options.Interceptors, h, item) }
+	contained(call, func(err error) {
 		cause := ctx.end()
 		v.group.setCurrent(nil)
 		if v.group.takenOver() {
@@ -51,42 +50,22 @@ func (v *delivery) callItem(item int) {
 			return
 		}
 		v.itemReturned(item, err, cause, time.Since(begin))
-	}()
-	err = contained(func() error { return v.intercept(ctx, v.dispatcher.options.Interceptors, h, item) })
-}
-
-// contained calls a handler. A panic becomes an error.
-func contained(call func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = safeError("handler", caughtPanic(p))
-		}
-	}()
-	return safeError("handler", call())
+	})
 }
 
 // beginItem decodes an item. One that cannot be decoded has failed for good, unless a newer worker
 // can.
 func (v *delivery) beginItem(item int) (h handling, ok bool) {
-	var err error
-	returned := false
-	defer func() {
-		if p := recover(); p != nil || !returned {
-			err = newHookError(v.dispatcher.name, hook.Caught("Codec.Decode", p))
-		}
-		if err == nil {
-			ok = true
-			return
-		}
-		status := itemStatus{state: itemFailed, now: true, err: safeError("codec", err), reason: poison.ReasonUndecodable}
-		if errors.Is(status.err, codec.ErrNewer) {
-			status.state, status.reason = itemSnoozed, ""
-		}
-		v.group.set(item, status)
-	}()
-	h, err = v.job.decodeItem(item)
-	returned = true
-	return
+	h, err := v.job.decodeItem(item)
+	if err == nil {
+		return h, true
+	}
+	status := itemStatus{state: itemFailed, now: true, err: err, reason: poison.ReasonUndecodable}
+	if errors.Is(err, codec.ErrNewer) {
+		status.state, status.reason = itemSnoozed, ""
+	}
+	v.group.set(item, status)
+	return nil, false
 }
 
 // itemReturned records what became of an item whose handler returned err when its context had ended
@@ -102,7 +81,7 @@ func (v *delivery) itemReturned(item int, err, cause error, took time.Duration) 
 	switch {
 	case err == nil:
 		s.state = itemDone
-	case interrupted && (said == nil || said.outcome == Retried || said.outcome == Snoozed || isCanceled(err)):
+	case interrupted && (said == nil || said.outcome == Retried || said.outcome == Snoozed || errors.Is(err, context.Canceled)):
 		s.state = itemLeft
 	case said != nil && said.outcome == Discarded:
 		s.state = itemDropped
@@ -191,9 +170,9 @@ func (v *delivery) eachItem(ctx context.Context, each any, first, concurrency in
 
 // handleItem calls the handler for an item of an [Each], and records what became of it.
 func (v *delivery) handleItem(ctx context.Context, item int, h handling, call func(context.Context) error) {
-	err := errGoexit
 	c := v.newItemContext(ctx, item, v.timeoutOf(h))
 	begin := time.Now()
-	defer func() { v.itemReturned(item, err, c.end(), time.Since(begin)) }()
-	err = contained(func() error { return call(c) })
+	contained(func() error { return call(c) }, func(err error) {
+		v.itemReturned(item, err, c.end(), time.Since(begin))
+	})
 }

@@ -46,8 +46,8 @@ func ResultOf(err error) Result {
 	return Result{Outcome: said.outcome, Explicit: true, Delay: said.delay, Err: said.err}
 }
 
-// findResult returns the result that err asks for explicitly, or nil if it is a plain failure.
-func findResult(err error) *resultError {
+// explicitResult returns the result that err asks for explicitly, or nil if it is a plain failure.
+func explicitResult(err error) *resultError {
 	for err != nil {
 		switch e := err.(type) { //nolint:errorlint // this walks the tree itself
 		case *resultError:
@@ -71,7 +71,7 @@ func strongest(errs []error) *resultError {
 		if err == nil {
 			continue
 		}
-		said := findResult(err)
+		said := explicitResult(err)
 		if r := said.precedence(); r > rank {
 			worst, rank = said, r
 		}

@@ -44,7 +44,7 @@ func (v *delivery) retryDelay(attempt int, err error) time.Duration {
 	d := v.dispatcher
 	if f := v.retryDelayHook(); f != nil {
 		var wait time.Duration
-		if d.hooks.Contain("RetryDelay", func() { wait = f(attempt, err) }) {
+		if d.hooks.Call("RetryDelay", func() { wait = f(attempt, err) }) {
 			return min(max(wait, 0), queue.MaxVisibility)
 		}
 	}

@@ -40,9 +40,9 @@
 //
 // # Hooks
 //
-// A function in [Options] that panics or calls runtime.Goexit, as t.FailNow does, stops neither
-// a loop nor the listener: its default is used instead, and a [*HookError] goes to OnError and
-// the log.
+// A function in [Options] that panics stops neither a loop nor the listener: its default is used
+// instead, and a [*HookError] goes to OnError and the log. Package dispatcher documents what is
+// not contained.
 //
 // # Shutdown
 //

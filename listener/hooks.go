@@ -4,31 +4,21 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/hook"
-	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/scaling"
 )
 
-// guard wraps the hooks that loops call so that their panics are contained. Each call gets a
-// goroutine of its own: there are few, and runtime.Goexit must not end a loop. The dispatcher
-// guards its own hooks; QueueEmpty, Idle.New and OnError are guarded where their results are
-// used.
+// guard contains the panics of the hooks that loops call. The dispatcher guards its own hooks;
+// QueueEmpty, Idle.New and OnError are guarded where their results are used.
 func (o *sessionOptions) guard(g *hook.Guard) {
-	if f := o.Observer.Polled; f != nil {
-		o.Observer.Polled = func(p Poll) { g.Contain("Observer.Polled", func() { f(p) }) }
-	}
-	if f := o.Observer.Received; f != nil {
-		o.Observer.Received = func(batch []queue.Message) { g.Contain("Observer.Received", func() { f(batch) }) }
-	}
-	if f := o.Observer.Scaled; f != nil {
-		o.Observer.Scaled = func(s Scale) { g.Contain("Observer.Scaled", func() { f(s) }) }
-	}
-	if f := o.Observer.Paused; f != nil {
-		o.Observer.Paused = func(p Pause) { g.Contain("Observer.Paused", func() { f(p) }) }
-	}
+	w := &o.Observer
+	w.Polled = hook.Guard1(g, "Observer.Polled", w.Polled)
+	w.Received = hook.Guard1(g, "Observer.Received", w.Received)
+	w.Scaled = hook.Guard1(g, "Observer.Scaled", w.Scaled)
+	w.Paused = hook.Guard1(g, "Observer.Paused", w.Paused)
 	detected := o.QueueWorkDetected
 	o.QueueWorkDetected = func(load Load) int {
 		var loops int
-		if g.Contain("QueueWorkDetected", func() { loops = detected(load) }) {
+		if g.Call("QueueWorkDetected", func() { loops = detected(load) }) {
 			return loops
 		}
 		return scaling.PerBatch(load)
@@ -45,7 +35,7 @@ type guardedCurve struct {
 // fails.
 func guardCurve(g *hook.Guard, user func() BackOff, own BackOff) BackOff {
 	c := &guardedCurve{hooks: g, own: own}
-	made := g.Contain("Idle.New", func() {
+	made := g.Call("Idle.New", func() {
 		if c.user = user(); c.user == nil {
 			panic("it returned nil")
 		}
@@ -59,7 +49,7 @@ func guardCurve(g *hook.Guard, user func() BackOff, own BackOff) BackOff {
 // NextBackOff implements [BackOff].
 func (c *guardedCurve) NextBackOff() time.Duration {
 	var wait time.Duration
-	if c.hooks.Contain("Idle.New: NextBackOff", func() { wait = c.user.NextBackOff() }) {
+	if c.hooks.Call("Idle.New: NextBackOff", func() { wait = c.user.NextBackOff() }) {
 		return wait
 	}
 	return c.own.NextBackOff()
@@ -67,6 +57,6 @@ func (c *guardedCurve) NextBackOff() time.Duration {
 
 // Reset implements [BackOff].
 func (c *guardedCurve) Reset() {
-	c.hooks.Contain("Idle.New: Reset", c.user.Reset)
+	c.hooks.Call("Idle.New: Reset", c.user.Reset)
 	c.own.Reset()
 }

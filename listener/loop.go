@@ -206,7 +206,7 @@ func (l *loop) askQueueEmpty() (wait time.Duration, stop, ok bool) {
 	if f == nil {
 		return 0, false, false
 	}
-	ok = l.hooks.Contain("QueueEmpty", func() { wait, stop = f(l.empties) })
+	ok = l.hooks.Call("QueueEmpty", func() { wait, stop = f(l.empties) })
 	return wait, stop, ok
 }
 

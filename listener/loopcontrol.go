@@ -38,7 +38,7 @@ func newController(g *hook.Guard, f func() scaling.Controller) scaling.Controlle
 		return nil
 	}
 	var user scaling.Controller
-	made := g.Contain("LoopController", func() {
+	made := g.Call("LoopController", func() {
 		if user = f(); user == nil {
 			panic("it returned nil")
 		}
@@ -48,7 +48,7 @@ func newController(g *hook.Guard, f func() scaling.Controller) scaling.Controlle
 	}
 	return func(i scaling.Interval) int {
 		var loops int
-		if g.Contain("LoopController: the controller", func() { loops = user(i) }) {
+		if g.Call("LoopController: the controller", func() { loops = user(i) }) {
 			return loops
 		}
 		return i.Loops

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -285,13 +284,12 @@ func TestAControllerStartsAndEndsLoops(t *testing.T) {
 	})
 }
 
-// A controller that panics, or calls runtime.Goexit, or is nil, leaves the loops as they are, and is reported.
+// A controller that panics or is nil leaves the loops as they are, and is reported.
 func TestAControllerThatFailsIsReported(t *testing.T) {
 	for name, f := range map[string]func() scaling.Controller{
 		"panics when it is made": func() scaling.Controller { panic("made") },
 		"nil":                    func() scaling.Controller { return nil },
 		"panics when asked":      func() scaling.Controller { return func(scaling.Interval) int { panic("asked") } },
-		"exits when asked":       func() scaling.Controller { return func(scaling.Interval) int { runtime.Goexit(); return 1 } },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			n := newNetwork(t, 1)

@@ -98,7 +98,7 @@ func (r *reporter) hook(f hook.Failure) {
 
 func (r *reporter) report(level slog.Level, what string, err error) {
 	r.note(err)
-	r.hooks.Contain(onErrorHook, func() { r.onError(err) })
+	r.hooks.Call(onErrorHook, func() { r.onError(err) })
 	r.log(level, what, err)
 }
 
@@ -118,7 +118,7 @@ func (r *reporter) lastError() (at time.Time, err error) {
 // log logs an error, unless one of its kind was logged a moment ago. Messages moved to the
 // poison queue and panics are always logged.
 func (r *reporter) log(level slog.Level, what string, err error) {
-	r.hooks.Contain(loggerHook, func() {
+	r.hooks.Call(loggerHook, func() {
 		stack, panicked := stackOf(err)
 		admit := r.limiter.allow
 		if panicked || endsAsPoison(err) {
@@ -151,14 +151,8 @@ func (r *reporter) describe(err error) []slog.Attr {
 	return []slog.Attr{slog.String("queue", r.queue.String()), slog.Any("error", err)}
 }
 
-// reasonOf returns the text that identifies the kind of an error. The methods of a handler's
-// error may panic, even if they did not before.
-func reasonOf(err error) (text string) {
-	defer func() {
-		if p := recover(); p != nil {
-			text = "an error whose methods panic"
-		}
-	}()
+// reasonOf returns the text that identifies the kind of an error.
+func reasonOf(err error) string {
 	if e, ok := err.(*dispatcher.DeliveryError); ok && e.Err != nil { //nolint:errorlint // as above
 		return e.Err.Error()
 	}
@@ -174,7 +168,6 @@ func endsAsPoison(err error) bool {
 }
 
 func stackOf(err error) (stack []string, panicked bool) {
-	defer func() { _ = recover() }() // as in reasonOf
 	var failed *dispatcher.HookError
 	var failure *dispatcher.PanicError
 	switch {
@@ -193,7 +186,7 @@ func (r *reporter) info(what string, attrs ...slog.Attr) {
 
 func (r *reporter) line(level slog.Level, what string, attrs ...slog.Attr) {
 	attrs = append([]slog.Attr{slog.String("queue", r.queue.String())}, attrs...)
-	r.hooks.Contain(loggerHook, func() {
+	r.hooks.Call(loggerHook, func() {
 		r.logger.LogAttrs(context.Background(), level, what, attrs...)
 	})
 }

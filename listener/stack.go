@@ -14,27 +14,31 @@ import (
 // maxFrames bounds how many frames of a stack are logged.
 const maxFrames = 12
 
-// hiddenPackages are the packages that call handlers and hooks, and those of the runtime. Their
-// frames are not logged.
+// hookPackage is the package that calls hooks.
+var hookPackage = reflect.TypeFor[hook.Guard]().PkgPath()
+
+// hiddenPackages are the package that calls handlers, and those of the runtime. Their frames are not
+// logged.
 var hiddenPackages = map[string]bool{
 	reflect.TypeFor[dispatcher.Dispatcher]().PkgPath(): true,
-	reflect.TypeFor[hook.Guard]().PkgPath():            true,
-	"runtime":                                          true,
-	"sync":                                             true,
+	"runtime": true,
+	"sync":    true,
 }
 
 // frames returns lines for a log, the innermost first, such as "main.ship worker.go:31", for
-// the callers of the function that recovered a panic.
+// the callers of the function that recovered a panic. They end where a hook was called.
 func frames(callers []uintptr) []string {
 	var all []string
 	rest := runtime.CallersFrames(callers)
 	for more := len(callers) > 0; more; {
 		var f runtime.Frame
 		f, more = rest.Next()
-		switch {
-		case f.Function == "runtime.gopanic", f.Function == "runtime.Goexit":
+		switch pkg := packageOf(f.Function); {
+		case f.Function == "runtime.gopanic":
 			all = all[:0] // the frames so far recovered the panic
-		case !hiddenPackages[packageOf(f.Function)]:
+		case pkg == hookPackage && len(all) > 0:
+			more = false
+		case pkg != hookPackage && !hiddenPackages[pkg]:
 			all = append(all, fmt.Sprintf("%s %s:%d", path.Base(f.Function), path.Base(f.File), f.Line))
 		}
 	}

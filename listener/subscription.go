@@ -40,7 +40,7 @@ func (s *session) subscribe(halted <-chan struct{}) error {
 
 // callSubscribe subscribes. It may be called when the listener has stopped meanwhile.
 func (s *session) callSubscribe() (to wakeup.Subscription, err error) {
-	returned := s.hooks.Contain("Wakeups.Subscribe", func() {
+	returned := s.hooks.Call("Wakeups.Subscribe", func() {
 		to, err = s.options.Wakeups.Subscribe(s.queue.Name(), wakeup.Subscriber{Event: s.onEvent, Listening: s.onListening})
 	})
 	if !returned {
@@ -82,12 +82,12 @@ func (s *session) keepSubscription(to wakeup.Subscription) {
 		if !ready {
 			s.pool.unlisten() // loops that end from now on would count on events
 		}
-		s.hooks.Contain("Wakeups.Ready", func() { to.Ready(ready) })
+		s.hooks.Call("Wakeups.Ready", func() { to.Ready(ready) })
 		if !ready {
 			s.pool.unlisten() // Listening(true) may have come in between
 		}
 	}
-	more := func() { s.hooks.Contain("Wakeups.More", to.More) }
+	more := func() { s.hooks.Call("Wakeups.More", to.More) }
 	var lines connectionLog
 	for s.looping.Err() == nil {
 		tell(s.pool.hears().ready)
@@ -103,13 +103,13 @@ func (s *session) keepSubscription(to wakeup.Subscription) {
 	}
 	lines.stop()
 	if told {
-		s.hooks.Contain("Wakeups.Ready", func() { to.Ready(false) })
+		s.hooks.Call("Wakeups.Ready", func() { to.Ready(false) })
 	}
 	<-s.wakeups.drained
 	if s.pool.hears().owed() || s.wakeups.more.Load() {
 		more()
 	}
-	s.hooks.Contain("Wakeups.Close", to.Close)
+	s.hooks.Call("Wakeups.Close", to.Close)
 }
 
 // unsubscribe ends the subscription after the drain, and waits for that. It returns an error if the source

@@ -226,7 +226,7 @@ func TestAHookThatFailsEndsTheTest(t *testing.T) {
 	for name, o := range map[string]*listener.Options[Order]{
 		"RetryDelay":       {RetryDelay: func(int, error) time.Duration { panic("no delay") }},
 		"OnError":          {OnError: func(error) { panic("not told") }},
-		"Observer.Started": {Observer: listener.Observer{Started: func(dispatcher.Delivery) { runtime.Goexit() }}},
+		"Observer.Started": {Observer: listener.Observer{Started: func(dispatcher.Delivery) { panic("not started") }}},
 	} {
 		requireParts(t, failureOf(t, func(t testing.TB) {
 			millracetest.Work(t, returning(errors.New("no stock")), Order{}, o)

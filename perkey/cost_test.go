@@ -11,6 +11,9 @@ import (
 func TestAFloodOfOneKeyCostsFewRequestsAndNoTime(t *testing.T) {
 	const n = 300
 	for _, takes := range []time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second, time.Minute} {
+		if takes >= time.Second {
+			takes -= time.Millisecond // hidden messages come up at whole seconds: no handler ends at the same instant
+		}
 		for _, concurrency := range []int{2, 8, 64} {
 			t.Run(fmt.Sprintf("%v, %d slots", takes, concurrency), func(t *testing.T) {
 				bubble(t, nil, func(b *bundle) {

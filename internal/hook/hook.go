@@ -1,6 +1,5 @@
-// Package hook calls functions of users. A panic in one, or a call of runtime.Goexit, as
-// t.FailNow makes, ends neither the process nor the work of the caller. Failures are reported,
-// at a limited rate.
+// Package hook calls functions of users. A panic in one ends neither the process nor the work of
+// the caller. Failures are reported, at a limited rate.
 package hook
 
 import (
@@ -16,10 +15,10 @@ const ReportInterval = 10 * time.Second
 // maxCallers bounds how many program counters of a stack are kept.
 const maxCallers = 64
 
-// Failure is a hook call that did not return.
+// Failure is a hook call that panicked.
 type Failure struct {
 	Hook    string    // its name
-	Value   any       // what was passed to panic; nil if it called runtime.Goexit
+	Value   any       // passed to panic
 	Stack   []byte    // the goroutine's stack at that point
 	Callers []uintptr // its program counters, at most maxCallers
 	Times   int       // failures since the last report, this one included
@@ -51,23 +50,9 @@ func New(report func(Failure)) *Guard {
 	return &Guard{report: report, reported: make(map[string]*record)}
 }
 
-// Call calls f on this goroutine. A panic ends in Call. runtime.Goexit cannot be stopped: it is
-// reported, and then runs only the deferred calls of the callers: what must always happen has to be
-// in deferred calls.
-func (g *Guard) Call(name string, f func()) {
-	returned := false
-	defer func() {
-		if p := recover(); p != nil || !returned {
-			g.failed(Caught(name, p))
-		}
-	}()
-	f()
-	returned = true
-}
-
-// Contain calls f on a goroutine of its own and waits for it, so that runtime.Goexit ends there
-// too. It reports whether f returned; if not, what f assigned must not be used.
-func (g *Guard) Contain(name string, f func()) (returned bool) {
+// Call calls f, reports a panic in it, and returns whether f returned. If not, what f assigned must
+// not be used.
+func (g *Guard) Call(name string, f func()) (returned bool) {
 	failure := Run(f)
 	if failure != nil {
 		failure.Hook = name
@@ -76,24 +61,40 @@ func (g *Guard) Contain(name string, f func()) (returned bool) {
 	return failure == nil
 }
 
-// Run calls f on a goroutine of its own, waits for it, and returns nil if it returned. It does
-// not report failures.
-func Run(f func()) *Failure {
-	done := make(chan *Failure, 1)
-	go func() { // ends with f; waited for below
-		returned := false
-		defer func() {
-			if p := recover(); p != nil || !returned {
-				failure := Caught("", p)
-				done <- &failure
-				return
-			}
-			done <- nil
-		}()
-		f()
-		returned = true
+// Run calls f and returns its panic, or nil. It does not report it.
+func Run(f func()) (failure *Failure) {
+	defer func() {
+		if p := recover(); p != nil {
+			caught := Caught("", p)
+			failure = &caught
+		}
 	}()
-	return <-done
+	f()
+	return nil
+}
+
+// Guard1 returns the hook with its panics contained, or nil for nil.
+func Guard1[A any](g *Guard, name string, f func(A)) func(A) {
+	if f == nil {
+		return nil
+	}
+	return func(a A) { g.Call(name, func() { f(a) }) }
+}
+
+// Guard2 is [Guard1] for a hook with two parameters.
+func Guard2[A, B any](g *Guard, name string, f func(A, B)) func(A, B) {
+	if f == nil {
+		return nil
+	}
+	return func(a A, b B) { g.Call(name, func() { f(a, b) }) }
+}
+
+// Guard3 is [Guard1] for a hook with three parameters.
+func Guard3[A, B, C any](g *Guard, name string, f func(A, B, C)) func(A, B, C) {
+	if f == nil {
+		return nil
+	}
+	return func(a A, b B, c C) { g.Call(name, func() { f(a, b, c) }) }
 }
 
 // failed reports a failure, unless one of the same hook was reported a moment ago.

@@ -30,55 +30,51 @@ func setup() (*hook.Guard, *[]hook.Failure) {
 var null any // what panic(nil) passes
 
 func breaks() { panic("broken") }
-func exits()  { runtime.Goexit() }
 
 func TestAFailureIsToldWithNameValueAndStack(t *testing.T) {
 	for name, call := range map[string]func(*hook.Guard, func()){
-		"call":    func(g *hook.Guard, f func()) { g.Call("one", f) },
-		"contain": func(g *hook.Guard, f func()) { g.Contain("one", f) },
+		"call":             func(g *hook.Guard, f func()) { g.Call("one", f) },
+		"one parameter":    func(g *hook.Guard, f func()) { hook.Guard1(g, "one", func(int) { f() })(1) },
+		"two parameters":   func(g *hook.Guard, f func()) { hook.Guard2(g, "one", func(int, int) { f() })(1, 2) },
+		"three parameters": func(g *hook.Guard, f func()) { hook.Guard3(g, "one", func(int, int, int) { f() })(1, 2, 3) },
 	} {
-		for _, c := range []struct {
-			hook  func()
-			value any
-			stack string
-		}{{breaks, "broken", "breaks"}, {exits, nil, "exits"}, {func() { panic(null) }, &runtime.PanicNilError{}, "hook_test"}} {
-			g, told := setup()
-			done := make(chan struct{})
-			go func() { // which runtime.Goexit may end
-				defer close(done)
-				call(g, c.hook)
-			}()
-			<-done
-			if len(*told) != 1 {
-				t.Fatalf("%s: told %v", name, *told)
-			}
-			f := (*told)[0]
-			_, isNull := f.Value.(*runtime.PanicNilError)
-			_, wantNull := c.value.(*runtime.PanicNilError)
-			if f.Hook != "one" || f.Times != 1 || isNull != wantNull || !isNull && f.Value != c.value || !strings.Contains(string(f.Stack), c.stack) {
-				t.Errorf("%s: reported failure: got %+v", name, f)
-			}
+		g, told := setup()
+		call(g, breaks)
+		if len(*told) != 1 {
+			t.Fatalf("%s: told %v", name, *told)
+		}
+		f := (*told)[0]
+		if f.Hook != "one" || f.Times != 1 || f.Value != "broken" || !strings.Contains(string(f.Stack), "breaks") {
+			t.Errorf("%s: reported failure: got %+v", name, f)
 		}
 	}
 }
 
-func TestContainEndsBothAndCallOnlyAPanic(t *testing.T) {
-	g, _ := setup()
-	after := ""
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if g.Contain("a", breaks) || g.Contain("a", exits) || !g.Contain("a", func() {}) {
-			t.Error("what returned and what did not is mixed up")
-		}
-		g.Call("b", breaks)
-		after = "a panic"
-		g.Call("b", exits)
-		after = "Goexit"
-	}()
-	<-done
-	if after != "a panic" {
-		t.Errorf("it went on after %q", after)
+// The arguments arrive, and a hook that is not set stays so.
+func TestAGuardedHookIsTheHook(t *testing.T) {
+	g, told := setup()
+	var got []int
+	hook.Guard1(g, "", func(a int) { got = append(got, a) })(1)
+	hook.Guard2(g, "", func(a, b int) { got = append(got, a, b) })(2, 3)
+	hook.Guard3(g, "", func(a, b, c int) { got = append(got, a, b, c) })(4, 5, 6)
+	if !slices.Equal(got, []int{1, 2, 3, 4, 5, 6}) || len(*told) > 0 {
+		t.Errorf("got %v and failures %v, want 1 to 6 and none", got, *told)
+	}
+	if hook.Guard1[int](g, "", nil) != nil || hook.Guard2[int, int](g, "", nil) != nil || hook.Guard3[int, int, int](g, "", nil) != nil {
+		t.Error("a nil hook: got a function, want nil")
+	}
+}
+
+func TestCallTellsWhetherTheHookReturned(t *testing.T) {
+	g, told := setup()
+	if g.Call("a", breaks) || g.Call("b", func() { panic(null) }) || !g.Call("c", func() {}) {
+		t.Error("what returned and what did not is mixed up")
+	}
+	if len(*told) != 2 {
+		t.Fatalf("got failures %v, want 2", *told)
+	}
+	if _, ok := (*told)[1].Value.(*runtime.PanicNilError); !ok {
+		t.Errorf("panic(nil): got value %v, want a PanicNilError", (*told)[1].Value)
 	}
 }
 
@@ -87,7 +83,7 @@ func TestAFloodOfFailuresIsThinned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, told := setup()
 		for range 25 {
-			g.Contain("one", breaks)
+			g.Call("one", breaks)
 			g.Call("two", breaks)
 			time.Sleep(time.Second)
 		}

@@ -139,7 +139,7 @@ func (w *world) updateLeft() {
 // says so, or it is such that this cannot be recorded in it.
 func (w *world) mayBeKept(l leftover) bool {
 	j := l.job
-	if poisoned(l.text) || j.form == junk || j.form == broken || j.undecoded != "" || j.largest {
+	if poisoned(l.text) || j.form == junk || j.form == broken || j.undecoded || j.largest {
 		return true
 	}
 	least := w.plan.policy.maxAttempts

@@ -60,7 +60,7 @@ func (b *ledger) reasonIsRight(d *delivery, reason poison.Reason) bool {
 	case poison.ReasonLost:
 		return d.began == nil && d.counted() && (d.lost() >= p.maxLost || a.job.largest && d.missing() >= int64(p.maxLost))
 	case poison.ReasonUndecodable:
-		return d.began == nil && (a.job.form == junk || a.job.form == broken || a.job.undecoded != "")
+		return d.began == nil && (a.job.form == junk || a.job.form == broken || a.job.undecoded)
 	case poison.ReasonBlobGone:
 		return b.goneIsRight(d)
 	case poison.ReasonRejected:

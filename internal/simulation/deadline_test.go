@@ -153,7 +153,7 @@ func (w *world) pace(by []*process) pace {
 // course returns how often a message may still run, and how long its runs take together.
 func (c *pace) course(id queue.ID, l leftover) (runs int, long time.Duration) {
 	j, n := l.job, c.world.begun(id)
-	if j.form == junk || j.form == broken || j.undecoded != "" {
+	if j.form == junk || j.form == broken || j.undecoded {
 		return 0, 0
 	}
 	head, _, _, _ := codec.Open(readable(l.text), codec.Auto, codec.Claims)

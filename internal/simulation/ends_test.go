@@ -54,7 +54,7 @@ func (b *ledger) close(a *message) {
 // of the network or of workers alone.
 func (b *ledger) closeHealthy(a *message) {
 	p, j := b.world.plan, a.job
-	healthy := p.ordinary && p.outage.long == 0 && j.form == enveloped && j.behaviour == succeeds && j.undecoded == "" && j.ttl == 0
+	healthy := p.ordinary && p.outage.long == 0 && j.form == enveloped && j.behaviour == succeeds && !j.undecoded && j.ttl == 0
 	for _, w := range p.workers {
 		healthy = healthy && w.together == 0 // a batch fails as a whole
 	}
@@ -107,7 +107,7 @@ func (b *ledger) closeExactly(a *message) {
 			b.addViolation(a.acceptance, "without faults: the message expired unnoticed while its handler ran, which %s", last.result())
 		}
 	}
-	counts := a.job.form == enveloped && a.job.undecoded == "" && a.job.behaviour == never && !mortal && a.successes == 0
+	counts := a.job.form == enveloped && !a.job.undecoded && a.job.behaviour == never && !mortal && a.successes == 0
 	if counts && a.failures != p.maxAttempts && !b.outlived(a) {
 		b.addViolation(a.acceptance, "without faults: %d failed runs, MaxAttempts is %d", a.failures, p.maxAttempts)
 	}

@@ -3,7 +3,6 @@ package simulation
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"time"
 
 	"github.com/millrace/millrace/dispatcher"
@@ -85,9 +84,6 @@ const givenUp = "given up"
 func (p *process) queueEmpty(idle int) (time.Duration, bool) {
 	yield()
 	p.hook("QueueEmpty", str(idle))
-	if p.plan.hookExits && p.world.plan.dice.chance(0.1, p.plan.name, "exit", str(idle)) {
-		runtime.Goexit()
-	}
 	return p.world.plan.dice.within(p.plan.idleMin, p.plan.idleMax, p.plan.name, "idle", str(idle)), idle > 3
 }
 

@@ -50,7 +50,7 @@ type jobPlan struct {
 	times      int           // of the behaviour, before it succeeds
 	atOnce     bool          // a retry or snooze is without a delay
 	unsayable  bool          // its errors have characters that are not allowed in XML
-	undecoded  behaviour     // what the codec does with it: panics or exits; "" for decoding it
+	undecoded  bool          // the codec panics
 	shortest   time.Duration // of its runs
 	longest    time.Duration
 	saves      int           // how often a run saves its progress
@@ -103,7 +103,7 @@ func (p *plan) job(n int) jobPlan {
 		j.cleaning = d.steep(100*time.Millisecond, 20*time.Second, about, "cleaning")
 	}
 	if j.form == enveloped && d.chance(0.03, about, "undecoded") {
-		j.undecoded = pick(d, []behaviour{panics, exits}, about, "how undecoded")
+		j.undecoded = true
 	}
 	j.largest = j.form != junk && j.form != broken && j.form != newer && d.chance(0.007, about, "largest")
 	j.claimed = p.claims.on && j.form == enveloped && !j.largest && d.chance(0.6, about, "claimed")

@@ -48,7 +48,6 @@ type workerPlan struct {
 	together  int           // messages in a batch of its handler; 0 for one at a time
 	company   time.Duration // how long the first waits for others
 	hookPanic float64       // share of the calls of its hooks that panic
-	hookExits bool          // one of its hooks sometimes ends the goroutine
 	changes   []change
 	pauses    []span // by its program
 	member    memberPlan
@@ -168,7 +167,6 @@ func (p *plan) misbehave(w *workerPlan) {
 	if d.chance(0.3, about, "hooks panic") {
 		w.hookPanic = d.unit(about, "how often hooks panic") * 0.3
 	}
-	w.hookExits = d.chance(0.5, about, "hooks exit")
 }
 
 // change draws a change of settings. The settings at the start decide what may change.

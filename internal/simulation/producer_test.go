@@ -27,7 +27,7 @@ func (w *world) produce() {
 	for _, j := range sorted {
 		time.Sleep(j.at - w.now())
 		way := q
-		if j.form == junk || j.undecoded != "" || j.largest {
+		if j.form == junk || j.undecoded || j.largest {
 			way = once
 		}
 		for try, begin := 0, w.now(); w.now() < begin+10*time.Minute && !w.send(way, j, try); try++ {

@@ -19,7 +19,7 @@ var parts = map[string]func(*plan){
 	"cleaning":  eachJob(func(j *jobPlan) { j.cleaning = 0 }),
 	"at-once":   eachJob(func(j *jobPlan) { j.atOnce = false }),
 	"unsayable": eachJob(func(j *jobPlan) { j.unsayable = false }),
-	"codecs":    eachJob(func(j *jobPlan) { j.undecoded = "" }),
+	"codecs":    eachJob(func(j *jobPlan) { j.undecoded = false }),
 	"nils": eachJob(func(j *jobPlan) {
 		if j.behaviour == typedNil {
 			j.behaviour = fails
@@ -36,7 +36,6 @@ var parts = map[string]func(*plan){
 	"give-up":   eachWorker(func(w *workerPlan) { w.giveUp = false }),
 	"configure": eachWorker(func(w *workerPlan) { w.changes = nil }),
 	"hooks":     eachWorker(func(w *workerPlan) { w.hookPanic = 0 }),
-	"exits":     eachWorker(func(w *workerPlan) { w.hookExits = false }),
 	"patience":  eachWorker(func(w *workerPlan) { w.idleMax = max(w.idleMin, min(w.idleMax, 20*time.Second)) }),
 	"survivors": func(p *plan) {
 		for i := range p.workers {

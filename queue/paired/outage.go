@@ -61,8 +61,7 @@ func (q *Queue) report() {
 	}
 }
 
-// tell logs and calls the hook. Logger and hook run on goroutines of their own, which contains what they
-// do to their goroutine.
+// tell logs and calls the hook, and contains their panics.
 func (q *Queue) tell(o Outage) {
 	name, f := "OnFailover", q.options.OnFailover
 	if !o.Returned.IsZero() {
