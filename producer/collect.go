@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/millrace/millrace/internal/waiting"
 )
 
 // wakeInterval is how long the first message without an event waits for one while a SendAll runs.
@@ -26,10 +28,7 @@ func (c *collector) add(_ context.Context, all []hints) {
 	c.mu.Lock()
 	c.hints.add(all)
 	c.mu.Unlock()
-	select {
-	case c.dirty <- struct{}{}:
-	default:
-	}
+	waiting.Signal(c.dirty, struct{}{})
 }
 
 func (c *collector) publish(ctx context.Context) {
@@ -43,20 +42,15 @@ func (c *collector) publish(ctx context.Context) {
 
 // run publishes once in an interval, until ended is closed: a sequence may be endless.
 func (c *collector) run(ctx context.Context, ended <-chan struct{}) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for {
 		select {
 		case <-c.dirty:
 		case <-ended:
 			return
 		}
-		timer.Reset(wakeInterval)
-		select {
-		case <-timer.C:
-			c.publish(ctx)
-		case <-ended:
+		if !waiting.For(wakeInterval, ended) {
 			return
 		}
+		c.publish(ctx)
 	}
 }

@@ -124,13 +124,7 @@ func (s *shard[T]) awaitEmpty(ctx context.Context, r *removal) bool {
 		if !since.IsZero() && asked.Sub(since) >= settle {
 			return true
 		}
-		timer := time.NewTimer(every)
-		select {
-		case <-timer.C:
-		case <-r.ended:
-		case <-ctx.Done():
-		}
-		timer.Stop()
+		waiting.ForChange(every, r.ended, ctx.Done())
 		if s.removing() != r || ctx.Err() != nil {
 			return false
 		}

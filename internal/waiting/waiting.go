@@ -1,4 +1,6 @@
-// Package waiting has the small parts of waiting: for a duration, a bit longer or shorter than others, and for a signal.
+// Package waiting has the small parts of waiting: for a duration, for a change of a state or a
+// signal, and for the next attempt at something that has failed, with pauses that grow and that
+// differ between processes.
 package waiting
 
 import "time"

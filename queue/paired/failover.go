@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -93,20 +94,19 @@ type failover struct {
 	interval time.Duration // negative: at once
 	probe    time.Duration
 
-	mu        sync.Mutex
-	status    Status        // guarded by mu
-	outage    Outage        // the failures in a row, and the outage if it is one; guarded by mu
-	since     time.Time     // of the status; guarded by mu
-	onTrial   bool          // whether the last return still lacks a send that succeeded; guarded by mu
-	epoch     int           // failovers and returns so far; guarded by mu
-	probing   bool          // whether a probe is in flight; guarded by mu
-	nextProbe time.Time     // when the next one may begin; guarded by mu
-	changed   chan struct{} // closed and replaced when the status or a probe changes; guarded by mu
-	watching  bool          // whether a goroutine reads properties; guarded by mu
-	closed    bool          // guarded by mu
-	counts    counts        // guarded by mu
-	lastErr   error         // the newest error of the primary queue that was not the message's fault; guarded by mu
-	reports   reports       // guarded by mu
+	mu       sync.Mutex
+	status   Status         // guarded by mu
+	outage   Outage         // the failures in a row, and the outage if it is one; guarded by mu
+	since    time.Time      // of the status; guarded by mu
+	onTrial  bool           // whether the last return still lacks a send that succeeded; guarded by mu
+	epoch    int            // failovers and returns so far; guarded by mu
+	again    waiting.Probe  // of the primary queue; guarded by mu
+	changed  waiting.Change // of the status or a probe; guarded by mu
+	watching bool           // whether a goroutine reads properties; guarded by mu
+	closed   bool           // guarded by mu
+	counts   counts         // guarded by mu
+	lastErr  error          // the newest error of the primary queue that was not the message's fault; guarded by mu
+	reports  reports        // guarded by mu
 }
 
 // counts are the numbers of a [State].
@@ -115,7 +115,7 @@ type counts struct {
 }
 
 func newFailover(name queue.Name, o Options) *failover {
-	return &failover{queue: name, interval: o.FailoverInterval, probe: o.ProbeInterval, changed: make(chan struct{})}
+	return &failover{queue: name, interval: o.FailoverInterval, probe: o.ProbeInterval}
 }
 
 // begin decides where a send goes first. One that does not fit into a backlog queue always goes to the
@@ -131,20 +131,19 @@ func (f *failover) begin(fits bool) attempt {
 		a.limit = probeTry
 	case f.status == FailedOver && fits:
 		a.limit = probeTry
-		a.primary = f.beginProbe(time.Now(), f.nextProbe)
+		a.primary = f.beginProbe(time.Now())
 		a.probe = a.primary
 	}
 	return a
 }
 
 // beginProbe starts a probe if one is due. Requires mu.
-func (f *failover) beginProbe(now, due time.Time) bool {
-	if f.probing || now.Before(due) {
+func (f *failover) beginProbe(now time.Time) bool {
+	if !f.again.Begin(now) {
 		return false
 	}
-	f.probing = true
 	f.counts.probes++
-	f.announce()
+	f.changed.Announce()
 	return true
 }
 
@@ -183,11 +182,11 @@ func (f *failover) abandon(a attempt) { f.end(a, refused, nil) }
 
 // endProbe lets the next probe begin in due time: at once if this one told nothing. Requires mu.
 func (f *failover) endProbe(now time.Time, v verdict) {
-	f.probing = false
+	f.again.End()
 	if v != refused {
-		f.nextProbe = now.Add(f.probe)
+		f.again.Pause(now.Add(f.probe))
 	}
-	f.announce()
+	f.changed.Announce()
 }
 
 // succeed takes a send that the primary queue accepted. Requires mu.
@@ -217,9 +216,9 @@ func (f *failover) fail(now time.Time, err error) {
 	f.outage.FailedOver = now
 	f.epoch++
 	f.counts.failovers++
-	f.nextProbe = now.Add(f.probe)
+	f.again.Pause(now.Add(f.probe))
 	f.reports.add(f.outage)
-	f.announce()
+	f.changed.Announce()
 }
 
 // goHome ends the outage. Requires mu.
@@ -228,13 +227,7 @@ func (f *failover) goHome(now time.Time) {
 	f.reports.add(f.outage)
 	f.status, f.since, f.outage = Healthy, now, Outage{}
 	f.epoch++
-	f.announce()
-}
-
-// announce wakes those who wait for a change. Requires mu.
-func (f *failover) announce() {
-	close(f.changed)
-	f.changed = make(chan struct{})
+	f.changed.Announce()
 }
 
 // beginWatch reports whether the caller is to start the goroutine that reads properties, and adds it to all.
@@ -259,11 +252,11 @@ func (f *failover) beginReading() (due bool, wait time.Duration, changed <-chan 
 		f.watching = false
 		return false, 0, nil, false
 	}
-	now, at := time.Now(), f.nextProbe.Add(f.probe)
-	if f.beginProbe(now, at) {
+	earlier := time.Now().Add(-f.probe)
+	if f.beginProbe(earlier) {
 		return true, 0, nil, true
 	}
-	return false, at.Sub(now), f.changed, true
+	return false, f.again.Due().Sub(earlier), f.changed.Next(), true
 }
 
 // endReading takes the result of that. A queue whose properties can be read may still not accept: the

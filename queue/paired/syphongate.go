@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/retry"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -38,10 +39,9 @@ type home struct {
 	waits *retry.Waits
 
 	// These are guarded by homes.mu.
-	failed int       // copies since the last success
-	since  time.Time // start of the failure; zero while it accepts
-	until  time.Time // end of the rest
-	trying bool      // whether a copy tries whether it accepts again
+	failed int           // copies since the last success
+	since  time.Time     // start of the failure; zero while it accepts
+	probe  waiting.Probe // a copy tries whether it accepts again
 }
 
 func (h *home) open() bool { return h.since.IsZero() }
@@ -52,12 +52,12 @@ type homes struct {
 	all map[string]*home // by name of the queue
 
 	mu      sync.Mutex
-	trying  bool          // whether a lane polls although no home is open; guarded by mu
-	changed chan struct{} // closed and replaced at every change; guarded by mu
+	trying  bool           // whether a lane polls although no home is open; guarded by mu
+	changed waiting.Change // guarded by mu
 }
 
 func newHomes(primaries []queue.Queue, spread string) *homes {
-	h := &homes{all: make(map[string]*home), changed: make(chan struct{})}
+	h := &homes{all: make(map[string]*home)}
 	for _, q := range primaries {
 		name := q.Name().Queue
 		h.all[name] = &home{queue: q, waits: retry.NewWaits(spread+name, minRest, maxRest)}
@@ -77,9 +77,9 @@ func (h *homes) enter(ctx context.Context) (try, ok bool) {
 			h.mu.Unlock()
 			return try, true
 		}
-		changed := h.changed
+		changed := h.changed.Next()
 		h.mu.Unlock()
-		await(ctx, left, changed)
+		waiting.ForChange(left, changed, ctx.Done())
 	}
 	return false, false
 }
@@ -91,25 +91,9 @@ func (h *homes) next() (open bool, left time.Duration) {
 		if one.open() {
 			return true, 0
 		}
-		left = min(left, time.Until(one.until))
+		left = min(left, time.Until(one.probe.Due()))
 	}
 	return false, left
-}
-
-// await returns when d has passed, changed is closed or ctx has ended. Without a positive d it waits
-// only for the other two.
-func await(ctx context.Context, d time.Duration, changed <-chan struct{}) {
-	var over <-chan time.Time
-	if d > 0 {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		over = timer.C
-	}
-	select {
-	case <-over:
-	case <-changed:
-	case <-ctx.Done():
-	}
 }
 
 // left ends the try of a lane. A home whose rest is over, and for which none of the messages was that it found, rests
@@ -120,11 +104,11 @@ func (h *homes) left(found bool) {
 	h.trying = false
 	now := time.Now()
 	for _, one := range h.all {
-		if found && !one.open() && !now.Before(one.until) {
-			one.until = now.Add(one.waits.Next())
+		if found && !one.open() && !now.Before(one.probe.Due()) {
+			one.probe.Pause(now.Add(one.waits.Next()))
 		}
 	}
-	h.change()
+	h.changed.Announce()
 }
 
 // batch returns how many messages a lane is to poll for. One tells whether the only home accepts; of several
@@ -145,23 +129,22 @@ func (h *homes) admit(one *home) (ok bool, wait time.Duration) {
 	if one.open() {
 		return true, 0
 	}
-	left := time.Until(one.until)
-	if left > 0 || one.trying {
-		return false, max(left, minRest, min(time.Since(one.since), maxWait))
+	if one.probe.Begin(time.Now()) {
+		return true, 0
 	}
-	one.trying = true
-	return true, 0
+	return false, max(time.Until(one.probe.Due()), minRest, min(time.Since(one.since), maxWait))
 }
 
 // accepted notes that a primary queue accepted a message.
 func (h *homes) accepted(one *home) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	one.failed, one.trying = 0, false
+	one.failed = 0
+	one.probe.End()
 	if !one.open() {
 		one.since = time.Time{}
 		one.waits.Reset()
-		h.change()
+		h.changed.Announce()
 	}
 }
 
@@ -170,23 +153,22 @@ func (h *homes) refused(one *home, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	one.failed++
-	tried := one.trying
-	one.trying = false
+	tried := one.probe.End()
 	switch {
 	case !one.open() && !tried, one.open() && one.failed < failuresToRest:
 		return // a copy that began before the rest, or too few to tell
 	case one.open():
 		one.since = time.Now()
 	}
-	one.until = time.Now().Add(restFor(one.waits, err))
-	h.change()
+	one.probe.Pause(time.Now().Add(restFor(one.waits, err)))
+	h.changed.Announce()
 }
 
 // unsaid notes that a copy told nothing of its primary queue.
 func (h *homes) unsaid(one *home) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	one.trying = false
+	one.probe.End()
 }
 
 // failing returns since when a primary queue has not accepted, of those the one that is longest; zero if
@@ -200,10 +182,4 @@ func (h *homes) failing() (since time.Time) {
 		}
 	}
 	return since
-}
-
-// change wakes all that wait. Requires mu.
-func (h *homes) change() {
-	close(h.changed)
-	h.changed = make(chan struct{})
 }

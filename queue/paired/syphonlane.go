@@ -33,12 +33,7 @@ func newLane(s *Syphon, backlog queue.Queue, spread string) *lane {
 }
 
 // wake lets the lane poll soon.
-func (l *lane) wake() {
-	select {
-	case l.soon <- struct{}{}:
-	default:
-	}
-}
+func (l *lane) wake() { waiting.Signal(l.soon, struct{}{}) }
 
 // run polls until ctx ends. The requests have a context of their own.
 func (l *lane) run(ctx, requests context.Context) {
@@ -87,7 +82,7 @@ func (l *lane) run(ctx, requests context.Context) {
 // come, but never less than the shortest wait since the last poll.
 func (l *lane) idle(ctx context.Context, idle *idleWaits, polled time.Time) {
 	wait := idle.next()
-	await(ctx, wait, l.soon)
+	waiting.ForChange(wait, l.soon, ctx.Done())
 	if time.Since(polled) >= wait || ctx.Err() != nil {
 		return
 	}

@@ -2,8 +2,8 @@ package paired
 
 import (
 	"context"
-	"time"
 
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -26,22 +26,8 @@ func (q *Queue) read() {
 		case due:
 			q.readOnce()
 		default:
-			q.await(wait, changed)
+			waiting.ForChange(wait, changed, q.life.Done()) // no wait: the end of a probe in flight is a change
 		}
-	}
-}
-
-// await returns when d has passed, changed is closed or the queue is closed.
-func (q *Queue) await(d time.Duration, changed <-chan struct{}) {
-	if d <= 0 { // a probe is in flight, and its end is a change
-		d = time.Hour
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-changed:
-	case <-q.life.Done():
 	}
 }
 

@@ -35,8 +35,7 @@ func (q *Queue) choose(text string, to destination) (chosen, error) {
 	if s == nil {
 		s = q.place(to, now)
 	}
-	c := chosen{shard: s, try: s.failures > 0 && !s.rests(now)}
-	s.trying = s.trying || c.try
+	c := chosen{shard: s, try: s.failures > 0 && s.probe.Begin(now)}
 	s.underway++
 	s.since++
 	q.placed++
@@ -104,7 +103,7 @@ func (q *Queue) ended(ctx context.Context, c chosen, text string, err error) {
 	defer q.mu.Unlock()
 	s := c.shard
 	if c.try {
-		s.trying = false
+		s.probe.End()
 	}
 	switch {
 	case err == nil:

@@ -3,6 +3,7 @@ package sharded
 import (
 	"time"
 
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -23,11 +24,10 @@ type shard struct {
 	removed  bool          // it is not among the shards any more
 	idle     chan struct{} // closed when it is removed and nothing is under way
 
-	failures int       // in a row
-	until    time.Time // it rests until then, if there are failures
-	trying   bool      // a message is under way that finds out whether it works again
-	err      error     // of the last failure in a row
-	accepted int64     // messages
+	failures int           // in a row
+	probe    waiting.Probe // by a message, after failures; the shard rests until then
+	err      error         // of the last failure in a row
+	accepted int64         // messages
 
 	known bool  // the depth was read the last time
 	depth int64 // at that reading
@@ -36,26 +36,21 @@ type shard struct {
 
 // rests reports whether messages go elsewhere for now.
 func (s *shard) rests(now time.Time) bool {
-	return s.failures > 0 && (s.trying || now.Before(s.until))
+	return s.failures > 0 && !s.probe.Possible(now)
 }
 
 // succeeded records that a request was answered with success.
-func (s *shard) succeeded() { s.failures, s.until, s.err = 0, time.Time{}, nil }
+func (s *shard) succeeded() {
+	s.failures, s.err = 0, nil
+	s.probe.Pause(time.Time{})
+}
 
 // failed records a failure. Those that come while it rests do not count: they belong to requests that began
 // earlier, or that had nowhere else to go.
 func (s *shard) failed(err error, now time.Time) {
-	if s.err = err; now.Before(s.until) {
+	if s.err = err; now.Before(s.probe.Due()) {
 		return
 	}
+	s.probe.Pause(now.Add(waiting.Doubled(firstRest, s.failures, maxRest)))
 	s.failures++
-	s.until = now.Add(rest(s.failures))
-}
-
-// rest returns how long a shard rests after so many failures in a row.
-func rest(failures int) time.Duration {
-	if failures > 9 { // 100 ms doubled 9 times is more than the maximum
-		return maxRest
-	}
-	return min(firstRest<<(failures-1), maxRest)
 }

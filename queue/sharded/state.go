@@ -25,7 +25,7 @@ func (q *Queue) States() []State {
 	defer q.mu.Unlock()
 	states := make([]State, len(q.shards))
 	for i, s := range q.shards {
-		states[i] = State{Queue: s.name, Accepted: s.accepted, RestsUntil: s.until, Err: s.err}
+		states[i] = State{Queue: s.name, Accepted: s.accepted, RestsUntil: s.probe.Due(), Err: s.err}
 	}
 	return states
 }

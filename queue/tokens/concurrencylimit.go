@@ -328,7 +328,7 @@ func (l *ConcurrencyLimit) schedule(now time.Time, got, asked int) (check bool) 
 	if len(l.held) > 0 {
 		most = maxAskMore
 	}
-	wait := min(firstAskAgain<<min(l.empties, 10), most)
+	wait := waiting.Doubled(firstAskAgain, l.empties, most)
 	l.empties++
 	l.askAt = now.Add(wait/2 + time.Duration(l.jitter()*float64(wait)/2))
 	if len(l.held) > 0 || now.Sub(l.last) < missingAfter {

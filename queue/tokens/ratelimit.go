@@ -172,7 +172,7 @@ func (l *RateLimit) schedule(now time.Time, got, asked int) (check bool) {
 		l.askAt = now
 		return false
 	}
-	wait := min(firstEmptyWait<<min(l.empties, 20), l.rate.Window/2)
+	wait := waiting.Doubled(firstEmptyWait, l.empties, l.rate.Window/2)
 	wait = wait/2 + time.Duration(l.jitter()*float64(wait)/2)
 	if len(l.returns) > 0 && l.returns[0].Before(now.Add(l.rate.Window)) {
 		wait = l.returns[0].Sub(now) + time.Duration(l.jitter()*float64(min(l.rate.Window/100, maxReturnDelay)))
