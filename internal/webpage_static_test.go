@@ -1,18 +1,31 @@
-package webpage
+package internal_test
 
 import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"regexp"
 	"strconv"
 	"testing"
 	"testing/fstest"
+
+	"github.com/millrace/millrace/internal/webpage"
 )
+
+// baseSheet returns the base stylesheet of all fronts.
+func baseSheet(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("webpage/" + webpage.Base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
 
 func TestStaticServesItsFilesOnly(t *testing.T) {
 	missing := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
-	h, err := Static(fstest.MapFS{"style.css": {Data: []byte("p {}")}}, missing)
+	h, err := webpage.Static(fstest.MapFS{"style.css": {Data: []byte("p {}")}}, missing)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +38,7 @@ func TestStaticServesItsFilesOnly(t *testing.T) {
 		mux.ServeHTTP(w, r)
 		return w
 	}
-	for name, text := range map[string]string{"style.css": "p {}", Base: string(base)} {
+	for name, text := range map[string]string{"style.css": "p {}", webpage.Base: baseSheet(t)} {
 		w := get("/static/"+name, "")
 		if w.Code != http.StatusOK || w.Body.String() != text || w.Header().Get("Content-Type") != "text/css; charset=utf-8" {
 			t.Errorf("%s: got %d %s %q", name, w.Code, w.Header().Get("Content-Type"), w.Body)
@@ -48,7 +61,7 @@ func TestStaticServesItsFilesOnly(t *testing.T) {
 func TestTextIsReadableInBothSchemes(t *testing.T) {
 	type pair [2]string // light and dark
 	colours := make(map[string]pair)
-	for _, m := range regexp.MustCompile(`--([a-z-]+): light-dark\(#([0-9a-f]{6}), #([0-9a-f]{6})\)`).FindAllStringSubmatch(string(base), -1) {
+	for _, m := range regexp.MustCompile(`--([a-z-]+): light-dark\(#([0-9a-f]{6}), #([0-9a-f]{6})\)`).FindAllStringSubmatch(baseSheet(t), -1) {
 		colours[m[1]] = pair{m[2], m[3]}
 	}
 	const text, control = 4.5, 3

@@ -1,16 +1,18 @@
-package webpage
+package internal_test
 
 import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/millrace/millrace/internal/webpage"
 )
 
 var reached = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 
 func TestForeignPagesChangeNothing(t *testing.T) {
-	guarded := Guard{}.Handler(reached)
+	guarded := webpage.Guard{}.Handler(reached)
 	for _, c := range []struct {
 		method, header, value string
 		status                int
@@ -38,7 +40,7 @@ func TestForeignPagesChangeNothing(t *testing.T) {
 }
 
 func TestForeignNamesAreNotAnswered(t *testing.T) {
-	guarded := Guard{Hosts: []string{"Blog.Example"}}.Handler(reached)
+	guarded := webpage.Guard{Hosts: []string{"Blog.Example"}}.Handler(reached)
 	for host, known := range map[string]bool{
 		"127.0.0.1": true, "127.0.0.1:99": true, "[::1]:8090": true, "[::1]": true, "localhost:8090": true, "LOCALHOST": true, "localhost.": true, "x.localhost": true,
 		"192.168.1.2:8090": true, "blog.example:80": true, "blog.example.": true,
@@ -62,12 +64,12 @@ func TestForeignNamesAreNotAnswered(t *testing.T) {
 // Refusals have them too.
 func TestEveryResponseHasTheHeaders(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "evil.example"} {
-		for policy, want := range map[string]string{"": nothing, "default-src 'self'": "default-src 'self'"} {
+		for policy, want := range map[string]string{"": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'", "default-src 'self'": "default-src 'self'"} {
 			r := httptest.NewRequest(http.MethodPost, "/", nil)
 			r.Host = host
 			r.Header.Set("Origin", "http://evil.example")
 			w := httptest.NewRecorder()
-			Guard{Policy: policy}.Handler(reached).ServeHTTP(w, r)
+			webpage.Guard{Policy: policy}.Handler(reached).ServeHTTP(w, r)
 			for name, value := range map[string]string{
 				"Content-Security-Policy": want, "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
 				"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin",

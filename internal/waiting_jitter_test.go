@@ -1,4 +1,4 @@
-package waiting_test
+package internal_test
 
 import (
 	"fmt"

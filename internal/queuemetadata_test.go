@@ -1,4 +1,4 @@
-package queuemetadata_test
+package internal_test
 
 import (
 	"context"
@@ -64,15 +64,15 @@ func TestTheFlagIsSetAndRemoved(t *testing.T) {
 	})
 }
 
-// scripted is a queue of which another program, or a fault, takes part in each request.
-type scripted struct {
+// scriptedQueue is a queue of which another program, or a fault, takes part in each request.
+type scriptedQueue struct {
 	queue.Manager
 	reads, writes int
 	afterRead     func(n int) error
 	afterWrite    func(n int) error
 }
 
-func (q *scripted) Properties(ctx context.Context) (queue.Properties, error) {
+func (q *scriptedQueue) Properties(ctx context.Context) (queue.Properties, error) {
 	p, err := q.Manager.Properties(ctx)
 	q.reads++
 	if err == nil && q.afterRead != nil {
@@ -81,7 +81,7 @@ func (q *scripted) Properties(ctx context.Context) (queue.Properties, error) {
 	return p, err
 }
 
-func (q *scripted) SetMetadata(ctx context.Context, metadata map[string]string) error {
+func (q *scriptedQueue) SetMetadata(ctx context.Context, metadata map[string]string) error {
 	err := q.Manager.SetMetadata(ctx, metadata)
 	q.writes++
 	if err == nil && q.afterWrite != nil {
@@ -91,14 +91,14 @@ func (q *scripted) SetMetadata(ctx context.Context, metadata map[string]string) 
 }
 
 // change runs a test with a queue that has these metadata.
-func change(t *testing.T, metadata map[string]string, f func(t *testing.T, q *scripted)) {
+func change(t *testing.T, metadata map[string]string, f func(t *testing.T, q *scriptedQueue)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		q := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs"})
 		if err := q.Create(t.Context(), metadata); err != nil {
 			t.Fatal(err)
 		}
-		f(t, &scripted{Manager: q})
+		f(t, &scriptedQueue{Manager: q})
 	})
 }
 
@@ -115,7 +115,7 @@ func metadataOf(t *testing.T, q queue.Queue) map[string]string {
 
 // A change costs a reading, a write and a reading; what is there already costs a reading.
 func TestAChangeIsReadAgain(t *testing.T) {
-	change(t, map[string]string{"owner": "ada"}, func(t *testing.T, q *scripted) {
+	change(t, map[string]string{"owner": "ada"}, func(t *testing.T, q *scriptedQueue) {
 		for _, c := range []struct {
 			edit                   func(map[string]string) bool
 			changed                bool
@@ -142,7 +142,7 @@ func TestAChangeThatIsLostIsMadeAgain(t *testing.T) {
 		if name == "removed" {
 			stale["paused"] = "yes"
 		}
-		change(t, stale, func(t *testing.T, q *scripted) {
+		change(t, stale, func(t *testing.T, q *scriptedQueue) {
 			q.afterWrite = func(n int) error {
 				if n > 3 {
 					return nil
@@ -165,7 +165,7 @@ func TestAChangeThatIsLostIsMadeAgain(t *testing.T) {
 // that program may mean it.
 func TestANameThatAnotherProgramDropsIsPutBackOnce(t *testing.T) {
 	for drops, want := range map[int]string{0: "x", 1: "x", 99: ""} {
-		change(t, map[string]string{"owner": "ada", "Note": "x"}, func(t *testing.T, q *scripted) {
+		change(t, map[string]string{"owner": "ada", "Note": "x"}, func(t *testing.T, q *scriptedQueue) {
 			q.afterWrite = func(n int) error {
 				if n > drops {
 					return nil
@@ -186,8 +186,8 @@ func TestANameThatAnotherProgramDropsIsPutBackOnce(t *testing.T) {
 
 // Two callers that change different names at the same time both succeed, whatever the order.
 func TestChangesOfTwoCallersBothLast(t *testing.T) {
-	change(t, nil, func(t *testing.T, q *scripted) {
-		slow := &scripted{Manager: q.Manager, afterRead: func(int) error { time.Sleep(300 * time.Millisecond); return nil }}
+	change(t, nil, func(t *testing.T, q *scriptedQueue) {
+		slow := &scriptedQueue{Manager: q.Manager, afterRead: func(int) error { time.Sleep(300 * time.Millisecond); return nil }}
 		done := make(chan error, 1)
 		go func() {
 			_, err := queuemetadata.Change(t.Context(), slow, "a", func(m map[string]string) bool {
@@ -211,7 +211,7 @@ func TestChangesOfTwoCallersBothLast(t *testing.T) {
 
 // A program that never stops replacing the metadata is named as the cause.
 func TestAChangeThatIsAlwaysLostEnds(t *testing.T) {
-	change(t, nil, func(t *testing.T, q *scripted) {
+	change(t, nil, func(t *testing.T, q *scriptedQueue) {
 		q.afterWrite = func(int) error { return q.Manager.SetMetadata(t.Context(), nil) }
 		_, err := queuemetadata.Change(t.Context(), q, "key", set)
 		if err == nil || !strings.Contains(err.Error(), "another program has replaced them") || q.writes != 5 {
@@ -235,7 +235,7 @@ func TestFailuresOfAChange(t *testing.T) {
 		"unknown for a time": {queue.ErrOutcomeUnknown, 2, nil, 1},
 		"refused":            {refused, 99, queue.ErrUnauthorized, 0},
 	} {
-		change(t, nil, func(t *testing.T, q *scripted) {
+		change(t, nil, func(t *testing.T, q *scriptedQueue) {
 			q.afterRead = func(n int) error {
 				if n <= c.until {
 					return c.fails
@@ -248,13 +248,13 @@ func TestFailuresOfAChange(t *testing.T) {
 			}
 		})
 	}
-	change(t, nil, func(t *testing.T, q *scripted) {
+	change(t, nil, func(t *testing.T, q *scriptedQueue) {
 		q.afterWrite = func(n int) error { return queue.ErrOutcomeUnknown } // it has taken effect
 		if changed, err := queuemetadata.Change(t.Context(), q, "key", set); err != nil || !changed || q.writes != 1 {
 			t.Errorf("a write without a response: changed %v, error %v, %d writes", changed, err, q.writes)
 		}
 	})
-	change(t, nil, func(t *testing.T, q *scripted) {
+	change(t, nil, func(t *testing.T, q *scriptedQueue) {
 		ctx, cancel := context.WithCancel(t.Context())
 		q.afterWrite = func(int) error { cancel(); return nil }
 		if changed, err := queuemetadata.Change(ctx, q, "key", set); !errors.Is(err, context.Canceled) || !changed {

@@ -1,4 +1,4 @@
-package hook_test
+package internal_test
 
 import (
 	"runtime"
@@ -9,15 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/millrace/millrace/internal/hook"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// setup returns a guard and the failures that it reports.
-func setup() (*hook.Guard, *[]hook.Failure) {
+// newGuard returns a guard and the failures that it reports.
+func newGuard() (*hook.Guard, *[]hook.Failure) {
 	var told []hook.Failure
 	var mu sync.Mutex
 	return hook.New(func(f hook.Failure) {
@@ -41,8 +37,8 @@ func TestAFailureIsToldWithNameValueAndStack(t *testing.T) {
 			hook  func()
 			value any
 			stack string
-		}{{breaks, "broken", "breaks"}, {exits, nil, "exits"}, {func() { panic(null) }, &runtime.PanicNilError{}, "hook_test"}} {
-			g, told := setup()
+		}{{breaks, "broken", "breaks"}, {exits, nil, "exits"}, {func() { panic(null) }, &runtime.PanicNilError{}, "internal_test"}} {
+			g, told := newGuard()
 			done := make(chan struct{})
 			go func() { // which runtime.Goexit may end
 				defer close(done)
@@ -63,7 +59,7 @@ func TestAFailureIsToldWithNameValueAndStack(t *testing.T) {
 }
 
 func TestContainEndsBothAndCallOnlyAPanic(t *testing.T) {
-	g, _ := setup()
+	g, _ := newGuard()
 	after := ""
 	done := make(chan struct{})
 	go func() {
@@ -85,7 +81,7 @@ func TestContainEndsBothAndCallOnlyAPanic(t *testing.T) {
 // A hook that always fails is reported at once, and then at intervals with a count.
 func TestAFloodOfFailuresIsThinned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, told := setup()
+		g, told := newGuard()
 		for range 25 {
 			g.Contain("one", breaks)
 			g.Call("two", breaks)

@@ -1,4 +1,4 @@
-package pipelistener
+package internal_test
 
 import (
 	"context"
@@ -7,12 +7,14 @@ import (
 	"net/http"
 	"testing"
 	"testing/synctest"
+
+	"github.com/millrace/millrace/internal/pipelistener"
 )
 
 // TestRequestsAreServedInABubble: and the server ends when it is closed.
 func TestRequestsAreServedInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := New()
+		l := pipelistener.New()
 		s := http.Server{Handler: http.NotFoundHandler()}
 		done := make(chan error, 1)
 		go func() { done <- s.Serve(l) }()
@@ -35,7 +37,7 @@ func TestRequestsAreServedInABubble(t *testing.T) {
 // TestNobodyWaitsForAClosedListener: nor beyond the end of a context.
 func TestNobodyWaitsForAClosedListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := New()
+		l := pipelistener.New()
 		reason := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(reason)

@@ -1,4 +1,4 @@
-package killtest
+package internal_test
 
 import (
 	"context"
@@ -6,13 +6,14 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/millrace/millrace/internal/killtest"
 	"github.com/millrace/millrace/table"
 )
 
 var letter = table.Key{Partition: "letters", Row: "a"}
 
-// live makes one change of each kind, and reads, until a call fails.
-func live(ctx context.Context, t *Table) error {
+// changeOnce makes one change of each kind, and reads, until a call fails.
+func changeOnce(ctx context.Context, t *killtest.Table) error {
 	etag, err := t.Insert(ctx, table.Entity{Key: letter})
 	if err != nil {
 		return err
@@ -41,17 +42,17 @@ func TestTableDiesAtEachChange(t *testing.T) {
 		"delete": {false: true, true: false},
 		"apply":  {false: false, true: true},
 	}
-	never := Every([]string{"insert", "update", "delete", "apply", "read"}, func(k *Killer) bool {
+	never := killtest.Every([]string{"insert", "update", "delete", "apply", "read"}, func(k *killtest.Killer) bool {
 		s := table.Memory("letters")
-		dying := &Table{s, k}
-		err := live(t.Context(), dying)
+		dying := &killtest.Table{Store: s, Killer: k}
+		err := changeOnce(t.Context(), dying)
 		if !k.Dead() {
 			if err != nil {
 				t.Errorf("a process that lives: %v", err)
 			}
 			return false
 		}
-		if !errors.Is(err, ErrKilled) {
+		if !errors.Is(err, killtest.ErrKilled) {
 			t.Errorf("killed at %s: %v", k.Kind, err)
 		}
 		before, found := s.Get(t.Context(), letter)
@@ -70,7 +71,7 @@ func TestTableDiesAtEachChange(t *testing.T) {
 }
 
 // mustBeDead calls everything.
-func mustBeDead(t *testing.T, d *Table) {
+func mustBeDead(t *testing.T, d *killtest.Table) {
 	t.Helper()
 	_, insert := d.Insert(t.Context(), table.Entity{Key: letter})
 	_, update := d.Update(t.Context(), table.Entity{Key: letter, ETag: table.Any})
@@ -78,7 +79,7 @@ func mustBeDead(t *testing.T, d *Table) {
 	_, get := d.Get(t.Context(), letter)
 	_, query := d.Query(t.Context(), table.Query{})
 	for _, err := range []error{insert, update, d.Delete(t.Context(), letter, table.Any), apply, get, query} {
-		if !errors.Is(err, ErrKilled) {
+		if !errors.Is(err, killtest.ErrKilled) {
 			t.Errorf("after its end, a call of the process has the error %v", err)
 		}
 	}
@@ -86,8 +87,8 @@ func mustBeDead(t *testing.T, d *Table) {
 
 // TestAChangeHasNoAnswerAfterDeath: what the change returned does not reach a process that was killed.
 func TestAChangeHasNoAnswerAfterDeath(t *testing.T) {
-	d := &Table{table.Memory("letters"), &Killer{Kind: "insert", Nth: 1, After: true}}
-	if etag, err := d.Insert(t.Context(), table.Entity{Key: letter}); etag != "" || !errors.Is(err, ErrKilled) {
+	d := &killtest.Table{Store: table.Memory("letters"), Killer: &killtest.Killer{Kind: "insert", Nth: 1, After: true}}
+	if etag, err := d.Insert(t.Context(), table.Entity{Key: letter}); etag != "" || !errors.Is(err, killtest.ErrKilled) {
 		t.Errorf("got %q, %v", etag, err)
 	}
 }

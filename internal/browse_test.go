@@ -1,4 +1,4 @@
-package browse_test
+package internal_test
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
 	"github.com/millrace/millrace/codec"
@@ -19,10 +18,8 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// setup returns a queue with n messages.
-func setup(t *testing.T, n int) *localqueue.Queue {
+// queueOf returns a queue with n messages.
+func queueOf(t *testing.T, n int) *localqueue.Queue {
 	t.Helper()
 	q := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "orders"})
 	if err := q.Create(t.Context(), nil); err != nil {
@@ -71,7 +68,7 @@ func TestAWalkEndsAndShowsNoMessageTwice(t *testing.T) {
 		}
 		comes := rapid.Bool().Draw(rt, "others put messages")
 		synctest.Test(t, func(t *testing.T) {
-			local := setup(t, n)
+			local := queueOf(t, n)
 			time.Sleep(2 * time.Second)
 			shown, pages := make(map[queue.ID]bool), 0
 			for page, err := range browse.Pages(t.Context(), &unordered{local, draw}, nil) {
@@ -122,7 +119,7 @@ func TestAWalkEndsAndShowsNoMessageTwice(t *testing.T) {
 // left, by a break or a panic, gives back its page.
 func TestTheCallerSaysWhatIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := setup(t, 10)
+		q := queueOf(t, 10)
 		again := 0
 		for page, err := range browse.Pages(t.Context(), q, &browse.Options{Page: 4}) {
 			if err != nil {
@@ -161,7 +158,7 @@ func TestTheCallerSaysWhatIsGivenBack(t *testing.T) {
 
 // A walk that is ended gives back its page, and says why it ended.
 func TestAWalkEndsWithItsContext(t *testing.T) {
-	q := setup(t, 100)
+	q := queueOf(t, 100)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	pages := 0
@@ -198,7 +195,7 @@ func TestOnlyEnvelopesAreRewritten(t *testing.T) {
 // A message whose text has no room for the record is given back without it.
 func TestAFullMessageIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := setup(t, 0)
+		q := queueOf(t, 0)
 		const head = "millrace/1?id=7\n"
 		full := head + strings.Repeat("x", queue.MaxText-len(head))
 		if _, err := q.Enqueue(t.Context(), full, nil); err != nil {
@@ -235,7 +232,7 @@ func (q *busy) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]
 // the walk.
 func TestARepeatedPageKnowsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &busy{Queue: setup(t, 1), failures: 2}
+		q := &busy{Queue: queueOf(t, 1), failures: 2}
 		for _, err := range browse.Pages(queue.WithCause(t.Context(), queue.CausePurge), q, nil) {
 			if err != nil {
 				t.Error(err)
@@ -267,7 +264,7 @@ func (q *limitedQueue) Dequeue(ctx context.Context, n int, visibility time.Durat
 func TestAWalkWaitsForALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin, shown := time.Now(), 0
-		for page, err := range browse.Pages(t.Context(), &limitedQueue{Queue: setup(t, 40)}, nil) {
+		for page, err := range browse.Pages(t.Context(), &limitedQueue{Queue: queueOf(t, 40)}, nil) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -286,7 +283,7 @@ func TestAWalkDoesNotWaitForALimitBeyondItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		var last error
-		for _, err := range browse.Pages(ctx, &limitedQueue{Queue: setup(t, 1)}, nil) {
+		for _, err := range browse.Pages(ctx, &limitedQueue{Queue: queueOf(t, 1)}, nil) {
 			last = err
 		}
 		if !errors.Is(last, context.DeadlineExceeded) || time.Since(begin) != time.Minute {

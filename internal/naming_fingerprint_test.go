@@ -1,4 +1,4 @@
-package naming_test
+package internal_test
 
 import (
 	"strings"
@@ -32,7 +32,7 @@ func TestAFingerprintIsShort(t *testing.T) {
 	}
 }
 
-func FuzzOf(f *testing.F) {
+func FuzzFingerprint(f *testing.F) {
 	f.Add("order 17: no address")
 	f.Add("\xff1 \x00")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -1,4 +1,4 @@
-package hook_test
+package internal_test
 
 import (
 	"errors"
