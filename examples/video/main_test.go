@@ -85,6 +85,9 @@ func run(t *testing.T, args ...string) string {
 // process runs the program in a process of its own.
 func process(t *testing.T, args ...string) (*exec.Cmd, *output) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	cmd, out := exec.Command(os.Args[0], args...), new(output)
 	cmd.Env = append(os.Environ(), asVideo+"=1", "XDG_DATA_HOME="+t.TempDir())
 	cmd.Stdout, cmd.Stderr = out, out
