@@ -1,4 +1,4 @@
-package queuetest_test
+package queue_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package limited_test
+package queue_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 // A process keeps the queues of an account below 20,000 requests a second, and one of them below 2,000
 // messages. A listener takes the wrapped queue like any other.
-func ExampleLimit_Wrap() {
+func Example_limitedAccount() {
 	account, err := limited.New(&limited.Options{Requests: 20_000})
 	if err != nil {
 		fmt.Println(err)
@@ -30,7 +30,7 @@ func ExampleLimit_Wrap() {
 }
 
 // Whoever calls Dequeue is told when to come again.
-func ExampleNew() {
+func Example_limitedDequeue() {
 	ctx := context.Background()
 	limit, err := limited.New(&limited.Options{Requests: 1.0 / 3600})
 	if err != nil {

@@ -1,4 +1,4 @@
-package zstdcodec_test
+package codec_test
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 )
 
 // The codec of a producer and of its listener.
-func ExampleNew() {
+func Example_zstd() {
 	type report struct{ Text string }
 	c := zstdcodec.New[report](nil, &zstdcodec.Options{MaxBody: 1 << 20})
 

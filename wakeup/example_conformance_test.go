@@ -1,4 +1,4 @@
-package wakeuptest_test
+package wakeup_test
 
 import (
 	"context"
@@ -34,7 +34,7 @@ func conformance(t *testing.T) {
 }
 
 // A test of an own transport is one call.
-func ExampleRun() {
+func Example_conformance() {
 	fmt.Println("conforms:", suitetest.Passes(conformance))
 	// Output: conforms: true
 }

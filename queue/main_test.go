@@ -1,4 +1,4 @@
-package tabletest_test
+package queue_test
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package blobtest_test
+package blob_test
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package zstdcodec_test
+package codec_test
 
 import (
 	"bytes"
@@ -156,7 +156,7 @@ func TestANegativeLimitIsAnErrorOfEveryCall(t *testing.T) {
 }
 
 // FuzzDecode looks for inputs that unpack to more than the limit or panic.
-func FuzzDecode(f *testing.F) {
+func FuzzZstdDecode(f *testing.F) {
 	const limit = 1 << 16
 	f.Add([]byte("plain"))
 	f.Add(bomb(f, limit, true))

@@ -1,4 +1,4 @@
-package queuetest_test
+package queue_test
 
 import (
 	"context"
@@ -41,7 +41,7 @@ func conformance(t *testing.T) {
 }
 
 // A test of an own queue is one call.
-func ExampleRun() {
+func Example_conformance() {
 	fmt.Println("conforms:", suitetest.Passes(conformance))
 	// Output: conforms: true
 }

@@ -1,4 +1,4 @@
-package wakeuptest_test
+package wakeup_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package tabletest_test
+package table_test
 
 import (
 	"context"
@@ -33,7 +33,7 @@ func conformance(t *testing.T) {
 }
 
 // A test of an own store is one call.
-func ExampleRun() {
+func Example_conformance() {
 	fmt.Println("conforms:", suitetest.Passes(conformance))
 	// Output: conforms: true
 }

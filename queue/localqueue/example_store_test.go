@@ -1,4 +1,4 @@
-package storage_test
+package localqueue_test
 
 import (
 	"context"
@@ -119,7 +119,7 @@ func (t texts) Close() {}
 
 // A store in memory, and two engines over it, one after the other. Receipts of the first are
 // valid in the second.
-func ExampleStore() {
+func Example_store() {
 	ctx := context.Background()
 	orders := queue.Name{Account: "local", Queue: "orders"}
 	store := newMemory()

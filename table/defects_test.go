@@ -1,4 +1,4 @@
-package tabletest_test
+package table_test
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package limited_test
+package queue_test
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
 	"github.com/millrace/millrace/listener"
@@ -21,8 +20,6 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/queue/queuetest"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // sending is one thing that reached the queue underneath.
 type sending struct {

@@ -1,4 +1,4 @@
-package blobtest_test
+package blob_test
 
 import (
 	"context"
@@ -32,7 +32,7 @@ func conformance(t *testing.T) {
 }
 
 // A test of an own store is one call.
-func ExampleRun() {
+func Example_conformance() {
 	fmt.Println("conforms:", suitetest.Passes(conformance))
 	// Output: conforms: true
 }

@@ -1,4 +1,4 @@
-package queuetest_test
+package queue_test
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ func accountConformance(t *testing.T) {
 }
 
 // The same for what lists and opens queues.
-func ExampleRunAccount() {
+func Example_accountConformance() {
 	fmt.Println("conforms:", suitetest.Passes(accountConformance))
 	// Output: conforms: true
 }
