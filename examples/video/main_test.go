@@ -309,6 +309,9 @@ func TestTheCommandLine(t *testing.T) {
 
 // V-02: the news do not wait for the large clips that came before them.
 func TestTheNewsOvertake(t *testing.T) {
+	if testing.Short() {
+		t.Skip("converts many clips")
+	}
 	t.Setenv("TMPDIR", t.TempDir())
 	out := new(output)
 	if status := command(t.Context(), []string{"demo", "-videos", "20"}, out, out); status != 0 {

@@ -1,4 +1,4 @@
-package plainlog
+package account
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/examples/internal/plainlog"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
 )
@@ -31,7 +32,7 @@ func TestTheLogHasPlainLinesWithoutWhatIsExpected(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			c.log(New(&out))
+			c.log(plainlog.New(&out))
 			if out.String() != c.want {
 				t.Errorf("got %q, want %q", out.String(), c.want)
 			}
