@@ -18,14 +18,16 @@ const module = "github.com/millrace/millrace"
 // goPackage holds the fields of go list that this test needs.
 type goPackage struct {
 	ImportPath string
+	GoFiles    []string
 	Imports    []string
 	Module     *struct{ Path string }
 	Standard   bool
 }
 
+// goList leaves out folders that have only tests.
 func goList(t *testing.T, args ...string) []goPackage {
 	t.Helper()
-	command := append([]string{"list", "-json=ImportPath,Imports,Module,Standard"}, args...)
+	command := append([]string{"list", "-json=ImportPath,GoFiles,Imports,Module,Standard"}, args...)
 	out, err := exec.CommandContext(t.Context(), "go", command...).Output()
 	if err != nil {
 		t.Fatalf("go list %v: %v", args, err)
@@ -38,7 +40,9 @@ func goList(t *testing.T, args ...string) []goPackage {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		packages = append(packages, p)
+		if len(p.GoFiles) > 0 {
+			packages = append(packages, p)
+		}
 	}
 }
 

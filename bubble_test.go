@@ -14,6 +14,9 @@ const childOfBubbleTest = "MILLRACE_TEST_ALONE"
 // The goroutines of os/signal must not belong to a bubble. Only a new process has not started
 // them yet, so the test starts itself as one.
 func TestRunIsTheFirstToUseSignalsInABubble(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	if os.Getenv(childOfBubbleTest) == "" {
 		child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=20s")
 		child.Env = append(os.Environ(), childOfBubbleTest+"=1")

@@ -57,7 +57,8 @@ var exampleFunction = regexp.MustCompile(`(?m)^func Example[A-Za-z_]*\(\) \{`)
 // notImported matches packages that users do not import.
 var notImported = regexp.MustCompile(`^(internal|examples|cmd)/`)
 
-// Every package that users import has an example that runs.
+// Every package that users import has an example that runs, in its folder or in that of the package it belongs to:
+// a package without other tests would link a test binary for an example alone.
 func TestEveryPackageHasAnExample(t *testing.T) {
 	for _, p := range goList(t, "./...") {
 		name := short(p.ImportPath)
@@ -69,9 +70,12 @@ func TestEveryPackageHasAnExample(t *testing.T) {
 			dir = name
 		}
 		found := false
-		for file, text := range sources(t, dir) {
-			found = found || strings.HasSuffix(file, "_test.go") &&
-				exampleFunction.MatchString(text) && strings.Contains(text, "// Output:")
+		for _, folder := range []string{dir, filepath.Dir(dir)} {
+			for file, text := range sources(t, folder) {
+				found = found || strings.HasSuffix(file, "_test.go") &&
+					exampleFunction.MatchString(text) && strings.Contains(text, "// Output:") &&
+					(folder == dir || strings.Contains(text, "\t"+filepath.Base(dir)+".") || strings.Contains(text, " "+filepath.Base(dir)+"."))
+			}
 		}
 		if !found {
 			t.Errorf("package %s: got no example with output, want at least 1", name)

@@ -44,6 +44,9 @@ func child() int {
 // The process prints a line when it is ready for the next signal, so no step waits for a fixed
 // time.
 func TestSignalsDrainHaltAndEndAProcess(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	t.Parallel()
 	for _, c := range []struct {
 		kind       string

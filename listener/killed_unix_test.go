@@ -17,11 +17,10 @@ import (
 // V-04, Q-13, Q-14: worker processes are killed again and again while others run. Every job is
 // handled, and in the end the queue and the poison queue are empty.
 func TestKilledWorkersLoseNoJob(t *testing.T) {
-	const workers, every = 3, 60
-	jobs := 600
 	if testing.Short() {
-		jobs = 150
+		t.Skip("starts processes")
 	}
+	const workers, jobs, every = 3, 600, 60
 	service := emulator.New(nil, nil)
 	endpoint, err := service.Start("")
 	if err != nil {

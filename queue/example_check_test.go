@@ -10,11 +10,11 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// limited is a queue of our own, with a smaller limit than the service's. The checks of this
+// refusing is a queue of our own, with a smaller limit than the service's. The checks of this
 // package hold the service's limits and give their errors.
-type limited struct{ queue.Queue }
+type refusing struct{ queue.Queue }
 
-func (q limited) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+func (q refusing) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
 	err := errors.Join(queue.CheckText(text), queue.CheckEnqueue(o))
 	if err == nil && len(text) > 1000 {
 		err = queue.ErrTooLarge
@@ -28,7 +28,7 @@ func (q limited) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptio
 // An error of any queue names what was attempted, and can be told apart.
 func ExampleExplain() {
 	ctx := context.Background()
-	q := limited{localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "orders"})}
+	q := refusing{localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "orders"})}
 	_, err := q.Enqueue(ctx, strings.Repeat("x", 1001), nil)
 	fmt.Println(errors.Is(err, queue.ErrTooLarge), err)
 	_, err = q.Enqueue(ctx, "\x00", nil)

@@ -147,6 +147,9 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	dir, err := os.MkdirTemp("", "p") //nolint:usetesting // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)

@@ -34,6 +34,9 @@ type agentProcess struct {
 // startAgent starts millrace agent on an account with a pool whose instances are this test binary.
 func startAgent(t *testing.T, location, path string, args ...string) *agentProcess {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), watchdog) // or the test would wait for a line that never comes
 	t.Cleanup(cancel)
 	a := &agentProcess{process: prepare(ctx, append([]string{"agent", "-config", path}, args...)...)}

@@ -51,6 +51,9 @@ func prepare(ctx context.Context, args ...string) *exec.Cmd {
 // start starts millrace serve on a free port and waits for its startup text.
 func start(t *testing.T, args ...string) *program {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	p := &program{process: prepare(t.Context(), append([]string{"serve", "-addr", "127.0.0.1:0"}, args...)...)}
 	p.process.Stderr = &p.errs
 	out, err := p.process.StdoutPipe()

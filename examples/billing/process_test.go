@@ -62,6 +62,9 @@ func (o *outputLines) next(pattern *regexp.Regexp) []string {
 // run starts a program, which the end of the test kills.
 func run(t *testing.T, program string, environment []string, args ...string) *process {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	p := &process{t: t, cmd: exec.CommandContext(t.Context(), program, args...)}
 	p.out.wrote = make(chan struct{}, 1)
 	p.cmd.Env = append(os.Environ(), environment...)

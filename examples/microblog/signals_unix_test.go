@@ -102,6 +102,9 @@ func TestADeletionGoesOnAfterAKill(t *testing.T) {
 
 // The demonstration, with one kill.
 func TestDemonstration(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays for seconds")
+	}
 	t.Parallel()
 	out := newOutput()
 	d := &demo{posts: minPosts, deaths: allDeaths[3:], stdout: out}

@@ -69,6 +69,9 @@ func run(t *testing.T, args ...string) *running {
 // process runs the program in a process of its own, with more environment variables.
 func process(t *testing.T, environment []string, args ...string) *running {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	r := &running{t: t, out: newOutput(), ended: make(chan struct{}), cmd: exec.CommandContext(t.Context(), os.Args[0], args...)}
 	r.cmd.Env = append(os.Environ(), environment...)
 	r.cmd.Stdout, r.cmd.Stderr = r.out, r.out

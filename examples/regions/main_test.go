@@ -110,6 +110,9 @@ func TestThePlayCanBeStopped(t *testing.T) {
 
 // The programs of the terminals, with an outage of the west between them.
 func TestOrdersComeHomeBetweenPrograms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for whole seconds")
+	}
 	serve := func() (*emulator.Server, string) {
 		server := emulator.New(localqueue.New(nil), nil)
 		endpoint, err := server.Start("127.0.0.1:0")

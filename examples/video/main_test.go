@@ -85,6 +85,9 @@ func run(t *testing.T, args ...string) string {
 // process runs the program in a process of its own.
 func process(t *testing.T, args ...string) (*exec.Cmd, *output) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	cmd, out := exec.Command(os.Args[0], args...), new(output)
 	cmd.Env = append(os.Environ(), asVideo+"=1", "XDG_DATA_HOME="+t.TempDir())
 	cmd.Stdout, cmd.Stderr = out, out
@@ -306,6 +309,9 @@ func TestTheCommandLine(t *testing.T) {
 
 // V-02: the news do not wait for the large clips that came before them.
 func TestTheNewsOvertake(t *testing.T) {
+	if testing.Short() {
+		t.Skip("converts many clips")
+	}
 	t.Setenv("TMPDIR", t.TempDir())
 	out := new(output)
 	if status := command(t.Context(), []string{"demo", "-videos", "10"}, out, out); status != 0 {

@@ -77,6 +77,9 @@ func TableConnectionString(t testing.TB) string {
 
 func (v *service) connectionString(t testing.TB) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts Azurite")
+	}
 	v.shared.mu.Lock()
 	defer v.shared.mu.Unlock()
 	if !v.shared.started {

@@ -10,6 +10,9 @@ import (
 // missing in PATH.
 func Program(t testing.TB, name string) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts a program")
+	}
 	path, err := exec.LookPath(name)
 	if err != nil {
 		path, err = exec.LookPath("/usr/sbin/" + name)

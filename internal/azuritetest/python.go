@@ -10,6 +10,9 @@ import (
 // skips, or fails if MILLRACE_REQUIRE contains storage-queue-python.
 func StorageQueuePython(t testing.TB) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts Python")
+	}
 	for _, python := range []string{"python3", "/usr/bin/python3"} {
 		if exec.CommandContext(t.Context(), python, "-c", "import azure.storage.queue").Run() == nil {
 			return python

@@ -13,6 +13,9 @@ import (
 // one of them is missing the test skips, or fails if MILLRACE_REQUIRE contains storage-queue.
 func StorageQueueJS(t testing.TB) (node, modules string) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts Node.js")
+	}
 	node, modules, err := findStorageQueue()
 	if err != nil {
 		if Required("storage-queue") {

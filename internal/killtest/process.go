@@ -18,6 +18,9 @@ type Process struct {
 // TestMain what to do, and sends the lines of its output to a channel.
 func Start(t *testing.T, output chan<- string, variables ...string) *Process {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	p := &Process{command: exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")}
 	p.command.Env = append(os.Environ(), variables...)
 	p.command.Stderr = os.Stderr

@@ -39,6 +39,9 @@ type Defect struct {
 // suite fails there in each part that must find the defect.
 func (d Defect) MustBeFound(t *testing.T) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	parts := strings.Fields(d.Found)
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDefective$/^("+strings.Join(parts, "|")+")$", "-rapid.nofailfile")
 	cmd.Env = append(os.Environ(), d.Variable+"="+d.Name+d.Found)

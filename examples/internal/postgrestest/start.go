@@ -25,6 +25,9 @@ var databases atomic.Int64
 // test without PostgreSQL, or fails it if PostgreSQL is required.
 func Database(t testing.TB) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts PostgreSQL")
+	}
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if !shared.begun {
@@ -48,6 +51,9 @@ func Stop() {
 // Start starts a server for one test, which ends with it.
 func Start(t testing.TB) *Server {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts PostgreSQL")
+	}
 	s, err := begin()
 	check(t, err)
 	t.Cleanup(s.end)

@@ -34,6 +34,9 @@ func taskIfAsked() {
 // startTask starts a task and returns its output by lines.
 func startTask(t *testing.T, task, dir, argument string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	c := exec.CommandContext(t.Context(), os.Args[0])
 	c.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", taskName+"="+task, taskDirectory+"="+dir, taskArgument+"="+argument)
 	c.Stderr = os.Stderr

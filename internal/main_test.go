@@ -1,0 +1,10 @@
+// Package internal_test tests the small packages in this folder, all in one binary.
+package internal_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,0 +1,25 @@
+package queue_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/millrace/millrace/internal/suitetest"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/queuetest"
+)
+
+// accountConformance is TestConformanceOfAccounts in the package of the account.
+func accountConformance(t *testing.T) {
+	queuetest.RunAccount(t, queuetest.AccountHarness{
+		Bubble: true,
+		Open:   func(*testing.T) queue.Account { return localqueue.New(nil).Account("acme") },
+	})
+}
+
+// The same for what lists and opens queues.
+func Example_accountConformance() {
+	fmt.Println("conforms:", suitetest.Passes(accountConformance))
+	// Output: conforms: true
+}

@@ -1,0 +1,49 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/limited"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// A process keeps the queues of an account below 20,000 requests a second, and one of them below 2,000
+// messages. A listener takes the wrapped queue like any other.
+func Example_limitedAccount() {
+	account, err := limited.New(&limited.Options{Requests: 20_000})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	one, err := limited.New(&limited.Options{Messages: 2000})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	orders := account.Wrap(one.Wrap(localqueue.New(nil).Queue(queue.Name{Account: "shop", Queue: "orders"})))
+	fmt.Println(orders.Name())
+	// Output: shop/orders
+}
+
+// Whoever calls Dequeue is told when to come again.
+func Example_limitedDequeue() {
+	ctx := context.Background()
+	limit, err := limited.New(&limited.Options{Requests: 1.0 / 3600})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	orders := limit.Wrap(localqueue.New(nil).Queue(queue.Name{Account: "shop", Queue: "orders"}))
+	_ = orders.Create(ctx, nil) // this is the request of this hour
+
+	_, err = orders.Dequeue(ctx, 1, time.Minute)
+	limited := (*queue.LimitedError)(nil)
+	if errors.As(err, &limited) {
+		fmt.Println("come again in", limited.After.Round(time.Minute))
+	}
+	// Output: come again in 1h0m0s
+}

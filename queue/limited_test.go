@@ -1,0 +1,402 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/limited"
+	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/queuetest"
+)
+
+// sending is one thing that reached the queue underneath.
+type sending struct {
+	at       time.Time
+	op       string
+	messages int
+}
+
+// recorder is a queue that records what reaches it.
+type recorder struct {
+	queue.Manager
+	mu     sync.Mutex
+	sent   []sending // guarded by mu
+	refuse error     // of dequeues; set before use
+	took   time.Duration
+}
+
+func (r *recorder) note(op string, messages int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sent = append(r.sent, sending{time.Now(), op, messages})
+}
+
+func (r *recorder) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+	if ctx.Err() == nil {
+		r.note("enqueue", 1)
+	}
+	return r.Manager.Enqueue(ctx, text, o)
+}
+
+func (r *recorder) Dequeue(ctx context.Context, n int, v time.Duration) ([]queue.Message, error) {
+	if r.refuse != nil {
+		return nil, r.refuse
+	}
+	begin := time.Now()
+	time.Sleep(r.took)
+	batch, err := r.Manager.Dequeue(ctx, n, v)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sent = append(r.sent, sending{begin, "dequeue", len(batch)})
+	return batch, err
+}
+
+func (r *recorder) Delete(ctx context.Context, l queue.Lease) error {
+	r.note("delete", 1)
+	return r.Manager.Delete(ctx, l)
+}
+
+// count returns how many requests and messages of the operations were sent.
+func (r *recorder) count(ops ...string) (requests, messages int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.sent {
+		for _, op := range ops {
+			if s.op == op {
+				requests++
+				messages += s.messages
+			}
+		}
+	}
+	return requests, messages
+}
+
+// setup returns a recorded queue with n messages, and the queue that is held to the limit.
+func setup(t testing.TB, n int, o *limited.Options) (*recorder, queue.Queue) {
+	t.Helper()
+	inner := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "jobs"})
+	if err := inner.Create(context.Background(), nil); err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		if _, err := inner.Enqueue(context.Background(), fmt.Sprint(i), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := limited.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &recorder{Manager: inner}
+	return r, l.Wrap(r)
+}
+
+// A queue under a limit that is never reached behaves as the queue does.
+func TestConformance(t *testing.T) {
+	queuetest.Run(t, queuetest.Harness{
+		Bubble: true,
+		Open: func(t *testing.T, name string) queue.Manager {
+			l, err := limited.New(&limited.Options{Messages: 1e9, Requests: 1e9})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l.Wrap(localqueue.New(nil).Queue(queue.Name{Account: "local", Queue: name})).(queue.Manager)
+		},
+	})
+}
+
+func TestALimitThatMakesNoSenseIsRefused(t *testing.T) {
+	for _, o := range []*limited.Options{
+		nil, {}, {Messages: -1}, {Requests: math.NaN()}, {Messages: math.Inf(1)}, {Messages: 1, Burst: -1},
+	} {
+		if l, err := limited.New(o); err == nil || l != nil {
+			t.Errorf("%+v: got no error", o)
+		}
+	}
+}
+
+// trail is what was sent, for errors.
+func trail(sent []sending) (text string) {
+	for _, s := range sent {
+		text += fmt.Sprintf("%s %s of %d; ", s.at.Format("05.0000"), s.op, s.messages)
+	}
+	return text
+}
+
+// fetch dequeues until the end, and waits as it is told.
+func fetch(t *testing.T, q queue.Queue, until time.Time) {
+	for time.Now().Before(until) {
+		batch, err := q.Dequeue(context.Background(), queue.MaxBatch, time.Hour)
+		limit := (*queue.LimitedError)(nil)
+		switch {
+		case err == nil && len(batch) == 0:
+			time.Sleep(5 * time.Millisecond)
+		case errors.As(err, &limit):
+			time.Sleep(limit.After + time.Duration(1+time.Now().UnixNano()%7)*time.Millisecond)
+		case err != nil:
+			t.Error(err)
+			return
+		}
+	}
+}
+
+// B-18: whatever a process sends and receives, by however many goroutines and queues, no time has more of it
+// than the rate and the burst allow.
+func TestNoWindowHasMoreThanTheLimit(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		perSecond := rapid.SampledFrom([]float64{0.5, 3, 20, 100, 2000}).Draw(rt, "messages")
+		burst := rapid.SampledFrom([]time.Duration{10 * time.Millisecond, time.Second, 5 * time.Second}).Draw(rt, "burst")
+		took := rapid.SampledFrom([]time.Duration{0, 30 * time.Millisecond, 2 * time.Second}).Draw(rt, "took")
+		fetchers, senders := rapid.IntRange(1, 4).Draw(rt, "fetchers"), rapid.IntRange(0, 3).Draw(rt, "senders")
+		stock := rapid.SampledFrom([]int{0, 50, 5000}).Draw(rt, "stock")
+		synctest.Test(t, func(t *testing.T) {
+			r, q := setup(t, stock, &limited.Options{Messages: perSecond, Burst: burst})
+			r.took = took
+			end := time.Now().Add(20 * time.Second)
+			var all sync.WaitGroup
+			for range fetchers {
+				all.Go(func() { fetch(t, q, end) })
+			}
+			for range senders {
+				all.Go(func() {
+					ctx, cancel := context.WithDeadline(context.Background(), end)
+					defer cancel()
+					for {
+						if _, err := q.Enqueue(ctx, "text", nil); err != nil {
+							return
+						}
+						if took > 0 {
+							time.Sleep(took / 10)
+						}
+					}
+				})
+			}
+			all.Wait()
+			for i, first := range r.sent {
+				sum := 0
+				for _, s := range r.sent { // those of slow dequeues are noted late
+					if !s.at.Before(first.at) && s.at.Sub(first.at) <= time.Second {
+						sum += s.messages
+					}
+				}
+				if most := max(perSecond*burst.Seconds(), 1) + perSecond; float64(sum) > most+1e-6 {
+					t.Fatalf("sending %d begins a second with %d messages, want at most %v: %v", i, sum, most, trail(r.sent[max(i-2, 0):min(i+10, len(r.sent))]))
+				}
+				if i > 200 {
+					break
+				}
+			}
+		})
+	})
+}
+
+// Under full demand what the limit allows is used, with full batches, also when a dequeue takes long.
+func TestALimitIsUsedInFull(t *testing.T) {
+	for _, took := range []time.Duration{0, 200 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			r, q := setup(t, 20_000, &limited.Options{Messages: 100})
+			r.took = took
+			end := time.Now().Add(time.Minute)
+			var all sync.WaitGroup
+			for range 3 {
+				all.Go(func() { fetch(t, q, end) })
+			}
+			all.Wait()
+			requests, messages := r.count("dequeue")
+			if messages < 5900 || messages > 6100 || requests > 200 {
+				t.Errorf("got %d messages in %d dequeues of a minute, want about 6000 in 188", messages, requests)
+			}
+		})
+	}
+}
+
+// A low limit does not wait for a full batch.
+func TestALowLimitIsSpreadOverTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, q := setup(t, 100, &limited.Options{Messages: 2, Burst: time.Minute})
+		fetch(t, q, time.Now().Add(30*time.Second)) // the burst, and what comes
+		last := time.Now()
+		for _, s := range r.sent {
+			if s.messages > 2 {
+				t.Errorf("a dequeue asked for %d messages, want no more than those of a second", s.messages)
+			}
+			last = s.at
+		}
+		if time.Since(last) > 2*time.Second {
+			t.Error("the dequeues ended early")
+		}
+	})
+}
+
+// Dequeues that find nothing cost requests and no messages.
+func TestWhatADequeueDoesNotFindIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, q := setup(t, 0, &limited.Options{Messages: 40, Requests: 1000})
+		for i := range 500 {
+			if _, err := q.Dequeue(t.Context(), 30, time.Minute); err != nil {
+				t.Fatalf("empty dequeue %d: %v", i, err)
+			}
+		}
+	})
+}
+
+// Enqueues that never stop do not starve dequeues, nor the other way round.
+func TestEnqueuesAndDequeuesShareALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, q := setup(t, 50_000, &limited.Options{Messages: 100})
+		end := time.Now().Add(time.Minute)
+		ctx, cancel := context.WithDeadline(t.Context(), end)
+		defer cancel()
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				for {
+					if _, err := q.Enqueue(ctx, "text", nil); err != nil {
+						return
+					}
+				}
+			})
+		}
+		all.Go(func() { fetch(t, q, end) })
+		all.Wait()
+		_, sent := r.count("enqueue")
+		_, received := r.count("dequeue")
+		if sent < 1500 || received < 1500 || sent+received > 6100 {
+			t.Errorf("sent %d and received %d in a minute of 6000, want both", sent, received)
+		}
+	})
+}
+
+// Renewals and deletes are not held back, and dequeues pay for them.
+func TestWhatHoldsALeaseIsNotHeldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		_, q := setup(t, 60, &limited.Options{Requests: 10})
+		batch, err := q.Dequeue(t.Context(), 32, time.Hour)
+		if err != nil || len(batch) != 32 {
+			t.Fatalf("got %d messages, error %v", len(batch), err)
+		}
+		for i := range batch {
+			fresh, err := q.Update(t.Context(), batch[i].Lease, batch[i].Text, time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := q.Delete(t.Context(), fresh); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if time.Since(begin) != 0 {
+			t.Errorf("settled after %v, want at once", time.Since(begin))
+		}
+		_, err = q.Dequeue(t.Context(), 32, time.Hour)
+		limit := (*queue.LimitedError)(nil)
+		if !errors.As(err, &limit) || limit.After < 5500*time.Millisecond || limit.After > 6500*time.Millisecond {
+			t.Fatalf("got error %v, want a wait for the 65 requests of which the burst had 7", err)
+		}
+		time.Sleep(limit.After)
+		if _, err := q.Dequeue(t.Context(), 32, time.Hour); err != nil {
+			t.Errorf("after the wait: %v", err)
+		}
+	})
+}
+
+// An enqueue that cannot be sent in time says so at once and sends nothing; one whose context is
+// cancelled ends, and its turn goes to others.
+func TestAnEnqueueWaitsWithinItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		r, q := setup(t, 0, &limited.Options{Messages: 0.1})
+		if _, err := q.Enqueue(t.Context(), "first", nil); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_, err := q.Enqueue(ctx, "late", nil)
+		if !errors.Is(err, queue.ErrLimited) || errors.Is(err, queue.ErrOutcomeUnknown) || time.Since(begin) != 0 {
+			t.Errorf("got error %v after %v, want a limit at once", err, time.Since(begin))
+		}
+		cancelled, stop := context.WithCancel(t.Context())
+		time.AfterFunc(3*time.Second, stop)
+		_, err = q.Enqueue(cancelled, "cancelled", nil)
+		if !errors.Is(err, context.Canceled) || errors.Is(err, queue.ErrOutcomeUnknown) || time.Since(begin) != 3*time.Second {
+			t.Errorf("got error %v after %v, want that of the context after 3 s", err, time.Since(begin))
+		}
+		if _, err := q.Enqueue(t.Context(), "second", nil); err != nil || time.Since(begin) != 10*time.Second {
+			t.Errorf("got error %v after %v, want success after 10 s", err, time.Since(begin))
+		}
+		if n, _ := r.count("enqueue"); n != 2 {
+			t.Errorf("%d enqueues were sent, want 2", n)
+		}
+	})
+}
+
+// A limit within a limit that refuses costs the outer one nothing.
+func TestLimitsCanBeNested(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, q := setup(t, 100, &limited.Options{Messages: 40, Requests: 40})
+		r.refuse = &queue.LimitedError{Op: "dequeue", After: time.Minute}
+		for range 100 {
+			if _, err := q.Dequeue(t.Context(), 30, time.Minute); !errors.Is(err, queue.ErrLimited) {
+				t.Fatal(err)
+			}
+		}
+		r.refuse = nil
+		batch, err := q.Dequeue(t.Context(), 30, time.Minute)
+		if err != nil || len(batch) != 30 {
+			t.Errorf("got %d messages, error %v; want 30", len(batch), err)
+		}
+	})
+}
+
+// Queues and their siblings share the limit, and a queue that can be administered still can.
+func TestQueuesShareALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, q := setup(t, 100, &limited.Options{Messages: 40})
+		poison := q.Sibling("-poison").(queue.Manager)
+		if err := poison.Create(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := q.Dequeue(t.Context(), 30, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := poison.Dequeue(t.Context(), 30, time.Minute); !errors.Is(err, queue.ErrLimited) {
+			t.Errorf("got error %v, want a limit", err)
+		}
+		if _, ok := q.(interface{ Unwrap() queue.Queue }).Unwrap().(*recorder); !ok {
+			t.Error("Unwrap does not return the queue underneath")
+		}
+	})
+}
+
+// B-18: a listener keeps to the limit, uses it, reports nothing, and loses nothing.
+func TestAListenerKeepsToALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const jobs = 6000
+		r, q := setup(t, jobs, &limited.Options{Messages: 200}) // each job is got and deleted
+		var handled, failed atomic.Int64
+		l := listener.New(q, func(context.Context, *listener.Message[int]) error { handled.Add(1); return nil }, &listener.Options[int]{
+			Concurrency: 200, OnError: func(error) { failed.Add(1) }, Logger: slog.New(slog.DiscardHandler),
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 62*time.Second)
+		defer cancel()
+		if err := l.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		requests, _ := r.count("dequeue")
+		if n := handled.Load(); n < jobs*95/100 || failed.Load() != 0 || requests > 400 {
+			t.Errorf("%d of %d jobs handled in a minute by %d dequeues, %d errors", n, jobs, requests, failed.Load())
+		}
+	})
+}
