@@ -44,10 +44,10 @@ func child() int {
 // The process prints a line when it is ready for the next signal, so no step waits for a fixed
 // time.
 func TestSignalsDrainHaltAndEndAProcess(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
-	t.Parallel()
 	for _, c := range []struct {
 		kind       string
 		signals    []os.Signal

@@ -2,6 +2,7 @@ package killtest
 
 import (
 	"bufio"
+	"io"
 	"os"
 	"os/exec"
 	"sync"
@@ -14,6 +15,20 @@ type Process struct {
 	reading sync.WaitGroup
 }
 
+// childVariable tells a test binary that Start has started it.
+const childVariable = "MILLRACE_KILLTEST_CHILD"
+
+// A process ends when its standard input does, so that a test binary that is killed leaves none behind.
+func init() {
+	if os.Getenv(childVariable) == "" {
+		return
+	}
+	go func() { // runs as long as the process
+		_, _ = io.Copy(io.Discard, os.Stdin) // however it ended
+		os.Exit(1)
+	}()
+}
+
 // Start starts the test binary without any test, with variables in its environment that tell its
 // TestMain what to do, and sends the lines of its output to a channel.
 func Start(t *testing.T, output chan<- string, variables ...string) *Process {
@@ -22,10 +37,14 @@ func Start(t *testing.T, output chan<- string, variables ...string) *Process {
 		t.Skip("starts processes")
 	}
 	p := &Process{command: exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")}
-	p.command.Env = append(os.Environ(), variables...)
+	p.command.Env = append(os.Environ(), childVariable+"=1")
+	p.command.Env = append(p.command.Env, variables...)
 	p.command.Stderr = os.Stderr
 	out, err := p.command.StdoutPipe()
 	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = p.command.StdinPipe(); err != nil { // it is open as long as this process lives
 		t.Fatal(err)
 	}
 	if err := p.command.Start(); err != nil {
