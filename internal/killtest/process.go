@@ -25,7 +25,7 @@ func init() {
 	}
 	go func() { // runs as long as the process
 		_, _ = io.Copy(io.Discard, os.Stdin) // however it ended
-		os.Exit(1) //nolint:forbidigo // this process has no other main
+		os.Exit(1)                           //nolint:forbidigo // this process has no other main
 	}()
 }
 
