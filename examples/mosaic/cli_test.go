@@ -2,9 +2,7 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
-	"github.com/millrace/millrace/examples/internal/account"
 	"image"
 	"image/color"
 	"image/gif"
@@ -16,7 +14,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/millrace/millrace/examples/internal/cli"
 )
@@ -30,12 +27,8 @@ type result struct {
 // mosaic runs the program in this process.
 func mosaic(t *testing.T, args ...string) result {
 	t.Helper()
-	return mosaicUntil(t.Context(), args...)
-}
-
-func mosaicUntil(ctx context.Context, args ...string) result {
 	var stdout, stderr bytes.Buffer
-	status := command(ctx, args, &stdout, &stderr)
+	status := command(t.Context(), args, &stdout, &stderr)
 	return result{status, stdout.String(), stderr.String()}
 }
 
@@ -392,27 +385,6 @@ func TestFailedJobs(t *testing.T) {
 	}
 	if got := left(t, tmp); len(got) != 0 {
 		t.Errorf("temporary files: got %v, want none", got)
-	}
-}
-
-func TestAnUnreachableAccountIsGivenUp(t *testing.T) {
-	t.Parallel()
-	a, err := account.Open(account.Embedded, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	location := a.Location()
-	if err := a.Close(); err != nil { // now nothing listens on its port
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	in, out := filepath.Join(dir, "in.png"), filepath.Join(dir, "out.png")
-	photo(t, in, 40, 40)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	r := mosaicUntil(ctx, "render", "-in", in, "-out", out, "-account", location, "-blobs", filepath.Join(dir, "blobs"))
-	if r.status != cli.StatusFailed || strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, "refused") {
-		t.Errorf("got status %d, stderr %q; want status %d, one line with \"refused\"", r.status, r.stderr, cli.StatusFailed)
 	}
 }
 
