@@ -24,7 +24,6 @@ func commandLine() *cli.Program {
 			{Name: "serve", Does: "serve a page that makes mosaics", Help: serveHelp, Run: runServe},
 			{Name: "controller", Does: "choose tiles and compose mosaics", Help: controllerHelp, Run: runWorker("controller", roles.Controller)},
 			{Name: "processor", Does: "render slices; any number of them may run", Help: processorHelp, Run: runWorker("processor", roles.Processor)},
-			{Name: "clean", Does: "delete blobs of mosaics that are older than a day", Help: cleanHelp, Run: runClean},
 			{Name: "compare", Does: "score mosaics of a picture", Help: compareHelp, Run: runCompare},
 		},
 		Run: sample,
@@ -77,5 +76,5 @@ func openRoles(ctx context.Context, a *account.Account, b *account.Blobs, o role
 		o.Idle = a.Idle()
 	}
 	o.Wakeups, o.Grace = a.Wakeups(), grace
-	return roles.Open(a.Queue, b.Store, &o)
+	return roles.Open(a.Queue, b.Store, o)
 }

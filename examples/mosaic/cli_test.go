@@ -290,11 +290,11 @@ func TestInvalidCommandLines(t *testing.T) {
 		{"render", "-in", in, "-out", filepath.Join(dir, "out.jpg")}, {"render", "-in", in, "-out", filepath.Join(dir, "out")},
 		render("extra"), render("-unknown"), render("-tile"), render("-tile", "0"), render("-tile", "-1"), render("-tile", "65"), render("-tile", "x"),
 		render("-slices", "0"), render("-slices", "-3"), render("-slices", "3"), render("-slices", "99999999999999999999"),
-		render("-scale", "0"), render("-scale", "-1"), render("-scale", "1.125"), render("-scale", "x"), render("-scale", ""), render("-scale", "65"),
+		render("-scale", "0"), render("-scale", "-1"), render("-scale", "NaN"), render("-scale", "x"), render("-scale", ""), render("-scale", "65"),
 		render("-tint", "-1"), render("-tint", "41"), render("-tint", "x"), render("-reuse", "-1"), render("-reuse", "101"), render("-reuse", "x"),
 		{"controller", "extra"}, {"controller", "-slices-at-once", "2"}, {"controller", "-account", ""}, {"controller", "-account", "nowhere"}, {"controller", "-blobs", " "},
 		{"processor", "-slices-at-once", "0"}, {"processor", "-slices-at-once", "257"}, {"processor", "-slices-at-once", "x"}, {"processor", "-account", "@missing"},
-		{"compare"}, {"compare", "a.png"}, {"compare", "-cell", "x", "a.png", "b.png"}, {"clean", "-n=x"}, {"clean", "all"}, {"clean", "-account", "AccountName=a"}, render("-roles", "processor"), render("-account", "@"),
+		{"compare"}, {"compare", "a.png"}, {"compare", "-cell", "x", "a.png", "b.png"}, render("-roles", "processor"), render("-account", "@"),
 		render("-tiles", ""), render("-blobs", ""), render("-account", ""), render("-account", "nowhere"),
 		render("-account", "AccountName=a"), render("-account", "ftp://a"), render("-account", "http://a.queue.core.windows.net"),
 	} {

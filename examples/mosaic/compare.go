@@ -1,13 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"image"
 	"io"
-	"os"
 	"path/filepath"
 
 	"github.com/millrace/millrace/examples/internal/cli"
@@ -42,34 +42,26 @@ func runCompare(_ context.Context, args []string, stdout, _ io.Writer) error {
 	case f.NArg() < 2:
 		return cli.UsageErrorf("mosaic compare needs a picture and at least one mosaic of it")
 	}
-	original, err := readPicture(f.Arg(0))
-	if err != nil {
-		return err
-	}
-	cli.Say(stdout, "%8s %7s %7s %7s  %s\n", "outliers", "near", "far", "score", "mosaic")
-	for _, path := range f.Args()[1:] {
-		mosaic, err := readPicture(path)
+	var pictures []image.Image
+	for _, path := range f.Args() {
+		_, file, err := readInput(path)
 		if err != nil {
 			return err
 		}
-		s, err := layout.Compare(original, mosaic, *cell)
+		img, err := picture.Decode(bytes.NewReader(file))
+		if err != nil {
+			return fmt.Errorf("cannot read %s: %w", path, err)
+		}
+		pictures = append(pictures, img)
+	}
+	cli.Say(stdout, "%8s %7s %7s %7s  %s\n", "outliers", "near", "far", "score", "mosaic")
+	for i, mosaic := range pictures[1:] {
+		path := f.Arg(i + 1)
+		s, err := layout.Compare(pictures[0], mosaic, *cell)
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		cli.Say(stdout, "%7.1f%% %7.4f %7.4f %7.4f  %s\n", 100*s.Outliers, s.Near, s.Far, s.Total(), cli.InLine(filepath.Base(path)))
 	}
 	return nil
-}
-
-func readPicture(path string) (image.Image, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the picture: %w", err)
-	}
-	defer func() { _ = f.Close() }() // nothing was written
-	img, err := picture.Decode(f)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", path, err)
-	}
-	return img, nil
 }

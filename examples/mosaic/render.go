@@ -53,7 +53,7 @@ Flags:
 type settings struct {
 	in, out  string // in is empty for the sample
 	tile     int
-	scale    picture.Scale
+	scale    float64
 	tint     int // in per cent
 	reuse    int
 	slices   int // 0 for the default
@@ -90,10 +90,7 @@ func parseRender(args []string) (s settings, err error) {
 	f.StringVar(&s.out, "out", "", "")
 	f.IntVar(&s.tile, "tile", defaultTile, "")
 	f.IntVar(&s.slices, "slices", 0, "")
-	f.Func("scale", "", func(text string) (err error) {
-		s.scale, err = picture.ParseScale(text)
-		return err
-	})
+	f.Float64Var(&s.scale, "scale", 1, "")
 	f.IntVar(&s.tint, "tint", layout.DefaultTint, "")
 	f.IntVar(&s.reuse, "reuse", layout.DefaultReuse, "")
 	f.StringVar(&s.tiles, "tiles", "", "")
@@ -117,7 +114,7 @@ func parseRender(args []string) (s settings, err error) {
 		return s, cli.UsageErrorf("-slices %d must be at least 1", s.slices)
 	}
 	s.allRoles = *played == "all"
-	if err := (layout.Options{Reuse: s.reuse, Tint: s.tint}).Validate(); err != nil {
+	if err := errors.Join((layout.Options{Reuse: s.reuse, Tint: s.tint}).Validate(), picture.CheckScale(s.scale)); err != nil {
 		return s, &cli.UsageError{Err: err}
 	}
 	s.account, err = at.LocationOr(account.Embedded)
@@ -250,7 +247,7 @@ func (s settings) plan(name string, in []byte) (picture.Plan, error) {
 	if err != nil {
 		return picture.Plan{}, fmt.Errorf("cannot read %s: %w", name, err)
 	}
-	plan, err := picture.NewPlan(header.Width, header.Height, s.tile, &picture.PlanOptions{Scale: s.scale})
+	plan, err := picture.NewPlan(header.Width, header.Height, s.tile, picture.PlanOptions{Scale: s.scale})
 	if err != nil {
 		return plan, fmt.Errorf("%s: %w", name, err)
 	}

@@ -185,8 +185,8 @@ func (s *serving) serve(ctx context.Context, server *ownServer, a *account.Accou
 
 // processorCommand returns how a processor is started. The account is in its environment, because all users of the machine can
 // see the command line.
-func (s *serving) processorCommand(a *account.Account) func(slow time.Duration) *exec.Cmd {
-	return func(slow time.Duration) *exec.Cmd {
+func (s *serving) processorCommand(a *account.Account) func(ctx context.Context, slow time.Duration) *exec.Cmd {
+	return func(ctx context.Context, slow time.Duration) *exec.Cmd {
 		program, err := os.Executable()
 		if err != nil {
 			program = os.Args[0]
@@ -196,7 +196,7 @@ func (s *serving) processorCommand(a *account.Account) func(slow time.Duration) 
 		if s.blobs != "" {
 			args = append(args, "-blobs", s.blobs)
 		}
-		cmd := exec.Command(program, args...)
+		cmd := exec.CommandContext(ctx, program, args...)
 		cmd.Env = append(os.Environ(), account.Variable+"="+a.Location())
 		cmd.Stderr = os.Stderr // not through this process, which may be killed
 		return cmd

@@ -84,7 +84,7 @@ func runWorker(name string, role roles.Roles) func(ctx context.Context, args []s
 				if err != nil {
 					return err
 				}
-				show.Say("%v: queues at %s, blobs in %s; stop it with Ctrl-C", role, a.Endpoint(), b.Here)
+				show.Say("%s: queues at %s, blobs in %s; stop it with Ctrl-C", name, a.Endpoint(), b.Here)
 				return millrace.Run(ctx, system.Runners()...)
 			})
 			if ctx.Err() != nil && errors.Is(err, context.Canceled) {

@@ -105,7 +105,7 @@ func TestCellsDoNotDependOnSlicing(t *testing.T) {
 	img := OverWhite(photos(61, 47)["YCbCr420"])
 	rapid.Check(t, func(t *rapid.T) {
 		tile := rapid.IntRange(1, 12).Draw(t, "tile")
-		p, err := NewPlan(61, 47, tile, &PlanOptions{Slices: rapid.IntRange(1, 47/tile).Draw(t, "slices")})
+		p, err := NewPlan(61, 47, tile, PlanOptions{Slices: rapid.IntRange(1, 47/tile).Draw(t, "slices")})
 		if err != nil {
 			t.Fatal(err)
 		}

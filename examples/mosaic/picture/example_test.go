@@ -13,7 +13,7 @@ import (
 func Example() {
 	sample := picture.Sample()
 	size := sample.Bounds().Size()
-	plan, err := picture.NewPlan(size.X, size.Y, 16, &picture.PlanOptions{Slices: 3})
+	plan, err := picture.NewPlan(size.X, size.Y, 16, picture.PlanOptions{Slices: 3})
 	if err != nil {
 		fmt.Println(err)
 		return

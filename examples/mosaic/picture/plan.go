@@ -1,11 +1,10 @@
 package picture
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"image"
-	"strconv"
-	"strings"
+	"math"
 )
 
 const (
@@ -32,10 +31,10 @@ type Plan struct {
 	Crop       image.Rectangle // the part of the input under the tiles, in its pixels, from its top left corner
 }
 
-// PlanOptions configure a [Plan]. Nil and the zero value mean the defaults.
+// PlanOptions configure a [Plan]. The zero value means the defaults.
 type PlanOptions struct {
-	// Scale is how many times as wide and high as its input the mosaic is. Defaults to 1.
-	Scale Scale
+	// Scale is how many times as wide and high as its input the mosaic is, to the nearest hundredth. Defaults to 1.
+	Scale float64
 
 	// Slices is the number of slices. Defaults to [DefaultSlices], more if a slice would have more than 4 megapixels, or
 	// fewer if there are fewer rows of tiles.
@@ -44,11 +43,8 @@ type PlanOptions struct {
 
 // NewPlan divides a picture of width×height pixels, which is scaled and cropped to whole tiles. The error says what to change if
 // a cell of the picture would be smaller than a pixel, no tile or too many tiles fit, the mosaic would be too large, or it cannot be cut into that many slices.
-func NewPlan(width, height, tile int, o *PlanOptions) (Plan, error) {
-	if o == nil {
-		o = &PlanOptions{}
-	}
-	p, err := divide(width, height, tile, *o)
+func NewPlan(width, height, tile int, o PlanOptions) (Plan, error) {
+	p, err := divide(width, height, tile, o)
 	if err != nil {
 		return Plan{}, fmt.Errorf("dividing the picture: %w", err)
 	}
@@ -59,10 +55,11 @@ func divide(width, height, tile int, o PlanOptions) (Plan, error) {
 	if tile < 1 {
 		return Plan{}, fmt.Errorf("a tile cannot be %d pixels wide", tile)
 	}
-	if err := o.Scale.Check(); err != nil {
+	o.Scale = cmp.Or(o.Scale, 1)
+	if err := CheckScale(o.Scale); err != nil {
 		return Plan{}, err
 	}
-	s := o.Scale.hundredths()
+	s := int(math.Round(o.Scale * unity))
 	if s > unity*tile {
 		return Plan{}, fmt.Errorf("at scale %v a tile of %d×%d would stand for less than a pixel of the picture: choose larger tiles, or a scale of at most %d", o.Scale, tile, tile, tile)
 	}
@@ -95,62 +92,18 @@ func (p Plan) SliceRows(i int) (first, end int) {
 	return i * p.Rows / p.Slices, (i + 1) * p.Rows / p.Slices
 }
 
-// Scale says how many times as wide and high as its input a mosaic is, in hundredths. The zero value means 1.
-type Scale int
-
-// The smallest and the largest scale.
+// MinScale and MaxScale bound the scale of a mosaic. With the largest, a pixel becomes the largest tile.
 const (
-	MinScale Scale = 1          // 0.01
-	MaxScale Scale = 64 * unity // a pixel becomes the largest tile
+	MinScale = 0.01
+	MaxScale = 64
 
 	unity = 100
 )
 
-// errScale describes a scale.
-var errScale = errors.New("a scale is a number from 0.01 to 64 with at most two digits after the point")
-
-// ParseScale parses a decimal number such as "2" or "0.75".
-func ParseScale(text string) (Scale, error) {
-	whole, fraction, point := strings.Cut(text, ".")
-	if len(whole) < 1 || len(whole) > 2 || len(fraction) > 2 || point && fraction == "" {
-		return 0, fmt.Errorf("scale %.20q: %w", text, errScale)
-	}
-	fraction += "00"[len(fraction):]
-	n, err := strconv.ParseUint(whole+fraction, 10, 16)
-	s := Scale(n)
-	if err != nil || s < MinScale || s > MaxScale {
-		return 0, fmt.Errorf("scale %.20q: %w", text, errScale)
-	}
-	return s, nil
-}
-
-// hundredths is the scale with the zero value replaced.
-func (s Scale) hundredths() int {
-	if s == 0 {
-		return unity
-	}
-	return int(s)
-}
-
-// Check returns an error unless the scale is 0 or from [MinScale] to [MaxScale].
-func (s Scale) Check() error {
-	if s != 0 && (s < MinScale || s > MaxScale) {
-		return fmt.Errorf("scale %v: %w", s, errScale)
+// CheckScale returns an error unless the scale is from [MinScale] to [MaxScale].
+func CheckScale(s float64) error {
+	if !(s >= MinScale && s <= MaxScale) { // nor is NaN
+		return fmt.Errorf("a scale of %v is not possible: choose %v to %v", s, MinScale, MaxScale)
 	}
 	return nil
-}
-
-// String writes the scale as [ParseScale] reads it, with as few digits as possible.
-func (s Scale) String() string {
-	n := s.hundredths()
-	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%d.%02d", n/unity, n%unity), "0"), ".")
-}
-
-// MarshalJSON writes a number.
-func (s Scale) MarshalJSON() ([]byte, error) { return []byte(s.String()), nil }
-
-// UnmarshalJSON reads a number as [ParseScale] does.
-func (s *Scale) UnmarshalJSON(text []byte) (err error) {
-	*s, err = ParseScale(string(text))
-	return err
 }

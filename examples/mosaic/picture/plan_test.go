@@ -13,19 +13,20 @@ import (
 func TestAPlanHasAsManyWholeTilesAsFit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tile := rapid.IntRange(1, 64).Draw(t, "tile")
-		scale := Scale(rapid.IntRange(int(MinScale), min(int(MaxScale), unity*tile)).Draw(t, "scale"))
+		hundredths := rapid.IntRange(1, min(MaxScale, tile)*unity).Draw(t, "hundredths")
+		scale := float64(hundredths) / unity
 		w, h := rapid.IntRange(1, 9000).Draw(t, "w"), rapid.IntRange(1, 9000).Draw(t, "h")
-		p, err := NewPlan(w, h, tile, &PlanOptions{Scale: scale})
+		p, err := NewPlan(w, h, tile, PlanOptions{Scale: scale})
 		if err != nil {
 			t.Skip(err)
 		}
 		for _, side := range [][3]int{{w, p.Cols, p.Crop.Dx()}, {h, p.Rows, p.Crop.Dy()}} {
 			pixels, cells, crop := side[0], side[1], side[2]
-			scaled := big.NewRat(int64(pixels)*int64(scale), unity)
+			scaled := big.NewRat(int64(pixels)*int64(hundredths), unity)
 			if used := big.NewRat(int64(cells*tile), 1); used.Cmp(scaled) > 0 || new(big.Rat).Add(used, big.NewRat(int64(tile), 1)).Cmp(scaled) <= 0 {
 				t.Fatalf("%d pixels at scale %v: got %d tiles of %d", pixels, scale, cells, tile)
 			}
-			if want := float64(cells*tile) * unity / float64(scale); crop > pixels || crop < cells || math.Abs(float64(crop)-want) > 0.5 {
+			if want := float64(cells*tile) / scale; crop > pixels || crop < cells || math.Abs(float64(crop)-want) > 0.5 {
 				t.Fatalf("%d tiles of %d at scale %v: got %d pixels of %d, want the nearest to %v", cells, tile, scale, crop, pixels, want)
 			}
 		}
@@ -39,7 +40,7 @@ func TestSlicesAreOfWholeRowsAndAlmostEqual(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tile := rapid.IntRange(1, 64).Draw(t, "tile")
 		w, h := rapid.IntRange(tile, 1000).Draw(t, "w"), rapid.IntRange(tile, 1000).Draw(t, "h")
-		p, err := NewPlan(w, h, tile, &PlanOptions{Slices: rapid.IntRange(1, h/tile).Draw(t, "slices")})
+		p, err := NewPlan(w, h, tile, PlanOptions{Slices: rapid.IntRange(1, h/tile).Draw(t, "slices")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +67,7 @@ func TestTheDefaultNumberOfSlicesFollowsTheSize(t *testing.T) {
 		{12_500, 8_000, 16, 25}, // 100
 		{400_000, 64, 64, 1},
 	} {
-		p, err := NewPlan(c.w, c.h, c.tile, nil)
+		p, err := NewPlan(c.w, c.h, c.tile, PlanOptions{})
 		if err != nil || p.Slices != c.want {
 			t.Errorf("%+v: got %d slices, %v; want %d", c, p.Slices, err, c.want)
 		}
@@ -81,16 +82,19 @@ func TestAPlanThatIsImpossibleSaysWhatToChange(t *testing.T) {
 	}{
 		{100, 100, 0, PlanOptions{}, "0 pixels wide"},
 		{100, 100, 101, PlanOptions{}, "choose smaller tiles or a larger scale"},
-		{100, 100, 60, PlanOptions{Scale: 50}, "100×100 pixels at scale 0.5 do not hold one tile of 60×60"},
+		{100, 100, 60, PlanOptions{Scale: 0.5}, "100×100 pixels at scale 0.5 do not hold one tile of 60×60"},
 		{0, 0, 1, PlanOptions{}, "do not hold one tile"},
-		{100, 100, 10, PlanOptions{Scale: -1}, "a scale is a number"},
-		{100, 100, 8, PlanOptions{Scale: 801}, "less than a pixel of the picture: choose larger tiles, or a scale of at most 8"},
+		{100, 100, 10, PlanOptions{Scale: -1}, "a scale of -1 is not possible: choose 0.01 to 64"},
+		{100, 100, 10, PlanOptions{Scale: 0.005}, "0.01 to 64"},
+		{100, 100, 10, PlanOptions{Scale: 64.5}, "0.01 to 64"},
+		{100, 100, 10, PlanOptions{Scale: math.NaN()}, "0.01 to 64"},
+		{100, 100, 8, PlanOptions{Scale: 8.01}, "less than a pixel of the picture: choose larger tiles, or a scale of at most 8"},
 		{100, 100, 10, PlanOptions{Slices: -1}, "10 rows of tiles"},
 		{100, 100, 10, PlanOptions{Slices: 11}, "10 rows of tiles, which cannot be cut into 11 slices"},
 		{1025, 1025, 1, PlanOptions{}, "more than 1048576: choose larger tiles or a smaller scale"},
-		{8000, 6250, 64, PlanOptions{Scale: 300}, "more than 100 megapixels: choose a smaller scale"},
+		{8000, 6250, 64, PlanOptions{Scale: 3}, "more than 100 megapixels: choose a smaller scale"},
 	} {
-		if p, err := NewPlan(c.w, c.h, c.tile, &c.o); err == nil || !strings.Contains(err.Error(), c.want) {
+		if p, err := NewPlan(c.w, c.h, c.tile, c.o); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: got %+v, %v; want an error with %q", c, p, err, c.want)
 		}
 	}
@@ -100,10 +104,10 @@ func TestAPlanThatIsImpossibleSaysWhatToChange(t *testing.T) {
 		size       image.Point
 	}{
 		{1024, 1024, 1, PlanOptions{}, image.Pt(1024, 1024)},
-		{100, 100, 8, PlanOptions{Scale: 800}, image.Pt(800, 800)},
-		{2500, 2500, 16, PlanOptions{Scale: 400}, image.Pt(10_000, 10_000)},
+		{100, 100, 8, PlanOptions{Scale: 8}, image.Pt(800, 800)},
+		{2500, 2500, 16, PlanOptions{Scale: 4}, image.Pt(10_000, 10_000)},
 	} {
-		if p, err := NewPlan(c.w, c.h, c.tile, &c.o); err != nil || p.Size() != c.size {
+		if p, err := NewPlan(c.w, c.h, c.tile, c.o); err != nil || p.Size() != c.size {
 			t.Errorf("%+v: got %v, %v; want %v", c, p.Size(), err, c.size)
 		}
 	}

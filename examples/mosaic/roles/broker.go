@@ -1,10 +1,12 @@
 package roles
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,7 +14,6 @@ import (
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/examples/mosaic/layout"
-	"github.com/millrace/millrace/examples/mosaic/picture"
 	"github.com/millrace/millrace/examples/mosaic/tiles"
 	"github.com/millrace/millrace/listener"
 )
@@ -30,7 +31,7 @@ type Request struct {
 	ClientID string         // name of the client
 	Picture  io.Reader      // as picture.Decode reads it, read once
 	Library  *tiles.Library // of tiles; its Size is that of a cell
-	Scale    picture.Scale  // of the mosaic, times the picture; 0 means 1
+	Scale    float64        // of the mosaic, times the picture; 0 means 1
 	Slices   int            // 1 … rows of cells, such as those of picture.NewPlan
 	Tint     int            // how much of the picture's own colours is mixed in, in per cent: 0 … layout.MaxTint
 	Reuse    int            // how freely tiles are used again, in per cent: 0 … 100
@@ -51,7 +52,8 @@ type Order struct {
 func (b *Broker) Submit(ctx context.Context, r Request) (*Order, error) {
 	o := b.Resume(uuid.New(), r.Slices)
 	library := libraryRef(r.Library.ID())
-	if err := b.putLibrary(ctx, library, r.Library); err != nil {
+	err := write(r.Library.Write, func(stream io.Reader) error { return b.jobs.store.Create(ctx, library, stream, nil) })
+	if err != nil && !errors.Is(err, blob.ErrExists) {
 		return nil, err
 	}
 	if err := b.jobs.store.Put(ctx, inputRef(o.ID), r.Picture, nil); err != nil {
@@ -61,19 +63,8 @@ func (b *Broker) Submit(ctx context.Context, r Request) (*Order, error) {
 		Head:     b.queues.imageRequests.Head(r.ClientID, o.ID),
 		ImageURI: inputRef(o.ID), ImageLibraryURI: library,
 		TileSize: r.Library.Size(), Slices: r.Slices,
-		Scale: r.Scale, Tint: r.Tint, Reuse: r.Reuse,
+		Scale: cmp.Or(r.Scale, 1), Tint: r.Tint, Reuse: r.Reuse,
 	})
-}
-
-// putLibrary stores a library unless it was stored lately. [Clean] keeps a library for longer, so it does not
-// delete the library of a request that is being submitted.
-func (b *Broker) putLibrary(ctx context.Context, ref blob.Ref, l *tiles.Library) error {
-	store := b.jobs.store
-	info, err := store.Stat(ctx, ref)
-	if err != nil && !errors.Is(err, blob.ErrMissing) || err == nil && time.Since(info.Modified) < CleanAge/2 {
-		return err
-	}
-	return write(l.Write, func(r io.Reader) error { return store.Put(ctx, ref, r, nil) })
 }
 
 // Resume returns the order of a request that was submitted earlier, perhaps by another process.
@@ -183,19 +174,15 @@ func (o *Order) Deliver(ctx context.Context, deliver func(mosaic io.Reader) erro
 	return nil
 }
 
-// drop records that nobody needs the mosaic any more, and deletes it. It retries, because no handler would delete it.
-func (o *Order) drop(ctx context.Context) (err error) {
+// drop records that nobody needs the mosaic any more, and deletes it.
+func (o *Order) drop(ctx context.Context) error {
 	j := o.broker.jobs
-	for try := range 5 {
-		if err = j.store.Put(ctx, endRef(o.ID), strings.NewReader("{}"), nil); err == nil {
-			err = j.sweep(ctx, o.ID, false)
+	return persist(ctx, func() error {
+		if err := j.store.Put(ctx, endRef(o.ID), strings.NewReader("{}"), nil); err != nil {
+			return err
 		}
-		if err == nil || ctx.Err() != nil {
-			break
-		}
-		time.Sleep(100 * time.Millisecond << try)
-	}
-	return err
+		return j.sweep(ctx, o.ID, false)
+	})
 }
 
 // Cancel ends the request without a mosaic, and deletes its blobs. Handlers drop its remaining messages. It may be
@@ -222,7 +209,7 @@ func (o *Order) Damage(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	last := p.Slices - 1
-	for i := len(p.Stored) - 1; i >= 0 && p.Stored[i] == last; i-- {
+	for slices.Contains(p.Stored, last) {
 		last--
 	}
 	if last < 0 {

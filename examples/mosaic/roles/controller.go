@@ -99,7 +99,7 @@ func (c *jobController) measure(ctx context.Context, m ImageRequest) (*layout.Ce
 	if err != nil {
 		return nil, picture.Plan{}, err
 	}
-	geometry, err := picture.NewPlan(img.Bounds().Dx(), img.Bounds().Dy(), m.TileSize, &picture.PlanOptions{Scale: m.Scale, Slices: m.Slices})
+	geometry, err := picture.NewPlan(img.Bounds().Dx(), img.Bounds().Dy(), m.TileSize, picture.PlanOptions{Scale: m.Scale, Slices: m.Slices})
 	if err != nil {
 		return nil, geometry, dispatcher.Poison(err)
 	}

@@ -35,7 +35,7 @@ const (
 type jobs struct {
 	store blob.Store
 
-	// parts gathers the finished slices of each request. Its end is that of the request; only Clean deletes it.
+	// parts gathers the finished slices of each request. Its end is that of the request, and stays.
 	parts *gather.Gather
 
 	// responses records that the image response of a request was sent, which is done once.
@@ -170,19 +170,23 @@ func (j jobs) continues(ctx context.Context, id uuid.UUID) error {
 func (j jobs) after(ctx context.Context, id uuid.UUID, err error) error {
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	for try := range 5 {
-		ended := j.continues(late, id)
-		if errors.Is(ended, errEnded) {
-			return ended
-		}
-		if ended == nil || late.Err() != nil {
-			break
-		}
-		time.Sleep(100 * time.Millisecond << try)
+	if ended := persist(late, func() error { return j.continues(late, id) }); errors.Is(ended, errEnded) {
+		return ended
 	}
 	if errors.Is(err, blob.ErrMissing) {
 		// Like any other failure: the blob may still come, for example if a backup is being restored.
 		return fmt.Errorf("%w: it was deleted, or the program that stored it uses other blobs", err)
+	}
+	return err
+}
+
+// persist tries a step up to five times, because no handler would make up for it.
+func persist(ctx context.Context, step func() error) (err error) {
+	for try := range 5 {
+		if err = step(); err == nil || errors.Is(err, errEnded) || ctx.Err() != nil {
+			break
+		}
+		time.Sleep(100 * time.Millisecond << try)
 	}
 	return err
 }

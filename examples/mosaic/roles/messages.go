@@ -63,13 +63,13 @@ type Message interface {
 // ImageRequest asks the job controller for a mosaic.
 type ImageRequest struct {
 	Head
-	ImageURI        blob.Ref      `json:"imageUri"`
-	ImageLibraryURI blob.Ref      `json:"imageLibraryUri"`
-	TileSize        int           `json:"tileSize"` // in pixels
-	Slices          int           `json:"slices"`
-	Scale           picture.Scale `json:"scale"` // of the mosaic, times its picture
-	Tint            int           `json:"tint"`  // in per cent
-	Reuse           int           `json:"reuse"` // a percentage
+	ImageURI        blob.Ref `json:"imageUri"`
+	ImageLibraryURI blob.Ref `json:"imageLibraryUri"`
+	TileSize        int      `json:"tileSize"` // in pixels
+	Slices          int      `json:"slices"`
+	Scale           float64  `json:"scale"` // of the mosaic, times its picture
+	Tint            int      `json:"tint"`  // in per cent
+	Reuse           int      `json:"reuse"` // a percentage
 }
 
 // options returns how the tiles are chosen.
@@ -119,7 +119,7 @@ func (m ImageRequest) Validate() error {
 		inLibrary(m.ImageLibraryURI),
 		tileSize(m.TileSize),
 		atLeastOneSlice(m.Slices),
-		m.Scale.Check(),
+		picture.CheckScale(m.Scale),
 		m.options().Validate())
 }
 

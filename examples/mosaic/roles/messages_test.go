@@ -23,7 +23,7 @@ func testHead(name string) Head {
 }
 
 func goodImageRequest() ImageRequest {
-	return ImageRequest{Head: testHead(imageRequests), ImageURI: inputRef(testID), ImageLibraryURI: libraryRef("abc"), TileSize: 16, Slices: 8, Scale: 250, Tint: 15, Reuse: 80}
+	return ImageRequest{Head: testHead(imageRequests), ImageURI: inputRef(testID), ImageLibraryURI: libraryRef("abc"), TileSize: 16, Slices: 8, Scale: 2.5, Tint: 15, Reuse: 80}
 }
 
 func goodSliceRequest() SliceRequest {
@@ -133,6 +133,7 @@ func TestInvalidMessagesAreRefused(t *testing.T) {
 		{"slices", image(func(m *ImageRequest) { m.Slices = 0 })},
 		{"slices", image(func(m *ImageRequest) { m.Slices = maxSlices + 1 })},
 		{"slices", slice(func(m *SliceRequest) { m.Slices = 0 })},
+		{"scale", image(func(m *ImageRequest) { m.Scale = 0 })},
 		{"scale", image(func(m *ImageRequest) { m.Scale = -1 })},
 		{"scale", image(func(m *ImageRequest) { m.Scale = picture.MaxScale + 1 })},
 		{"tint", image(func(m *ImageRequest) { m.Tint = -1 })},

@@ -95,7 +95,7 @@ func TestAnInvalidMessageIsPoisonAtOnce(t *testing.T) {
 
 func TestAQueueThatCannotBeOpenedIsAnError(t *testing.T) {
 	broken := errors.New("broken")
-	_, err := Open(func(string) (queue.Queue, error) { return nil, broken }, blob.Memory(), nil)
+	_, err := Open(func(string) (queue.Queue, error) { return nil, broken }, blob.Memory(), Options{})
 	if !errors.Is(err, broken) {
 		t.Errorf("Open: got %v, want %v", err, broken)
 	}

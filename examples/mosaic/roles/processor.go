@@ -78,14 +78,14 @@ func (p *imageProcessor) lay(ctx context.Context, m SliceRequest) error {
 // somebody should look at, so the message is poison all the same. A redrive then renders the slice.
 func (p *imageProcessor) repair(ctx context.Context, m SliceRequest, damage error) error {
 	whole, err := p.jobs.readLayout(ctx, stateRef(m.RequestID, factLayout))
-	if err != nil {
-		return errors.Join(damage, err)
-	}
 	var cut picture.Plan
-	if err := p.jobs.readFact(ctx, m.RequestID, factPlan, &cut); err != nil {
-		return errors.Join(damage, err)
+	if err == nil {
+		err = p.jobs.readFact(ctx, m.RequestID, factPlan, &cut)
 	}
-	if err := p.jobs.writeSlice(ctx, m.RequestID, whole, cut, m.SliceSequence); err != nil {
+	if err == nil {
+		err = p.jobs.writeSlice(ctx, m.RequestID, whole, cut, m.SliceSequence)
+	}
+	if err != nil {
 		return errors.Join(damage, err)
 	}
 	return dispatcher.Poison(fmt.Errorf("slice %d was damaged in the store and has been cut again; redrive %s to render it: %w",

@@ -10,12 +10,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-func TestRolesHaveNames(t *testing.T) {
-	for r, want := range map[Roles]string{0: "", Client: "client", Controller: "controller", Processor: "processor", All: "client, controller, processor", Controller | Client: "client, controller"} {
-		if r.String() != want {
-			t.Errorf("%d: got %q, want %q", r, r, want)
-		}
-	}
+func TestASetOfRolesHasThoseInIt(t *testing.T) {
 	if !All.Has(Processor) || Client.Has(All) || Controller.Has(Client) {
 		t.Error("Has is wrong")
 	}
@@ -27,7 +22,7 @@ func (w *world) player(r Roles, handled func(Step)) *process {
 	p := &process{log: &lockedBuffer{}}
 	open := func(name string) (queue.Queue, error) { return w.queue(name), nil }
 	var err error
-	p.System, err = Open(open, w.store, &Options{Roles: r, Handled: handled, Processors: 2, Logger: slog.New(slog.NewTextHandler(p.log, nil))})
+	p.System, err = Open(open, w.store, Options{Roles: r, Handled: handled, Processors: 2, Logger: slog.New(slog.NewTextHandler(p.log, nil))})
 	if err != nil {
 		w.t.Fatal(err)
 	}

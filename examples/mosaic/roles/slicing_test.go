@@ -41,7 +41,7 @@ func made(t *testing.T, change func(*Request)) *image.RGBA {
 }
 
 func TestAMosaicHasTheSamePixelsHoweverItIsSliced(t *testing.T) {
-	for _, scale := range []picture.Scale{0, 300, 275} {
+	for _, scale := range []float64{0, 3, 2.75} {
 		for _, tint := range []int{0, layout.MaxTint} {
 			for _, reuse := range []int{layout.Once, 80, layout.BestMatch} {
 				sliced := func(slices int) *image.RGBA {
@@ -62,7 +62,7 @@ func TestAMosaicHasTheSamePixelsHoweverItIsSliced(t *testing.T) {
 
 func TestAScaledMosaicHasTheScaledSize(t *testing.T) {
 	b := testPicture().Bounds()
-	got := made(t, func(r *Request) { r.Scale, r.Slices = 250, 1 }).Bounds().Size()
+	got := made(t, func(r *Request) { r.Scale, r.Slices = 2.5, 1 }).Bounds().Size()
 	want := image.Pt(b.Dx()*250/100/testTile*testTile, b.Dy()*250/100/testTile*testTile)
 	if got != want {
 		t.Errorf("size at scale 2.5: got %v, want %v", got, want)
@@ -76,7 +76,7 @@ func TestAnImpossibleScaleFailsTheRequest(t *testing.T) {
 		p := w.open(nil)
 		w.start(p)
 		begin := time.Now()
-		c := w.submit(p, func(r *Request) { r.Scale = (testTile + 1) * 100 })
+		c := w.submit(p, func(r *Request) { r.Scale = testTile + 1 })
 		if err := c.Wait(t.Context()); err == nil || !bytes.Contains([]byte(err.Error()), []byte("a scale of at most 4")) {
 			t.Errorf("end of the order: got %v, want an error with the largest scale", err)
 		}

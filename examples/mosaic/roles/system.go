@@ -3,7 +3,6 @@ package roles
 import (
 	"log/slog"
 	"runtime"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -32,17 +31,6 @@ const (
 // Has reports whether the set has all roles of the other.
 func (r Roles) Has(other Roles) bool { return r&other == other }
 
-// String returns the names of the roles, such as "client, controller".
-func (r Roles) String() string {
-	var names []string
-	for i, name := range []string{"client", "controller", "processor"} {
-		if r.Has(1 << i) {
-			names = append(names, name)
-		}
-	}
-	return strings.Join(names, ", ")
-}
-
 // Step is a message that a role of this process has handled.
 type Step struct {
 	// Role is [Controller] for a picture whose slices were requested, and [Processor] for a
@@ -54,7 +42,7 @@ type Step struct {
 	Slices  int // of the request
 }
 
-// Options configure a [System]. Nil and the zero value mean the defaults.
+// Options configure a [System]. The zero value means the defaults.
 type Options struct {
 	// Roles are the roles that this process plays. Processes together must play all of them.
 	// Defaults to [All].
@@ -102,11 +90,7 @@ type worker interface {
 }
 
 // Open creates a System. It starts no role: run the result of [System.Runners].
-func Open(open func(name string) (queue.Queue, error), store blob.Store, o *Options) (*System, error) {
-	var options Options
-	if o != nil {
-		options = *o
-	}
+func Open(open func(name string) (queue.Queue, error), store blob.Store, options Options) (*System, error) {
 	if options.Roles == 0 {
 		options.Roles = All
 	}

@@ -357,7 +357,7 @@ func TestMessagesWithoutBlobsArePoison(t *testing.T) {
 		id := uuid.New()
 		library := libraryRef("none")
 		for _, err := range []error{
-			p.Broker.queues.imageRequests.Submit(t.Context(), ImageRequest{Head: p.Broker.queues.imageRequests.Head("x", id), ImageURI: inputRef(id), ImageLibraryURI: library, TileSize: 4, Slices: 1}),
+			p.Broker.queues.imageRequests.Submit(t.Context(), ImageRequest{Head: p.Broker.queues.imageRequests.Head("x", id), ImageURI: inputRef(id), ImageLibraryURI: library, TileSize: 4, Slices: 1, Scale: 1}),
 			p.Broker.queues.sliceRequests.Submit(t.Context(), SliceRequest{Head: p.Broker.queues.sliceRequests.Head("x", uuid.New()), ImageLibraryURI: library, SliceURI: cutRef(id, 0), Slices: 1, TileSize: 4}),
 		} {
 			if err == nil {

@@ -114,7 +114,7 @@ func (w *world) open(f *faults) *process {
 	// Opening with faults is tested elsewhere; here they begin with the work.
 	rate := f.rate
 	f.rate = 0
-	s, err := Open(open, p.store, &Options{
+	s, err := Open(open, p.store, Options{
 		Processors: 3, Grace: 2 * time.Second,
 		Logger: slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})

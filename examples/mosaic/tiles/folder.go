@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/millrace/millrace/examples/mosaic/picture"
@@ -49,16 +50,13 @@ type found struct {
 // thumbnails and deleted files that programs make, nor links to folders. The name of a tile is its path relative to the folder,
 // with slashes. Of each picture the square in the middle is taken, and scaled to size×size pixels.
 //
-// A file that cannot be used is skipped, and returned even if there is an error. If progress is not nil, it is called with the number of
+// A file that cannot be used is skipped, and returned even if there is an error. progress is called with the number of
 // pictures that were read, beginning with 0, and the number of all pictures. The calls come one at a time, from any goroutine.
 //
 // It fails if the folder cannot be read or has no usable picture, if there are too many for a library, or with the cause of ctx.
 func FromDir(ctx context.Context, dir string, size int, progress func(done, all int)) (*Library, []Skipped, error) {
 	if err := checkSize(size); err != nil {
 		return nil, nil, err
-	}
-	if progress == nil {
-		progress = func(int, int) {}
 	}
 	files, err := listPictures(ctx, dir)
 	switch {
@@ -134,34 +132,27 @@ func listPictures(ctx context.Context, dir string) (files []found, err error) {
 // readTiles makes the tiles, as many at a time as there are processors and memory permits.
 func readTiles(ctx context.Context, dir string, size int, files []found, progress func(done, all int)) error {
 	progress(0, len(files))
-	var (
-		work    = make(chan *found)
-		memory  = semaphore.NewWeighted(decodeBudget)
-		workers sync.WaitGroup
-		mu      sync.Mutex
-		done    int // guarded by mu
-	)
-	for range min(runtime.GOMAXPROCS(0), len(files)) {
-		workers.Go(func() {
-			for f := range work {
-				if f.err == nil {
-					f.tile, f.err = readTile(ctx, filepath.Join(dir, filepath.FromSlash(f.name)), f.name, size, memory)
-				}
-				mu.Lock()
-				done++
-				progress(done, len(files))
-				mu.Unlock()
-			}
-		})
-	}
+	memory := semaphore.NewWeighted(decodeBudget)
+	var mu sync.Mutex
+	done := 0 // guarded by mu
+	var readers errgroup.Group
+	readers.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range files {
 		if ctx.Err() != nil {
 			break
 		}
-		work <- &files[i]
+		readers.Go(func() error {
+			if f := &files[i]; f.err == nil {
+				f.tile, f.err = readTile(ctx, filepath.Join(dir, filepath.FromSlash(f.name)), f.name, size, memory)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			done++
+			progress(done, len(files))
+			return nil
+		})
 	}
-	close(work)
-	workers.Wait()
+	_ = readers.Wait() // a file has its own error
 	return context.Cause(ctx)
 }
 

@@ -87,7 +87,7 @@ func TestFromDir(t *testing.T) {
 
 	reported := map[string]error{}
 	var order []string
-	l, skipped, err := FromDir(t.Context(), dir, 16, nil)
+	l, skipped, err := FromDir(t.Context(), dir, 16, func(int, int) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestFromDir(t *testing.T) {
 			t.Errorf("%s: got a mean of %v, want red", tile.Name, meanOf(tile.Pix))
 		}
 	}
-	again, _, err := FromDir(t.Context(), dir, 16, nil)
+	again, _, err := FromDir(t.Context(), dir, 16, func(int, int) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,18 +142,18 @@ func TestFromDirErrors(t *testing.T) {
 		"size 0":    {broken, 0, "choose 1 to 64"},
 		"size 65":   {broken, 65, "choose 1 to 64"},
 	} {
-		_, _, err := FromDir(t.Context(), c.dir, c.size, nil)
+		_, _, err := FromDir(t.Context(), c.dir, c.size, func(int, int) {})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got error %v, want %q", name, err, c.want)
 		}
 	}
-	if _, _, err := FromDir(t.Context(), filepath.Join(empty, "nothing"), 16, nil); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := FromDir(t.Context(), filepath.Join(empty, "nothing"), 16, func(int, int) {}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing folder: got %v, want fs.ErrNotExist", err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := errors.New("the user pressed Ctrl-C")
 	cancel(stop)
-	if _, _, err := FromDir(ctx, broken, 16, nil); !errors.Is(err, stop) {
+	if _, _, err := FromDir(ctx, broken, 16, func(int, int) {}); !errors.Is(err, stop) {
 		t.Errorf("cancelled: got %v, want the cause", err)
 	}
 }
@@ -201,7 +201,7 @@ func TestFromDirReadsFoldersWithin(t *testing.T) {
 	link(t, "self", dir, "self")             // to itself
 	link(t, "summer/beach", dir, "a-second") // to a folder that has its own name
 	link(t, dir, elsewhere, "back")
-	l, skipped, err := FromDir(t.Context(), dir, 4, nil)
+	l, skipped, err := FromDir(t.Context(), dir, 4, func(int, int) {})
 	if err != nil || len(skipped) > 0 {
 		t.Fatalf("got error %v and skipped %v, want all used", err, skipped)
 	}
@@ -214,7 +214,7 @@ func TestFromDirReadsFoldersWithin(t *testing.T) {
 func TestFromDirReadsAHiddenFolderThatWasNamed(t *testing.T) {
 	dir := t.TempDir()
 	putAt(t, dir, ".mine/a.png", encoded(t, "png", drawn(3, 3)))
-	l, _, err := FromDir(t.Context(), filepath.Join(dir, ".mine"), 4, nil)
+	l, _, err := FromDir(t.Context(), filepath.Join(dir, ".mine"), 4, func(int, int) {})
 	if err != nil || l.Len() != 1 {
 		t.Errorf("got %v tiles and error %v, want 1 tile", l, err)
 	}
@@ -232,7 +232,7 @@ func TestFromDirReportsFoldersItCannotRead(t *testing.T) {
 	if _, err := os.ReadDir(closed); err == nil {
 		t.Skip("this user may read everything")
 	}
-	l, skipped, err := FromDir(t.Context(), dir, 4, nil)
+	l, skipped, err := FromDir(t.Context(), dir, 4, func(int, int) {})
 	if err != nil || l.Len() != 1 || len(skipped) != 1 || skipped[0].Name != "closed" || !errors.Is(skipped[0].Err, fs.ErrPermission) {
 		t.Errorf("got %v, skipped %v and error %v, want one tile and the folder skipped", l, skipped, err)
 	}
@@ -255,7 +255,7 @@ func TestFromDirWithHostileNames(t *testing.T) {
 			t.Skip("this file system does not hold such names")
 		}
 	}
-	l, skipped, err := FromDir(t.Context(), dir, 4, nil)
+	l, skipped, err := FromDir(t.Context(), dir, 4, func(int, int) {})
 	if err != nil {
 		t.Fatal(err)
 	}

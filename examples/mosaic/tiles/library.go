@@ -10,7 +10,7 @@ import (
 	"bufio"
 	"cmp"
 	"crypto/sha256"
-	"encoding/binary"
+	"encoding/gob"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -81,7 +81,11 @@ func New(size int, tiles []Tile) (*Library, error) {
 	}
 	l := &Library{size: size, tiles: tiles}
 	sum := sha256.New()
-	_ = l.content(sum) // a hash never fails
+	_, _ = fmt.Fprintln(sum, size) // a hash never fails
+	for _, t := range tiles {
+		_, _ = fmt.Fprintln(sum, len(t.Name), t.Name)
+		_, _ = sum.Write(t.Pix)
+	}
 	l.id = hex.EncodeToString(sum.Sum(nil))
 	return l, nil
 }
@@ -129,6 +133,9 @@ func (l *Library) Origin() string { return cmp.Or(l.origin, l.id) }
 // Shrink makes a library of the same tiles, in the same order, of size×size pixels. It fails if size is not 1 to that of
 // this library. Its ID is its own, and its Origin that of this library.
 func (l *Library) Shrink(size int) (*Library, error) {
+	if size == l.size {
+		return l, nil
+	}
 	if size < 1 || size > l.size {
 		return nil, fmt.Errorf("shrinking the tile library: tiles of %d pixels cannot be made from %d", size, l.size)
 	}
@@ -163,38 +170,21 @@ func tileOf(name string, img *image.RGBA, size int) Tile {
 // it, or that it was damaged.
 var ErrBadLibrary = errors.New("not a tile library")
 
-// A library is written as a line of text, a head, the tiles, and the hash that is its ID.
-const magic = "millrace tiles 2\n"
-
-// head is the numbers before the tiles.
-type head struct{ Size, Tiles uint32 }
-
-// content writes all but the hash.
-func (l *Library) content(w io.Writer) error {
-	_, err := io.WriteString(w, magic)
-	if err == nil {
-		err = binary.Write(w, binary.BigEndian, head{uint32(l.size), uint32(len(l.tiles))})
-	}
-	for _, t := range l.tiles {
-		b := binary.BigEndian.AppendUint16(nil, uint16(len(t.Name)))
-		b = append(b, t.Name...)
-		for p := t.Pix; len(p) >= 4; p = p[4:] {
-			b = append(b, p[:3]...)
-		}
-		if err == nil {
-			_, err = w.Write(b)
-		}
-	}
-	return err
+// A library is written in gob: a head, and then its tiles.
+type head struct {
+	Size, Tiles int
+	ID          string
 }
 
 // Write writes the library to a stream from which [Read] gets it back exactly.
-// The same library always gives the same bytes.
 func (l *Library) Write(w io.Writer) error {
 	b := bufio.NewWriter(w)
-	err := l.content(b)
-	if err == nil {
-		_, err = b.WriteString(l.id)
+	e := gob.NewEncoder(b)
+	err := e.Encode(head{l.size, len(l.tiles), l.id})
+	for _, t := range l.tiles {
+		if err == nil {
+			err = e.Encode(t)
+		}
 	}
 	if err == nil {
 		err = b.Flush()
@@ -209,70 +199,50 @@ func (l *Library) Write(w io.Writer) error {
 // allocated as the tiles arrive, and the content must have the declared ID. The error is [ErrBadLibrary] for an
 // invalid stream, or the error of r.
 func Read(r io.Reader) (*Library, error) {
-	b := bufio.NewReader(r)
-	l, err := read(b)
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = bad("it ends early")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the tile library: %w", err)
+	s := &stream{r: io.LimitReader(r, MaxBytes+MaxTiles*2*maxName)}
+	l, err := read(gob.NewDecoder(bufio.NewReader(s)))
+	switch {
+	case s.err != nil:
+		return nil, fmt.Errorf("reading the tile library: %w", s.err)
+	case err != nil:
+		return nil, fmt.Errorf("reading the tile library: %w: %w", ErrBadLibrary, err)
 	}
 	return l, nil
 }
 
-// bad is an error about the content.
-func bad(format string, args ...any) error {
-	return fmt.Errorf("%w: "+format, append([]any{ErrBadLibrary}, args...)...)
-}
-
-func read(r *bufio.Reader) (*Library, error) {
-	line := make([]byte, len(magic))
-	if _, err := io.ReadFull(r, line); err != nil {
-		return nil, err
-	}
-	if string(line) != magic {
-		return nil, bad("it begins with something else")
-	}
+func read(d *gob.Decoder) (*Library, error) {
 	var h head
-	if err := binary.Read(r, binary.BigEndian, &h); err != nil {
+	if err := d.Decode(&h); err != nil {
 		return nil, err
 	}
-	if h.Size > MaxSize || h.Tiles > MaxTiles {
-		return nil, bad("it declares %d tiles of %d pixels", h.Tiles, h.Size)
-	}
-	if err := checkBounds(int(h.Size), int(h.Tiles)); err != nil {
-		return nil, bad("%w", err)
+	if err := checkBounds(h.Size, h.Tiles); err != nil {
+		return nil, err
 	}
 	var list []Tile
-	pixels := make([]byte, 3*h.Size*h.Size)
 	for range h.Tiles {
-		var length uint16
-		if err := binary.Read(r, binary.BigEndian, &length); err != nil {
+		var t Tile
+		if err := d.Decode(&t); err != nil {
 			return nil, err
-		}
-		name := make([]byte, length)
-		if _, err := io.ReadFull(r, name); err != nil {
-			return nil, err
-		}
-		if _, err := io.ReadFull(r, pixels); err != nil {
-			return nil, err
-		}
-		t := Tile{Name: string(name), Pix: make([]byte, 0, 4*h.Size*h.Size)}
-		for p := pixels; len(p) > 0; p = p[3:] {
-			t.Pix = append(t.Pix, p[0], p[1], p[2], 0xff)
 		}
 		list = append(list, t)
 	}
-	id := make([]byte, 2*sha256.Size)
-	if _, err := io.ReadFull(r, id); err != nil {
-		return nil, err
+	l, err := New(h.Size, list)
+	if err == nil && l.id != h.ID {
+		err = errors.New("its content does not match its ID: it was damaged or changed")
 	}
-	l, err := New(int(h.Size), list)
-	switch {
-	case err != nil:
-		return nil, bad("%w", err)
-	case l.id != string(id):
-		return nil, bad("its content does not match its ID: it was damaged or changed")
+	return l, err
+}
+
+// stream records the error of a reader below the decoder, so that a broken connection is not mistaken for a bad library.
+type stream struct {
+	r   io.Reader
+	err error
+}
+
+func (s *stream) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.err = err
 	}
-	return l, nil
+	return n, err
 }

@@ -2,7 +2,7 @@ package tiles
 
 import (
 	"bytes"
-	"encoding/binary"
+	"encoding/gob"
 	"errors"
 	"image"
 	"io"
@@ -70,29 +70,30 @@ func smallLibrary(t testing.TB) *Library {
 
 func TestReadRefuses(t *testing.T) {
 	good := written(t, smallLibrary(t))
-	numbers := func(size, n uint32) []byte {
-		b := bytes.Clone(good)
-		binary.BigEndian.PutUint32(b[len(magic):], size)
-		binary.BigEndian.PutUint32(b[len(magic)+4:], n)
-		return b
-	}
 	changed := func(old, with string) []byte { return bytes.Replace(good, []byte(old), []byte(with), 1) }
+	// declared is a library of no tiles with a head of another one.
+	declared := func(size, n int) []byte {
+		var b bytes.Buffer
+		if err := gob.NewEncoder(&b).Encode(head{Size: size, Tiles: n}); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
 	for name, c := range map[string]struct {
 		file []byte
 		want string
 	}{
-		"empty":           {nil, "ends early"},
-		"nonsense":        {bytes.Repeat([]byte("nonsense"), 200), "something else"},
-		"version":         {changed("tiles 2", "tiles 1"), "something else"},
-		"cut off":         {good[:len(good)-70], "ends early"},
-		"no ID":           {good[:len(good)-64], "ends early"},
-		"size 0":          {numbers(0, 2), "choose 1 to 64"},
-		"size huge":       {numbers(1<<31, 2), "pixels"},
-		"size other":      {numbers(3, 2), ""},
-		"no tiles":        {numbers(2, 0), "no tiles"},
-		"too many tiles":  {numbers(2, 1<<32-1), "tiles"},
-		"too many pixels": {numbers(64, 20_000), "MiB"},
-		"largest":         {numbers(1, MaxTiles), "ends early"},
+		"empty":           {nil, "EOF"},
+		"nonsense":        {bytes.Repeat([]byte("nonsense"), 200), ""},
+		"cut off":         {good[:len(good)-5], "unexpected EOF"},
+		"no tile":         {declared(2, 2), "EOF"},
+		"size 0":          {declared(0, 2), "choose 1 to 64"},
+		"size huge":       {declared(1<<31, 2), "pixels"},
+		"size negative":   {declared(-1, 2), "pixels"},
+		"no tiles":        {declared(2, 0), "no tiles"},
+		"too many tiles":  {declared(2, 1<<32-1), "tiles"},
+		"too many pixels": {declared(64, 20_000), "MiB"},
+		"largest":         {declared(1, MaxTiles), "EOF"},
 		"another pixel":   {changed("\x01\x02\x03", "\x01\x02\x04"), "does not match its ID"},
 		"another name":    {changed("a.png", "c.png"), "does not match its ID"},
 		"same name":       {changed("a.png", "b.png"), "two tiles"},

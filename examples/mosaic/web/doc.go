@@ -16,7 +16,6 @@
 //	GET  /jobs/{id}/cells/{x}/{y}        the photograph in a cell (JSON): name, preview
 //	GET  /jobs/{id}/tiles/{n}            the photograph of a tile, at most 512 pixels a side (JPEG)
 //	POST /jobs/{id}/delete               deletes a job
-//	POST /jobs/{id}/retry                makes a job anew that failed
 //	GET  /events                         server-sent events: the queues and processors
 //	POST /queues/{name}/redrive          sends the poison messages of a queue back to it
 //	POST /processors/{id}/kill           kills a processor

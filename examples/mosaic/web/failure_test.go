@@ -43,8 +43,8 @@ func TestEveryFailureOfAJobIsSaidInPlainWords(t *testing.T) {
 		{full, "disk is full"},
 		{errors.New(full.Error()), "disk is full"},
 		{fmt.Errorf("reading the layout: %w: it ends early", layout.ErrBadLayout), "Redrive"},
-		{fmt.Errorf("read: %w", picture.ErrDamaged), "Try again"},
-		{fmt.Errorf("open blob://x/y: %w", blob.ErrMissing), "Try again"},
+		{fmt.Errorf("read: %w", picture.ErrDamaged), "Upload it anew"},
+		{fmt.Errorf("open blob://x/y: %w", blob.ErrMissing), "Upload the picture anew"},
 		{errors.New("panic: index out of range"), "log"},
 	} {
 		forPeople(t, c.err.Error(), whyFailed(c.err), c.say)
@@ -82,8 +82,8 @@ func TestTilesThatCannotBeMadeFailTheJob(t *testing.T) {
 	s := w.serve(nil)
 	end := s.until(s.make(s.small()...), failed)
 	forPeople(t, "no tiles", end.Error, "-tiles")
-	if strings.Contains(end.Detail, w.tiles) {
-		t.Errorf("detail: got %q, which has a path", end.Detail)
+	if strings.Contains(end.Error, w.tiles) {
+		t.Errorf("error: got %q, which has a path", end.Error)
 	}
 }
 

@@ -36,11 +36,11 @@ const (
 
 // settings are what a user chooses for a mosaic.
 type settings struct {
-	Tile   int           `json:"tile"`  // pixels
-	Scale  picture.Scale `json:"scale"` // of the mosaic, times the picture
-	Tint   int           `json:"tint"`  // per cent
-	Reuse  int           `json:"reuse"` // 0, every tile once, to 100, best match
-	Slices int           `json:"sliceCount"`
+	Tile   int     `json:"tile"`  // pixels
+	Scale  float64 `json:"scale"` // of the mosaic, times the picture
+	Tint   int     `json:"tint"`  // per cent
+	Reuse  int     `json:"reuse"` // 0, every tile once, to 100, best match
+	Slices int     `json:"sliceCount"`
 }
 
 // record is what is kept of a job on disk.
@@ -57,7 +57,6 @@ type record struct {
 	Request  uuid.UUID     `json:"request,omitzero"` // once it is submitted
 	Begun    time.Time     `json:"begun"`            // when it was last started
 	Error    string        `json:"error,omitempty"`  // why it failed, for people
-	Detail   string        `json:"detail,omitempty"` // why it failed, for the owner of the machine
 	Photos   string        `json:"photos,omitempty"` // the folder of its tiles
 	Tiles    int           `json:"tiles,omitempty"`  // to choose from
 	Distinct int           `json:"distinct,omitempty"`
@@ -86,11 +85,7 @@ type job struct {
 func newJob(r record) *job {
 	idle := make(chan struct{})
 	close(idle)
-	j := &job{record: r, stored: make([]bool, r.Slices), changed: make(chan struct{}), cancel: func() {}, idle: idle}
-	for i := range j.stored {
-		j.stored[i] = r.State == done
-	}
-	return j
+	return &job{record: r, stored: slices.Repeat([]bool{r.State == done}, r.Slices), changed: make(chan struct{}), cancel: func() {}, idle: idle}
 }
 
 // update changes a job and tells those who watch it.
@@ -151,9 +146,8 @@ func (j *job) look() (snapshot, <-chan struct{}) {
 
 // The folders of the data, and the files of a job.
 const (
-	jobsFolder     = "jobs"
-	incomingFolder = "incoming" // uploads that are not complete
-	tilesFolder    = "tiles"    // the libraries of jobs
+	jobsFolder  = "jobs"
+	tilesFolder = "tiles" // the libraries of jobs
 
 	recordFile   = "job.json"
 	pictureFile  = "picture"
@@ -171,28 +165,13 @@ type shelf struct {
 }
 
 // openShelf reads the jobs of earlier runs. A job whose record cannot be read is left alone and reported.
-func openShelf(folder string, logger *slog.Logger) (s *shelf, err error) {
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return nil, err
-	}
-	root, err := os.OpenRoot(folder)
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			_ = root.Close() // the first error is the cause
-		}
-	}()
-	if err := root.RemoveAll(incomingFolder); err != nil {
-		return nil, err
-	}
-	for _, f := range []string{jobsFolder, incomingFolder, tilesFolder} {
+func openShelf(root *os.Root, logger *slog.Logger) (*shelf, error) {
+	for _, f := range []string{jobsFolder, tilesFolder} {
 		if err := root.MkdirAll(f, 0o700); err != nil {
 			return nil, err
 		}
 	}
-	s = &shelf{root: root}
+	s := &shelf{root: root}
 	entries, err := fs.ReadDir(root.FS(), jobsFolder)
 	if err != nil {
 		return nil, err
@@ -266,6 +245,16 @@ func replace(root *os.Root, name string, write func(io.Writer) error) (err error
 	return err
 }
 
+// read opens a file, calls use, and closes it.
+func read(root *os.Root, name string, use func(io.Reader) error) error {
+	f, err := root.Open(name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // nothing was written
+	return use(f)
+}
+
 func (s *shelf) add(j *job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -319,28 +308,5 @@ func (s *Server) deleteJob(w http.ResponseWriter, r *http.Request) error {
 		return fmt.Errorf("delete job %s: %w", j.ID, err)
 	}
 	answer(w, r, http.StatusOK, map[string]string{"deleted": j.ID}, "/")
-	return nil
-}
-
-// retryJob is POST /jobs/{id}/retry: it makes a mosaic anew that has failed.
-func (s *Server) retryJob(w http.ResponseWriter, r *http.Request) error {
-	j, err := s.job(r)
-	if err != nil {
-		return err
-	}
-	begin := false
-	j.update(func() {
-		if begin = j.State == failed && !j.gone; begin {
-			j.State, j.Error, j.Detail, j.Request, j.Begun, j.layout = waiting, "", "", uuid.Nil, time.Now(), nil
-			clear(j.stored)
-		}
-	})
-	if !begin {
-		return refuse(http.StatusConflict, "only a mosaic that failed can be started again")
-	}
-	_ = s.shelf.root.Remove(file(j.ID, layoutFile)) // of the request that failed
-	s.save(j)
-	s.start(j)
-	answer(w, r, http.StatusOK, map[string]string{"id": j.ID, "url": "/jobs/" + j.ID}, "/jobs/"+j.ID)
 	return nil
 }

@@ -55,7 +55,7 @@ func TestAMosaicIsMadeAndShown(t *testing.T) {
 	s := setup(t).serve(nil)
 	id := s.make(field{name: "picture", file: "Sünset.PNG", value: string(picturePNG(320, 200))}, field{name: "tile", value: "8"}, field{name: "scale", value: "1.5"}, field{name: "tint", value: "10"}, field{name: "reuse", value: "100"})
 	end := s.until(id, done)
-	if end.Tile != 8 || end.Scale != 150 || end.Tint != 10 || end.Reuse != 100 || end.MosaicWidth != end.Cols*8 || end.Distinct < 2 || end.Tiles != 12 || end.Seconds <= 0 || end.Photos != "" {
+	if end.Tile != 8 || end.Scale != 1.5 || end.Tint != 10 || end.Reuse != 100 || end.MosaicWidth != end.Cols*8 || end.Distinct < 2 || end.Tiles != 12 || end.Seconds <= 0 || end.Photos != "" {
 		t.Errorf("job: got %+v, want the chosen settings, and what was found and used", end)
 	}
 
@@ -360,7 +360,7 @@ func TestAnOutageDelaysAJob(t *testing.T) {
 	})
 }
 
-func TestAJobThatFailedIsTriedAgain(t *testing.T) {
+func TestAFullDiskElsewhereFailsTheJobWithTheReason(t *testing.T) {
 	w := setup(t)
 	s := w.serve(nil)
 	pass := w.store.hold()
@@ -374,13 +374,6 @@ func TestAJobThatFailedIsTriedAgain(t *testing.T) {
 		t.Errorf("error: got %q, want the reason", end.Error)
 	}
 	pass(-1)
-	if r := s.post("/jobs/" + id + "/retry"); r.status != http.StatusOK {
-		t.Fatalf("retry: got %d %s", r.status, r.body)
-	}
-	s.until(id, done)
-	if r := s.post("/jobs/" + id + "/retry"); r.status != http.StatusConflict {
-		t.Errorf("retry of a finished job: got %d, want 409", r.status)
-	}
 }
 
 // find returns a job.

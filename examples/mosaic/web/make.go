@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"slices"
 	"sync"
 	"time"
 
@@ -56,13 +57,10 @@ func (s *Server) work(ctx context.Context, j *job) {
 	j.update(func() {
 		j.note, j.problem, j.order, j.Took = "", "", nil, time.Since(j.Begun)
 		if err != nil {
-			j.State, j.Error, j.Detail = failed, whyFailed(err), withoutPaths(err.Error())
+			j.State, j.Error = failed, whyFailed(err)
 			return
 		}
-		j.State = done
-		for i := range j.stored {
-			j.stored[i] = true
-		}
+		j.State, j.stored = done, slices.Repeat([]bool{true}, len(j.stored))
 	})
 	s.save(j)
 }
@@ -126,19 +124,15 @@ func (s *Server) order(ctx context.Context, j *job) (*roles.Order, error) {
 		return nil, err
 	}
 	var order *roles.Order
-	err = s.persist(ctx, j, func() error {
-		in, err := s.shelf.root.Open(file(j.ID, pictureFile))
-		if err != nil {
-			return err
-		}
-		defer func() { _ = in.Close() }() // nothing was written
+	submit := func(in io.Reader) (err error) {
 		j.update(func() { j.State, j.note = measuring, "" })
 		order, err = broker.Submit(ctx, roles.Request{
 			ClientID: "web", Picture: in, Library: library, Slices: now.Slices,
 			Scale: now.Scale, Tint: now.Tint, Reuse: now.Reuse,
 		})
 		return err
-	})
+	}
+	err = s.persist(ctx, j, func() error { return read(s.shelf.root, file(j.ID, pictureFile), submit) })
 	if err != nil {
 		return nil, err
 	}
@@ -224,29 +218,15 @@ func (s *Server) library(ctx context.Context, size int, say func(string)) (*tile
 			return nil, err
 		}
 	}
-	if size == p.whole.Size() {
-		return p.whole, nil
-	}
-	if p.shrunk[size] == nil {
-		small, err := p.whole.Shrink(size)
-		if err != nil {
-			return nil, err
-		}
-		if p.shrunk == nil {
-			p.shrunk = make(map[int]*tiles.Library)
-		}
-		p.shrunk[size] = small
-	}
-	return p.shrunk[size], nil
+	return p.whole.Shrink(size)
 }
 
 // photos are the pictures of the tiles.
 type photos struct {
 	folder string
 
-	mu     sync.Mutex // held while photographs are read
-	whole  *tiles.Library
-	shrunk map[int]*tiles.Library // by size
+	mu    sync.Mutex // held while photographs are read
+	whole *tiles.Library
 }
 
 // libraries are the tiles of the jobs: on disk, because the next run may have other photographs, and some of them in memory.
@@ -288,18 +268,16 @@ func (l *libraries) get(id string, size int) (*tiles.Library, error) {
 	}
 	whole := l.drawn[drawn{id, 0}]
 	if whole == nil {
-		f, err := l.root.Open(tilesFile(id))
-		if err != nil {
-			return nil, err
-		}
-		whole, err = tiles.Read(f)
-		_ = f.Close() // nothing was written
+		err := read(l.root, tilesFile(id), func(r io.Reader) (err error) {
+			whole, err = tiles.Read(r)
+			return err
+		})
 		if err != nil {
 			return nil, err
 		}
 		l.drawn[drawn{id, 0}] = whole
 	}
-	if size == 0 || size == whole.Size() {
+	if size == 0 {
 		return whole, nil
 	}
 	small, err := whole.Shrink(size)

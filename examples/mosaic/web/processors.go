@@ -29,7 +29,7 @@ func (p ProcessorStatus) Number() int { return p.ID + 1 }
 // Processors runs processors as child processes, and starts them again when they end. Make one with [NewProcessors]. It
 // implements millrace.Runner and is safe for concurrent use.
 type Processors struct {
-	command func(slow time.Duration) *exec.Cmd
+	command func(ctx context.Context, slow time.Duration) *exec.Cmd
 	logger  *slog.Logger
 
 	mu   sync.Mutex
@@ -46,7 +46,7 @@ type processor struct {
 
 // NewProcessors returns n processors, which the command starts. A processor stops when its standard input ends, so none
 // outlives the program, and writes a line on standard output for every slice.
-func NewProcessors(n int, command func(slow time.Duration) *exec.Cmd, logger *slog.Logger) *Processors {
+func NewProcessors(n int, command func(ctx context.Context, slow time.Duration) *exec.Cmd, logger *slog.Logger) *Processors {
 	p := &Processors{command: command, logger: logger}
 	for i := range n {
 		p.all = append(p.all, &processor{ProcessorStatus: ProcessorStatus{ID: i}})
@@ -146,8 +146,9 @@ func (p *Processors) keep(ctx context.Context, one *processor) {
 // runOnce runs one process until it ends. It stops the process when ctx ends, and kills it if it does not stop.
 func (p *Processors) runOnce(ctx context.Context, one *processor) error {
 	p.mu.Lock()
-	cmd := p.command(p.slow)
+	cmd := p.command(ctx, p.slow)
 	input, errIn := cmd.StdinPipe()
+	cmd.Cancel, cmd.WaitDelay = func() error { return input.Close() }, 5*time.Second
 	output, errOut := cmd.StdoutPipe()
 	err := errors.Join(errIn, errOut)
 	if err == nil {
@@ -160,21 +161,6 @@ func (p *Processors) runOnce(ctx context.Context, one *processor) error {
 	if err != nil {
 		return fmt.Errorf("start a processor: %w", err)
 	}
-	ended := make(chan struct{})
-	var stopping sync.WaitGroup
-	stopping.Go(func() {
-		select {
-		case <-ended:
-			return
-		case <-ctx.Done():
-		}
-		_ = input.Close() // it may have ended
-		select {
-		case <-ended:
-		case <-time.After(5 * time.Second):
-			_ = cmd.Process.Kill() // it may have ended
-		}
-	})
 	lines := bufio.NewScanner(output)
 	for lines.Scan() {
 		if strings.HasPrefix(lines.Text(), "request ") {
@@ -184,8 +170,6 @@ func (p *Processors) runOnce(ctx context.Context, one *processor) error {
 		}
 	}
 	err = cmd.Wait()
-	close(ended)
-	stopping.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	one.cmd, one.PID = nil, 0

@@ -32,9 +32,9 @@ func child(kind string) {
 func children(t *testing.T, n int, kind string) (p *Processors, slow func() time.Duration, stop func()) {
 	t.Helper()
 	last := make(chan time.Duration, 100)
-	p = NewProcessors(n, func(slow time.Duration) *exec.Cmd {
+	p = NewProcessors(n, func(ctx context.Context, slow time.Duration) *exec.Cmd {
 		last <- slow
-		cmd := exec.Command(os.Args[0])
+		cmd := exec.CommandContext(ctx, os.Args[0])
 		cmd.Env = append(os.Environ(), asChild+"="+kind)
 		return cmd
 	}, slog.New(slog.DiscardHandler))

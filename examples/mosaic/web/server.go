@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -48,7 +49,7 @@ type Options struct {
 	// Processors are the processors that were started by this program. Defaults to nil: there are none.
 	Processors *Processors
 
-	// Logger receives errors. Defaults to slog.Default().
+	// Logger receives errors. It is required.
 	Logger *slog.Logger
 }
 
@@ -84,9 +85,6 @@ var files embed.FS
 
 // Open reads the jobs of earlier runs. They continue when the server runs. Close must be called.
 func Open(o Options) (*Server, error) {
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
 	s := &Server{
 		options: o, logger: o.Logger, drawing: make(chan struct{}, 2), decoding: make(chan struct{}, 1),
 		uploads: make(chan struct{}, maxUploads), running: make(chan struct{}, maxRunning),
@@ -98,15 +96,20 @@ func Open(o Options) (*Server, error) {
 	if s.pages, err = template.New("").Funcs(template.FuncMap{"count": func(n int) string { return cli.Grouped(int64(n)) }, "queue": queueFigures}).ParseFS(files, "templates/*.html"); err != nil {
 		return nil, err
 	}
-	if s.shelf, err = openShelf(o.Data, o.Logger); err != nil {
-		return nil, fmt.Errorf("read the jobs in %s: %w", o.Data, err)
+	if s.handler, err = s.routes(); err != nil {
+		return nil, err
 	}
-	s.libs.root, s.earlier = s.shelf.root, s.shelf.all()
-	routes, err := s.routes()
+	if err := os.MkdirAll(o.Data, 0o700); err != nil {
+		return nil, fmt.Errorf("make the folder of the jobs: %w", err)
+	}
+	root, err := os.OpenRoot(o.Data)
 	if err != nil {
-		return nil, errors.Join(err, s.Close())
+		return nil, fmt.Errorf("open the folder of the jobs: %w", err)
 	}
-	s.handler = routes
+	if s.shelf, err = openShelf(root, o.Logger); err != nil {
+		return nil, errors.Join(fmt.Errorf("read the jobs in %s: %w", o.Data, err), root.Close())
+	}
+	s.libs.root, s.earlier = root, s.shelf.all()
 	return s, nil
 }
 
@@ -205,7 +208,6 @@ func (s *Server) routes() (http.Handler, error) {
 	handle("GET /jobs/{id}/cells/{x}/{y}", s.cell)
 	handle("GET /jobs/{id}/tiles/{n}", s.tile)
 	handle("POST /jobs/{id}/delete", s.deleteJob)
-	handle("POST /jobs/{id}/retry", s.retryJob)
 	handle("POST /queues/{name}/redrive", s.redrive)
 	handle("POST /processors/{id}/kill", s.killProcessor)
 	handle("POST /faults", s.setFaults)

@@ -2,15 +2,16 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"image"
 	"image/jpeg"
 	"io"
 	"mime/multipart"
 	"net/http"
-	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -22,8 +23,7 @@ import (
 )
 
 const (
-	defaultTile  = 16
-	defaultScale = picture.Scale(100)
+	defaultTile = 16
 
 	// defaultSlices are enough to see a mosaic grow.
 	defaultSlices = 24
@@ -39,8 +39,8 @@ const form64k = 64 << 10
 // upload is what a form asks for.
 type upload struct {
 	settings
-	name    string // of the picture
-	file    string // below the root; "" if there is none
+	name    string                // of the picture
+	file    *multipart.FileHeader // nil if there is none
 	builtin bool
 }
 
@@ -56,24 +56,21 @@ func (s *Server) newJob(w http.ResponseWriter, r *http.Request) error {
 	if r.ContentLength > maxUpload+form64k {
 		return &http.MaxBytesError{Limit: maxUpload}
 	}
-	control := http.NewResponseController(w)
-	size := r.ContentLength
-	if size < 0 {
-		size = maxUpload
-	}
-	_ = control.SetReadDeadline(timeFor(size)) // a recorder has none
-	_ = control.SetWriteDeadline(timeFor(size))
+	control, by := http.NewResponseController(w), timeFor(cmp.Or(max(r.ContentLength, 0), maxUpload))
+	_ = control.SetReadDeadline(by) // a recorder has none
+	_ = control.SetWriteDeadline(by)
 	r.Body = http.MaxBytesReader(w, r.Body, maxUpload+form64k)
-	parts, err := r.MultipartReader()
-	if err != nil {
-		return refuse(http.StatusUnsupportedMediaType, "the form must be sent as multipart/form-data")
+	err := r.ParseMultipartForm(form64k) // the picture goes to a temporary file
+	if r.MultipartForm != nil {
+		defer func() { _ = r.MultipartForm.RemoveAll() }() // the system removes what is left
 	}
-	o, err := s.readForm(parts)
-	defer func() {
-		if o.file != "" {
-			_ = s.shelf.root.Remove(o.file) // it has moved, or the folder is emptied at the next start
-		}
-	}()
+	switch {
+	case errors.Is(err, http.ErrNotMultipart):
+		return refuse(http.StatusUnsupportedMediaType, "the form must be sent as multipart/form-data")
+	case err != nil:
+		return badForm(err)
+	}
+	o, err := readForm(r.MultipartForm)
 	if err != nil {
 		return err
 	}
@@ -88,58 +85,23 @@ func (s *Server) newJob(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// readForm reads the form of a job. Its picture goes to a file, which the caller removes.
-func (s *Server) readForm(parts *multipart.Reader) (o upload, err error) {
-	o.settings = settings{Tile: defaultTile, Scale: defaultScale, Tint: layout.DefaultTint, Reuse: layout.DefaultReuse}
-	for range 20 {
-		part, err := parts.NextPart()
-		if err == io.EOF { //nolint:errorlint // a form that is cut short wraps it
-			return o, o.check()
+// readForm reads the form of a job. A form whose file was left empty has a file without a name.
+func readForm(form *multipart.Form) (o upload, err error) {
+	o.settings = settings{Tile: defaultTile, Scale: 1, Tint: layout.DefaultTint, Reuse: layout.DefaultReuse}
+	for name, texts := range form.Value {
+		if len(texts) > 1 {
+			return o, refuse(http.StatusBadRequest, "the form has %.40q twice", name)
 		}
-		if err != nil {
-			return o, badForm(err)
-		}
-		if part.FormName() == "picture" {
-			if err := s.receive(&o, part); err != nil {
-				return o, err
-			}
-			continue
-		}
-		const longest = 100
-		text, err := io.ReadAll(io.LimitReader(part, longest))
-		if err != nil {
-			return o, badForm(err)
-		}
-		if err := o.set(part.FormName(), strings.TrimSpace(string(text))); err != nil {
+		if err := o.set(name, strings.TrimSpace(texts[0])); err != nil {
 			return o, err
 		}
 	}
-	return o, refuse(http.StatusBadRequest, "the form has too many parts")
-}
-
-// receive stores an uploaded picture. A form whose file was left empty has a part without content.
-func (s *Server) receive(o *upload, part *multipart.Part) error {
-	if o.file != "" {
-		return refuse(http.StatusBadRequest, "the form has two pictures: send one")
+	if files := form.File["picture"]; len(files) > 1 {
+		return o, refuse(http.StatusBadRequest, "the form has two pictures: send one")
+	} else if len(files) == 1 && files[0].Size > 0 {
+		o.file, o.name = files[0], displayName(files[0].Filename)
 	}
-	name := path.Join(incomingFolder, strings.ToLower(rand.Text()))
-	f, err := s.shelf.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	o.file, o.name = name, displayName(part.FileName())
-	n, err := io.Copy(f, part)
-	if e := f.Close(); err == nil && e != nil {
-		return e
-	}
-	if err != nil {
-		return badForm(err)
-	}
-	if n == 0 {
-		_ = s.shelf.root.Remove(name) // removed again with the folder
-		o.file = ""
-	}
-	return nil
+	return o, o.check()
 }
 
 // set takes one field of the form.
@@ -159,7 +121,7 @@ func (o *upload) set(name, text string) (err error) {
 	case "reuse":
 		o.Reuse, err = strconv.Atoi(text)
 	case "scale":
-		o.Scale, err = picture.ParseScale(text)
+		o.Scale, err = strconv.ParseFloat(text, 64)
 	default:
 		return refuse(http.StatusBadRequest, "the form has an unknown field %.40q", name)
 	}
@@ -171,22 +133,18 @@ func (o *upload) set(name, text string) (err error) {
 
 // check refuses settings that are out of bounds.
 func (o *upload) check() error {
-	bad := func(what string, n, low, high int) error {
-		return refuse(http.StatusBadRequest, "%s %d is outside %d…%d", what, n, low, high)
-	}
 	switch {
-	case o.file == "" && !o.builtin:
+	case o.file == nil && !o.builtin:
 		return refuse(http.StatusBadRequest, "choose a picture, or the built-in one")
-	case o.file != "" && o.builtin:
+	case o.file != nil && o.builtin:
 		return refuse(http.StatusBadRequest, "choose a picture or the built-in one, not both")
 	case !slices.Contains(tileSizes, o.Tile):
 		return refuse(http.StatusBadRequest, "tile %d is not possible: choose one of %v", o.Tile, tileSizes)
 	case o.Slices < 0 || o.Slices > maxSlices:
-		return bad("slices", o.Slices, 1, maxSlices)
-	case o.Tint < 0 || o.Tint > layout.MaxTint:
-		return bad("tint", o.Tint, 0, layout.MaxTint)
-	case o.Reuse < 0 || o.Reuse > 100:
-		return bad("reuse", o.Reuse, 0, 100)
+		return refuse(http.StatusBadRequest, "slices %d is outside 1…%d", o.Slices, maxSlices)
+	}
+	if err := errors.Join(picture.CheckScale(o.Scale), (layout.Options{Reuse: o.Reuse, Tint: o.Tint}).Validate()); err != nil {
+		return refuse(http.StatusBadRequest, "%v", err)
 	}
 	return nil
 }
@@ -199,25 +157,26 @@ func (s *Server) admit(ctx context.Context, o *upload) (*job, error) {
 		return nil, err
 	}
 	defer free()
+	var img *image.RGBA
+	store := func(w io.Writer) error { return picture.Encode(w, img) }
 	if o.builtin {
-		o.name, o.file = "Built-in picture", path.Join(incomingFolder, strings.ToLower(rand.Text()))
-		img := picture.Sample()
-		err := replace(s.shelf.root, o.file, func(w io.Writer) error { return picture.Encode(w, img) })
+		o.name, img = "Built-in picture", picture.Sample()
+	} else {
+		f, err := o.file.Open()
 		if err != nil {
 			return nil, err
 		}
-	}
-	f, err := s.shelf.root.Open(o.file)
-	if err != nil {
-		return nil, err
-	}
-	img, err := picture.Decode(f)
-	_ = f.Close() // nothing was written
-	if err != nil {
-		return nil, unusable(o.name, err)
+		defer func() { _ = f.Close() }() // nothing was written
+		if img, err = picture.Decode(f); err != nil {
+			return nil, unusable(o.name, err)
+		}
+		store = func(w io.Writer) error {
+			_, err := io.Copy(w, io.NewSectionReader(f, 0, o.file.Size))
+			return err
+		}
 	}
 	size := img.Bounds().Size()
-	plan, err := picture.NewPlan(size.X, size.Y, o.Tile, &picture.PlanOptions{Scale: o.Scale})
+	plan, err := picture.NewPlan(size.X, size.Y, o.Tile, picture.PlanOptions{Scale: o.Scale})
 	if err != nil {
 		return nil, refuse(http.StatusUnprocessableEntity, "the picture cannot be divided into tiles: %s", strings.TrimPrefix(err.Error(), "dividing the picture: "))
 	}
@@ -234,7 +193,7 @@ func (s *Server) admit(ctx context.Context, o *upload) (*job, error) {
 		ID: strings.ToLower(rand.Text()), Name: o.name, Created: now, Begun: now, settings: o.settings,
 		Width: size.X, Height: size.Y, Cols: plan.Cols, Rows: plan.Rows, State: waiting,
 	})
-	if err := s.keep(j, o.file, preview); err != nil {
+	if err := s.keep(j, store, preview); err != nil {
 		_ = s.shelf.root.RemoveAll(path.Join(jobsFolder, j.ID)) // the first error is the cause
 		return nil, fmt.Errorf("store the picture: %w", err)
 	}
@@ -243,11 +202,11 @@ func (s *Server) admit(ctx context.Context, o *upload) (*job, error) {
 }
 
 // keep stores a new job: its record last, because a folder without a record is not a job.
-func (s *Server) keep(j *job, uploaded string, preview []byte) error {
+func (s *Server) keep(j *job, picture func(io.Writer) error, preview []byte) error {
 	root := s.shelf.root
 	err := root.Mkdir(path.Join(jobsFolder, j.ID), 0o700)
 	if err == nil {
-		err = root.Rename(uploaded, file(j.ID, pictureFile))
+		err = replace(root, file(j.ID, pictureFile), picture)
 	}
 	if err == nil {
 		err = root.WriteFile(file(j.ID, originalFile), preview, 0o600)

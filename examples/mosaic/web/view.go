@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"image"
+	"io"
 	"io/fs"
 	"mime"
 	"net/http"
@@ -177,15 +178,13 @@ func (s *Server) layoutOf(j *job) (*layout.Layout, error) {
 	if j.layout != nil {
 		return j.layout, nil
 	}
-	f, err := s.shelf.root.Open(file(j.ID, layoutFile))
+	err := read(s.shelf.root, file(j.ID, layoutFile), func(r io.Reader) (err error) {
+		j.layout, err = layout.Read(r)
+		return err
+	})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, refuse(http.StatusNotFound, "the tiles of this mosaic are not chosen yet")
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // nothing was written
-	j.layout, err = layout.Read(f)
 	return j.layout, err
 }
 

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
-	"regexp"
 	"strings"
 	"syscall"
 	"unicode"
@@ -71,15 +70,15 @@ func whyFailed(err error) string {
 	text := err.Error()
 	switch {
 	case diskFull(err):
-		return "The disk is full. Delete mosaics that you do not need, or make room on the disk, and then try again."
+		return "The disk is full. Delete mosaics that you do not need, or make room on the disk, and then upload the picture anew."
 	case errors.Is(err, errNoTiles):
-		return "The photographs of the folder for the tiles cannot be used. Start the program with another folder for -tiles, and then try again."
+		return "The photographs of the folder for the tiles cannot be used. Start the program with another folder for -tiles, and then upload the picture anew."
 	case strings.Contains(text, layout.ErrBadLayout.Error()):
 		return "A slice was damaged in the store, and its message is in the poison queue slicerequest. Redrive it, and the picture is finished."
 	case strings.Contains(text, picture.ErrDamaged.Error()), strings.Contains(text, picture.ErrNotPicture.Error()):
-		return "The stored picture was damaged, so it could not be read again. Try again, and if that fails, upload the picture anew."
+		return "The stored picture was damaged, so it could not be read again. Upload it anew."
 	case errors.Is(err, blob.ErrMissing):
-		return "A part of the mosaic was removed while it was being made. Try again."
+		return "A part of the mosaic was removed while it was being made. Upload the picture anew."
 	}
 	return "One step failed again and again. Look into the log of this program for the cause."
 }
@@ -116,12 +115,6 @@ func sentence(text string) string {
 	first, n := utf8.DecodeRuneInString(text)
 	return string(unicode.ToUpper(first)) + strings.TrimSuffix(text[n:], ".") + "."
 }
-
-// absolute matches a path of a file that begins a word.
-var absolute = regexp.MustCompile(`(^|[\s"'(])(?:/|[A-Za-z]:\\)[^\s"':;,)]*`)
-
-// withoutPaths removes paths of this machine from a text, because users of the page may be others than its owner.
-func withoutPaths(text string) string { return absolute.ReplaceAllString(text, "$1…") }
 
 // displayName makes the name of an upload fit to be shown and to be suggested for a download, but never to be a path.
 func displayName(name string) string {

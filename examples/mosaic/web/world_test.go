@@ -138,7 +138,7 @@ func (w *world) serve(change func(*Options), more ...func(*site)) *site {
 	w.t.Helper()
 	logger := slog.New(slog.NewTextHandler(w.log, nil))
 	open := func(name string) (queue.Queue, error) { return counted{w.queue(name), w}, nil }
-	system, err := roles.Open(open, w.store, &roles.Options{
+	system, err := roles.Open(open, w.store, roles.Options{
 		Processors: 2, Grace: 10 * time.Millisecond, Logger: logger,
 		Idle: scaling.Idle{Min: time.Millisecond, Max: 10 * time.Millisecond},
 	})

@@ -71,17 +71,14 @@ export function startJob(main, story) {
       original = true;
       newImage(`${base}/original`, (image) => viewer.original(image), () => (original = false));
     }
-    if (job.state === "waiting" || job.state === "measuring") begun.clear();
     job.slices.forEach((s, i) => s.stored && addSlice(i));
     progress();
     const wrong = job.error || job.problem;
     if (part("failed").textContent !== wrong) part("failed").textContent = wrong ?? "";
     part("failed").hidden = !wrong;
-    part("detail").hidden = job.state !== "failed" || !job.detail;
-    part("retry").hidden = job.state !== "failed";
     if (job.state === "done") finish(before);
     if (job.state === "failed") fail(before);
-    if (job.state === "done") events?.close(); // one that failed may be tried again
+    if (ended(job.state)) events?.close();
   }
 
   function addSlice(i) {
@@ -133,7 +130,6 @@ export function startJob(main, story) {
   }
 
   function fail(before) {
-    part("detail").querySelector("p").textContent = job.detail;
     if (before && before !== "failed") story(`The mosaic of ${job.name} could not be made.`);
   }
 
@@ -155,15 +151,6 @@ export function startJob(main, story) {
   });
 
   listen();
-
-  part("retry").addEventListener("submit", async (event) => {
-    event.preventDefault();
-    try {
-      await send(event.target.action);
-    } catch (error) {
-      part("failed").textContent = error.message;
-    }
-  });
 }
 
 function doing(job, stored, all) {
