@@ -23,9 +23,8 @@ type Runner interface {
 // Run runs every runner until ctx ends, the process receives SIGINT or SIGTERM, or one of them
 // returns; all of them then drain at the same time. A second signal halts them; a third one has
 // its usual effect. Run returns when all have returned, with their errors joined. If a runner
-// panics or calls runtime.Goexit, the others drain, and the error contains the stack. Running
-// nothing, or nil, is an error. The runners see the values of ctx. Use [RunOrdered] if one must
-// outlive another.
+// panics, the others drain, and the error contains the stack. Running nothing, or nil, is an
+// error. The runners see the values of ctx. Use [RunOrdered] if one must outlive another.
 func Run(ctx context.Context, rs ...Runner) error {
 	all, err := together(rs)
 	if err != nil {

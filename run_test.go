@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -91,52 +90,43 @@ func TestNothingToRunIsAnError(t *testing.T) {
 	}
 }
 
-// If a runner panics or ends its goroutine, the others drain and the error has its stack.
-func TestARunnerThatPanicsOrExitsStopsTheOthers(t *testing.T) {
-	for want, fail := range map[string]func(){
-		"panicked: the runner broke": func() { panic("the runner broke") },
-		"runtime.Goexit":             runtime.Goexit,
-	} {
+// If a runner panics, the others drain and the error has its stack.
+func TestARunnerThatPanicsStopsTheOthers(t *testing.T) {
+	const want = "panicked: the runner broke"
+	for name, run := range map[string]func(context.Context, ...Runner) error{"Run": Run, "RunOrdered": RunOrdered} {
 		drained := false
-		err := Run(t.Context(),
+		err := run(t.Context(),
 			newRunner(func(ctx context.Context, _ <-chan struct{}) error {
 				<-ctx.Done()
 				drained = true
 				return nil
 			}),
-			newRunner(func(context.Context, <-chan struct{}) error { fail(); return nil }),
+			newRunner(func(context.Context, <-chan struct{}) error { panic("the runner broke") }),
 		)
 		if !drained {
-			t.Errorf("%s: the other runner did not drain", want)
+			t.Errorf("%s: the other runner did not drain", name)
 		}
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "run_test.go") {
-			t.Errorf("got error %v, want %q with the stack", err, want)
+			t.Errorf("%s: got error %v, want %q with the stack", name, err, want)
 		}
 	}
 }
 
-// failingHalt is a runner whose Halt fails.
-type failingHalt struct {
-	*runner
-	fail func()
-}
+// failingHalt is a runner with a Halt that panics.
+type failingHalt struct{ *runner }
 
-func (h failingHalt) Halt() { h.fail() }
+func (failingHalt) Halt() { panic("the halt broke") }
 
-func TestAHaltThatPanicsOrExitsHaltsTheOthers(t *testing.T) {
-	for want, fail := range map[string]func(){
-		"panicked: the halt broke": func() { panic("the halt broke") },
-		"runtime.Goexit":           runtime.Goexit,
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			signals := make(chan os.Signal, 2)
-			signals <- os.Interrupt
-			signals <- os.Interrupt
-			runners := group{group{failingHalt{newRunner(untilStopped), fail}}, newRunner(untilHalted)}
-			err := run(t.Context(), signals, func() {}, runners)
-			if err == nil || !strings.Contains(err.Error(), "Halt of millrace.failingHalt") || !strings.Contains(err.Error(), want) {
-				t.Errorf("got error %v, want %q in Halt of millrace.failingHalt", err, want)
-			}
-		})
-	}
+func TestAHaltThatPanicsHaltsTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		signals := make(chan os.Signal, 2)
+		signals <- os.Interrupt
+		signals <- os.Interrupt
+		runners := group{group{failingHalt{newRunner(untilStopped)}}, newRunner(untilHalted)}
+		err := run(t.Context(), signals, func() {}, runners)
+		const want = "Halt of millrace.failingHalt panicked: the halt broke"
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want %q", err, want)
+		}
+	})
 }

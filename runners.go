@@ -41,7 +41,7 @@ func (g group) Run(ctx context.Context) error {
 	for i, r := range g {
 		running.Go(func() {
 			defer stop() // one that returns stops the others
-			callRunner(&errs[i], "Run", r, func() error { return r.Run(ctx) })
+			errs[i] = callRunner("Run", r, func() error { return r.Run(ctx) })
 		})
 	}
 	running.Wait()
@@ -61,7 +61,7 @@ func (g group) haltAll() error {
 				errs[i] = all.haltAll()
 				return
 			}
-			callRunner(&errs[i], "Halt", r, func() error { r.Halt(); return nil })
+			errs[i] = callRunner("Halt", r, func() error { r.Halt(); return nil })
 		})
 	}
 	halting.Wait()
@@ -86,9 +86,9 @@ func (s stages) Run(ctx context.Context) error {
 		own, stop := context.WithCancel(context.WithoutCancel(ctx))
 		stops[i], ended[i] = stop, make(chan struct{})
 		running.Go(func() {
-			defer close(ended[i])
-			defer func() { first <- struct{}{} }() // deferred, in case the runner ends its goroutine
-			callRunner(&errs[i], "Run", r, func() error { return r.Run(own) })
+			errs[i] = callRunner("Run", r, func() error { return r.Run(own) })
+			first <- struct{}{}
+			close(ended[i])
 		})
 	}
 	select {
@@ -130,17 +130,12 @@ func (r invalidRunner) Run(context.Context) error { return r.err }
 // Halt does nothing.
 func (r invalidRunner) Halt() {}
 
-// callRunner calls a method of a runner. A panic or runtime.Goexit in it becomes an error, so
-// that the others drain.
-func callRunner(err *error, method string, r Runner, call func() error) {
-	returned := false
+// callRunner calls a method of a runner. A panic becomes an error, so that the others drain.
+func callRunner(method string, r Runner, call func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			*err = fmt.Errorf("millrace: %s of %T panicked: %v\n%s", method, r, p, debug.Stack())
-		} else if !returned {
-			*err = fmt.Errorf("millrace: %s of %T called runtime.Goexit\n%s", method, r, debug.Stack())
+			err = fmt.Errorf("millrace: %s of %T panicked: %v\n%s", method, r, p, debug.Stack())
 		}
 	}()
-	*err = call()
-	returned = true
+	return call()
 }

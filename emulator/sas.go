@@ -276,3 +276,66 @@ func inRange(at netip.Addr, addresses string) (in, ok bool) {
 	from, to = from.Unmap(), to.Unmap()
 	return at.BitLen() == from.BitLen() && at.Compare(from) >= 0 && at.Compare(to) <= 0, from.BitLen() == to.BitLen()
 }
+
+// permission is what a shared access signature must have for an operation (Create an account SAS,
+// "Account SAS permissions by operation", and Create a service SAS, "Permissions for a queue").
+type permission struct {
+	resource string // resource type of an account SAS
+	account  string // letters of an account SAS, any of which suffices; "" allows none
+	queue    string // letters of a service SAS, any of which suffices; "" allows none
+}
+
+// permission returns what a signature must have for the operation. Access policies and delegation
+// keys require an account key or a token.
+func (op Operation) permission() permission {
+	switch op {
+	case ListQueues:
+		return permission{"s", "l", ""}
+	case GetServiceProperties, GetServiceStats, GetFaults:
+		return permission{"s", "r", ""}
+	case SetServiceProperties, SetFaults, ClearFaults:
+		return permission{"s", "w", ""}
+	case CreateQueue:
+		return permission{"c", "cw", ""}
+	case DeleteQueue:
+		return permission{"c", "d", ""}
+	case GetQueueMetadata:
+		return permission{"c", "r", "r"}
+	case SetQueueMetadata:
+		return permission{"c", "w", ""}
+	case GetQueueACL, SetQueueACL:
+		return permission{"c", "", ""}
+	case PutMessage:
+		return permission{"o", "a", "a"}
+	case GetMessages, DeleteMessage, OpenWakeups, ReadyWakeups: // a stream takes wake-ups from workers
+		return permission{"o", "p", "p"}
+	case PeekMessages:
+		return permission{"o", "r", "r"}
+	case UpdateMessage:
+		return permission{"o", "u", "u"}
+	case ClearMessages:
+		return permission{"o", "d", ""}
+	}
+	return permission{"s", "", ""}
+}
+
+// timeFormats are the formats of times in signatures, access policies and key requests (Create a
+// service SAS, "Specify the signature validity interval"). Parsing accepts fractions of a second
+// too.
+var timeFormats = [...]string{"2006-01-02T15:04:05Z07:00", "2006-01-02T15:04Z07:00", "2006-01-02"}
+
+// parseTime parses an ISO 8601 time in a format that the service accepts.
+func parseTime(text string) (time.Time, bool) {
+	if len(text) > len("2006-01-02T15:04:05.0000000+07:00") {
+		return time.Time{}, false
+	}
+	for _, format := range timeFormats {
+		if t, err := time.Parse(format, text); err == nil {
+			t = t.UTC() // may change the year
+			return t, t.Year() >= 1 && t.Year() <= 9999
+		}
+	}
+	return time.Time{}, false
+}
+
+func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }

@@ -80,7 +80,7 @@ func NewRecord(from queue.Name, m queue.Message, attempts int, reason Reason, ca
 		Inserted: m.Inserted, LastSeen: now, Poisoned: now, Text: m.Text,
 	}
 	if cause != nil {
-		r.Error = text(cause)
+		r.Error = cause.Error()
 	}
 	if !m.Expires.IsZero() && m.Expires.Year() < neverExpires {
 		expires := m.Expires
@@ -136,17 +136,6 @@ func (r Record) Body() ([]byte, error) {
 		return []byte(r.Text), err
 	}
 	return body, nil
-}
-
-// text returns the text of a handler's error. The message must be moved even if the error's
-// method panics.
-func text(err error) (s string) {
-	defer func() {
-		if p := recover(); p != nil {
-			s = fmt.Sprintf("an error of type %T, whose text cannot be had: %v", err, p)
-		}
-	}()
-	return err.Error()
 }
 
 // ParseRecord parses the text of a message in a poison queue. What records of earlier releases

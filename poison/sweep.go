@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/millrace/millrace/internal/browse"
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/internal/waiting"
@@ -34,7 +36,7 @@ type sweep struct {
 	mu       sync.Mutex
 	report   Report               // guarded by mu
 	fatal    error                // ends the sweep; guarded by mu
-	panicked any                  // by Progress on a goroutine of ours; guarded by mu
+	panicked any                  // by Progress; guarded by mu
 	missing  map[queue.Name]error // destinations that do not exist; guarded by mu
 }
 
@@ -129,42 +131,19 @@ func (s *sweep) choose(page *browse.Page) (chosen []candidate) {
 // work works on the chosen messages of a page, so many at a time. When it returns nothing of it
 // runs any more. A panic of Progress comes out of it, on the caller's goroutine.
 func (s *sweep) work(ctx context.Context, chosen []candidate, now time.Time) {
-	var (
-		wait sync.WaitGroup
-		next = make(chan candidate)
-	)
-	for range min(s.parallel, len(chosen)) {
-		wait.Go(func() {
-			for c := range next {
-				s.contain(func() { s.workOn(ctx, c, now) })
-			}
+	var working errgroup.Group
+	working.SetLimit(s.parallel)
+	for _, c := range chosen {
+		working.Go(func() error {
+			s.workOn(ctx, c, now)
+			return nil
 		})
 	}
-	for _, c := range chosen {
-		next <- c
-	}
-	close(next)
-	wait.Wait()
+	_ = working.Wait()
 	if s.panicked != nil {
 		panic(s.panicked)
 	}
 }
-
-// contain keeps a panic until the work on the page has ended.
-func (s *sweep) contain(f func()) {
-	defer func() {
-		if p := recover(); p != nil {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.panicked = p
-			s.fatal = errPanicked
-		}
-	}()
-	f()
-}
-
-// errPanicked ends the work on a page. Nobody sees it, because the panic goes on.
-var errPanicked = errors.New("a function of the caller panicked")
 
 // workOn sends and deletes one message, and counts what became of it. When the sweep ends, or too
 // little is left of the lease, it leaves the message to a later page or sweep.
@@ -272,11 +251,20 @@ func (s *sweep) leave() {
 	s.report.Seen--
 }
 
-// notify requires mu.
+// errPanicked ends the work on a page. Nobody sees it, because the panic goes on.
+var errPanicked = errors.New("a function of the caller panicked")
+
+// notify calls Progress. A panic in it ends the sweep. Requires mu.
 func (s *sweep) notify() {
-	if s.progress != nil {
-		s.progress(s.report.clone())
+	if s.progress == nil || s.panicked != nil {
+		return
 	}
+	defer func() {
+		if s.panicked = recover(); s.panicked != nil {
+			s.fatal = errPanicked
+		}
+	}()
+	s.progress(s.report.clone())
 }
 
 // fail ends the sweep after what is under way.

@@ -52,9 +52,10 @@ type Options[T any] struct {
 	// workers need not poll. The event names the queue that the message is in, one of several if the sender
 	// stands for several, which are told at the same time. It is told after each Send and SendGroup, after the last job of a SendAll, and once
 	// a second during one. For a delayed job it is told when that becomes visible; those of a SendAll
-	// that become visible in the same second have one event. A publisher that fails, panics or hangs
-	// fails no Send, because the message is on the queue; one that hangs takes a second of the Timeout,
-	// and is not called again until it has returned, then once for all that it has missed. Defaults to none: workers poll.
+	// that become visible in the same second have one event. A publisher that fails or panics
+	// fails no Send, because the message is on the queue. Send waits for the publisher, which must
+	// return when its context ends: after a second, or at the Timeout if that comes first. Defaults
+	// to none: workers poll.
 	Wakeups wakeup.Publisher
 
 	// WakeupDepth leaves Wakeups alone until the queue has this many messages, hidden ones included;

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"runtime"
 	"runtime/debug"
 	"sync"
 
@@ -72,11 +71,8 @@ func (p *Producer[T]) SendAll(ctx context.Context, jobs iter.Seq[T], o *SendAllO
 	s.slots = make(chan struct{}, s.options.Concurrency)
 	s.collector = newCollector(p.wakeups)
 	ended := s.run(ctx, jobs)
-	switch {
-	case s.panicked != nil:
+	if s.panicked != nil {
 		panic(s.panicked)
-	case s.exited:
-		runtime.Goexit()
 	}
 	return s.results, s.err(ended)
 }
@@ -98,7 +94,6 @@ type sendAll[T any] struct {
 	failed   int           // how many jobs were not accepted; guarded by mu
 	first    Result        // that of them with the lowest index; guarded by mu
 	panicked error         // a panic on one of our goroutines; guarded by mu
-	exited   bool          // a runtime.Goexit on one of our goroutines; guarded by mu
 }
 
 // run takes and sends jobs. It returns why it took no more before the sequence ended, or nil.
@@ -177,16 +172,21 @@ func (s *sendAll[T]) send(ctx context.Context, i int, job T, o *SendOptions) {
 	})
 }
 
-// contained calls f and records a panic or a runtime.Goexit in it.
+// contained calls f. A panic in it ends the SendAll.
 func (s *sendAll[T]) contained(f func()) {
-	returned := false
 	defer func() {
-		if v := recover(); v != nil || !returned {
-			s.abort(v)
+		v := recover()
+		if v == nil {
+			return
 		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.panicked == nil {
+			s.panicked = &panicError{v, debug.Stack()}
+		}
+		s.stop()
 	}()
 	f()
-	returned = true
 }
 
 func (s *sendAll[T]) record(r Result) {
@@ -209,19 +209,6 @@ func (s *sendAll[T]) record(r Result) {
 		defer s.reporting.Unlock()
 		s.options.Report(r)
 	}
-}
-
-// abort records the end of a goroutine of ours by a panic, or by runtime.Goexit if v is nil.
-func (s *sendAll[T]) abort(v any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case v == nil:
-		s.exited = true
-	case s.panicked == nil:
-		s.panicked = &panicError{v, debug.Stack()}
-	}
-	s.stop()
 }
 
 // stop lets no further job be taken. Requires mu.

@@ -405,65 +405,55 @@ func (failingCodec) Decode([]byte) (order, error) { return order{}, nil }
 
 var errPanic = errors.New("a bug")
 
-// A panic of the user's comes out of SendAll, and so does a runtime.Goexit, but only when everything
-// on its way has been answered.
+// A panic of the user's comes out of SendAll, but only when everything on its way has been answered.
 func TestPanicsComeOutOfSendAll(t *testing.T) {
-	at3 := func(fail func()) iter.Seq[order] {
-		return func(yield func(order) bool) {
-			for one := range orders(endless) {
-				if one.ID == "3" {
-					fail()
-				}
-				if !yield(one) {
-					return
-				}
+	fail := func() { panic(errPanic) }
+	at3 := func(yield func(order) bool) {
+		for one := range orders(endless) {
+			if one.ID == "3" {
+				fail()
+			}
+			if !yield(one) {
+				return
 			}
 		}
 	}
-	for name, fail := range map[string]func(){"panic": func() { panic(errPanic) }, "goexit": runtime.Goexit} {
-		for where, c := range map[string]struct {
-			jobs    iter.Seq[order]
-			options producer.Options[order]
-			all     producer.SendAllOptions[order]
-		}{
-			"sequence": {jobs: at3(fail)},
-			"codec":    {options: producer.Options[order]{Codec: failingCodec{fail}}},
-			"trace":    {options: producer.Options[order]{Trace: func(context.Context) (string, string) { fail(); return "", "" }}},
-			"interceptor": {options: producer.Options[order]{Interceptors: []producer.Interceptor{
-				func(context.Context, *producer.Sending, func(context.Context) error) error { fail(); return nil }}}},
-			"options": {all: producer.SendAllOptions[order]{Options: func(int, order) producer.SendOptions { fail(); return producer.SendOptions{} }}},
-			"report":  {all: producer.SendAllOptions[order]{Report: func(producer.Result) { fail() }}},
-		} {
-			synctest.Test(t, func(t *testing.T) {
-				var onTheWay atomic.Int32
-				q := &scripted{setup(t), func(context.Context, string) error {
-					onTheWay.Add(1)
-					defer onTheWay.Add(-1)
-					time.Sleep(time.Second)
-					return nil
-				}}
-				jobs := c.jobs
-				if jobs == nil {
-					jobs = orders(endless)
-				}
-				returned, panicked := false, any(nil)
-				done := make(chan struct{})
-				go func() {
-					defer close(done)
-					defer func() { panicked = recover() }()
-					producer.New(q, &c.options).SendAll(t.Context(), jobs, &c.all)
-					returned = true
-				}()
-				<-done
-				err, _ := panicked.(error)
-				if returned || (name == "panic") != errors.Is(err, errPanic) {
-					t.Errorf("%s of %s: returned %v, panicked %v", name, where, returned, panicked)
+	for where, c := range map[string]struct {
+		jobs    iter.Seq[order]
+		options producer.Options[order]
+		all     producer.SendAllOptions[order]
+	}{
+		"sequence": {jobs: at3},
+		"codec":    {options: producer.Options[order]{Codec: failingCodec{fail}}},
+		"trace":    {options: producer.Options[order]{Trace: func(context.Context) (string, string) { fail(); return "", "" }}},
+		"interceptor": {options: producer.Options[order]{Interceptors: []producer.Interceptor{
+			func(context.Context, *producer.Sending, func(context.Context) error) error { fail(); return nil }}}},
+		"options": {all: producer.SendAllOptions[order]{Options: func(int, order) producer.SendOptions { fail(); return producer.SendOptions{} }}},
+		"report":  {all: producer.SendAllOptions[order]{Report: func(producer.Result) { fail() }}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var onTheWay atomic.Int32
+			q := &scripted{setup(t), func(context.Context, string) error {
+				onTheWay.Add(1)
+				defer onTheWay.Add(-1)
+				time.Sleep(time.Second)
+				return nil
+			}}
+			jobs := c.jobs
+			if jobs == nil {
+				jobs = orders(endless)
+			}
+			defer func() {
+				if err, _ := recover().(error); !errors.Is(err, errPanic) {
+					t.Errorf("panic of %s: recovered %v", where, err)
 				}
 				if onTheWay.Load() != 0 {
-					t.Errorf("%s of %s: %d requests outlive SendAll", name, where, onTheWay.Load())
+					t.Errorf("panic of %s: %d requests outlive SendAll", where, onTheWay.Load())
 				}
-			})
-		}
+			}()
+			producer.New(q, &c.options).SendAll(t.Context(), jobs, &c.all)
+			t.Errorf("panic of %s: SendAll returned", where)
+		})
 	}
 }
 

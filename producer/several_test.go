@@ -3,10 +3,8 @@ package producer_test
 import (
 	"context"
 	"errors"
-	"runtime"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -160,36 +158,6 @@ func TestSendAllTellsEachQueueOnce(t *testing.T) {
 	})
 }
 
-// What a hanging publisher has missed is told by queue too.
-func TestWhatWasMissedIsToldToEachQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q, _ := several(t)
-		release, calls := make(chan struct{}), new(atomic.Int64)
-		h := &heard{publish: func(context.Context) error {
-			if calls.Add(1) == 1 {
-				<-release
-			}
-			return nil
-		}}
-		p := telling(q, h, nil)
-		for range 10 {
-			if _, err := p.Send(t.Context(), order{"7"}, nil); err != nil {
-				t.Fatal(err)
-			}
-		}
-		h.take()
-		close(release)
-		synctest.Wait()
-		seen := map[queue.Name]bool{}
-		for _, e := range h.take() {
-			seen[e.Queue] = true
-		}
-		if len(seen) != 3 || calls.Load() != 4 {
-			t.Errorf("told of %v in %d calls, want three queues, once each", seen, calls.Load())
-		}
-	})
-}
-
 // A queue on which telling fails does not keep the others from being told, and the error names it.
 func TestAQueueThatCannotBeToldStopsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -251,34 +219,29 @@ func (s *stuck) Publish(ctx context.Context, e wakeup.Event) error {
 	return s.heard.Publish(ctx, e)
 }
 
-// A panic of the publisher for one queue, or its end of the goroutine, stops no other.
+// A panic of the publisher for one queue stops no other.
 func TestAPublisherThatPanicsForAQueueStopsNoOther(t *testing.T) {
-	for what, end := range map[string]func(){"panicked": func() { panic("no") }, "runtime.Goexit": runtime.Goexit} {
-		synctest.Test(t, func(t *testing.T) {
-			q, shards := several(t)
-			h := &heard{}
-			broken := &breaking{heard: h, queue: shards[1].Name(), end: end}
-			p := telling(q, h, func(o *producer.Options[order]) { o.Wakeups = broken })
-			if _, err := p.SendAll(t.Context(), slices.Values(make([]order, 30)), nil); err != nil {
-				t.Fatal(err)
-			}
-			if got, errs := h.take(), h.takeErrors(); len(got) != 2 || len(errs) != 1 || !strings.Contains(errs[0].Error(), what) {
-				t.Errorf("%s: told of %+v and reported %v, want two events and one error", what, got, errs)
-			}
-		})
+	q, shards := several(t)
+	h := &heard{}
+	broken := &breaking{heard: h, queue: shards[1].Name()}
+	p := telling(q, h, func(o *producer.Options[order]) { o.Wakeups = broken })
+	if _, err := p.SendAll(t.Context(), slices.Values(make([]order, 30)), nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, errs := h.take(), h.takeErrors(); len(got) != 2 || len(errs) != 1 || !strings.Contains(errs[0].Error(), "panicked") {
+		t.Errorf("told of %+v and reported %v, want two events and one error", got, errs)
 	}
 }
 
-// breaking ends for one queue as it is told, and remembers the events of the others.
+// breaking panics for one queue, and remembers the events of the others.
 type breaking struct {
 	*heard
 	queue queue.Name
-	end   func()
 }
 
 func (b *breaking) Publish(ctx context.Context, e wakeup.Event) error {
 	if e.Queue == b.queue {
-		b.end()
+		panic("no")
 	}
 	return b.heard.Publish(ctx, e)
 }

@@ -8,18 +8,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/wakeup"
 )
 
 // publishTimeout bounds what a publisher may add to a Send: a hint is not worth more.
 const publishTimeout = time.Second
-
-// Why events are not published.
-var (
-	errHanging = errors.New("the publisher has not returned from an earlier event")
-	errExited  = errors.New("the publisher called runtime.Goexit")
-)
 
 // wakeups publishes the events of a producer.
 type wakeups struct {
@@ -28,10 +23,8 @@ type wakeups struct {
 	onError   func(error)
 	depth     int64 // of a queue from which on events are published; 0 if every event is
 
-	mu      sync.Mutex
-	hanging int                   // calls of the publisher that nobody waits for any more; guarded by mu
-	missed  collected             // of what was sent meanwhile; guarded by mu
-	levels  map[queue.Name]*level // by queue, if there is a depth; guarded by mu
+	mu     sync.Mutex
+	levels map[queue.Name]*level // by queue, if there is a depth; guarded by mu
 }
 
 // newWakeups returns nil if the options name no publisher.
@@ -45,114 +38,26 @@ func newWakeups[T any](q queue.Sender, o *Options[T]) *wakeups {
 	}
 }
 
-// wake publishes events for messages that are on the queue, or may be. It never fails: what goes wrong
-// is reported.
+// wake publishes events for messages that are on the queue, or may be. It takes publishTimeout at most,
+// and no longer than the deadline of ctx. A cancelled ctx does not end it, because the messages of a
+// caller who gave up are on the queue. It never fails: errors are reported.
 func (w *wakeups) wake(ctx context.Context, all []hints) {
-	if err := w.publish(ctx, all); err != nil && w.onError != nil {
-		w.onError(fmt.Errorf("wake the workers of %v: %w", w.queue.Name(), err))
-	}
-}
-
-// call is a call of the publisher. Both are guarded by wakeups.mu.
-type call struct {
-	returned  bool
-	abandoned bool // nobody waits for it any more
-}
-
-// publish waits until the publisher has returned, but not beyond the deadline of ctx nor
-// publishTimeout. Its goroutine lasts as long as the publisher hangs. Meanwhile no further call is
-// made, so that these goroutines cannot pile up; what was missed is published when it has returned.
-func (w *wakeups) publish(ctx context.Context, all []hints) error {
-	if w.miss(all) {
-		return errHanging
-	}
-	// A caller who gave up, or whose time is over, still has a message on the queue.
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), publishTimeout)
-	wait := publishTimeout
+	defer cancel()
 	if deadline, ok := ctx.Deadline(); ok {
-		wait = min(wait, time.Until(deadline))
-	}
-	result := make(chan error, 1)
-	var c call
-	go func() {
-		err := errExited
+		own, cancel = context.WithDeadline(own, deadline)
 		defer cancel()
-		defer func() {
-			missed := w.returned(&c)
-			result <- err
-			if len(missed) > 0 {
-				_ = w.publish(context.Background(), missed) // each Send has reported its own
-			}
-		}()
-		err = w.events(own, all)
-	}()
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case err := <-result:
-		return err
-	case <-timer.C:
 	}
-	if !w.abandon(&c) { // it has just returned
-		return <-result
-	}
-	if wait <= 0 {
-		return nil // nobody can say that it hangs
-	}
-	return fmt.Errorf("the publisher has not returned within %v", wait)
-}
-
-// miss keeps the hints if the publisher hangs.
-func (w *wakeups) miss(all []hints) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.hanging == 0 {
-		return false
-	}
-	w.missed.add(all)
-	return true
-}
-
-// returned records the end of a call. It returns what was missed if the publisher hangs no more.
-func (w *wakeups) returned(c *call) (missed []hints) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	c.returned = true
-	if !c.abandoned {
-		return nil
-	}
-	if w.hanging--; w.hanging == 0 {
-		missed = w.missed.take()
-	}
-	return missed
-}
-
-// abandon records that nobody waits for a call any more, unless it has returned.
-func (w *wakeups) abandon(c *call) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if c.returned {
-		return false
-	}
-	c.abandoned = true
-	w.hanging++
-	return true
-}
-
-// events publishes the events of all queues, at the same time: what fails or hangs for one may work for
-// another.
-func (w *wakeups) events(ctx context.Context, all []hints) error {
-	if len(all) == 1 {
-		return w.tell(ctx, all[0])
-	}
+	// All queues at the same time: a failing or slow one must not hold up another.
 	errs := make([]error, len(all))
 	var running sync.WaitGroup
 	for i, h := range all {
-		errs[i] = errExited
-		running.Go(func() { errs[i] = w.tell(ctx, h) })
+		running.Go(func() { errs[i] = w.tell(own, h) })
 	}
 	running.Wait()
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil && w.onError != nil {
+		w.onError(fmt.Errorf("wake the workers of %v: %w", w.queue.Name(), err))
+	}
 }
 
 // tell publishes the events of one queue.
@@ -195,4 +100,91 @@ func (w *wakeups) level(name queue.Name) *level {
 		w.levels[name] = l
 	}
 	return l
+}
+
+// hints is what events have to be published for, of one queue.
+type hints struct {
+	queue queue.Name
+	now   int64               // messages that are visible
+	bytes int64               // of these
+	later map[time.Time]int64 // the bytes of the others, by when they become visible
+}
+
+// hintsFor returns the hints for a message that was sent just now, for every queue that it may be in.
+func hintsFor(s *Sending) []hints {
+	all := make([]hints, len(s.where))
+	for i, name := range s.where {
+		all[i] = hints{queue: name}
+		if s.Delay <= 0 {
+			all[i].now, all[i].bytes = 1, s.bytes
+			continue
+		}
+		// The port rounds delays up. A worker that comes too early would find nothing.
+		due := time.Now().Add((s.Delay + time.Second - 1).Truncate(time.Second))
+		all[i].later = map[time.Time]int64{due: s.bytes}
+	}
+	return all
+}
+
+// wakeInterval is how long the first message without an event waits for one while a SendAll runs.
+const wakeInterval = time.Second
+
+// collector collects the hints of one SendAll.
+type collector struct {
+	wakeups *wakeups
+	dirty   chan struct{} // holds an element when there are hints
+
+	mu    sync.Mutex
+	hints map[queue.Name]*hints // guarded by mu
+}
+
+func newCollector(w *wakeups) *collector {
+	return &collector{wakeups: w, dirty: make(chan struct{}, 1), hints: make(map[queue.Name]*hints)}
+}
+
+// add adds hints. All jobs that become visible in the same second have one event of their queue.
+func (c *collector) add(_ context.Context, all []hints) {
+	c.mu.Lock()
+	for _, more := range all {
+		h := c.hints[more.queue]
+		if h == nil {
+			h = &hints{queue: more.queue, later: make(map[time.Time]int64)}
+			c.hints[more.queue] = h
+		}
+		h.now += more.now
+		h.bytes += more.bytes
+		for due, bytes := range more.later {
+			h.later[due.Add(time.Second-1).Truncate(time.Second)] += bytes
+		}
+	}
+	c.mu.Unlock()
+	waiting.Signal(c.dirty, struct{}{})
+}
+
+func (c *collector) publish(ctx context.Context) {
+	c.mu.Lock()
+	all := make([]hints, 0, len(c.hints))
+	for _, h := range c.hints {
+		all = append(all, *h)
+	}
+	clear(c.hints)
+	c.mu.Unlock()
+	if len(all) > 0 {
+		c.wakeups.wake(ctx, all)
+	}
+}
+
+// run publishes once in an interval, until ended is closed: a sequence may be endless.
+func (c *collector) run(ctx context.Context, ended <-chan struct{}) {
+	for {
+		select {
+		case <-c.dirty:
+		case <-ended:
+			return
+		}
+		if !waiting.For(wakeInterval, ended) {
+			return
+		}
+		c.publish(ctx)
+	}
 }

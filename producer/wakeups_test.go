@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -175,29 +173,19 @@ func TestAnEndlessSendAllTellsEverySecond(t *testing.T) {
 }
 
 func TestSendAllTellsAlsoWhenItFails(t *testing.T) {
-	for name, jobs := range map[string]iter.Seq[order]{
-		"panic": func(yield func(order) bool) {
+	q, h := setup(t), &heard{}
+	func() {
+		defer func() { _ = recover() }()
+		_, _ = telling(q, h, nil).SendAll(t.Context(), func(yield func(order) bool) {
 			_ = yield(order{"7"})
 			panic("no further order")
-		},
-		"goexit": func(yield func(order) bool) {
-			_ = yield(order{"7"})
-			runtime.Goexit()
-		},
-	} {
-		q, h := setup(t), &heard{}
-		var done sync.WaitGroup
-		done.Go(func() {
-			defer func() { _ = recover() }()
-			_, _ = telling(q, h, nil).SendAll(t.Context(), jobs, nil)
-		})
-		done.Wait()
-		if got := h.take(); len(got) != 1 {
-			t.Errorf("%s: told of %+v, want one event", name, got)
-		}
+		}, nil)
+	}()
+	if got := h.take(); len(got) != 1 {
+		t.Errorf("panic: told of %+v, want one event", got)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	h := &heard{publish: func(ctx context.Context) error { return ctx.Err() }}
+	h = &heard{publish: func(ctx context.Context) error { return ctx.Err() }}
 	_, err := telling(setup(t), h, nil).SendAll(ctx, orders(endless), &producer.SendAllOptions[order]{
 		Concurrency: 1, Report: func(producer.Result) { cancel() },
 	})
@@ -326,7 +314,6 @@ func TestAFailingPublisherFailsNoSend(t *testing.T) {
 	for name, publish := range map[string]func(context.Context) error{
 		"no connection": func(context.Context) error { return broken },
 		"panicked":      func(context.Context) error { panic("nil map") },
-		"Goexit":        func(context.Context) error { runtime.Goexit(); return nil },
 	} {
 		q, h := setup(t), &heard{publish: publish}
 		p := telling(q, h, nil)
@@ -350,90 +337,31 @@ func TestAFailingPublisherFailsNoSend(t *testing.T) {
 	}
 }
 
-func TestAHangingPublisherDelaysOneSendBriefly(t *testing.T) {
-	for _, timeout := range []time.Duration{0, 200 * time.Millisecond, -1} {
+// A publisher that takes as long as its context allows delays a Send by a second at most, and not
+// beyond its Timeout. It fails no Send, and each of its errors is reported.
+func TestASlowPublisherDelaysASendBriefly(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{
+		0: time.Second, 200 * time.Millisecond: 200 * time.Millisecond, -1: time.Second,
+	} {
 		synctest.Test(t, func(t *testing.T) {
-			release := make(chan struct{})
-			q, h := setup(t), &heard{publish: func(context.Context) error { <-release; return nil }}
-			p := telling(q, h, func(o *producer.Options[order]) { o.Timeout = timeout })
-			want := time.Second
-			if timeout > 0 {
-				want = timeout
-			}
-			for i := range 3 {
+			type key struct{}
+			var value any
+			h := &heard{publish: func(ctx context.Context) error {
+				value = ctx.Value(key{})
+				<-ctx.Done()
+				return ctx.Err()
+			}}
+			p := telling(setup(t), h, func(o *producer.Options[order]) { o.Timeout = timeout })
+			for range 3 {
 				start := time.Now()
-				if _, err := p.Send(t.Context(), order{fmt.Sprint(i)}, nil); err != nil {
-					t.Error(err)
+				_, err := p.Send(context.WithValue(t.Context(), key{}, "trace"), order{"7"}, nil)
+				if took := time.Since(start); err != nil || took != want {
+					t.Errorf("Timeout %v: Send returned %v after %v, want no error after %v", timeout, err, took, want)
 				}
-				if took := time.Since(start); took != want {
-					t.Errorf("Timeout %v: Send %d took %v, want %v", timeout, i, took, want)
+				if events, errs := h.take(), h.takeErrors(); len(events) != 1 || value != "trace" ||
+					len(errs) != 1 || !errors.Is(errs[0], context.DeadlineExceeded) {
+					t.Errorf("told of %+v with the value %v, reported %v; want one event, the value of the Send, one error", events, value, errs)
 				}
-				want = 0
-			}
-			if events, errs := h.take(), h.takeErrors(); len(events) != 1 || len(errs) != 3 {
-				t.Errorf("the hanging publisher was called %d times, and reported %v", len(events), errs)
-			}
-			close(release)
-			synctest.Wait()
-			if got := h.take(); len(got) != 1 || got[0].Bytes < 100 {
-				t.Errorf("when it has returned: told of %+v, want one event for the two jobs that it missed", got)
-			}
-			if _, err := p.Send(t.Context(), order{"7"}, nil); err != nil || len(h.take()) != 1 || len(h.takeErrors()) != 0 {
-				t.Errorf("afterwards it is not called again: %v", err)
-			}
-		})
-	}
-}
-
-// Also one that panics, and one that ends its goroutine, is told of what it has missed meanwhile, and
-// hangs no more.
-func TestWhatAHangingPublisherMissesIsToldWhenItHasReturned(t *testing.T) {
-	for name, end := range map[string]func(){"returns": func() {}, "panics": func() { panic("too late") }, "exits": runtime.Goexit} {
-		synctest.Test(t, func(t *testing.T) {
-			calls := 0
-			q, h := setup(t), &heard{}
-			h.publish = func(context.Context) error {
-				if calls++; calls == 1 || calls == 6 { // after the first the three that it missed, and one
-					time.Sleep(time.Minute)
-					end()
-				}
-				return nil
-			}
-			p := telling(q, h, nil)
-			for i := range 10 {
-				if _, err := p.Send(t.Context(), order{"7"}, &producer.SendOptions{Delay: time.Duration(i%3) * time.Hour}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			time.Sleep(time.Minute)
-			synctest.Wait()
-			var now, later int
-			var bytes int64
-			for _, e := range h.take() {
-				bytes += e.Bytes
-				if e.Due.IsZero() {
-					now++
-				} else {
-					later++
-				}
-			}
-			// The first event is that of the call that hangs.
-			if now != 2 || later != 2 {
-				t.Errorf("%s: told %d times of what is visible, %d times of what will be; want 2 and 2", name, now, later)
-			}
-			if sent := 10 * h.size(t, q); bytes != sent {
-				t.Errorf("%s: told of %d bytes, want %d", name, bytes, sent)
-			}
-			if _, err := p.Send(t.Context(), order{"7"}, nil); err != nil || len(h.take()) != 1 {
-				t.Errorf("%s: afterwards it is not called again: %v", name, err)
-			}
-			if _, err := p.Send(t.Context(), order{"7"}, nil); err != nil { // it hangs again
-				t.Fatal(err)
-			}
-			time.Sleep(time.Minute)
-			synctest.Wait()
-			if got := h.take(); len(got) != 1 {
-				t.Errorf("%s: told of %+v, want one event and nothing that it missed before", name, got)
 			}
 		})
 	}
@@ -447,47 +375,6 @@ func (h *heard) size(t *testing.T, q queue.Queue) int64 {
 		t.Fatalf("peeked at %v, %v", batch, err)
 	}
 	return int64(len(batch[0].Text))
-}
-
-// One that returns at the very moment at which the Send stops waiting does not count as hanging.
-func TestAPublisherThatReturnsAtTheLastMomentDoesNotHang(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := &heard{publish: func(context.Context) error { time.Sleep(time.Second); return nil }}
-		p := telling(setup(t), h, nil)
-		for range 200 {
-			if _, err := p.Send(t.Context(), order{"7"}, nil); err != nil {
-				t.Fatal(err)
-			}
-			synctest.Wait()
-			if got := h.take(); len(got) != 1 {
-				t.Fatalf("told of %+v, want one event", got)
-			}
-		}
-	})
-}
-
-// The context of Publish ends when nobody waits any more, and has the values of that of the Send.
-func TestAPublisherIsToldWhenToGiveUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		type key struct{}
-		var value any
-		h := &heard{publish: func(ctx context.Context) error {
-			value = ctx.Value(key{})
-			<-ctx.Done()
-			return ctx.Err()
-		}}
-		p := telling(setup(t), h, nil)
-		for range 3 {
-			start := time.Now()
-			if _, err := p.Send(context.WithValue(t.Context(), key{}, "trace"), order{"7"}, nil); err != nil || time.Since(start) != time.Second {
-				t.Errorf("%v after %v", err, time.Since(start))
-			}
-			synctest.Wait()
-			if got := h.take(); len(got) != 1 || value != "trace" {
-				t.Errorf("told of %+v with the value %v, want one event and the value of the Send", got, value)
-			}
-		}
-	})
 }
 
 // What may be on the queue is told, and what is not is not.

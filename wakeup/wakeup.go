@@ -23,8 +23,9 @@ type Event struct {
 
 // Publisher sends events.
 type Publisher interface {
-	// Publish hands the event to the transport. It does not wait for subscribers. An error means
-	// that probably nobody hears it; the messages are in the queue all the same.
+	// Publish hands the event to the transport. It does not wait for subscribers, and returns when
+	// ctx ends. An error means that probably nobody hears it; the messages are in the queue all the
+	// same.
 	Publish(ctx context.Context, e Event) error
 }
 

@@ -11,8 +11,9 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/retry"
@@ -261,22 +262,15 @@ func (r *reader) tryToTake(ctx context.Context, n int) (asked time.Time, batch [
 // giveBack makes messages visible after the delay. One that cannot be given back becomes
 // visible when its lease ends.
 func (r *reader) giveBack(messages []*Message, delay time.Duration) {
-	var (
-		wait sync.WaitGroup
-		next = make(chan *Message)
-	)
-	for range min(len(messages), maxReturns) {
-		wait.Go(func() {
-			for m := range next {
-				r.giveBackOne(m, delay)
-			}
+	var returns errgroup.Group
+	returns.SetLimit(maxReturns)
+	for _, m := range messages {
+		returns.Go(func() error {
+			r.giveBackOne(m, delay)
+			return nil
 		})
 	}
-	for _, m := range messages {
-		next <- m
-	}
-	close(next)
-	wait.Wait()
+	_ = returns.Wait()
 }
 
 func (r *reader) giveBackOne(m *Message, delay time.Duration) {

@@ -81,7 +81,7 @@ func (c *conn) serve() {
 	defer c.server.untrack(c)
 	handedOver := false
 	defer func() {
-		if !handedOver { // also after runtime.Goexit in a handler
+		if !handedOver {
 			_ = c.raw.Close() // all that could be sent was sent
 		}
 	}()
@@ -283,14 +283,14 @@ func (c *conn) exchange() (again bool) {
 
 // handle calls the handler. If it panics, its response is dropped and the connection closed.
 func (c *conn) handle(r *http.Request) (again bool) {
-	returned := false
 	defer func() {
-		if returned {
+		caught := recover()
+		if caught == nil {
 			return
 		}
 		c.out = c.out[:c.complete]
 		c.flush()
-		if caught := recover(); caught != nil && caught != any(http.ErrAbortHandler) {
+		if caught != any(http.ErrAbortHandler) {
 			stack := make([]byte, 64<<10)
 			stack = stack[:runtime.Stack(stack, false)]
 			c.server.logf("http: panic serving %v: %v\n%s", c.template.RemoteAddr, caught, stack)
@@ -299,7 +299,6 @@ func (c *conn) handle(r *http.Request) (again bool) {
 	c.server.Handler.ServeHTTP(&c.response, r)
 	again = c.response.finish()
 	c.complete = len(c.out)
-	returned = true
 	return again
 }
 

@@ -177,9 +177,6 @@ func (f *failover) end(a attempt, v verdict, err error) (divert bool) {
 	return f.status == FailedOver
 }
 
-// abandon ends an attempt that told nothing, because the primary queue panicked.
-func (f *failover) abandon(a attempt) { f.end(a, refused, nil) }
-
 // endProbe lets the next probe begin in due time: at once if this one told nothing. Requires mu.
 func (f *failover) endProbe(now time.Time, v verdict) {
 	f.again.End()

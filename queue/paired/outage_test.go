@@ -13,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/paired"
 )
 
@@ -233,38 +232,4 @@ func TestNothingRunsWhileThePrimaryIsHealthy(t *testing.T) {
 func watchers() int {
 	stacks := make([]byte, 1<<20)
 	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "paired.(*Queue).read(")
-}
-
-// A primary queue that panics in a probe does not keep the next one from probing.
-func TestAPanicInAProbeEndsTheProbe(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		b := unpaired(t, paired.Options{})
-		primary := &panics{Queue: b.west.queue("orders")}
-		q := paired.New(primary, b.east.queue("orders"), &paired.Options{FailoverInterval: -1, ProbeInterval: time.Minute, Logger: slog.New(b.log)})
-		defer q.Close()
-		b.queue = q
-		b.ok(q.Pair(b.ctx))
-		b.failOver()
-		time.Sleep(time.Minute)
-		primary.now = true
-		func() {
-			defer func() { _ = recover() }()
-			b.send("panics")
-		}()
-		primary.now = false
-		b.west.fault("orders", fault{})
-		b.sends("the next probe", "west")
-	})
-}
-
-type panics struct {
-	queue.Queue
-	now bool
-}
-
-func (q *panics) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
-	if q.now {
-		panic("broken queue")
-	}
-	return q.Queue.Enqueue(ctx, text, o)
 }

@@ -132,19 +132,12 @@ func (s *send) seal() (string, error) {
 }
 
 func (s *send) try(ctx context.Context, a attempt) (sent queue.Message, v verdict, divert bool, err error) {
-	ended := false
-	defer func() {
-		if !ended {
-			s.q.failover.abandon(a)
-		}
-	}()
 	limited, cancel := a.bound(ctx)
 	defer cancel()
 	sent, err = s.q.primary.Enqueue(limited, s.text, s.options)
 	err = cutShort(limited, ctx, err, s.q.Name())
 	v = judge(ctx, err)
 	divert = s.q.failover.end(a, v, err)
-	ended = true
 	if err != nil {
 		s.primaryErr = err
 		s.unknown = s.unknown || errors.Is(err, queue.ErrOutcomeUnknown)

@@ -3,6 +3,7 @@ package sharded
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/millrace/millrace/queue"
@@ -128,4 +129,74 @@ func unwell(ctx context.Context, err error) bool {
 		return false // by the caller
 	}
 	return queue.Transient(err) || errors.Is(err, queue.ErrQueueBeingDeleted)
+}
+
+// Strategy is how a [Queue] chooses the shard of a message.
+type Strategy uint8
+
+// The strategies. Shards that rest are left out by all but ByKey.
+const (
+	// RoundRobin takes the shard that was chosen longest ago.
+	RoundRobin Strategy = iota
+
+	// Random takes any shard.
+	Random
+
+	// ByKey takes a shard by EnqueueOptions.Key, the same for all messages with that key and in all
+	// processes. A shard that is added takes its part of the keys from all others, 1/k of them if there
+	// are k with it; all other keys stay where they are. The keys of a shard that is removed are spread
+	// over the others. A message without a key is placed by RoundRobin.
+	ByKey
+
+	// LeastDepth takes two shards at random, and of them the one with fewer messages: the depth at the
+	// last reading and what this Queue has placed since. The least of all would be flooded by producers
+	// that all know the same reading. If one of the two has a depth that could not be read, the first of
+	// them is taken, so such a shard gets about its share.
+	LeastDepth
+)
+
+var strategyNames = [...]string{RoundRobin: "round robin", Random: "random", ByKey: "by key", LeastDepth: "least depth"}
+
+// String returns the name of the strategy, such as "round robin".
+func (s Strategy) String() string {
+	if int(s) >= len(strategyNames) {
+		return fmt.Sprintf("Strategy(%d)", int(s))
+	}
+	return strategyNames[s]
+}
+
+// Rendezvous hashing: a key gives each shard a score, and the highest scores win. A shard that is added
+// changes no other's score, so a key moves only if the new one wins it. All producers must agree, so the
+// functions must never change.
+
+// hash returns the FNV-1a hash of a text, mixed.
+func hash(text string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(text) {
+		h = (h ^ uint64(text[i])) * 1099511628211
+	}
+	return mix(h)
+}
+
+// mix spreads every bit over all of them; it is the finalizer of MurmurHash3, a permutation.
+func mix(h uint64) uint64 {
+	h = (h ^ h>>33) * 0xff51afd7ed558ccd
+	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
+	return h ^ h>>33
+}
+
+// winners moves the n shards with the highest scores for a key to the front, the first one foremost, and
+// returns them. There are n shards at least.
+func winners(shards []*shard, key string, n int) []*shard {
+	h := hash(key)
+	for i := range n {
+		best, score := i, mix(h^shards[i].hash)
+		for j := i + 1; j < len(shards); j++ {
+			if s := mix(h ^ shards[j].hash); s > score {
+				best, score = j, s
+			}
+		}
+		shards[i], shards[best] = shards[best], shards[i]
+	}
+	return shards[:n]
 }

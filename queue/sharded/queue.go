@@ -125,9 +125,6 @@ func commonName(shards []queue.Queue) queue.Name {
 // Name implements [queue.Sender]: see Options.Name.
 func (q *Queue) Name() queue.Name { return q.options.Name }
 
-// errNotReturned is the outcome of a request while it is under way, and afterwards if the shard panicked.
-var errNotReturned error = &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: "the shard's Enqueue has not returned"}
-
 // Enqueue adds the message to one of the shards, with one request, and says in Message.Queue to which. An
 // error is that of the shard, and names it. [queue.Transient] errors are worth another call with the same
 // text: after [queue.ErrOutcomeUnknown] it goes to the same shard, after the others to another one, unless
@@ -147,10 +144,12 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	if err != nil {
 		return queue.Message{}, err
 	}
-	err = errNotReturned
-	defer func() { q.ended(ctx, c, text, err) }()
 	if m, err = c.shard.queue.Enqueue(ctx, text, o); err != nil {
-		return queue.Message{}, named(err, c.shard.name)
+		err = named(err, c.shard.name)
+	}
+	q.ended(ctx, c, text, err)
+	if err != nil {
+		return queue.Message{}, err
 	}
 	if m.Queue == (queue.Name{}) { // a shard may be several queues itself
 		m.Queue = c.shard.name

@@ -265,34 +265,3 @@ func TestErrorsNameTheShard(t *testing.T) {
 		}
 	}
 }
-
-// A shard that panics is no shard that never returns.
-func TestAPanicIsAnEnd(t *testing.T) {
-	b := setup(t, 2, nil)
-	for _, s := range b.shards {
-		s.disturb(func(context.Context, func() (queue.Message, error)) (queue.Message, error) { panic("broken") })
-	}
-	func() {
-		defer func() {
-			if recover() == nil {
-				t.Error("the panic was lost")
-			}
-		}()
-		_, _ = b.Enqueue(t.Context(), "text", nil)
-	}()
-	failed := 0
-	for _, s := range b.States() {
-		if s.Accepted != 0 {
-			t.Errorf("what panicked counts as accepted: %+v", s)
-		}
-		if errors.Is(s.Err, queue.ErrOutcomeUnknown) {
-			failed++
-		}
-	}
-	if failed != 1 {
-		t.Errorf("%d shards rest, want that which panicked", failed)
-	}
-	if err := b.Remove(t.Context(), b.shards[0].Name()); err != nil {
-		t.Error(err)
-	}
-}
