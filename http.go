@@ -31,7 +31,6 @@ func HTTP(server *http.Server) Runner {
 	return &httpRunner{server: server, halted: make(chan struct{})}
 }
 
-// httpRunner runs an HTTP server.
 type httpRunner struct {
 	server *http.Server
 	halted chan struct{} // closed by Halt

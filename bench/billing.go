@@ -132,7 +132,6 @@ func (r *billingResult) read(path string) error {
 	return nil
 }
 
-// site is all processes.
 type site struct {
 	bin, dir   string
 	peaks      int64
@@ -183,7 +182,6 @@ func (s *site) stop() (err error) {
 
 const secondsOfADay = 24 * 60 * 60
 
-// table returns the results as Markdown.
 func (p *billing) table(all []*billingResult) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Batches of %d records, %d workers, one process for each other role, and the server:\n\n", p.batch, p.workers)

@@ -60,7 +60,6 @@ func playRole() {
 	}
 }
 
-// child is this program in a role.
 type child struct {
 	role    string
 	process *exec.Cmd

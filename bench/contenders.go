@@ -59,7 +59,6 @@ func (c consumption) handle() {
 	}
 }
 
-// running is a running contender.
 type running struct {
 	done func() int64 // messages handled and deleted so far
 	stop func() error // stops it, waits and returns its error

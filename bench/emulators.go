@@ -42,7 +42,6 @@ func (e *emulators) flags(f *flag.FlagSet) {
 
 func (e *emulators) check() error { return nil }
 
-// emulatorKind is a kind of server.
 type emulatorKind string
 
 func (k emulatorKind) String() string { return string(k) }
@@ -144,7 +143,6 @@ const textSize = 1024
 // the depth stays nearly constant, or all of them if the depth is small.
 const portion = 500
 
-// queueWork is a kind of work.
 type queueWork struct {
 	name  string
 	depth int64 // messages in the queue before each portion

@@ -19,7 +19,6 @@ import (
 	"syscall"
 )
 
-// benchmark is a subcommand.
 type benchmark interface {
 	flags(f *flag.FlagSet)
 	check() error // refuses invalid flags

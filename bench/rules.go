@@ -19,7 +19,6 @@ const (
 	ruleLatency   = "latency range"
 )
 
-// candidate is a rule in a comparison.
 type candidate struct {
 	family  string
 	setting string // what it was told

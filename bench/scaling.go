@@ -138,7 +138,6 @@ func (r *outcome) better(than *outcome) bool {
 	return r.LateShare() < than.LateShare()
 }
 
-// compared is a trace with the rows of all rules.
 type compared struct {
 	trace replay.Trace
 	rows  []outcome
@@ -277,7 +276,6 @@ func (c *compared) summary() string {
 		a.InstanceHours/best.InstanceHours, percent(a.LateShare()))
 }
 
-// table returns the table of one trace.
 func (c *compared) table() string {
 	t := &c.trace
 	peak, _ := t.Peak()

@@ -23,7 +23,6 @@ type serverOptions struct {
 	NATS   bool            // run a NATS server too
 }
 
-// serverState is each answer of a server.
 type serverState struct {
 	Locations         []string // connection strings of the endpoints
 	NATS              string   // a URL
@@ -56,7 +55,6 @@ func (s *server) look() (state serverState, err error) {
 	return state, err
 }
 
-// serve is the role of a server.
 func serve(first json.RawMessage) (any, answerer, error) {
 	var o serverOptions
 	if err := json.Unmarshal(first, &o); err != nil {

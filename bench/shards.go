@@ -47,7 +47,6 @@ func (p *sharding) check() error {
 	return nil
 }
 
-// shardsTurn is a number of shards.
 type shardsTurn struct {
 	shards  int
 	samples samples

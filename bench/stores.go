@@ -24,7 +24,6 @@ type target interface {
 	close() error
 }
 
-// tableKind is a kind of table.
 type tableKind struct {
 	name string
 	open func(dir string) (target, error) // with an empty table, in a new file in this folder

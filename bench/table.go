@@ -118,7 +118,6 @@ func (p *tables) table(all []*tableTurn) string {
 	return b.String()
 }
 
-// tableWork is one kind of call.
 type tableWork struct {
 	name string
 	call int // how many entities one call concerns

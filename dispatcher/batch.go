@@ -70,7 +70,6 @@ type batch[T any] struct {
 	done    chan struct{} // closed when the results are set
 }
 
-// member is one message of a batch.
 type member[T any] struct {
 	ctx     context.Context
 	message *Message[T]

@@ -59,7 +59,6 @@ func (e *DuplicatesError) Attrs() []slog.Attr {
 // errHandledBefore is why a duplicate is not handled.
 var errHandledBefore = errors.New("the job was handled before")
 
-// errHookPanicked is the error of a call that panicked.
 var errHookPanicked = errors.New("it panicked")
 
 // refuseDuplicate decides on a message whose job was handled before, or whose lease or worker has

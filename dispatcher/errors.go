@@ -107,7 +107,6 @@ func stackOf(err error) []byte {
 	return nil
 }
 
-// errGoexit is the result of a handler that called runtime.Goexit.
 var errGoexit = errors.New("handler called runtime.Goexit")
 
 // AbandonedError names the messages whose handlers or settlements still ran when a drain had to

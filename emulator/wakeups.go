@@ -50,7 +50,6 @@ var (
 	errNoStreaming    = newFailure(501, "NotImplemented", "This request cannot be responded to with a stream.")
 )
 
-// streams are the open streams of a server.
 type streams struct {
 	mu   sync.Mutex
 	open map[string]*stream // guarded by mu; by id

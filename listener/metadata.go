@@ -55,7 +55,6 @@ const (
 // metadataInterval is how long after a reading the metadata are read again for their own sake.
 const metadataInterval = time.Minute
 
-// metadata is what is known of the metadata of the queue.
 type metadata struct {
 	mu       sync.Mutex
 	known    bool              // they were read and the queue was not missing since; guarded by mu

@@ -43,7 +43,6 @@ const (
 // interval with another error, and one whose dequeues were mostly empty, ends one loop.
 func ByIntake() Controller { return (&intakeController{}).next }
 
-// intakeController is the state of [ByIntake].
 type intakeController struct {
 	trial  direction
 	before int     // loops before the trial

@@ -73,7 +73,6 @@ func (o *Options[T]) withDefaults(shards int) Options[T] {
 	return c
 }
 
-// check returns an error for options that contradict each other.
 func (o *Options[T]) check(shards int) error {
 	switch {
 	case o.Listener.Slots != nil:

@@ -22,7 +22,6 @@ const (
 	maxRest   = time.Minute
 )
 
-// shard is one queue and the listener that serves it.
 type shard[T any] struct {
 	all   *Listener[T]
 	queue queue.Queue

@@ -8,7 +8,6 @@ import (
 	"github.com/millrace/millrace/internal/retry"
 )
 
-// phase is what an instance does.
 type phase int
 
 const (

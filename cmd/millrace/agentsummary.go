@@ -62,7 +62,6 @@ func (r *agentRun) printSummary(states []agent.PoolState, passed time.Duration) 
 	return p.err
 }
 
-// summaryPrinter prints a table of summaries.
 type summaryPrinter struct {
 	out    io.Writer
 	table  *tabwriter.Writer

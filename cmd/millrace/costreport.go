@@ -62,7 +62,6 @@ type costMessage struct {
 	LifeBatched    json.Number `json:"lifeBatched"`
 }
 
-// costRow is the bill with some levers.
 type costRow struct {
 	Levers          string      `json:"levers"` // before, or what is different from it; the same for all numbers
 	Name            string      `json:"name"`

@@ -80,7 +80,6 @@ func (t task) Run(ctx context.Context) error { return t(ctx) }
 // Halt does nothing.
 func (task) Halt() {}
 
-// program names the folders and the blobs of this program.
 var program = account.Program{Name: "billing", Blobs: "batches"}
 
 // accountFlags are the flags of commands that use an account.

@@ -146,7 +146,6 @@ func (p *role) run(ctx context.Context, a *account.Account, b *account.Blobs) (e
 	return millrace.Run(ctx, system.runners...)
 }
 
-// reported shows a batch.
 func (p *role) reported(b books.Batch) {
 	rejected := ""
 	if b.Rejected > 0 {

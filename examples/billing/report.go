@@ -60,7 +60,6 @@ func checkSLA(sla time.Duration) error {
 	return nil
 }
 
-// reporting is the command report.
 func reporting(f *flag.FlagSet, show *progress.Progress) func(map[string]bool) (millrace.Runner, error) {
 	var at account.Flag
 	var address, out string
@@ -146,7 +145,6 @@ type report struct {
 	folder                          string
 }
 
-// currency is the sum in a currency.
 type currency struct {
 	books.Total
 	Tariffs []books.Total

@@ -283,7 +283,6 @@ func readParts(stored iter.Seq2[*gather.Part, error]) iter.Seq2[*books.Part, err
 	}
 }
 
-// ended reports whether a batch is in the books.
 func (s *system) ended(ctx context.Context, batch string) (bool, error) {
 	_, ended, err := s.parts.End(ctx, batch)
 	return ended, err

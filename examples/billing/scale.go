@@ -61,7 +61,6 @@ type scale struct {
 	measured     chan struct{} // has a value after a measurement
 }
 
-// scaleShow is the command scale.
 func scaleShow(f *flag.FlagSet, show *progress.Progress) func(map[string]bool) (millrace.Runner, error) {
 	s := &scale{show: show, logger: plainlog.New(show), begun: time.Now(), measured: make(chan struct{}, 1)}
 	s.stop, s.halt = context.WithCancel(context.Background())

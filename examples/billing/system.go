@@ -27,7 +27,6 @@ import (
 	"github.com/millrace/millrace/wakeup"
 )
 
-// roles is a set of roles.
 type roles uint8
 
 const (

@@ -118,7 +118,6 @@ func (u *usage) generate(show *progress.Progress) iter.Seq[records.Record] {
 	}
 }
 
-// read reads the records of a file.
 func read(path string) iter.Seq2[records.Record, error] {
 	return func(yield func(records.Record, error) bool) {
 		f, err := os.Open(path)

@@ -91,7 +91,6 @@ func probes(states map[string]func() listener.State) http.Handler {
 	return mux
 }
 
-// metrics are the metrics of each queue.
 var metrics = []struct {
 	name, kind, help string
 	value            func(listener.State) int64

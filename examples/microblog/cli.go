@@ -8,7 +8,6 @@ import (
 	"github.com/millrace/millrace/examples/internal/cli"
 )
 
-// commandLine is the command line.
 func commandLine() *cli.Program {
 	return &cli.Program{
 		Name:     "microblog",

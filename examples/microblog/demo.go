@@ -31,7 +31,6 @@ Flags:
   -posts N           how many posts the channel has, 2000 to 100000 (default 5000)
 `
 
-// errStopped is the error of an interrupted demonstration.
 var errStopped = errors.New("stopped before the demonstration was over; nothing is left of it")
 
 // Bounds of the demonstration's posts. The worker deletes pages of 1,000, and is killed on the second.

@@ -119,7 +119,6 @@ func (s *server) run(ctx context.Context) (err error) {
 	return s.play(ctx, data)
 }
 
-// play plays the roles on the data.
 func (s *server) play(ctx context.Context, data *store) error {
 	var runners []millrace.Runner
 	if s.role != webRole {

@@ -122,7 +122,6 @@ func openAccount(ctx context.Context, location, folder string, logger *slog.Logg
 	return s, err
 }
 
-// siteOf opens the tables of the site.
 func siteOf(open func(name string) (table.Store, error)) (*channels.Site, error) {
 	s := &channels.Site{}
 	for name, t := range map[string]*table.Store{channelsTable: &s.Channels, postsTable: &s.Posts} {

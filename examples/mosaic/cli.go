@@ -13,7 +13,6 @@ import (
 // mosaicProgram names the folders of this program, and describes its blobs.
 var mosaicProgram = account.Program{Name: "mosaic", Blobs: "pictures"}
 
-// commandLine is the command line.
 func commandLine() *cli.Program {
 	return &cli.Program{
 		Name:  "mosaic",

@@ -48,7 +48,6 @@ Flags:
                      (default: that of mosaic processor, or in -data without an account)
 `
 
-// serving is the command serve.
 type serving struct {
 	addr       string
 	tiles      string

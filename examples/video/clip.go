@@ -31,7 +31,6 @@ const (
 // errClip means that an upload is not a clip that this site takes.
 var errClip = errors.New("not a clip")
 
-// size is the size of a clip.
 type size struct{ width, height, frames, pixels int }
 
 // measure reads the size of a clip without decoding it: a few kilobytes can decode to gigabytes. The blocks of a GIF are in

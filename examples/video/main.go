@@ -205,7 +205,6 @@ type site struct {
 	logger   *slog.Logger
 }
 
-// open opens the queues of an account.
 func open(a *account.Account, clips blob.Store, logger *slog.Logger) (s *site, err error) {
 	s = &site{clips: clips, wakeups: a.Wakeups(), account: a, logger: logger}
 	// While all want slots, news and ordinary clips get two for each of the heavy ones. One slot is kept for the news.
@@ -219,7 +218,6 @@ func open(a *account.Account, clips blob.Store, logger *slog.Logger) (s *site, e
 	return s, err
 }
 
-// openIndex opens the tables of the index.
 func openIndex(ctx context.Context, tables *account.Tables) (*index.Index, error) {
 	var all [3]table.Store
 	for i, name := range []string{"videos", "terms", "postings"} {

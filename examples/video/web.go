@@ -124,7 +124,6 @@ func (w *web) page(action func(http.ResponseWriter, *http.Request) error) http.H
 // sentence makes an error one that begins and ends as a sentence does.
 func sentence(text string) string { return strings.ToUpper(text[:1]) + text[1:] + "." }
 
-// show writes a page.
 func (w *web) show(rw http.ResponseWriter, status int, name string, data map[string]any) error {
 	var b bytes.Buffer
 	if err := w.pages.ExecuteTemplate(&b, name, data); err != nil {

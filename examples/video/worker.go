@@ -29,7 +29,6 @@ const (
 // heavyPixels is where a heavy conversion begins.
 const heavyPixels = 5e6
 
-// class is a queue of clips.
 type class struct {
 	name            string
 	weight, reserve int // of its member of the pool

@@ -63,7 +63,6 @@ func (s *scanner) messages(take func(*Message)) error {
 	}
 }
 
-// messageParser parses one message after the other.
 type messageParser struct {
 	m    Message // all but the strings
 	seen uint    // a bit for each field

@@ -21,7 +21,6 @@ type chosen struct {
 	try   bool // the shard rested, and this message finds out whether it works again
 }
 
-// errNoShards is the error of the zero Queue.
 var errNoShards error = &queue.Error{Op: "enqueue", Kind: queue.ErrInvalid, Detail: "there are no shards", Hint: "make the queue with sharded.New"}
 
 // choose chooses the shard of a message. The caller calls ended afterwards.

@@ -44,7 +44,6 @@ func (c *channel) isReady() bool {
 	return false
 }
 
-// subscription is the registration of one subscriber.
 type subscription struct {
 	transport  *Transport
 	channel    *channel

@@ -129,7 +129,6 @@ func (b *Books) record(ctx context.Context, tx *sql.Tx, batch *Batch, parts iter
 	return err == nil, err
 }
 
-// recording is a batch that is being recorded.
 type recording struct {
 	tx       *sql.Tx
 	numbered bool  // whether parameters are $1, $2 and not ?
@@ -337,7 +336,6 @@ func (s *Snapshot) Totals(ctx context.Context) iter.Seq2[Total, error] {
 	}
 }
 
-// query returns the rows of a statement.
 func query[R any](ctx context.Context, tx *sql.Tx, statement string, row func(scan func(...any) error) (R, error)) iter.Seq2[R, error] {
 	return func(yield func(R, error) bool) {
 		var none R

@@ -9,7 +9,6 @@ import (
 	"github.com/millrace/millrace/internal/azuritetest"
 )
 
-// errAbsent is the error when there is no PostgreSQL.
 var errAbsent = errors.New("no PostgreSQL: install the package postgresql, or name the folder with postgres and initdb in POSTGRES_BIN")
 
 var shared struct {

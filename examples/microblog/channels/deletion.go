@@ -100,7 +100,6 @@ func (s *Site) deletePosts(ctx context.Context, posts []table.Entity) error {
 	return nil
 }
 
-// deleteEach deletes posts one after the other.
 func (s *Site) deleteEach(ctx context.Context, posts []table.Entity) error {
 	for _, e := range posts {
 		if err := persist(ctx, func() error { return s.Posts.Delete(ctx, e.Key, e.ETag) }); err != nil && !gone(err) {

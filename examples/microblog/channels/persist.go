@@ -34,13 +34,11 @@ func persist(ctx context.Context, call func() error) error {
 	}
 }
 
-// get reads an entity.
 func get(ctx context.Context, s table.Store, k table.Key) (e table.Entity, err error) {
 	err = persist(ctx, func() error { e, err = s.Get(ctx, k); return err })
 	return e, err
 }
 
-// query reads a page.
 func query(ctx context.Context, s table.Store, q table.Query) (p table.Page, err error) {
 	err = persist(ctx, func() error { p, err = s.Query(ctx, q); return err })
 	return p, err

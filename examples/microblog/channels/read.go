@@ -108,7 +108,6 @@ func checkTop(top int) error {
 	return nil
 }
 
-// postsOf selects the posts of an incarnation.
 func postsOf(name string, of Incarnation) table.Query {
 	return table.Query{Partition: partitionOf(name), Filter: table.Equal(incarnation, string(of))}
 }

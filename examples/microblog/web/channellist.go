@@ -51,7 +51,6 @@ func pageWithContent[T any](from table.Token, read func(from table.Token) ([]T, 
 	return found, next, err
 }
 
-// create makes a channel.
 func (s *Server) create(w http.ResponseWriter, r *http.Request) error {
 	fields, err := readForm(w, r)
 	if err != nil {

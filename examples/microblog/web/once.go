@@ -23,7 +23,6 @@ type outcome struct {
 	err  error
 }
 
-// newForm returns the id of a form.
 func newForm() string { return rand.Text() }
 
 // do calls work unless a form with this id succeeded before; if one is at work it waits for that. It returns the result

@@ -18,7 +18,6 @@ func parsePages() (*template.Template, error) {
 	return template.New("").Funcs(template.FuncMap{"visible": visible, "plain": plain, "when": when, "stamp": stamp}).ParseFS(files, "templates/*.html")
 }
 
-// page is what every page has.
 type page struct {
 	Title   string // of the window
 	Refresh int    // after how many seconds the page is loaded again; 0 for never
@@ -33,7 +32,6 @@ type listPage struct {
 	Draft    channelDraft
 }
 
-// channelDraft is the form for a new channel.
 type channelDraft struct {
 	Once        string
 	Name, Owner string
@@ -52,7 +50,6 @@ type channelPage struct {
 	Draft   postDraft
 }
 
-// postDraft is the form for a new post.
 type postDraft struct {
 	Action            string // where it is sent
 	Once              string

@@ -46,7 +46,6 @@ var (
 	balance = [means]int64{24, 8, 8}
 )
 
-// chooser chooses the tiles of a mosaic.
 type chooser struct {
 	cells   *Cells
 	list    []features // of the tiles

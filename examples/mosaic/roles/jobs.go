@@ -48,7 +48,6 @@ func newJobs(store blob.Store) (jobs, error) {
 	return jobs{store, parts, responses}, errors.Join(err, errResponses)
 }
 
-// end is the end of a request.
 type end struct {
 	// Failed is the reason why there is no mosaic. Empty if there is one.
 	Failed string `json:"failed,omitempty"`

@@ -30,7 +30,6 @@ func inputRef(id uuid.UUID) blob.Ref { return blob.Ref{Container: imageInput, Na
 // libraryRef is the blob of a tile library. Equal libraries share one.
 func libraryRef(id string) blob.Ref { return blob.Ref{Container: imageLibrary, Name: id + ".tar"} }
 
-// outputRef is the blob of the mosaic.
 func outputRef(id uuid.UUID) blob.Ref {
 	return blob.Ref{Container: imageOutput, Name: id.String() + ".png"}
 }

@@ -24,7 +24,6 @@ type imageProcessor struct {
 	slow      time.Duration // how much longer each slice takes, for demonstrations
 }
 
-// process is the handler of slice requests.
 func (p *imageProcessor) process(ctx context.Context, m *listener.Message[SliceRequest]) error {
 	id := m.Body.RequestID
 	if err := p.jobs.continues(ctx, id); err != nil {

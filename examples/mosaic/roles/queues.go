@@ -35,7 +35,6 @@ type shared struct {
 	logger *slog.Logger
 }
 
-// queues are the four queues.
 type queues struct {
 	imageRequests  *ImageProcessingQueue[ImageRequest]
 	sliceRequests  *ImageProcessingQueue[SliceRequest]

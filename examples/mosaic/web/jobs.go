@@ -270,7 +270,6 @@ func (s *shelf) all() []*job {
 	return all
 }
 
-// job returns the job that a request names.
 func (s *Server) job(r *http.Request) (*job, error) {
 	for _, j := range s.shelf.all() {
 		if j.ID == r.PathValue("id") { // never changes

@@ -141,7 +141,6 @@ func (s *Server) order(ctx context.Context, j *job) (*roles.Order, error) {
 	return order, nil
 }
 
-// follow shows the progress of a job.
 func (s *Server) follow(ctx context.Context, j *job, order *roles.Order, p roles.Progress) error {
 	if p.Requested || len(p.Stored) > 0 {
 		if err := s.keepLayout(ctx, j, order); err != nil {

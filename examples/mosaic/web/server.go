@@ -231,7 +231,6 @@ func number(r *http.Request, name string, bound int) (int, error) {
 	return n, nil
 }
 
-// page is the data of all pages.
 type page struct {
 	Title     string
 	Jobs      []snapshot // of the index, the newest first
@@ -302,7 +301,6 @@ func (s *Server) render(w http.ResponseWriter, status int, name string, data pag
 	_, _ = w.Write(b.Bytes()) // nobody is left to tell
 }
 
-// respond writes JSON.
 func respond(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")

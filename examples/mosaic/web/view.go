@@ -188,7 +188,6 @@ func (s *Server) layoutOf(j *job) (*layout.Layout, error) {
 	return j.layout, err
 }
 
-// tilesOf returns the job that a request names, with its tiles and its layout.
 func (s *Server) tilesOf(r *http.Request) (*job, *tiles.Library, *layout.Layout, error) {
 	j, err := s.job(r)
 	if err != nil {

@@ -113,7 +113,6 @@ func (s *sampler) depths(ctx context.Context, name string) (depth, bad int64, er
 	return found.Depth, poisoned.Depth, err
 }
 
-// queueView is a queue on a page.
 type queueView struct {
 	QueueStatus
 	Most int64 // the depth of a full bar

@@ -17,7 +17,6 @@ func (t term) head() table.Key { return table.Key{Partition: t.String()} }
 // posting is the key of a video's posting.
 func (t term) posting(video string) table.Key { return table.Key{Partition: t.String(), Row: video} }
 
-// entry is the key of a term in the directory.
 func (t term) entry() table.Key { return table.Key{Partition: t.field, Row: t.word} }
 
 // add makes a posting, or gives the one that is there this version if it has an older one. Then it lists the term in the directory, even if the

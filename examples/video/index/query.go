@@ -101,7 +101,6 @@ func (p pattern) String() string {
 	return text
 }
 
-// matches reports whether credits match all words.
 func (q Query) matches(c Credits) bool {
 	terms := c.terms()
 	for _, p := range q.words {

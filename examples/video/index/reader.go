@@ -24,7 +24,6 @@ func (a anyOf) seek(ctx context.Context, row string) (video string, found bool, 
 	return video, found, nil
 }
 
-// reader reads the postings of a term by pages.
 type reader struct {
 	store table.Store
 	term  term

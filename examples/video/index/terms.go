@@ -23,7 +23,6 @@ var fields = []field{
 	{"title", func(c Credits) []string { return []string{c.Title} }},
 }
 
-// term is a word in a field.
 type term struct{ field, word string }
 
 // String returns the term as queries write it, which is its partition among the postings: a word has only characters that a key

@@ -8,7 +8,6 @@ import (
 	"io"
 )
 
-// walScan is what was found in a log.
 type walScan struct {
 	log     *wal
 	data    []byte
