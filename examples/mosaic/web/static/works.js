@@ -147,7 +147,7 @@ function newWorkers(list, story) {
       const row = rows.get(p.id);
       const alive = p.pid > 0;
       if (row.pid && alive && p.pid !== row.pid) story(`${titled(p)} is back, as process ${p.pid}.`);
-      if (row.alive && !alive) story(`${titled(p)} is gone. The slice in its hands is received again when its lease ends.`);
+      if (row.alive && !alive) story(`${titled(p)} has ended. A slice that it had not finished is received again when its lease ends.`);
       Object.assign(row, { pid: alive ? p.pid : row.pid, alive });
       row.item.classList.toggle("gone", !alive);
       row.item.querySelector(".state").textContent = p.state;
