@@ -62,7 +62,7 @@ var scenes = []scene{
 	{lasts: 3 * time.Second, says: "the west is killed", kill: true},
 	{lasts: 2 * time.Second, says: "the west is back"},
 	{lasts: 2 * time.Second, says: "the west loses half of its responses", faults: "put:drop@50%"},
-	{lasts: time.Second, says: "the west refuses the key of the producer", faults: "put:403"},
+	{lasts: 2 * time.Second, says: "the west refuses the key of the producer", faults: "put:403"},
 	{lasts: time.Second, says: "the west works again"},
 }
 
@@ -94,7 +94,7 @@ func play(ctx context.Context, out io.Writer) error {
 		failure = err
 	}
 	if failure == nil {
-		failure = finish(ctx, l)
+		failure = finish(ctx, l, func() int64 { return q.State().Diverted - w.syphon.State().Moved })
 	}
 	stopWorking()
 	if err := <-worked; failure == nil {
@@ -123,10 +123,11 @@ func act(ctx context.Context, west *link, l *ledger) error {
 	return nil
 }
 
-// finish waits until what was accepted has been handled. Leases of lost responses end within a minute.
-func finish(ctx context.Context, l *ledger) error {
+// finish waits until what was accepted has been handled, and what was diverted is home. Leases of lost
+// responses end within a minute.
+func finish(ctx context.Context, l *ledger, away func() int64) error {
 	for range 600 {
-		if l.waiting() == 0 {
+		if l.waiting() == 0 && away() <= 0 {
 			return nil
 		}
 		select {
@@ -135,7 +136,7 @@ func finish(ctx context.Context, l *ledger) error {
 			return ctx.Err()
 		}
 	}
-	return fmt.Errorf("after two minutes %d orders that were accepted have not been handled", l.waiting())
+	return fmt.Errorf("after two minutes %d orders that were accepted have not been handled, and %d are not home", l.waiting(), away())
 }
 
 // compare prints the balance.

@@ -26,8 +26,8 @@ func TestAPlanHasAsManyWholeTilesAsFit(t *testing.T) {
 			if used := big.NewRat(int64(cells*tile), 1); used.Cmp(scaled) > 0 || new(big.Rat).Add(used, big.NewRat(int64(tile), 1)).Cmp(scaled) <= 0 {
 				t.Fatalf("%d pixels at scale %v: got %d tiles of %d", pixels, scale, cells, tile)
 			}
-			if want := float64(cells*tile) / scale; crop > pixels || crop < cells || math.Abs(float64(crop)-want) > 0.5 {
-				t.Fatalf("%d tiles of %d at scale %v: got %d pixels of %d, want the nearest to %v", cells, tile, scale, crop, pixels, want)
+			if off := crop*hundredths - cells*tile*unity; crop > pixels || crop < cells || 2*max(off, -off) > hundredths {
+				t.Fatalf("%d tiles of %d at scale %v: got %d pixels of %d, want the nearest to %v", cells, tile, scale, crop, pixels, float64(cells*tile)/scale)
 			}
 		}
 		if scale == unity && p.Crop.Size() != p.Size() {
