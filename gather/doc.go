@@ -35,8 +35,9 @@
 //   - One end counts. Every call of Once, in every process, returns it.
 //   - The function of Once begins after all parts were stored, and has run to its end when the end is recorded.
 //   - After an end nothing is left but the end, even if messages come late: one that does stores its part again, and its own Sweep
-//     deletes it. Only a put that the store performs after its caller has given up, and after all messages were handled, leaves a
-//     part; the next Sweep deletes it.
+//     deletes it. A part can be left by a put that the store performs after its caller has given up, and by a handler that
+//     fails between its Put and its Sweep when its lease is over and another handler has deleted its message. The next Sweep
+//     deletes it.
 //
 // That the function runs once is not promised, as nothing can: a process may die after its effects and before the end is
 // recorded. See [Gather.Once].

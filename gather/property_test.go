@@ -43,3 +43,11 @@ func TestWhateverFailsThereIsOneEndAndNothingElseIsLeft(t *testing.T) {
 		}
 	})
 }
+
+// A handler puts its part again after the end, late, because another one has handled its message since its lease was over.
+// Then it dies. Nobody is left to sweep the part, until the next Sweep. Settles M-06.
+func TestThePartOfAHandlerThatDiesLateIsLeftToTheNextSweep(t *testing.T) {
+	for _, fault := range play(t, plan{Parts: 1, Processes: 1, Seed: 3857, Steps: 150}) {
+		t.Error(fault)
+	}
+}
