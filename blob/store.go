@@ -6,7 +6,11 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
+	"strings"
 	"time"
+
+	"github.com/millrace/millrace/internal/serviceerror"
 )
 
 // Store keeps blobs. The package comment describes the guarantees of every store.
@@ -163,4 +167,120 @@ func readyForAccess(ctx context.Context, container string, a Access) error {
 		bad = a.Check()
 	}
 	return ready(ctx, bad)
+}
+
+// MaxMetadata is the size of a blob's metadata at most: names and values in bytes together.
+const MaxMetadata = 8000
+
+// ReservedMetadata begins the names that stores keep for themselves.
+const ReservedMetadata = "millrace_"
+
+// CheckMetadata fails with [ErrInvalid] for metadata that not every store can keep. Names are
+// lower-case letters, digits and underscores, begin with a letter and not with
+// [ReservedMetadata]. Values are printable ASCII, not empty, without surrounding spaces. Names
+// and values have at most [MaxMetadata] bytes together. Every store calls it first.
+func CheckMetadata(metadata map[string]string) error {
+	size := 0
+	for name, value := range metadata {
+		if !metadataName(name) {
+			return fmt.Errorf("%w: the metadata name %.80q may have lower-case letters, digits and underscores, and begins with a letter", ErrInvalid, name)
+		}
+		if strings.HasPrefix(name, ReservedMetadata) {
+			return fmt.Errorf("%w: the metadata name %.80q begins with %s, which stores keep for themselves", ErrInvalid, name, ReservedMetadata)
+		}
+		if value == "" || value != strings.TrimSpace(value) || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
+			return fmt.Errorf("%w: the metadata value of %q must be printable ASCII, not empty, without surrounding spaces", ErrInvalid, name)
+		}
+		size += len(name) + len(value)
+	}
+	if size > MaxMetadata {
+		return fmt.Errorf("%w: the metadata have %d bytes, the limit is %d", ErrInvalid, size, MaxMetadata)
+	}
+	return nil
+}
+
+func metadataName(name string) bool {
+	for i := range len(name) {
+		if !alphanumeric(name[i]) && name[i] != '_' {
+			return false
+		}
+	}
+	return name != "" && 'a' <= name[0] && name[0] <= 'z'
+}
+
+// cloneMetadata returns a copy; that of no metadata is nil.
+func cloneMetadata(metadata map[string]string) map[string]string {
+	if len(metadata) == 0 {
+		return nil
+	}
+	return maps.Clone(metadata)
+}
+
+// Errors of every store. Match them with [errors.Is]; [errors.As] finds the [*Error] that
+// carries one.
+var (
+	// ErrMissing means that the blob does not exist.
+	ErrMissing = errors.New("blob does not exist")
+
+	// ErrExists means that the blob exists already.
+	ErrExists = errors.New("blob already exists")
+
+	// ErrChanged means that the blob was replaced or deleted while it was read. Open it again.
+	ErrChanged = errors.New("blob was replaced or deleted while it was read")
+
+	// ErrUnavailable means that the store was busy or failing, or did not respond. The same call
+	// may succeed later; a change may have taken effect.
+	ErrUnavailable = errors.New("store unavailable")
+
+	// ErrUnauthorized means that authentication or authorization failed. Waiting does not help.
+	ErrUnauthorized = errors.New("unauthorized")
+
+	// ErrInvalid means that arguments are invalid, or that the store refused them.
+	ErrInvalid = errors.New("invalid argument")
+)
+
+// Transient reports whether the same call may succeed later. A change may have taken effect.
+func Transient(err error) bool { return errors.Is(err, ErrUnavailable) }
+
+// Error is a failed operation: what was attempted, on which blob, what the store said, and what
+// to do. It contains no key and no signature.
+type Error struct {
+	Op  string // operation, such as "put"
+	Ref Ref    // blob of the operation; of a list or a container, Name is the prefix or ""
+
+	Kind error // a sentinel of this package; nil if none fits, or Err is one
+
+	Status    int    // HTTP status; 0 if there was no response
+	Code      string // storage error code, such as "BlobNotFound"; "" if none
+	RequestID string // the service's x-ms-request-id; "" if none
+
+	Detail string // what is wrong, for people
+	Hint   string // what to do about it; "" if there is nothing to say
+	Err    error  // underlying error without secrets; nil if none
+}
+
+// Error returns all of it on one line.
+func (e *Error) Error() string {
+	subject := e.Op
+	if e.Op != "" && e.Ref != (Ref{}) {
+		subject += " " + e.Ref.String()
+	}
+	return e.failure().Text(subject)
+}
+
+// Unwrap returns the kind and the underlying error, for [errors.Is] and [errors.As].
+func (e *Error) Unwrap() []error { return e.failure().Unwrap() }
+
+func (e *Error) failure() serviceerror.Failure {
+	return serviceerror.Failure{
+		Kind: e.Kind, Status: e.Status, Code: e.Code, RequestID: e.RequestID, Detail: e.Detail, Hint: e.Hint, Err: e.Err,
+	}
+}
+
+// failure adds what was attempted on which blob; nil stays nil.
+func failure(op string, ref Ref, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &Error{Op: op, Ref: ref, Err: err}
 }

@@ -1,10 +1,15 @@
 package codec
 
 import (
+	"bytes"
 	"encoding/base64"
+	"encoding/xml"
 	"errors"
 	"fmt"
+	"io"
+	"reflect"
 	"strings"
+	"unicode/utf8"
 )
 
 // Format is how a head and a body become the text of a message.
@@ -134,4 +139,153 @@ func Open(text string, f Format, understood ...Feature) (Head, []byte, Format, e
 		return Head{}, body, format, nil
 	}
 	return Head{}, nil, f, fmt.Errorf("open a message: unknown format %v", f)
+}
+
+// XML is a codec for XML documents: encoding/xml, with unknown elements and attributes ignored.
+// Give T an XMLName with a tag, and documents with another root element are errors; without one
+// any root will do. What encoding/xml would write as something else is an error of Encode: a
+// string with a character that XML cannot carry, and a value that is not one element, such as nil
+// or a slice. On Decode a byte order mark, comments and processing instructions around the
+// document are ignored; an empty body and one with anything else around the document are errors,
+// and so is an encoding other than UTF-8. A document that calls itself UTF-16, as .NET writes them
+// into strings, is read as the UTF-8 that it is.
+func XML[T any]() Codec[T] { return xmlCodec[T]{} }
+
+type xmlCodec[T any] struct{}
+
+func (xmlCodec[T]) Encode(v T) ([]byte, error) {
+	body, err := xml.Marshal(v)
+	if err == nil {
+		err = checkEncoded(reflect.ValueOf(&v).Elem(), body)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("encode %v as XML: %w", reflect.TypeFor[T](), err)
+	}
+	return body, nil
+}
+
+func (xmlCodec[T]) Decode(body []byte) (T, error) {
+	var v T
+	d := newXMLDecoder(body)
+	root, err := rootElement(d)
+	if err == nil {
+		err = d.DecodeElement(&v, &root)
+	}
+	if err == nil {
+		err = endOfXML(d)
+	}
+	if err != nil {
+		return v, fmt.Errorf("decode XML as %v: %w", reflect.TypeFor[T](), err)
+	}
+	return v, nil
+}
+
+// checkEncoded refuses what Decode would not return as it was.
+func checkEncoded(v reflect.Value, body []byte) error {
+	for (v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface) && !v.IsNil() {
+		v = v.Elem()
+	}
+	if v.Kind() == reflect.Slice || v.Kind() == reflect.Array {
+		return errors.New("a document has one root element: put the slice into a struct")
+	}
+	if err := checkXML(body); err != nil {
+		return fmt.Errorf("the result is no document: %w", err)
+	}
+	if bytes.ContainsRune(body, utf8.RuneError) && hasForeignText(v) { // what encoding/xml writes for it
+		return errors.New("a string has a character that XML cannot carry: keep binary in Base64")
+	}
+	return nil
+}
+
+// hasForeignText reports whether a string or byte slice in v is not valid XML text.
+func hasForeignText(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.String:
+		return !isXMLText([]byte(v.String()))
+	case reflect.Slice, reflect.Array:
+		if v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint8 {
+			return !isXMLText(v.Bytes())
+		}
+		for i := range v.Len() {
+			if hasForeignText(v.Index(i)) {
+				return true
+			}
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); (f.IsExported() || f.Anonymous) && f.Tag.Get("xml") != "-" && hasForeignText(v.Field(i)) {
+				return true
+			}
+		}
+	case reflect.Pointer, reflect.Interface:
+		return !v.IsNil() && hasForeignText(v.Elem())
+	}
+	return false
+}
+
+// newXMLDecoder returns a decoder of the body that reads declared encodings as [XML] says.
+func newXMLDecoder(body []byte) *xml.Decoder {
+	d := xml.NewDecoder(bytes.NewReader(withoutMark(body)))
+	d.CharsetReader = func(charset string, r io.Reader) (io.Reader, error) {
+		switch strings.ToLower(charset) {
+		case "utf-16", "us-ascii":
+			return r, nil
+		}
+		return nil, fmt.Errorf("its encoding is %.40q, not UTF-8", charset)
+	}
+	return d
+}
+
+// checkXML returns why the body is not one well-formed document.
+func checkXML(body []byte) error {
+	d := newXMLDecoder(body)
+	if _, err := rootElement(d); err != nil {
+		return err
+	}
+	if err := d.Skip(); err != nil {
+		return err
+	}
+	return endOfXML(d)
+}
+
+func rootElement(d *xml.Decoder) (xml.StartElement, error) {
+	for {
+		token, err := d.Token()
+		switch one := token.(type) {
+		case xml.StartElement:
+			return one, nil
+		case xml.CharData:
+			if len(bytes.TrimSpace(one)) > 0 {
+				return xml.StartElement{}, errors.New("text stands before the root element")
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return xml.StartElement{}, errors.New("it has no element")
+		}
+		if err != nil {
+			return xml.StartElement{}, err
+		}
+	}
+}
+
+// endOfXML returns an error if anything but white space, comments and processing instructions
+// follows the root element.
+func endOfXML(d *xml.Decoder) error {
+	for {
+		token, err := d.Token()
+		switch one := token.(type) {
+		case xml.StartElement:
+			return errors.New("it has more than one root element")
+		case xml.CharData:
+			if len(bytes.TrimSpace(one)) > 0 {
+				return errors.New("text stands behind the root element")
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
 }

@@ -1,10 +1,14 @@
 package azureblob
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/md5" //nolint:gosec // the service's checksum of what is on the wire
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"io"
 
@@ -111,4 +115,187 @@ func body(content []byte) io.ReadSeekCloser { return streaming.NopCloser(bytes.N
 func checksum(content []byte) sdkblob.TransferValidationType {
 	sum := md5.Sum(content) //nolint:gosec // see above
 	return sdkblob.TransferValidationTypeMD5(sum[:])
+}
+
+// blocks cuts a stream into blocks. It has one block in memory.
+type blocks struct {
+	r     *bufio.Reader
+	size  int
+	buf   []byte
+	ended bool // the block that was returned last is the last one
+}
+
+// reader reads until the context ends. It does not interrupt a Read that blocks: only the creator
+// of r can.
+type reader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (r *reader) Read(p []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx)
+	}
+	return r.r.Read(p)
+}
+
+func newBlocks(ctx context.Context, r io.Reader, size int) *blocks {
+	return &blocks{r: bufio.NewReader(&reader{ctx, r}), size: size}
+}
+
+// next returns the next block, which is valid until the next call, or the error of the stream. The
+// first block of an empty stream is empty. It must not be called after the last one.
+func (b *blocks) next() ([]byte, error) {
+	const firstSize = 64 << 10
+	b.buf = b.buf[:0]
+	for len(b.buf) < b.size {
+		if len(b.buf) == cap(b.buf) {
+			grown := make([]byte, len(b.buf), min(max(2*cap(b.buf), firstSize), b.size))
+			copy(grown, b.buf)
+			b.buf = grown
+		}
+		n, err := b.r.Read(b.buf[len(b.buf):cap(b.buf)])
+		b.buf = b.buf[:len(b.buf)+n]
+		if errors.Is(err, io.EOF) {
+			b.ended = true
+			return b.buf, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	// Only the next byte tells whether this block is the last one.
+	_, err := b.r.Peek(1)
+	if b.ended = errors.Is(err, io.EOF); err != nil && !b.ended {
+		return nil, err
+	}
+	return b.buf, nil
+}
+
+// blockID is made of the position and the content, so that a block that the service has need not
+// be sent again. All ids have the same length, as the service wants.
+func blockID(position int, content []byte) string {
+	sum := sha256.Sum256(content)
+	id := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(sum)), uint32(position)) //nolint:gosec // below 50,000
+	return base64.StdEncoding.EncodeToString(append(id, sum[:]...))
+}
+
+// uploadBlocks sends the blocks that the service does not have, and commits them all.
+func (p *putting) uploadBlocks(ctx context.Context, block []byte, rest *blocks) (err error) {
+	has, err := p.blockList(ctx)
+	if err != nil {
+		return err
+	}
+	// A create should not upload in vain. An upload that is resumed must know, if its old blocks
+	// are dropped, whether that was because their time was over.
+	var before azcore.ETag
+	if p.token != "" || len(has) > 0 {
+		if before, err = p.current(ctx); err != nil {
+			return err
+		}
+	}
+	if p.token != "" && before != "" {
+		return blob.ErrExists
+	}
+	var ids []string
+	for {
+		if len(ids) == p.store.maxBlocks {
+			return invalid("use a larger BlockSize", "the content has more than %d blocks of %d bytes", p.store.maxBlocks, p.store.blockSize)
+		}
+		id := blockID(len(ids), block)
+		if size, ok := has[id]; !ok || size != int64(len(block)) {
+			if err := p.stage(ctx, id, block); err != nil {
+				return err
+			}
+		}
+		ids = append(ids, id)
+		if rest.ended {
+			break
+		}
+		if block, err = rest.next(); err != nil {
+			return err
+		}
+	}
+	err = p.commit(ctx, func(try context.Context) error {
+		r, err := p.store.blob(p.ref).CommitBlockList(try, ids, &blockblob.CommitBlockListOptions{Metadata: p.metadata, AccessConditions: p.condition})
+		if err == nil && r.ETag == nil {
+			err = &foreignError{Lacks: "ETag of the blob"}
+		}
+		return err
+	})
+	if hasCode(err, codeInvalidBlockList) {
+		return p.overtaken(ctx, before, err)
+	}
+	return err
+}
+
+// blockList returns the sizes of the blocks that the service has for this blob, by id, committed
+// or not.
+func (p *putting) blockList(ctx context.Context) (sizes map[string]int64, err error) {
+	err = p.store.do(ctx, p.ref.String(), func(try context.Context) error {
+		r, err := p.store.blob(p.ref).GetBlockList(try, blockblob.BlockListTypeAll, nil)
+		if err != nil {
+			return err
+		}
+		if r.RequestID == nil {
+			return &foreignError{Lacks: "request id"}
+		}
+		sizes = make(map[string]int64)
+		for _, list := range [][]*blockblob.Block{r.CommittedBlocks, r.UncommittedBlocks} {
+			for _, b := range list {
+				if b != nil && b.Name != nil && b.Size != nil {
+					sizes[*b.Name] = *b.Size
+				}
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, blob.ErrMissing) {
+		return nil, nil
+	}
+	return sizes, err
+}
+
+// current returns the ETag of the blob, "" if it does not exist.
+func (p *putting) current(ctx context.Context) (azcore.ETag, error) {
+	v, err := p.store.stat(ctx, p.ref)
+	if errors.Is(err, blob.ErrMissing) {
+		return "", nil
+	}
+	return v.etag, err
+}
+
+func (p *putting) stage(ctx context.Context, id string, content []byte) error {
+	s := p.store
+	return s.repeat(ctx, id, func(ctx context.Context) error {
+		return s.inContainer(ctx, p.ref.Container, func() error {
+			return s.once(ctx, func(try context.Context) error {
+				r, err := s.blob(p.ref).StageBlock(try, id, body(content), &blockblob.StageBlockOptions{TransactionalValidation: checksum(content)})
+				if err == nil && r.RequestID == nil {
+					err = &foreignError{Lacks: "request id"}
+				}
+				return err
+			})
+		})
+	})
+}
+
+// overtaken decides what it means that the service no longer has blocks that it had during this
+// call: the blob was put by another call since. A create has lost to it. A put has taken effect
+// as if just before it, and was replaced at once.
+func (p *putting) overtaken(ctx context.Context, before azcore.ETag, lost error) error {
+	now, err := p.current(ctx)
+	switch {
+	case err != nil:
+		return err
+	case now == "" || now == before:
+		known := (*blob.Error)(nil)
+		errors.As(lost, &known)
+		known.Kind, known.Hint = blob.ErrUnavailable, "the service has dropped blocks of the upload: put the blob again"
+		return known
+	case p.token != "":
+		return blob.ErrExists
+	default:
+		return nil
+	}
 }

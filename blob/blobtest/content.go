@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing/iotest"
 	"time"
 
@@ -142,5 +144,160 @@ func timesAreKept(e *env) {
 	e.ok(err)
 	if second.Modified.Before(first.Modified) || e.h.Bubble && second.Modified.Sub(first.Modified) != time.Minute {
 		e.Errorf("modified at %v, and then at %v", first.Modified, second.Modified)
+	}
+}
+
+var createTests = []test{
+	{"CreateTellsThatABlobExists", createTellsThatABlobExists},
+	{"OfManyCreatesOneSucceeds", func(e *env) { ofManyCreatesOneSucceeds(e, 16, 1000) }},
+	{"OfManyLargeCreatesOneSucceeds", func(e *env) { ofManyCreatesOneSucceeds(e, 4, e.h.Large) }},
+	{"ConcurrentPutsStoreOneOfThem", concurrentPutsStoreOneOfThem},
+}
+
+func createTellsThatABlobExists(e *env) {
+	for name, second := range map[string][]byte{"small": []byte("second"), "large": content(e.h.Large)} {
+		e.ok(e.s.Create(e.Context(), e.ref(name), strings.NewReader("first"), nil))
+		e.is(e.s.Create(e.Context(), e.ref(name), bytes.NewReader(second), nil), blob.ErrExists, "second create")
+		if got := e.get(name); got != "first" {
+			e.Errorf("got %.20q", got)
+		}
+		e.ok(e.s.Delete(e.Context(), e.ref(name)))
+		e.ok(e.s.Create(e.Context(), e.ref(name), bytes.NewReader(second), nil))
+		if got := e.get(name); got != string(second) {
+			e.Errorf("after delete and create: got %.20q", got)
+		}
+	}
+}
+
+func ofManyCreatesOneSucceeds(e *env, n, size int) {
+	var created atomic.Int64
+	var start, done sync.WaitGroup
+	start.Add(n) // all have read their data before any creates
+	for i := range n {
+		done.Go(func() {
+			text := strings.Repeat(string(rune('a'+i)), size)
+			err := e.s.Create(e.Context(), e.ref("one"), io.MultiReader(strings.NewReader(text), meet{&start}), nil)
+			switch {
+			case err == nil:
+				created.Add(1)
+			case !errors.Is(err, blob.ErrExists):
+				e.Error(err)
+			}
+		})
+	}
+	done.Wait()
+	if created.Load() != 1 {
+		e.Errorf("%d creates succeeded", created.Load())
+	}
+	e.isOne(e.get("one"), size)
+	if got := e.list(e.container, ""); len(got) != 1 {
+		e.Errorf("listed %v", got)
+	}
+}
+
+// concurrentPutsStoreOneOfThem: they all succeed, and what is stored is whole.
+func concurrentPutsStoreOneOfThem(e *env) {
+	const n = 4
+	for _, size := range []int{1000, e.h.Large} {
+		var start, done sync.WaitGroup
+		start.Add(n)
+		for i := range n {
+			done.Go(func() {
+				text := strings.Repeat(string(rune('a'+i)), size)
+				if err := e.s.Put(e.Context(), e.ref("one"), io.MultiReader(strings.NewReader(text), meet{&start}), nil); err != nil {
+					e.Error(err)
+				}
+			})
+		}
+		done.Wait()
+		e.isOne(e.get("one"), size)
+	}
+}
+
+// isOne checks that the content is one letter throughout.
+func (e *env) isOne(got string, size int) {
+	e.Helper()
+	if len(got) != size || strings.Trim(got, got[:1]) != "" {
+		e.Errorf("the blob is a mixture of %d bytes: %.40q…", len(got), got)
+	}
+}
+
+// meet ends a reader when all others have come so far.
+type meet struct{ all *sync.WaitGroup }
+
+func (m meet) Read([]byte) (int, error) {
+	m.all.Done()
+	m.all.Wait()
+	return 0, io.EOF
+}
+
+var readerTests = []test{
+	{"AReaderNeverSeesAnotherVersion", readersSeeOneVersion},
+	{"ReadersDoNotDisturbEachOther", readersAreIndependent},
+	{"AReaderCanBeClosedEarly", readersCanBeClosedEarly},
+}
+
+func readersSeeOneVersion(e *env) {
+	for name, change := range map[string]func() error{
+		"replaced": func() error {
+			return e.s.Put(e.Context(), e.ref("a"), strings.NewReader(strings.Repeat("new ", e.h.Large/4)), nil)
+		},
+		"deleted": func() error { return e.s.Delete(e.Context(), e.ref("a")) },
+	} {
+		old := strings.Repeat("old ", e.h.Large/4)
+		e.put("a", old)
+		r, err := e.s.Open(e.Context(), e.ref("a"))
+		e.ok(err)
+		head := make([]byte, 4)
+		_, err = io.ReadFull(r, head)
+		e.ok(err)
+		e.ok(change())
+		rest, err := io.ReadAll(r)
+		got := string(head) + string(rest)
+		switch {
+		case errors.Is(err, blob.ErrChanged) && e.h.Quirks.ReadersChange != "":
+			e.Logf("%s: %v after %d bytes: %s", name, err, len(got), e.h.Quirks.ReadersChange)
+			e.is(err, blob.ErrChanged, "read")
+			if !strings.HasPrefix(old, got) {
+				e.Errorf("%s: what was read before the error is a mixture", name)
+			}
+		case err != nil || got != old:
+			e.Errorf("%s: read %d bytes, %v", name, len(got), err)
+		}
+		e.ok(r.Close())
+	}
+}
+
+func readersAreIndependent(e *env) {
+	want := string(content(e.h.Large / 2))
+	e.put("a", want)
+	var done sync.WaitGroup
+	for range 4 {
+		done.Go(func() {
+			r, err := e.s.Open(e.Context(), e.ref("a"))
+			if err != nil {
+				e.Error(err)
+				return
+			}
+			data, err := io.ReadAll(r)
+			if err = errors.Join(err, r.Close()); err != nil || string(data) != want {
+				e.Errorf("read %d bytes, %v", len(data), err)
+			}
+		})
+	}
+	done.Wait()
+}
+
+func readersCanBeClosedEarly(e *env) {
+	e.put("a", string(content(e.h.Large)))
+	for _, n := range []int64{0, 1, 1000} {
+		r, err := e.s.Open(e.Context(), e.ref("a"))
+		e.ok(err)
+		_, err = io.CopyN(io.Discard, r, n)
+		e.ok(err)
+		e.ok(r.Close())
+		if n, err := r.Read(make([]byte, 10)); n > 0 || err == nil || errors.Is(err, io.EOF) {
+			e.Errorf("a closed reader returned %d bytes, %v", n, err)
+		}
 	}
 }

@@ -2,7 +2,11 @@ package blobtest
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"io"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/millrace/millrace/blob"
@@ -75,4 +79,190 @@ func badMetadataAreRefused(e *env) {
 		e.is(e.s.Put(e.Context(), e.ref("a"), untouched{e}, o), blob.ErrInvalid, "put")
 		e.is(e.s.Create(e.Context(), e.ref("a"), untouched{e}, o), blob.ErrInvalid, "create")
 	}
+}
+
+var listTests = []test{
+	{"ListYieldsByPrefixInOrder", listsByPrefixInOrder},
+	{"ListTellsWhatStatTells", listTellsWhatStatTells},
+	{"BlobsCanBeDeletedWhileTheyAreListed", blobsCanBeDeletedWhileListed},
+}
+
+func listsByPrefixInOrder(e *env) {
+	for _, name := range []string{"b/2", "b/10", "a", "b", "b-c", "b_c", "b.c", "b/1/x", "c.png"} {
+		e.put(name, name)
+	}
+	e.ok(e.s.Put(e.Context(), blob.Ref{Container: e.another(), Name: "b/3"}, strings.NewReader(""), nil))
+	for prefix, want := range map[string][]string{
+		"":     {"a", "b", "b-c", "b.c", "b/1/x", "b/10", "b/2", "b_c", "c.png"},
+		"b":    {"b", "b-c", "b.c", "b/1/x", "b/10", "b/2", "b_c"},
+		"b/":   {"b/1/x", "b/10", "b/2"},
+		"b/1":  {"b/1/x", "b/10"},
+		"none": nil,
+	} {
+		if got := e.list(e.container, prefix); !slices.Equal(got, want) {
+			e.Errorf("prefix %q: got %v, want %v", prefix, got, want)
+		}
+	}
+	if got := e.list(e.another(), ""); got != nil {
+		e.Errorf("a container that does not exist has %v", got)
+	}
+	for _, err := range e.s.List(e.Context(), e.container, "") {
+		e.ok(err)
+		break // leaving early is fine
+	}
+}
+
+// listTellsWhatStatTells has sizes, times and metadata in a list.
+func listTellsWhatStatTells(e *env) {
+	e.put("a", "some text")
+	e.ok(e.s.Put(e.Context(), e.ref("b"), strings.NewReader("more text"), &blob.PutOptions{Metadata: map[string]string{"kind": "text"}}))
+	e.ok(e.s.Create(e.Context(), e.ref("c"), strings.NewReader(""), nil))
+	n := 0
+	for got, err := range e.s.List(e.Context(), e.container, "") {
+		e.ok(err)
+		want, err := e.s.Stat(e.Context(), got.Ref)
+		e.ok(err)
+		e.same(got, want)
+		n++
+	}
+	if n != 3 {
+		e.Errorf("listed %d blobs", n)
+	}
+}
+
+func blobsCanBeDeletedWhileListed(e *env) {
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		e.put(name, name)
+	}
+	for b, err := range e.s.List(e.Context(), e.container, "") {
+		e.ok(err)
+		e.ok(e.s.Delete(e.Context(), b.Ref))
+		e.ok(e.s.Delete(e.Context(), e.ref("c"))) // which may still be listed
+	}
+	if got := e.list(e.container, ""); got != nil {
+		e.Errorf("left are %v", got)
+	}
+}
+
+var accessTests = []test{{"AContainerKeepsItsAccessPolicy", accessIsKept}}
+
+func accessIsKept(e *env) {
+	e.hasAccess(e.container, blob.Private) // it does not exist
+	e.ok(e.s.SetAccess(e.Context(), e.container, blob.PublicRead))
+	e.hasAccess(e.container, blob.PublicRead)
+	e.put("a", "text")
+	e.hasAccess(e.container, blob.PublicRead)
+	if got := e.list(e.container, ""); len(got) != 1 {
+		e.Errorf("listed %v", got)
+	}
+	e.ok(e.s.SetAccess(e.Context(), e.container, blob.Private))
+	e.hasAccess(e.container, blob.Private)
+	if got := e.get("a"); got != "text" {
+		e.Errorf("got %q", got)
+	}
+	e.is(e.s.SetAccess(e.Context(), e.container, "everybody"), blob.ErrInvalid, "set access")
+	_, err := e.s.Access(e.Context(), "Bad")
+	for _, err := range []error{err, e.s.SetAccess(e.Context(), "..", blob.Private)} {
+		if !errors.Is(err, blob.ErrBadRef) {
+			e.Errorf("bad container: %v", err)
+		}
+	}
+}
+
+func (e *env) hasAccess(container string, want blob.Access) {
+	e.Helper()
+	if got, err := e.s.Access(e.Context(), container); got != want || err != nil {
+		e.Errorf("access is %q, %v, want %q", got, err, want)
+	}
+}
+
+var argumentTests = []test{
+	{"BadReferencesAreRefused", badReferencesAreRefused},
+	{"AnEndedContextEndsEveryCall", endedContextsEndCalls},
+}
+
+// untouched fails the test if it is read.
+type untouched struct{ e *env }
+
+func (u untouched) Read([]byte) (int, error) {
+	u.e.Error("the data was read before the arguments were checked")
+	return 0, io.EOF
+}
+
+// calls returns the error of every call with a context and a reference.
+func (e *env) calls(ctx context.Context, r blob.Ref) map[string]error {
+	_, open := e.s.Open(ctx, r)
+	_, stat := e.s.Stat(ctx, r)
+	return map[string]error{
+		"put":    e.s.Put(ctx, r, untouched{e}, nil),
+		"create": e.s.Create(ctx, r, untouched{e}, nil),
+		"delete": e.s.Delete(ctx, r),
+		"open":   open,
+		"stat":   stat,
+	}
+}
+
+func (e *env) listError(ctx context.Context, container, prefix string) (last error) {
+	for b, err := range e.s.List(ctx, container, prefix) {
+		if last = err; err != nil && b.Ref != (blob.Ref{}) {
+			e.Errorf("an error of a list came with %v", b.Ref)
+		}
+	}
+	return last
+}
+
+func badReferencesAreRefused(e *env) {
+	bad := [][2]string{
+		{}, {"pictures", ""}, {"", "a"}, {"ab", "a"}, {strings.Repeat("c", 64), "a"}, {"Pictures", "a"}, {"pic--tures", "a"},
+		{"-pictures", "a"}, {"pictures-", "a"}, {"pictures/sub", "a"}, {"..", "a"}, {"pic.tures", "a"},
+		{"pictures", ".."}, {"pictures", "../others/a"}, {"pictures", "a/../b"}, {"pictures", "."}, {"pictures", "a/./b"},
+		{"pictures", "/a"}, {"pictures", "a/"}, {"pictures", "a//b"}, {"pictures", ".hidden"}, {"pictures", "a/.b"}, {"pictures", "a."},
+		{"pictures", `a\b`}, {"pictures", "a+b"}, {"pictures", "A"}, {"pictures", "ä"}, {"pictures", "a b"}, {"pictures", "a\x00"},
+		{"pictures", "a\n"}, {"pictures", "c:a"}, {"pictures", "a%2fb"}, {"pictures", strings.Repeat("n", blob.MaxName+1)},
+	}
+	for _, b := range bad {
+		r := blob.Ref{Container: b[0], Name: b[1]}
+		for op, err := range e.calls(e.Context(), r) {
+			if !errors.Is(err, blob.ErrBadRef) {
+				e.Errorf("%s of %q: %v", op, r, err)
+			}
+		}
+	}
+	for _, l := range [][2]string{{"..", ""}, {"Pictures", ""}, {"pictures", "A"}} {
+		if err := e.listError(e.Context(), l[0], l[1]); !errors.Is(err, blob.ErrBadRef) {
+			e.Errorf("list of %q: %v", l, err)
+		}
+	}
+	long := strings.Repeat("n", blob.MaxName)
+	e.put(long, "long")
+	e.put(strings.Repeat("a/", 99)+"a", "deep")
+	if got := e.get(long); got != "long" {
+		e.Errorf("the longest name: %s", got)
+	}
+}
+
+func endedContextsEndCalls(e *env) {
+	why := errors.New("the worker stops")
+	e.put("a", "text")
+	ctx, cancel := context.WithCancelCause(e.Context())
+	data := &cancelling{cancel: func() { cancel(why) }}
+	e.is(e.s.Put(ctx, e.ref("a"), data, nil), why, "put that was interrupted")
+	for op, err := range e.calls(ctx, e.ref("a")) {
+		e.is(err, why, op)
+	}
+	e.is(e.listError(ctx, e.container, ""), why, "list")
+	_, err := e.s.Access(ctx, e.container)
+	e.is(err, why, "access")
+	e.is(e.s.SetAccess(ctx, e.container, blob.PublicRead), why, "set access")
+	if got := e.get("a"); got != "text" {
+		e.Errorf("got %q", got)
+	}
+}
+
+// cancelling never ends, but cancels its reader's context.
+type cancelling struct{ cancel func() }
+
+func (c *cancelling) Read(p []byte) (int, error) {
+	c.cancel()
+	return copy(p, "endless "), nil
 }

@@ -164,3 +164,95 @@ func (r *Reader) readAt(page, overflow uint64, depth int) ([]byte, error) {
 	}
 	return b, nil
 }
+
+// walker visits the leaves of a tree.
+type walker struct {
+	r       *Reader
+	visit   func(Entry) error
+	damaged func(why error) error
+}
+
+// page visits the leaves below a page, whose keys are within the bounds of [orderedElements]. Both are nil for a root.
+func (w *walker) page(page uint64, low, high []byte, depth int) error {
+	if depth == maxDepth {
+		return w.damaged(fmt.Errorf("page %d is too deep in the tree", page))
+	}
+	b, err := w.r.read(page, depth)
+	if err != nil {
+		return w.damaged(err)
+	}
+	switch flags := native.Uint16(b[8:]); flags {
+	case branchPage:
+		return w.branch(page, b, low, high, depth)
+	case leafPage:
+		err = w.leaf(b, low, high)
+	default:
+		err = fmt.Errorf("it has the flags %#x, which no page of a tree has", flags)
+	}
+	if err != nil {
+		return w.damaged(fmt.Errorf("page %d: %w", page, err))
+	}
+	return nil
+}
+
+// leaf visits the entries of a leaf up to the first damaged one. Only a root may have none.
+func (w *walker) leaf(b, low, high []byte) error {
+	if low != nil && native.Uint16(b[10:]) == 0 {
+		return errors.New("it is a leaf without entries")
+	}
+	return orderedElements(b, true, low, high, func(e element) error { return w.visit(e.Entry) })
+}
+
+// branch visits what is below a page, even if some of its children are damaged.
+func (w *walker) branch(page uint64, b, low, high []byte, depth int) error {
+	var children []element
+	err := orderedElements(b, false, low, high, func(e element) error {
+		children = append(children, e)
+		return nil
+	})
+	if err == nil && len(children) < 2 { // bbolt never leaves such a page, and cannot delete from it
+		err = fmt.Errorf("it is a branch, and its number of entries is %d", len(children))
+	}
+	if err != nil {
+		if err := w.damaged(fmt.Errorf("page %d: %w", page, err)); err != nil {
+			return err
+		}
+	}
+	for i, c := range children {
+		until := high
+		if i+1 < len(children) {
+			until = children[i+1].Key
+		}
+		if err := w.page(c.child, c.Key, until, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Scan visits the entries of every page of the file that looks like a leaf, of any commit: those that are in use, those
+// that are free, and those of deleted buckets. So an entry may come several times, in several states, and in any order,
+// and the caller must know its own entries from other bytes. Buckets are left out. Of a damaged page it visits the entries
+// before the damage. It marks no page as seen.
+func (r *Reader) Scan(visit func(Entry)) {
+	for page := uint64(2); page < r.pages; page++ {
+		b, err := r.readAt(page, 0, 0)
+		if err != nil || native.Uint64(b) != page || native.Uint16(b[8:]) != leafPage {
+			continue
+		}
+		if overflow := uint64(native.Uint32(b[12:])); overflow > 0 {
+			if r.tooLong(overflow) {
+				continue
+			}
+			if b, err = r.readAt(page, overflow, 0); err != nil { // the end of the file, too
+				continue
+			}
+		}
+		_ = elements(b, true, func(e element) error { // up to the first damaged entry
+			if !e.Bucket {
+				visit(e.Entry)
+			}
+			return nil
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package queuexml
 
 import (
+	"fmt"
 	"iter"
 	"net/http"
 	"strconv"
@@ -92,4 +93,98 @@ func AppendTime(dst []byte, t time.Time) []byte {
 	dst = append(dst, ':')
 	dst = two(second)
 	return append(dst, " GMT"...)
+}
+
+// ParseBody parses the body of a put or an update, a QueueMessage with a MessageText, and returns
+// the text. The error is [ErrMalformed] or [ErrUnexpected] and never contains the text. The
+// caller limits the size.
+func ParseBody(doc []byte) (string, error) {
+	s, err := open(doc)
+	if err != nil {
+		return "", err
+	}
+	if empty, err := s.expect("QueueMessage"); err != nil {
+		return "", err
+	} else if empty {
+		return "", fmt.Errorf("%w: QueueMessage has no MessageText", ErrUnexpected)
+	}
+	if err := s.misc(); err != nil {
+		return "", err
+	}
+	if s.has("</") {
+		return "", fmt.Errorf("%w: QueueMessage has no MessageText", ErrUnexpected)
+	}
+	empty, err := s.expect("MessageText")
+	if err != nil {
+		return "", err
+	}
+	var text string
+	if !empty {
+		if text, err = s.text(); err != nil {
+			return "", err
+		}
+		if !s.has("</") {
+			return "", fmt.Errorf("%w: MessageText contains an element; escape the text", ErrUnexpected)
+		}
+		if err := s.end("MessageText"); err != nil {
+			return "", err
+		}
+	}
+	if err := s.misc(); err != nil {
+		return "", err
+	}
+	if s.has("<") && !s.has("</") {
+		return "", fmt.Errorf("%w: QueueMessage contains more than a MessageText", ErrUnexpected)
+	}
+	if err := s.end("QueueMessage"); err != nil {
+		return "", err
+	}
+	if err := s.misc(); err != nil {
+		return "", err
+	}
+	if s.pos != len(s.doc) {
+		return "", s.malformed(s.pos, "unexpected content after the document")
+	}
+	return text, nil
+}
+
+// expect reads the start tag of an element with this name.
+func (s *scanner) expect(name string) (empty bool, err error) {
+	at := s.pos
+	found, empty, err := s.start()
+	if err != nil {
+		return false, err
+	}
+	if string(found) != name {
+		return false, fmt.Errorf("%w: element at byte %d is not %s", ErrUnexpected, at, name)
+	}
+	return empty, nil
+}
+
+// Detail is an additional element of an error document, such as QueryParameterName. The name is
+// not escaped.
+type Detail struct{ Name, Value string }
+
+// AppendError appends an error document (Status and error codes).
+func AppendError(dst []byte, code, message string, details []Detail) []byte {
+	dst = append(dst, Prolog+"<Error><Code>"...)
+	dst = AppendText(dst, code)
+	dst = append(dst, "</Code><Message>"...)
+	dst = AppendText(dst, message)
+	dst = append(dst, "</Message>"...)
+	for _, d := range details {
+		dst = appendElement(dst, d.Name, d.Value)
+	}
+	return append(dst, "</Error>"...)
+}
+
+// appendElement appends an element with text. The name is not escaped.
+func appendElement(dst []byte, name, text string) []byte {
+	dst = append(dst, '<')
+	dst = append(dst, name...)
+	dst = append(dst, '>')
+	dst = AppendText(dst, text)
+	dst = append(dst, "</"...)
+	dst = append(dst, name...)
+	return append(dst, '>')
 }

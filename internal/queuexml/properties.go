@@ -1,6 +1,8 @@
 package queuexml
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -178,4 +180,150 @@ func AppendStatistics(dst []byte, status string, synced time.Time) []byte {
 	dst = append(dst, "<LastSyncTime>"...)
 	dst = AppendTime(dst, synced)
 	return append(dst, "</LastSyncTime></GeoReplication></StorageServiceStats>"...)
+}
+
+// Policy is a stored access policy of a queue, an element SignedIdentifier (Set Queue ACL).
+// Fields are as written, "" if omitted.
+type Policy struct {
+	ID         string
+	Start      string // ISO 8601
+	Expiry     string // ISO 8601
+	Permission string // letters out of raup
+}
+
+// ParsePolicies parses a SignedIdentifiers document. It checks the form, not the number or the
+// values. The error is [ErrMalformed] or [ErrUnexpected]. The caller limits the size.
+func ParsePolicies(doc []byte) ([]Policy, error) {
+	var policies []Policy
+	err := document(doc, "SignedIdentifiers", func(s *scanner, name string, empty bool) error {
+		return s.list(name, empty, "SignedIdentifier", func(s *scanner, name string, empty bool) error {
+			var p Policy
+			of := parts{"Id": textElement(&p.ID), "AccessPolicy": func(s *scanner, name string, empty bool) error {
+				return s.record(name, empty, parts{"Start": textElement(&p.Start), "Expiry": textElement(&p.Expiry), "Permission": textElement(&p.Permission)})
+			}}
+			if err := s.record(name, empty, of); err != nil {
+				return err
+			}
+			policies = append(policies, p)
+			return require(name, of, "Id")
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return policies, nil
+}
+
+// AppendPolicies appends a SignedIdentifiers document.
+func AppendPolicies(dst []byte, policies []Policy) []byte {
+	dst = append(dst, Prolog+"<SignedIdentifiers>"...)
+	for _, p := range policies {
+		dst = append(dst, "<SignedIdentifier>"...)
+		dst = appendElement(dst, "Id", p.ID)
+		dst = append(dst, "<AccessPolicy>"...)
+		for _, part := range [...]struct{ name, text string }{{"Start", p.Start}, {"Expiry", p.Expiry}, {"Permission", p.Permission}} {
+			if part.text != "" {
+				dst = appendElement(dst, part.name, part.text)
+			}
+		}
+		dst = append(dst, "</AccessPolicy></SignedIdentifier>"...)
+	}
+	return append(dst, "</SignedIdentifiers>"...)
+}
+
+// KeyInfo is a request for a user delegation key. Times are ISO 8601 as written, "" if omitted.
+// DelegatedTenant is the tenant of the user to whom signatures may be bound, or "".
+type KeyInfo struct{ Start, Expiry, DelegatedTenant string }
+
+// ParseKeyInfo parses a KeyInfo document. The error is [ErrMalformed] or [ErrUnexpected]. The
+// caller limits the size.
+func ParseKeyInfo(doc []byte) (KeyInfo, error) {
+	var k KeyInfo
+	err := document(doc, "KeyInfo", func(s *scanner, name string, empty bool) error {
+		of := parts{"Start": textElement(&k.Start), "Expiry": textElement(&k.Expiry), "DelegatedUserTid": textElement(&k.DelegatedTenant)}
+		if err := s.record(name, empty, of); err != nil {
+			return err
+		}
+		return require(name, of, "Expiry")
+	})
+	if err != nil {
+		return KeyInfo{}, err
+	}
+	return k, nil
+}
+
+// DelegationKey is a user delegation key. Times are ISO 8601; Value is Base64.
+type DelegationKey struct {
+	Object, Tenant   string // who asked
+	Start, Expiry    string
+	Service, Version string
+	DelegatedTenant  string // "" omits it
+	Value            string
+}
+
+// AppendDelegationKey appends a UserDelegationKey document.
+func AppendDelegationKey(dst []byte, k DelegationKey) []byte {
+	dst = append(dst, Prolog+"<UserDelegationKey>"...)
+	dst = appendElement(dst, "SignedOid", k.Object)
+	dst = appendElement(dst, "SignedTid", k.Tenant)
+	dst = appendElement(dst, "SignedStart", k.Start)
+	dst = appendElement(dst, "SignedExpiry", k.Expiry)
+	dst = appendElement(dst, "SignedService", k.Service)
+	dst = appendElement(dst, "SignedVersion", k.Version)
+	if k.DelegatedTenant != "" {
+		dst = appendElement(dst, "SignedDelegatedUserTid", k.DelegatedTenant)
+	}
+	dst = appendElement(dst, "Value", k.Value)
+	return append(dst, "</UserDelegationKey>"...)
+}
+
+// Listing is one page of a list of queues (List Queues).
+type Listing struct {
+	Endpoint   string // the address of the account
+	Prefix     string // as requested; "" if omitted
+	Marker     string // as requested; "" if omitted
+	MaxResults int    // as requested; 0 if omitted
+	Queues     []Queue
+	NextMarker string // "" on the last page
+}
+
+// Queue is a queue in a [Listing]. Metadata names are identifiers and become element names; nil
+// metadata is omitted.
+type Queue struct {
+	Name     string
+	Metadata map[string]string
+}
+
+// AppendListing appends an EnumerationResults document.
+func AppendListing(dst []byte, l Listing) []byte {
+	dst = append(dst, Prolog+`<EnumerationResults ServiceEndpoint="`...)
+	dst = appendAttribute(dst, l.Endpoint)
+	dst = append(dst, `">`...)
+	if l.Prefix != "" {
+		dst = appendElement(dst, "Prefix", l.Prefix)
+	}
+	if l.Marker != "" {
+		dst = appendElement(dst, "Marker", l.Marker)
+	}
+	if l.MaxResults != 0 {
+		dst = append(dst, "<MaxResults>"...)
+		dst = strconv.AppendInt(dst, int64(l.MaxResults), 10)
+		dst = append(dst, "</MaxResults>"...)
+	}
+	dst = append(dst, "<Queues>"...)
+	for _, q := range l.Queues {
+		dst = append(dst, "<Queue>"...)
+		dst = appendElement(dst, "Name", q.Name)
+		if q.Metadata != nil {
+			dst = append(dst, "<Metadata>"...)
+			for _, name := range slices.Sorted(maps.Keys(q.Metadata)) {
+				dst = appendElement(dst, name, q.Metadata[name])
+			}
+			dst = append(dst, "</Metadata>"...)
+		}
+		dst = append(dst, "</Queue>"...)
+	}
+	dst = append(dst, "</Queues>"...)
+	dst = appendElement(dst, "NextMarker", l.NextMarker)
+	return append(dst, "</EnumerationResults>"...)
 }

@@ -1,12 +1,16 @@
 package localqueue
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // Account is one account of an [Engine]: a [queue.Account]. It is safe for concurrent use.
@@ -96,4 +100,203 @@ func (a *accountState) page(o *queue.ListOptions) (queue.Page, []*queueState, *t
 		found = append(found, a.queues[name])
 	}
 	return page, found, a.pending
+}
+
+// accountState holds the queues of one account. Its lock is taken before that of a queue,
+// never after it, and only for map operations.
+type accountState struct {
+	mu            sync.RWMutex
+	queues        map[string]*queueState // guarded by mu
+	names         []string               // guarded by mu; the keys of queues, sorted for lists
+	deleting      map[string]instant     // guarded by mu; dropped names and when they become free
+	deletingOrder []string               // guarded by mu; the keys of deleting, soonest free first
+
+	properties []byte  // guarded by mu; replaced, never changed
+	pending    *ticket // guarded by mu; the newest change of the above
+}
+
+// account returns the account of that name. If there is none, it creates it, or returns nil
+// if create is false.
+func (e *Engine) account(name string, create bool) *accountState {
+	e.mu.RLock()
+	a := e.accounts[name]
+	e.mu.RUnlock()
+	if a != nil || !create {
+		return a
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if a = e.accounts[name]; a == nil {
+		a = &accountState{queues: map[string]*queueState{}, deleting: map[string]instant{}}
+		e.accounts[name] = a
+	}
+	return a
+}
+
+func (a *accountState) restore(s *queueState, left backlog) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.insert(s)
+	delete(a.deleting, s.name.Queue)
+	a.deletingOrder = slices.DeleteFunc(a.deletingOrder, func(name string) bool { return name == s.name.Queue })
+	a.pending = nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropped, s.backlog, s.pending = false, left, nil
+}
+
+// insert adds a queue whose name is free. The caller holds mu.
+func (a *accountState) insert(s *queueState) {
+	a.queues[s.name.Queue] = s
+	i, _ := slices.BinarySearch(a.names, s.name.Queue)
+	a.names = slices.Insert(a.names, i, s.name.Queue)
+}
+
+// remove removes an existing queue. The caller holds mu.
+func (a *accountState) remove(s *queueState) {
+	delete(a.queues, s.name.Queue)
+	i, _ := slices.BinarySearch(a.names, s.name.Queue)
+	a.names = slices.Delete(a.names, i, i+1)
+}
+
+// markDeleting reserves the name of a dropped queue until it becomes free. The period is
+// the same throughout an engine, so its place is nearly always the end. The caller holds
+// mu.
+func (a *accountState) markDeleting(name string, free instant) {
+	i := len(a.deletingOrder)
+	for i > 0 && a.deleting[a.deletingOrder[i-1]] > free {
+		i--
+	}
+	a.deletingOrder = slices.Insert(a.deletingOrder, i, name)
+	a.deleting[name] = free
+}
+
+// releaseNames removes the names that have become free. The caller holds mu.
+func (a *accountState) releaseNames(at instant) {
+	free := 0
+	for free < len(a.deletingOrder) && a.deleting[a.deletingOrder[free]] <= at {
+		delete(a.deleting, a.deletingOrder[free])
+		free++
+	}
+	a.deletingOrder = slices.Delete(a.deletingOrder, 0, free)
+}
+
+// maxSettings is the limit, in bytes, of an access policy or an account's service
+// properties: some 30 times what the service's maximum of five policies or five CORS rules
+// takes.
+const maxSettings = 64 << 10
+
+// AccessPolicy returns what [Queue.SetAccessPolicy] stored, or nil for none. The caller
+// owns the slice.
+func (q *Queue) AccessPolicy(ctx context.Context) ([]byte, error) {
+	const op = "get access policy"
+	s, _, err := q.begin(ctx, noSpace)
+	if err != nil {
+		return nil, q.fail(op, "", err)
+	}
+	policy := bytes.Clone(s.policy)
+	if err := q.end(s).wait(ctx); err != nil {
+		return nil, q.fail(op, "", err)
+	}
+	return policy, nil
+}
+
+// SetAccessPolicy stores the queue's access policy: at most 64 KiB, else it fails with
+// [queue.ErrTooLarge]. The engine does not interpret the bytes. Nil and empty mean none. A
+// drop removes it with the queue.
+func (q *Queue) SetAccessPolicy(ctx context.Context, policy []byte) error {
+	const op = "set access policy"
+	if err := checkSettings(policy); err != nil {
+		return q.fail(op, "", err)
+	}
+	s, _, err := q.begin(ctx, needsSpace)
+	if err != nil {
+		return q.fail(op, "", err)
+	}
+	old := s.policy
+	s.policy = cloneSettings(policy)
+	q.recordState(s, func() { s.policy = old })
+	if err := q.end(s).wait(ctx); err != nil {
+		return q.fail(op, "", err)
+	}
+	return nil
+}
+
+// ServiceProperties returns what [Engine.SetServiceProperties] stored for the account, or
+// nil for none. The caller owns the slice.
+func (e *Engine) ServiceProperties(ctx context.Context, accountName string) ([]byte, error) {
+	const op = "get service properties"
+	name := queue.Name{Account: accountName}
+	if err := ready(ctx, nil); err != nil {
+		return nil, queue.Explain(err, op, name, "")
+	}
+	if err := e.enter(noSpace); err != nil {
+		return nil, queue.Explain(err, op, name, "")
+	}
+	properties, seen := e.account(accountName, false).settings()
+	e.leave()
+	if err := seen.wait(ctx); err != nil {
+		return nil, queue.Explain(err, op, name, "")
+	}
+	return properties, nil
+}
+
+// settings also returns the newest change that it shows. It is safe on nil.
+func (a *accountState) settings() ([]byte, *ticket) {
+	if a == nil {
+		return nil, nil
+	}
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return bytes.Clone(a.properties), a.pending
+}
+
+// SetServiceProperties stores the settings of an account, which need not have a queue: at
+// most 64 KiB, else it fails with [queue.ErrTooLarge]. The engine does not interpret the
+// bytes. Nil and empty mean none.
+func (e *Engine) SetServiceProperties(ctx context.Context, accountName string, properties []byte) error {
+	const op = "set service properties"
+	name := queue.Name{Account: accountName}
+	if err := ready(ctx, checkSettings(properties)); err != nil {
+		return queue.Explain(err, op, name, "")
+	}
+	if err := e.enter(needsSpace); err != nil {
+		return queue.Explain(err, op, name, "")
+	}
+	seen := e.set(e.account(accountName, true), accountName, cloneSettings(properties))
+	e.leave()
+	if err := seen.wait(ctx); err != nil {
+		return queue.Explain(err, op, name, "")
+	}
+	return nil
+}
+
+func (e *Engine) set(a *accountState, name string, properties []byte) *ticket {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	old := a.properties
+	a.properties = properties
+	if e.committer != nil {
+		a.pending = e.committer.add(storage.AccountSaved{Name: name, Properties: properties}, func() {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.properties, a.pending = old, nil
+		})
+	}
+	return a.pending
+}
+
+func checkSettings(b []byte) error {
+	if len(b) <= maxSettings {
+		return nil
+	}
+	return &queue.Error{Kind: queue.ErrTooLarge, Detail: fmt.Sprintf("settings have %d bytes, the limit is %d", len(b), maxSettings)}
+}
+
+// cloneSettings returns a copy of b, nil if it is empty.
+func cloneSettings(b []byte) []byte {
+	if len(b) == 0 {
+		return nil
+	}
+	return bytes.Clone(b)
 }

@@ -2,6 +2,8 @@ package localqueue
 
 import (
 	"context"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/millrace/millrace/queue"
@@ -336,4 +338,101 @@ func (q *Queue) failIf(op string, err error) error {
 		return nil
 	}
 	return q.fail(op, "", err)
+}
+
+// queueState is one queue from its creation to its drop. A queue created again under the
+// same name has another queueState.
+type queueState struct {
+	ordinal uint64     // never changes
+	name    queue.Name // never changes
+
+	mu       sync.Mutex
+	dropped  bool              // guarded by mu; for callers that looked it up before the drop
+	metadata map[string]string // guarded by mu; replaced, never changed
+	policy   []byte            // guarded by mu; replaced, never changed
+	enqueued uint64            // guarded by mu; the sequence of the newest message
+	receipts uint64            // guarded by mu; receipts issued
+	reserved highWater         // guarded by mu; the numbers reserved in the store
+	backlog  backlog           // guarded by mu
+	pending  *ticket           // guarded by mu; the newest change of the above
+	watchers *watchers         // guarded by mu; nil if nobody watches
+}
+
+// state returns the queue as a store keeps it. The caller holds mu, or the queue is not
+// shared yet.
+func (s *queueState) state() storage.QueueState {
+	return storage.QueueState{
+		Ordinal:  s.ordinal,
+		Name:     s.name,
+		Metadata: s.metadata,
+		Policy:   s.policy,
+		Enqueued: s.reserved.enqueued,
+		Receipts: s.reserved.receipts,
+	}
+}
+
+// errQueueMissing is what every operation on a missing queue fails with.
+var errQueueMissing = &queue.Error{Kind: queue.ErrQueueMissing, Hint: "create it first"}
+
+// sameMetadata compares as the service does: names case-insensitively, because HTTP does
+// not preserve their case, and values exactly.
+func sameMetadata(a, b map[string]string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	values := make(map[string]string, len(a))
+	for name, value := range a {
+		values[strings.ToLower(name)] = value
+	}
+	for name, value := range b {
+		if have, ok := values[strings.ToLower(name)]; !ok || have != value {
+			return false
+		}
+	}
+	return true
+}
+
+// recordState records the queue's own state, if there is a store. The caller holds the
+// lock; undo runs with it held.
+func (q *Queue) recordState(s *queueState, undo func()) {
+	q.record(s, storage.QueueSaved(s.state()), undo)
+}
+
+// response collects the messages of a result while the lock is held.
+type response struct {
+	clock    *clock
+	messages []queue.Message
+	numbers  []numbers
+}
+
+func (b *response) add(m *message, texts *textReader) {
+	out := m.shown(b.clock)
+	if texts.has(m) {
+		out.Text = m.text
+	} else {
+		texts.want(len(b.messages), m)
+	}
+	b.messages = append(b.messages, out)
+	b.numbers = append(b.numbers, m.numbers())
+}
+
+// numbers are what the id and the receipt of a message are derived from. They are encrypted
+// after the lock is released.
+type numbers struct{ sequence, receipt uint64 }
+
+func (m *message) numbers() numbers { return numbers{m.sequence, m.receipt} }
+
+func (q *Queue) identify(out *queue.Message, ordinal uint64, n numbers) {
+	out.ID = q.engine.identity.id(ordinal, n.sequence)
+	out.Receipt = q.engine.identity.receipt(ordinal, n.receipt)
+}
+
+// shown returns the message as the port shows it, without id, receipt and text.
+func (m *message) shown(by *clock) queue.Message {
+	return queue.Message{
+		Lease:        queue.Lease{Until: by.shown(m.due)},
+		DequeueCount: m.dequeues,
+		Inserted:     by.shown(m.inserted),
+		Expires:      by.shown(m.expires),
+	}
 }

@@ -3,6 +3,7 @@ package paired
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -178,3 +179,160 @@ func (w *idleWaits) next() time.Duration {
 
 // reset starts over: something was found, or may have come.
 func (w *idleWaits) reset() { w.last = 0 }
+
+// How long a message that cannot be brought home is hidden: twice as long at each delivery.
+const (
+	minLeft = time.Minute
+	maxLeft = time.Hour
+)
+
+// failedDelay is how long a message whose copy failed is hidden, in which the others are tried.
+const failedDelay = time.Second
+
+// lease is how long messages are ours, by the monotonic clock: from the instant before the dequeue, less
+// a second, so that no skew of clocks moves it.
+type lease struct{ begun, half, end time.Time }
+
+// bring brings one message home, and reports false if it had to leave it. Lanes hold a slot meanwhile.
+func (l *lane) bring(ctx, requests context.Context, m *queue.Message, held lease) bool {
+	s := l.syphon
+	requests, cancel := context.WithDeadline(requests, held.end)
+	defer cancel()
+	if s.copied.has(l.key(m)) {
+		l.deleteCopied(requests, m, held)
+		return true
+	}
+	r, text, to, err := s.open(m)
+	if err != nil {
+		l.leave(requests, m, held, &s.counts.unreadable, fmt.Errorf("paired: message %s of %v cannot be brought home and is left there: %w", m.ID, l.backlog.Name(), err))
+		return false
+	}
+	if time.Now().After(held.half) { // its lease ends by itself
+		return true
+	}
+	if ctx.Err() != nil {
+		l.giveBack(requests, m, held, 0)
+		return true
+	}
+	now := serviceTime(*m, s.options.Lease, time.Since(held.begun))
+	if !now.Before(m.Expires) { // the service has dropped it
+		s.counts.expired.Add(1)
+		return true
+	}
+	if ok, wait := s.homes.admit(to); !ok {
+		l.giveBack(requests, m, held, wait)
+		return true
+	}
+	return l.copy(requests, m, to, text, r.options(*m, now), held)
+}
+
+// open returns the record and the text of a message, and the primary queue that it belongs into.
+func (s *Syphon) open(m *queue.Message) (record, string, *home, error) {
+	r, text, err := openRecord(m.Text)
+	if err != nil {
+		return record{}, "", nil, err
+	}
+	to := s.homes.all[r.queue]
+	if to == nil {
+		return record{}, "", nil, fmt.Errorf("it belongs into the queue %s, to which this syphon brings nothing", r.queue)
+	}
+	return r, text, to, nil
+}
+
+// copy copies a message to its primary queue and deletes it.
+func (l *lane) copy(requests context.Context, m *queue.Message, to *home, text string, o *queue.EnqueueOptions, held lease) bool {
+	s := l.syphon
+	_, err := to.queue.Enqueue(requests, text, o)
+	if limit := (*queue.LimitedError)(nil); errors.As(err, &limit) { // nothing was sent
+		s.homes.unsaid(to)
+		l.giveBack(requests, m, held, max(limit.After, failedDelay))
+		return true
+	}
+	s.counts.copies.Add(1)
+	switch {
+	case err == nil:
+		s.homes.accepted(to)
+		s.counts.moved.Add(1)
+		l.deleteCopied(requests, m, held)
+		s.home(to.queue.Name(), o.Delay) // after the delete: a slow hook would outlast the lease
+		return true
+	case errors.Is(err, queue.ErrInvalid), errors.Is(err, queue.ErrTooLarge):
+		s.homes.unsaid(to)
+		l.leave(requests, m, held, &s.counts.refused, fmt.Errorf("paired: message %s of %v is left there, because the primary queue refuses it: %w", m.ID, l.backlog.Name(), err))
+		return false
+	case errors.Is(err, queue.ErrOutcomeUnknown):
+		s.counts.doubtful.Add(1)
+	}
+	s.report(err)
+	s.homes.refused(to, err)
+	delay := failedDelay
+	if errors.Is(err, queue.ErrThrottled) {
+		delay = busyWait
+	}
+	l.giveBack(requests, m, held, delay)
+	return true
+}
+
+// deleteCopied deletes a message that was copied. If that fails, this syphon copies it no more.
+func (l *lane) deleteCopied(requests context.Context, m *queue.Message, held lease) {
+	s := l.syphon
+	err := l.delete(requests, m, held)
+	if err == nil {
+		return
+	}
+	if s.copied.add(l.key(m)) {
+		s.counts.doubtful.Add(1)
+	}
+	s.report(err)
+}
+
+// delete deletes a message that is to be in the backlog queue no more.
+func (l *lane) delete(requests context.Context, m *queue.Message, held lease) error {
+	err := retry.Do(requests, string(m.ID), queue.Transient, func(ctx context.Context) error {
+		l.syphon.counts.deletes.Add(1)
+		return l.backlog.Delete(ctx, m.Lease)
+	})
+	if errors.Is(err, queue.ErrMessageGone) && time.Now().Before(held.end) {
+		return nil // an earlier request took effect, or its life has ended: nobody else could take it
+	}
+	return err
+}
+
+// giveBack makes a message visible again after the delay. If that fails its lease ends by itself. One that
+// has no second of life left for its delay expires under its lease: visible at once, it would be taken again
+// and again until it expires.
+func (l *lane) giveBack(requests context.Context, m *queue.Message, held lease, delay time.Duration) {
+	hidden := l.within(m, held, delay)
+	if hidden == 0 && delay > 0 {
+		return
+	}
+	l.syphon.counts.giveBacks.Add(1)
+	if _, err := l.backlog.Update(requests, m.Lease, m.Text, hidden); err != nil && requests.Err() == nil {
+		l.syphon.report(err)
+	}
+}
+
+// leave hides a message that cannot be brought home, and counts and reports it once.
+func (l *lane) leave(requests context.Context, m *queue.Message, held lease, count *counter, why error) {
+	if l.syphon.leftAlone.add(l.key(m)) {
+		count.Add(1)
+		l.syphon.report(why)
+	}
+	wait := minLeft
+	for n := m.DequeueCount; n > 1 && wait < maxLeft; n-- {
+		wait *= 2
+	}
+	l.giveBack(requests, m, held, min(wait, maxLeft))
+}
+
+// within shortens a delay to half of the remaining life of a message, in whole seconds: the service hides
+// none for longer than it lives.
+func (l *lane) within(m *queue.Message, held lease, delay time.Duration) time.Duration {
+	if m.Expires.IsZero() || m.Expires.Year() >= 9999 {
+		return delay
+	}
+	left := m.Expires.Sub(serviceTime(*m, l.syphon.options.Lease, time.Since(held.begun)))
+	return min(delay, max(left/2, 0)).Truncate(time.Second)
+}
+
+func (l *lane) key(m *queue.Message) messageKey { return messageKey{l.backlog.Name(), m.ID} }

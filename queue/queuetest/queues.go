@@ -1,6 +1,15 @@
 package queuetest
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/millrace/millrace/queue"
@@ -86,3 +95,364 @@ func (e *env) missing(l queue.Lease) {
 	e.is(e.q.Clear(e.ctx), queue.ErrQueueMissing, "clear")
 	e.is(e.q.Drop(e.ctx), queue.ErrQueueMissing, "drop")
 }
+
+// AccountHarness connects the suite of [RunAccount] to a backend. Open is required; the zero
+// values of the other fields describe a backend that behaves like the service.
+type AccountHarness struct {
+	// Open returns an account. It may contain queues of other tests, even concurrent ones. In a
+	// bubble everything that the account needs must be created here. Use t.Cleanup to clean up.
+	Open func(t *testing.T) queue.Account
+
+	// Bubble runs each test in a testing/synctest bubble, as in [Harness].
+	Bubble bool
+
+	// Requests returns the number of requests that the account and its queues have sent so far.
+	// Defaults to nil, which skips checks of it.
+	Requests func(a queue.Account) int
+
+	// Secrets are texts that errors must not contain, such as keys. Defaults to none.
+	Secrets []string
+
+	// Quirks are known differences between the backend and the service.
+	Quirks Quirks
+}
+
+// RunAccount runs the part of the suite for a [queue.Account].
+func RunAccount(t *testing.T, h AccountHarness) {
+	for _, c := range accountTests {
+		t.Run(c.name, func(t *testing.T) {
+			if h.Bubble {
+				synctest.Test(t, func(t *testing.T) { c.run(newAccountEnv(t, h)) })
+				return
+			}
+			t.Parallel()
+			c.run(newAccountEnv(t, h))
+		})
+	}
+}
+
+// accountEnv is the environment of one account test.
+type accountEnv struct {
+	*env
+	account  queue.Account
+	requests func() int
+	prefix   string // of all queue names of this test, and of no others
+}
+
+func newAccountEnv(t *testing.T, h AccountHarness) *accountEnv {
+	e := &accountEnv{
+		env:     &env{T: t, h: Harness{Bubble: h.Bubble, Secrets: h.Secrets, Quirks: h.Quirks}, ctx: t.Context()},
+		account: h.Open(t),
+		prefix:  fmt.Sprintf("conform-%08x-%d-", salt, names.Add(1)),
+	}
+	if h.Requests != nil {
+		e.requests = func() int { return h.Requests(e.account) }
+	}
+	return e
+}
+
+// make creates a queue whose name has this test's prefix.
+func (e *accountEnv) make(name string, metadata map[string]string) queue.Manager {
+	e.Helper()
+	q, err := e.account.Open(e.prefix + name)
+	e.ok(err)
+	e.ok(q.Create(e.ctx, metadata))
+	e.Cleanup(func() { _ = q.Drop(context.Background()) }) // some tests have dropped it
+	return q
+}
+
+// page requests one page of this test's queues.
+func (e *accountEnv) page(prefix, marker string, size int) queue.Page {
+	e.Helper()
+	page, err := e.account.List(e.ctx, &queue.ListOptions{Prefix: e.prefix + prefix, Marker: marker, Max: size})
+	e.ok(err)
+	if size > 0 && len(page.Queues) > size {
+		e.Fatalf("queues on a page: got %d, want at most %d", len(page.Queues), size)
+	}
+	return page
+}
+
+// walk requests all pages and returns the names without this test's prefix.
+func (e *accountEnv) walk(prefix, marker string, size int) []string {
+	e.Helper()
+	var all []string
+	for pages := 0; ; pages++ {
+		page := e.page(prefix, marker, size)
+		all = append(all, e.names(page)...)
+		if page.Next == "" {
+			return all
+		}
+		if pages > 1000 {
+			e.Fatalf("marker after 1000 pages: got %q, want the end of the list", page.Next)
+		}
+		marker = page.Next
+	}
+}
+
+// names returns the names of a page's queues without this test's prefix.
+func (e *accountEnv) names(page queue.Page) []string {
+	e.Helper()
+	var all []string
+	for _, q := range page.Queues {
+		name, ours := strings.CutPrefix(q.Name, e.prefix)
+		if !ours {
+			e.Errorf("listed queue: got %q, want the prefix %q", q.Name, e.prefix)
+		}
+		all = append(all, name)
+	}
+	return all
+}
+
+// same compares names with the expected ones.
+func (e *accountEnv) same(got, want []string, what string) {
+	e.Helper()
+	if !slices.Equal(got, want) {
+		e.Errorf("%s: got %q, want %q", what, got, want)
+	}
+}
+
+var accountTests = []struct {
+	name string
+	run  func(e *accountEnv)
+}{
+	{"OpenReturnsTheQueueOfTheAccount", func(e *accountEnv) {
+		before := e.sent()
+		q, err := e.account.Open(e.prefix + "x")
+		e.ok(err)
+		if want := (queue.Name{Account: e.account.Name(), Queue: e.prefix + "x"}); want.Account == "" || q.Name() != want {
+			e.Errorf("name of the queue: got %+v, want %+v", q.Name(), want)
+		}
+		if n := e.sent() - before; n != 0 {
+			e.Errorf("requests sent by Open: got %d, want 0", n)
+		}
+		e.is(q.Drop(e.ctx), queue.ErrQueueMissing, "drop of a queue that was only opened")
+		e.make("x", nil)
+		if _, err := q.Enqueue(e.ctx, "text", nil); err != nil {
+			e.Error(err)
+		}
+		again, err := e.account.Open(e.prefix + "x")
+		e.ok(err)
+		if seen, err := again.Peek(e.ctx, 1); err != nil || len(seen) != 1 || seen[0].Text != "text" {
+			e.Errorf("peek of the queue opened again: got %+v, %v; want its message", seen, err)
+		}
+	}},
+	{"OpenRefusesBadNames", func(e *accountEnv) {
+		before := e.sent()
+		for _, name := range []string{"", "ab", "Orders", "or--ders", "-orders", "or/ders", "or?ders", "..", strings.Repeat("x", 64)} {
+			q, err := e.account.Open(name)
+			e.is(err, queue.ErrInvalid, fmt.Sprintf("open %q", name))
+			if q != nil {
+				e.Errorf("open %q: got a queue beside the error, want nil", name)
+			}
+		}
+		if n := e.sent() - before; n != 0 {
+			e.Errorf("requests sent by Open: got %d, want 0", n)
+		}
+	}},
+	{"ListOfNone", func(e *accountEnv) {
+		if page := e.page("", "", 0); len(page.Queues) != 0 || page.Next != "" {
+			e.Errorf("list: got %+v, want no queues", page)
+		}
+	}},
+	{"ListHasQueuesThatExistWithTheirMetadata", func(e *accountEnv) {
+		e.make("b", map[string]string{"owner": "ada", "empty": ""})
+		e.make("a", nil)
+		gone := e.make("c", nil)
+		page := e.page("", "", 0)
+		e.same(e.names(page), []string{"a", "b", "c"}, "the list")
+		if len(page.Queues) == 3 {
+			if got := page.Queues[0].Metadata; len(got) != 0 {
+				e.Errorf("metadata of a: got %v, want none", got)
+			}
+			if got := page.Queues[1].Metadata; !maps.Equal(got, map[string]string{"owner": "ada", "empty": ""}) {
+				e.Errorf("metadata of b: got %v, want owner ada and empty", got)
+			}
+		}
+		e.ok(gone.Drop(e.ctx))
+		e.same(e.names(e.page("", "", 0)), []string{"a", "b"}, "the list after a drop")
+	}},
+	{"ListAllAreTheQueuesWithThePrefix", func(e *accountEnv) {
+		for _, name := range []string{"or", "orders", "orders-poison", "os", "a"} {
+			e.make(name, nil)
+		}
+		for prefix, want := range map[string][]string{
+			"":          {"a", "or", "orders", "orders-poison", "os"},
+			"or":        {"or", "orders", "orders-poison"},
+			"orders":    {"orders", "orders-poison"},
+			"orders-":   {"orders-poison"},
+			"orders-x":  nil,
+			"rders":     nil,
+			"or%ders":   nil,
+			"orders&x=": nil,
+		} {
+			before := e.sent()
+			var all []string
+			for q, err := range queue.ListAll(e.ctx, e.account, e.prefix+prefix) {
+				e.ok(err)
+				all = append(all, strings.TrimPrefix(q.Name, e.prefix))
+			}
+			e.same(all, want, fmt.Sprintf("with the prefix %q", prefix))
+			if n := e.sent() - before; e.requests != nil && n != 1 {
+				e.Errorf("requests of one page: got %d, want 1", n)
+			}
+		}
+	}},
+	{"PagesHaveEveryQueueOnce", func(e *accountEnv) {
+		var want []string
+		for i := range 7 {
+			want = append(want, fmt.Sprintf("q%d", i))
+			e.make(want[i], nil)
+		}
+		e.make("z", nil)
+		for size := 1; size <= 8; size++ {
+			before := e.sent()
+			e.same(e.walk("q", "", size), want, fmt.Sprintf("in pages of %d", size))
+			if minimum := (len(want) + size - 1) / size; e.requests != nil && e.sent()-before < minimum {
+				e.Errorf("requests with pages of %d: got %d, want at least %d", size, e.sent()-before, minimum)
+			}
+		}
+	}},
+	{"AMarkerOutlivesItsQueue", func(e *accountEnv) {
+		all := map[string]queue.Manager{}
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
+			all[name] = e.make(name, nil)
+		}
+		page := e.page("", "", 2)
+		e.same(e.names(page), []string{"a", "b"}, "the first page")
+		if page.Next == "" {
+			e.Fatal("marker of the first page: got none, want one")
+		}
+		e.ok(all["b"].Drop(e.ctx)) // before the page
+		e.ok(all["c"].Drop(e.ctx)) // with which it begins
+		e.same(e.walk("", page.Next, 2), []string{"d", "e"}, "what follows after the drops")
+		e.same(e.names(e.page("", page.Next, 1)), []string{"d"}, "the same marker again")
+		if why := e.h.Quirks.ListWhileCreating; why != "" {
+			e.Logf("left out: %s", why)
+			return
+		}
+		e.make("dd", nil)
+		e.same(e.walk("", page.Next, 2), []string{"d", "dd", "e"}, "what follows after a create")
+	}},
+	{"BadListsSpendNoRequest", func(e *accountEnv) {
+		before := e.sent()
+		for _, size := range []int{-1, queue.MaxPage + 1, math.MaxInt} {
+			page, err := e.account.List(e.ctx, &queue.ListOptions{Max: size})
+			e.is(err, queue.ErrInvalid, fmt.Sprintf("a page of %d", size))
+			if known := (*queue.Error)(nil); errors.As(err, &known) && (known.Op != "list" || known.Queue != queue.Name{Account: e.account.Name()}) {
+				e.Errorf("error: got operation %q on %v, want list on %s", known.Op, known.Queue, e.account.Name())
+			}
+			if len(page.Queues) != 0 {
+				e.Errorf("page beside an error: got %+v, want none", page)
+			}
+		}
+		ended, cancel := context.WithCancel(e.ctx)
+		cancel()
+		late, cancelLate := context.WithDeadline(e.ctx, time.Now().Add(-time.Second))
+		defer cancelLate()
+		for ctx, want := range map[context.Context]error{ended: context.Canceled, late: context.DeadlineExceeded} {
+			_, err := e.account.List(ctx, nil)
+			e.is(err, want, "list with an ended context")
+			if errors.Is(err, queue.ErrOutcomeUnknown) {
+				e.Errorf("call without a request: got %v, want an error other than ErrOutcomeUnknown", err)
+			}
+		}
+		if n := e.sent() - before; n != 0 {
+			e.Errorf("requests: got %d, want 0", n)
+		}
+		if _, err := e.account.List(e.ctx, &queue.ListOptions{Prefix: e.prefix, Max: queue.MaxPage}); err != nil {
+			e.Errorf("the largest page: got the error %v, want none", err)
+		}
+	}},
+	{"AnyPrefixInPagesOfAnySize", func(e *accountEnv) {
+		all := []string{"a", "a-a", "a-b", "a0", "aa", "aaa", "b", "b-a", "ba", "c"} // as bytes sort
+		for _, name := range all {
+			e.make(name, nil)
+		}
+		sizes := []int{1, 3, len(all), len(all) + 1}
+		for _, prefix := range append(all, "", "a-", "b-", "0", "ab", "a-a-", "d") {
+			want := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return !strings.HasPrefix(name, prefix) })
+			for _, size := range sizes {
+				e.same(e.walk(prefix, "", size), want, fmt.Sprintf("with the prefix %q in pages of %d", prefix, size))
+			}
+		}
+	}},
+}
+
+// sent returns the number of requests so far, or 0 if they are not counted.
+func (e *accountEnv) sent() int {
+	if e.requests == nil {
+		return 0
+	}
+	return e.requests()
+}
+
+var siblingTests = []test{
+	{"Name", func(e *env) {
+		n := e.q.Name()
+		if n.Account == "" || !strings.HasPrefix(n.Queue, "conform-") {
+			e.Errorf("name: got %+v, want an account and the queue that was opened", n)
+		}
+	}},
+	{"SiblingIsAQueueOfItsOwn", func(e *env) {
+		s := e.q.Sibling("-poison")
+		if got, want := s.Name(), (queue.Name{Account: e.q.Name().Account, Queue: e.q.Name().Queue + "-poison"}); got != want {
+			e.Fatalf("name of the sibling: got %v, want %v", got, want)
+		}
+		e.create()
+		_, err := s.Enqueue(e.ctx, "x", nil)
+		e.is(err, queue.ErrQueueMissing, "enqueue into a sibling that does not exist")
+		e.ok(s.Create(e.ctx, map[string]string{"a": "1"}))
+		_, err = s.Enqueue(e.ctx, "poison", nil)
+		e.ok(err)
+		e.none("with a message in the sibling")
+		e.enqueue("good", nil)
+		batch, err := s.Dequeue(e.ctx, queue.MaxBatch, long)
+		e.ok(err)
+		if got := texts(batch); len(got) != 1 || got[0] != "poison" {
+			e.Fatalf("messages of the sibling: got %q, want only \"poison\"", got)
+		}
+		// A lease is valid only in its queue.
+		e.is(e.q.Delete(e.ctx, batch[0].Lease), queue.ErrLeaseLost, "delete of the sibling's message")
+		e.metadata(nil, "with metadata on the sibling")
+		m, ok := s.(queue.Manager)
+		if !ok {
+			e.Fatalf("sibling of a queue.Manager: got %T, want a queue.Manager too", s)
+		}
+		e.ok(m.Drop(e.ctx))
+		if m := e.one(long); m.Text != "good" {
+			e.Errorf("message after the sibling was dropped: got %q, want \"good\"", m.Text)
+		}
+	}},
+	{"SiblingOfASibling", func(e *env) {
+		s := e.q.Sibling("-a").Sibling("-b")
+		if got, want := s.Name().Queue, e.q.Name().Queue+"-a-b"; got != want {
+			e.Errorf("name: got %q, want %q", got, want)
+		}
+		if got := e.q.Sibling("").Name(); got != e.q.Name() {
+			e.Errorf("name of the sibling without a suffix: got %v, want %v", got, e.q.Name())
+		}
+	}},
+	{"BadSiblingNameIsRefusedAtTheFirstCall", func(e *env) {
+		before := 0
+		if e.h.Requests != nil {
+			before = e.h.Requests(e.q)
+		}
+		for _, suffix := range []string{"-" + strings.Repeat("x", 63), "-", "--x", "-Poison", "_x", "/../x", "?x"} {
+			s := e.q.Sibling(suffix)
+			for op, err := range map[string]error{
+				"create":  s.Create(e.ctx, nil),
+				"dequeue": errorOf(s.Dequeue(e.ctx, 1, long)),
+				"enqueue": errorOf(s.Enqueue(e.ctx, "x", nil)),
+			} {
+				if !errors.Is(err, queue.ErrInvalid) {
+					e.Errorf("%s on the sibling %q: got %v, want %v", op, suffix, err, queue.ErrInvalid)
+				}
+			}
+		}
+		if e.h.Requests != nil && e.h.Requests(e.q) != before {
+			e.Errorf("requests with bad names: got %d, want 0", e.h.Requests(e.q)-before)
+		}
+	}},
+}
+
+func errorOf[T any](_ T, err error) error { return err }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/millrace/millrace/queue"
@@ -198,4 +199,148 @@ func winners(shards []*shard, key string, n int) []*shard {
 		shards[i], shards[best] = shards[best], shards[i]
 	}
 	return shards[:n]
+}
+
+// readTimeout bounds what the readings of the depths may add to an Enqueue.
+const readTimeout = time.Second
+
+// Depth is the depth of one shard.
+type Depth struct {
+	Queue queue.Name
+	Depth int64 // approximate, as in queue.Properties; 0 if there is an error
+	Err   error // why it could not be read; nil if it was
+}
+
+// Depths reads the depths of all shards, one request each, at the same time, in the order in which the
+// shards were added.
+func (q *Queue) Depths(ctx context.Context) []Depth {
+	shards := q.all()
+	depths := make([]Depth, len(shards))
+	_ = each(shards, func(i int, s *shard) error {
+		depths[i].Queue = s.name
+		p, err := s.queue.Properties(ctx)
+		if depths[i].Err = err; err == nil {
+			depths[i].Depth = p.Depth
+		}
+		return nil
+	})
+	return depths
+}
+
+// Properties returns the sum of the depths, and no metadata, because each shard has its own. It costs a
+// request for each shard. If some could not be read the error joins theirs, and the sum is that of the
+// others.
+func (q *Queue) Properties(ctx context.Context) (queue.Properties, error) {
+	var sum int64
+	var errs []error
+	for _, d := range q.Depths(ctx) {
+		if sum += d.Depth; d.Err != nil {
+			errs = append(errs, fmt.Errorf("depth of %v: %w", d.Queue, d.Err))
+		}
+	}
+	return queue.Properties{Depth: sum}, errors.Join(errs...)
+}
+
+// readWhenDue reads the depths if they are needed and too old. Others that send meanwhile use the old ones.
+func (q *Queue) readWhenDue(ctx context.Context) {
+	if q.options.Place != LeastDepth || ctx.Err() != nil {
+		return
+	}
+	start := time.Now()
+	q.mu.Lock()
+	due := q.read.IsZero() || start.Sub(q.read) >= q.options.DepthEvery
+	if due {
+		q.read = start
+	}
+	q.mu.Unlock()
+	if !due {
+		return
+	}
+	all := ctx
+	ctx, cancel := context.WithTimeout(queue.WithRepeats(queue.WithCause(ctx, queue.CauseDepth), 0), readTimeout)
+	defer cancel()
+	_ = each(q.all(), func(_ int, s *shard) error {
+		q.readDepth(ctx, s)
+		return nil
+	})
+	if all.Err() != nil { // it says nothing of the shards
+		q.mu.Lock()
+		q.read = time.Time{}
+		q.mu.Unlock()
+	}
+}
+
+func (q *Queue) readDepth(ctx context.Context, s *shard) {
+	q.mu.Lock()
+	before := s.since
+	q.mu.Unlock()
+	p, err := s.queue.Properties(ctx)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if s.known = err == nil; s.known {
+		s.depth, s.since = p.Depth, max(0, s.since-before) // what was placed meanwhile may be in it or not
+	}
+}
+
+// shallower returns the shard with fewer messages, or the first if that is unknown.
+func shallower(a, b *shard) *shard {
+	if a.known && b.known && b.depth+b.since < a.depth+a.since {
+		return b
+	}
+	return a
+}
+
+// DefaultLimit is how many requests a second one queue serves: the service's target for messages of 1 KiB.
+const DefaultLimit = 2000
+
+// Load is what queues have to carry.
+type Load struct {
+	// Rate is how many messages a second are sent, handled and deleted at peak times, by all processes.
+	// Defaults to 0.
+	Rate float64
+
+	// Batch is how many messages a dequeue brings on average, 1…queue.MaxBatch. 1 is right where a limit
+	// counts the messages that a dequeue brings, as that of the embedded server does. Defaults to
+	// queue.MaxBatch, a backlog.
+	Batch float64
+
+	// Limit is how many requests a second one queue serves. Defaults to DefaultLimit.
+	Limit float64
+}
+
+// Advise returns how many shards carry the load: each message costs a request to send it, one to delete
+// it, and its part of a dequeue, so the shards are at least Rate · (2 + 1/Batch) / Limit, and one. It does
+// not count renewals, retries and empty polls, nor that keys are uneven; an account has a limit of its own,
+// which ten queues at DefaultLimit reach. A load that is negative or no number is an error, and so is a
+// Batch outside its range.
+func Advise(l Load) (shards int, err error) {
+	if err := l.check(); err != nil {
+		return 0, err
+	}
+	n := l.Rate * (2 + 1/l.Batch) / l.Limit
+	if n > math.MaxInt32 {
+		return 0, fmt.Errorf("advise on shards: %v messages/s at a limit of %v are more than any number of queues carries", l.Rate, l.Limit)
+	}
+	// What is a whole number but for rounding is that number.
+	return max(1, int(math.Ceil(n*(1-1e-12)))), nil
+}
+
+// check sets the defaults and refuses what is no load.
+func (l *Load) check() error {
+	if l.Batch == 0 {
+		l.Batch = queue.MaxBatch
+	}
+	if l.Limit == 0 {
+		l.Limit = DefaultLimit
+	}
+	// Comparisons with NaN are false.
+	switch {
+	case !(l.Rate >= 0 && l.Rate <= math.MaxFloat64):
+		return fmt.Errorf("advise on shards: a Rate of %v messages/s is none", l.Rate)
+	case !(l.Batch >= 1 && l.Batch <= queue.MaxBatch):
+		return fmt.Errorf("advise on shards: a Batch of %v messages is outside 1…%d", l.Batch, queue.MaxBatch)
+	case !(l.Limit > 0 && l.Limit <= math.MaxFloat64):
+		return fmt.Errorf("advise on shards: a Limit of %v requests/s is none", l.Limit)
+	}
+	return nil
 }

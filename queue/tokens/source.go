@@ -2,14 +2,209 @@ package tokens
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/millrace/millrace/internal/retry"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 )
+
+// The metadata of a token queue.
+const (
+	limitKey = "millracelimit"  // what the limit is
+	setKey   = "millracetokens" // the set of tokens that count
+	readyKey = "millraceready"  // the set is complete
+)
+
+const (
+	mintLease = 30 * time.Second // how long blank tokens are hidden while they are made worth something
+	sealDelay = 10 * time.Second // after which a token can be taken for the first time
+	lookAgain = time.Second      // between looks at a queue in which nothing is visible
+)
+
+// board is the metadata of a token queue.
+type board struct {
+	limit, set string
+	ready      bool
+	depth      int64
+}
+
+func readBoard(ctx context.Context, q queue.Queue) (board, error) {
+	p, err := q.Properties(ctx)
+	if err != nil {
+		return board{}, err
+	}
+	b := board{depth: p.Depth}
+	for name, value := range p.Metadata { // names come in any case
+		switch {
+		case strings.EqualFold(name, limitKey):
+			b.limit = value
+		case strings.EqualFold(name, setKey):
+			b.set = value
+		case strings.EqualFold(name, readyKey):
+			b.ready = true
+		}
+	}
+	return b, nil
+}
+
+// check returns an error if the queue does not hold the tokens of this limit.
+func (b board) check(name queue.Name, limit string) error {
+	switch {
+	case b.limit == "" || b.set == "":
+		return fmt.Errorf("queue %v exists and is not a queue of tokens: choose another name, or drop it", name)
+	case b.limit != limit:
+		return fmt.Errorf("the tokens of queue %v are for the limit «%s», not for «%s»: to change a limit use a new queue, or stop all that use this one, drop it and call Init again", name, b.limit, limit)
+	}
+	return nil
+}
+
+// initialize creates the queue with exactly n tokens. Who creates it wins, because only one set of
+// metadata can; everybody else waits until it is ready.
+func initialize(ctx context.Context, q queue.Manager, limit string, n int) error {
+	ctx = queue.WithCause(ctx, queue.CauseLimit)
+	set := strings.ToLower(rand.Text())
+	metadata := map[string]string{limitKey: limit, setKey: set}
+	err := retry.Do(ctx, set, queue.Transient, func(ctx context.Context) error { return q.Create(ctx, metadata) })
+	if errors.Is(err, queue.ErrQueueExists) {
+		return awaitReady(ctx, q, limit)
+	}
+	if err != nil {
+		return fmt.Errorf("creating the queue of tokens %v: %w", q.Name(), err)
+	}
+	m := &mint{queue: q, set: set, total: n, bound: make(map[queue.ID]int), done: make([]bool, n)}
+	if err := m.run(ctx); err != nil {
+		return fmt.Errorf("setting up the tokens of %v: %w; drop the queue and call Init again", q.Name(), err)
+	}
+	metadata[readyKey] = "true"
+	err = retry.Do(ctx, set, queue.Transient, func(ctx context.Context) error { return q.SetMetadata(ctx, metadata) })
+	if err != nil {
+		return fmt.Errorf("declaring the tokens of %v ready: %w; drop the queue and call Init again", q.Name(), err)
+	}
+	return nil
+}
+
+// awaitReady waits until whoever created the queue has set it up.
+func awaitReady(ctx context.Context, q queue.Queue, limit string) error {
+	for {
+		var b board
+		err := retry.Do(ctx, q.Name().Queue, queue.Transient, func(ctx context.Context) (err error) {
+			b, err = readBoard(ctx, q)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("reading the queue of tokens %v: %w", q.Name(), err)
+		}
+		if err := b.check(q.Name(), limit); err != nil || b.ready {
+			return err
+		}
+		if !waiting.For(lookAgain, ctx.Done()) {
+			return notReady(q.Name(), context.Cause(ctx))
+		}
+	}
+}
+
+// notReady is the error for a queue whose set-up has not ended.
+func notReady(name queue.Name, cause error) error {
+	err := fmt.Errorf("queue %v is not set up: another Init is at work, or was interrupted; in that case drop the queue and call Init again", name)
+	if cause != nil {
+		return fmt.Errorf("%w: %w", err, cause)
+	}
+	return err
+}
+
+// mint makes tokens. An enqueue whose response is lost may have added a message or not, and may even arrive later.
+// So what is enqueued is blank and worth nothing: any number of blanks may be there. A token gets its worth by
+// an update, which needs the receipt of that message, and each index is bound to one message for good. Only the
+// creator of the queue mints, and nobody uses tokens before it is done.
+type mint struct {
+	queue queue.Queue
+	set   string
+	total int
+	bound map[queue.ID]int // which index a message has, or may have
+	done  []bool           // indices whose message is known to have it
+	ready int              // how many are
+}
+
+func (m *mint) run(ctx context.Context) error {
+	for range m.total {
+		err := retry.Do(ctx, m.set, queue.Transient, func(ctx context.Context) error {
+			_, err := m.queue.Enqueue(ctx, textOf(m.set, blankIndex), nil)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for m.ready < m.total {
+		var batch []queue.Message
+		err := retry.Do(ctx, m.set, queue.Transient, func(ctx context.Context) (err error) {
+			batch, err = m.queue.Dequeue(ctx, queue.MaxBatch, mintLease)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for i := range batch {
+			if err := m.see(ctx, &batch[i]); err != nil {
+				return err
+			}
+		}
+		if len(batch) == 0 && !waiting.For(lookAgain, ctx.Done()) {
+			return fmt.Errorf("%d of %d tokens are done: %w", m.ready, m.total, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// see looks at a message that was dequeued.
+func (m *mint) see(ctx context.Context, msg *queue.Message) error {
+	set, index, ok := parse(msg.Text)
+	if !ok || set != m.set {
+		_ = m.queue.Delete(ctx, msg.Lease) // not ours: whoever finds it next does it
+		return nil
+	}
+	i, known := m.bound[msg.ID]
+	switch {
+	case index != blankIndex: // an update whose response was lost has taken effect
+		if !known || i != index {
+			return fmt.Errorf("message %s has the index %d that it was not given", msg.ID, index)
+		}
+		m.finish(i)
+		return nil
+	case !known && len(m.bound) == m.total: // a blank too many
+		_ = m.queue.Delete(ctx, msg.Lease)
+		return nil
+	case !known:
+		i = len(m.bound)
+		m.bound[msg.ID] = i
+	}
+	err := retry.Do(ctx, string(msg.ID), queue.Transient, func(ctx context.Context) error {
+		_, err := m.queue.Update(ctx, msg.Lease, textOf(m.set, i), sealDelay)
+		return err
+	})
+	switch {
+	case err == nil:
+		m.finish(i)
+	case errors.Is(err, queue.ErrLeaseLost): // by an earlier try, perhaps: the message will come up again and say so
+	default:
+		return err
+	}
+	return nil
+}
+
+func (m *mint) finish(i int) {
+	if !m.done[i] {
+		m.done[i] = true
+		m.ready++
+	}
+}
 
 // source is the queue of tokens as one process uses it.
 type source struct {
@@ -126,4 +321,37 @@ func (s *source) explain(err error, jobs queue.Name) error {
 		e.Hint = "its queue of tokens was deleted: call Init"
 	}
 	return e
+}
+
+// mark begins the text of every token.
+const mark = "millrace-token/1"
+
+// blankIndex is the index of a token that is not worth anything yet.
+const blankIndex = -1
+
+func textOf(set string, index int) string {
+	if index == blankIndex {
+		return fmt.Sprintf("%s set=%s blank", mark, set)
+	}
+	return fmt.Sprintf("%s set=%s index=%d", mark, set, index)
+}
+
+func parse(text string) (set string, index int, ok bool) {
+	parts := strings.Split(text, " ")
+	if len(parts) != 3 || parts[0] != mark {
+		return "", 0, false
+	}
+	set, found := strings.CutPrefix(parts[1], "set=")
+	if !found || set == "" {
+		return "", 0, false
+	}
+	if parts[2] == "blank" {
+		return set, blankIndex, true
+	}
+	number, found := strings.CutPrefix(parts[2], "index=")
+	index, err := strconv.Atoi(number)
+	if !found || err != nil || index < 0 || strconv.Itoa(index) != number {
+		return "", 0, false
+	}
+	return set, index, true
 }

@@ -1,9 +1,13 @@
 package filetable
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"iter"
 	"os"
+	"path/filepath"
 	"regexp"
 	"runtime/debug"
 	"strings"
@@ -16,6 +20,146 @@ import (
 	"github.com/millrace/millrace/internal/openfile"
 	"github.com/millrace/millrace/table"
 )
+
+// Options configure [Open]. Nil and the zero value mean the defaults.
+type Options struct {
+	// Wait is how long Open waits for another process to release the file, such as one that is ending; negative
+	// for not at all. Defaults to a second.
+	Wait time.Duration
+}
+
+// Open opens a file of tables, and makes it if it does not exist; its folder must exist. It reads and checks the
+// file completely before it changes anything. The error is [ErrLocked] if another process has the file open,
+// [ErrCorrupt] if it is damaged, truncated or not a file of tables, [ErrNewer] if a later version wrote it, or one of
+// the file system. The caller closes the DB.
+func Open(path string, o *Options) (*DB, error) {
+	wait := time.Second
+	if o != nil && o.Wait != 0 {
+		wait = o.Wait
+	}
+	db, err := open(path, wait)
+	if err != nil {
+		return nil, fmt.Errorf("filetable: open %s: %w", path, err)
+	}
+	db.committer.Go(db.commitForever)
+	return db, nil
+}
+
+// open is Open without the goroutine that commits.
+func open(path string, wait time.Duration) (*DB, error) {
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Lstat(absolute); errors.Is(err, fs.ErrNotExist) {
+		if err := create(absolute); err != nil {
+			return nil, fmt.Errorf("make the file: %w", openfile.DescribeLink(filepath.Dir(absolute), err))
+		}
+	}
+	db := &DB{path: path, requests: make(chan *request), closing: make(chan struct{})}
+	if err := db.openTree(absolute, wait); err != nil {
+		return nil, openfile.DescribeLink(absolute, err)
+	}
+	if err := db.readVersion(); err != nil {
+		return nil, errors.Join(err, db.tree.Close())
+	}
+	db.reserve = reserve{file: db.file, pageSize: db.tree.Info().PageSize}
+	return db, nil
+}
+
+// openTree opens a file that exists, if it is sound.
+//
+// The list of free pages is kept in a map and not written with each commit: after a large deletion it is so long
+// that either would take most of a commit's time.
+func (db *DB) openTree(path string, wait time.Duration) (err error) {
+	db.tree, err = bolt.Open(path, 0o600, &bolt.Options{
+		NoFreelistSync: true,
+		FreelistType:   bolt.FreelistMapType,
+		Timeout:        max(wait, time.Millisecond), // where lock does nothing, this is the lock
+		OpenFile: func(path string, flag int, mode os.FileMode) (*os.File, error) {
+			f, err := openSound(path, flag&^os.O_CREATE, mode, wait)
+			db.file = f
+			return f, err
+		},
+	})
+	if errors.Is(err, berrors.ErrTimeout) {
+		return errInUse
+	}
+	return err
+}
+
+// errInUse says what to do about a locked file.
+var errInUse = fmt.Errorf("%w by another process, or opened twice by this one: stop the other, or use another file", ErrLocked)
+
+// openSound opens and locks a file and checks it before bbolt gets it, which trusts what it reads.
+func openSound(path string, flag int, mode os.FileMode, wait time.Duration) (*os.File, error) {
+	f, err := os.OpenFile(path, flag, mode)
+	if err != nil {
+		return nil, err
+	}
+	if err = lockWithin(f, wait); err == nil {
+		err = checkFile(f)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func lockWithin(f *os.File, wait time.Duration) error {
+	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		locked, err := openfile.TryLock(f)
+		if err != nil || locked {
+			return err
+		}
+		if time.Since(begun) >= wait {
+			return errInUse
+		}
+	}
+}
+
+// create makes a file without tables. It gets its name when it is complete and on disk, so that a kill or a power cut
+// leaves either no file or a sound one, and only if no other process has made one meanwhile.
+func create(path string) error {
+	dir, base := filepath.Split(path)
+	f, err := os.CreateTemp(dir, base+".new-*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }() // it has two names then, or none
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if err := createTree(f.Name()); err != nil {
+		return err
+	}
+	err = os.Link(f.Name(), path)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil { // a file system without links
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return err
+	}
+	return openfile.SyncDirectory(os.Open, dir)
+}
+
+func createTree(path string) error {
+	tree, err := bolt.Open(path, 0o600, &bolt.Options{NoFreelistSync: true})
+	if err != nil {
+		return err
+	}
+	err = tree.Update(func(tx *bolt.Tx) error {
+		b, err := tx.CreateBucket(aboutBucket)
+		if err != nil {
+			return err
+		}
+		return errors.Join(b.Put(formatKey, number(formatKey, format)), b.Put(versionKey, number(versionKey, 0)))
+	})
+	return errors.Join(err, tree.Close())
+}
 
 // DB is a file of tables, opened by [Open]. It is safe for concurrent use.
 type DB struct {
@@ -140,4 +284,112 @@ func corrupt(format string, args ...any) error {
 // unavailable returns the error of a call that the file system failed.
 func (db *DB) unavailable(what string, err error) error {
 	return &table.Error{Kind: table.ErrUnavailable, Detail: what + " " + db.path, Err: err}
+}
+
+// store is one table of a file.
+type store struct {
+	db     *DB
+	name   string // as it was asked for
+	bucket []byte
+}
+
+var _ table.Store = (*store)(nil)
+
+func (s *store) Insert(ctx context.Context, e table.Entity) (table.ETag, error) {
+	return s.change(ctx, "insert", table.Inserting(e))
+}
+
+func (s *store) Update(ctx context.Context, e table.Entity) (table.ETag, error) {
+	return s.change(ctx, "update", table.Updating(e))
+}
+
+func (s *store) Delete(ctx context.Context, k table.Key, etag table.ETag) error {
+	_, err := s.change(ctx, "delete", table.Deleting(k, etag))
+	return err
+}
+
+func (s *store) change(ctx context.Context, op string, c table.Change) (table.ETag, error) {
+	etags, err := s.apply(ctx, c.Check(), []table.Change{c})
+	if err != nil {
+		return "", table.Explain(op, s.name, c.Entity().Key, err)
+	}
+	return etags[0], nil
+}
+
+func (s *store) Apply(ctx context.Context, changes []table.Change) ([]table.ETag, error) {
+	etags, err := s.apply(ctx, table.CheckGroup(changes), changes)
+	return etags, table.Explain("apply", s.name, table.Key{}, err)
+}
+
+func (s *store) apply(ctx context.Context, bad error, changes []table.Change) ([]table.ETag, error) {
+	if err := ready(ctx, bad); err != nil {
+		return nil, err
+	}
+	return s.db.submit(ctx, newRequest(s.bucket, changes))
+}
+
+func (s *store) Get(ctx context.Context, k table.Key) (e table.Entity, err error) {
+	if err = ready(ctx, k.Check()); err == nil {
+		err = s.db.view(func(tx *bolt.Tx) (err error) { e, err = s.read(tx, keyOf(k)); return err })
+	}
+	return e, table.Explain("get", s.name, k, err)
+}
+
+func (s *store) read(tx *bolt.Tx, key []byte) (table.Entity, error) {
+	if bucket := tx.Bucket(s.bucket); bucket != nil {
+		if record := bucket.Get(key); record != nil {
+			return readEntity(key, record)
+		}
+	}
+	return table.Entity{}, &table.Error{Kind: table.ErrMissing}
+}
+
+func (s *store) Query(ctx context.Context, q table.Query) (p table.Page, err error) {
+	bad := q.Check()
+	start, tokenErr := q.Start()
+	if bad == nil {
+		bad = tokenErr
+	}
+	if err = ready(ctx, bad); err == nil {
+		err = s.db.view(func(tx *bolt.Tx) (err error) {
+			p, err = q.Collect(s.from(ctx, tx, start))
+			return err
+		})
+	}
+	return p, table.Explain("query", s.name, table.Key{Partition: q.Partition}, err)
+}
+
+// from yields the entities from a key on. An error, which names the entity if it is damaged, is yielded last.
+func (s *store) from(ctx context.Context, tx *bolt.Tx, start table.Key) iter.Seq2[table.Entity, error] {
+	return func(yield func(table.Entity, error) bool) {
+		bucket := tx.Bucket(s.bucket)
+		if bucket == nil {
+			return
+		}
+		cursor := bucket.Cursor()
+		for key, record := cursor.Seek(keyOf(start)); key != nil; key, record = cursor.Next() {
+			e, err := readEntity(key, record)
+			if err != nil {
+				err = &table.Error{Key: readKey(key), Err: err, Hint: "delete it with table.Any, or replace it"}
+			}
+			if err == nil && ctx.Err() != nil {
+				err = context.Cause(ctx)
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// ready returns the error for which a call must not begin: that of its arguments, or the cause of an ended
+// context.
+func ready(ctx context.Context, bad error) error {
+	if bad != nil {
+		return bad
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
 }

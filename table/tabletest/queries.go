@@ -2,6 +2,7 @@ package tabletest
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/millrace/millrace/table"
@@ -156,5 +157,168 @@ func allReadsOn(e *env) {
 	}
 	if calls != 1 {
 		e.Errorf("All yields %d errors", calls)
+	}
+}
+
+var pageTests = []test{
+	{"APageEndsAtAThousandEntities", pageEndsAtAThousand},
+	{"APageEndsAtFourMebibytes", pageEndsAtFourMebibytes},
+	{"APageEndsWhereAPartitionEnds", pageEndsWithPartition},
+	{"APageMayBeEmptyBeforeTheEnd", pageMayBeEmpty},
+	{"APageMayBeginWhereNothingIs", pageMayBeginAtNothing},
+	{"InsertedBeforeATokenIsNotSeenAndBeyondIs", insertedAroundToken},
+	{"PagesSurviveTheDeletionOfWhatTheyShow", pagesSurviveDeletion},
+	{"ATokenTakesAnotherTop", tokenTakesAnotherTop},
+}
+
+func pageEndsAtAThousand(e *env) {
+	e.fill("p", numbered(1003))
+	for _, q := range []table.Query{{Partition: "p"}, {}, {Partition: "p", Top: 1000}} {
+		pages := e.pages(q)
+		if len(pages[0].Entities) != 1000 || pages[0].Next == "" {
+			e.Errorf("the first page has %d entities and the token %q", len(pages[0].Entities), pages[0].Next)
+		}
+		if got := keys(pages...); len(got) != 1003 || !slices.IsSorted(got) || got[1000] != "p/1000" {
+			e.Errorf("the pages have %d entities", len(got))
+		}
+	}
+}
+
+func pageEndsAtFourMebibytes(e *env) {
+	var want []string
+	for i := range 5 {
+		big := largest("p", fmt.Sprint(i))
+		e.insert(big.Key, big.Properties)
+		want = append(want, big.Key.String())
+	}
+	pages := e.pages(table.Query{Partition: "p"})
+	if got := keys(pages...); !slices.Equal(got, want) {
+		e.Errorf("the pages have %q", got)
+	}
+	e.knownFor(e.h.Quirks.LargePages)
+	for i, p := range pages {
+		size := 0
+		for _, got := range p.Entities {
+			size += got.Size()
+		}
+		if size > 4<<20 {
+			e.Errorf("page %d has %d bytes", i, size)
+		}
+	}
+}
+
+func pageEndsWithPartition(e *env) {
+	e.knownFor(e.h.Quirks.PagesCrossPartitions)
+	for _, partition := range []string{"a", "b", "c"} {
+		e.fill(partition, numbered(3))
+	}
+	for _, p := range e.pages(table.Query{}) {
+		for _, got := range p.Entities {
+			if got.Partition != p.Entities[0].Partition {
+				e.Errorf("a page has %q", keys(p))
+			}
+		}
+	}
+	if p := e.page(table.Query{Partition: "b", Top: 3}); p.Next != "" && len(e.selected(table.Query{Partition: "b", Token: p.Next})) != 0 {
+		e.Errorf("a partition ends with a token of others")
+	}
+}
+
+// pageMayBeEmpty: what a filter leaves out makes pages that are empty, with a token.
+func pageMayBeEmpty(e *env) {
+	e.fill("a", numbered(3))
+	e.insert(key("b", "wanted"), properties{"Wanted": true})
+	q := table.Query{Filter: table.Equal("Wanted", true)}
+	e.selects(q, "b/wanted")
+	e.knownFor(e.h.Quirks.PagesCrossPartitions)
+	if p := e.page(q); len(p.Entities) != 0 || p.Next == "" {
+		e.Errorf("the first page has %q and the token %q", keys(p), p.Next)
+	}
+}
+
+// pageMayBeginAtNothing: all that a token could name is deleted.
+func pageMayBeginAtNothing(e *env) {
+	e.fill("p", numbered(6))
+	q := table.Query{Partition: "p", Top: 2}
+	p := e.page(q)
+	for _, row := range []string{"0001", "0002", "0003"} {
+		e.ok(e.s.Delete(e.Context(), key("p", row), table.Any))
+	}
+	q.Token = p.Next
+	e.selects(q, "p/0004", "p/0005")
+	for _, row := range []string{"0000", "0004", "0005"} {
+		e.ok(e.s.Delete(e.Context(), key("p", row), table.Any))
+	}
+	e.selects(q)
+	e.fill("q", numbered(2))
+	e.selects(q) // the token of a partition stays in it
+}
+
+// insertedAroundToken: a token is a place. What comes before it is in no later page, what comes behind it is. It lies
+// behind the last entity of its page, up to the next one, and where exactly is the store's affair.
+func insertedAroundToken(e *env) {
+	e.fill("p", []string{"b", "d", "f", "h"})
+	for _, q := range []table.Query{{Partition: "p", Top: 2}, {Top: 2}} {
+		p := e.page(q)
+		if got := keys(p); !slices.Equal(got, []string{"p/b", "p/d"}) || p.Next == "" {
+			e.Fatalf("the first page has %q and the token %q", got, p.Next)
+		}
+		e.fill("p", []string{"a", "c", "g", "i"}) // before the first page, in it, and beyond the token
+		q.Token = p.Next
+		e.selects(q, "p/f", "p/g", "p/h", "p/i")
+		e.selects(q, "p/f", "p/g", "p/h", "p/i") // a token can be used again
+		e.insert(key("p", "e"), nil)
+		rest := e.selected(q)
+		if len(rest) > 0 && rest[0] == "p/e" {
+			rest = rest[1:]
+		}
+		if !slices.Equal(rest, []string{"p/f", "p/g", "p/h", "p/i"}) {
+			e.Errorf("the rest is %q", rest)
+		}
+		e.ok(e.s.Delete(e.Context(), key("p", "e"), table.Any))
+		e.ok(e.s.Delete(e.Context(), key("p", "f"), table.Any))
+		e.selects(q, "p/g", "p/h", "p/i")
+		e.insert(key("p", "f"), nil)
+		for _, row := range []string{"a", "c", "g", "i"} {
+			e.ok(e.s.Delete(e.Context(), key("p", row), table.Any))
+		}
+	}
+}
+
+// pagesSurviveDeletion deletes page by page, which is how a partition is deleted.
+func pagesSurviveDeletion(e *env) {
+	e.fill("p", numbered(25))
+	e.fill("q", numbered(2))
+	q, deleted := table.Query{Partition: "p", Top: 7}, 0
+	for {
+		p := e.page(q)
+		var changes []table.Change
+		for _, got := range p.Entities {
+			changes = append(changes, table.Deleting(got.Key, got.ETag))
+		}
+		if len(changes) > 0 {
+			_, err := e.s.Apply(e.Context(), changes)
+			e.ok(err)
+		}
+		if deleted += len(changes); p.Next == "" {
+			break
+		}
+		q.Token = p.Next
+	}
+	if deleted != 25 {
+		e.Errorf("%d entities were deleted", deleted)
+	}
+	e.selects(table.Query{}, "q/0000", "q/0001")
+}
+
+func tokenTakesAnotherTop(e *env) {
+	e.fill("p", numbered(10))
+	want := e.selected(table.Query{Partition: "p"})
+	q := table.Query{Partition: "p", Top: 4}
+	first := e.page(q)
+	q.Token = first.Next
+	for _, top := range []int{1, 6, 100, 0} {
+		q.Top = top
+		e.selects(q, want[len(first.Entities):]...)
 	}
 }

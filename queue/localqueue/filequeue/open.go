@@ -3,11 +3,13 @@ package filequeue
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/millrace/millrace/internal/openfile"
+	"github.com/millrace/millrace/queue"
 )
 
 // Open opens the store in a directory, and creates it if it does not exist. It reads and
@@ -167,3 +169,174 @@ const (
 	lockName    = "lock"
 	reserveName = "room-for-deletes"
 )
+
+// directory is the data directory, held open. It remains the one that was locked even if it
+// is renamed and another takes its name, so that a store never touches another's files.
+type directory struct {
+	root *os.Root
+	path string // as given to Open, for messages only
+
+	link func(from, to string) error // Root.Link, except in tests
+}
+
+// openDirectory opens a directory, and creates it if it does not exist.
+func openDirectory(path string) (*directory, error) {
+	if err := openfile.MakeDirectory(path, 0o700); err != nil {
+		return nil, fmt.Errorf("make the data directory: %w", err)
+	}
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, fmt.Errorf("open the data directory: %w", err)
+	}
+	return &directory{root: root, path: path, link: root.Link}, nil
+}
+
+// named returns the path of a file, for messages.
+func (d *directory) named(name string) string { return filepath.Join(d.path, name) }
+
+// create opens a file, and creates it if it does not exist.
+func (d *directory) create(name string, flag int) (*os.File, error) {
+	return d.open(name, flag|os.O_CREATE)
+}
+
+// open opens a file. Its error says if the directory was deleted or the file is a symbolic link to
+// somewhere else, which the system's error does not say.
+func (d *directory) open(name string, flag int) (*os.File, error) {
+	f, err := d.root.OpenFile(name, flag, 0o600)
+	if err == nil {
+		return f, nil
+	}
+	info, failed := d.root.Stat(".")
+	if failed == nil && !openfile.Linked(info) || errors.Is(failed, fs.ErrNotExist) {
+		return nil, fmt.Errorf("the data directory %s was deleted while it was in use: %w", d.path, err)
+	}
+	if target, failed := d.root.Readlink(name); failed == nil {
+		// The error does not wrap fs.ErrNotExist: a link to nowhere is not a new store.
+		return nil, fmt.Errorf("%s is a symbolic link to %s and cannot be used: the files of a store must be in its directory; "+
+			"move the whole directory instead, and pass its new path: %s", name, target, err.Error())
+	}
+	return nil, err
+}
+
+func (d *directory) remove(name string) error {
+	if err := d.root.Remove(name); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// removeOwn removes a file if it is still the one that info describes: after everything in
+// the directory was deleted, another store may have made one with the same name.
+func (d *directory) removeOwn(name string, info os.FileInfo) (removed bool, err error) {
+	now, err := d.root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(info, now) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	err = d.root.Remove(name)
+	return err == nil, err
+}
+
+// duplicate gives a file a second name, by a hard link or, where there are none, a copy.
+func (d *directory) duplicate(name, to string) error {
+	err := d.link(name, to)
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	from, err := d.root.Open(name)
+	if err != nil {
+		return err
+	}
+	copied, err := d.create(to, os.O_WRONLY|os.O_EXCL)
+	if err != nil {
+		return errors.Join(err, from.Close())
+	}
+	_, err = io.Copy(copied, from)
+	if err := errors.Join(err, copied.Sync(), copied.Close(), from.Close()); err != nil {
+		return errors.Join(err, d.root.Remove(to))
+	}
+	return nil
+}
+
+// sync makes new names durable.
+func (d *directory) sync() error { return openfile.SyncDirectory(d.root.Open, ".") }
+
+func (d *directory) close() error { return d.root.Close() }
+
+// Errors of [Open] besides those of the file system. Match them with [errors.Is].
+var (
+	// ErrLocked means that another process, or another Store of this one, has the directory
+	// open.
+	ErrLocked = errors.New("the directory is in use")
+
+	// ErrCorrupt means that the file is too damaged to read even its root, or is not a
+	// store's. It was not changed.
+	ErrCorrupt = errors.New("the file cannot be read")
+
+	// ErrNewer means that a later release wrote the file or a log. Nothing was changed.
+	ErrNewer = errors.New("a later release of Millrace wrote this directory; nothing was changed; " +
+		"use that release, or a later one")
+)
+
+// Found is what [Open] found in the directory. The zero value is that of a new store.
+type Found struct {
+	Queues   int
+	Messages int
+	Bytes    int64 // of their texts
+
+	// Damage lists the damage, at most the first 1,000 pieces; nil if there was none.
+	Damage []Damage
+
+	// Damaged is the number of pieces of damage.
+	Damaged int
+
+	// Quarantined is the number of damaged records kept in the file since the directory was
+	// made.
+	Quarantined int
+
+	// Torn means that the log ends in the middle of a commit, as a kill or a power cut leaves
+	// it. Normally no acknowledged change is lost then. But damage at the end of the log can
+	// look the same, and then the last commits are lost, which may have been acknowledged.
+	Torn bool
+
+	// Copy is the path of a copy of the damaged file, as it was. "" means that every page
+	// could be read.
+	Copy string
+}
+
+// maxDamage is how many pieces of damage [Found] lists.
+const maxDamage = 1000
+
+// Damage is one piece of damage.
+type Damage struct {
+	// Queue is the queue concerned; zero if it is not known or there is none.
+	Queue queue.Name
+
+	// Sequence is the number of the message within its queue, from 1; 0 if no message is
+	// concerned.
+	Sequence uint64
+
+	// What says what is damaged and what was done about it.
+	What string
+}
+
+// String returns the damage as one line.
+func (d Damage) String() string {
+	switch {
+	case d.Queue == (queue.Name{}):
+		return d.What
+	case d.Sequence == 0:
+		return fmt.Sprintf("queue %v: %s", d.Queue, d.What)
+	default:
+		return fmt.Sprintf("queue %v, message %d: %s", d.Queue, d.Sequence, d.What)
+	}
+}
+
+func (f *Found) damage(d Damage) {
+	f.Damaged++
+	if len(f.Damage) < maxDamage {
+		f.Damage = append(f.Damage, d)
+	}
+}

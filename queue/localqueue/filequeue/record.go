@@ -4,6 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // A record is a version byte, the fields of its kind, and the CRC-32C (Castagnoli) of
@@ -90,4 +93,297 @@ func (f *fields) end() error {
 
 func appendBytes[T string | []byte](b []byte, s T) []byte {
 	return append(binary.BigEndian.AppendUint64(b, uint64(len(s))), s...)
+}
+
+// digest summarizes the records of the tree, regardless of order. Every commit writes it,
+// so that a page of an earlier commit in place of the newest is detected, which checksums
+// of records cannot do.
+type digest struct {
+	bodies recordSet
+	others recordSet // those of the other buckets, except metaBucket
+}
+
+// recordSet summarizes a set of records: their number and the sum of their hashes.
+type recordSet struct{ count, sum uint64 }
+
+func (d *recordSet) add(key, record []byte)    { d.count++; d.sum += hash(key, record) }
+func (d *recordSet) remove(key, record []byte) { d.count--; d.sum -= hash(key, record) }
+
+// hash combines the key with the checksum that ends its record, using the finalizer of
+// SplitMix64.
+func hash(key, record []byte) uint64 {
+	var sum [crc32.Size]byte
+	copy(sum[:], record[max(0, len(record)-crc32.Size):])
+	h := uint64(crc32.Checksum(key, castagnoli))<<32 | uint64(binary.BigEndian.Uint32(sum[:]))
+	h = (h ^ h>>30) * 0xBF58476D1CE4E5B9
+	h = (h ^ h>>27) * 0x94D049BB133111EB
+	return h ^ h>>31
+}
+
+// of returns the set of a bucket, nil for metaBucket, which has the digest itself.
+func (t *digest) of(b bucket) *recordSet {
+	switch {
+	case b.is(metaBucket):
+		return nil
+	case b.is(bodyBucket):
+		return &t.bodies
+	default:
+		return &t.others
+	}
+}
+
+func (t *digest) record() []byte {
+	b := []byte{secondVersion}
+	for _, n := range []uint64{t.bodies.count, t.bodies.sum, t.others.count, t.others.sum} {
+		b = binary.BigEndian.AppendUint64(b, n)
+	}
+	return appendChecksum(b, 0, metaBucket, keyDigest)
+}
+
+// readDigest also reports whether the record is of a version that only counted messages.
+func readDigest(record []byte) (t digest, onlyCounted bool, err error) {
+	version, f, err := openVersionedRecord(secondVersion, metaBucket, keyDigest, record)
+	if err != nil {
+		return t, false, err
+	}
+	t.bodies = recordSet{f.uint64(), f.uint64()}
+	if version == secondVersion {
+		t.others = recordSet{f.uint64(), f.uint64()}
+	}
+	return t, version == recordVersion, f.end()
+}
+
+// keySize is the size of a message's key: the queue's ordinal and the sequence.
+const keySize = 16
+
+func appendKey(b []byte, k storage.MessageKey) []byte {
+	b = binary.BigEndian.AppendUint64(b, k.Queue)
+	return binary.BigEndian.AppendUint64(b, k.Sequence)
+}
+
+func readKey(b []byte) (storage.MessageKey, error) {
+	if len(b) != keySize {
+		return storage.MessageKey{}, errRecord
+	}
+	return storage.MessageKey{Queue: binary.BigEndian.Uint64(b), Sequence: binary.BigEndian.Uint64(b[8:])}, nil
+}
+
+// Sizes of records, without the text.
+const (
+	bodySize = 1 + 2*8 + stateSize + crc32.Size
+	headSize = 1 + stateSize + crc32.Size
+
+	stateSize = 3 * 8
+)
+
+// appendBody appends the record of a whole message. There is a head only once the state
+// differs from the body's.
+func appendBody(b, key []byte, m storage.MessageState, text string) []byte {
+	start := len(b)
+	b = append(b, recordVersion)
+	b = binary.BigEndian.AppendUint64(b, uint64(m.Inserted))
+	b = binary.BigEndian.AppendUint64(b, uint64(m.Expires))
+	b = appendState(b, m)
+	b = append(b, text...)
+	return appendChecksum(b, start, bodyBucket, key)
+}
+
+func appendHead(b, key []byte, m storage.MessageState) []byte {
+	start := len(b)
+	b = appendState(append(b, recordVersion), m)
+	return appendChecksum(b, start, headBucket, key)
+}
+
+func appendState(b []byte, m storage.MessageState) []byte {
+	b = binary.BigEndian.AppendUint64(b, uint64(m.Due))
+	b = binary.BigEndian.AppendUint64(b, uint64(m.Dequeues))
+	return binary.BigEndian.AppendUint64(b, m.Receipt)
+}
+
+func readBody(key, record []byte) (m storage.MessageState, text []byte, err error) {
+	f, err := openRecord(bodyBucket, key, record)
+	if err != nil {
+		return m, nil, err
+	}
+	if m.MessageKey, err = readKey(key); err != nil {
+		return m, nil, err
+	}
+	m.Inserted, m.Expires = f.int64(), f.int64()
+	readState(&f, &m)
+	text, f.rest = f.rest, nil
+	return m, text, f.end()
+}
+
+// readHead reads the state that dequeues and updates change. The rest is in the body.
+func readHead(key, record []byte) (m storage.MessageState, err error) {
+	f, err := openRecord(headBucket, key, record)
+	if err != nil {
+		return m, err
+	}
+	if m.MessageKey, err = readKey(key); err != nil {
+		return m, err
+	}
+	readState(&f, &m)
+	return m, f.end()
+}
+
+func readState(f *fields, m *storage.MessageState) {
+	m.Due, m.Dequeues, m.Receipt = f.int64(), f.int64(), f.uint64()
+}
+
+func ordinalKey(ordinal uint64) []byte { return binary.BigEndian.AppendUint64(nil, ordinal) }
+
+func readOrdinal(b []byte) (uint64, error) {
+	if len(b) != 8 {
+		return 0, errRecord
+	}
+	return binary.BigEndian.Uint64(b), nil
+}
+
+func queueRecord(key []byte, q storage.QueueState) []byte {
+	b := []byte{recordVersion}
+	b = appendBytes(b, q.Name.Account)
+	b = appendBytes(b, q.Name.Queue)
+	b = binary.BigEndian.AppendUint64(b, q.Enqueued)
+	b = binary.BigEndian.AppendUint64(b, q.Receipts)
+	b = appendBytes(b, q.Policy)
+	b = binary.BigEndian.AppendUint64(b, uint64(len(q.Metadata)))
+	for name, value := range q.Metadata {
+		b = appendBytes(appendBytes(b, name), value)
+	}
+	return appendChecksum(b, 0, queueBucket, key)
+}
+
+func readQueue(key, record []byte) (q storage.QueueState, err error) {
+	f, err := openRecord(queueBucket, key, record)
+	if err != nil {
+		return q, err
+	}
+	if q.Ordinal, err = readOrdinal(key); err != nil {
+		return q, err
+	}
+	q.Name = queue.Name{Account: f.string(), Queue: f.string()}
+	q.Enqueued, q.Receipts = f.uint64(), f.uint64()
+	if policy := f.bytes(); len(policy) > 0 {
+		q.Policy = append([]byte(nil), policy...)
+	}
+	for n := f.uint64(); n > 0 && !f.short; n-- {
+		if q.Metadata == nil {
+			q.Metadata = map[string]string{}
+		}
+		name := f.string()
+		q.Metadata[name] = f.string()
+	}
+	return q, f.end()
+}
+
+// nameRecord is a second copy of a queue's name, in a bucket of its own: messages whose
+// queue has no name could not be served.
+func nameRecord(key []byte, n queue.Name) []byte {
+	b := appendBytes(appendBytes([]byte{recordVersion}, n.Account), n.Queue)
+	return appendChecksum(b, 0, nameBucket, key)
+}
+
+func readName(key, record []byte) (ordinal uint64, n queue.Name, err error) {
+	f, err := openRecord(nameBucket, key, record)
+	if err != nil {
+		return 0, n, err
+	}
+	if ordinal, err = readOrdinal(key); err != nil {
+		return 0, n, err
+	}
+	n = queue.Name{Account: f.string(), Queue: f.string()}
+	return ordinal, n, f.end()
+}
+
+// accountKey is never empty, as bbolt requires, even if the name is.
+func accountKey(name string) []byte { return appendBytes(nil, name) }
+
+func accountRecord(key []byte, a storage.AccountState) []byte {
+	b := appendBytes(appendBytes([]byte{recordVersion}, a.Name), a.Properties)
+	return appendChecksum(b, 0, accountBucket, key)
+}
+
+func readAccount(key, record []byte) (a storage.AccountState, err error) {
+	f, err := openRecord(accountBucket, key, record)
+	if err != nil {
+		return a, err
+	}
+	a.Name = f.string()
+	if properties := f.bytes(); len(properties) > 0 {
+		a.Properties = append([]byte(nil), properties...)
+	}
+	return a, f.end()
+}
+
+func deletingKey(n queue.Name) []byte { return appendBytes(appendBytes(nil, n.Account), n.Queue) }
+
+func deletingRecord(key []byte, l storage.DeletingName) []byte {
+	b := appendBytes(appendBytes([]byte{recordVersion}, l.Name.Account), l.Name.Queue)
+	b = binary.BigEndian.AppendUint64(b, uint64(l.Until))
+	return appendChecksum(b, 0, deletingBucket, key)
+}
+
+func readDeleting(key, record []byte) (l storage.DeletingName, err error) {
+	f, err := openRecord(deletingBucket, key, record)
+	if err != nil {
+		return l, err
+	}
+	l.Name = queue.Name{Account: f.string(), Queue: f.string()}
+	l.Until = f.int64()
+	return l, f.end()
+}
+
+// A tombstone marks messages of a queue, up to a sequence, as deleted while they are still
+// in the file. Its key has all its data.
+func tombstoneRecord(key []byte) []byte {
+	return appendChecksum([]byte{recordVersion}, 0, tombstoneBucket, key)
+}
+
+func readTombstone(key, record []byte) (k storage.MessageKey, err error) {
+	f, err := openRecord(tombstoneBucket, key, record)
+	if err != nil {
+		return k, err
+	}
+	if k, err = readKey(key); err != nil {
+		return k, err
+	}
+	return k, f.end()
+}
+
+// The keys of metaBucket.
+var (
+	keySecret     = []byte("secret")
+	keyOrdinal    = []byte("ordinal") // the largest ever used
+	keyDigest     = []byte("tally")
+	keyCheckpoint = []byte("folded")
+	keyCommit     = []byte("commit") // bbolt's number of the commit
+)
+
+func secretRecord(in bucket, secret [32]byte) []byte {
+	return appendChecksum(append([]byte{recordVersion}, secret[:]...), 0, in, keySecret)
+}
+
+func readSecret(in bucket, record []byte) (secret [32]byte, err error) {
+	f, err := openRecord(in, keySecret, record)
+	if err != nil {
+		return secret, err
+	}
+	if len(f.rest) != len(secret) {
+		return secret, errRecord
+	}
+	return [32]byte(f.rest), nil
+}
+
+func metaRecord(key []byte, n uint64) []byte {
+	return appendChecksum(binary.BigEndian.AppendUint64([]byte{recordVersion}, n), 0, metaBucket, key)
+}
+
+func readMetaRecord(key, record []byte, into *uint64) error {
+	f, err := openRecord(metaBucket, key, record)
+	if err != nil {
+		return err
+	}
+	*into = f.uint64()
+	return f.end()
 }

@@ -1,14 +1,183 @@
 package filequeue
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
 	"slices"
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/millrace/millrace/internal/openfile"
 	"github.com/millrace/millrace/queue/localqueue/storage"
 )
+
+// recoverLogs replays the logs and continues where they end. A checkpoint follows if the logs
+// may have the only copy of something after damage, or if an earlier release wrote them.
+func (s *Store) recoverLogs() error {
+	s.reserve.findExisting()
+	if err := s.openLogs(); err != nil {
+		return err
+	}
+	if err := s.replay(); err != nil {
+		return err
+	}
+	s.secret, s.checkpointed, s.logBuffer = s.snapshot.secret, s.snapshot.checkpoint.number, make([]byte, recordHeader)
+	s.digest, s.moreWork = s.snapshot.actual, len(s.snapshot.tombstones) > 0 && !s.snapshot.rebuilt
+	damaged := s.snapshot.found.Damaged > 0
+	earlier := s.snapshot.checkpoint.logs != noLogs && s.snapshot.checkpoint.logs != logFormat
+	s.logsReady = s.snapshot.checkpoint.logs == logFormat && !damaged
+	if err := s.usingReserve(s.repair); err != nil {
+		return err
+	}
+	if damaged || earlier {
+		if err := s.usingReserve(func() error { _, err := s.checkpoint(nil); return err }); err != nil {
+			return err
+		}
+	}
+	if err := s.prepareLogs(); err != nil {
+		return err
+	}
+	s.found = s.snapshot.found
+	_ = s.reserve.allocate() // if the disk is full, it is tried again before anything grows
+	return nil
+}
+
+// prepareLogs leaves logs that can be appended to.
+func (s *Store) prepareLogs() error {
+	switch {
+	case !s.logsReady:
+		return s.startLogs()
+	case s.snapshot.found.Torn: // otherwise it would be found again
+		return s.logs[s.active].writeEndMark(s.number)
+	default:
+		return nil
+	}
+}
+
+// repair repairs the tree, unless it was rebuilt or there is nothing to do.
+func (s *Store) repair() error {
+	if s.snapshot.rebuilt || s.snapshot.found.Damaged == 0 && len(s.snapshot.deleting) == 0 {
+		return nil
+	}
+	have, quarantined := s.snapshot.actual, s.snapshot.found.Quarantined
+	err := s.update(s.snapshot.repair)
+	if err != nil {
+		s.snapshot.actual, s.snapshot.found.Quarantined = have, quarantined
+	}
+	s.digest = s.snapshot.actual
+	return err
+}
+
+func (s *Store) openLogs() error {
+	for i := range s.logs {
+		l, err := openWAL(s.dir, i+1, s.maxLogSize, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			if s.snapshot.checkpoint.logs != noLogs {
+				s.snapshot.found.damage(Damage{What: fmt.Sprintf("the log %s is missing: %s", walName(i+1), mayBeLost)})
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if format := s.snapshot.checkpoint.logs; format != noLogs {
+			l.format = format
+			l.end = l.start()
+		}
+		s.logs[i] = l
+	}
+	s.saltLogs(s.snapshot.secret)
+	return nil
+}
+
+// mayBeLost is the consequence of a missing part of a log.
+const mayBeLost = "the last commits may be lost, including acknowledged ones: messages that they enqueued are gone, and messages that they deleted are back"
+
+// startLogs begins two empty logs and then records in the tree that they exist. If the disk
+// is too full for that, the store commits to the tree alone until it works.
+func (s *Store) startLogs() error {
+	for i := range s.logs {
+		if err := s.startLog(i); openfile.OutOfSpace(err) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+	if err := s.dir.sync(); err != nil {
+		return err
+	}
+	err := s.update(func(tx *bolt.Tx) error {
+		return tx.Bucket(metaBucket).Put(keyCheckpoint, checkpoint{s.checkpointed, logFormat, s.time}.record())
+	})
+	s.logsReady = err == nil
+	return s.broken
+}
+
+func (s *Store) startLog(i int) error {
+	if s.logs[i] == nil {
+		l, err := openWAL(s.dir, i+1, s.maxLogSize, os.O_CREATE)
+		if err != nil {
+			return err
+		}
+		s.logs[i] = l
+		s.saltLogs(s.secret)
+	}
+	return s.logs[i].begin(s.number)
+}
+
+// removeLogs removes the logs, which must still be open, if the tree has everything.
+func (s *Store) removeLogs(checkpointed bool) (err error) {
+	if !checkpointed {
+		return nil
+	}
+	for _, l := range s.logs {
+		if l == nil {
+			continue
+		}
+		info, failed := l.file.Stat()
+		if failed == nil {
+			_, failed = s.dir.removeOwn(l.name, info)
+		}
+		err = errors.Join(err, failed)
+	}
+	return err
+}
+
+// moveOrphanedLogs renames logs whose tree is missing. They cannot be read without it.
+func (s *Store) moveOrphanedLogs() error {
+	for i := range s.logs {
+		name := walName(i + 1)
+		if _, err := s.dir.root.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		to, err := s.keepCopy(name)
+		if err == nil {
+			err = s.dir.root.Remove(name)
+		}
+		if err != nil {
+			return fmt.Errorf("keep a log whose tree is missing: %w", err)
+		}
+		s.snapshot.found.damage(Damage{What: fmt.Sprintf("%s is missing, but there was a log: the contents of both are lost; the log is kept as %s", fileName, to)})
+	}
+	return nil
+}
+
+func (s *Store) saltLogs(secret [32]byte) {
+	for _, l := range s.logs {
+		if l != nil {
+			l.salt = crc32.Checksum(secret[:], castagnoli)
+		}
+	}
+}
 
 // replay applies the commits in the logs that the tree does not have. It changes only
 // memory.
@@ -155,4 +324,133 @@ func (s *snapshot) hasQueue(k storage.MessageKey) bool {
 // textSize returns the size of a text in the tree, which is sound.
 func textSize(bodies *bolt.Bucket, k storage.MessageKey) int64 {
 	return int64(len(bodies.Get(appendKey(nil, k))) - bodySize)
+}
+
+type walScan struct {
+	log     *wal
+	data    []byte
+	entries []walEntry // by position
+}
+
+// walEntry is a record or an end mark in a log, of any age.
+type walEntry struct {
+	number uint64 // of the commit
+	kind   entryKind
+	fields []byte // of a whole record
+	log    *wal
+	at     int64 // its position
+	end    int64 // where the next entry may begin
+}
+
+type entryKind int
+
+const (
+	partialRecord entryKind = iota // a valid header with incomplete or damaged fields
+	completeRecord
+	endMarkEntry
+)
+
+// read scans a log. It waits for the disk first: a killed process may have left unwritten
+// data in the cache.
+func (l *wal) read() (*walScan, error) {
+	if err := flush(l.file); err != nil {
+		return nil, err
+	}
+	b := make([]byte, min(l.size, 4*logSize)) // no log is larger
+	n, err := l.file.ReadAt(b, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	r := &walScan{log: l, data: b[:n]}
+	for at := int64(0); at+sector <= int64(n); {
+		f, is := r.entryAt(at)
+		if is {
+			r.entries = append(r.entries, f)
+		}
+		at = cmp.Or(f.end, at+sector)
+	}
+	return r, nil
+}
+
+// entryAt returns the record or the end mark at a position, if there is one.
+func (r *walScan) entryAt(at int64) (walEntry, bool) {
+	if at+sector > int64(len(r.data)) {
+		return walEntry{}, false
+	}
+	if r.log.format == firstFormat {
+		return r.firstFormatEntryAt(at)
+	}
+	h := r.data[at:]
+	if binary.BigEndian.Uint32(h[16:]) != r.log.headerSum(h, at) {
+		return walEntry{}, false
+	}
+	f := walEntry{number: binary.BigEndian.Uint64(h), log: r.log, at: at, end: at + sector}
+	length := binary.BigEndian.Uint32(h[8:])
+	if length == endMark {
+		f.kind = endMarkEntry
+		return f, true
+	}
+	if int64(length) > int64(len(h)-recordHeader) {
+		return f, true
+	}
+	fields := h[recordHeader:][:length]
+	if binary.BigEndian.Uint32(h[12:]) == r.log.checksum(h[:12], fields) {
+		f.kind, f.fields = completeRecord, fields
+		f.end = at + (recordHeader+int64(length)+sector-1)/sector*sector
+	}
+	return f, true
+}
+
+// tailState is what can be said about the end of a log.
+type tailState int
+
+const (
+	// tailIntact: no acknowledged commit is missing, provided that the disk keeps what it
+	// confirms.
+	tailIntact tailState = iota
+
+	// tailTorn: it looks like an interrupted commit, for which no caller had been
+	// acknowledged. Damage can look the same.
+	tailTorn
+
+	// tailDamaged: no interrupted commit leaves it so.
+	tailDamaged
+)
+
+// tail examines the position after the commit of that number. Either the end mark of that
+// commit is there, or the header of the next record, because a sector is written whole or
+// not at all. If neither is, the commit itself may have been interrupted between its record
+// and its mark; but no commit leaves zeros there or a truncated file. At the beginning of a
+// log there are older entries until the first record.
+func (r *walScan) tail(number uint64, at int64) tailState {
+	if r.log.format == firstFormat {
+		return r.firstFormatTail(number, at)
+	}
+	f, is := r.entryAt(at)
+	newest := uint64(0)
+	for _, other := range r.entries {
+		newest = max(newest, other.number)
+	}
+	switch {
+	case newest > number+1:
+		return tailDamaged
+	case is && f.kind == partialRecord && f.number == number+1:
+		return tailTorn
+	case is && f.kind == endMarkEntry && f.number == number:
+		return tailIntact
+	case is && at == r.log.start() && f.number <= number:
+		return tailIntact
+	case at == r.log.start() || newest == number+1 || r.isBlank(at):
+		return tailDamaged
+	default:
+		return tailTorn
+	}
+}
+
+// isBlank reports whether the sector is missing or all zeros.
+func (r *walScan) isBlank(at int64) bool {
+	if at+sector > int64(len(r.data)) {
+		return true
+	}
+	return bytes.Count(r.data[at:at+sector], []byte{0}) == sector
 }

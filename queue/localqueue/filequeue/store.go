@@ -1,9 +1,13 @@
 package filequeue
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -86,4 +90,169 @@ func (s *Store) closeFiles() error {
 		}
 	}
 	return err
+}
+
+// View implements [storage.Store].
+//
+// A text is in the recent texts or in the tree, and a checkpoint may come in between, so
+// the tree is opened last. It may then be newer than the view, which does no harm: the
+// caller keeps the view's messages from changing until it is open.
+func (s *Store) View() (storage.View, error) {
+	recent := s.recent.Load()
+	v := view{recent: recent, after: recent.newest()}
+	var err error
+	if v.tree, err = s.db.Begin(false); err != nil {
+		return nil, fmt.Errorf("filequeue: %w", err)
+	}
+	return v, nil
+}
+
+// view reads the texts as of a commit.
+type view struct {
+	recent *recentTexts
+	after  uint64
+	tree   *bolt.Tx // read-only
+}
+
+// Text implements [storage.View].
+func (v view) Text(k storage.MessageKey) (text string, err error) {
+	if text, is := v.recent.text(k, v.after); is {
+		return text, nil
+	}
+	defer recoverPanic(func(cause error) {
+		text, err = "", fmt.Errorf("filequeue: read message %d of queue %d: %w", k.Sequence, k.Queue, cause)
+	})()
+	key := appendKey(nil, k)
+	_, read, err := readBody(key, v.tree.Bucket(bodyBucket).Get(key))
+	if err != nil {
+		return "", fmt.Errorf("filequeue: message %d of queue %d: %w: %w", k.Sequence, k.Queue, storage.ErrDamaged, err)
+	}
+	return string(read), nil // a copy, because the record is mapped memory
+}
+
+// Close implements [storage.View].
+func (v view) Close() { _ = v.tree.Rollback() } // fails only if it is closed already
+
+// recentTexts holds the texts of the commits in the log. Nothing is removed from it: an
+// open view may still ask for texts that were deleted or replaced. A checkpoint replaces
+// it, and it lives as long as the views that use it.
+type recentTexts struct {
+	mu     sync.RWMutex
+	number uint64                              // guarded by mu; of the newest commit
+	texts  map[storage.MessageKey]*textVersion // guarded by mu
+}
+
+// textVersion is a text and those that it replaced. It never changes.
+type textVersion struct {
+	since uint64 // the number of the commit
+	text  string
+	older *textVersion
+}
+
+func newRecentTexts(number uint64) *recentTexts {
+	return &recentTexts{number: number, texts: map[storage.MessageKey]*textVersion{}}
+}
+
+func (r *recentTexts) add(number uint64, changes []storage.Change) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.number = number
+	for _, c := range changes {
+		switch c := c.(type) {
+		case storage.MessageAdded:
+			r.texts[c.MessageKey] = &textVersion{number, c.Text, nil}
+		case storage.MessageRewritten:
+			r.texts[c.MessageKey] = &textVersion{number, c.Text, r.texts[c.MessageKey]}
+		}
+	}
+}
+
+func (r *recentTexts) newest() uint64 {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.number
+}
+
+// text returns the text that a message had after a commit, unless it is in the tree.
+func (r *recentTexts) text(k storage.MessageKey, after uint64) (string, bool) {
+	r.mu.RLock()
+	t := r.texts[k]
+	r.mu.RUnlock()
+	for t != nil && t.since > after {
+		t = t.older
+	}
+	if t == nil {
+		return "", false
+	}
+	return t.text, true
+}
+
+// pending is the outcome, by message, of the commits since the last checkpoint.
+type pending struct {
+	messages map[storage.MessageKey]outcome
+	touched  int // outcomes of messages that the tree has
+}
+
+// outcome is the newest state of a message.
+type outcome struct {
+	storage.MessageState
+	text string
+	kind byte // as in a log record
+}
+
+func newPending() pending { return pending{messages: map[storage.MessageKey]outcome{}} }
+
+func (p *pending) apply(changes []storage.Change) {
+	for _, c := range changes {
+		switch c := c.(type) {
+		case storage.MessageAdded:
+			p.put(outcome{c.MessageState, c.Text, recordAdded})
+		case storage.MessageRewritten:
+			p.put(outcome{c.MessageState, c.Text, recordRewritten})
+		case storage.MessagesUpdated:
+			for _, m := range c {
+				p.put(outcome{m, "", recordUpdated})
+			}
+		case storage.MessageRemoved:
+			p.remove(storage.MessageKey(c))
+		case storage.MessagesExpired:
+			for _, k := range c {
+				p.remove(k)
+			}
+		}
+	}
+}
+
+func (p *pending) put(o outcome) {
+	was, known := p.messages[o.MessageKey]
+	switch {
+	case !known:
+		if o.kind != recordAdded {
+			p.touched++
+		}
+	case o.kind == recordUpdated && was.kind != recordUpdated: // the rest is unchanged
+		was.Due, was.Dequeues, was.Receipt = o.Due, o.Dequeues, o.Receipt
+		o = was
+	case was.kind == recordAdded:
+		o.kind = recordAdded
+	}
+	p.messages[o.MessageKey] = o
+}
+
+func (p *pending) remove(k storage.MessageKey) {
+	was, known := p.messages[k]
+	switch {
+	case known && was.kind == recordAdded: // it never reaches the tree
+		delete(p.messages, k)
+		return
+	case !known:
+		p.touched++
+	}
+	p.messages[k] = outcome{MessageState: storage.MessageState{MessageKey: k}, kind: recordRemoved}
+}
+
+func (p *pending) inOrder() []outcome {
+	return slices.SortedFunc(maps.Values(p.messages), func(a, b outcome) int {
+		return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Sequence, b.Sequence))
+	})
 }

@@ -1,8 +1,10 @@
 package filequeue
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"runtime/debug"
 	"time"
@@ -11,6 +13,7 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/millrace/millrace/internal/openfile"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // openTree opens a sound tree, or makes one.
@@ -124,5 +127,330 @@ func recoverPanic(failed func(cause error)) func() {
 		if p := recover(); p != nil {
 			failed(fmt.Errorf("the file was damaged while it was open; stop, and open the directory again: %v", p))
 		}
+	}
+}
+
+// bucket is the name of a bucket of the file: a tree of its own. The names are part of the
+// format.
+type bucket []byte
+
+var (
+	metaBucket       = bucket("store")    // secret, ordinal, digest, checkpoint, commit
+	accountBucket    = bucket("accounts") // name → service properties
+	queueBucket      = bucket("queues")   // ordinal → everything except messages
+	nameBucket       = bucket("names")    // ordinal → name; and a copy of the secret
+	deletingBucket   = bucket("leaving")  // name of a dropped queue → when it is free
+	tombstoneBucket  = bucket("sweeps")   // ordinal, sequence: messages up to there are deleted
+	headBucket       = bucket("heads")    // ordinal, sequence → due, dequeues, receipt
+	bodyBucket       = bucket("bodies")   // ordinal, sequence → the message as it was enqueued or rewritten
+	quarantineBucket = bucket("aside")    // bucket, key → a damaged record
+)
+
+// buckets is all of them, in the order in which they are read: settings before messages.
+var buckets = []bucket{metaBucket, accountBucket, nameBucket, queueBucket, deletingBucket, tombstoneBucket, headBucket, bodyBucket, quarantineBucket}
+
+// bucketWriter writes to a bucket and updates its digest.
+type bucketWriter struct {
+	*bolt.Bucket
+	set *recordSet // nil for the bucket that has the digests
+}
+
+// Put writes a record, in place of any that is there.
+func (t bucketWriter) Put(key, record []byte) error {
+	if t.set != nil {
+		if was := t.Get(key); was != nil {
+			t.set.remove(key, was)
+		}
+		t.set.add(key, record)
+	}
+	return t.Bucket.Put(key, record)
+}
+
+// Delete removes a record, if it is there.
+func (t bucketWriter) Delete(key []byte) error {
+	c := t.Cursor()
+	found, was := c.Seek(key)
+	if string(found) != string(key) {
+		return nil
+	}
+	if t.set != nil {
+		t.set.remove(key, was)
+	}
+	return c.Delete()
+}
+
+// treeTx is one write transaction on the tree.
+type treeTx struct {
+	id     int
+	digest digest
+	more   bool
+
+	meta, accounts, queues, names, deleting, tombstones, heads, bodies, quarantined bucketWriter
+
+	key []byte // reused buffer
+}
+
+// bodyFill is the fill percentage of pages of bodies. Their keys only grow, so later inserts need no
+// free space.
+const bodyFill = 0.95
+
+func (w *treeTx) begin(tx *bolt.Tx) {
+	w.id = tx.ID()
+	for _, name := range buckets {
+		*w.bucket(name) = bucketWriter{tx.Bucket(name), w.digest.of(name)}
+	}
+	w.bodies.FillPercent = bodyFill
+}
+
+func (w *treeTx) apply(log []outcome, changes []storage.Change, has checkpoint) error {
+	for _, o := range log {
+		if err := w.outcome(o); err != nil {
+			return err
+		}
+	}
+	for _, c := range changes {
+		if err := w.change(c); err != nil {
+			return err
+		}
+	}
+	if err := w.removeTombstoned(); err != nil {
+		return err
+	}
+	return w.end(has)
+}
+
+// end writes what belongs to every commit: the digest and the checkpoint.
+func (w *treeTx) end(has checkpoint) error {
+	if err := w.meta.Put(keyCheckpoint, has.record()); err != nil {
+		return err
+	}
+	return w.meta.Put(keyDigest, w.digest.record())
+}
+
+// outcome writes the outcome of a message from the log.
+func (w *treeTx) outcome(o outcome) error {
+	switch o.kind {
+	case recordAdded:
+		return w.add(o.MessageState, o.text)
+	case recordRewritten:
+		return w.rewrite(o.MessageState, o.text)
+	case recordUpdated:
+		return w.updateStates(storage.MessagesUpdated{o.MessageState})
+	default:
+		return w.remove(o.MessageKey)
+	}
+}
+
+func (w *treeTx) change(c storage.Change) error {
+	switch c := c.(type) {
+	case storage.SecretSaved:
+		return w.secret(c)
+	case storage.AccountSaved:
+		key := accountKey(c.Name)
+		return w.accounts.Put(key, accountRecord(key, storage.AccountState(c)))
+	case storage.QueueSaved:
+		return w.queue(storage.QueueState(c))
+	case storage.QueueCleared:
+		return w.addTombstone(storage.MessageKey(c))
+	case storage.QueueDropped:
+		return w.drop(c)
+	case storage.MessageAdded:
+		return w.add(c.MessageState, c.Text)
+	case storage.MessageRewritten:
+		return w.rewrite(c.MessageState, c.Text)
+	case storage.MessagesUpdated:
+		return w.updateStates(c)
+	case storage.MessageRemoved:
+		return w.remove(storage.MessageKey(c))
+	case storage.MessagesExpired:
+		return w.removeAll(c)
+	case storage.MessageQuarantined:
+		return w.quarantine(storage.MessageKey(c))
+	case storage.CommittedAt:
+		return nil // part of the checkpoint
+	}
+	return fmt.Errorf("unknown kind of change %T", c)
+}
+
+func (w *treeTx) secret(secret [32]byte) error {
+	if err := w.meta.Put(keySecret, secretRecord(metaBucket, secret)); err != nil {
+		return err
+	}
+	return w.names.Put(keySecret, secretRecord(nameBucket, secret))
+}
+
+// queue writes a queue. Its ordinal is never used again.
+func (w *treeTx) queue(q storage.QueueState) error {
+	key := ordinalKey(q.Ordinal)
+	if w.queues.Get(key) == nil {
+		if err := w.create(key, q); err != nil {
+			return err
+		}
+	}
+	return w.queues.Put(key, queueRecord(key, q))
+}
+
+func (w *treeTx) create(key []byte, q storage.QueueState) error {
+	var largest uint64
+	if record := w.meta.Get(keyOrdinal); record != nil {
+		if err := readMetaRecord(keyOrdinal, record, &largest); err != nil {
+			return err
+		}
+	}
+	if err := w.meta.Put(keyOrdinal, metaRecord(keyOrdinal, max(largest, q.Ordinal))); err != nil {
+		return err
+	}
+	if err := w.deleting.Delete(deletingKey(q.Name)); err != nil {
+		return err
+	}
+	return w.names.Put(key, nameRecord(key, q.Name))
+}
+
+func (w *treeTx) drop(c storage.QueueDropped) error {
+	key := ordinalKey(c.Ordinal)
+	if err := w.queues.Delete(key); err != nil {
+		return err
+	}
+	if err := w.names.Delete(key); err != nil {
+		return err
+	}
+	if c.Deleting.Until != 0 {
+		key := deletingKey(c.Deleting.Name)
+		if err := w.deleting.Put(key, deletingRecord(key, c.Deleting)); err != nil {
+			return err
+		}
+	}
+	return w.addTombstone(storage.MessageKey{Queue: c.Ordinal, Sequence: math.MaxUint64})
+}
+
+func (w *treeTx) add(m storage.MessageState, text string) error {
+	// bbolt keeps the value until the commit, but copies the key.
+	key := appendKey(w.key[:0], m.MessageKey)
+	w.key = key
+	return w.bodies.Put(key, appendBody(make([]byte, 0, bodySize+len(text)), key, m, text))
+}
+
+func (w *treeTx) rewrite(m storage.MessageState, text string) error {
+	if err := w.remove(m.MessageKey); err != nil {
+		return err
+	}
+	return w.add(m, text)
+}
+
+func (w *treeTx) updateStates(moved storage.MessagesUpdated) error {
+	records := make([]byte, 0, len(moved)*headSize)
+	for _, m := range moved {
+		key := appendKey(w.key[:0], m.MessageKey)
+		w.key = key
+		start := len(records)
+		records = appendHead(records, key, m)
+		if err := w.heads.Put(key, records[start:len(records):len(records)]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove removes a message if it exists: an expired one may have been removed with its tombstone.
+func (w *treeTx) remove(k storage.MessageKey) error {
+	key := appendKey(w.key[:0], k)
+	w.key = key
+	if err := w.bodies.Delete(key); err != nil {
+		return err
+	}
+	return w.heads.Delete(key)
+}
+
+func (w *treeTx) removeAll(keys []storage.MessageKey) error {
+	for _, k := range keys {
+		if err := w.remove(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *treeTx) quarantine(k storage.MessageKey) error {
+	key := appendKey(nil, k)
+	if record := w.bodies.Get(key); record != nil {
+		if err := w.quarantined.Put(quarantineKey(bodyBucket, key), bytes.Clone(record)); err != nil {
+			return err
+		}
+	}
+	return w.remove(k)
+}
+
+func (w *treeTx) addTombstone(k storage.MessageKey) error {
+	key := appendKey(nil, k)
+	return w.tombstones.Put(key, tombstoneRecord(key))
+}
+
+// removeTombstoned continues the removal of deleted messages with the first tombstone.
+func (w *treeTx) removeTombstoned() error {
+	key, record := w.tombstones.Cursor().First()
+	if key == nil {
+		return nil
+	}
+	k, err := readTombstone(key, record)
+	if err != nil {
+		return err
+	}
+	w.more = true
+	gone, err := w.firstOf(k)
+	if err != nil {
+		return err
+	}
+	if len(gone) > 0 {
+		return w.removeAll(gone)
+	}
+	return w.tombstones.Delete(bytes.Clone(key))
+}
+
+// firstOf returns the first messages of a queue up to a sequence.
+func (w *treeTx) firstOf(k storage.MessageKey) (keys []storage.MessageKey, err error) {
+	c := w.bodies.Cursor()
+	for key, _ := c.Seek(appendKey(nil, storage.MessageKey{Queue: k.Queue})); key != nil && len(keys) < maxTombstoned; key, _ = c.Next() {
+		next, err := readKey(key)
+		if err != nil {
+			return nil, err
+		}
+		if next.Queue != k.Queue || next.Sequence > k.Sequence {
+			break
+		}
+		keys = append(keys, next)
+	}
+	return keys, nil
+}
+
+// quarantineKey is the key of a quarantined record. A damaged key may be too long for
+// bbolt.
+func quarantineKey(in bucket, key []byte) []byte {
+	return append(appendBytes(nil, []byte(in)), key[:min(len(key), 1024)]...)
+}
+
+// maxTombstoned is how many messages of a cleared or dropped queue one commit removes. More would
+// delay the callers of that commit.
+const maxTombstoned = 4096
+
+func (w *treeTx) bucket(name bucket) *bucketWriter {
+	switch {
+	case name.is(metaBucket):
+		return &w.meta
+	case name.is(accountBucket):
+		return &w.accounts
+	case name.is(nameBucket):
+		return &w.names
+	case name.is(queueBucket):
+		return &w.queues
+	case name.is(deletingBucket):
+		return &w.deleting
+	case name.is(tombstoneBucket):
+		return &w.tombstones
+	case name.is(headBucket):
+		return &w.heads
+	case name.is(bodyBucket):
+		return &w.bodies
+	default:
+		return &w.quarantined
 	}
 }

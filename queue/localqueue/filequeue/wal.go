@@ -1,13 +1,18 @@
 package filequeue
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"math"
 	"math/rand/v2"
 	"os"
+	"runtime/debug"
+
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // wal is a write-ahead log: it holds the newest commits until a checkpoint. A commit then
@@ -175,4 +180,206 @@ func (l *wal) checksum(head, fields []byte) uint32 {
 func (l *wal) headerSum(header []byte, at int64) uint32 {
 	where := binary.BigEndian.AppendUint64([]byte(l.name), uint64(at))
 	return crc32.Update(crc32.Update(l.salt, castagnoli, where), castagnoli, header[:16])
+}
+
+// The formats of a log. Every release reads the logs of the release before it. The tree names
+// the format, so that a damaged header loses nothing; the header names it for people, and for
+// releases that do not know it.
+const (
+	noLogs       uint64 = iota // the tree has everything
+	firstFormat                // up to commit f8d9a14: shorter record headers, no end marks
+	secondFormat               // up to commit cdcf2f8: no header
+	logFormat                  // the current one
+)
+
+// start returns the position of the first record.
+func (l *wal) start() int64 {
+	if l.format <= secondFormat {
+		return 0
+	}
+	return sector
+}
+
+// headerText is the content of a header: the format, the release that began the log, and the
+// checksum of both. It is text, so that `head -1` shows it.
+const headerText = "Millrace queue log, format %d, written by %s"
+
+func logHeader() []byte {
+	text := fmt.Sprintf(headerText, logFormat, release())
+	text = text[:min(len(text), sector-10)]
+	header := bytes.Repeat([]byte{' '}, sector)
+	copy(header, fmt.Sprintf("%s\n%08x", text, crc32.Checksum([]byte(text), castagnoli)))
+	header[sector-1] = '\n'
+	return header
+}
+
+// readLogHeader returns the format of a log and the release that began it, or noLogs if the
+// sector is not a header.
+func readLogHeader(header []byte) (format uint64, by string) {
+	text, rest, _ := bytes.Cut(header, []byte{'\n'})
+	if len(rest) < 8 || string(rest[:8]) != fmt.Sprintf("%08x", crc32.Checksum(text, castagnoli)) {
+		return noLogs, ""
+	}
+	if _, err := fmt.Sscanf(string(text), headerText, &format, &by); err != nil {
+		return noLogs, ""
+	}
+	return format, by
+}
+
+// release names the release of this module in the running program.
+func release() string {
+	const module = "github.com/millrace/millrace"
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	for _, m := range append(info.Deps, &info.Main) {
+		if m.Path == module && m.Version != "" {
+			return m.Version
+		}
+	}
+	return "(devel)"
+}
+
+// checkFormats returns ErrNewer if a later release wrote a log.
+func (d *directory) checkFormats() error {
+	for i := range 2 {
+		f, err := d.open(walName(i+1), os.O_RDONLY)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		header := make([]byte, sector)
+		n, _ := f.ReadAt(header, 0) // a log that cannot be read is found later
+		if err := f.Close(); err != nil {
+			return err
+		}
+		if format, by := readLogHeader(header[:n]); format > logFormat {
+			return fmt.Errorf("%w: %s has format %d, written by %s; this program reads formats up to %d",
+				ErrNewer, f.Name(), format, by, logFormat)
+		}
+	}
+	return nil
+}
+
+// firstHeader is the size of a record's header in the first format: number, length, checksum.
+const firstHeader = 8 + 4 + crc32.Size
+
+func (r *walScan) firstFormatEntryAt(at int64) (walEntry, bool) {
+	h := r.data[at:]
+	f := walEntry{number: binary.BigEndian.Uint64(h), log: r.log, at: at, end: at + sector}
+	length := int64(binary.BigEndian.Uint32(h[8:]))
+	if f.number == 0 || length > int64(len(h)-firstHeader) {
+		return f, false
+	}
+	fields := h[firstHeader:][:length]
+	if binary.BigEndian.Uint32(h[12:]) != r.log.checksum(h[:12], fields) {
+		return f, false
+	}
+	f.kind, f.fields = completeRecord, fields
+	f.end = at + (firstHeader+length+sector-1)/sector*sector
+	return f, true
+}
+
+// firstFormatTail is tail for the first format, which shows an interrupted commit only by its
+// number, and does not show a truncation.
+func (r *walScan) firstFormatTail(number uint64, at int64) tailState {
+	if at+sector <= int64(len(r.data)) && binary.BigEndian.Uint64(r.data[at:]) == number+1 {
+		return tailTorn
+	}
+	return tailIntact
+}
+
+// A log record has a header (see recordHeader) with the number of the commit, the length of the fields
+// and checksums, and then the fields: the changes of the commit, each a byte for its kind and its
+// values. All kinds but the time begin with the message's key.
+const (
+	recordAdded     = 1 // then the whole message
+	recordRewritten = 2 // then the whole message
+	recordUpdated   = 3 // then visibility, dequeue count and receipt
+	recordRemoved   = 4 // then nothing
+
+	recordTime = 5 // no key; then the time of the commit
+)
+
+// loggable reports whether a log record can hold all the changes: those that every message
+// makes. Others are rare and go into the tree at once.
+func loggable(changes []storage.Change) bool {
+	for _, c := range changes {
+		switch c.(type) {
+		case storage.MessageAdded, storage.MessageRewritten, storage.MessagesUpdated,
+			storage.MessageRemoved, storage.MessagesExpired, storage.CommittedAt:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+func appendChanges(b []byte, changes []storage.Change) []byte {
+	for _, c := range changes {
+		switch c := c.(type) {
+		case storage.MessageAdded:
+			b = appendMessage(append(b, recordAdded), c.MessageState, c.Text)
+		case storage.MessageRewritten:
+			b = appendMessage(append(b, recordRewritten), c.MessageState, c.Text)
+		case storage.MessagesUpdated:
+			for _, m := range c {
+				b = appendState(appendKey(append(b, recordUpdated), m.MessageKey), m)
+			}
+		case storage.MessageRemoved:
+			b = appendKey(append(b, recordRemoved), storage.MessageKey(c))
+		case storage.MessagesExpired:
+			for _, k := range c {
+				b = appendKey(append(b, recordRemoved), k)
+			}
+		case storage.CommittedAt:
+			b = binary.BigEndian.AppendUint64(append(b, recordTime), uint64(c))
+		}
+	}
+	return b
+}
+
+func appendMessage(b []byte, m storage.MessageState, text string) []byte {
+	b = appendKey(b, m.MessageKey)
+	b = binary.BigEndian.AppendUint64(b, uint64(m.Inserted))
+	b = binary.BigEndian.AppendUint64(b, uint64(m.Expires))
+	return appendBytes(appendState(b, m), text)
+}
+
+func readChanges(b []byte) (changes []storage.Change, err error) {
+	for f := (fields{rest: b}); len(f.rest) > 0; {
+		kind := f.rest[0]
+		f.rest = f.rest[1:]
+		if kind == recordTime {
+			if changes = append(changes, storage.CommittedAt(f.int64())); f.short {
+				return nil, errRecord
+			}
+			continue
+		}
+		m := storage.MessageState{MessageKey: storage.MessageKey{Queue: f.uint64(), Sequence: f.uint64()}}
+		switch kind {
+		case recordAdded, recordRewritten:
+			m.Inserted, m.Expires = f.int64(), f.int64()
+			readState(&f, &m)
+			if text := f.string(); kind == recordAdded {
+				changes = append(changes, storage.MessageAdded{MessageState: m, Text: text})
+			} else {
+				changes = append(changes, storage.MessageRewritten{MessageState: m, Text: text})
+			}
+		case recordUpdated:
+			readState(&f, &m)
+			changes = append(changes, storage.MessagesUpdated{m})
+		case recordRemoved:
+			changes = append(changes, storage.MessageRemoved(m.MessageKey))
+		default:
+			return nil, ErrNewer
+		}
+		if f.short {
+			return nil, errRecord
+		}
+	}
+	return changes, nil
 }

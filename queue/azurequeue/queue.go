@@ -1,0 +1,370 @@
+package azurequeue
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+
+	"github.com/millrace/millrace/internal/azurestorage"
+	"github.com/millrace/millrace/internal/queuexml"
+	"github.com/millrace/millrace/queue"
+)
+
+// Account is an Azure storage account's queues. It implements [queue.Account] and is safe for
+// concurrent use. Create one with [OpenAccount].
+type Account struct{ account *account }
+
+var _ queue.Account = (*Account)(nil)
+
+// OpenAccount returns the account at a location that [Open] accepts. It sends no request. If the
+// location is a queue's address, [Account.Open] opens only that queue. The error is
+// [queue.ErrInvalid]; it does not repeat the location.
+func OpenAccount(location string, o *Options) (*Account, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	at, err := parse(location)
+	var a *account
+	if err == nil {
+		a, err = open(at, *o)
+	}
+	if err != nil {
+		return nil, queue.Explain(err, "open", queue.Name{Account: at.Account}, "")
+	}
+	return &Account{a}, nil
+}
+
+// Name returns the account's name as the location gives it. It sends no request.
+func (a *Account) Name() string { return a.account.location.Account }
+
+// Open implements [queue.Account]. The queues of an account share client, credential and
+// connections.
+func (a *Account) Open(name string) (queue.Manager, error) {
+	n := queue.Name{Account: a.Name(), Queue: name}
+	if err := check(a.account.location, name); err != nil {
+		return nil, queue.Explain(err, "open", n, "")
+	}
+	return a.account.queue(n), nil
+}
+
+const opList = "list"
+
+// List implements [queue.Account] with List Queues. Metadata names are in lower case, as in
+// [Queue.Properties].
+func (a *Account) List(ctx context.Context, o *queue.ListOptions) (queue.Page, error) {
+	page, err := a.list(ctx, o)
+	if err != nil {
+		return queue.Page{}, queue.Explain(err, opList, queue.Name{Account: a.Name()}, "")
+	}
+	return page, nil
+}
+
+func (a *Account) list(ctx context.Context, o *queue.ListOptions) (queue.Page, error) {
+	if err := queue.CheckList(o); err != nil {
+		return queue.Page{}, err
+	}
+	sdk := &azqueue.ListQueuesOptions{MaxResults: to.Ptr(int32(o.Size())), Include: azqueue.ListQueuesInclude{Metadata: true}}
+	if o != nil && o.Prefix != "" {
+		sdk.Prefix = &o.Prefix
+	}
+	if o != nil && o.Marker != "" {
+		sdk.Marker = &o.Marker
+	}
+	var page queue.Page
+	err := a.account.call(ctx, opList, "", func(ctx context.Context) error {
+		var resp *http.Response
+		r, err := a.account.service.NewListQueuesPager(sdk).NextPage(policy.WithCaptureResponse(ctx, &resp)) // one page, one request
+		if err != nil {
+			return err
+		}
+		if r.ServiceEndpoint == nil { // a document without an endpoint is not a queue list
+			body, _ := runtime.Payload(resp)
+			return foreignResponse(resp, body)
+		}
+		for _, q := range r.Queues {
+			if q == nil || value(q.Name) == "" {
+				return incompleteResponse(http.StatusOK, r.RequestID, "name of a queue")
+			}
+			page.Queues = append(page.Queues, queue.Listed{Name: *q.Name, Metadata: lower(q.Metadata)})
+		}
+		page.Next = value(r.NextMarker)
+		return nil
+	})
+	return page, err
+}
+
+func lower(metadata map[string]*string) map[string]string {
+	m := make(map[string]string, len(metadata))
+	for name, v := range metadata {
+		m[strings.ToLower(name)] = value(v)
+	}
+	return m
+}
+
+// Close closes the idle connections of the account's queues. Calls in progress are not affected;
+// later calls open new connections. The error is always nil.
+func (a *Account) Close() error { return a.account.close() }
+
+// Properties implements [queue.Queue] with Get Queue Metadata. Metadata names are in lower case,
+// because HTTP headers lose their case.
+func (q *Queue) Properties(ctx context.Context) (queue.Properties, error) {
+	var p queue.Properties
+	err := q.call(ctx, "properties", "", "", nil, func(ctx context.Context) error {
+		var resp *http.Response
+		r, err := q.client.GetProperties(policy.WithCaptureResponse(ctx, &resp), nil)
+		if err != nil {
+			return err
+		}
+		if value(r.ApproximateMessagesCount) < 0 || r.ApproximateMessagesCount == nil { // a missing depth is not 0
+			if body, err := runtime.Payload(resp); err == nil && len(body) > 0 {
+				return foreignResponse(resp, body) // the service sends no body
+			}
+			return incompleteResponse(http.StatusOK, r.RequestID, "depth and an empty body")
+		}
+		p = queue.Properties{Depth: *r.ApproximateMessagesCount, Metadata: lower(r.Metadata)}
+		return nil
+	})
+	return p, err
+}
+
+// Create implements [queue.Queue] with Create Queue.
+func (q *Queue) Create(ctx context.Context, metadata map[string]string) error {
+	return q.call(ctx, "create", "", "", queue.CheckMetadata(metadata), func(ctx context.Context) error {
+		_, err := q.client.Create(ctx, &azqueue.CreateOptions{Metadata: pointers(metadata)})
+		return err
+	})
+}
+
+// SetMetadata implements [queue.Manager] with Set Queue Metadata.
+func (q *Queue) SetMetadata(ctx context.Context, metadata map[string]string) error {
+	return q.call(ctx, "set metadata", "", "", queue.CheckMetadata(metadata), func(ctx context.Context) error {
+		_, err := q.client.SetMetadata(ctx, &azqueue.SetMetadataOptions{Metadata: pointers(metadata)})
+		return err
+	})
+}
+
+// Clear implements [queue.Manager] with Clear Messages.
+func (q *Queue) Clear(ctx context.Context) error {
+	return q.call(ctx, "clear", "", "", nil, func(ctx context.Context) error {
+		_, err := q.client.ClearMessages(ctx, nil)
+		return err
+	})
+}
+
+// Drop implements [queue.Manager] with Delete Queue.
+func (q *Queue) Drop(ctx context.Context) error {
+	return q.call(ctx, "drop", "", "", nil, func(ctx context.Context) error {
+		_, err := q.client.Delete(ctx, nil)
+		return err
+	})
+}
+
+func pointers(metadata map[string]string) map[string]*string {
+	m := make(map[string]*string, len(metadata))
+	for name, v := range metadata {
+		m[name] = &v
+	}
+	return m
+}
+
+// call sends one request unless bad is set. The error is a [*queue.Error].
+func (q *Queue) call(ctx context.Context, op string, id queue.ID, receipt queue.Receipt, bad error, send func(context.Context) error) error {
+	if bad == nil {
+		bad = q.bad
+	}
+	if bad == nil {
+		bad = q.account.call(ctx, op, receipt, send)
+	}
+	if bad != nil {
+		return queue.Explain(bad, op, q.name, id)
+	}
+	return nil
+}
+
+// call sends one request with a context limited by the try time-out.
+func (a *account) call(ctx context.Context, op string, receipt queue.Receipt, send func(context.Context) error) error {
+	if ctx.Err() != nil {
+		return &queue.Error{Detail: "nothing was sent", Err: azurestorage.ContextError(ctx)}
+	}
+	try, cancel := context.WithTimeoutCause(ctx, azurestorage.TryTimeout(ctx, a.tryTimeout), azurestorage.ErrTryTimeout)
+	defer cancel()
+	if err := send(try); err != nil {
+		return a.translate(ctx, try, op, receipt, err)
+	}
+	return nil
+}
+
+// Enqueue implements [queue.Queue] with Put Message. The error is [queue.ErrTooLarge] also if the
+// request exceeds the service's limit once the text is escaped for XML.
+func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+	bad := queue.CheckEnqueue(o)
+	if bad == nil {
+		bad = checkText(text)
+	}
+	if o == nil {
+		o = &queue.EnqueueOptions{}
+	}
+	ttl := int64(-1)
+	if o.Life() != queue.Forever {
+		ttl = queue.Seconds(o.Life())
+	}
+	var m queue.Message
+	err := q.call(ctx, "enqueue", "", "", bad, func(ctx context.Context) error {
+		l := &messageList{part: queuexml.Put, capacity: 1}
+		r, err := q.client.EnqueueMessage(l.withContext(ctx), text, &azqueue.EnqueueMessageOptions{
+			TimeToLive:        to.Ptr(int32(ttl)),
+			VisibilityTimeout: seconds(o.Delay),
+		})
+		if err != nil {
+			return err
+		}
+		if !l.decoded {
+			for _, e := range r.Messages {
+				if e != nil {
+					l.add(&queuexml.Message{
+						ID: value(e.MessageID), Receipt: value(e.PopReceipt), NextVisible: value(e.TimeNextVisible),
+						Inserted: value(e.InsertionTime), Expires: value(e.ExpirationTime),
+					})
+				}
+			}
+		}
+		if len(l.messages) != 1 {
+			return incompleteResponse(http.StatusCreated, r.RequestID, "message in it, or several")
+		}
+		m = l.messages[0]
+		m.Text = text
+		return nil
+	})
+	return m, err
+}
+
+// Dequeue implements [queue.Queue] with Get Messages.
+func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
+	var batch []queue.Message
+	err := q.call(ctx, "dequeue", "", "", queue.CheckDequeue(n, visibility), func(ctx context.Context) error {
+		l := &messageList{part: queuexml.Get, capacity: n}
+		r, err := q.client.DequeueMessages(l.withContext(ctx), &azqueue.DequeueMessagesOptions{
+			NumberOfMessages:  to.Ptr(int32(n)),
+			VisibilityTimeout: seconds(visibility),
+		})
+		if err != nil {
+			return err
+		}
+		if !l.decoded {
+			for _, d := range r.Messages {
+				if d != nil {
+					l.add(&queuexml.Message{
+						ID: value(d.MessageID), Receipt: value(d.PopReceipt), NextVisible: value(d.TimeNextVisible),
+						Text: value(d.MessageText), DequeueCount: value(d.DequeueCount),
+						Inserted: value(d.InsertionTime), Expires: value(d.ExpirationTime),
+					})
+				}
+			}
+		}
+		batch = l.messages
+		return nil
+	})
+	return batch, err
+}
+
+// Peek implements [queue.Queue] with Peek Messages.
+func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
+	var batch []queue.Message
+	err := q.call(ctx, "peek", "", "", queue.CheckPeek(n), func(ctx context.Context) error {
+		l := &messageList{part: queuexml.Peek, capacity: n}
+		r, err := q.client.PeekMessages(l.withContext(ctx), &azqueue.PeekMessagesOptions{NumberOfMessages: to.Ptr(int32(n))})
+		if err != nil {
+			return err
+		}
+		if !l.decoded {
+			for _, p := range r.Messages {
+				if p != nil {
+					l.add(&queuexml.Message{
+						ID: value(p.MessageID), Text: value(p.MessageText), DequeueCount: value(p.DequeueCount),
+						Inserted: value(p.InsertionTime), Expires: value(p.ExpirationTime),
+					})
+				}
+			}
+		}
+		batch = l.messages
+		return nil
+	})
+	return batch, err
+}
+
+// Update implements [queue.Queue] with Update Message. It always sends the text: azqueue cannot
+// update without one, and an empty text would erase the body.
+func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
+	bad := queue.CheckUpdate(l, text, visibility)
+	if bad == nil {
+		bad = queue.CheckRequest(text, 0)
+	}
+	if bad == nil {
+		bad = checkID(l.ID)
+	}
+	var renewed queue.Lease
+	err := q.call(ctx, "update", l.ID, l.Receipt, bad, func(ctx context.Context) error {
+		r, err := q.client.UpdateMessage(ctx, url.PathEscape(string(l.ID)), string(l.Receipt), text,
+			&azqueue.UpdateMessageOptions{VisibilityTimeout: seconds(visibility)})
+		if err != nil {
+			return err
+		}
+		id := string(l.ID)
+		if renewed = lease(&id, r.PopReceipt, r.TimeNextVisible); renewed.Receipt == "" {
+			renewed = queue.Lease{}
+			return incompleteResponse(http.StatusNoContent, r.RequestID, "new receipt")
+		}
+		return nil
+	})
+	return renewed, err
+}
+
+// Delete implements [queue.Queue] with Delete Message.
+func (q *Queue) Delete(ctx context.Context, l queue.Lease) error {
+	bad := queue.CheckLease(l)
+	if bad == nil {
+		bad = checkID(l.ID)
+	}
+	return q.call(ctx, "delete", l.ID, l.Receipt, bad, func(ctx context.Context) error {
+		_, err := q.client.DeleteMessage(ctx, url.PathEscape(string(l.ID)), string(l.Receipt), nil)
+		return err
+	})
+}
+
+func checkText(text string) error {
+	if err := queue.CheckText(text); err != nil {
+		return err
+	}
+	return queue.CheckRequest(text, 0)
+}
+
+// checkID refuses ids that are not path segments. azqueue joins paths, and queue/messages/.. is
+// the queue: deleting that message would delete the queue.
+func checkID(id queue.ID) error {
+	if id == "." || id == ".." {
+		return invalid("", "%q is not a message id", string(id))
+	}
+	return nil
+}
+
+func lease(id, receipt *string, until *time.Time) queue.Lease {
+	return queue.Lease{ID: queue.ID(value(id)), Receipt: queue.Receipt(value(receipt)), Until: value(until)}
+}
+
+func seconds(d time.Duration) *int32 { return to.Ptr(int32(queue.Seconds(d))) }
+
+// value returns *p, or the zero value if p is nil. azqueue's fields are pointers, nil if the
+// response lacks them.
+func value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}

@@ -1,0 +1,334 @@
+package tokens
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/queue"
+)
+
+// comeAgain is how long a message waits whose token was lost.
+const comeAgain = time.Second
+
+// Intercept is an interceptor for the listeners of wrapped queues: it sees when handlers return, and ends their contexts, with
+// the cause [ErrTokenLost], 15 s before a token could be another's. The first interceptor of a listener should be this
+// one, so that what others do counts. An error of a handler that was ended is no attempt, unless it asks for something.
+func (l *ConcurrencyLimit) Intercept(ctx context.Context, d dispatcher.Delivery, next func(context.Context) error) error {
+	c := l.begin(ctx, d)
+	if c == nil {
+		return dispatcher.Postpone(comeAgain, fmt.Errorf("the limit «%s»: %w", l.source.limit, ErrTokenLost))
+	}
+	defer l.returned(c)
+	err := next(&c.context)
+	if err != nil && errors.Is(context.Cause(&c.context), ErrTokenLost) && !dispatcher.ResultOf(err).Explicit {
+		return dispatcher.Snooze(comeAgain)
+	}
+	return err
+}
+
+// begin notes that a handler starts, or returns nil if it must not.
+func (l *ConcurrencyLimit) begin(ctx context.Context, d dispatcher.Delivery) *call {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.intercepted = true
+	now := time.Now()
+	l.update(now)
+	if l.phase != working {
+		return nil
+	}
+	j := l.jobs.of(d)
+	switch {
+	case j != nil && j.told:
+		return nil
+	case j == nil && l.room(now) == 0: // what it was fetched for is gone
+		return nil
+	case j == nil:
+		j = l.add(d.Queue, d.ID, d.DequeueCount, "", now)
+	}
+	return j.call(ctx, d.Items > 0, now)
+}
+
+// returned notes that a handler has returned. Its job is done with, unless it is a group, whose next item may follow.
+func (l *ConcurrencyLimit) returned(c *call) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.context.end(nil)
+	j := c.job
+	j.calls = slices.DeleteFunc(j.calls, func(one *call) bool { return one == c })
+	l.took += (time.Since(c.begun) - l.took) / 8
+	if len(j.calls) == 0 && (j.settled || j.told || !c.group) {
+		l.remove(j)
+	}
+}
+
+// Wrap returns a queue whose dequeues are held to the limit. All else goes to q unchanged. It is a
+// [queue.Manager] if q is one. Several queues may share the limit; siblings, such as a poison queue, have none.
+// The listener of the queue must have Intercept among its Options.Interceptors.
+func (l *ConcurrencyLimit) Wrap(q queue.Queue) queue.Queue {
+	wrapped := &bounded{Queue: q, limit: l}
+	if inner, ok := q.(queue.Manager); ok {
+		return &boundedManager{Manager: inner, bounded: wrapped}
+	}
+	return wrapped
+}
+
+// bounded is a queue of whose messages so many are handled at once.
+type bounded struct {
+	queue.Queue
+	limit *ConcurrencyLimit
+	empty atomic.Bool // the last dequeue has found nothing
+	many  atomic.Bool // the last dequeue has found all that it could
+}
+
+// boundedManager is a [queue.Manager] of whose messages so many are handled at once.
+type boundedManager struct {
+	queue.Manager
+	bounded *bounded
+}
+
+// Unwrap returns the queue underneath, for errors that name its type.
+func (q *bounded) Unwrap() queue.Queue { return q.Queue }
+
+// Unwrap returns the queue underneath, for errors that name its type.
+func (m *boundedManager) Unwrap() queue.Queue { return m.Manager }
+
+// Dequeue implements [queue.Queue].
+func (m *boundedManager) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
+	return m.bounded.Dequeue(ctx, n, visibility)
+}
+
+// Update implements [queue.Queue].
+func (m *boundedManager) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
+	return m.bounded.Update(ctx, l, text, visibility)
+}
+
+// Delete implements [queue.Queue].
+func (m *boundedManager) Delete(ctx context.Context, l queue.Lease) error {
+	return m.bounded.Delete(ctx, l)
+}
+
+// Dequeue implements [queue.Queue]. See the package comment.
+func (q *bounded) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
+	if ctx.Err() != nil || queue.CheckDequeue(n, visibility) != nil {
+		return q.Queue.Dequeue(ctx, n, visibility) // which refuses it
+	}
+	if err := q.limit.misused(); err != nil {
+		return nil, q.limit.source.explain(err, q.Name())
+	}
+	if q.empty.Load() && q.limit.wouldAsk() { // looking costs no token
+		found, err := q.Queue.Peek(ctx, 1)
+		if err != nil || len(found) == 0 {
+			return nil, err
+		}
+	}
+	room, wait, err := q.limit.reserve(ctx, n, q.many.Load())
+	switch {
+	case err != nil:
+		return nil, q.limit.source.explain(err, q.Name())
+	case room == 0:
+		return nil, &queue.LimitedError{Op: "dequeue", Queue: q.Name(), After: wait, Limit: q.limit.source.limit}
+	}
+	asked := time.Now()
+	batch, err := q.Queue.Dequeue(ctx, room, visibility)
+	admitted, over := q.limit.admit(q.Name(), batch, room, asked.Add(visibility))
+	if err == nil {
+		q.empty.Store(len(batch) == 0)
+		q.many.Store(len(batch) == room)
+	}
+	if len(over) == 0 {
+		return admitted, err
+	}
+	giveBack(ctx, q.Queue, over)
+	if len(admitted) == 0 {
+		return nil, q.tooLate(len(over))
+	}
+	return admitted, nil
+}
+
+// wouldAsk reports whether a dequeue would ask for a token now because there is no room.
+func (l *ConcurrencyLimit) wouldAsk() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	return l.phase == working && l.room(now) == 0 && l.mayAsk(now)
+}
+
+// admit records the messages that were fetched with a reservation, and returns those that may be handled: tokens may
+// have been lost meanwhile.
+func (l *ConcurrencyLimit) admit(name queue.Name, batch []queue.Message, reserved int, until time.Time) (admitted, over []queue.Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reserved -= reserved
+	added := make([]*job, 0, len(batch))
+	if l.phase == working {
+		for _, m := range batch {
+			added = append(added, l.add(name, m.ID, m.DequeueCount, m.Receipt, until))
+		}
+	}
+	l.update(time.Now())
+	admitted = batch[:0]
+	for i, m := range batch {
+		if i < len(added) && !added[i].removed {
+			admitted = append(admitted, m)
+		} else {
+			over = append(over, m)
+		}
+	}
+	return admitted, over
+}
+
+// tooLate is the error for messages that came when the tokens for them were gone.
+func (q *bounded) tooLate(n int) error {
+	return &queue.Error{
+		Op: "dequeue", Queue: q.Name(), Kind: queue.ErrOutcomeUnknown,
+		Detail: fmt.Sprintf("when the response came tokens of the limit «%s» were lost, or it was stopped; its %d messages were given back", q.limit.source.limit, n),
+	}
+}
+
+// Update implements [queue.Queue]. A renewal keeps the message; anything else gives it back.
+func (q *bounded) Update(ctx context.Context, lease queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
+	renewal := false
+	switch queue.CauseOf(ctx) {
+	case queue.CauseRenew, queue.CauseSave, queue.CauseStart:
+		renewal = true
+	case queue.CauseUnknown: // not by a listener
+		renewal = visibility > 0
+	}
+	if !renewal {
+		q.limit.settled(q.Name(), lease, false)
+		return q.Queue.Update(ctx, lease, text, visibility)
+	}
+	asked := time.Now()
+	fresh, err := q.Queue.Update(ctx, lease, text, visibility)
+	if err == nil {
+		q.limit.renewed(q.Name(), lease, fresh.Receipt, asked.Add(visibility))
+	}
+	return fresh, err
+}
+
+// Delete implements [queue.Queue].
+func (q *bounded) Delete(ctx context.Context, lease queue.Lease) error {
+	q.limit.settled(q.Name(), lease, queue.CauseOf(ctx) == queue.CauseDelete)
+	return q.Queue.Delete(ctx, lease)
+}
+
+// settled notes that no handler of a message will start any more, whatever becomes of the request.
+func (l *ConcurrencyLimit) settled(name queue.Name, lease queue.Lease, deleted bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if deleted && !l.intercepted {
+		l.unseen++
+	}
+	j := l.jobs.find(name, lease)
+	if j == nil {
+		return
+	}
+	if j.settled = true; len(j.calls) == 0 {
+		l.remove(j)
+	}
+}
+
+// renewed notes a new lease of a message.
+func (l *ConcurrencyLimit) renewed(name queue.Name, lease queue.Lease, receipt queue.Receipt, until time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if j := l.jobs.find(name, lease); j != nil {
+		j.receipt, j.until = receipt, until
+	}
+}
+
+// manyUnseen is how many jobs must have been deleted before it is taken for a mistake that Intercept saw none. They
+// might be duplicates, which have no handler.
+const manyUnseen = 100
+
+// misused returns an error, from time to time, if the handlers do not run in Intercept.
+func (l *ConcurrencyLimit) misused() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.intercepted || l.unseen < manyUnseen {
+		return nil
+	}
+	l.unseen = 0
+	return errors.New("none of its handlers runs in Intercept: add that to the Interceptors of the listener")
+}
+
+// Wrap returns a queue whose dequeues are held to the limit. All else goes to q unchanged. It is a
+// [queue.Manager] if q is one. Several queues may share the limit; siblings, such as a poison queue, have none.
+func (l *RateLimit) Wrap(q queue.Queue) queue.Queue {
+	wrapped := &rated{Queue: q, limit: l}
+	if inner, ok := q.(queue.Manager); ok {
+		return &ratedManager{Manager: inner, rated: wrapped}
+	}
+	return wrapped
+}
+
+// rated is a queue whose dequeues are held to a rate.
+type rated struct {
+	queue.Queue
+	limit *RateLimit
+	idle  atomic.Bool // the last dequeue has found nothing
+}
+
+// ratedManager is a [queue.Manager] whose dequeues are held to a rate.
+type ratedManager struct {
+	queue.Manager
+	rated *rated
+}
+
+// Unwrap returns the queue underneath, for errors that name its type.
+func (q *rated) Unwrap() queue.Queue { return q.Queue }
+
+// Unwrap returns the queue underneath, for errors that name its type.
+func (m *ratedManager) Unwrap() queue.Queue { return m.Manager }
+
+// Dequeue implements [queue.Queue].
+func (m *ratedManager) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
+	return m.rated.Dequeue(ctx, n, visibility)
+}
+
+// Dequeue implements [queue.Queue]. See the package comment.
+func (q *rated) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
+	if ctx.Err() != nil || queue.CheckDequeue(n, visibility) != nil {
+		return q.Queue.Dequeue(ctx, n, visibility) // which refuses it
+	}
+	if q.idle.Load() && !q.limit.holds() { // looking costs no token
+		found, err := q.Queue.Peek(ctx, 1)
+		if err != nil || len(found) == 0 {
+			return nil, err
+		}
+		q.idle.Store(false)
+	}
+	shares, wait, err := q.limit.reserve(ctx, n)
+	switch {
+	case err != nil:
+		return nil, q.limit.source.explain(err, q.Name())
+	case len(shares) == 0:
+		return nil, &queue.LimitedError{Op: "dequeue", Queue: q.Name(), After: wait, Limit: q.limit.source.limit}
+	}
+	batch, err := q.Queue.Dequeue(ctx, jobsOf(shares), visibility)
+	if len(batch) > 0 && time.Now().After(deadlineOf(shares)) {
+		giveBack(ctx, q.Queue, batch)
+		return nil, q.tooLate(len(batch))
+	}
+	q.limit.putBack(shares, len(batch))
+	if err == nil {
+		q.idle.Store(len(batch) == 0)
+		if len(batch) == 0 {
+			q.limit.release(ctx)
+		}
+	}
+	return batch, err
+}
+
+// tooLate is the error for messages that came when their tokens could no longer be spent.
+func (q *rated) tooLate(n int) error {
+	return &queue.Error{
+		Op: "dequeue", Queue: q.Name(), Kind: queue.ErrOutcomeUnknown,
+		Detail: fmt.Sprintf("the response took so long that the tokens of the limit «%s» could no longer be spent; its %d messages were given back", q.limit.source.limit, n),
+	}
+}
