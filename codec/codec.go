@@ -74,14 +74,10 @@ func (jsonCodec[T]) Decode(body []byte) (T, error) {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return v, fmt.Errorf("decode JSON as %v: more than one value in the body", reflect.TypeFor[T]())
 	}
-	if isNull(body) && !holdsNull(reflect.TypeFor[T]()) {
+	if bytes.Equal(bytes.Trim(body, jsonSpace), []byte("null")) && !holdsNull(reflect.TypeFor[T]()) {
 		return v, fmt.Errorf("decode JSON as %v: the body is null, which this type cannot hold", reflect.TypeFor[T]())
 	}
 	return v, nil
-}
-
-func isNull(value []byte) bool {
-	return bytes.Equal(bytes.Trim(value, jsonSpace), []byte("null"))
 }
 
 const jsonSpace = " \t\r\n"

@@ -295,11 +295,7 @@ func (g *Gather) Once(ctx context.Context, id string, run func(ctx context.Conte
 	if len(result) > MaxResult {
 		return End{}, failed(id, "record the end", fmt.Errorf("%w: the result has %d bytes, the limit is %d", ErrInvalid, len(result), MaxResult))
 	}
-	return g.record(ctx, id, result)
-}
-
-func (g *Gather) record(ctx context.Context, id string, result []byte) (End, error) {
-	err := g.store.Create(ctx, g.EndRef(id), bytes.NewReader(result), nil)
+	err = g.store.Create(ctx, g.EndRef(id), bytes.NewReader(result), nil)
 	switch {
 	case err == nil:
 		return End{Result: result, First: true}, nil

@@ -3,7 +3,6 @@ package table
 import (
 	"context"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -163,13 +162,7 @@ func (m *memory) Query(ctx context.Context, q Query) (Page, error) {
 func (m *memory) page(q Query, start Key) Page {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	p, _ := q.Collect(m.from(start)) // m.from yields no error
-	return p
-}
-
-// from yields the entities from a key on, as they are stored. m.mu is held.
-func (m *memory) from(start Key) iter.Seq2[Entity, error] {
-	return func(yield func(Entity, error) bool) {
+	p, _ := q.Collect(func(yield func(Entity, error) bool) {
 		first, _ := slices.BinarySearch(m.names, start.Partition)
 		for _, name := range m.names[first:] {
 			rows := m.partitions[name]
@@ -183,7 +176,8 @@ func (m *memory) from(start Key) iter.Seq2[Entity, error] {
 				}
 			}
 		}
-	}
+	}) // the iterator yields no error
+	return p
 }
 
 // ready returns the error for which a call must not begin: that of its arguments, or the cause of an ended

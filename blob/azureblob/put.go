@@ -54,7 +54,15 @@ func (s *Store) put(ctx context.Context, ref blob.Ref, r io.Reader, o *blob.PutO
 	case err != nil:
 		return err
 	case blocks.ended:
-		return p.upload(ctx, first)
+		return p.commit(ctx, func(try context.Context) error {
+			r, err := p.store.blob(p.ref).Upload(try, body(first), &blockblob.UploadOptions{
+				Metadata: p.metadata, AccessConditions: p.condition, TransactionalValidation: checksum(first),
+			})
+			if err == nil && r.ETag == nil {
+				err = &foreignError{Lacks: "ETag of the blob"}
+			}
+			return err
+		})
 	default:
 		return p.uploadBlocks(ctx, first, blocks)
 	}
@@ -67,19 +75,6 @@ type putting struct {
 	metadata  map[string]*string
 	token     string                    // of a create; "" for a put
 	condition *sdkblob.AccessConditions // of a create; nil for a put
-}
-
-// upload stores a blob with one request.
-func (p *putting) upload(ctx context.Context, content []byte) error {
-	return p.commit(ctx, func(try context.Context) error {
-		r, err := p.store.blob(p.ref).Upload(try, body(content), &blockblob.UploadOptions{
-			Metadata: p.metadata, AccessConditions: p.condition, TransactionalValidation: checksum(content),
-		})
-		if err == nil && r.ETag == nil {
-			err = &foreignError{Lacks: "ETag of the blob"}
-		}
-		return err
-	})
 }
 
 // commit sends the request by which the blob appears, and repeats it. If a create is told that

@@ -120,7 +120,8 @@ func (s Service) Parse(text string) (Location, error) {
 	if err != nil {
 		return Location{}, err
 	}
-	if !validAccount(at.Account) {
+	// Azure allows only lower-case letters and digits in an account; emulators and custom domains allow more.
+	if at.Account == "" || strings.Trim(strings.ToLower(at.Account), "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
 		return Location{}, invalid(s.hint(), "the location has no account name, or one with characters other than letters, digits and hyphens")
 	}
 	if at.Key != "" {
@@ -296,12 +297,6 @@ func onLoopback(endpoint string) bool {
 	}
 	ip := net.ParseIP(u.Hostname())
 	return u.Hostname() == "localhost" || strings.HasSuffix(u.Hostname(), ".localhost") || ip != nil && ip.IsLoopback()
-}
-
-// validAccount reports whether an account can have this name. Azure accounts have 3 to 24
-// lower-case letters and digits; emulators and custom domains allow more.
-func validAccount(name string) bool {
-	return name != "" && strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
 
 func checkSignature(query string) error {

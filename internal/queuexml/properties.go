@@ -53,7 +53,13 @@ func ParseProperties(doc []byte) (Properties, error) {
 		return s.record(name, empty, parts{
 			"Logging": func(s *scanner, name string, empty bool) error {
 				p.Logging = new(Logging)
-				return p.Logging.parse(s, name, empty)
+				l := p.Logging
+				of := parts{"Version": textElement(&l.Version), "Delete": boolean(&l.Delete), "Read": boolean(&l.Read), "Write": boolean(&l.Write),
+					"RetentionPolicy": l.Retention.parse}
+				if err := s.record(name, empty, of); err != nil {
+					return err
+				}
+				return require(name, of, "Version", "Delete", "Read", "Write", "RetentionPolicy")
 			},
 			"HourMetrics": func(s *scanner, name string, empty bool) error {
 				p.HourMetrics = new(Metrics)
@@ -80,15 +86,6 @@ func ParseProperties(doc []byte) (Properties, error) {
 		return Properties{}, err
 	}
 	return p, nil
-}
-
-func (l *Logging) parse(s *scanner, name string, empty bool) error {
-	of := parts{"Version": textElement(&l.Version), "Delete": boolean(&l.Delete), "Read": boolean(&l.Read), "Write": boolean(&l.Write),
-		"RetentionPolicy": l.Retention.parse}
-	if err := s.record(name, empty, of); err != nil {
-		return err
-	}
-	return require(name, of, "Version", "Delete", "Read", "Write", "RetentionPolicy")
 }
 
 func (m *Metrics) parse(s *scanner, name string, empty bool) error {
@@ -297,7 +294,7 @@ type Queue struct {
 // AppendListing appends an EnumerationResults document.
 func AppendListing(dst []byte, l Listing) []byte {
 	dst = append(dst, Prolog+`<EnumerationResults ServiceEndpoint="`...)
-	dst = appendAttribute(dst, l.Endpoint)
+	dst = appendEscaped(dst, l.Endpoint, true)
 	dst = append(dst, `">`...)
 	if l.Prefix != "" {
 		dst = appendElement(dst, "Prefix", l.Prefix)

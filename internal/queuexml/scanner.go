@@ -417,12 +417,6 @@ func AppendText(dst []byte, s string) []byte {
 	return appendEscaped(dst, s, false)
 }
 
-// appendAttribute appends s as an attribute value in double quotes, in which all white space but
-// the space must be escaped too (section 3.3.3).
-func appendAttribute(dst []byte, s string) []byte {
-	return appendEscaped(dst, s, true)
-}
-
 // unescaped are the bytes that need no escaping in character data and attributes. One look-up for
 // nearly every byte halved the cost of responding to a dequeue.
 var unescaped = func() (table [256]bool) {

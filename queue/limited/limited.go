@@ -93,7 +93,7 @@ func (l *Limit) fetch(q *limited, n int) (allowed int, wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
-	if i := l.claimOf(q); i >= 0 {
+	if i := slices.IndexFunc(l.claims, func(c claim) bool { return c.of == q }); i >= 0 {
 		c := l.claims[i]
 		if wait = c.due.Sub(now); wait > 0 {
 			return 0, wait
@@ -117,30 +117,11 @@ func (l *Limit) fetch(q *limited, n int) (allowed int, wait time.Duration) {
 	return n, 0
 }
 
-// expire gives back claims whose queues did not come. Requires mu.
-func (l *Limit) expire(now time.Time) {
-	for i := 0; i < len(l.claims); {
-		c := l.claims[i]
-		if now.Before(c.due.Add(l.grace)) {
-			i++
-			continue
-		}
-		l.unclaim(now, i)
-		l.messages.giveBack(now, c.messages)
-		l.requests.giveBack(now, 1)
-	}
-}
-
 // unclaim removes a claim. Requires mu.
 func (l *Limit) unclaim(now time.Time, i int) {
 	l.messages.served(now, l.claims[i].messages)
 	l.requests.served(now, 1)
 	l.claims = slices.Delete(l.claims, i, i+1)
-}
-
-// claimOf returns the index of the claim of a queue, or -1. Requires mu.
-func (l *Limit) claimOf(q *limited) int {
-	return slices.IndexFunc(l.claims, func(c claim) bool { return c.of == q })
 }
 
 // send takes a request with a message, and waits until it may be sent or ctx ends. It fails at once if ctx
@@ -187,7 +168,17 @@ func (l *Limit) endWait() {
 // now returns the time, after what it has brought. Requires mu.
 func (l *Limit) now() time.Time {
 	now := time.Now()
-	l.expire(now)
+	// Give back claims whose queues did not come. Requires mu.
+	for i := 0; i < len(l.claims); {
+		c := l.claims[i]
+		if now.Before(c.due.Add(l.grace)) {
+			i++
+			continue
+		}
+		l.unclaim(now, i)
+		l.messages.giveBack(now, c.messages)
+		l.requests.giveBack(now, 1)
+	}
 	return now
 }
 

@@ -81,19 +81,6 @@ func (c *committer) enter(space bool) error {
 
 func (c *committer) leave() { c.gate.RUnlock() }
 
-func newCommitter(store storage.Store, clock *clock) *committer {
-	c := &committer{
-		store:         store,
-		clock:         clock,
-		wake:          make(chan struct{}, 1),
-		targetReached: make(chan struct{}, 1),
-		stop:          make(chan struct{}),
-		stopped:       make(chan struct{}),
-	}
-	c.current = c.newBatch()
-	return c
-}
-
 // newBatch returns the next batch to fill. The caller holds mu, or the committer is not
 // shared yet.
 func (c *committer) newBatch() *batch {

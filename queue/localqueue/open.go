@@ -66,7 +66,16 @@ func Open(store storage.Store, o *Options) (*Engine, error) {
 	if err := e.load(saved); err != nil {
 		return nil, err
 	}
-	e.committer = newCommitter(store, e.clock)
+	c := &committer{
+		store:         store,
+		clock:         e.clock,
+		wake:          make(chan struct{}, 1),
+		targetReached: make(chan struct{}, 1),
+		stop:          make(chan struct{}),
+		stopped:       make(chan struct{}),
+	}
+	c.current = c.newBatch()
+	e.committer = c
 	go e.committer.run()
 	return e, nil
 }

@@ -57,7 +57,10 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 		m.due = at.after(queue.Seconds(o.Delay))
 	}
 	if m.due <= at {
-		s.watchers.put(len(text))
+		// Say that a message was put that is visible.
+		if s.watchers != nil {
+			s.watchers.bytes += int64(len(text))
+		}
 	}
 	if life := o.Life(); life != queue.Forever {
 		m.expires = at.after(queue.Seconds(life))
@@ -279,7 +282,13 @@ func (q *Queue) begin(ctx context.Context, u spaceNeed) (*queueState, instant, e
 		s.mu.Lock()
 		if !s.dropped {
 			at := q.engine.clock.now() // with the lock held, so that time never goes back within a queue
-			q.removeExpired(s, at)
+			// Remove expired messages. The caller holds the lock.
+			for m := s.backlog.expired(at); m != nil; m = s.backlog.expired(at) {
+				s.backlog.remove(m)
+				if q.engine.committer != nil {
+					q.engine.committer.expire(storage.MessageKey{Queue: s.ordinal, Sequence: m.sequence})
+				}
+			}
 			return s, at, nil
 		}
 		seen = s.pending // it was dropped between lookup and lock
@@ -299,16 +308,6 @@ func (q *Queue) end(s *queueState) *ticket {
 	s.mu.Unlock()
 	q.engine.leave()
 	return seen
-}
-
-// removeExpired removes expired messages. The caller holds the lock.
-func (q *Queue) removeExpired(s *queueState, at instant) {
-	for m := s.backlog.expired(at); m != nil; m = s.backlog.expired(at) {
-		s.backlog.remove(m)
-		if q.engine.committer != nil {
-			q.engine.committer.expire(storage.MessageKey{Queue: s.ordinal, Sequence: m.sequence})
-		}
-	}
 }
 
 // leased returns the message of the lease, if the receipt is its newest. The caller holds
@@ -410,7 +409,8 @@ func (b *response) add(m *message, texts *textReader) {
 	if texts.has(m) {
 		out.Text = m.text
 	} else {
-		texts.want(len(b.messages), m)
+		// Ask for the text of m to be filled in at index.
+		texts.missing = append(texts.missing, missingText{len(b.messages), m.sequence})
 	}
 	b.messages = append(b.messages, out)
 	b.numbers = append(b.numbers, m.numbers())

@@ -38,11 +38,6 @@ func (q *Queue) textReader(s *queueState) (*textReader, error) {
 
 func (t *textReader) has(m *message) bool { return t == nil || m.unsaved != 0 }
 
-// want asks for the text of m to be filled in at index.
-func (t *textReader) want(index int, m *message) {
-	t.missing = append(t.missing, missingText{index, m.sequence})
-}
-
 // fill reads the texts asked for and closes the view. If a text cannot be read, it returns
 // that message's key.
 func (t *textReader) fill(out []queue.Message) (storage.MessageKey, error) {

@@ -216,15 +216,11 @@ const minClockStep = int64(time.Second)
 // is later.
 func newClock(earlier instant) *clock {
 	c := &clock{wall: wallTime}
-	c.begin(earlier)
-	return c
-}
-
-func (c *clock) begin(earlier instant) {
 	c.start = time.Now()
 	wall := c.wall(c.start)
 	c.first = max(wall, earlier)
 	c.offset.Store(int64(c.first - wall))
+	return c
 }
 
 // now returns the engine's time.

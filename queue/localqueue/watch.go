@@ -151,13 +151,6 @@ func (all *watchers) dequeued() {
 	}
 }
 
-// put says that a message was put that is visible.
-func (all *watchers) put(bytes int) {
-	if all != nil {
-		all.bytes += int64(bytes)
-	}
-}
-
 // look wakes a watcher if messages are visible and nobody was told. The caller holds the lock.
 func (q *Queue) look(s *queueState) {
 	all := s.watchers

@@ -117,10 +117,6 @@ type counts struct {
 	failovers, diverted, maybeTwice, unanswered, refused, probes int64
 }
 
-func newFailover(name queue.Name, o Options) *failover {
-	return &failover{queue: name, interval: o.FailoverInterval, probe: o.ProbeInterval}
-}
-
 // begin decides where a send goes first. One that does not fit into a backlog queue always goes to the
 // primary queue. What begin returns must be ended.
 func (f *failover) begin(fits bool) attempt {
@@ -164,7 +160,15 @@ func (f *failover) end(a attempt, v verdict, err error) (divert bool) {
 	}
 	switch v {
 	case accepted:
-		f.succeed(now)
+		// Take a send that the primary queue accepted. Requires mu.
+		f.onTrial = false
+		f.lastErr = nil
+		switch f.status {
+		case Failing:
+			f.status, f.since, f.outage = Healthy, now, Outage{}
+		case FailedOver:
+			f.goHome(now)
+		}
 		return false
 	case refused:
 		return false
@@ -187,18 +191,6 @@ func (f *failover) endProbe(now time.Time, v verdict) {
 		f.again.Pause(now.Add(f.probe))
 	}
 	f.changed.Announce()
-}
-
-// succeed takes a send that the primary queue accepted. Requires mu.
-func (f *failover) succeed(now time.Time) {
-	f.onTrial = false
-	f.lastErr = nil
-	switch f.status {
-	case Failing:
-		f.status, f.since, f.outage = Healthy, now, Outage{}
-	case FailedOver:
-		f.goHome(now)
-	}
 }
 
 // fail takes a failure that counts, of a queue that is not failed over. Requires mu.

@@ -39,7 +39,7 @@ func New(primary, secondary queue.Queue, o *Options) *Queue {
 		panic("paired.New: a queue is nil")
 	}
 	all, bad := withDefaults(o)
-	q := &Queue{primary: primary, options: all, bad: bad, failover: newFailover(primary.Name(), all)}
+	q := &Queue{primary: primary, options: all, bad: bad, failover: &failover{queue: primary.Name(), interval: all.FailoverInterval, probe: all.ProbeInterval}}
 	q.life, q.cancel = context.WithCancel(context.Background())
 	n := all.Backlogs
 	if bad != nil {

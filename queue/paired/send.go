@@ -51,21 +51,7 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	}
 	s := &send{q: q, text: text, options: o}
 	defer q.report()
-	return s.run(ctx)
-}
-
-// send is one message on its way.
-type send struct {
-	q       *Queue
-	text    string
-	options *queue.EnqueueOptions
-
-	primaryErr error // of the last attempt at the primary queue that failed; nil if there was none
-	unknown    bool  // whether a queue may have accepted it without saying so
-}
-
-// run sends the message, again and again while whoever is to take it is busy.
-func (s *send) run(ctx context.Context) (queue.Message, error) {
+	// Send the message, again and again while whoever is to take it is busy.
 	sealed, unfit := s.seal()
 	var busyErr error // of the time before
 	for {
@@ -81,6 +67,16 @@ func (s *send) run(ctx context.Context) (queue.Message, error) {
 		}
 		busyErr = err
 	}
+}
+
+// send is one message on its way.
+type send struct {
+	q       *Queue
+	text    string
+	options *queue.EnqueueOptions
+
+	primaryErr error // of the last attempt at the primary queue that failed; nil if there was none
+	unknown    bool  // whether a queue may have accepted it without saying so
 }
 
 // once sends the message to the primary queue, to a backlog queue, or to both. The verdict is that of the

@@ -152,7 +152,10 @@ func newSyphon(primaries, backlogs []queue.Queue, o *SyphonOptions) *Syphon {
 		s.bad = errors.New("paired: two queues of a syphon have the same name: give each a syphon and backlog queues of its own")
 	}
 	for i, q := range backlogs {
-		s.lanes = append(s.lanes, newLane(s, q, seed+"/"+strconv.Itoa(i)))
+		s.lanes = append(s.lanes, &lane{
+			syphon: s, backlog: q, spread: seed + "/" + strconv.Itoa(i), soon: make(chan struct{}, 1),
+			state: SyphonedBacklog{Queue: q.Name()},
+		})
 	}
 	return s
 }

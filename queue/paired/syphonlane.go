@@ -26,13 +26,6 @@ type lane struct {
 	state SyphonedBacklog // guarded by mu
 }
 
-func newLane(s *Syphon, backlog queue.Queue, spread string) *lane {
-	return &lane{
-		syphon: s, backlog: backlog, spread: spread, soon: make(chan struct{}, 1),
-		state: SyphonedBacklog{Queue: backlog.Name()},
-	}
-}
-
 // wake lets the lane poll soon.
 func (l *lane) wake() { waiting.Signal(l.soon, struct{}{}) }
 

@@ -59,15 +59,11 @@ type modelled struct {
 func (m *model) live(visible bool) map[queue.ID]*modelled {
 	live := make(map[queue.ID]*modelled)
 	for id, one := range m.messages {
-		if !one.expired() && (!visible || !one.visible.After(time.Now())) {
+		if (one.expires.IsZero() || one.expires.After(time.Now())) && (!visible || !one.visible.After(time.Now())) {
 			live[id] = one
 		}
 	}
 	return live
-}
-
-func (one *modelled) expired() bool {
-	return !one.expires.IsZero() && !one.expires.After(time.Now())
 }
 
 func drawSeconds(t *rapid.T, from, to int, what string) time.Duration {

@@ -86,7 +86,7 @@ func (q *Queue) candidates(to destination) []*shard {
 func awake(shards []*shard, now time.Time) []*shard {
 	n := 0
 	for i, s := range shards {
-		if !s.rests(now) {
+		if s.failures == 0 || s.probe.Possible(now) {
 			shards[n], shards[i] = s, shards[n]
 			n++
 		}
@@ -109,7 +109,9 @@ func (q *Queue) ended(ctx context.Context, c chosen, text string, err error) {
 	switch {
 	case err == nil:
 		s.accepted++
-		s.succeeded()
+		// Record that a request was answered with success.
+		s.failures, s.err = 0, nil
+		s.probe.Pause(time.Time{})
 		q.repeats.forget(text)
 	case unwell(ctx, err):
 		s.failed(err, now)

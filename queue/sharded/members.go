@@ -162,17 +162,6 @@ type shard struct {
 	since int64 // messages that were placed here since
 }
 
-// rests reports whether messages go elsewhere for now.
-func (s *shard) rests(now time.Time) bool {
-	return s.failures > 0 && !s.probe.Possible(now)
-}
-
-// succeeded records that a request was answered with success.
-func (s *shard) succeeded() {
-	s.failures, s.err = 0, nil
-	s.probe.Pause(time.Time{})
-}
-
 // failed records a failure. Those that come while it rests do not count: they belong to requests that began
 // earlier, or that had nowhere else to go.
 func (s *shard) failed(err error, now time.Time) {

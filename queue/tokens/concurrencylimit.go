@@ -75,7 +75,11 @@ func (c Concurrency) Open(ctx context.Context, q queue.Queue) (*ConcurrencyLimit
 	if err != nil {
 		return nil, err
 	}
-	return newConcurrencyLimit(s, c), nil
+	return &ConcurrencyLimit{
+		source: s, limit: c, key: strconv.FormatUint(c.Seed, 16),
+		wake: make(chan struct{}, 1), halted: make(chan struct{}),
+		jobs: make(jobs), last: time.Now(), took: time.Second, turns: turns{length: minTurn},
+	}, nil
 }
 
 // ErrTokenLost is the cause with which the context of a handler ends when a token of its process could not be renewed
@@ -158,14 +162,6 @@ type heldToken struct {
 // good reports whether handlers may run under the token.
 func (t *heldToken) good(now time.Time) bool { return now.Before(t.until.Add(-endBefore)) }
 
-func newConcurrencyLimit(s *source, c Concurrency) *ConcurrencyLimit {
-	return &ConcurrencyLimit{
-		source: s, limit: c, key: strconv.FormatUint(c.Seed, 16),
-		wake: make(chan struct{}, 1), halted: make(chan struct{}),
-		jobs: make(jobs), last: time.Now(), took: time.Second, turns: turns{length: minTurn},
-	}
-}
-
 // worth is how many handlers the tokens that can be used are worth.
 type worth struct {
 	running  int       // that run
@@ -179,7 +175,14 @@ func (l *ConcurrencyLimit) worth(now time.Time) worth {
 	if now.Before(l.counted.until) {
 		return l.counted
 	}
-	l.forget(now)
+	// Forget tokens that have ended. Requires mu.
+	l.held = slices.DeleteFunc(l.held, func(t *heldToken) bool {
+		gone := !t.renewing && !now.Before(t.until)
+		if gone && t == l.turns.leaving {
+			l.turns.leaving = nil
+		}
+		return gone
+	})
 	w := worth{until: now.Add(tokenLease)}
 	for _, t := range l.held {
 		end := t.until
@@ -200,17 +203,6 @@ func (l *ConcurrencyLimit) worth(now time.Time) worth {
 
 // changed makes what the tokens are worth be counted again. Requires mu.
 func (l *ConcurrencyLimit) changed() { l.counted = worth{} }
-
-// forget forgets tokens that have ended. Requires mu.
-func (l *ConcurrencyLimit) forget(now time.Time) {
-	l.held = slices.DeleteFunc(l.held, func(t *heldToken) bool {
-		gone := !t.renewing && !now.Before(t.until)
-		if gone && t == l.turns.leaving {
-			l.turns.leaving = nil
-		}
-		return gone
-	})
-}
 
 // used returns how many handlers run or may start. Requires mu.
 func (l *ConcurrencyLimit) used() int { return l.fetched + l.ending + l.reserved }
@@ -242,19 +234,6 @@ func (l *ConcurrencyLimit) update(now time.Time) {
 	}
 }
 
-// expire forgets jobs whose messages must have started by now. Requires mu.
-func (l *ConcurrencyLimit) expire(now time.Time) {
-	var over []*job
-	for j := range l.jobs.all() {
-		if len(j.calls) == 0 && !now.Before(j.until) {
-			over = append(over, j)
-		}
-	}
-	for _, j := range over {
-		l.remove(j)
-	}
-}
-
 // tell tells the handlers of a job to end. Requires mu.
 func (l *ConcurrencyLimit) tell(j *job) {
 	if len(j.calls) == 0 {
@@ -273,7 +252,8 @@ func (l *ConcurrencyLimit) tell(j *job) {
 func (l *ConcurrencyLimit) add(name queue.Name, id queue.ID, delivery int64, receipt queue.Receipt, until time.Time) *job {
 	l.ordinal++
 	j := &job{queue: name, id: id, delivery: delivery, ordinal: l.ordinal, receipt: receipt, until: until}
-	l.jobs.add(j)
+	j.next = l.jobs[j.id]
+	l.jobs[j.id] = j
 	l.fetched++
 	l.turns.peak = max(l.turns.peak, l.fetched+l.ending)
 	return j
@@ -281,7 +261,18 @@ func (l *ConcurrencyLimit) add(name queue.Name, id queue.ID, delivery int64, rec
 
 // remove forgets a job. Requires mu.
 func (l *ConcurrencyLimit) remove(j *job) {
-	l.jobs.remove(j)
+	j.removed = true
+	switch first := l.jobs[j.id]; {
+	case first != j:
+		for first.next != j {
+			first = first.next
+		}
+		first.next = j.next
+	case j.next == nil:
+		delete(l.jobs, j.id)
+	default:
+		l.jobs[j.id] = j.next
+	}
 	if j.told {
 		l.ending--
 	} else {
@@ -365,7 +356,8 @@ func (l *ConcurrencyLimit) ask(ctx context.Context, n int) error {
 		t := &heldToken{message: m, taken: now, until: asked.Add(tokenLease)}
 		l.renewLater(t, asked)
 		if len(l.held) == 0 {
-			l.turns.begin(now)
+			// Begin a turn with the first token.
+			l.turns.since, l.turns.next = now, now.Add(l.turns.length)
 		}
 		l.held = append(l.held, t)
 	}

@@ -36,43 +36,9 @@ type call struct {
 	context handlerContext
 }
 
-// call notes that a handler of the job starts.
-func (j *job) call(ctx context.Context, group bool, now time.Time) *call {
-	c := &j.first
-	if c.job != nil { // it may still be used, by what its handler has left behind
-		c = new(call)
-	}
-	c.job, c.group, c.begun, c.context.delivery = j, group, now, ctx
-	if j.calls == nil {
-		j.calls = j.one[:0]
-	}
-	j.calls = append(j.calls, c)
-	return c
-}
-
 // jobs are those of a process, by the ids of their messages. Those of one id are linked: an id may be fetched again
 // before its job is forgotten, and is known only within its queue.
 type jobs map[queue.ID]*job
-
-func (s jobs) add(j *job) {
-	j.next = s[j.id]
-	s[j.id] = j
-}
-
-func (s jobs) remove(j *job) {
-	j.removed = true
-	switch first := s[j.id]; {
-	case first != j:
-		for first.next != j {
-			first = first.next
-		}
-		first.next = j.next
-	case j.next == nil:
-		delete(s, j.id)
-	default:
-		s[j.id] = j.next
-	}
-}
 
 // all returns the jobs, which must not be removed meanwhile.
 func (s jobs) all() iter.Seq[*job] {

@@ -135,7 +135,16 @@ func (l *ConcurrencyLimit) drained(stuck *time.Time) bool {
 func (l *ConcurrencyLimit) due(now time.Time) (renew []*heldToken, back []queue.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.expire(now)
+	// Forget jobs whose messages must have started by now. Requires mu.
+	var over []*job
+	for j := range l.jobs.all() {
+		if len(j.calls) == 0 && !now.Before(j.until) {
+			over = append(over, j)
+		}
+	}
+	for _, j := range over {
+		l.remove(j)
+	}
 	l.update(now)
 	back = l.dispensable(now)
 	for _, t := range l.held {
@@ -322,11 +331,6 @@ type turns struct {
 	began   time.Time     // when it was chosen
 	next    time.Time     // when one is chosen next
 	length  time.Duration // of a turn
-}
-
-// begin begins a turn with the first token.
-func (t *turns) begin(now time.Time) {
-	t.since, t.next = now, now.Add(t.length)
 }
 
 // left notes that the leaving token was given back, and that the process had so many. Tokens that take long to come

@@ -50,7 +50,17 @@ func (l *ConcurrencyLimit) begin(ctx context.Context, d dispatcher.Delivery) *ca
 	case j == nil:
 		j = l.add(d.Queue, d.ID, d.DequeueCount, "", now)
 	}
-	return j.call(ctx, d.Items > 0, now)
+	// Note that a handler of the job starts.
+	c := &j.first
+	if c.job != nil { // it may still be used, by what its handler has left behind
+		c = new(call)
+	}
+	c.job, c.group, c.begun, c.context.delivery = j, d.Items > 0, now, ctx
+	if j.calls == nil {
+		j.calls = j.one[:0]
+	}
+	j.calls = append(j.calls, c)
+	return c
 }
 
 // returned notes that a handler has returned. Its job is done with, unless it is a group, whose next item may follow.
@@ -145,7 +155,10 @@ func (q *bounded) Dequeue(ctx context.Context, n int, visibility time.Duration) 
 	}
 	giveBack(ctx, q.Queue, over)
 	if len(admitted) == 0 {
-		return nil, q.tooLate(len(over))
+		return nil, &queue.Error{
+			Op: "dequeue", Queue: q.Name(), Kind: queue.ErrOutcomeUnknown,
+			Detail: fmt.Sprintf("when the response came tokens of the limit «%s» were lost, or it was stopped; its %d messages were given back", q.limit.source.limit, len(over)),
+		}
 	}
 	return admitted, nil
 }
@@ -180,14 +193,6 @@ func (l *ConcurrencyLimit) admit(name queue.Name, batch []queue.Message, reserve
 		}
 	}
 	return admitted, over
-}
-
-// tooLate is the error for messages that came when the tokens for them were gone.
-func (q *bounded) tooLate(n int) error {
-	return &queue.Error{
-		Op: "dequeue", Queue: q.Name(), Kind: queue.ErrOutcomeUnknown,
-		Detail: fmt.Sprintf("when the response came tokens of the limit «%s» were lost, or it was stopped; its %d messages were given back", q.limit.source.limit, n),
-	}
 }
 
 // Update implements [queue.Queue]. A renewal keeps the message; anything else gives it back.
@@ -313,7 +318,10 @@ func (q *rated) Dequeue(ctx context.Context, n int, visibility time.Duration) ([
 	batch, err := q.Queue.Dequeue(ctx, jobsOf(shares), visibility)
 	if len(batch) > 0 && time.Now().After(deadlineOf(shares)) {
 		giveBack(ctx, q.Queue, batch)
-		return nil, q.tooLate(len(batch))
+		return nil, &queue.Error{
+			Op: "dequeue", Queue: q.Name(), Kind: queue.ErrOutcomeUnknown,
+			Detail: fmt.Sprintf("the response took so long that the tokens of the limit «%s» could no longer be spent; its %d messages were given back", q.limit.source.limit, len(batch)),
+		}
 	}
 	q.limit.putBack(shares, len(batch))
 	if err == nil {
@@ -323,12 +331,4 @@ func (q *rated) Dequeue(ctx context.Context, n int, visibility time.Duration) ([
 		}
 	}
 	return batch, err
-}
-
-// tooLate is the error for messages that came when their tokens could no longer be spent.
-func (q *rated) tooLate(n int) error {
-	return &queue.Error{
-		Op: "dequeue", Queue: q.Name(), Kind: queue.ErrOutcomeUnknown,
-		Detail: fmt.Sprintf("the response took so long that the tokens of the limit «%s» could no longer be spent; its %d messages were given back", q.limit.source.limit, n),
-	}
 }

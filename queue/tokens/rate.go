@@ -105,7 +105,10 @@ func (r Rate) Open(ctx context.Context, q queue.Queue) (*RateLimit, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newRateLimit(s, r), nil
+	return &RateLimit{
+		source: s, rate: r, key: strconv.FormatUint(r.Seed, 16),
+		hold: r.shortestHold(), last: time.Now(),
+	}, nil
 }
 
 const (
@@ -148,13 +151,6 @@ type grant struct {
 type share struct {
 	of   *grant
 	jobs int
-}
-
-func newRateLimit(s *source, r Rate) *RateLimit {
-	return &RateLimit{
-		source: s, rate: r, key: strconv.FormatUint(r.Seed, 16),
-		hold: r.shortestHold(), last: time.Now(),
-	}
 }
 
 // shortestHold returns how long a token can be spent under full demand: a twentieth of the window, because

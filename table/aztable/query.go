@@ -126,7 +126,12 @@ func (p place) valid() bool {
 // newToken returns the token of a place. It begins with a checksum, by which a token is known to be of this
 // query.
 func (t *Table) newToken(q table.Query, p place) table.Token {
-	sum := t.checksum(q, p)
+	// Return a digest of a query, apart from Top and Token, and a place.
+	var all []byte
+	for _, part := range []string{strings.ToLower(t.name), q.Partition, q.FromRow, q.ToRow, q.Filter.String(), p.partition, p.row} {
+		all = append(binary.AppendUvarint(all, uint64(len(part))), part...)
+	}
+	sum := sha256.Sum256(all)
 	return table.Token(base64.RawURLEncoding.EncodeToString(append(sum[:tokenSum], p.partition+"\x00"+p.row...)))
 }
 
@@ -145,13 +150,4 @@ func (t *Table) readToken(q table.Query) (place, error) {
 		return place{}, bad
 	}
 	return p, nil
-}
-
-// checksum returns a digest of a query, apart from Top and Token, and a place.
-func (t *Table) checksum(q table.Query, p place) [sha256.Size]byte {
-	var all []byte
-	for _, part := range []string{strings.ToLower(t.name), q.Partition, q.FromRow, q.ToRow, q.Filter.String(), p.partition, p.row} {
-		all = append(binary.AppendUvarint(all, uint64(len(part))), part...)
-	}
-	return sha256.Sum256(all)
 }

@@ -62,7 +62,18 @@ func checkCommit(file *boltfile.Reader, size int64) error {
 	if err := checkAbout(file, buckets[i]); err != nil {
 		return err
 	}
-	return checkTables(file, slices.Delete(buckets, i, i+1))
+	tables := slices.Delete(buckets, i, i+1)
+	for _, b := range tables {
+		if !strings.HasPrefix(string(b.Name), tablePrefix) {
+			return corrupt("the file has the bucket %q, which is no table", b.Name)
+		}
+	}
+	for _, b := range tables {
+		if err := file.Walk(b, plain, boltfile.Stop); err != nil {
+			return corrupt("the bucket %q: %v", b.Name, err)
+		}
+	}
+	return nil
 }
 
 // checkAbout checks what the file says of itself, before anything that another format may have otherwise.
@@ -90,20 +101,6 @@ func checkAbout(file *boltfile.Reader, about boltfile.Bucket) error {
 	}
 	_, err = readNumber(versionKey, found[string(versionKey)])
 	return err
-}
-
-func checkTables(file *boltfile.Reader, tables []boltfile.Bucket) error {
-	for _, b := range tables {
-		if !strings.HasPrefix(string(b.Name), tablePrefix) {
-			return corrupt("the file has the bucket %q, which is no table", b.Name)
-		}
-	}
-	for _, b := range tables {
-		if err := file.Walk(b, plain, boltfile.Stop); err != nil {
-			return corrupt("the bucket %q: %v", b.Name, err)
-		}
-	}
-	return nil
 }
 
 func plain(e boltfile.Entry) error {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"iter"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -60,7 +59,10 @@ func open(path string, wait time.Duration) (*DB, error) {
 	if err := db.openTree(absolute, wait); err != nil {
 		return nil, openfile.DescribeLink(absolute, err)
 	}
-	if err := db.readVersion(); err != nil {
+	if err := db.view(func(tx *bolt.Tx) (err error) {
+		db.version, err = readNumber(versionKey, tx.Bucket(aboutBucket).Get(versionKey))
+		return err
+	}); err != nil {
 		return nil, errors.Join(err, db.tree.Close())
 	}
 	db.reserve = reserve{file: db.file, pageSize: db.tree.Info().PageSize}
@@ -130,7 +132,18 @@ func create(path string) error {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	if err := createTree(f.Name()); err != nil {
+	tree, err := bolt.Open(f.Name(), 0o600, &bolt.Options{NoFreelistSync: true})
+	if err != nil {
+		return err
+	}
+	err = tree.Update(func(tx *bolt.Tx) error {
+		b, err := tx.CreateBucket(aboutBucket)
+		if err != nil {
+			return err
+		}
+		return errors.Join(b.Put(formatKey, number(formatKey, format)), b.Put(versionKey, number(versionKey, 0)))
+	})
+	if err := errors.Join(err, tree.Close()); err != nil {
 		return err
 	}
 	err = os.Link(f.Name(), path)
@@ -144,21 +157,6 @@ func create(path string) error {
 		return err
 	}
 	return openfile.SyncDirectory(os.Open, dir)
-}
-
-func createTree(path string) error {
-	tree, err := bolt.Open(path, 0o600, &bolt.Options{NoFreelistSync: true})
-	if err != nil {
-		return err
-	}
-	err = tree.Update(func(tx *bolt.Tx) error {
-		b, err := tx.CreateBucket(aboutBucket)
-		if err != nil {
-			return err
-		}
-		return errors.Join(b.Put(formatKey, number(formatKey, format)), b.Put(versionKey, number(versionKey, 0)))
-	})
-	return errors.Join(err, tree.Close())
 }
 
 // DB is a file of tables, opened by [Open]. It is safe for concurrent use.
@@ -239,13 +237,6 @@ func (db *DB) view(read func(*bolt.Tx) error) (err error) {
 		return ErrClosed
 	}
 	return err
-}
-
-func (db *DB) readVersion() error {
-	return db.view(func(tx *bolt.Tx) (err error) {
-		db.version, err = readNumber(versionKey, tx.Bucket(aboutBucket).Get(versionKey))
-		return err
-	})
 }
 
 // recoverPanic returns a function to defer around a use of the tree. bbolt panics if the pages of the file change
@@ -352,34 +343,29 @@ func (s *store) Query(ctx context.Context, q table.Query) (p table.Page, err err
 	}
 	if err = ready(ctx, bad); err == nil {
 		err = s.db.view(func(tx *bolt.Tx) (err error) {
-			p, err = q.Collect(s.from(ctx, tx, start))
+			p, err = q.Collect(func(yield func(table.Entity, error) bool) {
+				bucket := tx.Bucket(s.bucket)
+				if bucket == nil {
+					return
+				}
+				cursor := bucket.Cursor()
+				for key, record := cursor.Seek(keyOf(start)); key != nil; key, record = cursor.Next() {
+					e, err := readEntity(key, record)
+					if err != nil {
+						err = &table.Error{Key: readKey(key), Err: err, Hint: "delete it with table.Any, or replace it"}
+					}
+					if err == nil && ctx.Err() != nil {
+						err = context.Cause(ctx)
+					}
+					if !yield(e, err) || err != nil {
+						return
+					}
+				}
+			})
 			return err
 		})
 	}
 	return p, table.Explain("query", s.name, table.Key{Partition: q.Partition}, err)
-}
-
-// from yields the entities from a key on. An error, which names the entity if it is damaged, is yielded last.
-func (s *store) from(ctx context.Context, tx *bolt.Tx, start table.Key) iter.Seq2[table.Entity, error] {
-	return func(yield func(table.Entity, error) bool) {
-		bucket := tx.Bucket(s.bucket)
-		if bucket == nil {
-			return
-		}
-		cursor := bucket.Cursor()
-		for key, record := cursor.Seek(keyOf(start)); key != nil; key, record = cursor.Next() {
-			e, err := readEntity(key, record)
-			if err != nil {
-				err = &table.Error{Key: readKey(key), Err: err, Hint: "delete it with table.Any, or replace it"}
-			}
-			if err == nil && ctx.Err() != nil {
-				err = context.Cause(ctx)
-			}
-			if !yield(e, err) || err != nil {
-				return
-			}
-		}
-	}
 }
 
 // ready returns the error for which a call must not begin: that of its arguments, or the cause of an ended

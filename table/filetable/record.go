@@ -213,7 +213,12 @@ func (d *decoder) value() any {
 	case typeTime:
 		return d.time()
 	case typeGUID:
-		return d.guid()
+		if len(d.rest) < 16 {
+			d.fail("it ends too early")
+			return ""
+		}
+		b := d.bytes(16)
+		return table.GUID(fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:]))
 	default:
 		d.fail("no property has the type %d", kind)
 		return nil
@@ -255,15 +260,6 @@ func (d *decoder) uint64() uint64 {
 		return 0
 	}
 	return binary.BigEndian.Uint64(d.bytes(8))
-}
-
-func (d *decoder) guid() table.GUID {
-	if len(d.rest) < 16 {
-		d.fail("it ends too early")
-		return ""
-	}
-	b := d.bytes(16)
-	return table.GUID(fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:]))
 }
 
 func (d *decoder) varint() int64 {

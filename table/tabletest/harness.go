@@ -136,11 +136,7 @@ func (e *env) is(err, kind error, op string, k table.Key) {
 	if quoted := fmt.Sprintf("%.200q", k.String()); k != (table.Key{}) && !strings.Contains(text, quoted) {
 		e.Errorf("the error %q does not name the entity %s", text, quoted)
 	}
-	e.tidy(text)
-}
-
-// tidy checks that a text has one line and no secrets.
-func (e *env) tidy(text string) {
+	// Check that a text has one line and no secrets.
 	e.Helper()
 	if strings.ContainsAny(text, "\r\n") {
 		e.Errorf("the error has more than one line: %q", text)

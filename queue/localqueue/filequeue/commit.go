@@ -1,12 +1,15 @@
 package filequeue
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -165,7 +168,9 @@ func (s *Store) checkpoint(changes []storage.Change) (more bool, err error) {
 	err = s.update(func(tx *bolt.Tx) error {
 		w = treeTx{digest: s.digest}
 		w.begin(tx)
-		return w.apply(s.pending.inOrder(), changes, s.nextCheckpoint())
+		return w.apply(slices.SortedFunc(maps.Values(s.pending.messages), func(a, b outcome) int {
+			return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Sequence, b.Sequence))
+		}), changes, s.nextCheckpoint())
 	})
 	if err != nil {
 		if err = s.resolveFailure(&w, err); err != nil {

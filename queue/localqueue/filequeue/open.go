@@ -84,8 +84,22 @@ func (s *Store) open() error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		s.snapshot = newSnapshot()
-		if err := s.moveOrphanedLogs(); err != nil {
-			return err
+		// Rename logs whose tree is missing. They cannot be read without it.
+		for i := range s.logs {
+			name := walName(i + 1)
+			if _, err := s.dir.root.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+				continue
+			} else if err != nil {
+				return err
+			}
+			to, err := s.keepCopy(name)
+			if err == nil {
+				err = s.dir.root.Remove(name)
+			}
+			if err != nil {
+				return fmt.Errorf("keep a log whose tree is missing: %w", err)
+			}
+			s.snapshot.found.damage(Damage{What: fmt.Sprintf("%s is missing, but there was a log: the contents of both are lost; the log is kept as %s", fileName, to)})
 		}
 		if err := s.rebuild(nil); err != nil {
 			return err

@@ -334,12 +334,6 @@ func readDeleting(key, record []byte) (l storage.DeletingName, err error) {
 	return l, f.end()
 }
 
-// A tombstone marks messages of a queue, up to a sequence, as deleted while they are still
-// in the file. Its key has all its data.
-func tombstoneRecord(key []byte) []byte {
-	return appendChecksum([]byte{recordVersion}, 0, tombstoneBucket, key)
-}
-
 func readTombstone(key, record []byte) (k storage.MessageKey, err error) {
 	f, err := openRecord(tombstoneBucket, key, record)
 	if err != nil {

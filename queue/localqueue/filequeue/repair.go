@@ -19,8 +19,15 @@ import (
 func (s *snapshot) repair(tx *bolt.Tx) error {
 	w := treeTx{digest: s.actual}
 	w.begin(tx)
-	if err := s.deleteExpiredNames(&w); err != nil {
-		return err
+	// Remove the names that have become free: the engine drops them too.
+	at := time.Now().UnixNano()
+	for _, l := range s.deleting {
+		if l.Until > at {
+			continue
+		}
+		if err := w.deleting.Delete(deletingKey(l.Name)); err != nil {
+			return err
+		}
 	}
 	if s.found.Damaged > 0 || s.rebuilt {
 		if err := s.quarantineDamaged(&w); err != nil {
@@ -32,20 +39,6 @@ func (s *snapshot) repair(tx *bolt.Tx) error {
 	}
 	s.actual = w.digest
 	return w.meta.Put(keyDigest, w.digest.record())
-}
-
-// deleteExpiredNames removes the names that have become free: the engine drops them too.
-func (s *snapshot) deleteExpiredNames(w *treeTx) error {
-	at := time.Now().UnixNano()
-	for _, l := range s.deleting {
-		if l.Until > at {
-			continue
-		}
-		if err := w.deleting.Delete(deletingKey(l.Name)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // quarantineDamaged moves damaged records, and messages without a queue, to the quarantine

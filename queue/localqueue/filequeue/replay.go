@@ -22,9 +22,24 @@ import (
 // may have the only copy of something after damage, or if an earlier release wrote them.
 func (s *Store) recoverLogs() error {
 	s.reserve.findExisting()
-	if err := s.openLogs(); err != nil {
-		return err
+	for i := range s.logs {
+		l, err := openWAL(s.dir, i+1, s.maxLogSize, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			if s.snapshot.checkpoint.logs != noLogs {
+				s.snapshot.found.damage(Damage{What: fmt.Sprintf("the log %s is missing: %s", walName(i+1), mayBeLost)})
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if format := s.snapshot.checkpoint.logs; format != noLogs {
+			l.format = format
+			l.end = l.start()
+		}
+		s.logs[i] = l
 	}
+	s.saltLogs(s.snapshot.secret)
 	if err := s.replay(); err != nil {
 		return err
 	}
@@ -73,28 +88,6 @@ func (s *Store) repair() error {
 	}
 	s.digest = s.snapshot.actual
 	return err
-}
-
-func (s *Store) openLogs() error {
-	for i := range s.logs {
-		l, err := openWAL(s.dir, i+1, s.maxLogSize, 0)
-		if errors.Is(err, fs.ErrNotExist) {
-			if s.snapshot.checkpoint.logs != noLogs {
-				s.snapshot.found.damage(Damage{What: fmt.Sprintf("the log %s is missing: %s", walName(i+1), mayBeLost)})
-			}
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if format := s.snapshot.checkpoint.logs; format != noLogs {
-			l.format = format
-			l.end = l.start()
-		}
-		s.logs[i] = l
-	}
-	s.saltLogs(s.snapshot.secret)
-	return nil
 }
 
 // mayBeLost is the consequence of a missing part of a log.
@@ -148,27 +141,6 @@ func (s *Store) removeLogs(checkpointed bool) (err error) {
 		err = errors.Join(err, failed)
 	}
 	return err
-}
-
-// moveOrphanedLogs renames logs whose tree is missing. They cannot be read without it.
-func (s *Store) moveOrphanedLogs() error {
-	for i := range s.logs {
-		name := walName(i + 1)
-		if _, err := s.dir.root.Lstat(name); errors.Is(err, fs.ErrNotExist) {
-			continue
-		} else if err != nil {
-			return err
-		}
-		to, err := s.keepCopy(name)
-		if err == nil {
-			err = s.dir.root.Remove(name)
-		}
-		if err != nil {
-			return fmt.Errorf("keep a log whose tree is missing: %w", err)
-		}
-		s.snapshot.found.damage(Damage{What: fmt.Sprintf("%s is missing, but there was a log: the contents of both are lost; the log is kept as %s", fileName, to)})
-	}
-	return nil
 }
 
 func (s *Store) saltLogs(secret [32]byte) {

@@ -334,7 +334,26 @@ func (s *snapshot) compareDigests() {
 // reconcileQueues restores queues of which only the name is left.
 func (s *snapshot) reconcileQueues() {
 	if s.scanned {
-		s.dropOlderQueues()
+		// Keep only the newest queue of each name.
+		last := map[queue.Name]uint64{}
+		for ordinal, q := range s.queues {
+			last[q.Name] = max(last[q.Name], ordinal)
+		}
+		for ordinal, name := range s.names {
+			last[name] = max(last[name], ordinal)
+		}
+		for ordinal, q := range s.queues {
+			if last[q.Name] != ordinal {
+				delete(s.queues, ordinal)
+				s.ordinal = max(s.ordinal, ordinal)
+			}
+		}
+		for ordinal, name := range s.names {
+			if last[name] != ordinal {
+				delete(s.names, ordinal)
+				s.ordinal = max(s.ordinal, ordinal)
+			}
+		}
 	}
 	for ordinal := range s.queues {
 		s.ordinal = max(s.ordinal, ordinal)
@@ -357,29 +376,6 @@ func (s *snapshot) reconcileQueues() {
 	}
 	if s.unreadable {
 		s.ordinal += unknownGap
-	}
-}
-
-// dropOlderQueues keeps only the newest queue of each name.
-func (s *snapshot) dropOlderQueues() {
-	last := map[queue.Name]uint64{}
-	for ordinal, q := range s.queues {
-		last[q.Name] = max(last[q.Name], ordinal)
-	}
-	for ordinal, name := range s.names {
-		last[name] = max(last[name], ordinal)
-	}
-	for ordinal, q := range s.queues {
-		if last[q.Name] != ordinal {
-			delete(s.queues, ordinal)
-			s.ordinal = max(s.ordinal, ordinal)
-		}
-	}
-	for ordinal, name := range s.names {
-		if last[name] != ordinal {
-			delete(s.names, ordinal)
-			s.ordinal = max(s.ordinal, ordinal)
-		}
 	}
 }
 

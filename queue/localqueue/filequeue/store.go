@@ -1,12 +1,9 @@
 package filequeue
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -249,10 +246,4 @@ func (p *pending) remove(k storage.MessageKey) {
 		p.touched++
 	}
 	p.messages[k] = outcome{MessageState: storage.MessageState{MessageKey: k}, kind: recordRemoved}
-}
-
-func (p *pending) inOrder() []outcome {
-	return slices.SortedFunc(maps.Values(p.messages), func(a, b outcome) int {
-		return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Sequence, b.Sequence))
-	})
 }

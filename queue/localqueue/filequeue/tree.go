@@ -253,7 +253,20 @@ func (w *treeTx) change(c storage.Change) error {
 	case storage.QueueCleared:
 		return w.addTombstone(storage.MessageKey(c))
 	case storage.QueueDropped:
-		return w.drop(c)
+		key := ordinalKey(c.Ordinal)
+		if err := w.queues.Delete(key); err != nil {
+			return err
+		}
+		if err := w.names.Delete(key); err != nil {
+			return err
+		}
+		if c.Deleting.Until != 0 {
+			key := deletingKey(c.Deleting.Name)
+			if err := w.deleting.Put(key, deletingRecord(key, c.Deleting)); err != nil {
+				return err
+			}
+		}
+		return w.addTombstone(storage.MessageKey{Queue: c.Ordinal, Sequence: math.MaxUint64})
 	case storage.MessageAdded:
 		return w.add(c.MessageState, c.Text)
 	case storage.MessageRewritten:
@@ -283,44 +296,23 @@ func (w *treeTx) secret(secret [32]byte) error {
 func (w *treeTx) queue(q storage.QueueState) error {
 	key := ordinalKey(q.Ordinal)
 	if w.queues.Get(key) == nil {
-		if err := w.create(key, q); err != nil {
+		var largest uint64
+		if record := w.meta.Get(keyOrdinal); record != nil {
+			if err := readMetaRecord(keyOrdinal, record, &largest); err != nil {
+				return err
+			}
+		}
+		if err := w.meta.Put(keyOrdinal, metaRecord(keyOrdinal, max(largest, q.Ordinal))); err != nil {
+			return err
+		}
+		if err := w.deleting.Delete(deletingKey(q.Name)); err != nil {
+			return err
+		}
+		if err := w.names.Put(key, nameRecord(key, q.Name)); err != nil {
 			return err
 		}
 	}
 	return w.queues.Put(key, queueRecord(key, q))
-}
-
-func (w *treeTx) create(key []byte, q storage.QueueState) error {
-	var largest uint64
-	if record := w.meta.Get(keyOrdinal); record != nil {
-		if err := readMetaRecord(keyOrdinal, record, &largest); err != nil {
-			return err
-		}
-	}
-	if err := w.meta.Put(keyOrdinal, metaRecord(keyOrdinal, max(largest, q.Ordinal))); err != nil {
-		return err
-	}
-	if err := w.deleting.Delete(deletingKey(q.Name)); err != nil {
-		return err
-	}
-	return w.names.Put(key, nameRecord(key, q.Name))
-}
-
-func (w *treeTx) drop(c storage.QueueDropped) error {
-	key := ordinalKey(c.Ordinal)
-	if err := w.queues.Delete(key); err != nil {
-		return err
-	}
-	if err := w.names.Delete(key); err != nil {
-		return err
-	}
-	if c.Deleting.Until != 0 {
-		key := deletingKey(c.Deleting.Name)
-		if err := w.deleting.Put(key, deletingRecord(key, c.Deleting)); err != nil {
-			return err
-		}
-	}
-	return w.addTombstone(storage.MessageKey{Queue: c.Ordinal, Sequence: math.MaxUint64})
 }
 
 func (w *treeTx) add(m storage.MessageState, text string) error {
@@ -382,7 +374,7 @@ func (w *treeTx) quarantine(k storage.MessageKey) error {
 
 func (w *treeTx) addTombstone(k storage.MessageKey) error {
 	key := appendKey(nil, k)
-	return w.tombstones.Put(key, tombstoneRecord(key))
+	return w.tombstones.Put(key, appendChecksum([]byte{recordVersion}, 0, tombstoneBucket, key))
 }
 
 // removeTombstoned continues the removal of deleted messages with the first tombstone.
