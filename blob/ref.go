@@ -68,7 +68,18 @@ func (r Ref) Check() error {
 	if err := CheckContainer(r.Container); err != nil {
 		return err
 	}
-	return checkName(r.Name)
+	name := r.Name
+	if name == "" || len(name) > MaxName {
+		return fmt.Errorf("%w: the name %.80q has %d characters and needs 1 to %d", ErrBadRef, name, len(name), MaxName)
+	}
+	for segment := range strings.SplitSeq(name, "/") {
+		// This excludes "." and "..", hidden files, and the trailing dots that
+		// Windows strips.
+		if segment == "" || segment[0] == '.' || segment[len(segment)-1] == '.' {
+			return fmt.Errorf("%w: in the name %q a part between slashes is empty, or begins or ends with a dot", ErrBadRef, name)
+		}
+	}
+	return checkLetters(name)
 }
 
 // CheckContainer fails with [ErrBadRef] if no container can have this name.
@@ -84,20 +95,6 @@ func CheckContainer(c string) error {
 		}
 	}
 	return nil
-}
-
-func checkName(name string) error {
-	if name == "" || len(name) > MaxName {
-		return fmt.Errorf("%w: the name %.80q has %d characters and needs 1 to %d", ErrBadRef, name, len(name), MaxName)
-	}
-	for segment := range strings.SplitSeq(name, "/") {
-		// This excludes "." and "..", hidden files, and the trailing dots that
-		// Windows strips.
-		if segment == "" || segment[0] == '.' || segment[len(segment)-1] == '.' {
-			return fmt.Errorf("%w: in the name %q a part between slashes is empty, or begins or ends with a dot", ErrBadRef, name)
-		}
-	}
-	return checkLetters(name)
 }
 
 // CheckPrefix fails with [ErrBadRef] if no name in the container can begin with the prefix.

@@ -1,6 +1,7 @@
 package blob
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,10 +109,7 @@ func ready(ctx context.Context, argErr error) error {
 }
 
 func readyToPut(ctx context.Context, ref Ref, o *PutOptions) error {
-	bad := ref.Check()
-	if bad == nil {
-		bad = CheckMetadata(o.metadata())
-	}
+	bad := cmp.Or(ref.Check(), CheckMetadata(o.metadata()))
 	return ready(ctx, bad)
 }
 
@@ -162,10 +160,7 @@ func (a Access) Check() error {
 
 // readyForAccess returns why a call with a container's policy must not begin.
 func readyForAccess(ctx context.Context, container string, a Access) error {
-	bad := CheckContainer(container)
-	if bad == nil {
-		bad = a.Check()
-	}
+	bad := cmp.Or(CheckContainer(container), a.Check())
 	return ready(ctx, bad)
 }
 

@@ -2,6 +2,7 @@ package claimcheck
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -88,18 +89,10 @@ func (o *Options) setDefaults() error {
 			errs = append(errs, fmt.Errorf("%s %v is too short: give it a unit, such as 60*time.Second", one.name, one.value))
 		}
 	}
-	if o.Limit == 0 {
-		o.Limit = defaultLimit
-	}
-	if o.MaxBody == 0 {
-		o.MaxBody = defaultMaxBody
-	}
-	if o.Timeout == 0 {
-		o.Timeout = defaultTimeout
-	}
-	if o.Retention == 0 {
-		o.Retention = defaultRetention
-	}
+	o.Limit = cmp.Or(o.Limit, defaultLimit)
+	o.MaxBody = cmp.Or(o.MaxBody, defaultMaxBody)
+	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
+	o.Retention = cmp.Or(o.Retention, defaultRetention)
 	return errors.Join(errs...)
 }
 

@@ -89,15 +89,9 @@ func (o *Options) setDefaults() error {
 			errs = append(errs, fmt.Errorf("%s %v is too short: give it a unit, such as 60*time.Second", one.name, one.value))
 		}
 	}
-	if o.MaxKeys == 0 {
-		o.MaxKeys = defaultMaxKeys
-	}
-	if o.Retention == 0 {
-		o.Retention = defaultRetention
-	}
-	if o.Timeout == 0 {
-		o.Timeout = defaultTimeout
-	}
+	o.MaxKeys = cmp.Or(o.MaxKeys, defaultMaxKeys)
+	o.Retention = cmp.Or(o.Retention, defaultRetention)
+	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	return errors.Join(errs...)
 }
 

@@ -2,6 +2,7 @@ package gather
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,9 +44,7 @@ type Gather struct {
 // New returns a Gather whose parts and ends are in a container of the store. Nothing else should be in that container
 // under the ids of gathers. New calls nothing of the store. The error names what is invalid.
 func New(store blob.Store, container string, o *Options) (*Gather, error) {
-	if o == nil {
-		o = &Options{}
-	}
+	o = cmp.Or(o, &Options{})
 	var bad []error
 	if store == nil {
 		bad = append(bad, fmt.Errorf("%w: no store", ErrInvalid))
@@ -59,11 +58,8 @@ func New(store blob.Store, container string, o *Options) (*Gather, error) {
 	if len(bad) > 0 {
 		return nil, fmt.Errorf("gather: %w", errors.Join(bad...))
 	}
-	remember := o.Remember
-	if remember == 0 {
-		remember = defaultRemember
-	}
-	return &Gather{store: store, container: container, watches: newWatches(remember), ending: newTurns()}, nil
+	remember := cmp.Or(o.Remember, defaultRemember)
+	return &Gather{store: store, container: container, watches: newWatches(remember), ending: &turns{held: make(map[string]chan struct{})}}, nil
 }
 
 // Put stores a part, numbered from 0, with one call of the store. It returns nil if the part is stored already, whatever

@@ -82,8 +82,6 @@ type turns struct {
 	held map[string]chan struct{} // closed when the turn ends; guarded by mu
 }
 
-func newTurns() *turns { return &turns{held: make(map[string]chan struct{})} }
-
 // take waits for the turn, which lasts until release is called.
 func (t *turns) take(ctx context.Context, id string) (release func(), err error) {
 	mine := make(chan struct{})

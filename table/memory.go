@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -145,9 +146,7 @@ func (m *memory) entity(k Key) (e Entity, found bool) {
 func (m *memory) Query(ctx context.Context, q Query) (Page, error) {
 	bad := q.Check()
 	start, tokenErr := q.Start()
-	if bad == nil {
-		bad = tokenErr
-	}
+	bad = cmp.Or(bad, tokenErr)
 	if err := ready(ctx, bad); err != nil {
 		return Page{}, Explain("query", m.name, Key{Partition: q.Partition}, err)
 	}

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -256,10 +257,7 @@ const (
 // the filter. The token is the key of the first entity after the page, so that there is none when no entity
 // follows. It is for authors of stores. It reads one entity more than it returns, and stops at the first error.
 func (q Query) Collect(entities iter.Seq2[Entity, error]) (Page, error) {
-	top := q.Top
-	if top == 0 {
-		top = maxTop
-	}
+	top := cmp.Or(q.Top, maxTop)
 	var p Page
 	var last Key
 	size, examined := 0, 0

@@ -1,6 +1,7 @@
 package azureblob
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -135,10 +136,7 @@ func (s *Store) Access(ctx context.Context, containerName string) (blob.Access, 
 // policy returns the access policy of a container, with its stored access policies, on which
 // signatures may rest. wanted is the policy that is to be set.
 func (s *Store) policy(ctx context.Context, containerName string, wanted blob.Access) (access blob.Access, stored []*container.SignedIdentifier, err error) {
-	bad := blob.CheckContainer(containerName)
-	if bad == nil {
-		bad = wanted.Check()
-	}
+	bad := cmp.Or(blob.CheckContainer(containerName), wanted.Check())
 	if err := s.check(ctx, containerName, bad); err != nil {
 		return "", nil, err
 	}

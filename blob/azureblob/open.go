@@ -1,6 +1,7 @@
 package azureblob
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -78,9 +79,7 @@ var _ blob.Manager = (*Store)(nil)
 // where an address that goes on with a container's name is a store of that container alone. The
 // error is [blob.ErrInvalid]; it does not repeat the location.
 func Open(location string, o *Options) (*Store, error) {
-	if o == nil {
-		o = &Options{}
-	}
+	o = cmp.Or(o, &Options{})
 	at, err := azurestorage.Blob.Parse(location)
 	if wrong := (*azurestorage.ParseError)(nil); errors.As(err, &wrong) {
 		return nil, opening(invalid(wrong.Hint, "%s", wrong.Detail))
@@ -105,9 +104,7 @@ func open(at azurestorage.Location, o Options) (_ *Store, err error) {
 		blockSize: o.BlockSize,
 		maxBlocks: maxBlocks,
 	}
-	if s.blockSize == 0 {
-		s.blockSize = 4 << 20
-	}
+	s.blockSize = cmp.Or(s.blockSize, 4<<20)
 	s.service, s.own, err = azurestorage.Connect(at, o.Credential, o.Transport, s.limits.Connections, azurestorage.Constructors[*service.Client, *service.SharedKeyCredential]{
 		Key: service.NewSharedKeyCredential,
 		WithKey: func(endpoint string, key *service.SharedKeyCredential, t policy.Transporter) (*service.Client, error) {

@@ -3,6 +3,7 @@ package azureblob
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/md5" //nolint:gosec // the service's checksum of what is on the wire
 	"crypto/rand"
@@ -34,13 +35,8 @@ func (s *Store) Create(ctx context.Context, ref blob.Ref, r io.Reader, o *blob.P
 
 // put puts a blob, or creates it if there is a token.
 func (s *Store) put(ctx context.Context, ref blob.Ref, r io.Reader, o *blob.PutOptions, token string) error {
-	if o == nil {
-		o = &blob.PutOptions{}
-	}
-	bad := ref.Check()
-	if bad == nil {
-		bad = blob.CheckMetadata(o.Metadata)
-	}
+	o = cmp.Or(o, &blob.PutOptions{})
+	bad := cmp.Or(ref.Check(), blob.CheckMetadata(o.Metadata))
 	if err := s.check(ctx, ref.Container, bad); err != nil {
 		return err
 	}
@@ -48,7 +44,7 @@ func (s *Store) put(ctx context.Context, ref blob.Ref, r io.Reader, o *blob.PutO
 	if token != "" {
 		p.condition = &sdkblob.AccessConditions{ModifiedAccessConditions: &sdkblob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)}}
 	}
-	blocks := newBlocks(ctx, r, s.blockSize)
+	blocks := &blocks{r: bufio.NewReader(&reader{ctx, r}), size: s.blockSize}
 	first, err := blocks.next()
 	switch {
 	case err != nil:
@@ -132,10 +128,6 @@ func (r *reader) Read(p []byte) (int, error) {
 		return 0, context.Cause(r.ctx)
 	}
 	return r.r.Read(p)
-}
-
-func newBlocks(ctx context.Context, r io.Reader, size int) *blocks {
-	return &blocks{r: bufio.NewReader(&reader{ctx, r}), size: size}
 }
 
 // next returns the next block, which is valid until the next call, or the error of the stream. The

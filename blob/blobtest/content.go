@@ -16,102 +16,117 @@ import (
 )
 
 var contentTests = []test{
-	{"ABlobIsPutReadReplacedAndDeleted", blobsArePutReadReplacedAndDeleted},
-	{"AFailedPutChangesNothing", failedPutsChangeNothing},
-	{"LargeBlobsComeBackWhole", largeBlobsComeBackWhole},
-	{"EverySizeAroundTheLimitsComesBack", sizesComeBack},
-	{"TheTimeOfThePutIsKept", timesAreKept},
-}
-
-func blobsArePutReadReplacedAndDeleted(e *env) {
-	if got := e.get("a"); got != missing {
-		e.Errorf("before: %s", got)
-	}
-	e.put("a", "one")
-	e.put("empty", "")
-	if got := e.get("a"); got != "one" {
-		e.Errorf("got %q", got)
-	}
-	if got := e.get("empty"); got != "" {
-		e.Errorf("empty blob: got %q", got)
-	}
-	e.put("a", "a longer two")
-	if got := e.get("a"); got != "a longer two" {
-		e.Errorf("after replacing: got %q", got)
-	}
-	if info, err := e.s.Stat(e.Context(), e.ref("a")); err != nil || info.Size != 12 || info.Metadata != nil {
-		e.Errorf("stat: %+v, %v", info, err)
-	}
-	for range 2 { // deleting can be repeated
-		e.ok(e.s.Delete(e.Context(), e.ref("a")))
-	}
-	_, err := e.s.Stat(e.Context(), e.ref("a"))
-	e.is(err, blob.ErrMissing, "stat of a deleted blob")
-	_, err = e.s.Open(e.Context(), e.ref("a"))
-	e.is(err, blob.ErrMissing, "open of a deleted blob")
-	_, err = e.s.Stat(e.Context(), blob.Ref{Container: e.another(), Name: "a"})
-	e.is(err, blob.ErrMissing, "stat in a container that does not exist")
-	e.ok(e.s.Delete(e.Context(), blob.Ref{Container: e.another(), Name: "a"}))
-	if exists, err := blob.Exists(e.Context(), e.s, e.ref("a")); exists || err != nil {
-		e.Errorf("exists: %v, %v", exists, err)
-	}
-	if exists, err := blob.Exists(e.Context(), e.s, e.ref("empty")); !exists || err != nil {
-		e.Errorf("exists: %v, %v", exists, err)
-	}
-}
-
-func failedPutsChangeNothing(e *env) {
-	broken := errors.New("the line went dead")
-	for name, size := range map[string]int{"small": 10, "large": e.h.Large * 3 / 4} {
-		half := func() io.Reader {
-			return io.MultiReader(bytes.NewReader(content(size)), iotest.ErrReader(broken))
+	{"ABlobIsPutReadReplacedAndDeleted", func(e *env) {
+		if got := e.get("a"); got != missing {
+			e.Errorf("before: %s", got)
 		}
-		e.put(name, "whole")
-		e.is(e.s.Put(e.Context(), e.ref(name), half(), nil), broken, "put")
-		e.is(e.s.Put(e.Context(), e.ref(name+"-new"), half(), nil), broken, "put")
-		e.is(e.s.Create(e.Context(), e.ref(name+"-new"), half(), nil), broken, "create")
-		if got := e.get(name); got != "whole" {
-			e.Errorf("got %.20q", got)
+		e.put("a", "one")
+		e.put("empty", "")
+		if got := e.get("a"); got != "one" {
+			e.Errorf("got %q", got)
 		}
-		if got := e.get(name + "-new"); got != missing {
-			e.Errorf("a failed put stored %.20q", got)
+		if got := e.get("empty"); got != "" {
+			e.Errorf("empty blob: got %q", got)
 		}
-	}
-	if got := e.list(e.container, ""); !slices.Equal(got, []string{"large", "small"}) {
-		e.Errorf("listed %v", got)
-	}
-}
-
-func largeBlobsComeBackWhole(e *env) {
-	want := content(e.h.Large)
-	// Readers that return little, and data together with the end, are readers too.
-	e.ok(e.s.Put(e.Context(), e.ref("large"), iotest.DataErrReader(iotest.HalfReader(bytes.NewReader(want))), nil))
-	if got := e.get("large"); got != string(want) {
-		e.Errorf("got %d bytes", len(got))
-	}
-	e.ok(e.s.Put(e.Context(), e.ref("large"), bytes.NewReader(want[1:]), nil)) // replaced by another large one
-	if got := e.get("large"); got != string(want[1:]) {
-		e.Errorf("after replacing: got %d bytes", len(got))
-	}
-	e.ok(e.s.Put(e.Context(), e.ref("zeros"), bytes.NewReader(make([]byte, e.h.Large)), nil)) // parts of it are alike
-	if got := e.get("zeros"); got != string(make([]byte, e.h.Large)) {
-		e.Errorf("zeros: got %d bytes", len(got))
-	}
-}
-
-func sizesComeBack(e *env) {
-	for part := range 4 {
-		for _, d := range []int{-1, 0, 1} {
-			n := e.h.Large*part/4 + d
-			if n < 0 {
-				continue
+		e.put("a", "a longer two")
+		if got := e.get("a"); got != "a longer two" {
+			e.Errorf("after replacing: got %q", got)
+		}
+		if info, err := e.s.Stat(e.Context(), e.ref("a")); err != nil || info.Size != 12 || info.Metadata != nil {
+			e.Errorf("stat: %+v, %v", info, err)
+		}
+		for range 2 { // deleting can be repeated
+			e.ok(e.s.Delete(e.Context(), e.ref("a")))
+		}
+		_, err := e.s.Stat(e.Context(), e.ref("a"))
+		e.is(err, blob.ErrMissing, "stat of a deleted blob")
+		_, err = e.s.Open(e.Context(), e.ref("a"))
+		e.is(err, blob.ErrMissing, "open of a deleted blob")
+		_, err = e.s.Stat(e.Context(), blob.Ref{Container: e.another(), Name: "a"})
+		e.is(err, blob.ErrMissing, "stat in a container that does not exist")
+		e.ok(e.s.Delete(e.Context(), blob.Ref{Container: e.another(), Name: "a"}))
+		if exists, err := blob.Exists(e.Context(), e.s, e.ref("a")); exists || err != nil {
+			e.Errorf("exists: %v, %v", exists, err)
+		}
+		if exists, err := blob.Exists(e.Context(), e.s, e.ref("empty")); !exists || err != nil {
+			e.Errorf("exists: %v, %v", exists, err)
+		}
+	}},
+	{"AFailedPutChangesNothing", func(e *env) {
+		broken := errors.New("the line went dead")
+		for name, size := range map[string]int{"small": 10, "large": e.h.Large * 3 / 4} {
+			half := func() io.Reader {
+				return io.MultiReader(bytes.NewReader(content(size)), iotest.ErrReader(broken))
 			}
-			e.ok(e.s.Put(e.Context(), e.ref("a"), bytes.NewReader(content(n)), nil))
-			if got := e.get("a"); got != string(content(n)) {
-				e.Errorf("of %d bytes came back %d", n, len(got))
+			e.put(name, "whole")
+			e.is(e.s.Put(e.Context(), e.ref(name), half(), nil), broken, "put")
+			e.is(e.s.Put(e.Context(), e.ref(name+"-new"), half(), nil), broken, "put")
+			e.is(e.s.Create(e.Context(), e.ref(name+"-new"), half(), nil), broken, "create")
+			if got := e.get(name); got != "whole" {
+				e.Errorf("got %.20q", got)
+			}
+			if got := e.get(name + "-new"); got != missing {
+				e.Errorf("a failed put stored %.20q", got)
 			}
 		}
-	}
+		if got := e.list(e.container, ""); !slices.Equal(got, []string{"large", "small"}) {
+			e.Errorf("listed %v", got)
+		}
+	}},
+	{"LargeBlobsComeBackWhole", func(e *env) {
+		want := content(e.h.Large)
+		// Readers that return little, and data together with the end, are readers too.
+		e.ok(e.s.Put(e.Context(), e.ref("large"), iotest.DataErrReader(iotest.HalfReader(bytes.NewReader(want))), nil))
+		if got := e.get("large"); got != string(want) {
+			e.Errorf("got %d bytes", len(got))
+		}
+		e.ok(e.s.Put(e.Context(), e.ref("large"), bytes.NewReader(want[1:]), nil)) // replaced by another large one
+		if got := e.get("large"); got != string(want[1:]) {
+			e.Errorf("after replacing: got %d bytes", len(got))
+		}
+		e.ok(e.s.Put(e.Context(), e.ref("zeros"), bytes.NewReader(make([]byte, e.h.Large)), nil)) // parts of it are alike
+		if got := e.get("zeros"); got != string(make([]byte, e.h.Large)) {
+			e.Errorf("zeros: got %d bytes", len(got))
+		}
+	}},
+	{"EverySizeAroundTheLimitsComesBack", func(e *env) {
+		for part := range 4 {
+			for _, d := range []int{-1, 0, 1} {
+				n := e.h.Large*part/4 + d
+				if n < 0 {
+					continue
+				}
+				e.ok(e.s.Put(e.Context(), e.ref("a"), bytes.NewReader(content(n)), nil))
+				if got := e.get("a"); got != string(content(n)) {
+					e.Errorf("of %d bytes came back %d", n, len(got))
+				}
+			}
+		}
+	}},
+	// Allow for another machine's clock, unless there is only one.
+	{"TheTimeOfThePutIsKept", func(e *env) {
+		const skew = time.Hour
+		before := time.Now()
+		e.put("a", "one")
+		first, err := e.s.Stat(e.Context(), e.ref("a"))
+		e.ok(err)
+		if e.h.Bubble {
+			if !first.Modified.Equal(before) {
+				e.Errorf("put at %v and modified at %v", before, first.Modified)
+			}
+			time.Sleep(time.Minute)
+		}
+		if d := first.Modified.Sub(before); d < -skew || d > skew {
+			e.Errorf("put at %v and modified at %v", before, first.Modified)
+		}
+		e.get("a") // reading is no modification
+		e.put("a", strings.Repeat("two", 3))
+		second, err := e.s.Stat(e.Context(), e.ref("a"))
+		e.ok(err)
+		if second.Modified.Before(first.Modified) || e.h.Bubble && second.Modified.Sub(first.Modified) != time.Minute {
+			e.Errorf("modified at %v, and then at %v", first.Modified, second.Modified)
+		}
+	}},
 }
 
 // content returns bytes that repeat nowhere, the same each time.
@@ -122,51 +137,41 @@ func content(n int) []byte {
 	return b
 }
 
-// timesAreKept allows for another machine's clock, unless there is only one.
-func timesAreKept(e *env) {
-	const skew = time.Hour
-	before := time.Now()
-	e.put("a", "one")
-	first, err := e.s.Stat(e.Context(), e.ref("a"))
-	e.ok(err)
-	if e.h.Bubble {
-		if !first.Modified.Equal(before) {
-			e.Errorf("put at %v and modified at %v", before, first.Modified)
-		}
-		time.Sleep(time.Minute)
-	}
-	if d := first.Modified.Sub(before); d < -skew || d > skew {
-		e.Errorf("put at %v and modified at %v", before, first.Modified)
-	}
-	e.get("a") // reading is no modification
-	e.put("a", strings.Repeat("two", 3))
-	second, err := e.s.Stat(e.Context(), e.ref("a"))
-	e.ok(err)
-	if second.Modified.Before(first.Modified) || e.h.Bubble && second.Modified.Sub(first.Modified) != time.Minute {
-		e.Errorf("modified at %v, and then at %v", first.Modified, second.Modified)
-	}
-}
-
 var createTests = []test{
-	{"CreateTellsThatABlobExists", createTellsThatABlobExists},
+	{"CreateTellsThatABlobExists", func(e *env) {
+		for name, second := range map[string][]byte{"small": []byte("second"), "large": content(e.h.Large)} {
+			e.ok(e.s.Create(e.Context(), e.ref(name), strings.NewReader("first"), nil))
+			e.is(e.s.Create(e.Context(), e.ref(name), bytes.NewReader(second), nil), blob.ErrExists, "second create")
+			if got := e.get(name); got != "first" {
+				e.Errorf("got %.20q", got)
+			}
+			e.ok(e.s.Delete(e.Context(), e.ref(name)))
+			e.ok(e.s.Create(e.Context(), e.ref(name), bytes.NewReader(second), nil))
+			if got := e.get(name); got != string(second) {
+				e.Errorf("after delete and create: got %.20q", got)
+			}
+		}
+	}},
 	{"OfManyCreatesOneSucceeds", func(e *env) { ofManyCreatesOneSucceeds(e, 16, 1000) }},
 	{"OfManyLargeCreatesOneSucceeds", func(e *env) { ofManyCreatesOneSucceeds(e, 4, e.h.Large) }},
-	{"ConcurrentPutsStoreOneOfThem", concurrentPutsStoreOneOfThem},
-}
-
-func createTellsThatABlobExists(e *env) {
-	for name, second := range map[string][]byte{"small": []byte("second"), "large": content(e.h.Large)} {
-		e.ok(e.s.Create(e.Context(), e.ref(name), strings.NewReader("first"), nil))
-		e.is(e.s.Create(e.Context(), e.ref(name), bytes.NewReader(second), nil), blob.ErrExists, "second create")
-		if got := e.get(name); got != "first" {
-			e.Errorf("got %.20q", got)
+	// They all succeed, and what is stored is whole.
+	{"ConcurrentPutsStoreOneOfThem", func(e *env) {
+		const n = 4
+		for _, size := range []int{1000, e.h.Large} {
+			var start, done sync.WaitGroup
+			start.Add(n)
+			for i := range n {
+				done.Go(func() {
+					text := strings.Repeat(string(rune('a'+i)), size)
+					if err := e.s.Put(e.Context(), e.ref("one"), io.MultiReader(strings.NewReader(text), meet{&start}), nil); err != nil {
+						e.Error(err)
+					}
+				})
+			}
+			done.Wait()
+			e.isOne(e.get("one"), size)
 		}
-		e.ok(e.s.Delete(e.Context(), e.ref(name)))
-		e.ok(e.s.Create(e.Context(), e.ref(name), bytes.NewReader(second), nil))
-		if got := e.get(name); got != string(second) {
-			e.Errorf("after delete and create: got %.20q", got)
-		}
-	}
+	}},
 }
 
 func ofManyCreatesOneSucceeds(e *env, n, size int) {
@@ -195,25 +200,6 @@ func ofManyCreatesOneSucceeds(e *env, n, size int) {
 	}
 }
 
-// concurrentPutsStoreOneOfThem: they all succeed, and what is stored is whole.
-func concurrentPutsStoreOneOfThem(e *env) {
-	const n = 4
-	for _, size := range []int{1000, e.h.Large} {
-		var start, done sync.WaitGroup
-		start.Add(n)
-		for i := range n {
-			done.Go(func() {
-				text := strings.Repeat(string(rune('a'+i)), size)
-				if err := e.s.Put(e.Context(), e.ref("one"), io.MultiReader(strings.NewReader(text), meet{&start}), nil); err != nil {
-					e.Error(err)
-				}
-			})
-		}
-		done.Wait()
-		e.isOne(e.get("one"), size)
-	}
-}
-
 // isOne checks that the content is one letter throughout.
 func (e *env) isOne(got string, size int) {
 	e.Helper()
@@ -232,72 +218,66 @@ func (m meet) Read([]byte) (int, error) {
 }
 
 var readerTests = []test{
-	{"AReaderNeverSeesAnotherVersion", readersSeeOneVersion},
-	{"ReadersDoNotDisturbEachOther", readersAreIndependent},
-	{"AReaderCanBeClosedEarly", readersCanBeClosedEarly},
-}
-
-func readersSeeOneVersion(e *env) {
-	for name, change := range map[string]func() error{
-		"replaced": func() error {
-			return e.s.Put(e.Context(), e.ref("a"), strings.NewReader(strings.Repeat("new ", e.h.Large/4)), nil)
-		},
-		"deleted": func() error { return e.s.Delete(e.Context(), e.ref("a")) },
-	} {
-		old := strings.Repeat("old ", e.h.Large/4)
-		e.put("a", old)
-		r, err := e.s.Open(e.Context(), e.ref("a"))
-		e.ok(err)
-		head := make([]byte, 4)
-		_, err = io.ReadFull(r, head)
-		e.ok(err)
-		e.ok(change())
-		rest, err := io.ReadAll(r)
-		got := string(head) + string(rest)
-		switch {
-		case errors.Is(err, blob.ErrChanged) && e.h.Quirks.ReadersChange != "":
-			e.Logf("%s: %v after %d bytes: %s", name, err, len(got), e.h.Quirks.ReadersChange)
-			e.is(err, blob.ErrChanged, "read")
-			if !strings.HasPrefix(old, got) {
-				e.Errorf("%s: what was read before the error is a mixture", name)
-			}
-		case err != nil || got != old:
-			e.Errorf("%s: read %d bytes, %v", name, len(got), err)
-		}
-		e.ok(r.Close())
-	}
-}
-
-func readersAreIndependent(e *env) {
-	want := string(content(e.h.Large / 2))
-	e.put("a", want)
-	var done sync.WaitGroup
-	for range 4 {
-		done.Go(func() {
+	{"AReaderNeverSeesAnotherVersion", func(e *env) {
+		for name, change := range map[string]func() error{
+			"replaced": func() error {
+				return e.s.Put(e.Context(), e.ref("a"), strings.NewReader(strings.Repeat("new ", e.h.Large/4)), nil)
+			},
+			"deleted": func() error { return e.s.Delete(e.Context(), e.ref("a")) },
+		} {
+			old := strings.Repeat("old ", e.h.Large/4)
+			e.put("a", old)
 			r, err := e.s.Open(e.Context(), e.ref("a"))
-			if err != nil {
-				e.Error(err)
-				return
+			e.ok(err)
+			head := make([]byte, 4)
+			_, err = io.ReadFull(r, head)
+			e.ok(err)
+			e.ok(change())
+			rest, err := io.ReadAll(r)
+			got := string(head) + string(rest)
+			switch {
+			case errors.Is(err, blob.ErrChanged) && e.h.Quirks.ReadersChange != "":
+				e.Logf("%s: %v after %d bytes: %s", name, err, len(got), e.h.Quirks.ReadersChange)
+				e.is(err, blob.ErrChanged, "read")
+				if !strings.HasPrefix(old, got) {
+					e.Errorf("%s: what was read before the error is a mixture", name)
+				}
+			case err != nil || got != old:
+				e.Errorf("%s: read %d bytes, %v", name, len(got), err)
 			}
-			data, err := io.ReadAll(r)
-			if err = errors.Join(err, r.Close()); err != nil || string(data) != want {
-				e.Errorf("read %d bytes, %v", len(data), err)
-			}
-		})
-	}
-	done.Wait()
-}
-
-func readersCanBeClosedEarly(e *env) {
-	e.put("a", string(content(e.h.Large)))
-	for _, n := range []int64{0, 1, 1000} {
-		r, err := e.s.Open(e.Context(), e.ref("a"))
-		e.ok(err)
-		_, err = io.CopyN(io.Discard, r, n)
-		e.ok(err)
-		e.ok(r.Close())
-		if n, err := r.Read(make([]byte, 10)); n > 0 || err == nil || errors.Is(err, io.EOF) {
-			e.Errorf("a closed reader returned %d bytes, %v", n, err)
+			e.ok(r.Close())
 		}
-	}
+	}},
+	{"ReadersDoNotDisturbEachOther", func(e *env) {
+		want := string(content(e.h.Large / 2))
+		e.put("a", want)
+		var done sync.WaitGroup
+		for range 4 {
+			done.Go(func() {
+				r, err := e.s.Open(e.Context(), e.ref("a"))
+				if err != nil {
+					e.Error(err)
+					return
+				}
+				data, err := io.ReadAll(r)
+				if err = errors.Join(err, r.Close()); err != nil || string(data) != want {
+					e.Errorf("read %d bytes, %v", len(data), err)
+				}
+			})
+		}
+		done.Wait()
+	}},
+	{"AReaderCanBeClosedEarly", func(e *env) {
+		e.put("a", string(content(e.h.Large)))
+		for _, n := range []int64{0, 1, 1000} {
+			r, err := e.s.Open(e.Context(), e.ref("a"))
+			e.ok(err)
+			_, err = io.CopyN(io.Discard, r, n)
+			e.ok(err)
+			e.ok(r.Close())
+			if n, err := r.Read(make([]byte, 10)); n > 0 || err == nil || errors.Is(err, io.EOF) {
+				e.Errorf("a closed reader returned %d bytes, %v", n, err)
+			}
+		}
+	}},
 }

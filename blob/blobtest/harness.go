@@ -1,6 +1,7 @@
 package blobtest
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -50,9 +51,7 @@ type test struct {
 
 // Run runs the suite against a store, each test in containers of its own.
 func Run(t *testing.T, h Harness) {
-	if h.Large == 0 {
-		h.Large = 2 << 20
-	}
+	h.Large = cmp.Or(h.Large, 2<<20)
 	for _, part := range [][]test{contentTests, createTests, readerTests, listTests, metadataTests, accessTests, argumentTests, modelTests} {
 		for _, c := range part {
 			t.Run(c.name, func(t *testing.T) {

@@ -13,9 +13,44 @@ import (
 )
 
 var metadataTests = []test{
-	{"MetadataAppearWithTheBlob", metadataAppearWithTheBlob},
-	{"MetadataOfTheCallerAreItsOwn", metadataAreCopied},
-	{"BadMetadataAreRefused", badMetadataAreRefused},
+	{"MetadataAppearWithTheBlob", func(e *env) {
+		longest := map[string]string{"long_1_": strings.Repeat("x", blob.MaxMetadata-len("long_1_"))}
+		for name, text := range map[string][]byte{"small": []byte("text"), "large": content(e.h.Large), "empty": nil} {
+			for _, metadata := range []map[string]string{{"kind": "claim", "at": `2026-11-22 "04:00" <&> ~`}, nil, longest, {}, {"a": "1"}} {
+				e.ok(e.s.Put(e.Context(), e.ref(name), bytes.NewReader(text), &blob.PutOptions{Metadata: metadata}))
+				e.carries(name, metadata)
+			}
+			e.ok(e.s.Put(e.Context(), e.ref(name), bytes.NewReader(text), nil))
+			e.carries(name, nil)
+			if got := e.get(name); got != string(text) {
+				e.Errorf("%s: content is %.40q", name, got)
+			}
+			e.ok(e.s.Create(e.Context(), e.ref(name+"-new"), bytes.NewReader(text), &blob.PutOptions{Metadata: longest}))
+			e.carries(name+"-new", longest)
+			if got := e.get(name + "-new"); got != string(text) {
+				e.Errorf("%s: content is %.40q", name, got)
+			}
+		}
+	}},
+	{"MetadataOfTheCallerAreItsOwn", func(e *env) {
+		mine := map[string]string{"a": "1"}
+		e.ok(e.s.Put(e.Context(), e.ref("a"), strings.NewReader(""), &blob.PutOptions{Metadata: mine}))
+		mine["a"] = "2"
+		info, err := e.s.Stat(e.Context(), e.ref("a"))
+		e.ok(err)
+		info.Metadata["a"] = "3"
+		e.carries("a", map[string]string{"a": "1"})
+	}},
+	{"BadMetadataAreRefused", func(e *env) {
+		for _, bad := range []map[string]string{
+			{"": "x"}, {"A": "x"}, {"1a": "x"}, {"_": "x"}, {"_a": "x"}, {"a-b": "x"}, {"a b": "x"}, {"ä": "x"}, {"millrace_a": "x"},
+			{"a": ""}, {"a": " x"}, {"a": "x\t"}, {"a": "x\ny"}, {"a": "ä"}, {"a": strings.Repeat("x", blob.MaxMetadata)},
+		} {
+			o := &blob.PutOptions{Metadata: bad}
+			e.is(e.s.Put(e.Context(), e.ref("a"), untouched{e}, o), blob.ErrInvalid, "put")
+			e.is(e.s.Create(e.Context(), e.ref("a"), untouched{e}, o), blob.ErrInvalid, "create")
+		}
+	}},
 }
 
 // same checks that two descriptions are of the same version of a blob.
@@ -40,113 +75,64 @@ func (e *env) carries(name string, want map[string]string) {
 	e.ok(r.Close())
 }
 
-func metadataAppearWithTheBlob(e *env) {
-	longest := map[string]string{"long_1_": strings.Repeat("x", blob.MaxMetadata-len("long_1_"))}
-	for name, text := range map[string][]byte{"small": []byte("text"), "large": content(e.h.Large), "empty": nil} {
-		for _, metadata := range []map[string]string{{"kind": "claim", "at": `2026-11-22 "04:00" <&> ~`}, nil, longest, {}, {"a": "1"}} {
-			e.ok(e.s.Put(e.Context(), e.ref(name), bytes.NewReader(text), &blob.PutOptions{Metadata: metadata}))
-			e.carries(name, metadata)
-		}
-		e.ok(e.s.Put(e.Context(), e.ref(name), bytes.NewReader(text), nil))
-		e.carries(name, nil)
-		if got := e.get(name); got != string(text) {
-			e.Errorf("%s: content is %.40q", name, got)
-		}
-		e.ok(e.s.Create(e.Context(), e.ref(name+"-new"), bytes.NewReader(text), &blob.PutOptions{Metadata: longest}))
-		e.carries(name+"-new", longest)
-		if got := e.get(name + "-new"); got != string(text) {
-			e.Errorf("%s: content is %.40q", name, got)
-		}
-	}
-}
-
-func metadataAreCopied(e *env) {
-	mine := map[string]string{"a": "1"}
-	e.ok(e.s.Put(e.Context(), e.ref("a"), strings.NewReader(""), &blob.PutOptions{Metadata: mine}))
-	mine["a"] = "2"
-	info, err := e.s.Stat(e.Context(), e.ref("a"))
-	e.ok(err)
-	info.Metadata["a"] = "3"
-	e.carries("a", map[string]string{"a": "1"})
-}
-
-func badMetadataAreRefused(e *env) {
-	for _, bad := range []map[string]string{
-		{"": "x"}, {"A": "x"}, {"1a": "x"}, {"_": "x"}, {"_a": "x"}, {"a-b": "x"}, {"a b": "x"}, {"ä": "x"}, {"millrace_a": "x"},
-		{"a": ""}, {"a": " x"}, {"a": "x\t"}, {"a": "x\ny"}, {"a": "ä"}, {"a": strings.Repeat("x", blob.MaxMetadata)},
-	} {
-		o := &blob.PutOptions{Metadata: bad}
-		e.is(e.s.Put(e.Context(), e.ref("a"), untouched{e}, o), blob.ErrInvalid, "put")
-		e.is(e.s.Create(e.Context(), e.ref("a"), untouched{e}, o), blob.ErrInvalid, "create")
-	}
-}
-
 var listTests = []test{
-	{"ListYieldsByPrefixInOrder", listsByPrefixInOrder},
-	{"ListTellsWhatStatTells", listTellsWhatStatTells},
-	{"BlobsCanBeDeletedWhileTheyAreListed", blobsCanBeDeletedWhileListed},
-}
-
-func listsByPrefixInOrder(e *env) {
-	for _, name := range []string{"b/2", "b/10", "a", "b", "b-c", "b_c", "b.c", "b/1/x", "c.png"} {
-		e.put(name, name)
-	}
-	e.ok(e.s.Put(e.Context(), blob.Ref{Container: e.another(), Name: "b/3"}, strings.NewReader(""), nil))
-	for prefix, want := range map[string][]string{
-		"":     {"a", "b", "b-c", "b.c", "b/1/x", "b/10", "b/2", "b_c", "c.png"},
-		"b":    {"b", "b-c", "b.c", "b/1/x", "b/10", "b/2", "b_c"},
-		"b/":   {"b/1/x", "b/10", "b/2"},
-		"b/1":  {"b/1/x", "b/10"},
-		"none": nil,
-	} {
-		if got := e.list(e.container, prefix); !slices.Equal(got, want) {
-			e.Errorf("prefix %q: got %v, want %v", prefix, got, want)
+	{"ListYieldsByPrefixInOrder", func(e *env) {
+		for _, name := range []string{"b/2", "b/10", "a", "b", "b-c", "b_c", "b.c", "b/1/x", "c.png"} {
+			e.put(name, name)
 		}
-	}
-	if got := e.list(e.another(), ""); got != nil {
-		e.Errorf("a container that does not exist has %v", got)
-	}
-	for _, err := range e.s.List(e.Context(), e.container, "") {
-		e.ok(err)
-		break // leaving early is fine
-	}
+		e.ok(e.s.Put(e.Context(), blob.Ref{Container: e.another(), Name: "b/3"}, strings.NewReader(""), nil))
+		for prefix, want := range map[string][]string{
+			"":     {"a", "b", "b-c", "b.c", "b/1/x", "b/10", "b/2", "b_c", "c.png"},
+			"b":    {"b", "b-c", "b.c", "b/1/x", "b/10", "b/2", "b_c"},
+			"b/":   {"b/1/x", "b/10", "b/2"},
+			"b/1":  {"b/1/x", "b/10"},
+			"none": nil,
+		} {
+			if got := e.list(e.container, prefix); !slices.Equal(got, want) {
+				e.Errorf("prefix %q: got %v, want %v", prefix, got, want)
+			}
+		}
+		if got := e.list(e.another(), ""); got != nil {
+			e.Errorf("a container that does not exist has %v", got)
+		}
+		for _, err := range e.s.List(e.Context(), e.container, "") {
+			e.ok(err)
+			break // leaving early is fine
+		}
+	}},
+	// A list has sizes, times and metadata.
+	{"ListTellsWhatStatTells", func(e *env) {
+		e.put("a", "some text")
+		e.ok(e.s.Put(e.Context(), e.ref("b"), strings.NewReader("more text"), &blob.PutOptions{Metadata: map[string]string{"kind": "text"}}))
+		e.ok(e.s.Create(e.Context(), e.ref("c"), strings.NewReader(""), nil))
+		n := 0
+		for got, err := range e.s.List(e.Context(), e.container, "") {
+			e.ok(err)
+			want, err := e.s.Stat(e.Context(), got.Ref)
+			e.ok(err)
+			e.same(got, want)
+			n++
+		}
+		if n != 3 {
+			e.Errorf("listed %d blobs", n)
+		}
+	}},
+	{"BlobsCanBeDeletedWhileTheyAreListed", func(e *env) {
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
+			e.put(name, name)
+		}
+		for b, err := range e.s.List(e.Context(), e.container, "") {
+			e.ok(err)
+			e.ok(e.s.Delete(e.Context(), b.Ref))
+			e.ok(e.s.Delete(e.Context(), e.ref("c"))) // which may still be listed
+		}
+		if got := e.list(e.container, ""); got != nil {
+			e.Errorf("left are %v", got)
+		}
+	}},
 }
 
-// listTellsWhatStatTells has sizes, times and metadata in a list.
-func listTellsWhatStatTells(e *env) {
-	e.put("a", "some text")
-	e.ok(e.s.Put(e.Context(), e.ref("b"), strings.NewReader("more text"), &blob.PutOptions{Metadata: map[string]string{"kind": "text"}}))
-	e.ok(e.s.Create(e.Context(), e.ref("c"), strings.NewReader(""), nil))
-	n := 0
-	for got, err := range e.s.List(e.Context(), e.container, "") {
-		e.ok(err)
-		want, err := e.s.Stat(e.Context(), got.Ref)
-		e.ok(err)
-		e.same(got, want)
-		n++
-	}
-	if n != 3 {
-		e.Errorf("listed %d blobs", n)
-	}
-}
-
-func blobsCanBeDeletedWhileListed(e *env) {
-	for _, name := range []string{"a", "b", "c", "d", "e"} {
-		e.put(name, name)
-	}
-	for b, err := range e.s.List(e.Context(), e.container, "") {
-		e.ok(err)
-		e.ok(e.s.Delete(e.Context(), b.Ref))
-		e.ok(e.s.Delete(e.Context(), e.ref("c"))) // which may still be listed
-	}
-	if got := e.list(e.container, ""); got != nil {
-		e.Errorf("left are %v", got)
-	}
-}
-
-var accessTests = []test{{"AContainerKeepsItsAccessPolicy", accessIsKept}}
-
-func accessIsKept(e *env) {
+var accessTests = []test{{"AContainerKeepsItsAccessPolicy", func(e *env) {
 	e.hasAccess(e.container, blob.Private) // it does not exist
 	e.ok(e.s.SetAccess(e.Context(), e.container, blob.PublicRead))
 	e.hasAccess(e.container, blob.PublicRead)
@@ -167,7 +153,7 @@ func accessIsKept(e *env) {
 			e.Errorf("bad container: %v", err)
 		}
 	}
-}
+}}}
 
 func (e *env) hasAccess(container string, want blob.Access) {
 	e.Helper()
@@ -177,8 +163,52 @@ func (e *env) hasAccess(container string, want blob.Access) {
 }
 
 var argumentTests = []test{
-	{"BadReferencesAreRefused", badReferencesAreRefused},
-	{"AnEndedContextEndsEveryCall", endedContextsEndCalls},
+	{"BadReferencesAreRefused", func(e *env) {
+		bad := [][2]string{
+			{}, {"pictures", ""}, {"", "a"}, {"ab", "a"}, {strings.Repeat("c", 64), "a"}, {"Pictures", "a"}, {"pic--tures", "a"},
+			{"-pictures", "a"}, {"pictures-", "a"}, {"pictures/sub", "a"}, {"..", "a"}, {"pic.tures", "a"},
+			{"pictures", ".."}, {"pictures", "../others/a"}, {"pictures", "a/../b"}, {"pictures", "."}, {"pictures", "a/./b"},
+			{"pictures", "/a"}, {"pictures", "a/"}, {"pictures", "a//b"}, {"pictures", ".hidden"}, {"pictures", "a/.b"}, {"pictures", "a."},
+			{"pictures", `a\b`}, {"pictures", "a+b"}, {"pictures", "A"}, {"pictures", "ä"}, {"pictures", "a b"}, {"pictures", "a\x00"},
+			{"pictures", "a\n"}, {"pictures", "c:a"}, {"pictures", "a%2fb"}, {"pictures", strings.Repeat("n", blob.MaxName+1)},
+		}
+		for _, b := range bad {
+			r := blob.Ref{Container: b[0], Name: b[1]}
+			for op, err := range e.calls(e.Context(), r) {
+				if !errors.Is(err, blob.ErrBadRef) {
+					e.Errorf("%s of %q: %v", op, r, err)
+				}
+			}
+		}
+		for _, l := range [][2]string{{"..", ""}, {"Pictures", ""}, {"pictures", "A"}} {
+			if err := e.listError(e.Context(), l[0], l[1]); !errors.Is(err, blob.ErrBadRef) {
+				e.Errorf("list of %q: %v", l, err)
+			}
+		}
+		long := strings.Repeat("n", blob.MaxName)
+		e.put(long, "long")
+		e.put(strings.Repeat("a/", 99)+"a", "deep")
+		if got := e.get(long); got != "long" {
+			e.Errorf("the longest name: %s", got)
+		}
+	}},
+	{"AnEndedContextEndsEveryCall", func(e *env) {
+		why := errors.New("the worker stops")
+		e.put("a", "text")
+		ctx, cancel := context.WithCancelCause(e.Context())
+		data := &cancelling{cancel: func() { cancel(why) }}
+		e.is(e.s.Put(ctx, e.ref("a"), data, nil), why, "put that was interrupted")
+		for op, err := range e.calls(ctx, e.ref("a")) {
+			e.is(err, why, op)
+		}
+		e.is(e.listError(ctx, e.container, ""), why, "list")
+		_, err := e.s.Access(ctx, e.container)
+		e.is(err, why, "access")
+		e.is(e.s.SetAccess(ctx, e.container, blob.PublicRead), why, "set access")
+		if got := e.get("a"); got != "text" {
+			e.Errorf("got %q", got)
+		}
+	}},
 }
 
 // untouched fails the test if it is read.
@@ -209,54 +239,6 @@ func (e *env) listError(ctx context.Context, container, prefix string) (last err
 		}
 	}
 	return last
-}
-
-func badReferencesAreRefused(e *env) {
-	bad := [][2]string{
-		{}, {"pictures", ""}, {"", "a"}, {"ab", "a"}, {strings.Repeat("c", 64), "a"}, {"Pictures", "a"}, {"pic--tures", "a"},
-		{"-pictures", "a"}, {"pictures-", "a"}, {"pictures/sub", "a"}, {"..", "a"}, {"pic.tures", "a"},
-		{"pictures", ".."}, {"pictures", "../others/a"}, {"pictures", "a/../b"}, {"pictures", "."}, {"pictures", "a/./b"},
-		{"pictures", "/a"}, {"pictures", "a/"}, {"pictures", "a//b"}, {"pictures", ".hidden"}, {"pictures", "a/.b"}, {"pictures", "a."},
-		{"pictures", `a\b`}, {"pictures", "a+b"}, {"pictures", "A"}, {"pictures", "ä"}, {"pictures", "a b"}, {"pictures", "a\x00"},
-		{"pictures", "a\n"}, {"pictures", "c:a"}, {"pictures", "a%2fb"}, {"pictures", strings.Repeat("n", blob.MaxName+1)},
-	}
-	for _, b := range bad {
-		r := blob.Ref{Container: b[0], Name: b[1]}
-		for op, err := range e.calls(e.Context(), r) {
-			if !errors.Is(err, blob.ErrBadRef) {
-				e.Errorf("%s of %q: %v", op, r, err)
-			}
-		}
-	}
-	for _, l := range [][2]string{{"..", ""}, {"Pictures", ""}, {"pictures", "A"}} {
-		if err := e.listError(e.Context(), l[0], l[1]); !errors.Is(err, blob.ErrBadRef) {
-			e.Errorf("list of %q: %v", l, err)
-		}
-	}
-	long := strings.Repeat("n", blob.MaxName)
-	e.put(long, "long")
-	e.put(strings.Repeat("a/", 99)+"a", "deep")
-	if got := e.get(long); got != "long" {
-		e.Errorf("the longest name: %s", got)
-	}
-}
-
-func endedContextsEndCalls(e *env) {
-	why := errors.New("the worker stops")
-	e.put("a", "text")
-	ctx, cancel := context.WithCancelCause(e.Context())
-	data := &cancelling{cancel: func() { cancel(why) }}
-	e.is(e.s.Put(ctx, e.ref("a"), data, nil), why, "put that was interrupted")
-	for op, err := range e.calls(ctx, e.ref("a")) {
-		e.is(err, why, op)
-	}
-	e.is(e.listError(ctx, e.container, ""), why, "list")
-	_, err := e.s.Access(ctx, e.container)
-	e.is(err, why, "access")
-	e.is(e.s.SetAccess(ctx, e.container, blob.PublicRead), why, "set access")
-	if got := e.get("a"); got != "text" {
-		e.Errorf("got %q", got)
-	}
 }
 
 // cancelling never ends, but cancels its reader's context.

@@ -1,6 +1,7 @@
 package azurestorage
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"encoding/xml"
@@ -91,10 +92,7 @@ func (at Location) Describe(resp *http.Response, body []byte, secrets ...string)
 		text = at.Redact(text[:min(len(text), maxScanned)], secrets...)
 		return strings.ToValidUTF8(text[:min(len(text), maxQuoted)], "")
 	}
-	kind := quoted(resp.Header.Get("Content-Type"))
-	if kind == "" {
-		kind = "unknown type"
-	}
+	kind := cmp.Or(quoted(resp.Header.Get("Content-Type")), "unknown type")
 	return fmt.Sprintf("%d bytes of %s starting with %q", len(body), kind, quoted(string(body)))
 }
 
@@ -172,18 +170,14 @@ func (l Limits) Check() error {
 // UseDevelopmentStorage=true, the default for requests that cannot be sent is 1 s. An emulator on
 // another machine, such as a container that starts at the same time, has the full 2 min.
 func (l Limits) WithDefaults(at Location) Limits {
-	if l.TryTimeout == 0 {
-		l.TryTimeout = 30 * time.Second
-	}
+	l.TryTimeout = cmp.Or(l.TryTimeout, 30*time.Second)
 	if l.RetryFor == 0 {
 		l.RetryFor = 2 * time.Minute
 		if at.development {
 			l.unreachable = unreachable
 		}
 	}
-	if l.Connections == 0 {
-		l.Connections = 64
-	}
+	l.Connections = cmp.Or(l.Connections, 64)
 	return l
 }
 

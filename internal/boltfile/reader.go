@@ -183,7 +183,30 @@ func (w *walker) page(page uint64, low, high []byte, depth int) error {
 	}
 	switch flags := native.Uint16(b[8:]); flags {
 	case branchPage:
-		return w.branch(page, b, low, high, depth)
+		// Visit what is below a page, even if some of its children are damaged.
+		var children []element
+		err := orderedElements(b, false, low, high, func(e element) error {
+			children = append(children, e)
+			return nil
+		})
+		if err == nil && len(children) < 2 { // bbolt never leaves such a page, and cannot delete from it
+			err = fmt.Errorf("it is a branch, and its number of entries is %d", len(children))
+		}
+		if err != nil {
+			if err := w.damaged(fmt.Errorf("page %d: %w", page, err)); err != nil {
+				return err
+			}
+		}
+		for i, c := range children {
+			until := high
+			if i+1 < len(children) {
+				until = children[i+1].Key
+			}
+			if err := w.page(c.child, c.Key, until, depth+1); err != nil {
+				return err
+			}
+		}
+		return nil
 	case leafPage:
 		err = w.leaf(b, low, high)
 	default:
@@ -201,33 +224,6 @@ func (w *walker) leaf(b, low, high []byte) error {
 		return errors.New("it is a leaf without entries")
 	}
 	return orderedElements(b, true, low, high, func(e element) error { return w.visit(e.Entry) })
-}
-
-// branch visits what is below a page, even if some of its children are damaged.
-func (w *walker) branch(page uint64, b, low, high []byte, depth int) error {
-	var children []element
-	err := orderedElements(b, false, low, high, func(e element) error {
-		children = append(children, e)
-		return nil
-	})
-	if err == nil && len(children) < 2 { // bbolt never leaves such a page, and cannot delete from it
-		err = fmt.Errorf("it is a branch, and its number of entries is %d", len(children))
-	}
-	if err != nil {
-		if err := w.damaged(fmt.Errorf("page %d: %w", page, err)); err != nil {
-			return err
-		}
-	}
-	for i, c := range children {
-		until := high
-		if i+1 < len(children) {
-			until = children[i+1].Key
-		}
-		if err := w.page(c.child, c.Key, until, depth+1); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Scan visits the entries of every page of the file that looks like a leaf, of any commit: those that are in use, those

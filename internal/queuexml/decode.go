@@ -53,7 +53,7 @@ func (s *scanner) messages(take func(*Message)) error {
 		if err != nil {
 			return err
 		}
-		p.reset()
+		p = messageParser{texts: p.texts[:0]}
 		if !empty {
 			if err := p.parse(s); err != nil {
 				return err
@@ -76,8 +76,6 @@ type messageParser struct {
 
 // span is a part of texts.
 type span struct{ from, to int }
-
-func (p *messageParser) reset() { *p = messageParser{texts: p.texts[:0]} }
 
 func (p *messageParser) message() Message {
 	all := string(p.texts)

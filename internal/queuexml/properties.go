@@ -73,7 +73,12 @@ func ParseProperties(doc []byte) (Properties, error) {
 				p.CORS = new([]CORSRule)
 				return s.list(name, empty, "CorsRule", func(s *scanner, name string, empty bool) error {
 					var rule CORSRule
-					if err := rule.parse(s, name, empty); err != nil {
+					of := parts{"AllowedOrigins": textElement(&rule.Origins), "AllowedMethods": textElement(&rule.Methods), "MaxAgeInSeconds": number(&rule.MaxAge),
+						"ExposedHeaders": textElement(&rule.Exposed), "AllowedHeaders": textElement(&rule.Headers)}
+					if err := s.record(name, empty, of); err != nil {
+						return err
+					}
+					if err := require(name, of, "AllowedOrigins", "AllowedMethods", "MaxAgeInSeconds", "ExposedHeaders", "AllowedHeaders"); err != nil {
 						return err
 					}
 					*p.CORS = append(*p.CORS, rule)
@@ -106,15 +111,6 @@ func (r *Retention) parse(s *scanner, name string, empty bool) error {
 		return err
 	}
 	return require(name, of, "Enabled")
-}
-
-func (r *CORSRule) parse(s *scanner, name string, empty bool) error {
-	of := parts{"AllowedOrigins": textElement(&r.Origins), "AllowedMethods": textElement(&r.Methods), "MaxAgeInSeconds": number(&r.MaxAge),
-		"ExposedHeaders": textElement(&r.Exposed), "AllowedHeaders": textElement(&r.Headers)}
-	if err := s.record(name, empty, of); err != nil {
-		return err
-	}
-	return require(name, of, "AllowedOrigins", "AllowedMethods", "MaxAgeInSeconds", "ExposedHeaders", "AllowedHeaders")
 }
 
 // AppendProperties appends a StorageServiceProperties document. Nil fields are omitted.

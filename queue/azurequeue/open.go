@@ -70,9 +70,7 @@ type account struct {
 //
 // The error is [queue.ErrInvalid]; it does not repeat the location.
 func Open(location, name string, o *Options) (*Queue, error) {
-	if o == nil {
-		o = &Options{}
-	}
+	o = cmp.Or(o, &Options{})
 	at, err := parse(location)
 	n := queue.Name{Account: at.Account, Queue: name}
 	if err == nil {

@@ -1,6 +1,7 @@
 package azurequeue
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -27,9 +28,7 @@ var _ queue.Account = (*Account)(nil)
 // location is a queue's address, [Account.Open] opens only that queue. The error is
 // [queue.ErrInvalid]; it does not repeat the location.
 func OpenAccount(location string, o *Options) (*Account, error) {
-	if o == nil {
-		o = &Options{}
-	}
+	o = cmp.Or(o, &Options{})
 	at, err := parse(location)
 	var a *account
 	if err == nil {
@@ -204,10 +203,7 @@ func (a *account) call(ctx context.Context, op string, receipt queue.Receipt, se
 // Enqueue implements [queue.Queue] with Put Message. The error is [queue.ErrTooLarge] also if the
 // request exceeds the service's limit once the text is escaped for XML.
 func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
-	bad := queue.CheckEnqueue(o)
-	if bad == nil {
-		bad = checkText(text)
-	}
+	bad := cmp.Or(queue.CheckEnqueue(o), checkText(text))
 	if o == nil {
 		o = &queue.EnqueueOptions{}
 	}
@@ -302,13 +298,8 @@ func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 // Update implements [queue.Queue] with Update Message. It always sends the text: azqueue cannot
 // update without one, and an empty text would erase the body.
 func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
-	bad := queue.CheckUpdate(l, text, visibility)
-	if bad == nil {
-		bad = queue.CheckRequest(text, 0)
-	}
-	if bad == nil {
-		bad = checkID(l.ID)
-	}
+	bad := cmp.Or(queue.CheckUpdate(l, text, visibility), queue.CheckRequest(text, 0))
+	bad = cmp.Or(bad, checkID(l.ID))
 	var renewed queue.Lease
 	err := q.call(ctx, "update", l.ID, l.Receipt, bad, func(ctx context.Context) error {
 		r, err := q.client.UpdateMessage(ctx, url.PathEscape(string(l.ID)), string(l.Receipt), text,
@@ -328,10 +319,7 @@ func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibili
 
 // Delete implements [queue.Queue] with Delete Message.
 func (q *Queue) Delete(ctx context.Context, l queue.Lease) error {
-	bad := queue.CheckLease(l)
-	if bad == nil {
-		bad = checkID(l.ID)
-	}
+	bad := cmp.Or(queue.CheckLease(l), checkID(l.ID))
 	return q.call(ctx, "delete", l.ID, l.Receipt, bad, func(ctx context.Context) error {
 		_, err := q.client.DeleteMessage(ctx, url.PathEscape(string(l.ID)), string(l.Receipt), nil)
 		return err

@@ -181,9 +181,7 @@ func (q *Queue) do(ctx context.Context, op Op, about string, id queue.ID, bad er
 
 // call runs one operation with its fault. The fault depends on subject; errors name id.
 func call[T any](ctx context.Context, q *Queue, op Op, about string, id queue.ID, bad error, act func(context.Context) (T, error)) (result T, _ error) {
-	if bad == nil {
-		bad = queue.CheckName(q.inner.Name().Queue)
-	}
+	bad = cmp.Or(bad, queue.CheckName(q.inner.Name().Queue))
 	if bad != nil { // a client would not send it, so it has no fault
 		return result, queue.Explain(bad, string(op), q.inner.Name(), id)
 	}

@@ -1,6 +1,7 @@
 package faultqueue
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"strconv"
@@ -20,9 +21,7 @@ var _ queue.Manager = (*Queue)(nil)
 // New wraps a queue with faults. The times of [Call].At, [Options].Missing and [Options].Phases
 // start here.
 func New(inner queue.Queue, o *Options) *Queue {
-	if o == nil {
-		o = &Options{}
-	}
+	o = cmp.Or(o, &Options{})
 	return &Queue{inner, newInjector(*o)}
 }
 
@@ -52,10 +51,7 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 		c := *o // a late request reads it after the caller may have changed it
 		o = &c
 	}
-	bad := queue.CheckEnqueue(o)
-	if bad == nil {
-		bad = queue.CheckText(text)
-	}
+	bad := cmp.Or(queue.CheckEnqueue(o), queue.CheckText(text))
 	return call(ctx, q, Enqueue, text, "", bad, func(ctx context.Context) (queue.Message, error) {
 		m, err := q.inner.Enqueue(ctx, text, o)
 		q.skew(&m)
@@ -106,9 +102,7 @@ func (q *Queue) Create(ctx context.Context, metadata map[string]string) error {
 // not a Manager.
 func (q *Queue) SetMetadata(ctx context.Context, metadata map[string]string) error {
 	m, bad := q.manager()
-	if bad == nil {
-		bad = queue.CheckMetadata(metadata)
-	}
+	bad = cmp.Or(bad, queue.CheckMetadata(metadata))
 	metadata = maps.Clone(metadata)
 	return q.do(ctx, SetMetadata, "", "", bad, func(ctx context.Context) error { return m.SetMetadata(ctx, metadata) })
 }

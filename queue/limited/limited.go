@@ -1,6 +1,7 @@
 package limited
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,9 +51,7 @@ type claim struct {
 
 // New returns a limit. It fails if the rates are negative, not numbers, or both zero.
 func New(o *Options) (*Limit, error) {
-	if o == nil {
-		o = &Options{}
-	}
+	o = cmp.Or(o, &Options{})
 	var parts []string
 	for _, one := range []struct {
 		name string
@@ -71,10 +70,7 @@ func New(o *Options) (*Limit, error) {
 	case o.Burst < 0:
 		return nil, fmt.Errorf("limited: Options.Burst is %v: it must not be negative", o.Burst)
 	}
-	burst := o.Burst
-	if burst == 0 {
-		burst = time.Second
-	}
+	burst := cmp.Or(o.Burst, time.Second)
 	grace := min(burst/4, maxGrace)
 	burst -= grace // so much more comes together if a claim is used late
 	return &Limit{

@@ -2,6 +2,7 @@ package localqueue
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -52,9 +53,7 @@ func (a *Account) list(ctx context.Context, o *queue.ListOptions) (queue.Page, e
 	if err := ready(ctx, queue.CheckList(o)); err != nil {
 		return queue.Page{}, err
 	}
-	if o == nil {
-		o = &queue.ListOptions{}
-	}
+	o = cmp.Or(o, &queue.ListOptions{})
 	if err := a.engine.enter(noSpace); err != nil {
 		return queue.Page{}, err
 	}

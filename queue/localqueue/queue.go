@@ -67,7 +67,11 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	}
 	s.backlog.add(m)
 	if q.engine.committer != nil {
-		q.recordText(s, m, storage.MessageAdded{MessageState: m.state(s.ordinal), Text: text}, func() { s.backlog.removeIfPresent(m) })
+		q.recordText(s, m, storage.MessageAdded{MessageState: m.state(s.ordinal), Text: text}, func() { // Remove m unless it is gone already.
+			if s.backlog.messages.get(m.sequence) == m {
+				s.backlog.remove(m)
+			}
+		})
 	}
 	out := m.shown(q.engine.clock)
 	ids := m.numbers()
@@ -406,7 +410,7 @@ type response struct {
 
 func (b *response) add(m *message, texts *textReader) {
 	out := m.shown(b.clock)
-	if texts.has(m) {
+	if texts == nil || m.unsaved != 0 {
 		out.Text = m.text
 	} else {
 		// Ask for the text of m to be filled in at index.

@@ -36,8 +36,6 @@ func (q *Queue) textReader(s *queueState) (*textReader, error) {
 	return &textReader{view: view, ordinal: s.ordinal}, nil
 }
 
-func (t *textReader) has(m *message) bool { return t == nil || m.unsaved != 0 }
-
 // fill reads the texts asked for and closes the view. If a text cannot be read, it returns
 // that message's key.
 func (t *textReader) fill(out []queue.Message) (storage.MessageKey, error) {

@@ -329,13 +329,6 @@ func (b *backlog) expired(at instant) *message {
 	return nil
 }
 
-// removeIfPresent removes m unless it is gone already.
-func (b *backlog) removeIfPresent(m *message) {
-	if b.messages.get(m.sequence) == m {
-		b.remove(m)
-	}
-}
-
 // next returns the first visible message, or nil.
 func (b *backlog) next(at instant) *message {
 	if b.due.len() == 0 {

@@ -382,7 +382,7 @@ func (q *Queue) log(o Outage) {
 	name := slog.String("queue", o.Queue.String())
 	if o.Returned.IsZero() {
 		q.logger().Warn("sends go to the backlog queues", name, slog.Time("failing_since", o.FirstFailure),
-			slog.Int64("failures", o.Failures), slog.String("backlog", q.rotation.name()), slog.Any("error", o.Err))
+			slog.Int64("failures", o.Failures), slog.String("backlog", q.rotation.all[0].queue.Name().String()), slog.Any("error", o.Err))
 		return
 	}
 	q.logger().Info("sends go to the primary queue again", name, slog.Duration("failed_over_for", o.Returned.Sub(o.FailedOver)),

@@ -1,6 +1,7 @@
 package paired
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,15 +56,9 @@ func withDefaults(o *Options) (Options, error) {
 	if o != nil {
 		all = *o
 	}
-	if all.Backlogs == 0 {
-		all.Backlogs = DefaultBacklogs
-	}
-	if all.FailoverInterval == 0 {
-		all.FailoverInterval = defaultInterval
-	}
-	if all.ProbeInterval == 0 {
-		all.ProbeInterval = defaultProbe
-	}
+	all.Backlogs = cmp.Or(all.Backlogs, DefaultBacklogs)
+	all.FailoverInterval = cmp.Or(all.FailoverInterval, defaultInterval)
+	all.ProbeInterval = cmp.Or(all.ProbeInterval, defaultProbe)
 	switch {
 	case all.Backlogs < 1 || all.Backlogs > MaxBacklogs:
 		return all, invalid("Backlogs %d is outside 1…%d", all.Backlogs, MaxBacklogs)

@@ -45,7 +45,11 @@ func New(primary, secondary queue.Queue, o *Options) *Queue {
 	if bad != nil {
 		n = 1
 	}
-	q.rotation = newRotation(secondary, n)
+	r := &rotation{}
+	for i, q := range backlogQueues(secondary, n) {
+		r.all = append(r.all, &backlog{queue: q, suffix: backlogSuffix(i)})
+	}
+	q.rotation = r
 	return q
 }
 

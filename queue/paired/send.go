@@ -1,6 +1,7 @@
 package paired
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,10 +36,7 @@ var errLimit = errors.New("the limit of a request to a primary queue that fails"
 // An error is one of the primary queue, as without pairing, unless it is [ErrBothDown] or
 // [ErrNotPaired].
 func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
-	err := queue.CheckEnqueue(o)
-	if err == nil {
-		err = queue.CheckText(text)
-	}
+	err := cmp.Or(queue.CheckEnqueue(o), queue.CheckText(text))
 	switch {
 	case err != nil:
 	case q.bad != nil:
@@ -52,7 +50,13 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	s := &send{q: q, text: text, options: o}
 	defer q.report()
 	// Send the message, again and again while whoever is to take it is busy.
-	sealed, unfit := s.seal()
+	// Return the text for a backlog queue, or why it does not fit into one.
+	r := record{queue: s.q.Name().Queue}
+	if s.options != nil {
+		r.delay = s.options.Delay
+	}
+	sealed := r.seal(s.text)
+	unfit := queue.CheckRequest(sealed, 0)
 	var busyErr error // of the time before
 	for {
 		if ctx.Err() != nil {
@@ -117,16 +121,6 @@ func nothingSent(ctx context.Context, name queue.Name) error {
 		err = fmt.Errorf("%w: %w", err, cause)
 	}
 	return &queue.Error{Op: "enqueue", Queue: name, Detail: "nothing was sent", Err: err}
-}
-
-// seal returns the text for a backlog queue, or why it does not fit into one.
-func (s *send) seal() (string, error) {
-	r := record{queue: s.q.Name().Queue}
-	if s.options != nil {
-		r.delay = s.options.Delay
-	}
-	sealed := r.seal(s.text)
-	return sealed, queue.CheckRequest(sealed, 0)
 }
 
 func (s *send) try(ctx context.Context, a attempt) (sent queue.Message, v verdict, divert bool, err error) {
@@ -237,10 +231,7 @@ type bothDownError struct {
 }
 
 func (e *bothDownError) Error() string {
-	primary := e.primaryErr
-	if primary == nil {
-		primary = e.known
-	}
+	primary := cmp.Or(e.primaryErr, e.known)
 	text := fmt.Sprintf("%v; the primary queue, since %s: %v", ErrBothDown, e.since.UTC().Format(time.RFC3339), primary)
 	if e.backlogErr != nil {
 		text += fmt.Sprintf("; backlog queue %v: %v", e.backlog, e.backlogErr)
@@ -291,17 +282,6 @@ type rotation struct {
 	mu       sync.Mutex
 	requests int64 // sent to the secondary account; guarded by mu
 }
-
-func newRotation(secondary queue.Queue, n int) *rotation {
-	r := &rotation{}
-	for i, q := range backlogQueues(secondary, n) {
-		r.all = append(r.all, &backlog{queue: q, suffix: backlogSuffix(i)})
-	}
-	return r
-}
-
-// name returns the name of the first backlog queue, for logs.
-func (r *rotation) name() string { return r.all[0].queue.Name().String() }
 
 // choose returns a random one of the backlog queues that do not rest and were not tried. If all rest and
 // none was tried, it is the one that rests for the shortest time still: there is nothing better to do with

@@ -1,6 +1,7 @@
 package sharded
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -329,12 +330,8 @@ func Advise(l Load) (shards int, err error) {
 
 // check sets the defaults and refuses what is no load.
 func (l *Load) check() error {
-	if l.Batch == 0 {
-		l.Batch = queue.MaxBatch
-	}
-	if l.Limit == 0 {
-		l.Limit = DefaultLimit
-	}
+	l.Batch = cmp.Or(l.Batch, queue.MaxBatch)
+	l.Limit = cmp.Or(l.Limit, DefaultLimit)
 	// Comparisons with NaN are false.
 	switch {
 	case !(l.Rate >= 0 && l.Rate <= math.MaxFloat64):

@@ -1,6 +1,7 @@
 package sharded
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,9 +84,7 @@ func New(shards []queue.Queue, o *Options) (*Queue, error) {
 	case o.DepthEvery != 0 && o.DepthEvery < time.Second:
 		return nil, fmt.Errorf("sharded.New: DepthEvery %v is less than a second", o.DepthEvery)
 	}
-	if o.DepthEvery == 0 {
-		o.DepthEvery = defaultDepthEvery
-	}
+	o.DepthEvery = cmp.Or(o.DepthEvery, defaultDepthEvery)
 	if o.Seed == 0 {
 		o.Seed = rand.Uint64()
 	}
@@ -201,10 +200,7 @@ func (r *repeats) of(text string) *shard {
 		return nil
 	}
 	h := maphash.String(r.seed, text)
-	s := r.young[h]
-	if s == nil {
-		s = r.older[h]
-	}
+	s := cmp.Or(r.young[h], r.older[h])
 	if s == nil || s.removed {
 		return nil
 	}

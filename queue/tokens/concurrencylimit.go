@@ -1,6 +1,7 @@
 package tokens
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,9 +33,7 @@ func (c Concurrency) withDefaults() (Concurrency, error) {
 	if c.Jobs <= 0 {
 		return c, fmt.Errorf("tokens: Concurrency.Jobs is %d: it must be positive", c.Jobs)
 	}
-	if c.PerToken == 0 {
-		c.PerToken = min(max(c.Jobs/50, 1), queue.MaxBatch)
-	}
+	c.PerToken = cmp.Or(c.PerToken, min(max(c.Jobs/50, 1), queue.MaxBatch))
 	if c.PerToken < 0 || c.PerToken > c.Jobs {
 		return c, fmt.Errorf("tokens: Concurrency.PerToken is %d: it must be 1 to Jobs, %d, or 0 for the default", c.PerToken, c.Jobs)
 	}

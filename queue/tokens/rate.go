@@ -1,6 +1,7 @@
 package tokens
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -60,9 +61,7 @@ func (r Rate) withDefaults() (Rate, error) {
 	if r.PerToken < 0 {
 		return r, fmt.Errorf("tokens: Rate.PerToken is %d: it must be positive, or 0 for the default", r.PerToken)
 	}
-	if r.PerToken == 0 {
-		r.PerToken = min(max(r.Jobs/100, 1), defaultPerToken)
-	}
+	r.PerToken = cmp.Or(r.PerToken, min(max(r.Jobs/100, 1), defaultPerToken))
 	if most := max(r.Jobs/MinTokens, 1); r.PerToken > most {
 		return r, fmt.Errorf("tokens: Rate.PerToken is %d: for %d jobs it must be at most %d, so that there are %d tokens", r.PerToken, r.Jobs, most, min(MinTokens, r.Jobs))
 	}

@@ -1,6 +1,7 @@
 package aztable
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -71,9 +72,7 @@ var tableName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]{2,62}$`)
 // upper and lower case are the same to the service. The error is a [*table.Error], [table.ErrInvalid] in most cases; it
 // does not repeat the location.
 func Open(location, name string, o *Options) (*Table, error) {
-	if o == nil {
-		o = &Options{}
-	}
+	o = cmp.Or(o, &Options{})
 	t, err := open(location, name, *o)
 	if err != nil {
 		return nil, table.Explain("open the table", "", table.Key{}, err)

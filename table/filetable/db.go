@@ -1,6 +1,7 @@
 package filetable
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -338,9 +339,7 @@ func (s *store) read(tx *bolt.Tx, key []byte) (table.Entity, error) {
 func (s *store) Query(ctx context.Context, q table.Query) (p table.Page, err error) {
 	bad := q.Check()
 	start, tokenErr := q.Start()
-	if bad == nil {
-		bad = tokenErr
-	}
+	bad = cmp.Or(bad, tokenErr)
 	if err = ready(ctx, bad); err == nil {
 		err = s.db.view(func(tx *bolt.Tx) (err error) {
 			p, err = q.Collect(func(yield func(table.Entity, error) bool) {

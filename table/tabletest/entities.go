@@ -12,126 +12,167 @@ import (
 )
 
 var entityTests = []test{
-	{"AnEntityIsInsertedReadUpdatedAndDeleted", entityLives},
-	{"InsertTellsThatAnEntityExists", insertTells},
-	{"ChangesTellThatAnEntityIsMissing", changesTell},
-	{"AnUpdateReplacesAllProperties", updateReplaces},
-	{"TheStoreKeepsNothingOfItsArguments", storeKeepsNothing},
-	{"ModifiedIsWhenTheEntityChanged", modifiedIsWhen},
+	{"AnEntityIsInsertedReadUpdatedAndDeleted", func(e *env) {
+		e.hasNot(ann)
+		etag := e.insert(ann, properties{"Name": "Ann", "Age": int32(30)})
+		e.has(ann, etag, properties{"Name": "Ann", "Age": int32(30)})
+		etag = e.update(ann, etag, properties{"Name": "Ann", "Age": int32(31)})
+		e.has(ann, etag, properties{"Name": "Ann", "Age": int32(31)})
+		e.selects(table.Query{}, "owners/ann")
+		e.ok(e.s.Delete(e.Context(), ann, etag))
+		e.hasNot(ann)
+		e.selects(table.Query{})
+		etag = e.insert(ann, nil)
+		e.has(ann, etag, nil)
+	}},
+	{"InsertTellsThatAnEntityExists", func(e *env) {
+		etag := e.insert(ann, properties{"Name": "Ann"})
+		got, err := e.s.Insert(e.Context(), table.Entity{Key: ann, Properties: properties{"Name": "Bob"}, ETag: etag})
+		e.is(err, table.ErrExists, "insert", ann)
+		if got != "" {
+			e.Errorf("an insert that failed returned the version %q", got)
+		}
+		_, err = e.s.Insert(e.Context(), table.Entity{Key: ann, ETag: table.Any})
+		e.is(err, table.ErrExists, "insert", ann)
+		e.has(ann, etag, properties{"Name": "Ann"})
+		e.insert(key("owners", "an"), nil) // a neighbor
+		e.insert(key("owner", "sann"), nil)
+		e.has(ann, etag, properties{"Name": "Ann"})
+	}},
+	{"ChangesTellThatAnEntityIsMissing", func(e *env) {
+		etag := e.insert(ann, nil)
+		bob := key("owners", "bob")
+		for _, version := range []table.ETag{etag, table.Any} {
+			got, err := e.s.Update(e.Context(), table.Entity{Key: bob, ETag: version})
+			e.is(err, table.ErrMissing, "update", bob)
+			if got != "" {
+				e.Errorf("an update that failed returned the version %q", got)
+			}
+			e.is(e.s.Delete(e.Context(), bob, version), table.ErrMissing, "delete", bob)
+			e.hasNot(bob)
+		}
+		e.has(ann, etag, nil)
+	}},
+	// No property of the version before is left, and none changes its type.
+	{"AnUpdateReplacesAllProperties", func(e *env) {
+		etag := e.insert(ann, properties{"Name": "Ann", "Age": int32(30), "Kind": "person"})
+		etag = e.update(ann, etag, properties{"Age": int64(31), "Town": "Bern"})
+		e.has(ann, etag, properties{"Age": int64(31), "Town": "Bern"})
+		etag = e.update(ann, etag, nil)
+		e.has(ann, etag, nil)
+	}},
+	{"TheStoreKeepsNothingOfItsArguments", func(e *env) {
+		image, want := []byte{1, 2, 3}, properties{"Image": []byte{1, 2, 3}, "Name": "Ann"}
+		given := properties{"Image": image, "Name": "Ann"}
+		spoil := func(p properties) {
+			if data, ok := p["Image"].([]byte); ok && len(data) > 0 {
+				data[0]++
+			}
+			p["Name"] = "Bob"
+			p["More"] = true
+		}
+		etag := e.insert(ann, given)
+		spoil(given)
+		e.has(ann, etag, want)
+		spoil(e.get(ann).Properties)
+		e.has(ann, etag, want)
+		for _, got := range e.page(table.Query{}).Entities {
+			spoil(got.Properties)
+		}
+		e.has(ann, etag, want)
+
+		given = properties{"Image": []byte{1, 2, 3}, "Name": "Ann"}
+		etag = e.update(ann, etag, given)
+		spoil(given)
+		e.has(ann, etag, want)
+
+		given = properties{"Image": []byte{1, 2, 3}, "Name": "Ann"}
+		etags, err := e.s.Apply(e.Context(), []table.Change{table.Updating(table.Entity{Key: ann, Properties: given, ETag: etag})})
+		e.ok(err)
+		spoil(given)
+		e.has(ann, etags[0], want)
+	}},
+	// In a bubble, times are exact.
+	{"ModifiedIsWhenTheEntityChanged", func(e *env) {
+		begin := time.Now().UTC()
+		etag := e.insert(ann, nil)
+		first := e.get(ann).Modified
+		if e.h.Bubble {
+			time.Sleep(time.Hour)
+		}
+		e.update(ann, etag, nil)
+		second := e.get(ann).Modified
+		if second.Before(first) {
+			e.Errorf("modified at %v and later at %v", first, second)
+		}
+		if e.h.Bubble && (!first.Equal(begin) || second.Sub(first) != time.Hour) {
+			e.Errorf("modified at %v and %v, want %v and an hour later", first, second, begin)
+		}
+		if page := e.page(table.Query{}); len(page.Entities) != 1 || !page.Entities[0].Modified.Equal(second) {
+			e.Errorf("the page %v does not say that the entity was modified at %v", page, second)
+		}
+	}},
 }
 
 var ann = key("owners", "ann")
 
-func entityLives(e *env) {
-	e.hasNot(ann)
-	etag := e.insert(ann, properties{"Name": "Ann", "Age": int32(30)})
-	e.has(ann, etag, properties{"Name": "Ann", "Age": int32(30)})
-	etag = e.update(ann, etag, properties{"Name": "Ann", "Age": int32(31)})
-	e.has(ann, etag, properties{"Name": "Ann", "Age": int32(31)})
-	e.selects(table.Query{}, "owners/ann")
-	e.ok(e.s.Delete(e.Context(), ann, etag))
-	e.hasNot(ann)
-	e.selects(table.Query{})
-	etag = e.insert(ann, nil)
-	e.has(ann, etag, nil)
-}
-
-func insertTells(e *env) {
-	etag := e.insert(ann, properties{"Name": "Ann"})
-	got, err := e.s.Insert(e.Context(), table.Entity{Key: ann, Properties: properties{"Name": "Bob"}, ETag: etag})
-	e.is(err, table.ErrExists, "insert", ann)
-	if got != "" {
-		e.Errorf("an insert that failed returned the version %q", got)
-	}
-	_, err = e.s.Insert(e.Context(), table.Entity{Key: ann, ETag: table.Any})
-	e.is(err, table.ErrExists, "insert", ann)
-	e.has(ann, etag, properties{"Name": "Ann"})
-	e.insert(key("owners", "an"), nil) // a neighbor
-	e.insert(key("owner", "sann"), nil)
-	e.has(ann, etag, properties{"Name": "Ann"})
-}
-
-func changesTell(e *env) {
-	etag := e.insert(ann, nil)
-	bob := key("owners", "bob")
-	for _, version := range []table.ETag{etag, table.Any} {
-		got, err := e.s.Update(e.Context(), table.Entity{Key: bob, ETag: version})
-		e.is(err, table.ErrMissing, "update", bob)
-		if got != "" {
-			e.Errorf("an update that failed returned the version %q", got)
-		}
-		e.is(e.s.Delete(e.Context(), bob, version), table.ErrMissing, "delete", bob)
-		e.hasNot(bob)
-	}
-	e.has(ann, etag, nil)
-}
-
-// updateReplaces: no property of the version before is left, and none changes its type.
-func updateReplaces(e *env) {
-	etag := e.insert(ann, properties{"Name": "Ann", "Age": int32(30), "Kind": "person"})
-	etag = e.update(ann, etag, properties{"Age": int64(31), "Town": "Bern"})
-	e.has(ann, etag, properties{"Age": int64(31), "Town": "Bern"})
-	etag = e.update(ann, etag, nil)
-	e.has(ann, etag, nil)
-}
-
-func storeKeepsNothing(e *env) {
-	image, want := []byte{1, 2, 3}, properties{"Image": []byte{1, 2, 3}, "Name": "Ann"}
-	given := properties{"Image": image, "Name": "Ann"}
-	spoil := func(p properties) {
-		if data, ok := p["Image"].([]byte); ok && len(data) > 0 {
-			data[0]++
-		}
-		p["Name"] = "Bob"
-		p["More"] = true
-	}
-	etag := e.insert(ann, given)
-	spoil(given)
-	e.has(ann, etag, want)
-	spoil(e.get(ann).Properties)
-	e.has(ann, etag, want)
-	for _, got := range e.page(table.Query{}).Entities {
-		spoil(got.Properties)
-	}
-	e.has(ann, etag, want)
-
-	given = properties{"Image": []byte{1, 2, 3}, "Name": "Ann"}
-	etag = e.update(ann, etag, given)
-	spoil(given)
-	e.has(ann, etag, want)
-
-	given = properties{"Image": []byte{1, 2, 3}, "Name": "Ann"}
-	etags, err := e.s.Apply(e.Context(), []table.Change{table.Updating(table.Entity{Key: ann, Properties: given, ETag: etag})})
-	e.ok(err)
-	spoil(given)
-	e.has(ann, etags[0], want)
-}
-
-// modifiedIsWhen: in a bubble, times are exact.
-func modifiedIsWhen(e *env) {
-	begin := time.Now().UTC()
-	etag := e.insert(ann, nil)
-	first := e.get(ann).Modified
-	if e.h.Bubble {
-		time.Sleep(time.Hour)
-	}
-	e.update(ann, etag, nil)
-	second := e.get(ann).Modified
-	if second.Before(first) {
-		e.Errorf("modified at %v and later at %v", first, second)
-	}
-	if e.h.Bubble && (!first.Equal(begin) || second.Sub(first) != time.Hour) {
-		e.Errorf("modified at %v and %v, want %v and an hour later", first, second, begin)
-	}
-	if page := e.page(table.Query{}); len(page.Entities) != 1 || !page.Entities[0].Modified.Equal(second) {
-		e.Errorf("the page %v does not say that the entity was modified at %v", page, second)
-	}
-}
-
 var valueTests = []test{
-	{"EveryValueComesBack", valuesComeBack},
-	{"LargeValuesComeBack", largeValuesComeBack},
-	{"ManyPropertiesComeBack", manyPropertiesComeBack},
+	{"EveryValueComesBack", func(e *env) {
+		n := 0
+		for name, of := range values {
+			for i, value := range of {
+				k, p := key("values", fmt.Sprintf("%s %02d", name, i)), properties{"Before": "b", name: value, "zLast": int32(1)}
+				etag := e.insert(k, p)
+				e.has(k, etag, p)
+				n++
+			}
+		}
+		for _, page := range e.pages(table.Query{Partition: "values"}) {
+			for _, got := range page.Entities {
+				name, number, _ := strings.Cut(got.Row, " ")
+				var i int
+				if _, err := fmt.Sscanf(number, "%02d", &i); err != nil {
+					e.Fatal(err)
+				}
+				e.same(got, got.Key, got.ETag, properties{"Before": "b", name: values[name][i], "zLast": int32(1)})
+				n--
+			}
+		}
+		if n != 0 {
+			e.Errorf("a query returned %d entities too few", n)
+		}
+	}},
+	// Values of 64 KiB, in an entity of 1 MiB.
+	{"LargeValuesComeBack", func(e *env) {
+		p := properties{"Text": strings.Repeat("t", 32<<10), "Wide": strings.Repeat("🙂", 16<<10), "Bytes": bytes.Repeat([]byte{0xfe}, 64<<10)}
+		if why := e.h.Quirks.BrokenText; why != "" {
+			e.Log("a long text is left out, a known difference: " + why)
+			delete(p, "Wide")
+		}
+		etag := e.insert(ann, p)
+		e.has(ann, etag, p)
+		bob := largest("owners", "bob")
+		etag = e.insert(bob.Key, bob.Properties)
+		e.has(bob.Key, etag, bob.Properties)
+		if why := e.h.Quirks.SmallUpdates; why != "" {
+			e.Log("a large update is left out, a known difference: " + why)
+		} else {
+			etag = e.update(bob.Key, etag, bob.Properties)
+		}
+		if got := e.selected(table.Query{}); len(got) != 2 {
+			e.Errorf("the query selects %q", got)
+		}
+		e.ok(e.s.Delete(e.Context(), bob.Key, etag))
+	}},
+	{"ManyPropertiesComeBack", func(e *env) {
+		p := properties{}
+		for i := range 251 {
+			p[fmt.Sprintf("Property%03d", i)] = int32(i)
+		}
+		p["_"+strings.Repeat("n", 254)] = "the longest name"
+		etag := e.insert(ann, p)
+		e.has(ann, etag, p)
+	}},
 }
 
 // values are those that a store could get wrong, by type.
@@ -156,55 +197,6 @@ var values = map[string][]any{
 	},
 }
 
-func valuesComeBack(e *env) {
-	n := 0
-	for name, of := range values {
-		for i, value := range of {
-			k, p := key("values", fmt.Sprintf("%s %02d", name, i)), properties{"Before": "b", name: value, "zLast": int32(1)}
-			etag := e.insert(k, p)
-			e.has(k, etag, p)
-			n++
-		}
-	}
-	for _, page := range e.pages(table.Query{Partition: "values"}) {
-		for _, got := range page.Entities {
-			name, number, _ := strings.Cut(got.Row, " ")
-			var i int
-			if _, err := fmt.Sscanf(number, "%02d", &i); err != nil {
-				e.Fatal(err)
-			}
-			e.same(got, got.Key, got.ETag, properties{"Before": "b", name: values[name][i], "zLast": int32(1)})
-			n--
-		}
-	}
-	if n != 0 {
-		e.Errorf("a query returned %d entities too few", n)
-	}
-}
-
-// largeValuesComeBack has values of 64 KiB, in an entity of 1 MiB.
-func largeValuesComeBack(e *env) {
-	p := properties{"Text": strings.Repeat("t", 32<<10), "Wide": strings.Repeat("🙂", 16<<10), "Bytes": bytes.Repeat([]byte{0xfe}, 64<<10)}
-	if why := e.h.Quirks.BrokenText; why != "" {
-		e.Log("a long text is left out, a known difference: " + why)
-		delete(p, "Wide")
-	}
-	etag := e.insert(ann, p)
-	e.has(ann, etag, p)
-	bob := largest("owners", "bob")
-	etag = e.insert(bob.Key, bob.Properties)
-	e.has(bob.Key, etag, bob.Properties)
-	if why := e.h.Quirks.SmallUpdates; why != "" {
-		e.Log("a large update is left out, a known difference: " + why)
-	} else {
-		etag = e.update(bob.Key, etag, bob.Properties)
-	}
-	if got := e.selected(table.Query{}); len(got) != 2 {
-		e.Errorf("the query selects %q", got)
-	}
-	e.ok(e.s.Delete(e.Context(), bob.Key, etag))
-}
-
 func largest(partition, row string) table.Entity {
 	big := table.Entity{Key: key(partition, row), Properties: properties{}}
 	for i := 0; big.Size() < 1<<20; i++ {
@@ -214,20 +206,76 @@ func largest(partition, row string) table.Entity {
 	return big
 }
 
-func manyPropertiesComeBack(e *env) {
-	p := properties{}
-	for i := range 251 {
-		p[fmt.Sprintf("Property%03d", i)] = int32(i)
-	}
-	p["_"+strings.Repeat("n", 254)] = "the longest name"
-	etag := e.insert(ann, p)
-	e.has(ann, etag, p)
-}
-
 var keyTests = []test{
-	{"EveryRowIsItsOwnEntity", everyRowIsItsOwn},
-	{"EveryPartitionIsItsOwn", everyPartitionIsItsOwn},
-	{"TheLongestKeysWork", longestKeysWork},
+	{"EveryRowIsItsOwnEntity", func(e *env) {
+		rows := append(slices.Clone(texts), "")
+		etags := map[string]table.ETag{}
+		for _, row := range rows {
+			etags[row] = e.insert(key("rows", row), properties{"Row": row})
+		}
+		var want []string
+		slices.Sort(rows)
+		for _, row := range rows {
+			k := key("rows", row)
+			want = append(want, k.String())
+			etags[row] = e.update(k, etags[row], properties{"Row": row + "!"})
+			_, err := e.s.Insert(e.Context(), table.Entity{Key: k})
+			e.is(err, table.ErrExists, "insert", k)
+		}
+		e.selects(table.Query{Partition: "rows"}, want...)
+		e.selects(table.Query{Partition: "rows", Top: 7}, want...)
+		for i, row := range rows {
+			k := key("rows", row)
+			e.has(k, etags[row], properties{"Row": row + "!"})
+			e.ok(e.s.Delete(e.Context(), k, etags[row]))
+			e.hasNot(k)
+			if row != "" && i%5 == 0 {
+				e.selects(table.Query{Partition: "rows"}, want[i+1:]...)
+				e.selects(table.Query{Partition: "rows", FromRow: row}, want[i+1:]...)
+				e.selects(table.Query{Partition: "rows", ToRow: row})
+			}
+		}
+	}},
+	{"EveryPartitionIsItsOwn", func(e *env) {
+		partitions := slices.Clone(texts)
+		for _, partition := range partitions {
+			_, err := e.s.Apply(e.Context(), []table.Change{
+				table.Inserting(table.Entity{Key: key(partition, "r"), Properties: properties{"Partition": partition}}),
+				table.Inserting(table.Entity{Key: key(partition, partition+"s"), Properties: properties{"Partition": partition}}),
+			})
+			e.ok(err)
+		}
+		slices.Sort(partitions)
+		var want []string
+		for _, partition := range partitions {
+			both := []string{partition + "/r", partition + "/" + partition + "s"}
+			slices.Sort(both)
+			e.selects(table.Query{Partition: partition}, both...)
+			e.selects(table.Query{Partition: partition, Top: 1}, both...)
+			want = append(want, both...)
+		}
+		e.selects(table.Query{}, want...)
+		e.selects(table.Query{Top: 3}, want...)
+		for i, partition := range partitions {
+			e.ok(e.s.Delete(e.Context(), key(partition, "r"), table.Any))
+			e.ok(e.s.Delete(e.Context(), key(partition, partition+"s"), table.Any))
+			if i%10 == 0 {
+				e.selects(table.Query{}, want[2*i+2:]...)
+			}
+		}
+	}},
+	{"TheLongestKeysWork", func(e *env) {
+		for _, long := range []string{strings.Repeat("k", 512), strings.Repeat("€", 512), strings.Repeat("🙂", 256), strings.Repeat("%", 512)} {
+			p := properties{"Name": "long"}
+			etag := e.insert(key(long, long), p)
+			e.has(key(long, long), etag, p)
+			etag = e.update(key(long, long), etag, p)
+			e.insert(key(long, ""), nil)
+			e.selects(table.Query{Partition: long, Top: 1}, long+"/", long+"/"+long) // with a token of 2 KiB
+			e.ok(e.s.Delete(e.Context(), key(long, long), etag))
+			e.hasNot(key(long, long))
+		}
+	}},
 }
 
 // texts are those that a store could take for something else in a key.
@@ -235,76 +283,4 @@ var texts = []string{
 	"a", "A", " ", " a", "a ", "a  b", "'", "''", "a'b", `"`, `a"b`, "%", "%20", "%2F", "%25", "+", "a+b", "=", "a=b&c=d", "&", ";", ",", "(", ")",
 	"('a')", ".", "..", "...", "a.b", "~", "-", "_", "!", "*", "$filter", "@", ":", "|", "<b>", "{}", "[]", "`", "^", "ä", "é", "e\u0301", "ß",
 	"中文", "🙂", "null", "0", "00", "1", "10", "9", "a" + strings.Repeat("b", 300),
-}
-
-func everyRowIsItsOwn(e *env) {
-	rows := append(slices.Clone(texts), "")
-	etags := map[string]table.ETag{}
-	for _, row := range rows {
-		etags[row] = e.insert(key("rows", row), properties{"Row": row})
-	}
-	var want []string
-	slices.Sort(rows)
-	for _, row := range rows {
-		k := key("rows", row)
-		want = append(want, k.String())
-		etags[row] = e.update(k, etags[row], properties{"Row": row + "!"})
-		_, err := e.s.Insert(e.Context(), table.Entity{Key: k})
-		e.is(err, table.ErrExists, "insert", k)
-	}
-	e.selects(table.Query{Partition: "rows"}, want...)
-	e.selects(table.Query{Partition: "rows", Top: 7}, want...)
-	for i, row := range rows {
-		k := key("rows", row)
-		e.has(k, etags[row], properties{"Row": row + "!"})
-		e.ok(e.s.Delete(e.Context(), k, etags[row]))
-		e.hasNot(k)
-		if row != "" && i%5 == 0 {
-			e.selects(table.Query{Partition: "rows"}, want[i+1:]...)
-			e.selects(table.Query{Partition: "rows", FromRow: row}, want[i+1:]...)
-			e.selects(table.Query{Partition: "rows", ToRow: row})
-		}
-	}
-}
-
-func everyPartitionIsItsOwn(e *env) {
-	partitions := slices.Clone(texts)
-	for _, partition := range partitions {
-		_, err := e.s.Apply(e.Context(), []table.Change{
-			table.Inserting(table.Entity{Key: key(partition, "r"), Properties: properties{"Partition": partition}}),
-			table.Inserting(table.Entity{Key: key(partition, partition+"s"), Properties: properties{"Partition": partition}}),
-		})
-		e.ok(err)
-	}
-	slices.Sort(partitions)
-	var want []string
-	for _, partition := range partitions {
-		both := []string{partition + "/r", partition + "/" + partition + "s"}
-		slices.Sort(both)
-		e.selects(table.Query{Partition: partition}, both...)
-		e.selects(table.Query{Partition: partition, Top: 1}, both...)
-		want = append(want, both...)
-	}
-	e.selects(table.Query{}, want...)
-	e.selects(table.Query{Top: 3}, want...)
-	for i, partition := range partitions {
-		e.ok(e.s.Delete(e.Context(), key(partition, "r"), table.Any))
-		e.ok(e.s.Delete(e.Context(), key(partition, partition+"s"), table.Any))
-		if i%10 == 0 {
-			e.selects(table.Query{}, want[2*i+2:]...)
-		}
-	}
-}
-
-func longestKeysWork(e *env) {
-	for _, long := range []string{strings.Repeat("k", 512), strings.Repeat("€", 512), strings.Repeat("🙂", 256), strings.Repeat("%", 512)} {
-		p := properties{"Name": "long"}
-		etag := e.insert(key(long, long), p)
-		e.has(key(long, long), etag, p)
-		etag = e.update(key(long, long), etag, p)
-		e.insert(key(long, ""), nil)
-		e.selects(table.Query{Partition: long, Top: 1}, long+"/", long+"/"+long) // with a token of 2 KiB
-		e.ok(e.s.Delete(e.Context(), key(long, long), etag))
-		e.hasNot(key(long, long))
-	}
 }

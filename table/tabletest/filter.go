@@ -11,11 +11,94 @@ import (
 )
 
 var filterTests = []test{
-	{"EveryOperatorComparesEveryType", operatorsCompare},
-	{"AFilterNeedsTheProperty", filterNeedsTheProperty},
-	{"AndAndOrCombine", combine},
-	{"NoTextEscapesFromAFilter", noTextEscapes},
-	{"AFilterNarrowsARange", filterNarrows},
+	{"EveryOperatorComparesEveryType", func(e *env) {
+		for name, of := range ordered {
+			e.compare(name, e.comparable(of), len(operators))
+		}
+		for name, of := range equatable {
+			e.compare(name, of, 2)
+		}
+	}},
+	// No comparison matches an entity without the property, not even one for inequality.
+	{"AFilterNeedsTheProperty", func(e *env) {
+		e.insert(key("p", "with"), properties{"Name": "Ann", "Age": int32(30)})
+		e.insert(key("p", "without"), properties{"Other": "Ann"})
+		for _, value := range []any{"", "Ann", "Zoe"} {
+			for _, op := range operators {
+				for _, k := range e.selected(table.Query{Partition: "p", Filter: op.of("Name", value)}) {
+					if k != "p/with" {
+						e.Errorf("Name %s '%s' matches an entity that has no Name", op.name, value)
+					}
+				}
+			}
+		}
+		e.selects(table.Query{Partition: "p", Filter: table.NotEqual("Name", "Zoe")}, "p/with")
+		e.selects(table.Query{Partition: "p", Filter: table.NotEqual("Age", int32(1))}, "p/with")
+		e.selects(table.Query{Partition: "p", Filter: table.NotEqual("name", "Zoe")}) // names have a case
+		e.selects(table.Query{Partition: "p", Filter: table.NotEqual("Nothing", true)})
+	}},
+	{"AndAndOrCombine", func(e *env) {
+		for i, row := range numbered(12) {
+			e.insert(key("p", row), properties{"N": int32(i), "Even": i%2 == 0, "Third": i%3 == 0})
+		}
+		even, third, small := table.Equal("Even", true), table.Equal("Third", true), table.Less("N", int32(5))
+		for _, c := range []struct {
+			name string
+			f    table.Filter
+			want func(i int) bool
+		}{
+			{"and", table.And(even, third), func(i int) bool { return i%2 == 0 && i%3 == 0 }},
+			{"or", table.Or(even, third), func(i int) bool { return i%2 == 0 || i%3 == 0 }},
+			{"and in or", table.Or(table.And(even, small), third), func(i int) bool { return i%2 == 0 && i < 5 || i%3 == 0 }},
+			{"or in and", table.And(table.Or(even, third), small), func(i int) bool { return (i%2 == 0 || i%3 == 0) && i < 5 }},
+			{"one", table.And(even), func(i int) bool { return i%2 == 0 }},
+			{"a zero part", table.And(even, table.Filter{}), func(i int) bool { return i%2 == 0 }},
+			{"a zero choice", table.Or(even, table.Filter{}), func(int) bool { return true }},
+			{"deep", table.And(table.Or(table.And(table.Or(even, small), third))), func(i int) bool { return (i%2 == 0 || i < 5) && i%3 == 0 }},
+			{"the most beside a partition", table.Or(
+				even, even, even, even, even, even, even, even, even, even, even, even, even, third,
+			), func(i int) bool { return i%2 == 0 || i%3 == 0 }},
+		} {
+			var want []string
+			for i, row := range numbered(12) {
+				if c.want(i) {
+					want = append(want, "p/"+row)
+				}
+			}
+			if got := e.selected(table.Query{Partition: "p", Filter: c.f}); fmt.Sprint(got) != fmt.Sprint(want) {
+				e.Errorf("%s: got %q, want %q", c.name, got, want)
+			}
+		}
+	}},
+	// A text in a filter is compared, whatever is in it.
+	{"NoTextEscapesFromAFilter", func(e *env) {
+		hostile := []string{
+			"", "'", "''", "'''", "' or 'a' eq 'a", "x' or Name ne 'x", "')", "a&$top=1", "a#b", "a?b", "a+b", "a b", "%27", "%", "a/b", `a\b`, `"`,
+			"ä€中🙂", "a\tb", "a\nb", "null", "true", "1", "datetime'2026-01-01T00:00:00Z'", "(", "$filter",
+		}
+		for i, text := range hostile {
+			e.insert(key("p", fmt.Sprintf("%02d", i)), properties{"Name": text})
+		}
+		for i, text := range hostile {
+			e.selects(table.Query{Partition: "p", Filter: table.Equal("Name", text)}, fmt.Sprintf("p/%02d", i))
+			if got := e.selected(table.Query{Partition: "p", Filter: table.NotEqual("Name", text)}); len(got) != len(hostile)-1 {
+				e.Errorf("ne %q selects %q", text, got)
+			}
+		}
+	}},
+	{"AFilterNarrowsARange", func(e *env) {
+		for _, partition := range []string{"p", "q"} {
+			for i, row := range numbered(9) {
+				e.insert(key(partition, row), properties{"Even": i%2 == 0})
+			}
+		}
+		even := table.Equal("Even", true)
+		e.selects(table.Query{Partition: "p", FromRow: "0002", ToRow: "0007", Filter: even}, "p/0002", "p/0004", "p/0006")
+		e.selects(table.Query{Partition: "p", FromRow: "0002", ToRow: "0007", Filter: even, Top: 1}, "p/0002", "p/0004", "p/0006")
+		e.selects(table.Query{Filter: even, Top: 2}, "p/0000", "p/0002", "p/0004", "p/0006", "p/0008", "q/0000", "q/0002", "q/0004", "q/0006", "q/0008")
+		either := table.Or(even, table.Equal("Even", false))
+		e.selects(table.Query{Partition: "q", FromRow: "0007", Filter: either}, "q/0007", "q/0008")
+	}},
 }
 
 // ordered are values of each type in order.
@@ -49,15 +132,6 @@ var operators = []struct {
 	{"le", table.LessOrEqual, true, true, false},
 	{"gt", table.Greater, false, false, true},
 	{"ge", table.GreaterOrEqual, false, true, true},
-}
-
-func operatorsCompare(e *env) {
-	for name, of := range ordered {
-		e.compare(name, e.comparable(of), len(operators))
-	}
-	for name, of := range equatable {
-		e.compare(name, of, 2)
-	}
 }
 
 // comparable returns the values without those that the store is known to compare wrongly.
@@ -101,88 +175,4 @@ func (e *env) compare(name string, of []any, n int) {
 			e.selects(table.Query{Partition: name, Filter: op.of("V", value)}, want...)
 		}
 	}
-}
-
-// filterNeedsTheProperty: no comparison matches an entity without the property, not even one for inequality.
-func filterNeedsTheProperty(e *env) {
-	e.insert(key("p", "with"), properties{"Name": "Ann", "Age": int32(30)})
-	e.insert(key("p", "without"), properties{"Other": "Ann"})
-	for _, value := range []any{"", "Ann", "Zoe"} {
-		for _, op := range operators {
-			for _, k := range e.selected(table.Query{Partition: "p", Filter: op.of("Name", value)}) {
-				if k != "p/with" {
-					e.Errorf("Name %s '%s' matches an entity that has no Name", op.name, value)
-				}
-			}
-		}
-	}
-	e.selects(table.Query{Partition: "p", Filter: table.NotEqual("Name", "Zoe")}, "p/with")
-	e.selects(table.Query{Partition: "p", Filter: table.NotEqual("Age", int32(1))}, "p/with")
-	e.selects(table.Query{Partition: "p", Filter: table.NotEqual("name", "Zoe")}) // names have a case
-	e.selects(table.Query{Partition: "p", Filter: table.NotEqual("Nothing", true)})
-}
-
-func combine(e *env) {
-	for i, row := range numbered(12) {
-		e.insert(key("p", row), properties{"N": int32(i), "Even": i%2 == 0, "Third": i%3 == 0})
-	}
-	even, third, small := table.Equal("Even", true), table.Equal("Third", true), table.Less("N", int32(5))
-	for _, c := range []struct {
-		name string
-		f    table.Filter
-		want func(i int) bool
-	}{
-		{"and", table.And(even, third), func(i int) bool { return i%2 == 0 && i%3 == 0 }},
-		{"or", table.Or(even, third), func(i int) bool { return i%2 == 0 || i%3 == 0 }},
-		{"and in or", table.Or(table.And(even, small), third), func(i int) bool { return i%2 == 0 && i < 5 || i%3 == 0 }},
-		{"or in and", table.And(table.Or(even, third), small), func(i int) bool { return (i%2 == 0 || i%3 == 0) && i < 5 }},
-		{"one", table.And(even), func(i int) bool { return i%2 == 0 }},
-		{"a zero part", table.And(even, table.Filter{}), func(i int) bool { return i%2 == 0 }},
-		{"a zero choice", table.Or(even, table.Filter{}), func(int) bool { return true }},
-		{"deep", table.And(table.Or(table.And(table.Or(even, small), third))), func(i int) bool { return (i%2 == 0 || i < 5) && i%3 == 0 }},
-		{"the most beside a partition", table.Or(
-			even, even, even, even, even, even, even, even, even, even, even, even, even, third,
-		), func(i int) bool { return i%2 == 0 || i%3 == 0 }},
-	} {
-		var want []string
-		for i, row := range numbered(12) {
-			if c.want(i) {
-				want = append(want, "p/"+row)
-			}
-		}
-		if got := e.selected(table.Query{Partition: "p", Filter: c.f}); fmt.Sprint(got) != fmt.Sprint(want) {
-			e.Errorf("%s: got %q, want %q", c.name, got, want)
-		}
-	}
-}
-
-// noTextEscapes: a text in a filter is compared, whatever is in it.
-func noTextEscapes(e *env) {
-	hostile := []string{
-		"", "'", "''", "'''", "' or 'a' eq 'a", "x' or Name ne 'x", "')", "a&$top=1", "a#b", "a?b", "a+b", "a b", "%27", "%", "a/b", `a\b`, `"`,
-		"ä€中🙂", "a\tb", "a\nb", "null", "true", "1", "datetime'2026-01-01T00:00:00Z'", "(", "$filter",
-	}
-	for i, text := range hostile {
-		e.insert(key("p", fmt.Sprintf("%02d", i)), properties{"Name": text})
-	}
-	for i, text := range hostile {
-		e.selects(table.Query{Partition: "p", Filter: table.Equal("Name", text)}, fmt.Sprintf("p/%02d", i))
-		if got := e.selected(table.Query{Partition: "p", Filter: table.NotEqual("Name", text)}); len(got) != len(hostile)-1 {
-			e.Errorf("ne %q selects %q", text, got)
-		}
-	}
-}
-
-func filterNarrows(e *env) {
-	for _, partition := range []string{"p", "q"} {
-		for i, row := range numbered(9) {
-			e.insert(key(partition, row), properties{"Even": i%2 == 0})
-		}
-	}
-	even := table.Equal("Even", true)
-	e.selects(table.Query{Partition: "p", FromRow: "0002", ToRow: "0007", Filter: even}, "p/0002", "p/0004", "p/0006")
-	e.selects(table.Query{Partition: "p", FromRow: "0002", ToRow: "0007", Filter: even, Top: 1}, "p/0002", "p/0004", "p/0006")
-	e.selects(table.Query{Filter: even, Top: 2}, "p/0000", "p/0002", "p/0004", "p/0006", "p/0008", "q/0000", "q/0002", "q/0004", "q/0006", "q/0008")
-	either := table.Or(even, table.Equal("Even", false))
-	e.selects(table.Query{Partition: "q", FromRow: "0007", Filter: either}, "q/0007", "q/0008")
 }

@@ -1,6 +1,7 @@
 package tabletest
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -252,10 +253,7 @@ func (e *env) page(q table.Query) table.Page {
 	e.Helper()
 	p, err := e.s.Query(e.Context(), q)
 	e.ok(err)
-	limit := q.Top
-	if limit == 0 {
-		limit = 1000
-	}
+	limit := cmp.Or(q.Top, 1000)
 	if len(p.Entities) > limit {
 		e.Errorf("a page has %d entities, and may have %d", len(p.Entities), limit)
 	}
@@ -317,33 +315,45 @@ func (e *env) ended() (ctx context.Context, why error) {
 }
 
 var snapshotTests = []test{
-	{"APageHasNoPartOfAGroup", pageHasNoPartOfAGroup},
-	{"TwoPagesAreNotOneSnapshot", pagesAreNoSnapshot},
-}
-
-// pageHasNoPartOfAGroup has a writer that gives the entities of a partition the same number again and again, in
-// groups, and inserts or deletes one of them, while readers look. A round begins when a reader does.
-func pageHasNoPartOfAGroup(e *env) {
-	e.knownFor(e.h.Quirks.GroupsShow)
-	const entities, rounds = 10, 60
-	rows := numbered(entities)
-	e.fill("p", rows)
-	e.round(rows, 0)
-	looking := make(chan bool)
-	var all sync.WaitGroup
-	for range 2 {
-		all.Go(func() {
-			for ok := true; <-looking; {
-				ok = ok && e.whole(entities)
-			}
-		})
-	}
-	for n := range int32(rounds) {
-		looking <- true
-		e.round(rows, n+1)
-	}
-	close(looking)
-	all.Wait()
+	// A writer gives the entities of a partition the same number again and
+	// again, in groups, and inserts or deletes one of them, while readers look. A round
+	// begins when a reader does.
+	{"APageHasNoPartOfAGroup", func(e *env) {
+		e.knownFor(e.h.Quirks.GroupsShow)
+		const entities, rounds = 10, 60
+		rows := numbered(entities)
+		e.fill("p", rows)
+		e.round(rows, 0)
+		looking := make(chan bool)
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() {
+				for ok := true; <-looking; {
+					ok = ok && e.whole(entities)
+				}
+			})
+		}
+		for n := range int32(rounds) {
+			looking <- true
+			e.round(rows, n+1)
+		}
+		close(looking)
+		all.Wait()
+	}},
+	// A change between two pages shows in the second, and the reader did not hold it up.
+	{"TwoPagesAreNotOneSnapshot", func(e *env) {
+		e.fill("p", numbered(4))
+		q := table.Query{Partition: "p", Top: 2}
+		p := e.page(q)
+		fresh := e.update(key("p", "0003"), table.Any, properties{"New": true})
+		e.update(key("p", "0000"), table.Any, properties{"New": true})
+		q.Token = p.Next
+		p = e.page(q)
+		if len(p.Entities) != 2 {
+			e.Fatalf("the second page has %q", keys(p))
+		}
+		e.same(p.Entities[1], key("p", "0003"), fresh, properties{"New": true})
+	}},
 }
 
 // round gives all entities a number in one group. Even rounds have one entity more.
@@ -383,19 +393,4 @@ func (e *env) whole(entities int) bool {
 		return false
 	}
 	return true
-}
-
-// pagesAreNoSnapshot: a change between two pages shows in the second, and the reader did not hold it up.
-func pagesAreNoSnapshot(e *env) {
-	e.fill("p", numbered(4))
-	q := table.Query{Partition: "p", Top: 2}
-	p := e.page(q)
-	fresh := e.update(key("p", "0003"), table.Any, properties{"New": true})
-	e.update(key("p", "0000"), table.Any, properties{"New": true})
-	q.Token = p.Next
-	p = e.page(q)
-	if len(p.Entities) != 2 {
-		e.Fatalf("the second page has %q", keys(p))
-	}
-	e.same(p.Entities[1], key("p", "0003"), fresh, properties{"New": true})
 }

@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -52,9 +53,7 @@ func (o Options) withDefaults() Options {
 	if o.DialContext == nil {
 		o.DialContext = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
 	}
-	if o.TLS == nil {
-		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
-	}
+	o.TLS = cmp.Or(o.TLS, &tls.Config{MinVersion: tls.VersionTLS12})
 	if o.Proxy == nil {
 		o.Proxy = http.ProxyFromEnvironment
 	}
@@ -99,9 +98,7 @@ var _ policy.Transporter = (*Transport)(nil)
 
 // New returns a transport. It opens no connection.
 func New(o *Options) *Transport {
-	if o == nil {
-		o = &Options{}
-	}
+	o = cmp.Or(o, &Options{})
 	t := &Transport{options: o.withDefaults(), hosts: make(map[address]*host)}
 	if t.fallback = o.Fallback; t.fallback == nil {
 		t.own = t.options.newFallback()

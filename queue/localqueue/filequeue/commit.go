@@ -276,13 +276,6 @@ type reserve struct {
 
 func (b *reserve) held() bool { return b.file != nil }
 
-// findExisting finds a reserve that an earlier process left.
-func (b *reserve) findExisting() {
-	if info, err := b.dir.root.Lstat(reserveName); err == nil && info.Size() == reserveSize {
-		b.file = info
-	}
-}
-
 // allocate makes the reserve, if there is space for it.
 func (b *reserve) allocate() error {
 	if b.held() {

@@ -74,8 +74,24 @@ func (s *Store) describeLockFailure(cause error) error {
 
 // open makes the files, or reads and repairs them.
 func (s *Store) open() error {
-	if err := s.dir.checkFormats(); err != nil {
-		return err
+	// Return ErrNewer if a later release wrote a log.
+	for i := range 2 {
+		f, err := s.dir.open(walName(i+1), os.O_RDONLY)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		header := make([]byte, sector)
+		n, _ := f.ReadAt(header, 0) // a log that cannot be read is found later
+		if err := f.Close(); err != nil {
+			return err
+		}
+		if format, by := readLogHeader(header[:n]); format > logFormat {
+			return fmt.Errorf("%w: %s has format %d, written by %s; this program reads formats up to %d",
+				ErrNewer, f.Name(), format, by, logFormat)
+		}
 	}
 	if err := s.dir.remove(rebuildName); err != nil { // left by a killed process
 		return err

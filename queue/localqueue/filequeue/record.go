@@ -296,9 +296,6 @@ func readName(key, record []byte) (ordinal uint64, n queue.Name, err error) {
 	return ordinal, n, f.end()
 }
 
-// accountKey is never empty, as bbolt requires, even if the name is.
-func accountKey(name string) []byte { return appendBytes(nil, name) }
-
 func accountRecord(key []byte, a storage.AccountState) []byte {
 	b := appendBytes(appendBytes([]byte{recordVersion}, a.Name), a.Properties)
 	return appendChecksum(b, 0, accountBucket, key)

@@ -30,8 +30,26 @@ func (s *snapshot) repair(tx *bolt.Tx) error {
 		}
 	}
 	if s.found.Damaged > 0 || s.rebuilt {
-		if err := s.quarantineDamaged(&w); err != nil {
-			return err
+		// Move damaged records, and messages without a queue, to the quarantine bucket.
+		for _, b := range s.damaged {
+			if err := w.quarantined.Put(quarantineKey(b.bucket, b.key), b.record); err != nil {
+				return err
+			}
+			s.found.Quarantined++
+			if k, err := readKey(b.key); err == nil && b.bucket.is(bodyBucket) {
+				if err := w.remove(k); err != nil {
+					return err
+				}
+				continue
+			}
+			if err := w.bucket(b.bucket).Delete(b.key); err != nil {
+				return err
+			}
+		}
+		for ordinal := range s.orphans {
+			if err := s.quarantineOrphans(&w, ordinal); err != nil {
+				return err
+			}
 		}
 		if err := s.rewriteSettings(&w); err != nil {
 			return err
@@ -39,32 +57,6 @@ func (s *snapshot) repair(tx *bolt.Tx) error {
 	}
 	s.actual = w.digest
 	return w.meta.Put(keyDigest, w.digest.record())
-}
-
-// quarantineDamaged moves damaged records, and messages without a queue, to the quarantine
-// bucket.
-func (s *snapshot) quarantineDamaged(w *treeTx) error {
-	for _, b := range s.damaged {
-		if err := w.quarantined.Put(quarantineKey(b.bucket, b.key), b.record); err != nil {
-			return err
-		}
-		s.found.Quarantined++
-		if k, err := readKey(b.key); err == nil && b.bucket.is(bodyBucket) {
-			if err := w.remove(k); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := w.bucket(b.bucket).Delete(b.key); err != nil {
-			return err
-		}
-	}
-	for ordinal := range s.orphans {
-		if err := s.quarantineOrphans(w, ordinal); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (s *snapshot) quarantineOrphans(w *treeTx, ordinal uint64) error {

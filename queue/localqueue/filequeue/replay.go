@@ -21,7 +21,10 @@ import (
 // recoverLogs replays the logs and continues where they end. A checkpoint follows if the logs
 // may have the only copy of something after damage, or if an earlier release wrote them.
 func (s *Store) recoverLogs() error {
-	s.reserve.findExisting()
+	// Find a reserve that an earlier process left.
+	if info, err := s.reserve.dir.root.Lstat(reserveName); err == nil && info.Size() == reserveSize {
+		s.reserve.file = info
+	}
 	for i := range s.logs {
 		l, err := openWAL(s.dir, i+1, s.maxLogSize, 0)
 		if errors.Is(err, fs.ErrNotExist) {

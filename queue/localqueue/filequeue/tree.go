@@ -246,7 +246,7 @@ func (w *treeTx) change(c storage.Change) error {
 	case storage.SecretSaved:
 		return w.secret(c)
 	case storage.AccountSaved:
-		key := accountKey(c.Name)
+		key := appendBytes(nil, c.Name)
 		return w.accounts.Put(key, accountRecord(key, storage.AccountState(c)))
 	case storage.QueueSaved:
 		return w.queue(storage.QueueState(c))

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io/fs"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -239,29 +238,6 @@ func release() string {
 		}
 	}
 	return "(devel)"
-}
-
-// checkFormats returns ErrNewer if a later release wrote a log.
-func (d *directory) checkFormats() error {
-	for i := range 2 {
-		f, err := d.open(walName(i+1), os.O_RDONLY)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		header := make([]byte, sector)
-		n, _ := f.ReadAt(header, 0) // a log that cannot be read is found later
-		if err := f.Close(); err != nil {
-			return err
-		}
-		if format, by := readLogHeader(header[:n]); format > logFormat {
-			return fmt.Errorf("%w: %s has format %d, written by %s; this program reads formats up to %d",
-				ErrNewer, f.Name(), format, by, logFormat)
-		}
-	}
-	return nil
 }
 
 // firstHeader is the size of a record's header in the first format: number, length, checksum.
