@@ -93,28 +93,19 @@ const (
 
 // failover decides for one primary queue where sends go. All its time is monotonic.
 type failover struct {
-	queue    queue.Name
 	interval time.Duration // negative: at once
 	probe    time.Duration
 
 	mu       sync.Mutex
-	status   Status         // guarded by mu
+	state    State          // all but Failures and the backlog queues; guarded by mu
 	outage   Outage         // the failures in a row, and the outage if it is one; guarded by mu
-	since    time.Time      // of the status; guarded by mu
 	onTrial  bool           // whether the last return still lacks a send that succeeded; guarded by mu
 	epoch    int            // failovers and returns so far; guarded by mu
 	again    waiting.Probe  // of the primary queue; guarded by mu
 	changed  waiting.Change // of the status or a probe; guarded by mu
 	watching bool           // whether a goroutine reads properties; guarded by mu
 	closed   bool           // guarded by mu
-	counts   counts         // guarded by mu
-	lastErr  error          // the newest error of the primary queue that was not the message's fault; guarded by mu
 	reports  reports        // guarded by mu
-}
-
-// counts are the numbers of a [State].
-type counts struct {
-	failovers, diverted, maybeTwice, unanswered, refused, probes int64
 }
 
 // begin decides where a send goes first. One that does not fit into a backlog queue always goes to the
@@ -124,11 +115,11 @@ func (f *failover) begin(fits bool) attempt {
 	defer f.mu.Unlock()
 	a := attempt{primary: true, epoch: f.epoch}
 	switch {
-	case f.status == Failing && f.interval > 0:
+	case f.state.Status == Failing && f.interval > 0:
 		a.limit = max(f.interval, minTry)
-	case f.status == Healthy && f.onTrial:
+	case f.state.Status == Healthy && f.onTrial:
 		a.limit = probeTry
-	case f.status == FailedOver && fits:
+	case f.state.Status == FailedOver && fits:
 		a.limit = probeTry
 		a.primary = f.beginProbe(time.Now())
 		a.probe = a.primary
@@ -141,7 +132,7 @@ func (f *failover) beginProbe(now time.Time) bool {
 	if !f.again.Begin(now) {
 		return false
 	}
-	f.counts.probes++
+	f.state.Probes++
 	f.changed.Announce()
 	return true
 }
@@ -156,16 +147,16 @@ func (f *failover) end(a attempt, v verdict, err error) (divert bool) {
 		f.endProbe(now, v)
 	}
 	if errors.Is(err, queue.ErrOutcomeUnknown) {
-		f.counts.unanswered++
+		f.state.Unanswered++
 	}
 	switch v {
 	case accepted:
 		// Take a send that the primary queue accepted. Requires mu.
 		f.onTrial = false
-		f.lastErr = nil
-		switch f.status {
+		f.state.LastError = nil
+		switch f.state.Status {
 		case Failing:
-			f.status, f.since, f.outage = Healthy, now, Outage{}
+			f.state.Status, f.state.Since, f.outage = Healthy, now, Outage{}
 		case FailedOver:
 			f.goHome(now)
 		}
@@ -173,15 +164,15 @@ func (f *failover) end(a attempt, v verdict, err error) (divert bool) {
 	case refused:
 		return false
 	case failed:
-		f.lastErr = err
+		f.state.LastError = err
 		// A failure of before the last return tells nothing of the time since.
-		if f.status != FailedOver && a.epoch == f.epoch {
+		if f.state.Status != FailedOver && a.epoch == f.epoch {
 			f.fail(now, err)
 		}
 	case busy, denied:
-		f.lastErr = err
+		f.state.LastError = err
 	}
-	return f.status == FailedOver
+	return f.state.Status == FailedOver
 }
 
 // endProbe lets the next probe begin in due time: at once if this one told nothing. Requires mu.
@@ -195,19 +186,19 @@ func (f *failover) endProbe(now time.Time, v verdict) {
 
 // fail takes a failure that counts, of a queue that is not failed over. Requires mu.
 func (f *failover) fail(now time.Time, err error) {
-	if f.status == Healthy {
-		f.status, f.since = Failing, now
-		f.outage = Outage{Queue: f.queue, FirstFailure: now}
+	if f.state.Status == Healthy {
+		f.state.Status, f.state.Since = Failing, now
+		f.outage = Outage{Queue: f.state.Queue, FirstFailure: now}
 	}
 	f.outage.Failures++
 	f.outage.Err = err
 	if f.interval > 0 && !f.onTrial && now.Sub(f.outage.FirstFailure) < f.interval {
 		return
 	}
-	f.status, f.since = FailedOver, now
+	f.state.Status, f.state.Since = FailedOver, now
 	f.outage.FailedOver = now
 	f.epoch++
-	f.counts.failovers++
+	f.state.Failovers++
 	f.again.Pause(now.Add(f.probe))
 	f.reports.add(f.outage)
 	f.changed.Announce()
@@ -217,7 +208,7 @@ func (f *failover) fail(now time.Time, err error) {
 func (f *failover) goHome(now time.Time) {
 	f.outage.Returned = now
 	f.reports.add(f.outage)
-	f.status, f.since, f.outage = Healthy, now, Outage{}
+	f.state.Status, f.state.Since, f.outage = Healthy, now, Outage{}
 	f.epoch++
 	f.changed.Announce()
 }
@@ -226,7 +217,7 @@ func (f *failover) goHome(now time.Time) {
 func (f *failover) beginWatch(all *sync.WaitGroup) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.status != FailedOver || f.watching || f.closed {
+	if f.state.Status != FailedOver || f.watching || f.closed {
 		return false
 	}
 	f.watching = true
@@ -240,7 +231,7 @@ func (f *failover) beginWatch(all *sync.WaitGroup) bool {
 func (f *failover) beginReading() (due bool, wait time.Duration, changed <-chan struct{}, on bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.status != FailedOver || f.closed { // checked with the change, so that the next failover starts another
+	if f.state.Status != FailedOver || f.closed { // checked with the change, so that the next failover starts another
 		f.watching = false
 		return false, 0, nil, false
 	}
@@ -261,10 +252,10 @@ func (f *failover) endReading(err error) {
 	switch {
 	case f.closed: // which may have ended the reading
 	case err != nil:
-		f.lastErr = err
-	case f.status == FailedOver:
+		f.state.LastError = err
+	case f.state.Status == FailedOver:
 		f.onTrial = true
-		f.lastErr = nil
+		f.state.LastError = nil
 		f.goHome(now)
 	}
 }
@@ -280,7 +271,7 @@ func (f *failover) close() {
 func (f *failover) unanswered() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.counts.unanswered++
+	f.state.Unanswered++
 }
 
 // count counts what became of a message that the primary queue did not take.
@@ -289,13 +280,13 @@ func (f *failover) count(accepted, maybeTwice bool) {
 	defer f.mu.Unlock()
 	switch {
 	case !accepted:
-		f.counts.refused++
+		f.state.Refused++
 	case maybeTwice:
-		f.counts.maybeTwice++
+		f.state.MaybeTwice++
 		f.outage.MaybeTwice++
 		fallthrough
 	default:
-		f.counts.diverted++
+		f.state.Diverted++
 		f.outage.Diverted++
 	}
 }
@@ -304,7 +295,7 @@ func (f *failover) count(accepted, maybeTwice bool) {
 func (f *failover) failing() (since time.Time, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.since, f.lastErr
+	return f.state.Since, f.state.LastError
 }
 
 // Outage is a time in which the sends to a primary queue failed.

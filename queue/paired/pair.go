@@ -280,18 +280,15 @@ type BacklogState struct {
 func (q *Queue) State() State {
 	f := q.failover
 	f.mu.Lock()
-	s := State{
-		Queue: f.queue, Status: f.status, Since: f.since, Failures: f.outage.Failures, LastError: f.lastErr,
-		Failovers: f.counts.failovers, Diverted: f.counts.diverted, MaybeTwice: f.counts.maybeTwice, Unanswered: f.counts.unanswered,
-		Refused: f.counts.refused, Probes: f.counts.probes,
-	}
+	s := f.state
+	s.Failures = f.outage.Failures
 	f.mu.Unlock()
 	r := q.rotation
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s.SecondaryRequests = r.requests
 	for _, b := range r.all {
-		s.Backlogs = append(s.Backlogs, BacklogState{b.queue.Name(), b.accepted, b.failed, b.restsUntil, b.lastErr})
+		s.Backlogs = append(s.Backlogs, b.state)
 	}
 	return s
 }

@@ -39,7 +39,7 @@ func New(primary, secondary queue.Queue, o *Options) *Queue {
 		panic("paired.New: a queue is nil")
 	}
 	all, bad := withDefaults(o)
-	q := &Queue{primary: primary, options: all, bad: bad, failover: &failover{queue: primary.Name(), interval: all.FailoverInterval, probe: all.ProbeInterval}}
+	q := &Queue{primary: primary, options: all, bad: bad, failover: &failover{state: State{Queue: primary.Name()}, interval: all.FailoverInterval, probe: all.ProbeInterval}}
 	q.life, q.cancel = context.WithCancel(context.Background())
 	n := all.Backlogs
 	if bad != nil {
@@ -47,7 +47,7 @@ func New(primary, secondary queue.Queue, o *Options) *Queue {
 	}
 	r := &rotation{}
 	for i, q := range backlogQueues(secondary, n) {
-		r.all = append(r.all, &backlog{queue: q, suffix: backlogSuffix(i)})
+		r.all = append(r.all, &backlog{queue: q, suffix: backlogSuffix(i), state: BacklogState{Queue: q.Name()}})
 	}
 	q.rotation = r
 	return q

@@ -266,13 +266,8 @@ const (
 
 type backlog struct {
 	queue  queue.Queue
-	suffix string // such as "-backlog-07"
-
-	// These are guarded by rotation.mu.
-	restsUntil time.Time
-	lastErr    error // why it rests; nil since it has accepted a message
-	accepted   int64
-	failed     int64
+	suffix string       // such as "-backlog-07"
+	state  BacklogState // guarded by rotation.mu
 }
 
 // rotation chooses among the backlog queues.
@@ -293,10 +288,10 @@ func (r *rotation) choose(tried map[*backlog]bool) *backlog {
 	soonest := r.all[0]
 	now := time.Now()
 	for _, b := range r.all {
-		if !tried[b] && !now.Before(b.restsUntil) {
+		if !tried[b] && !now.Before(b.state.RestsUntil) {
 			ready = append(ready, b)
 		}
-		if b.restsUntil.Before(soonest.restsUntil) {
+		if b.state.RestsUntil.Before(soonest.state.RestsUntil) {
 			soonest = b
 		}
 	}
@@ -321,16 +316,16 @@ func (r *rotation) ended(b *backlog, v verdict, err error) {
 	defer r.mu.Unlock()
 	switch v {
 	case accepted:
-		b.accepted++
-		b.restsUntil, b.lastErr = time.Time{}, nil
+		b.state.Accepted++
+		b.state.RestsUntil, b.state.LastError = time.Time{}, nil
 	case refused, limited:
 	default:
 		rest := failedRest
 		if errors.Is(err, queue.ErrThrottled) {
 			rest = busyWait
 		}
-		b.failed++
-		b.restsUntil, b.lastErr = time.Now().Add(rest), err
+		b.state.Failed++
+		b.state.RestsUntil, b.state.LastError = time.Now().Add(rest), err
 	}
 }
 
@@ -339,7 +334,7 @@ func (r *rotation) verified(b *backlog, err error) {
 	if err == nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		b.restsUntil, b.lastErr = time.Time{}, nil
+		b.state.RestsUntil, b.state.LastError = time.Time{}, nil
 	}
 }
 

@@ -1,6 +1,7 @@
 package paired
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/internal/hook"
@@ -59,19 +59,13 @@ func (o *SyphonOptions) withDefaults() SyphonOptions {
 	if o != nil {
 		d = *o
 	}
-	defaultTo(&d.MinPoll, time.Second)
-	defaultTo(&d.MaxPoll, max(15*time.Minute, d.MinPoll))
-	defaultTo(&d.Parallel, 16)
-	defaultTo(&d.Lease, time.Minute)
-	defaultTo(&d.Grace, 30*time.Second)
-	defaultTo(&d.Seed, rand.Uint64())
+	d.MinPoll = cmp.Or(d.MinPoll, time.Second)
+	d.MaxPoll = cmp.Or(d.MaxPoll, max(15*time.Minute, d.MinPoll))
+	d.Parallel = cmp.Or(d.Parallel, 16)
+	d.Lease = cmp.Or(d.Lease, time.Minute)
+	d.Grace = cmp.Or(d.Grace, 30*time.Second)
+	d.Seed = cmp.Or(d.Seed, rand.Uint64())
 	return d
-}
-
-func defaultTo[T comparable](option *T, value T) {
-	if *option == *new(T) {
-		*option = value
-	}
 }
 
 func (o *SyphonOptions) check() error {
@@ -100,15 +94,14 @@ type Syphon struct {
 	lanes   []*lane
 	slots   chan struct{} // holds one for each message that is worked on
 
-	counts    syphonCounts
 	copied    *keys // copied, but not deleted
 	leftAlone *keys // left, and reported
-	errs      lastError
 
-	halted chan struct{}
-	halt   sync.Once
-	mu     sync.Mutex
-	runs   bool // guarded by mu
+	halted  chan struct{}
+	halt    sync.Once
+	mu      sync.Mutex
+	state   SyphonState // all but Failing and Backlogs; guarded by mu
+	polling int64       // dequeues in flight; guarded by mu
 }
 
 // NewSyphon returns a syphon for the backlog queues of these queues. Queues that share backlog queues need
@@ -202,9 +195,11 @@ func (s *Syphon) Run(ctx context.Context) error {
 				return
 			}
 		}
-		if s.counts.polling.Load()+s.counts.inHand.Load() > 0 {
+		s.mu.Lock()
+		if s.polling+s.state.InHand > 0 {
 			abandoned = errAbandoned
 		}
+		s.mu.Unlock()
 		hangUp()
 	})
 	for _, l := range s.lanes {
@@ -224,17 +219,17 @@ func (s *Syphon) begin() error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.runs {
+	if s.state.Running {
 		return errors.New("paired: the syphon runs already")
 	}
-	s.runs = true
+	s.state.Running = true
 	return nil
 }
 
 func (s *Syphon) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.runs = false
+	s.state.Running = false
 }
 
 // Halt makes Run return as soon as possible: requests in flight are abandoned, and what it has in hand
@@ -252,7 +247,9 @@ func (s *Syphon) wakeOthers(except *lane) {
 }
 
 func (s *Syphon) report(err error) {
-	s.errs.set(err)
+	s.mu.Lock()
+	s.state.LastError, s.state.LastErrorAt = err, time.Now()
+	s.mu.Unlock()
 	if f := s.options.OnError; f != nil {
 		hook.Run(func() { f(err) })
 	}
@@ -394,52 +391,23 @@ type SyphonedBacklog struct {
 
 // State returns what the syphon does and has done. It sends no request.
 func (s *Syphon) State() SyphonState {
-	c := &s.counts
-	state := SyphonState{
-		Moved: c.moved.Load(), Doubtful: c.doubtful.Load(), Expired: c.expired.Load(),
-		Unreadable: c.unreadable.Load(), Refused: c.refused.Load(), InHand: c.inHand.Load(),
-		Requests: SyphonRequests{
-			Polls: c.polls.Load(), EmptyPolls: c.emptyPolls.Load(), Copies: c.copies.Load(),
-			Deletes: c.deletes.Load(), GiveBacks: c.giveBacks.Load(),
-		},
-	}
 	s.mu.Lock()
-	state.Running = s.runs
-	s.mu.Unlock()
-	state.LastErrorAt, state.LastError = s.errs.get()
+	defer s.mu.Unlock()
+	state := s.state
 	if s.homes != nil {
 		state.Failing = s.homes.failing()
 	}
 	for _, l := range s.lanes {
-		state.Backlogs = append(state.Backlogs, l.snapshot())
+		state.Backlogs = append(state.Backlogs, l.state)
 	}
 	return state
 }
 
-type counter = atomic.Int64
-
-type syphonCounts struct {
-	moved, doubtful, expired, unreadable, refused, inHand counter
-	polling                                               counter // dequeues in flight
-	polls, emptyPolls, copies, deletes, giveBacks         counter
-}
-
-type lastError struct {
-	mu  sync.Mutex
-	err error     // guarded by mu
-	at  time.Time // guarded by mu
-}
-
-func (e *lastError) set(err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.err, e.at = err, time.Now()
-}
-
-func (e *lastError) get() (at time.Time, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.at, e.err
+// count adds to one of the numbers of the state.
+func (s *Syphon) count(number *int64, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*number += n
 }
 
 // maxKeys bounds a set of messages.

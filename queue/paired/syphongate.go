@@ -126,10 +126,7 @@ func (h *homes) batch(try bool) int {
 func (h *homes) admit(one *home) (ok bool, wait time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if one.open() {
-		return true, 0
-	}
-	if one.probe.Begin(time.Now()) {
+	if one.open() || one.probe.Begin(time.Now()) {
 		return true, 0
 	}
 	return false, max(time.Until(one.probe.Due()), minRest, min(time.Since(one.since), maxWait))

@@ -19,11 +19,9 @@ const minLimited = 10 * time.Millisecond
 type lane struct {
 	syphon  *Syphon
 	backlog queue.Queue
-	spread  string        // makes its waits different from those of others
-	soon    chan struct{} // something may have come; a buffer of one
-
-	mu    sync.Mutex
-	state SyphonedBacklog // guarded by mu
+	spread  string          // makes its waits different from those of others
+	soon    chan struct{}   // something may have come; a buffer of one
+	state   SyphonedBacklog // guarded by syphon.mu
 }
 
 // wake lets the lane poll soon.
@@ -90,22 +88,14 @@ func (l *lane) poll(ctx, requests context.Context, try bool) (found int, full bo
 	s := l.syphon
 	begun := time.Now()
 	n := s.homes.batch(try)
-	s.counts.polling.Add(1)
+	s.count(&s.polling, 1)
 	batch, err := l.backlog.Dequeue(requests, n, s.options.Lease)
-	s.counts.inHand.Add(int64(len(batch)))
-	s.counts.polling.Add(-1)
-	if errors.Is(err, queue.ErrLimited) { // nothing was sent
-		return 0, false, err
-	}
-	s.counts.polls.Add(1)
 	l.polled(begun, len(batch), err)
-	if err != nil {
+	if err != nil && !errors.Is(err, queue.ErrLimited) {
 		s.report(err)
-		return 0, false, err
 	}
-	if len(batch) == 0 {
-		s.counts.emptyPolls.Add(1)
-		return 0, false, nil
+	if err != nil || len(batch) == 0 {
+		return 0, false, err
 	}
 	lease := lease{begun: begun, end: begun.Add(s.options.Lease - time.Second), half: begun.Add(s.options.Lease / 2)}
 	brought := make([]bool, len(batch))
@@ -114,7 +104,7 @@ func (l *lane) poll(ctx, requests context.Context, try bool) (found int, full bo
 		s.slots <- struct{}{} // never for long: requests end with their leases
 		moves.Go(func() {
 			defer func() {
-				s.counts.inHand.Add(-1)
+				s.count(&s.state.InHand, -1)
 				<-s.slots
 			}()
 			brought[i] = l.bring(ctx, requests, &batch[i], lease)
@@ -129,19 +119,24 @@ func (l *lane) poll(ctx, requests context.Context, try bool) (found int, full bo
 	return found, len(batch) == n, nil
 }
 
+// polled takes the result of a poll. A limit of the program sent nothing.
 func (l *lane) polled(at time.Time, n int, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	s := l.syphon
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.polling--
+	s.state.InHand += int64(n)
+	if errors.Is(err, queue.ErrLimited) {
+		return
+	}
+	s.state.Requests.Polls++
 	l.state.Polled, l.state.LastError = at, err
 	if err == nil {
 		l.state.Empty = n == 0
 	}
-}
-
-func (l *lane) snapshot() SyphonedBacklog {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.state
+	if err == nil && n == 0 {
+		s.state.Requests.EmptyPolls++
+	}
 }
 
 // idleWaits is how long an empty backlog queue waits for its next poll: twice as long after each empty
@@ -197,7 +192,7 @@ func (l *lane) bring(ctx, requests context.Context, m *queue.Message, held lease
 	}
 	r, text, to, err := s.open(m)
 	if err != nil {
-		l.leave(requests, m, held, &s.counts.unreadable, fmt.Errorf("paired: message %s of %v cannot be brought home and is left there: %w", m.ID, l.backlog.Name(), err))
+		l.leave(requests, m, held, &s.state.Unreadable, fmt.Errorf("paired: message %s of %v cannot be brought home and is left there: %w", m.ID, l.backlog.Name(), err))
 		return false
 	}
 	if time.Now().After(held.half) { // its lease ends by itself
@@ -209,7 +204,7 @@ func (l *lane) bring(ctx, requests context.Context, m *queue.Message, held lease
 	}
 	now := serviceTime(*m, s.options.Lease, time.Since(held.begun))
 	if !now.Before(m.Expires) { // the service has dropped it
-		s.counts.expired.Add(1)
+		s.count(&s.state.Expired, 1)
 		return true
 	}
 	if ok, wait := s.homes.admit(to); !ok {
@@ -241,20 +236,20 @@ func (l *lane) copy(requests context.Context, m *queue.Message, to *home, text s
 		l.giveBack(requests, m, held, max(limit.After, failedDelay))
 		return true
 	}
-	s.counts.copies.Add(1)
+	s.count(&s.state.Requests.Copies, 1)
 	switch {
 	case err == nil:
 		s.homes.accepted(to)
-		s.counts.moved.Add(1)
+		s.count(&s.state.Moved, 1)
 		l.deleteCopied(requests, m, held)
 		s.home(to.queue.Name(), o.Delay) // after the delete: a slow hook would outlast the lease
 		return true
 	case errors.Is(err, queue.ErrInvalid), errors.Is(err, queue.ErrTooLarge):
 		s.homes.unsaid(to)
-		l.leave(requests, m, held, &s.counts.refused, fmt.Errorf("paired: message %s of %v is left there, because the primary queue refuses it: %w", m.ID, l.backlog.Name(), err))
+		l.leave(requests, m, held, &s.state.Refused, fmt.Errorf("paired: message %s of %v is left there, because the primary queue refuses it: %w", m.ID, l.backlog.Name(), err))
 		return false
 	case errors.Is(err, queue.ErrOutcomeUnknown):
-		s.counts.doubtful.Add(1)
+		s.count(&s.state.Doubtful, 1)
 	}
 	s.report(err)
 	s.homes.refused(to, err)
@@ -274,7 +269,7 @@ func (l *lane) deleteCopied(requests context.Context, m *queue.Message, held lea
 		return
 	}
 	if s.copied.add(l.key(m)) {
-		s.counts.doubtful.Add(1)
+		s.count(&s.state.Doubtful, 1)
 	}
 	s.report(err)
 }
@@ -282,7 +277,7 @@ func (l *lane) deleteCopied(requests context.Context, m *queue.Message, held lea
 // delete deletes a message that is to be in the backlog queue no more.
 func (l *lane) delete(requests context.Context, m *queue.Message, held lease) error {
 	err := retry.Do(requests, string(m.ID), queue.Transient, func(ctx context.Context) error {
-		l.syphon.counts.deletes.Add(1)
+		l.syphon.count(&l.syphon.state.Requests.Deletes, 1)
 		return l.backlog.Delete(ctx, m.Lease)
 	})
 	if errors.Is(err, queue.ErrMessageGone) && time.Now().Before(held.end) {
@@ -299,16 +294,16 @@ func (l *lane) giveBack(requests context.Context, m *queue.Message, held lease, 
 	if hidden == 0 && delay > 0 {
 		return
 	}
-	l.syphon.counts.giveBacks.Add(1)
+	l.syphon.count(&l.syphon.state.Requests.GiveBacks, 1)
 	if _, err := l.backlog.Update(requests, m.Lease, m.Text, hidden); err != nil && requests.Err() == nil {
 		l.syphon.report(err)
 	}
 }
 
 // leave hides a message that cannot be brought home, and counts and reports it once.
-func (l *lane) leave(requests context.Context, m *queue.Message, held lease, count *counter, why error) {
+func (l *lane) leave(requests context.Context, m *queue.Message, held lease, count *int64, why error) {
 	if l.syphon.leftAlone.add(l.key(m)) {
-		count.Add(1)
+		l.syphon.count(count, 1)
 		l.syphon.report(why)
 	}
 	wait := minLeft
