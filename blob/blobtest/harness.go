@@ -178,3 +178,5 @@ func (e *env) list(container, prefix string) []string {
 	}
 	return names
 }
+
+func errorOf[T any](_ T, err error) error { return err }

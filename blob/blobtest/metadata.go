@@ -202,8 +202,7 @@ var argumentTests = []test{
 			e.is(err, why, op)
 		}
 		e.is(e.listError(ctx, e.container, ""), why, "list")
-		_, err := e.s.Access(ctx, e.container)
-		e.is(err, why, "access")
+		e.is(errorOf(e.s.Access(ctx, e.container)), why, "access")
 		e.is(e.s.SetAccess(ctx, e.container, blob.PublicRead), why, "set access")
 		if got := e.get("a"); got != "text" {
 			e.Errorf("got %q", got)

@@ -60,36 +60,33 @@ type Quirks struct {
 	LargeUnicode string
 }
 
-// test is one part of the suite.
-type test struct {
+// testOf is one part of a suite whose tests have an environment E.
+type testOf[E any] struct {
 	name string
-	run  func(e *env)
+	run  func(e E)
 }
+
+type test = testOf[*env]
 
 // Run runs the suite against a backend, each test with a queue of its own.
 func Run(t *testing.T, h Harness) {
-	for _, c := range tests() {
+	all := slices.Concat(traceTests, visibilityTests, receiptTests, lifeTests, peekTests, updateTests,
+		propertyTests, queueTests, argumentTests, textTests, concurrencyTests,
+		contextTests, siblingTests, errorTests, modelTests)
+	runAll(t, h.Bubble, all, func(t *testing.T) *env { return newEnv(t, h) })
+}
+
+func runAll[E any](t *testing.T, bubble bool, tests []testOf[E], newEnv func(t *testing.T) E) {
+	for _, c := range tests {
 		t.Run(c.name, func(t *testing.T) {
-			if h.Bubble {
-				synctest.Test(t, func(t *testing.T) { c.run(newEnv(t, h)) })
+			if bubble {
+				synctest.Test(t, func(t *testing.T) { c.run(newEnv(t)) })
 				return
 			}
 			t.Parallel()
-			c.run(newEnv(t, h))
+			c.run(newEnv(t))
 		})
 	}
-}
-
-func tests() []test {
-	var all []test
-	for _, part := range [][]test{
-		traceTests, visibilityTests, receiptTests, lifeTests, peekTests, updateTests,
-		propertyTests, queueTests, argumentTests, textTests, concurrencyTests,
-		contextTests, siblingTests, errorTests, modelTests,
-	} {
-		all = append(all, part...)
-	}
-	return all
 }
 
 // long is longer than any test runs on a real backend, so that a message hidden for long stays
@@ -99,9 +96,12 @@ const long = time.Hour
 // env is the environment of one test. The test's goroutine owns it, except for race.
 type env struct {
 	*testing.T
-	h   Harness
-	q   queue.Manager
-	ctx context.Context
+	h    Harness
+	q    queue.Manager
+	ctx  context.Context
+	sent func() int // the number of requests so far; always 0 if they are not counted
+
+	counted bool // whether requests are counted
 
 	clock queue.Queue // used by after to observe the server's time; created when needed
 }
@@ -115,8 +115,11 @@ var (
 
 // newEnv opens a queue that does not exist yet.
 func newEnv(t *testing.T, h Harness) *env {
-	e := &env{T: t, h: h, ctx: t.Context()}
+	e := &env{T: t, h: h, ctx: t.Context(), sent: func() int { return 0 }}
 	e.q = e.open()
+	if h.Requests != nil {
+		e.sent, e.counted = func() int { return h.Requests(e.q) }, true
+	}
 	return e
 }
 

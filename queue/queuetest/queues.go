@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/millrace/millrace/queue"
@@ -80,17 +79,12 @@ var queueTests = []test{
 // missing checks that every operation fails if the queue does not exist.
 func (e *env) missing(l queue.Lease) {
 	e.Helper()
-	_, err := e.q.Enqueue(e.ctx, "x", nil)
-	e.is(err, queue.ErrQueueMissing, "enqueue")
-	_, err = e.q.Dequeue(e.ctx, 1, time.Second)
-	e.is(err, queue.ErrQueueMissing, "dequeue")
-	_, err = e.q.Peek(e.ctx, 1)
-	e.is(err, queue.ErrQueueMissing, "peek")
-	_, err = e.q.Update(e.ctx, l, "x", 0)
-	e.is(err, queue.ErrQueueMissing, "update")
+	e.is(errorOf(e.q.Enqueue(e.ctx, "x", nil)), queue.ErrQueueMissing, "enqueue")
+	e.is(errorOf(e.q.Dequeue(e.ctx, 1, time.Second)), queue.ErrQueueMissing, "dequeue")
+	e.is(errorOf(e.q.Peek(e.ctx, 1)), queue.ErrQueueMissing, "peek")
+	e.is(errorOf(e.q.Update(e.ctx, l, "x", 0)), queue.ErrQueueMissing, "update")
 	e.is(e.q.Delete(e.ctx, l), queue.ErrQueueMissing, "delete")
-	_, err = e.q.Properties(e.ctx)
-	e.is(err, queue.ErrQueueMissing, "properties")
+	e.is(errorOf(e.q.Properties(e.ctx)), queue.ErrQueueMissing, "properties")
 	e.is(e.q.SetMetadata(e.ctx, map[string]string{"a": "1"}), queue.ErrQueueMissing, "set metadata")
 	e.is(e.q.Clear(e.ctx), queue.ErrQueueMissing, "clear")
 	e.is(e.q.Drop(e.ctx), queue.ErrQueueMissing, "drop")
@@ -119,34 +113,24 @@ type AccountHarness struct {
 
 // RunAccount runs the part of the suite for a [queue.Account].
 func RunAccount(t *testing.T, h AccountHarness) {
-	for _, c := range accountTests {
-		t.Run(c.name, func(t *testing.T) {
-			if h.Bubble {
-				synctest.Test(t, func(t *testing.T) { c.run(newAccountEnv(t, h)) })
-				return
-			}
-			t.Parallel()
-			c.run(newAccountEnv(t, h))
-		})
-	}
+	runAll(t, h.Bubble, accountTests, func(t *testing.T) *accountEnv { return newAccountEnv(t, h) })
 }
 
 // accountEnv is the environment of one account test.
 type accountEnv struct {
 	*env
-	account  queue.Account
-	requests func() int
-	prefix   string // of all queue names of this test, and of no others
+	account queue.Account
+	prefix  string // of all queue names of this test, and of no others
 }
 
 func newAccountEnv(t *testing.T, h AccountHarness) *accountEnv {
 	e := &accountEnv{
-		env:     &env{T: t, h: Harness{Bubble: h.Bubble, Secrets: h.Secrets, Quirks: h.Quirks}, ctx: t.Context()},
+		env:     &env{T: t, h: Harness{Bubble: h.Bubble, Secrets: h.Secrets, Quirks: h.Quirks}, ctx: t.Context(), sent: func() int { return 0 }},
 		account: h.Open(t),
 		prefix:  fmt.Sprintf("conform-%08x-%d-", salt, names.Add(1)),
 	}
 	if h.Requests != nil {
-		e.requests = func() int { return h.Requests(e.account) }
+		e.sent, e.counted = func() int { return h.Requests(e.account) }, true
 	}
 	return e
 }
@@ -211,10 +195,7 @@ func (e *accountEnv) same(got, want []string, what string) {
 	}
 }
 
-var accountTests = []struct {
-	name string
-	run  func(e *accountEnv)
-}{
+var accountTests = []testOf[*accountEnv]{
 	{"OpenReturnsTheQueueOfTheAccount", func(e *accountEnv) {
 		before := e.sent()
 		q, err := e.account.Open(e.prefix + "x")
@@ -292,7 +273,7 @@ var accountTests = []struct {
 				all = append(all, strings.TrimPrefix(q.Name, e.prefix))
 			}
 			e.same(all, want, fmt.Sprintf("with the prefix %q", prefix))
-			if n := e.sent() - before; e.requests != nil && n != 1 {
+			if n := e.sent() - before; e.counted && n != 1 {
 				e.Errorf("requests of one page: got %d, want 1", n)
 			}
 		}
@@ -307,7 +288,7 @@ var accountTests = []struct {
 		for size := 1; size <= 8; size++ {
 			before := e.sent()
 			e.same(e.walk("q", "", size), want, fmt.Sprintf("in pages of %d", size))
-			if minimum := (len(want) + size - 1) / size; e.requests != nil && e.sent()-before < minimum {
+			if minimum := (len(want) + size - 1) / size; e.counted && e.sent()-before < minimum {
 				e.Errorf("requests with pages of %d: got %d, want at least %d", size, e.sent()-before, minimum)
 			}
 		}
@@ -378,14 +359,6 @@ var accountTests = []struct {
 	}},
 }
 
-// sent returns the number of requests so far, or 0 if they are not counted.
-func (e *accountEnv) sent() int {
-	if e.requests == nil {
-		return 0
-	}
-	return e.requests()
-}
-
 var siblingTests = []test{
 	{"Name", func(e *env) {
 		n := e.q.Name()
@@ -399,11 +372,9 @@ var siblingTests = []test{
 			e.Fatalf("name of the sibling: got %v, want %v", got, want)
 		}
 		e.create()
-		_, err := s.Enqueue(e.ctx, "x", nil)
-		e.is(err, queue.ErrQueueMissing, "enqueue into a sibling that does not exist")
+		e.is(errorOf(s.Enqueue(e.ctx, "x", nil)), queue.ErrQueueMissing, "enqueue into a sibling that does not exist")
 		e.ok(s.Create(e.ctx, map[string]string{"a": "1"}))
-		_, err = s.Enqueue(e.ctx, "poison", nil)
-		e.ok(err)
+		e.ok(errorOf(s.Enqueue(e.ctx, "poison", nil)))
 		e.none("with a message in the sibling")
 		e.enqueue("good", nil)
 		batch, err := s.Dequeue(e.ctx, queue.MaxBatch, long)
@@ -433,10 +404,7 @@ var siblingTests = []test{
 		}
 	}},
 	{"BadSiblingNameIsRefusedAtTheFirstCall", func(e *env) {
-		before := 0
-		if e.h.Requests != nil {
-			before = e.h.Requests(e.q)
-		}
+		before := e.sent()
 		for _, suffix := range []string{"-" + strings.Repeat("x", 63), "-", "--x", "-Poison", "_x", "/../x", "?x"} {
 			s := e.q.Sibling(suffix)
 			for op, err := range map[string]error{
@@ -449,8 +417,8 @@ var siblingTests = []test{
 				}
 			}
 		}
-		if e.h.Requests != nil && e.h.Requests(e.q) != before {
-			e.Errorf("requests with bad names: got %d, want 0", e.h.Requests(e.q)-before)
+		if n := e.sent() - before; n != 0 {
+			e.Errorf("requests with bad names: got %d, want 0", n)
 		}
 	}},
 }

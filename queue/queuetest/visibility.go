@@ -30,8 +30,7 @@ var visibilityTests = []test{
 			if m.DequeueCount != want {
 				e.Errorf("dequeue count: got %d, want %d", m.DequeueCount, want)
 			}
-			_, err := e.q.Update(e.ctx, m.Lease, m.Text, 0)
-			e.ok(err)
+			e.ok(errorOf(e.q.Update(e.ctx, m.Lease, m.Text, 0)))
 		}
 	}},
 	{"DequeuedMessageIsWhole", func(e *env) {
@@ -162,8 +161,7 @@ var visibilityTests = []test{
 			if m.ID == gone.ID {
 				continue
 			}
-			_, err := e.q.Update(e.ctx, m.Lease, m.Text, 0)
-			e.ok(err)
+			e.ok(errorOf(e.q.Update(e.ctx, m.Lease, m.Text, 0)))
 		}
 		left := texts(e.take(2, long))
 		if slices.Contains(left, gone.Text) {
@@ -217,8 +215,7 @@ var receiptTests = []test{
 			e.Errorf("renewed lease: got %#v, want id %s and a new receipt", renewed, old.ID)
 		}
 		e.is(e.q.Delete(e.ctx, old.Lease), queue.ErrReceiptMismatch, "delete with the superseded receipt")
-		_, err = e.q.Update(e.ctx, old.Lease, old.Text, long)
-		e.is(err, queue.ErrReceiptMismatch, "update with the superseded receipt")
+		e.is(errorOf(e.q.Update(e.ctx, old.Lease, old.Text, long)), queue.ErrReceiptMismatch, "update with the superseded receipt")
 		e.ok(e.q.Delete(e.ctx, renewed))
 	}},
 	{"DeletedIsGone", func(e *env) {
@@ -227,8 +224,7 @@ var receiptTests = []test{
 		m := e.one(long)
 		e.ok(e.q.Delete(e.ctx, m.Lease))
 		e.is(e.q.Delete(e.ctx, m.Lease), queue.ErrMessageGone, "delete twice")
-		_, err := e.q.Update(e.ctx, m.Lease, "x", 0)
-		e.is(err, queue.ErrMessageGone, "update after the delete")
+		e.is(errorOf(e.q.Update(e.ctx, m.Lease, "x", 0)), queue.ErrMessageGone, "update after the delete")
 		e.none("after the delete")
 	}},
 	{"ExpiredIsGone", func(e *env) {
@@ -236,8 +232,7 @@ var receiptTests = []test{
 		m := e.enqueue("x", &queue.EnqueueOptions{TTL: time.Second})
 		e.until("it has expired", func() bool { return len(e.peek(1)) == 0 })
 		e.is(e.q.Delete(e.ctx, m.Lease), queue.ErrMessageGone, "delete after expiry")
-		_, err := e.q.Update(e.ctx, m.Lease, "x", 0)
-		e.is(err, queue.ErrMessageGone, "update after expiry")
+		e.is(errorOf(e.q.Update(e.ctx, m.Lease, "x", 0)), queue.ErrMessageGone, "update after expiry")
 	}},
 	{"ReceiptOfTheEnqueue", func(e *env) {
 		e.create()
@@ -263,8 +258,7 @@ var receiptTests = []test{
 		}
 		mixed := queue.Lease{ID: one.ID, Receipt: other.Receipt}
 		e.is(e.q.Delete(e.ctx, mixed), queue.ErrReceiptMismatch, "delete with another message's receipt")
-		_, err := e.q.Update(e.ctx, mixed, "x", 0)
-		e.is(err, queue.ErrReceiptMismatch, "update with another message's receipt")
+		e.is(errorOf(e.q.Update(e.ctx, mixed, "x", 0)), queue.ErrReceiptMismatch, "update with another message's receipt")
 		e.ok(e.q.Delete(e.ctx, one.Lease))
 		e.ok(e.q.Delete(e.ctx, other.Lease))
 	}},
@@ -273,8 +267,7 @@ var receiptTests = []test{
 		m := e.enqueue("x", nil)
 		unknown := queue.Lease{ID: "00000000-0000-4000-8000-000000000000", Receipt: m.Receipt}
 		e.is(e.q.Delete(e.ctx, unknown), queue.ErrMessageGone, "delete of an unknown id")
-		_, err := e.q.Update(e.ctx, unknown, "x", 0)
-		e.is(err, queue.ErrMessageGone, "update of an unknown id")
+		e.is(errorOf(e.q.Update(e.ctx, unknown, "x", 0)), queue.ErrMessageGone, "update of an unknown id")
 	}},
 	{"IdIsOpaque", func(e *env) {
 		// No id may address anything but a message: if it were joined to the path without escaping,

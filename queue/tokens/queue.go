@@ -82,7 +82,7 @@ func (l *ConcurrencyLimit) returned(c *call) {
 func (l *ConcurrencyLimit) Wrap(q queue.Queue) queue.Queue {
 	wrapped := &bounded{Queue: q, limit: l}
 	if inner, ok := q.(queue.Manager); ok {
-		return &boundedManager{Manager: inner, bounded: wrapped}
+		return &boundedManager{wrapped, inner}
 	}
 	return wrapped
 }
@@ -95,32 +95,21 @@ type bounded struct {
 	many  atomic.Bool // the last dequeue has found all that it could
 }
 
+// administration is what a [queue.Manager] has beyond a [queue.Queue].
+type administration interface {
+	SetMetadata(ctx context.Context, metadata map[string]string) error
+	Clear(ctx context.Context) error
+	Drop(ctx context.Context) error
+}
+
 // boundedManager is a [queue.Manager] of whose messages so many are handled at once.
 type boundedManager struct {
-	queue.Manager
-	bounded *bounded
+	*bounded
+	administration
 }
 
 // Unwrap returns the queue underneath, for errors that name its type.
 func (q *bounded) Unwrap() queue.Queue { return q.Queue }
-
-// Unwrap returns the queue underneath, for errors that name its type.
-func (m *boundedManager) Unwrap() queue.Queue { return m.Manager }
-
-// Dequeue implements [queue.Queue].
-func (m *boundedManager) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
-	return m.bounded.Dequeue(ctx, n, visibility)
-}
-
-// Update implements [queue.Queue].
-func (m *boundedManager) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
-	return m.bounded.Update(ctx, l, text, visibility)
-}
-
-// Delete implements [queue.Queue].
-func (m *boundedManager) Delete(ctx context.Context, l queue.Lease) error {
-	return m.bounded.Delete(ctx, l)
-}
 
 // Dequeue implements [queue.Queue]. See the package comment.
 func (q *bounded) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
@@ -267,7 +256,7 @@ func (l *ConcurrencyLimit) misused() error {
 func (l *RateLimit) Wrap(q queue.Queue) queue.Queue {
 	wrapped := &rated{Queue: q, limit: l}
 	if inner, ok := q.(queue.Manager); ok {
-		return &ratedManager{Manager: inner, rated: wrapped}
+		return &ratedManager{wrapped, inner}
 	}
 	return wrapped
 }
@@ -281,20 +270,12 @@ type rated struct {
 
 // ratedManager is a [queue.Manager] whose dequeues are held to a rate.
 type ratedManager struct {
-	queue.Manager
-	rated *rated
+	*rated
+	administration
 }
 
 // Unwrap returns the queue underneath, for errors that name its type.
 func (q *rated) Unwrap() queue.Queue { return q.Queue }
-
-// Unwrap returns the queue underneath, for errors that name its type.
-func (m *ratedManager) Unwrap() queue.Queue { return m.Manager }
-
-// Dequeue implements [queue.Queue].
-func (m *ratedManager) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
-	return m.rated.Dequeue(ctx, n, visibility)
-}
 
 // Dequeue implements [queue.Queue]. See the package comment.
 func (q *rated) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {

@@ -32,8 +32,7 @@ var entityTests = []test{
 		if got != "" {
 			e.Errorf("an insert that failed returned the version %q", got)
 		}
-		_, err = e.s.Insert(e.Context(), table.Entity{Key: ann, ETag: table.Any})
-		e.is(err, table.ErrExists, "insert", ann)
+		e.is(errorOf(e.s.Insert(e.Context(), table.Entity{Key: ann, ETag: table.Any})), table.ErrExists, "insert", ann)
 		e.has(ann, etag, properties{"Name": "Ann"})
 		e.insert(key("owners", "an"), nil) // a neighbor
 		e.insert(key("owner", "sann"), nil)
@@ -219,8 +218,7 @@ var keyTests = []test{
 			k := key("rows", row)
 			want = append(want, k.String())
 			etags[row] = e.update(k, etags[row], properties{"Row": row + "!"})
-			_, err := e.s.Insert(e.Context(), table.Entity{Key: k})
-			e.is(err, table.ErrExists, "insert", k)
+			e.is(errorOf(e.s.Insert(e.Context(), table.Entity{Key: k})), table.ErrExists, "insert", k)
 		}
 		e.selects(table.Query{Partition: "rows"}, want...)
 		e.selects(table.Query{Partition: "rows", Top: 7}, want...)

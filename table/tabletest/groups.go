@@ -45,11 +45,9 @@ var groupTests = []test{
 		for _, row := range numbered(101) {
 			changes = append(changes, table.Updating(table.Entity{Key: key("p", row), Properties: properties{"New": true}, ETag: table.Any}))
 		}
-		_, err := e.s.Apply(e.Context(), changes)
-		e.is(err, table.ErrTooLarge, "apply", table.Key{})
+		e.is(errorOf(e.s.Apply(e.Context(), changes)), table.ErrTooLarge, "apply", table.Key{})
 		e.selects(table.Query{Filter: table.Equal("New", true)})
-		_, err = e.s.Apply(e.Context(), changes[:100])
-		e.ok(err)
+		e.ok(errorOf(e.s.Apply(e.Context(), changes[:100])))
 		if got := e.selected(table.Query{Filter: table.Equal("New", true)}); len(got) != 100 {
 			e.Errorf("a group of 100 updated %d", len(got))
 		}
@@ -234,8 +232,7 @@ var versionTests = []test{
 			stale := etag
 			e.ok(e.s.Delete(e.Context(), ann, etag))
 			is(e.insert(ann, p))
-			_, err := e.s.Update(e.Context(), table.Entity{Key: ann, ETag: stale})
-			e.is(err, table.ErrPreconditionFailed, "update", ann)
+			e.is(errorOf(e.s.Update(e.Context(), table.Entity{Key: ann, ETag: stale})), table.ErrPreconditionFailed, "update", ann)
 			etags, err := e.s.Apply(e.Context(), []table.Change{table.Updating(table.Entity{Key: ann, Properties: p, ETag: etag})})
 			e.ok(err)
 			is(etags[0])

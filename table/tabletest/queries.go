@@ -272,8 +272,7 @@ var pageTests = []test{
 				changes = append(changes, table.Deleting(got.Key, got.ETag))
 			}
 			if len(changes) > 0 {
-				_, err := e.s.Apply(e.Context(), changes)
-				e.ok(err)
+				e.ok(errorOf(e.s.Apply(e.Context(), changes)))
 			}
 			if deleted += len(changes); p.Next == "" {
 				break
