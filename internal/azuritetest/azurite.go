@@ -37,7 +37,12 @@ type service struct {
 	name       string // in options, such as "queue"
 	title      string // in output and connection strings, such as "Queue"
 	executable string // the program, such as "azurite-queue"
-	shared     shared
+
+	// This test binary's Azurite.
+	mu      sync.Mutex // held while starting, so that all wait for one start
+	started bool       // guarded by mu
+	server  *server    // guarded by mu; nil when err is not
+	err     error      // guarded by mu
 }
 
 var (
@@ -46,14 +51,6 @@ var (
 	// azurite-table does not print the port that the system chose. The program with all services does.
 	tableService = &service{name: "table", title: "Table", executable: everything}
 )
-
-// shared is this test binary's Azurite.
-type shared struct {
-	mu      sync.Mutex // held while starting, so that all wait for one start
-	started bool       // guarded by mu
-	server  *server    // guarded by mu; nil when err is not
-	err     error      // guarded by mu
-}
 
 // ConnectionString returns the connection string of this test binary's Azurite with the queue
 // service, and starts it at the first call. Without Azurite it skips the test, or fails it if
@@ -80,35 +77,30 @@ func (v *service) connectionString(t testing.TB) string {
 	if testing.Short() {
 		t.Skip("starts Azurite")
 	}
-	v.shared.mu.Lock()
-	defer v.shared.mu.Unlock()
-	if !v.shared.started {
-		v.shared.started = true
-		v.shared.server, v.shared.err = v.start()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.started {
+		v.started = true
+		v.server, v.err = v.start()
 	}
-	switch err := v.shared.err; {
-	case err == nil:
-	case errors.Is(err, errAbsent) && !Required("azurite"):
-		t.Skipf("NOT COMPARED WITH AZURITE: %v", err)
+	switch {
+	case v.err == nil:
+	case errors.Is(v.err, errAbsent) && !Required("azurite"):
+		t.Skipf("NOT COMPARED WITH AZURITE: %v", v.err)
 	default:
-		t.Fatalf("this test needs Azurite: %v", err)
+		t.Fatalf("this test needs Azurite: %v", v.err)
 	}
-	return v.connectionStringOf(v.shared.server)
+	return v.connectionStringOf(v.server)
 }
 
 // Start starts an Azurite with the queue service for a program that is not a test. The caller must
 // call stop.
-func Start() (connectionString string, stop func(), err error) { return queueService.startAlone() }
-
-// StartTable is [Start] for the table service.
-func StartTable() (connectionString string, stop func(), err error) { return tableService.startAlone() }
-
-func (v *service) startAlone() (connectionString string, stop func(), err error) {
-	s, err := v.start()
+func Start() (connectionString string, stop func(), err error) {
+	s, err := queueService.start()
 	if err != nil {
 		return "", nil, err
 	}
-	return v.connectionStringOf(s), s.stop, nil
+	return queueService.connectionStringOf(s), s.stop, nil
 }
 
 func (v *service) connectionStringOf(s *server) string {
@@ -124,18 +116,27 @@ func Stop() {
 }
 
 func (v *service) stop() {
-	v.shared.mu.Lock()
-	defer v.shared.mu.Unlock()
-	if v.shared.server != nil {
-		v.shared.server.stop()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.server != nil {
+		v.server.stop()
 	}
-	v.shared.started, v.shared.server, v.shared.err = false, nil, nil
+	v.started, v.server, v.err = false, nil, nil
 }
 
 // Required reports whether the comma-separated list MILLRACE_REQUIRE contains what. Then a test
 // without it fails instead of being skipped.
 func Required(what string) bool {
 	return slices.Contains(strings.FieldsFunc(os.Getenv("MILLRACE_REQUIRE"), func(r rune) bool { return r == ',' || r == ' ' }), what)
+}
+
+// Missing skips a test, or fails it if MILLRACE_REQUIRE contains what the test lacks.
+func Missing(t testing.TB, what string, why error) {
+	t.Helper()
+	if Required(what) {
+		t.Fatal(why)
+	}
+	t.Skip(why)
 }
 
 // server is a running Azurite.
@@ -151,7 +152,7 @@ func (v *service) start() (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(sharedMemoryDir(), "millrace-azurite-")
+	dir, err := os.MkdirTemp(SharedMemoryDir(), "millrace-azurite-")
 	if err != nil {
 		return nil, err
 	}
@@ -253,9 +254,9 @@ func (v *service) find() ([]string, error) {
 	return nil, errAbsent
 }
 
-// sharedMemoryDir returns a directory in memory, because Azurite writes every message and blob to a file,
+// SharedMemoryDir returns a directory in memory, because Azurite writes every message and blob to a file,
 // or "" for the default temporary directory.
-func sharedMemoryDir() string {
+func SharedMemoryDir() string {
 	const shm = "/dev/shm"
 	if info, err := os.Stat(shm); err == nil && info.IsDir() {
 		return shm
@@ -281,10 +282,7 @@ func Program(t testing.TB, name string) string {
 		path, err = exec.LookPath("/usr/sbin/" + name)
 	}
 	if err != nil {
-		if Required(name) {
-			t.Fatal(err)
-		}
-		t.Skipf("NOT TRIED WITH %s: %v", name, err)
+		Missing(t, name, fmt.Errorf("NOT TRIED WITH %s: %w", name, err))
 	}
 	return path
 }
@@ -302,11 +300,7 @@ func StorageQueuePython(t testing.TB) string {
 			return python
 		}
 	}
-	const absent = "NOT TRIED WITH PYTHON: apt-get install python3-azure-storage, or pip install azure-storage-queue"
-	if Required("storage-queue-python") {
-		t.Fatal(absent)
-	}
-	t.Skip(absent)
+	Missing(t, "storage-queue-python", errors.New("NOT TRIED WITH PYTHON: apt-get install python3-azure-storage, or pip install azure-storage-queue"))
 	return ""
 }
 
@@ -320,10 +314,7 @@ func StorageQueueJS(t testing.TB) (node, modules string) {
 	}
 	node, modules, err := findStorageQueue()
 	if err != nil {
-		if Required("storage-queue") {
-			t.Fatal(err)
-		}
-		t.Skip(err)
+		Missing(t, "storage-queue", err)
 	}
 	return node, modules
 }

@@ -47,7 +47,7 @@ func oneServerIsSharedAndStops(t *testing.T, v *service) {
 	if response.StatusCode != http.StatusForbidden {
 		t.Errorf("status of an unsigned request: got %s, want 403", response.Status)
 	}
-	dir := v.shared.server.dir
+	dir := v.server.dir
 	Stop()
 	if response, err := client.Get(endpoint); err == nil {
 		response.Body.Close()

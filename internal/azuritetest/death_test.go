@@ -21,7 +21,7 @@ func TestDying(t *testing.T) {
 		t.Skip("run by TestKilledBinaryLeavesNothingBehind")
 	}
 	ConnectionString(t)
-	fmt.Println("started", queueService.shared.server.url, queueService.shared.server.dir)
+	fmt.Println("started", queueService.server.url, queueService.server.dir)
 	select {} // until killed
 }
 

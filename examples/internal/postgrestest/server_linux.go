@@ -20,6 +20,8 @@ import (
 	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver
+
+	"github.com/millrace/millrace/internal/azuritetest"
 )
 
 // startTimeout is how long a server may take, also to recover after a kill.
@@ -65,7 +67,7 @@ func begin() (s *Server, err error) {
 	if s.bin, err = find(); err != nil {
 		return nil, err
 	}
-	if s.dir, err = os.MkdirTemp(sharedMemoryDir(), "millrace-postgres-"); err != nil {
+	if s.dir, err = os.MkdirTemp(azuritetest.SharedMemoryDir(), "millrace-postgres-"); err != nil {
 		return nil, err
 	}
 	if err = s.prepare(); err == nil {
@@ -228,15 +230,6 @@ func find() (string, error) {
 		}
 	}
 	return "", errAbsent
-}
-
-// sharedMemoryDir returns a folder in memory, or "" for the default temporary one.
-func sharedMemoryDir() string {
-	const shm = "/dev/shm"
-	if info, err := os.Stat(shm); err == nil && info.IsDir() {
-		return shm
-	}
-	return ""
 }
 
 // state returns the state of a process and who its parent is.
