@@ -41,25 +41,17 @@ func (a *Account) Open(name string) (queue.Manager, error) {
 
 // List implements [queue.Account]. A marker is the name of the first queue of the page. The
 // cost is O(log n) plus the size of the page.
-func (a *Account) List(ctx context.Context, o *queue.ListOptions) (queue.Page, error) {
-	page, err := a.list(ctx, o)
+func (a *Account) List(ctx context.Context, o *queue.ListOptions) (page queue.Page, err error) {
+	bad := queue.CheckList(o)
+	o = cmp.Or(o, &queue.ListOptions{})
+	err = a.engine.call(ctx, "list", queue.Name{Account: a.name}, noSpace, bad, func() (seen *ticket, _ error) {
+		page, seen = a.engine.page(a.name, o)
+		return seen, nil
+	})
 	if err != nil {
-		return queue.Page{}, queue.Explain(err, "list", queue.Name{Account: a.name}, "")
+		return queue.Page{}, err
 	}
 	return page, nil
-}
-
-func (a *Account) list(ctx context.Context, o *queue.ListOptions) (queue.Page, error) {
-	if err := ready(ctx, queue.CheckList(o)); err != nil {
-		return queue.Page{}, err
-	}
-	o = cmp.Or(o, &queue.ListOptions{})
-	if err := a.engine.enter(noSpace); err != nil {
-		return queue.Page{}, err
-	}
-	page, seen := a.engine.page(a.name, o)
-	a.engine.leave()
-	return page, seen.wait(ctx)
 }
 
 // page also returns the newest change that it shows.
@@ -189,7 +181,7 @@ const maxSettings = 64 << 10
 // owns the slice.
 func (q *Queue) AccessPolicy(ctx context.Context) ([]byte, error) {
 	const op = "get access policy"
-	s, _, err := q.begin(ctx, noSpace)
+	s, _, err := q.begin(ctx, noSpace, nil)
 	if err != nil {
 		return nil, q.fail(op, "", err)
 	}
@@ -205,37 +197,25 @@ func (q *Queue) AccessPolicy(ctx context.Context) ([]byte, error) {
 // drop removes it with the queue.
 func (q *Queue) SetAccessPolicy(ctx context.Context, policy []byte) error {
 	const op = "set access policy"
-	if err := checkSettings(policy); err != nil {
-		return q.fail(op, "", err)
-	}
-	s, _, err := q.begin(ctx, needsSpace)
+	s, _, err := q.begin(ctx, needsSpace, checkSettings(policy))
 	if err != nil {
 		return q.fail(op, "", err)
 	}
 	old := s.policy
 	s.policy = cloneSettings(policy)
 	q.recordState(s, func() { s.policy = old })
-	if err := q.end(s).wait(ctx); err != nil {
-		return q.fail(op, "", err)
-	}
-	return nil
+	return q.fail(op, "", q.end(s).wait(ctx))
 }
 
 // ServiceProperties returns what [Engine.SetServiceProperties] stored for the account, or
 // nil for none. The caller owns the slice.
-func (e *Engine) ServiceProperties(ctx context.Context, accountName string) ([]byte, error) {
-	const op = "get service properties"
-	name := queue.Name{Account: accountName}
-	if err := ready(ctx, nil); err != nil {
-		return nil, queue.Explain(err, op, name, "")
-	}
-	if err := e.enter(noSpace); err != nil {
-		return nil, queue.Explain(err, op, name, "")
-	}
-	properties, seen := e.account(accountName, false).settings()
-	e.leave()
-	if err := seen.wait(ctx); err != nil {
-		return nil, queue.Explain(err, op, name, "")
+func (e *Engine) ServiceProperties(ctx context.Context, accountName string) (properties []byte, err error) {
+	err = e.call(ctx, "get service properties", queue.Name{Account: accountName}, noSpace, nil, func() (seen *ticket, _ error) {
+		properties, seen = e.account(accountName, false).settings()
+		return seen, nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return properties, nil
 }
@@ -254,20 +234,10 @@ func (a *accountState) settings() ([]byte, *ticket) {
 // most 64 KiB, else it fails with [queue.ErrTooLarge]. The engine does not interpret the
 // bytes. Nil and empty mean none.
 func (e *Engine) SetServiceProperties(ctx context.Context, accountName string, properties []byte) error {
-	const op = "set service properties"
-	name := queue.Name{Account: accountName}
-	if err := ready(ctx, checkSettings(properties)); err != nil {
-		return queue.Explain(err, op, name, "")
-	}
-	if err := e.enter(needsSpace); err != nil {
-		return queue.Explain(err, op, name, "")
-	}
-	seen := e.set(e.account(accountName, true), accountName, cloneSettings(properties))
-	e.leave()
-	if err := seen.wait(ctx); err != nil {
-		return queue.Explain(err, op, name, "")
-	}
-	return nil
+	bad := checkSettings(properties)
+	return e.call(ctx, "set service properties", queue.Name{Account: accountName}, needsSpace, bad, func() (*ticket, error) {
+		return e.set(e.account(accountName, true), accountName, cloneSettings(properties)), nil
+	})
 }
 
 func (e *Engine) set(a *accountState, name string, properties []byte) *ticket {

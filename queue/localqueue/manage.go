@@ -1,6 +1,7 @@
 package localqueue
 
 import (
+	"cmp"
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
@@ -20,7 +21,7 @@ import (
 // and excludes expired ones.
 func (q *Queue) Properties(ctx context.Context) (queue.Properties, error) {
 	const op = "properties"
-	s, _, err := q.begin(ctx, noSpace)
+	s, _, err := q.begin(ctx, noSpace, nil)
 	if err != nil {
 		return queue.Properties{}, q.fail(op, "", err)
 	}
@@ -41,79 +42,68 @@ func (q *Queue) Create(ctx context.Context, metadata map[string]string) error {
 // SetMetadata replaces all metadata. Nil and empty remove it.
 func (q *Queue) SetMetadata(ctx context.Context, metadata map[string]string) error {
 	const op = "set metadata"
-	if err := queue.CheckMetadata(metadata); err != nil {
-		return q.fail(op, "", err)
-	}
-	s, _, err := q.begin(ctx, needsSpace)
+	s, _, err := q.begin(ctx, needsSpace, queue.CheckMetadata(metadata))
 	if err != nil {
 		return q.fail(op, "", err)
 	}
 	old := s.metadata
 	s.metadata = maps.Clone(metadata)
 	q.recordState(s, func() { s.metadata = old })
-	if err := q.end(s).wait(ctx); err != nil {
-		return q.fail(op, "", err)
-	}
-	return nil
+	return q.fail(op, "", q.end(s).wait(ctx))
 }
 
 // Clear deletes all messages. It takes O(1).
 func (q *Queue) Clear(ctx context.Context) error {
 	const op = "clear"
-	s, _, err := q.begin(ctx, noSpace)
+	s, _, err := q.begin(ctx, noSpace, nil)
 	if err != nil {
 		return q.fail(op, "", err)
 	}
 	old := s.backlog
 	s.backlog = newBacklog()
 	q.record(s, storage.QueueCleared{Queue: s.ordinal, Sequence: s.enqueued}, func() { s.backlog = old })
-	if err := q.end(s).wait(ctx); err != nil {
-		return q.fail(op, "", err)
-	}
-	return nil
+	return q.fail(op, "", q.end(s).wait(ctx))
 }
 
 // Drop deletes the queue and its messages. The name stays reserved for
 // [Options].DeletingFor: meanwhile a create fails with [queue.ErrQueueBeingDeleted] and
 // everything else with [queue.ErrQueueMissing].
 func (q *Queue) Drop(ctx context.Context) error {
-	const op = "drop"
-	if err := ready(ctx, q.refused); err != nil {
-		return q.fail(op, "", err)
-	}
-	if err := q.engine.enter(noSpace); err != nil {
-		return q.fail(op, "", err)
-	}
-	seen, err := (*ticket)(nil), error(errQueueMissing)
-	if a := q.engine.account(q.name.Account, false); a != nil {
-		seen, err = q.engine.drop(a, q.name.Queue)
-	}
-	q.engine.leave()
-	if err := settled(ctx, seen, err); err != nil {
-		return q.fail(op, "", err)
-	}
-	return nil
+	return q.engine.call(ctx, "drop", q.name, noSpace, q.refused, func() (*ticket, error) {
+		if a := q.engine.account(q.name.Account, false); a != nil {
+			return q.engine.drop(a, q.name.Queue)
+		}
+		return nil, errQueueMissing
+	})
 }
 
 // Create creates a queue, as [queue.Queue.Create] does, and reports whether it is new. False means
 // that it existed with the same metadata; the service then responds with 204 instead of 201.
 func (e *Engine) Create(ctx context.Context, name queue.Name, metadata map[string]string) (created bool, err error) {
-	const op = "create"
-	if err := ready(ctx, queue.CheckName(name.Queue)); err != nil {
-		return false, queue.Explain(err, op, name, "")
+	bad := cmp.Or(queue.CheckName(name.Queue), queue.CheckMetadata(metadata))
+	err = e.call(ctx, "create", name, needsSpace, bad, func() (seen *ticket, err error) {
+		created, seen, err = e.create(e.account(name.Account, true), name, metadata)
+		return seen, err
+	})
+	return created && err == nil, err
+}
+
+// call runs a call on an account or on the existence of a queue. It waits until the newest change that
+// the result reveals is settled. bad is what is wrong with the arguments.
+func (e *Engine) call(ctx context.Context, op string, name queue.Name, u spaceNeed, bad error, run func() (*ticket, error)) error {
+	err := ready(ctx, bad)
+	if err == nil {
+		err = e.enter(u)
 	}
-	if err := queue.CheckMetadata(metadata); err != nil {
-		return false, queue.Explain(err, op, name, "")
+	if err == nil {
+		seen, failed := run()
+		e.leave()
+		err = settled(ctx, seen, failed)
 	}
-	if err := e.enter(needsSpace); err != nil {
-		return false, queue.Explain(err, op, name, "")
+	if err == nil {
+		return nil
 	}
-	created, seen, err := e.create(e.account(name.Account, true), name, metadata)
-	e.leave()
-	if err := settled(ctx, seen, err); err != nil {
-		return false, queue.Explain(err, op, name, "")
-	}
-	return created, nil
+	return queue.Explain(err, op, name, "")
 }
 
 // create also returns the newest change that its result reveals.

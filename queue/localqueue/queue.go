@@ -1,6 +1,7 @@
 package localqueue
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"sync"
@@ -32,13 +33,7 @@ func (q *Queue) Sibling(suffix string) queue.Queue {
 // Enqueue adds one message; see [queue.Queue.Enqueue].
 func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
 	const op = "enqueue"
-	if err := queue.CheckEnqueue(o); err != nil {
-		return queue.Message{}, q.fail(op, "", err)
-	}
-	if err := queue.CheckText(text); err != nil {
-		return queue.Message{}, q.fail(op, "", err)
-	}
-	s, at, err := q.begin(ctx, needsSpace)
+	s, at, err := q.begin(ctx, needsSpace, cmp.Or(queue.CheckEnqueue(o), queue.CheckText(text)))
 	if err != nil {
 		return queue.Message{}, q.fail(op, "", err)
 	}
@@ -87,16 +82,13 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 // pass a message's expiry: the message then expires while it is hidden.
 func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
 	const op = "dequeue"
-	if err := queue.CheckDequeue(n, visibility); err != nil {
-		return nil, q.fail(op, "", err)
-	}
-	s, at, err := q.begin(ctx, noSpace)
+	s, at, err := q.begin(ctx, noSpace, queue.CheckDequeue(n, visibility))
 	if err != nil {
 		return nil, q.fail(op, "", err)
 	}
 	s.watchers.dequeued()
 	if s.backlog.next(at) == nil {
-		return nil, q.failIf(op, q.end(s).wait(ctx))
+		return nil, q.fail(op, "", q.end(s).wait(ctx))
 	}
 	texts, err := q.textReader(s)
 	if err != nil {
@@ -143,16 +135,13 @@ func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([
 // Peek reads up to n visible messages; see [queue.Queue.Peek].
 func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 	const op = "peek"
-	if err := queue.CheckPeek(n); err != nil {
-		return nil, q.fail(op, "", err)
-	}
-	s, at, err := q.begin(ctx, noSpace)
+	s, at, err := q.begin(ctx, noSpace, queue.CheckPeek(n))
 	if err != nil {
 		return nil, q.fail(op, "", err)
 	}
 	first := s.backlog.due.earliest(nil, n, at)
 	if len(first) == 0 {
-		return nil, q.failIf(op, q.end(s).wait(ctx))
+		return nil, q.fail(op, "", q.end(s).wait(ctx))
 	}
 	texts, err := q.textReader(s)
 	if err != nil {
@@ -181,27 +170,21 @@ func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 // Update replaces text and visibility; see [queue.Queue.Update]. A visibility that passes
 // the message's expiry is [queue.ErrInvalid], as the service documents for updates only.
 func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
-	if err := queue.CheckUpdate(l, text, visibility); err != nil {
-		return queue.Lease{}, q.fail(opUpdate, l.ID, err)
-	}
-	return q.update(ctx, needsSpace, l, visibility, &text)
+	return q.update(ctx, needsSpace, l, visibility, &text, queue.CheckUpdate(l, text, visibility))
 }
 
 // Extend changes the visibility and keeps the text: an update without a body, which the
 // protocol has and the port does not. Otherwise it is [Queue.Update].
 func (q *Queue) Extend(ctx context.Context, l queue.Lease, visibility time.Duration) (queue.Lease, error) {
-	if err := queue.CheckUpdate(l, "", visibility); err != nil {
-		return queue.Lease{}, q.fail(opUpdate, l.ID, err)
-	}
-	return q.update(ctx, noSpace, l, visibility, nil)
+	return q.update(ctx, noSpace, l, visibility, nil, queue.CheckUpdate(l, "", visibility))
 }
 
-const opUpdate = "update"
-
-func (q *Queue) update(ctx context.Context, u spaceNeed, l queue.Lease, visibility time.Duration, text *string) (queue.Lease, error) {
-	s, at, err := q.begin(ctx, u)
+// update changes the visibility and, unless text is nil, the text. bad is what is wrong with its arguments.
+func (q *Queue) update(ctx context.Context, u spaceNeed, l queue.Lease, visibility time.Duration, text *string, bad error) (queue.Lease, error) {
+	const op = "update"
+	s, at, err := q.begin(ctx, u, bad)
 	if err != nil {
-		return queue.Lease{}, q.fail(opUpdate, l.ID, err)
+		return queue.Lease{}, q.fail(op, l.ID, err)
 	}
 	m, err := q.leased(s, l)
 	until := at.after(queue.Seconds(visibility))
@@ -211,11 +194,11 @@ func (q *Queue) update(ctx context.Context, u spaceNeed, l queue.Lease, visibili
 			Hint:   "ask for less, or enqueue with queue.Forever as the TTL"}
 	}
 	if err != nil {
-		return queue.Lease{}, q.fail(opUpdate, l.ID, settled(ctx, q.end(s), err))
+		return queue.Lease{}, q.fail(op, l.ID, settled(ctx, q.end(s), err))
 	}
 	receipt := q.change(s, m, until, text)
 	if err := q.end(s).wait(ctx); err != nil {
-		return queue.Lease{}, q.fail(opUpdate, l.ID, err)
+		return queue.Lease{}, q.fail(op, l.ID, err)
 	}
 	return queue.Lease{ID: l.ID, Receipt: q.engine.identity.receipt(s.ordinal, receipt), Until: q.engine.clock.shown(until)}, nil
 }
@@ -251,10 +234,7 @@ func (q *Queue) change(s *queueState, m *message, until instant, text *string) (
 // Delete deletes the message; see [queue.Queue.Delete].
 func (q *Queue) Delete(ctx context.Context, l queue.Lease) error {
 	const op = "delete"
-	if err := queue.CheckLease(l); err != nil {
-		return q.fail(op, l.ID, err)
-	}
-	s, _, err := q.begin(ctx, noSpace)
+	s, _, err := q.begin(ctx, noSpace, queue.CheckLease(l))
 	if err != nil {
 		return q.fail(op, l.ID, err)
 	}
@@ -266,15 +246,16 @@ func (q *Queue) Delete(ctx context.Context, l queue.Lease) error {
 	if q.engine.committer != nil {
 		q.record(s, storage.MessageRemoved{Queue: s.ordinal, Sequence: m.sequence}, func() { s.backlog.add(m) })
 	}
-	if err := q.end(s).wait(ctx); err != nil {
-		return q.fail(op, l.ID, err)
-	}
-	return nil
+	return q.fail(op, l.ID, q.end(s).wait(ctx))
 }
 
 // begin starts a call: it finds and locks the queue and removes expired messages as of the
-// returned instant. Unless it fails, end must follow.
-func (q *Queue) begin(ctx context.Context, u spaceNeed) (*queueState, instant, error) {
+// returned instant. Unless it fails, end must follow. It fails if the arguments of the call
+// are bad.
+func (q *Queue) begin(ctx context.Context, u spaceNeed, bad error) (*queueState, instant, error) {
+	if bad != nil {
+		return nil, 0, bad
+	}
 	if err := ready(ctx, q.refused); err != nil {
 		return nil, 0, err
 	}
@@ -331,16 +312,12 @@ func (q *Queue) leased(s *queueState, l queue.Lease) (*message, error) {
 	return m, nil
 }
 
+// fail says in an error what was attempted; nil stays nil.
 func (q *Queue) fail(op string, id queue.ID, err error) error {
-	return queue.Explain(err, op, q.name, id)
-}
-
-// failIf is fail for an err that may be nil.
-func (q *Queue) failIf(op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return q.fail(op, "", err)
+	return queue.Explain(err, op, q.name, id)
 }
 
 // queueState is one queue from its creation to its drop. A queue created again under the

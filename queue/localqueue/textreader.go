@@ -62,7 +62,7 @@ func (q *Queue) quarantine(ctx context.Context, key storage.MessageKey, cause er
 	if !errors.Is(cause, storage.ErrDamaged) {
 		return failure
 	}
-	s, _, err := q.begin(ctx, noSpace)
+	s, _, err := q.begin(ctx, noSpace, nil)
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ type watchers struct {
 // are for told: its owner dequeues once after this call, and once after each [Watcher.Ready] with true.
 func (q *Queue) Watch(ctx context.Context) (*Watcher, error) {
 	const op = "watch"
-	s, at, err := q.begin(ctx, noSpace)
+	s, at, err := q.begin(ctx, noSpace, nil)
 	if err != nil {
 		return nil, q.fail(op, "", err)
 	}
@@ -208,7 +208,7 @@ func (all *watchers) wait(q *Queue, until, at instant) {
 		return
 	}
 	all.timer = time.AfterFunc(d, func() {
-		if s, _, err := q.begin(context.Background(), noSpace); err == nil {
+		if s, _, err := q.begin(context.Background(), noSpace, nil); err == nil {
 			q.end(s) // looks
 		}
 	})

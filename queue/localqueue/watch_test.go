@@ -422,7 +422,7 @@ func TestNoOrderOfCallsStrandsAMessage(t *testing.T) {
 			"sleep": func(r *rapid.T) { time.Sleep(time.Duration(rapid.IntRange(1, 3000).Draw(r, "ms")) * time.Millisecond) },
 			"": func(r *rapid.T) {
 				synctest.Wait()
-				s, at, err := q.begin(ctx, noSpace)
+				s, at, err := q.begin(ctx, noSpace, nil)
 				if err != nil {
 					r.Fatal(err)
 				}
