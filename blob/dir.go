@@ -341,19 +341,10 @@ func (d *Directory) SetAccess(ctx context.Context, container string, a Access) e
 // removeAbandoned removes the partial files of killed writers. Its errors do not keep the store
 // from opening.
 func (d *Directory) removeAbandoned() {
-	containers, _ := fs.ReadDir(d.root.FS(), ".")
-	for _, c := range containers {
-		if !c.IsDir() {
-			continue
-		}
-		entries, _ := fs.ReadDir(d.root.FS(), c.Name())
-		for _, e := range entries {
-			if !strings.HasPrefix(e.Name(), partial) {
-				continue
-			}
-			if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > abandoned {
-				_ = d.root.Remove(c.Name() + "/" + e.Name())
-			}
+	found, _ := fs.Glob(d.root.FS(), "*/"+partial+"*")
+	for _, name := range found {
+		if info, err := d.root.Lstat(name); err == nil && time.Since(info.ModTime()) > abandoned {
+			_ = d.root.Remove(name)
 		}
 	}
 }

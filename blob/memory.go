@@ -36,43 +36,28 @@ func (s stored) info(ref Ref) Info {
 }
 
 func (m *memory) Put(ctx context.Context, ref Ref, r io.Reader, o *PutOptions) error {
-	b, err := m.read(ctx, ref, r, o)
-	if err != nil {
-		return failure("put", ref, err)
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.store(ref, b)
-	return nil
+	return failure("put", ref, m.put(ctx, ref, r, o, false))
 }
 
 func (m *memory) Create(ctx context.Context, ref Ref, r io.Reader, o *PutOptions) error {
-	b, err := m.read(ctx, ref, r, o)
+	return failure("create", ref, m.put(ctx, ref, r, o, true))
+}
+
+func (m *memory) put(ctx context.Context, ref Ref, r io.Reader, o *PutOptions, create bool) error {
+	if err := readyToPut(ctx, ref, o); err != nil {
+		return err
+	}
+	data, err := io.ReadAll(&source{ctx: ctx, r: r}) // the whole blob, before the store changes
 	if err != nil {
-		return failure("create", ref, err)
+		return err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, exists := m.blobs[ref]; exists {
-		return failure("create", ref, ErrExists)
+	if _, exists := m.blobs[ref]; exists && create {
+		return ErrExists
 	}
-	m.store(ref, b)
+	m.blobs[ref] = stored{data: data, modified: time.Now(), metadata: cloneMetadata(o.metadata())}
 	return nil
-}
-
-// read reads the whole blob before the store changes.
-func (m *memory) read(ctx context.Context, ref Ref, r io.Reader, o *PutOptions) (stored, error) {
-	if err := readyToPut(ctx, ref, o); err != nil {
-		return stored{}, err
-	}
-	data, err := io.ReadAll(&source{ctx: ctx, r: r})
-	return stored{data: data, metadata: cloneMetadata(o.metadata())}, err
-}
-
-// store stores a version. The caller holds mu.
-func (m *memory) store(ref Ref, b stored) {
-	b.modified = time.Now()
-	m.blobs[ref] = b
 }
 
 func (m *memory) Open(ctx context.Context, ref Ref) (*Reader, error) {

@@ -126,8 +126,8 @@ func sealEnvelope(h Head, body []byte) string {
 	add("dk", h.Dedupe)
 	add("cl", h.Claim)
 	addCount("gr", int64(h.Items))
-	add("gd", h.Done.encode())
-	add("gf", h.Failed.encode())
+	add("gd", base64.RawURLEncoding.EncodeToString([]byte(h.Done)))
+	add("gf", base64.RawURLEncoding.EncodeToString([]byte(h.Failed)))
 	add("ge", h.Failure)
 	isBase64 := h.base64 || !isXMLText(body)
 	if isBase64 {

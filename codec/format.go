@@ -119,7 +119,7 @@ func Open(text string, f Format, understood ...Feature) (Head, []byte, Format, e
 	case Plain:
 		return Head{}, []byte(text), Plain, nil
 	case Base64:
-		body, err := decodeBase64(text)
+		body, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
 		if err != nil {
 			return Head{}, nil, Base64, fmt.Errorf("open a message as Base64: %w", err)
 		}

@@ -108,7 +108,7 @@ func NewItemSet(n int, has func(item int) bool) ItemSet {
 			set[i/8] |= 1 << (i % 8)
 		}
 	}
-	return trimmed(string(set))
+	return ItemSet(strings.TrimRight(string(set), "\x00"))
 }
 
 // Has reports whether the set has the item.
@@ -128,19 +128,13 @@ func (s ItemSet) Len() int {
 // setSize returns the size of the largest set of n items, in bytes.
 func setSize(n int) int { return (n + 7) / 8 }
 
-// trimmed returns the set without zero bytes at the end, so that equal sets are equal.
-func trimmed(set string) ItemSet { return ItemSet(strings.TrimRight(set, "\x00")) }
-
 // encodedSetSize returns the size of a set of this many bytes in the text of an envelope.
 func encodedSetSize(size int) int { return base64.RawURLEncoding.EncodedLen(size) }
-
-// encode returns the set as it is in the text of an envelope.
-func (s ItemSet) encode() string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
 
 func parseItemSet(text string) (ItemSet, error) {
 	set, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {
 		return "", fmt.Errorf("no set of items: %w", err)
 	}
-	return trimmed(string(set)), nil
+	return ItemSet(strings.TrimRight(string(set), "\x00")), nil
 }

@@ -247,7 +247,7 @@ func recognize(text string) ([]byte, Format) {
 	if beginsWith(text, `{["-<`) || json.Valid(withoutMark(body)) {
 		return body, Plain
 	}
-	if inner, err := decodeBase64(text); err == nil && (json.Valid(withoutMark(inner)) || isXML(inner)) {
+	if inner, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text)); err == nil && (json.Valid(withoutMark(inner)) || isXML(inner)) {
 		return inner, Base64
 	}
 	return body, Plain
@@ -262,11 +262,6 @@ func beginsWith(text, characters string) bool {
 
 // isXML reports whether the body is a well-formed XML document.
 func isXML(body []byte) bool { return beginsWith(string(body), "<") && checkXML(body) == nil }
-
-// decodeBase64 decodes standard Base64, with white space around it and line ends in it.
-func decodeBase64(text string) ([]byte, error) {
-	return base64.StdEncoding.DecodeString(strings.TrimSpace(text))
-}
 
 // Explain adds to err, with which the text of a message could not be opened or its body not be
 // decoded, how the text was read: with [Auto] the forms that were tried and why it is in none of
@@ -323,7 +318,7 @@ func jsonError(body []byte) error {
 
 // base64Error returns why a text is not Base64 of JSON or XML.
 func base64Error(text string) error {
-	body, err := decodeBase64(text)
+	body, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
 	switch {
 	case err != nil:
 		return err

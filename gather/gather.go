@@ -59,7 +59,7 @@ func New(store blob.Store, container string, o *Options) (*Gather, error) {
 		return nil, fmt.Errorf("gather: %w", errors.Join(bad...))
 	}
 	remember := cmp.Or(o.Remember, defaultRemember)
-	return &Gather{store: store, container: container, watches: newWatches(remember), ending: &turns{held: make(map[string]chan struct{})}}, nil
+	return &Gather{store: store, container: container, watches: &watches{limit: remember, byID: make(map[string]*watch)}, ending: &turns{held: make(map[string]chan struct{})}}, nil
 }
 
 // Put stores a part, numbered from 0, with one call of the store. It returns nil if the part is stored already, whatever

@@ -165,8 +165,6 @@ type watches struct {
 	byID map[string]*watch // guarded by mu
 }
 
-func newWatches(limit int) *watches { return &watches{limit: limit, byID: make(map[string]*watch)} }
-
 // get returns the watch of a gather. If there are too many it forgets any other one.
 func (ws *watches) get(id string, parts int) *watch {
 	ws.mu.Lock()

@@ -2,7 +2,6 @@ package azurequeue
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -28,10 +27,6 @@ type messageList struct {
 }
 
 type messageListKey struct{}
-
-func (l *messageList) withContext(ctx context.Context) context.Context {
-	return context.WithValue(ctx, messageListKey{}, l)
-}
 
 // add appends a message. It skips a message without an id or, in a dequeue, without a receipt,
 // because it could not be deleted; it becomes visible again.

@@ -214,7 +214,7 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	var m queue.Message
 	err := q.call(ctx, "enqueue", "", "", bad, func(ctx context.Context) error {
 		l := &messageList{part: queuexml.Put, capacity: 1}
-		r, err := q.client.EnqueueMessage(l.withContext(ctx), text, &azqueue.EnqueueMessageOptions{
+		r, err := q.client.EnqueueMessage(context.WithValue(ctx, messageListKey{}, l), text, &azqueue.EnqueueMessageOptions{
 			TimeToLive:        to.Ptr(int32(ttl)),
 			VisibilityTimeout: seconds(o.Delay),
 		})
@@ -246,7 +246,7 @@ func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([
 	var batch []queue.Message
 	err := q.call(ctx, "dequeue", "", "", queue.CheckDequeue(n, visibility), func(ctx context.Context) error {
 		l := &messageList{part: queuexml.Get, capacity: n}
-		r, err := q.client.DequeueMessages(l.withContext(ctx), &azqueue.DequeueMessagesOptions{
+		r, err := q.client.DequeueMessages(context.WithValue(ctx, messageListKey{}, l), &azqueue.DequeueMessagesOptions{
 			NumberOfMessages:  to.Ptr(int32(n)),
 			VisibilityTimeout: seconds(visibility),
 		})
@@ -275,7 +275,7 @@ func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 	var batch []queue.Message
 	err := q.call(ctx, "peek", "", "", queue.CheckPeek(n), func(ctx context.Context) error {
 		l := &messageList{part: queuexml.Peek, capacity: n}
-		r, err := q.client.PeekMessages(l.withContext(ctx), &azqueue.PeekMessagesOptions{NumberOfMessages: to.Ptr(int32(n))})
+		r, err := q.client.PeekMessages(context.WithValue(ctx, messageListKey{}, l), &azqueue.PeekMessagesOptions{NumberOfMessages: to.Ptr(int32(n))})
 		if err != nil {
 			return err
 		}

@@ -73,7 +73,14 @@ func Run(t *testing.T, h Harness) {
 	all := slices.Concat(traceTests, visibilityTests, receiptTests, lifeTests, peekTests, updateTests,
 		propertyTests, queueTests, argumentTests, textTests, concurrencyTests,
 		contextTests, siblingTests, errorTests, modelTests)
-	runAll(t, h.Bubble, all, func(t *testing.T) *env { return newEnv(t, h) })
+	runAll(t, h.Bubble, all, func(t *testing.T) *env {
+		e := &env{T: t, h: h, ctx: t.Context(), sent: func() int { return 0 }}
+		e.q = e.open()
+		if h.Requests != nil {
+			e.sent, e.counted = func() int { return h.Requests(e.q) }, true
+		}
+		return e
+	})
 }
 
 func runAll[E any](t *testing.T, bubble bool, tests []testOf[E], newEnv func(t *testing.T) E) {
@@ -112,16 +119,6 @@ var (
 	names atomic.Int64
 	salt  = rand.Uint32()
 )
-
-// newEnv opens a queue that does not exist yet.
-func newEnv(t *testing.T, h Harness) *env {
-	e := &env{T: t, h: h, ctx: t.Context(), sent: func() int { return 0 }}
-	e.q = e.open()
-	if h.Requests != nil {
-		e.sent, e.counted = func() int { return h.Requests(e.q) }, true
-	}
-	return e
-}
 
 // open returns a new queue without creating it, and drops it at the end.
 func (e *env) open() queue.Manager {

@@ -113,7 +113,17 @@ type AccountHarness struct {
 
 // RunAccount runs the part of the suite for a [queue.Account].
 func RunAccount(t *testing.T, h AccountHarness) {
-	runAll(t, h.Bubble, accountTests, func(t *testing.T) *accountEnv { return newAccountEnv(t, h) })
+	runAll(t, h.Bubble, accountTests, func(t *testing.T) *accountEnv {
+		e := &accountEnv{
+			env:     &env{T: t, h: Harness{Bubble: h.Bubble, Secrets: h.Secrets, Quirks: h.Quirks}, ctx: t.Context(), sent: func() int { return 0 }},
+			account: h.Open(t),
+			prefix:  fmt.Sprintf("conform-%08x-%d-", salt, names.Add(1)),
+		}
+		if h.Requests != nil {
+			e.sent, e.counted = func() int { return h.Requests(e.account) }, true
+		}
+		return e
+	})
 }
 
 // accountEnv is the environment of one account test.
@@ -121,18 +131,6 @@ type accountEnv struct {
 	*env
 	account queue.Account
 	prefix  string // of all queue names of this test, and of no others
-}
-
-func newAccountEnv(t *testing.T, h AccountHarness) *accountEnv {
-	e := &accountEnv{
-		env:     &env{T: t, h: Harness{Bubble: h.Bubble, Secrets: h.Secrets, Quirks: h.Quirks}, ctx: t.Context(), sent: func() int { return 0 }},
-		account: h.Open(t),
-		prefix:  fmt.Sprintf("conform-%08x-%d-", salt, names.Add(1)),
-	}
-	if h.Requests != nil {
-		e.sent, e.counted = func() int { return h.Requests(e.account) }, true
-	}
-	return e
 }
 
 // make creates a queue whose name has this test's prefix.

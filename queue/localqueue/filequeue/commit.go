@@ -281,7 +281,7 @@ func (b *reserve) allocate() error {
 	if b.held() {
 		return nil
 	}
-	f, err := b.dir.create(reserveName, os.O_WRONLY|os.O_TRUNC)
+	f, err := b.dir.open(reserveName, os.O_WRONLY|os.O_TRUNC|os.O_CREATE)
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func openIn(dir *directory, mostLogged int64) (*Store, error) {
 }
 
 func (s *Store) openLocked() (err error) {
-	if s.lock, err = s.dir.create(lockName, os.O_RDWR); err != nil {
+	if s.lock, err = s.dir.open(lockName, os.O_RDWR|os.O_CREATE); err != nil {
 		return fmt.Errorf("lock the data directory %s: %w", s.dir.path, err)
 	}
 	if err := lock(s.lock); err != nil {
@@ -224,11 +224,6 @@ func openDirectory(path string) (*directory, error) {
 // named returns the path of a file, for messages.
 func (d *directory) named(name string) string { return filepath.Join(d.path, name) }
 
-// create opens a file, and creates it if it does not exist.
-func (d *directory) create(name string, flag int) (*os.File, error) {
-	return d.open(name, flag|os.O_CREATE)
-}
-
 // open opens a file. Its error says if the directory was deleted or the file is a symbolic link to
 // somewhere else, which the system's error does not say.
 func (d *directory) open(name string, flag int) (*os.File, error) {
@@ -279,7 +274,7 @@ func (d *directory) duplicate(name, to string) error {
 	if err != nil {
 		return err
 	}
-	copied, err := d.create(to, os.O_WRONLY|os.O_EXCL)
+	copied, err := d.open(to, os.O_WRONLY|os.O_EXCL|os.O_CREATE)
 	if err != nil {
 		return errors.Join(err, from.Close())
 	}

@@ -300,23 +300,7 @@ func (s *snapshot) reconcile() {
 	for _, b := range s.damaged {
 		s.found.damage(s.describe(b))
 	}
-	s.compareDigests()
-	s.reconcileMessages()
-	for ordinal, n := range s.orphans {
-		s.found.damage(Damage{What: fmt.Sprintf("%d messages belong to the unknown queue with ordinal %d: they were quarantined", n, ordinal)})
-	}
-	s.found.Queues, s.found.Messages = len(s.queues), len(s.messages)
-	if s.secret == ([32]byte{}) {
-		s.secret = s.secretCopy
-		if s.secret == ([32]byte{}) && (len(s.queues) > 0 || s.ordinal > 0) {
-			_, _ = rand.Read(s.secret[:]) // which never fails
-			s.found.damage(Damage{What: "the secret of ids and receipts is lost: messages have new ids, old receipts are invalid, and commits that only a log had are lost"})
-		}
-	}
-}
-
-// compareDigests checks that the records are those of the newest commit.
-func (s *snapshot) compareDigests() {
+	// Check that the records are those of the newest commit.
 	have, want := s.actual.bodies, s.digest.bodies
 	if s.countsOnly {
 		have.sum = want.sum
@@ -328,6 +312,18 @@ func (s *snapshot) compareDigests() {
 	if have != want && !s.countsOnly {
 		s.found.damage(Damage{What: fmt.Sprintf("the file should have %d records besides the messages and has %d: "+
 			"some queues, settings or message states are lost or are earlier ones", want.count, have.count)})
+	}
+	s.reconcileMessages()
+	for ordinal, n := range s.orphans {
+		s.found.damage(Damage{What: fmt.Sprintf("%d messages belong to the unknown queue with ordinal %d: they were quarantined", n, ordinal)})
+	}
+	s.found.Queues, s.found.Messages = len(s.queues), len(s.messages)
+	if s.secret == ([32]byte{}) {
+		s.secret = s.secretCopy
+		if s.secret == ([32]byte{}) && (len(s.queues) > 0 || s.ordinal > 0) {
+			_, _ = rand.Read(s.secret[:]) // which never fails
+			s.found.damage(Damage{What: "the secret of ids and receipts is lost: messages have new ids, old receipts are invalid, and commits that only a log had are lost"})
+		}
 	}
 }
 
