@@ -208,23 +208,11 @@ func parseHead(query string) (h Head, isBase64 bool, err error) {
 			}
 			h.Enqueued = time.UnixMilli(ms).UTC()
 		case "n":
-			n, err := strconv.ParseUint(value, 10, 31)
-			if err != nil {
-				return h, false, fmt.Errorf("parameter %q is no count: %w", key, err)
-			}
-			h.Attempts = int(n)
+			h.Attempts, err = parseCount[int](key, value, 31)
 		case "s":
-			n, err := strconv.ParseUint(value, 10, 63)
-			if err != nil {
-				return h, false, fmt.Errorf("parameter %q is no count: %w", key, err)
-			}
-			h.Settled = int64(n)
+			h.Settled, err = parseCount[int64](key, value, 63)
 		case "st":
-			n, err := strconv.ParseUint(value, 10, 31)
-			if err != nil {
-				return h, false, fmt.Errorf("parameter %q is no count: %w", key, err)
-			}
-			h.Starts = int(n)
+			h.Starts, err = parseCount[int](key, value, 31)
 		case "px":
 			h.Poison = value
 		case "tp":
@@ -240,11 +228,7 @@ func parseHead(query string) (h Head, isBase64 bool, err error) {
 		case "cl":
 			h.Claim = value
 		case "gr":
-			n, err := strconv.ParseUint(value, 10, 31)
-			if err != nil {
-				return h, false, fmt.Errorf("parameter %q is no count: %w", key, err)
-			}
-			h.Items = int(n)
+			h.Items, err = parseCount[int](key, value, 31)
 		case "gd":
 			if h.Done, err = parseItemSet(value); err != nil {
 				return h, false, fmt.Errorf("parameter %q: %w", key, err)
@@ -266,8 +250,19 @@ func parseHead(query string) (h Head, isBase64 bool, err error) {
 			}
 			h.unknown += pair
 		}
+		if err != nil {
+			return h, false, err
+		}
 	}
 	return h, isBase64, nil
+}
+
+func parseCount[T int | int64](key, value string, bits int) (T, error) {
+	n, err := strconv.ParseUint(value, 10, bits)
+	if err != nil {
+		return 0, fmt.Errorf("parameter %q is no count: %w", key, err)
+	}
+	return T(n), nil
 }
 
 // isXMLText reports whether XML 1.0 carries the body unchanged: UTF-8 with only the characters

@@ -166,8 +166,11 @@ func check(id string, n, most int) error {
 	return nil
 }
 
-// failed adds to an error which gather it is about and what was attempted.
+// failed adds to an error which gather it is about and what was attempted; nil stays nil.
 func failed(id, what string, err error) error {
+	if err == nil {
+		return nil
+	}
 	return fmt.Errorf("gather %.200q: %s: %w", id, what, err)
 }
 

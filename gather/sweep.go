@@ -28,10 +28,7 @@ func (g *Gather) Sweep(ctx context.Context, id string) error {
 	if err == nil {
 		err = g.sweep(ctx, id)
 	}
-	if err != nil {
-		return failed(id, "sweep", err)
-	}
-	return nil
+	return failed(id, "sweep", err)
 }
 
 // Forget deletes the parts of a gather and then its end, as if it had never been. It can be repeated. It is for a gather of which
@@ -47,10 +44,7 @@ func (g *Gather) Forget(ctx context.Context, id string) error {
 		// The end last: an interrupted Forget leaves a gather that has ended.
 		err = g.store.Delete(ctx, g.EndRef(id))
 	}
-	if err != nil {
-		return failed(id, "forget", err)
-	}
-	return nil
+	return failed(id, "forget", err)
 }
 
 // sweep deletes the parts that are stored, whatever their numbers.

@@ -101,19 +101,9 @@ func (f Filter) check() (comparisons int, err error) {
 func (f Filter) Match(e Entity) bool {
 	switch f.connective {
 	case "and":
-		for _, part := range f.parts {
-			if !part.Match(e) {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(f.parts, func(part Filter) bool { return !part.Match(e) })
 	case "or":
-		for _, part := range f.parts {
-			if part.Match(e) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(f.parts, func(part Filter) bool { return part.Match(e) })
 	}
 	if f.comparison == "" {
 		return true

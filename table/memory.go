@@ -144,10 +144,8 @@ func (m *memory) entity(k Key) (e Entity, found bool) {
 }
 
 func (m *memory) Query(ctx context.Context, q Query) (Page, error) {
-	bad := q.Check()
 	start, tokenErr := q.Start()
-	bad = cmp.Or(bad, tokenErr)
-	if err := ready(ctx, bad); err != nil {
+	if err := ready(ctx, cmp.Or(q.Check(), tokenErr)); err != nil {
 		return Page{}, Explain("query", m.name, Key{Partition: q.Partition}, err)
 	}
 	p := m.page(q, start)

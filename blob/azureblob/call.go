@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
@@ -77,15 +78,7 @@ func explain(op string, ref blob.Ref, err error) error {
 // hasCode reports whether the service refused a request with one of these storage error codes.
 func hasCode(err error, codes ...string) bool {
 	known := (*blob.Error)(nil)
-	if !errors.As(err, &known) {
-		return false
-	}
-	for _, c := range codes {
-		if known.Code == c {
-			return true
-		}
-	}
-	return false
+	return errors.As(err, &known) && slices.Contains(codes, known.Code)
 }
 
 // The storage error codes that calls decide by.

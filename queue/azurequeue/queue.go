@@ -203,7 +203,7 @@ func (a *account) call(ctx context.Context, op string, receipt queue.Receipt, se
 // Enqueue implements [queue.Queue] with Put Message. The error is [queue.ErrTooLarge] also if the
 // request exceeds the service's limit once the text is escaped for XML.
 func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
-	bad := cmp.Or(queue.CheckEnqueue(o), checkText(text))
+	bad := cmp.Or(queue.CheckEnqueue(o), queue.CheckText(text), queue.CheckRequest(text, 0))
 	if o == nil {
 		o = &queue.EnqueueOptions{}
 	}
@@ -298,8 +298,7 @@ func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 // Update implements [queue.Queue] with Update Message. It always sends the text: azqueue cannot
 // update without one, and an empty text would erase the body.
 func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
-	bad := cmp.Or(queue.CheckUpdate(l, text, visibility), queue.CheckRequest(text, 0))
-	bad = cmp.Or(bad, checkID(l.ID))
+	bad := cmp.Or(queue.CheckUpdate(l, text, visibility), queue.CheckRequest(text, 0), checkID(l.ID))
 	var renewed queue.Lease
 	err := q.call(ctx, "update", l.ID, l.Receipt, bad, func(ctx context.Context) error {
 		r, err := q.client.UpdateMessage(ctx, url.PathEscape(string(l.ID)), string(l.Receipt), text,
@@ -324,13 +323,6 @@ func (q *Queue) Delete(ctx context.Context, l queue.Lease) error {
 		_, err := q.client.DeleteMessage(ctx, url.PathEscape(string(l.ID)), string(l.Receipt), nil)
 		return err
 	})
-}
-
-func checkText(text string) error {
-	if err := queue.CheckText(text); err != nil {
-		return err
-	}
-	return queue.CheckRequest(text, 0)
 }
 
 // checkID refuses ids that are not path segments. azqueue joins paths, and queue/messages/.. is

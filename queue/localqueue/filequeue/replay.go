@@ -424,8 +424,5 @@ func (r *walScan) tail(number uint64, at int64) tailState {
 
 // isBlank reports whether the sector is missing or all zeros.
 func (r *walScan) isBlank(at int64) bool {
-	if at+sector > int64(len(r.data)) {
-		return true
-	}
-	return bytes.Count(r.data[at:at+sector], []byte{0}) == sector
+	return at+sector > int64(len(r.data)) || bytes.Count(r.data[at:at+sector], []byte{0}) == sector
 }
