@@ -1,6 +1,7 @@
 package azurestorage
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"net"
@@ -225,7 +226,7 @@ func (s Service) parseConnectionString(text string) (Location, error) {
 		if values["accountname"] == "" {
 			return Location{}, invalid(hint, "the connection string has neither AccountName nor %s", s.endpointName())
 		}
-		address = or(values["defaultendpointsprotocol"], "https") + "://" + values["accountname"] + "." + s.Name + "." + or(values["endpointsuffix"], "core.windows.net")
+		address = cmp.Or(values["defaultendpointsprotocol"], "https") + "://" + values["accountname"] + "." + s.Name + "." + cmp.Or(values["endpointsuffix"], "core.windows.net")
 	}
 	u, err := url.Parse(address)
 	if err != nil || u.RawQuery != "" || u.Fragment != "" || u.ForceQuery || u.User != nil {
@@ -234,7 +235,7 @@ func (s Service) parseConnectionString(text string) (Location, error) {
 	if at.Account, at.Endpoint, err = s.endpoint(u); err != nil {
 		return Location{}, err
 	}
-	at.Account = or(values["accountname"], at.Account)
+	at.Account = cmp.Or(values["accountname"], at.Account)
 	switch {
 	case at.Key != "":
 		at.Auth = KeyAuth
@@ -304,11 +305,4 @@ func checkSignature(query string) error {
 		return invalid("copy the whole of it, with sv=… and sig=…", "the shared access signature has no sig")
 	}
 	return nil
-}
-
-func or(value, otherwise string) string {
-	if value == "" {
-		return otherwise
-	}
-	return value
 }

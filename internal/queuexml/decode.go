@@ -247,9 +247,9 @@ func document(doc []byte, root string, content func(s *scanner, name string, emp
 }
 
 // record reads an element's content and end tag: the parts in any order, each at most once. It
-// removes from parts what it has read.
-func (s *scanner) record(name string, empty bool, of parts) error {
-	return s.elements(name, empty, func(s *scanner, child string, empty bool) error {
+// removes from parts what it has read, and refuses an element that lacks a required part.
+func (s *scanner) record(name string, empty bool, of parts, required ...string) error {
+	err := s.elements(name, empty, func(s *scanner, child string, empty bool) error {
 		read, ok := of[child]
 		if !ok {
 			return fmt.Errorf("%w: unknown or duplicate element before byte %d in %s", ErrUnexpected, s.pos, name)
@@ -257,6 +257,12 @@ func (s *scanner) record(name string, empty bool, of parts) error {
 		delete(of, child)
 		return read(s, child, empty)
 	})
+	for _, part := range required {
+		if _, missing := of[part]; missing && err == nil {
+			err = fmt.Errorf("%w: %s has no %s", ErrUnexpected, name, part)
+		}
+	}
+	return err
 }
 
 // list reads an element's content and end tag: any number of items.
@@ -340,14 +346,4 @@ func number(into *int) func(*scanner, string, bool) error {
 		*into = int(n)
 		return nil
 	}
-}
-
-// require refuses an element that lacks a required part. of has the parts that were not read.
-func require(name string, of parts, required ...string) error {
-	for _, part := range required {
-		if _, missing := of[part]; missing {
-			return fmt.Errorf("%w: %s has no %s", ErrUnexpected, name, part)
-		}
-	}
-	return nil
 }

@@ -56,10 +56,7 @@ func ParseProperties(doc []byte) (Properties, error) {
 				l := p.Logging
 				of := parts{"Version": textElement(&l.Version), "Delete": boolean(&l.Delete), "Read": boolean(&l.Read), "Write": boolean(&l.Write),
 					"RetentionPolicy": l.Retention.parse}
-				if err := s.record(name, empty, of); err != nil {
-					return err
-				}
-				return require(name, of, "Version", "Delete", "Read", "Write", "RetentionPolicy")
+				return s.record(name, empty, of, "Version", "Delete", "Read", "Write", "RetentionPolicy")
 			},
 			"HourMetrics": func(s *scanner, name string, empty bool) error {
 				p.HourMetrics = new(Metrics)
@@ -75,14 +72,9 @@ func ParseProperties(doc []byte) (Properties, error) {
 					var rule CORSRule
 					of := parts{"AllowedOrigins": textElement(&rule.Origins), "AllowedMethods": textElement(&rule.Methods), "MaxAgeInSeconds": number(&rule.MaxAge),
 						"ExposedHeaders": textElement(&rule.Exposed), "AllowedHeaders": textElement(&rule.Headers)}
-					if err := s.record(name, empty, of); err != nil {
-						return err
-					}
-					if err := require(name, of, "AllowedOrigins", "AllowedMethods", "MaxAgeInSeconds", "ExposedHeaders", "AllowedHeaders"); err != nil {
-						return err
-					}
+					err := s.record(name, empty, of, "AllowedOrigins", "AllowedMethods", "MaxAgeInSeconds", "ExposedHeaders", "AllowedHeaders")
 					*p.CORS = append(*p.CORS, rule)
-					return nil
+					return err
 				})
 			},
 		})
@@ -96,21 +88,15 @@ func ParseProperties(doc []byte) (Properties, error) {
 func (m *Metrics) parse(s *scanner, name string, empty bool) error {
 	var include bool
 	of := parts{"Version": textElement(&m.Version), "Enabled": boolean(&m.Enabled), "IncludeAPIs": boolean(&include), "RetentionPolicy": m.Retention.parse}
-	if err := s.record(name, empty, of); err != nil {
-		return err
-	}
+	err := s.record(name, empty, of, "Version", "Enabled", "RetentionPolicy")
 	if _, missing := of["IncludeAPIs"]; !missing {
 		m.IncludeAPIs = &include
 	}
-	return require(name, of, "Version", "Enabled", "RetentionPolicy")
+	return err
 }
 
 func (r *Retention) parse(s *scanner, name string, empty bool) error {
-	of := parts{"Enabled": boolean(&r.Enabled), "Days": number(&r.Days)}
-	if err := s.record(name, empty, of); err != nil {
-		return err
-	}
-	return require(name, of, "Enabled")
+	return s.record(name, empty, parts{"Enabled": boolean(&r.Enabled), "Days": number(&r.Days)}, "Enabled")
 }
 
 // AppendProperties appends a StorageServiceProperties document. Nil fields are omitted.
@@ -194,11 +180,9 @@ func ParsePolicies(doc []byte) ([]Policy, error) {
 			of := parts{"Id": textElement(&p.ID), "AccessPolicy": func(s *scanner, name string, empty bool) error {
 				return s.record(name, empty, parts{"Start": textElement(&p.Start), "Expiry": textElement(&p.Expiry), "Permission": textElement(&p.Permission)})
 			}}
-			if err := s.record(name, empty, of); err != nil {
-				return err
-			}
+			err := s.record(name, empty, of, "Id")
 			policies = append(policies, p)
-			return require(name, of, "Id")
+			return err
 		})
 	})
 	if err != nil {
@@ -234,10 +218,7 @@ func ParseKeyInfo(doc []byte) (KeyInfo, error) {
 	var k KeyInfo
 	err := document(doc, "KeyInfo", func(s *scanner, name string, empty bool) error {
 		of := parts{"Start": textElement(&k.Start), "Expiry": textElement(&k.Expiry), "DelegatedUserTid": textElement(&k.DelegatedTenant)}
-		if err := s.record(name, empty, of); err != nil {
-			return err
-		}
-		return require(name, of, "Expiry")
+		return s.record(name, empty, of, "Expiry")
 	})
 	if err != nil {
 		return KeyInfo{}, err
