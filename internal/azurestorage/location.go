@@ -121,7 +121,8 @@ func (s Service) Parse(text string) (Location, error) {
 	if err != nil {
 		return Location{}, err
 	}
-	// Azure allows only lower-case letters and digits in an account; emulators and custom domains allow more.
+	// Azure allows only lower-case letters and digits in an account. Emulators and custom domains
+	// allow more.
 	if at.Account == "" || strings.Trim(strings.ToLower(at.Account), "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
 		return Location{}, invalid(s.hint(), "the location has no account name, or one with characters other than letters, digits and hyphens")
 	}

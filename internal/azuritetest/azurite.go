@@ -254,8 +254,8 @@ func (v *service) find() ([]string, error) {
 	return nil, errAbsent
 }
 
-// SharedMemoryDir returns a directory in memory, because Azurite writes every message and blob to a file,
-// or "" for the default temporary directory.
+// SharedMemoryDir returns a directory in memory, because Azurite writes every message and blob to a
+// file, or "" for the default temporary directory.
 func SharedMemoryDir() string {
 	const shm = "/dev/shm"
 	if info, err := os.Stat(shm); err == nil && info.IsDir() {

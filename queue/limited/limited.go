@@ -164,7 +164,7 @@ func (l *Limit) endWait() {
 // now returns the time, after what it has brought. Requires mu.
 func (l *Limit) now() time.Time {
 	now := time.Now()
-	// Give back claims whose queues did not come. Requires mu.
+	// Give back claims whose queues did not come.
 	for i := 0; i < len(l.claims); {
 		c := l.claims[i]
 		if now.Before(c.due.Add(l.grace)) {

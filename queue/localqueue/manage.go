@@ -88,8 +88,8 @@ func (e *Engine) Create(ctx context.Context, name queue.Name, metadata map[strin
 	return created && err == nil, err
 }
 
-// call runs a call on an account or on the existence of a queue. It waits until the newest change that
-// the result reveals is settled. bad is what is wrong with the arguments.
+// call runs a call on an account or on the existence of a queue. It waits until the newest change
+// that the result reveals is settled. bad is what is wrong with the arguments.
 func (e *Engine) call(ctx context.Context, op string, name queue.Name, u spaceNeed, bad error, run func() (*ticket, error)) error {
 	err := ready(ctx, bad)
 	if err == nil {

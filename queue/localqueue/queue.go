@@ -51,18 +51,15 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	if o != nil {
 		m.due = at.after(queue.Seconds(o.Delay))
 	}
-	if m.due <= at {
-		// Say that a message was put that is visible.
-		if s.watchers != nil {
-			s.watchers.bytes += int64(len(text))
-		}
+	if m.due <= at && s.watchers != nil {
+		s.watchers.bytes += int64(len(text))
 	}
 	if life := o.Life(); life != queue.Forever {
 		m.expires = at.after(queue.Seconds(life))
 	}
 	s.backlog.add(m)
 	if q.engine.committer != nil {
-		q.recordText(s, m, storage.MessageAdded{MessageState: m.state(s.ordinal), Text: text}, func() { // Remove m unless it is gone already.
+		q.recordText(s, m, storage.MessageAdded{MessageState: m.state(s.ordinal), Text: text}, func() {
 			if s.backlog.messages.get(m.sequence) == m {
 				s.backlog.remove(m)
 			}
@@ -179,7 +176,8 @@ func (q *Queue) Extend(ctx context.Context, l queue.Lease, visibility time.Durat
 	return q.update(ctx, noSpace, l, visibility, nil, queue.CheckUpdate(l, "", visibility))
 }
 
-// update changes the visibility and, unless text is nil, the text. bad is what is wrong with its arguments.
+// update changes the visibility and, unless text is nil, the text. bad is what is wrong with
+// the arguments.
 func (q *Queue) update(ctx context.Context, u spaceNeed, l queue.Lease, visibility time.Duration, text *string, bad error) (queue.Lease, error) {
 	const op = "update"
 	s, at, err := q.begin(ctx, u, bad)
@@ -267,7 +265,6 @@ func (q *Queue) begin(ctx context.Context, u spaceNeed, bad error) (*queueState,
 		s.mu.Lock()
 		if !s.dropped {
 			at := q.engine.clock.now() // with the lock held, so that time never goes back within a queue
-			// Remove expired messages. The caller holds the lock.
 			for m := s.backlog.expired(at); m != nil; m = s.backlog.expired(at) {
 				s.backlog.remove(m)
 				if q.engine.committer != nil {
@@ -390,7 +387,6 @@ func (b *response) add(m *message, texts *textReader) {
 	if texts == nil || m.unsaved != 0 {
 		out.Text = m.text
 	} else {
-		// Ask for the text of m to be filled in at index.
 		texts.missing = append(texts.missing, missingText{len(b.messages), m.sequence})
 	}
 	b.messages = append(b.messages, out)

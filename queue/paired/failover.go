@@ -151,7 +151,6 @@ func (f *failover) end(a attempt, v verdict, err error) (divert bool) {
 	}
 	switch v {
 	case accepted:
-		// Take a send that the primary queue accepted. Requires mu.
 		f.onTrial = false
 		f.state.LastError = nil
 		switch f.state.Status {

@@ -49,8 +49,7 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	}
 	s := &send{q: q, text: text, options: o}
 	defer q.report()
-	// Send the message, again and again while whoever is to take it is busy.
-	// Return the text for a backlog queue, or why it does not fit into one.
+	// The text for a backlog queue, and why it does not fit into one.
 	r := record{queue: s.q.Name().Queue}
 	if s.options != nil {
 		r.delay = s.options.Delay

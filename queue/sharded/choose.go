@@ -110,7 +110,6 @@ func (q *Queue) ended(ctx context.Context, c chosen, text string, err error) {
 	switch {
 	case err == nil:
 		s.accepted++
-		// Record that a request was answered with success.
 		s.failures, s.err = 0, nil
 		s.probe.Pause(time.Time{})
 		q.repeats.forget(text)

@@ -174,7 +174,7 @@ func (l *ConcurrencyLimit) worth(now time.Time) worth {
 	if now.Before(l.counted.until) {
 		return l.counted
 	}
-	// Forget tokens that have ended. Requires mu.
+	// Forget tokens that have ended.
 	l.held = slices.DeleteFunc(l.held, func(t *heldToken) bool {
 		gone := !t.renewing && !now.Before(t.until)
 		if gone && t == l.turns.leaving {
@@ -355,7 +355,7 @@ func (l *ConcurrencyLimit) ask(ctx context.Context, n int) error {
 		t := &heldToken{message: m, taken: now, until: asked.Add(tokenLease)}
 		l.renewLater(t, asked)
 		if len(l.held) == 0 {
-			// Begin a turn with the first token.
+			// A turn begins with the first token.
 			l.turns.since, l.turns.next = now, now.Add(l.turns.length)
 		}
 		l.held = append(l.held, t)

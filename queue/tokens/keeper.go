@@ -135,7 +135,7 @@ func (l *ConcurrencyLimit) drained(stuck *time.Time) bool {
 func (l *ConcurrencyLimit) due(now time.Time) (renew []*heldToken, back []queue.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// Forget jobs whose messages must have started by now. Requires mu.
+	// Forget jobs whose messages must have started by now.
 	var over []*job
 	for j := range l.jobs.all() {
 		if len(j.calls) == 0 && !now.Before(j.until) {

@@ -50,7 +50,6 @@ func (l *ConcurrencyLimit) begin(ctx context.Context, d dispatcher.Delivery) *ca
 	case j == nil:
 		j = l.add(d.Queue, d.ID, d.DequeueCount, "", now)
 	}
-	// Note that a handler of the job starts.
 	c := &j.first
 	if c.job != nil { // it may still be used, by what its handler has left behind
 		c = new(call)

@@ -126,7 +126,7 @@ func (p place) valid() bool {
 // newToken returns the token of a place. It begins with a checksum, by which a token is known to be of this
 // query.
 func (t *Table) newToken(q table.Query, p place) table.Token {
-	// Return a digest of a query, apart from Top and Token, and a place.
+	// A digest of the query, apart from Top and Token, and of the place.
 	var all []byte
 	for _, part := range []string{strings.ToLower(t.name), q.Partition, q.FromRow, q.ToRow, q.Filter.String(), p.partition, p.row} {
 		all = append(binary.AppendUvarint(all, uint64(len(part))), part...)

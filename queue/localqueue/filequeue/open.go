@@ -74,7 +74,7 @@ func (s *Store) describeLockFailure(cause error) error {
 
 // open makes the files, or reads and repairs them.
 func (s *Store) open() error {
-	// Return ErrNewer if a later release wrote a log.
+	// A later release may have written the logs.
 	for i := range 2 {
 		f, err := s.dir.open(walName(i+1), os.O_RDONLY)
 		if errors.Is(err, fs.ErrNotExist) {
