@@ -1,10 +1,14 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/big"
 	"strconv"
+	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -172,3 +176,95 @@ func rounded(v float64) string {
 	n, _ := new(big.Float).SetFloat64(v + 0.5).Int64()
 	return thousands(whole(n))
 }
+
+// agentLog is a [slog.Handler] of plain lines for people: the time, the pool and what happened. It leaves out changes of the number of
+// instances, which are printed as decisions.
+type agentLog struct {
+	out   io.Writer
+	attrs []slog.Attr
+}
+
+// Enabled implements [slog.Handler].
+func (*agentLog) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
+
+// Handle implements [slog.Handler].
+func (h *agentLog) Handle(_ context.Context, r slog.Record) error {
+	pool, message, decision := "", r.Message, false
+	var details, stack strings.Builder
+	add := func(a slog.Attr) bool {
+		value := a.Value.Resolve().String()
+		switch {
+		case a.Key == "pool":
+			pool = value
+		case a.Key == "from" && r.Level == slog.LevelInfo:
+			decision = true
+		case a.Key == "times" && value == "1" || value == "": // says nothing
+		case strings.Contains(value, "\n"):
+			fmt.Fprintf(&stack, "\n  %s:\n    %s", a.Key, strings.ReplaceAll(strings.TrimSpace(value), "\n", "\n    "))
+		case a.Key == "how":
+			fmt.Fprintf(&details, ", %s", value)
+		default:
+			fmt.Fprintf(&details, ", %s %s", strings.ReplaceAll(a.Key, "_", " "), value)
+		}
+		return true
+	}
+	for _, a := range h.attrs {
+		add(a)
+	}
+	r.Attrs(add)
+	if decision {
+		return nil
+	}
+	if pool != "" {
+		message = pool + ": " + strings.TrimPrefix(message, "pool "+pool+": ")
+	}
+	if details.Len() > 0 {
+		message += " (" + details.String()[len(", "):] + ")"
+	}
+	_, err := fmt.Fprintf(h.out, "%s %s\n", instant(r.Time), escapeControls(redact(message+stack.String())))
+	return err
+}
+
+// WithAttrs implements [slog.Handler].
+func (h *agentLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &agentLog{out: h.out, attrs: append(h.attrs[:len(h.attrs):len(h.attrs)], attrs...)}
+}
+
+// WithGroup implements [slog.Handler]. Groups are not shown.
+func (h *agentLog) WithGroup(string) slog.Handler { return h }
+
+// quietInterval is how often a pool in which nothing changes has a line all the same.
+const quietInterval = 10 * time.Minute
+
+// decisionPrinter prints decisions as they are made, for several pools at once.
+type decisionPrinter struct {
+	out    io.Writer
+	asJSON bool
+	stop   context.CancelCauseFunc // ends the agent if the output fails
+
+	mu   sync.Mutex
+	last map[string]time.Time // when a pool had a line; guarded by mu
+}
+
+// decided prints a decision if it changes something, if it is the first of its pool, or if the last line is old. A change that
+// failed is in the log. As JSON all decisions are printed.
+func (p *decisionPrinter) decided(d agent.Decided) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var err error
+	switch last, seen := p.last[d.Pool]; {
+	case p.asJSON:
+		err = printJSON(p.out, d)
+	case d.Err != nil, seen && !d.Changes() && d.Decision.At.Sub(last) < quietInterval:
+		return
+	default:
+		p.last[d.Pool] = d.Decision.At
+		_, err = fmt.Fprintf(p.out, "%s %s: %s\n", instant(d.Decision.At), d.Pool, escapeControls(d.Decision.Why))
+	}
+	if err != nil {
+		p.stop(err)
+	}
+}
+
+// instant returns a time for a line of a log.
+func instant(at time.Time) string { return at.UTC().Format(time.RFC3339) }

@@ -5,11 +5,98 @@ import (
 	"flag"
 	"fmt"
 	"math/big"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/millrace/millrace/internal/azurestorage"
 )
+
+// durationVar defines a flag for a duration, with its default.
+func durationVar(f *flag.FlagSet, to *time.Duration, name string, otherwise time.Duration, usage string) {
+	*to = otherwise
+	f.Var(duration{to}, name, usage)
+}
+
+// duration is a flag for a duration. Unlike the flag package's it explains an invalid value.
+type duration struct{ to *time.Duration }
+
+// String implements flag.Value.
+func (d duration) String() string {
+	if d.to == nil || *d.to == 0 {
+		return "" // the help omits it
+	}
+	return d.to.String()
+}
+
+// Set implements flag.Value.
+func (d duration) Set(text string) error {
+	parsed, err := time.ParseDuration(text)
+	if err != nil && text != "" && strings.Trim(text, "+-.0123456789") == "" {
+		return fmt.Errorf("missing unit, write %ss for seconds", text)
+	}
+	if err != nil {
+		return errors.New("write a number with a unit, such as 500ms, 30s, 5m or 24h")
+	}
+	*d.to = parsed
+	return nil
+}
+
+// fromFile begins a value that names a file with the secret: all users of the machine can see the
+// command line.
+const fromFile = "@"
+
+// maxSecretFile limits the size of such a file in bytes.
+const maxSecretFile = 64 << 10
+
+// readSecret reads the only line of a file. Errors do not repeat its content.
+func readSecret(path string) (string, error) {
+	if path == "" {
+		return "", errors.New("no file follows the @")
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	if info.Size() > maxSecretFile {
+		return "", fmt.Errorf("%s has %d bytes; it must be one line", path, info.Size())
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	line := strings.TrimSpace(string(text))
+	switch {
+	case line == "":
+		return "", fmt.Errorf("%s is empty", path)
+	case strings.ContainsAny(line, "\r\n"):
+		return "", fmt.Errorf("%s has more than one line", path)
+	}
+	return line, nil
+}
+
+// secret matches a secret parameter of a connection string or an address.
+var secret = regexp.MustCompile(`(?i)\b(sig|accountkey|sharedaccesssignature)=[^&;\s"'<>]*`)
+
+// redact removes secrets from messages, where misplaced arguments may have put them.
+func redact(text string) string { return secret.ReplaceAllString(text, "$1=REDACTED") }
+
+// quote quotes an argument for people, unless it looks like a location, which may contain a
+// secret.
+func quote(arg string) string {
+	if isLocation(arg) {
+		return "the location of an account (give it with -account)"
+	}
+	if len(arg) > 80 {
+		arg = arg[:80] + "…"
+	}
+	return fmt.Sprintf("%q", arg)
+}
+
+// isLocation reports whether an argument looks like a connection string or an address.
+func isLocation(arg string) bool { return azurestorage.IsLocation(arg) }
 
 // wholeVar defines a flag for a whole number within bounds. Its default is the present value.
 func wholeVar(f *flag.FlagSet, to *int64, name string, least, most int64, usage string) {
