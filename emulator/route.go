@@ -2,11 +2,82 @@ package emulator
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/millrace/millrace/internal/queuexml"
 	"github.com/millrace/millrace/queue"
 )
+
+// Operation is an operation of the service, under the name in its storage logs and bills.
+type Operation string
+
+// The operations.
+const (
+	ListQueues       Operation = "ListQueues"
+	CreateQueue      Operation = "CreateQueue"
+	DeleteQueue      Operation = "DeleteQueue"
+	GetQueueMetadata Operation = "GetQueueMetadata"
+	SetQueueMetadata Operation = "SetQueueMetadata"
+	PutMessage       Operation = "PutMessage"
+	GetMessages      Operation = "GetMessages"
+	PeekMessages     Operation = "PeekMessages"
+	ClearMessages    Operation = "ClearMessages"
+	UpdateMessage    Operation = "UpdateMessage"
+	DeleteMessage    Operation = "DeleteMessage"
+	GetQueueACL      Operation = "GetQueueAcl"
+	SetQueueACL      Operation = "SetQueueAcl"
+
+	GetServiceProperties Operation = "GetQueueServiceProperties"
+	SetServiceProperties Operation = "SetQueueServiceProperties"
+	GetServiceStats      Operation = "GetQueueServiceStats"
+	GetDelegationKey     Operation = "GetUserDelegationKey"
+	Preflight            Operation = "QueuePreflightRequest"
+
+	// These are Millrace's own. They are not billed, and have no faults.
+	OpenWakeups  Operation = "OpenWakeups"
+	ReadyWakeups Operation = "ReadyWakeups"
+	GetFaults    Operation = "GetFaults"
+	SetFaults    Operation = "SetFaults"
+	ClearFaults  Operation = "ClearFaults"
+
+	Unknown Operation = "Unknown" // any other request
+)
+
+// operations are all operations in display order.
+var operations = []Operation{PutMessage, GetMessages, PeekMessages, UpdateMessage, DeleteMessage, ClearMessages,
+	ListQueues, CreateQueue, DeleteQueue, GetQueueMetadata, SetQueueMetadata, GetQueueACL, SetQueueACL,
+	GetServiceProperties, SetServiceProperties, GetServiceStats, GetDelegationKey, Preflight, OpenWakeups, ReadyWakeups, GetFaults, SetFaults, ClearFaults, Unknown}
+
+// isRead reports whether the operation changes nothing, so that the secondary location supports
+// it.
+func (op Operation) isRead() bool {
+	switch op {
+	case ListQueues, GetQueueMetadata, GetQueueACL, PeekMessages, GetServiceProperties, GetServiceStats:
+		return true
+	}
+	return false
+}
+
+// isBilled reports whether a request of the operation is a transaction: the service has neither wake-ups
+// nor faults on demand.
+func (op Operation) isBilled() bool {
+	return op != OpenWakeups && op != ReadyWakeups && !op.isControl()
+}
+
+// isControl reports whether the operation controls the server itself. Neither faults nor limits stop
+// it, because it must be possible to end them.
+func (op Operation) isControl() bool {
+	return op == GetFaults || op == SetFaults || op == ClearFaults
+}
+
+func (op Operation) hasBody() bool {
+	switch op {
+	case PutMessage, UpdateMessage, SetQueueACL, SetServiceProperties, GetDelegationKey:
+		return true
+	}
+	return false
+}
 
 // The supported protocol versions: from the first with messages that never expire to that of
 // azqueue v2.1.0.
@@ -257,3 +328,91 @@ func (c *call) checkNames() *failure {
 	}
 	return errInvalidResourceName
 }
+
+// secondarySuffix ends the name of an account's secondary location.
+const secondarySuffix = "-secondary"
+
+// locate parses the address: account, location, and the decoded parts of the path behind the
+// account, of which there are count.
+//
+// In path style the account is the first part of the path, as in Azurite:
+// http://127.0.0.1:10001/account/queue. In host style it is the first label of the host, as in
+// the service: http://account.queue.localhost:10001/queue. The host decides: only host style has
+// an account's name and "queue" in it.
+func (c *call) locate() (parts [3]string, count int, f *failure) {
+	c.resource = c.request.URL.EscapedPath()
+	path, ok := strings.CutPrefix(c.resource, "/")
+	if !ok && c.resource != "" {
+		return parts, 0, errInvalidURI
+	}
+	path = strings.TrimSuffix(path, "/")
+	if location, ok := c.server.inHost(c.request.Host); ok {
+		c.hostStyle = true
+		c.setAccount(location)
+	} else {
+		first, rest, more := strings.Cut(path, "/")
+		location, err := url.PathUnescape(first)
+		if err != nil || location == "" {
+			return parts, 0, errInvalidURI
+		}
+		c.setAccount(location)
+		if path = rest; !more {
+			return parts, 0, nil
+		}
+	}
+	if path == "" && c.hostStyle {
+		return parts, 0, nil
+	}
+	for part := range strings.SplitSeq(path, "/") {
+		part, err := url.PathUnescape(part)
+		if err != nil || part == "" || count == len(parts) {
+			return parts, 0, errInvalidURI
+		}
+		parts[count] = part
+		count++
+	}
+	return parts, count, nil
+}
+
+func (c *call) setAccount(location string) {
+	c.account, c.accountState = location, c.server.accounts[location]
+	if c.accountState != nil {
+		return
+	}
+	if name, ok := strings.CutSuffix(location, secondarySuffix); ok {
+		c.account, c.accountState, c.secondary = name, c.server.accounts[name], true
+	}
+}
+
+// inHost returns the location that a request's host names, if it is one of ours.
+func (s *Server) inHost(host string) (location string, ok bool) {
+	location, rest, ok := strings.Cut(host, ".")
+	if !ok {
+		return "", false
+	}
+	service, _, ok := strings.Cut(rest, ".")
+	if !ok || !strings.EqualFold(service, "queue") {
+		return "", false
+	}
+	location = strings.ToLower(location)
+	return location, s.accounts[strings.TrimSuffix(location, secondarySuffix)] != nil || s.accounts[location] != nil
+}
+
+// endpoint returns the account's address as the client called it.
+func (c *call) endpoint() string {
+	scheme := "http://"
+	if c.secure() {
+		scheme = "https://"
+	}
+	if c.hostStyle {
+		return scheme + c.request.Host + "/"
+	}
+	location := c.account
+	if c.secondary {
+		location += secondarySuffix
+	}
+	return scheme + c.request.Host + "/" + location
+}
+
+// secure reports whether the request came over TLS.
+func (c *call) secure() bool { return c.request.TLS != nil }
