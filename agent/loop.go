@@ -2,15 +2,19 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/beacon"
+	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/meter"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/scaling"
+	"github.com/millrace/millrace/wakeup"
 )
 
 // pool is a [Pool] that is measured and decided about. Its goroutine owns all fields but those under mu.
@@ -240,3 +244,149 @@ func (p *pool) stop() {
 
 // woken says that work has come. It is called by a source of wake-ups and does not wait.
 func (p *pool) woken() { waiting.Signal(p.wake, struct{}{}) }
+
+// wakeInterval is how long after a measurement an event starts the next one at the earliest.
+const wakeInterval = time.Second
+
+// wakeups are the subscriptions of one pool. It has some while the pool has no instances: between processes an event reaches only one
+// of those who are ready, so an agent that always listened would take events away from the workers. Only the goroutine of
+// the pool uses it, but for waiting.
+type wakeups struct {
+	waiting       atomic.Bool // the pool has no instances: an event matters
+	subscriptions []wakeup.Subscription
+}
+
+// watchForWork listens for events if the pool has no instances, and leaves them to the workers otherwise.
+func (p *pool) watchForWork(none bool) {
+	w := &p.wakeups
+	if p.agent.options.Wakeups == nil || w.waiting.Load() == none {
+		return
+	}
+	if !none {
+		w.close()
+		return
+	}
+	w.waiting.Store(true)
+	for _, q := range p.Queues {
+		if err := p.subscribe(q.Name()); err != nil {
+			w.close()
+			p.fail(&Error{
+				Doing: subscribing, Queue: q.Name(), Err: err,
+				Consequence: "work on the pool without instances is found at the next measurement", Hint: "use a source that can deliver the events of this queue",
+			})
+			return
+		}
+	}
+}
+
+func (p *pool) subscribe(name queue.Name) (err error) {
+	var subscription wakeup.Subscription
+	failure := hook.Run(func() {
+		subscription, err = p.agent.options.Wakeups.Subscribe(name, wakeup.Subscriber{
+			Event: func(e wakeup.Event) {
+				if concerns(e, name) && !e.Due.After(time.Now()) {
+					p.woken()
+				}
+			},
+			// What was published before is not delivered, so a look is due.
+			Listening: func(listening bool) {
+				if listening {
+					p.woken()
+				}
+			},
+		})
+	})
+	if failure != nil {
+		return panicked(failure)
+	}
+	if err == nil && subscription == nil {
+		err = errors.New("the source returned no subscription")
+	}
+	if err == nil {
+		p.wakeups.subscriptions = append(p.wakeups.subscriptions, subscription)
+	}
+	return err
+}
+
+// concerns reports whether the event is of the queue. An account that is not known may be ours.
+func concerns(e wakeup.Event, name queue.Name) bool {
+	return e.Queue.Queue == name.Queue && (e.Queue.Account == name.Account || e.Queue.Account == "" || name.Account == "")
+}
+
+func (w *wakeups) close() {
+	w.waiting.Store(false)
+	for _, s := range w.subscriptions {
+		hook.Run(s.Close)
+	}
+	w.subscriptions = nil
+}
+
+// ErrInUse means that another agent keeps the history of the same pool in the same folder. Where files cannot be locked, as on
+// Windows, it is not noticed.
+var ErrInUse = errors.New("another agent uses it: stop that one, or choose another folder")
+
+// open prepares the pool for its run: it locks and reads its history. Only what cannot be mended by going on is an error.
+func (p *pool) open() error {
+	folder := p.agent.options.Folder
+	if folder == "" {
+		return nil
+	}
+	s, err := openStore(folder, p.Name)
+	if err != nil {
+		return err
+	}
+	p.store = s
+	h, errs := s.read(time.Now())
+	for _, err := range errs {
+		p.fail(&Error{Doing: readingHistory, once: true, Err: err, Consequence: "the agent starts without it, and removes nothing until it has seen enough"})
+	}
+	for _, sample := range h {
+		p.history.restore(sample)
+		p.hold.last = scaling.Known(sample.Instances) // the agent before may have added some after it was written
+	}
+	return nil
+}
+
+// close releases what open has taken.
+func (p *pool) close() {
+	if p.store == nil {
+		return
+	}
+	p.store.close()
+	p.store = nil
+}
+
+// keep writes the history, if there is a folder and it is time, or at the end.
+func (p *pool) keep(ctx context.Context, end bool) {
+	if p.store == nil || len(p.history.samples) == 0 || !end && !p.store.due() {
+		return
+	}
+	if err := p.store.write(ctx, p.history.samples, end); err != nil {
+		p.fail(&Error{
+			Doing: keepingHistory, Err: err, Consequence: "an agent that is started now has an older one, or none",
+			Hint: "see whether the disk is full and the folder writable",
+		})
+	}
+}
+
+// left waits for calls that hang until end is closed, and returns an error for each that is left behind.
+func (p *pool) left(end <-chan struct{}) (errs []error) {
+	add := func(ok bool, e *Error) {
+		if !ok {
+			e.Pool, e.Err, e.Consequence = p.Name, errHangs, "it is left behind"
+			errs = append(errs, e)
+		}
+	}
+	for _, q := range p.queues {
+		add(q.properties.wait(end), &Error{Doing: readingDepth, Queue: q.queue.Name()})
+		add(q.peek.wait(end), &Error{Doing: peeking, Queue: q.queue.Name()})
+	}
+	for _, c := range p.controls {
+		add(c.view.wait(end), &Error{Doing: readingReports, Queue: c.queue.Name()})
+	}
+	if p.store != nil {
+		add(p.store.writing.wait(end), &Error{Doing: keepingHistory})
+	}
+	add(p.actuator.wait(end), &Error{Doing: "end a call of the actuator"})
+	return errs
+}

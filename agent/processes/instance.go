@@ -1,8 +1,12 @@
 package processes
 
 import (
+	"bytes"
+	"fmt"
+	"io"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/millrace/millrace/internal/retry"
@@ -67,4 +71,125 @@ func startedAt(root *os.Root, number int) time.Time {
 		return time.Time{}
 	}
 	return info.ModTime()
+}
+
+const (
+	chunk       = 32 << 10 // is read at once
+	longestLine = 4 << 10  // a longer one is shown in parts
+	reclaimAt   = 1 << 20  // so many bytes that were read are given back to the disk
+	shownLines  = 10       // of an instance that has ended
+)
+
+// output is what an instance writes. It is a file and no pipe, so that the instance works on when nobody reads: neither the end of the
+// agent nor a terminal that is held up stops it.
+type output struct {
+	file      *os.File
+	prefix    string
+	from      int64  // where that of the present process begins
+	offset    int64  // until where it was read
+	reclaimed int64  // until where the room was given back
+	partial   []byte // of a line that has no end yet
+	chunk     []byte
+}
+
+// openOutput opens the output of an instance, from its beginning, or of a process that exists from its end.
+func openOutput(root *os.Root, number int, exists bool) (*output, error) {
+	mode := os.O_RDWR | os.O_CREATE | os.O_APPEND
+	if !exists {
+		_ = root.Remove(outputName(number)) // what is left of an older one
+	}
+	file, err := root.OpenFile(outputName(number), mode, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	o := &output{file: file, prefix: fmt.Sprintf("[%d] ", number)}
+	o.begins()
+	o.offset = o.from
+	return o, nil
+}
+
+// begins says that what comes next is of another process.
+func (o *output) begins() {
+	if info, err := o.file.Stat(); err == nil {
+		o.from = info.Size()
+	}
+}
+
+// next returns the next whole lines, with the prefix, or nil if there are none at the moment.
+func (o *output) next() []byte {
+	info, err := o.file.Stat()
+	switch {
+	case err != nil || info.Size() == o.offset:
+		return nil
+	case info.Size() < o.offset: // somebody has emptied the file
+		o.offset, o.reclaimed, o.from = 0, 0, 0
+	}
+	if o.chunk == nil {
+		o.chunk = make([]byte, chunk)
+	}
+	n, _ := o.file.ReadAt(o.chunk, o.offset) // an error comes again with the next read
+	o.offset += int64(n)
+	if o.offset-o.reclaimed >= reclaimAt {
+		before := o.offset
+		o.offset = reclaim(o.file, o.offset)
+		o.reclaimed = o.offset
+		if o.offset < before {
+			o.from = 0
+		}
+	}
+	return o.lines(o.chunk[:n])
+}
+
+func (o *output) lines(text []byte) []byte {
+	var whole []byte
+	for len(text) > 0 {
+		end := bytes.IndexByte(text, '\n')
+		room := longestLine - len(o.partial)
+		switch {
+		case end >= 0 && end <= room:
+			o.partial = append(o.partial, text[:end]...)
+			text = text[end+1:]
+		case len(text) >= room:
+			o.partial = append(o.partial, text[:room]...)
+			text = text[room:]
+			if len(text) > 0 && text[0] == '\n' {
+				text = text[1:]
+			}
+		default:
+			o.partial = append(o.partial, text...)
+			return whole
+		}
+		whole = append(whole, o.rest()...)
+	}
+	return whole
+}
+
+// rest returns the line that has no end, with one.
+func (o *output) rest() []byte {
+	line := append([]byte(o.prefix), o.partial...)
+	o.partial = o.partial[:0]
+	return append(line, '\n')
+}
+
+// last returns the last lines of the present process.
+func (o *output) last() string {
+	info, err := o.file.Stat()
+	if err != nil {
+		return ""
+	}
+	begin := max(o.from, info.Size()-longestLine, 0)
+	text := make([]byte, max(0, info.Size()-begin))
+	n, _ := o.file.ReadAt(text, begin) // what cannot be read is not shown
+	lines := strings.Split(strings.TrimRight(strings.ToValidUTF8(string(bytes.Trim(text[:n], "\x00")), "�"), "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-shownLines):], "\n")
+}
+
+// write writes chunks to w until there are no more, and calls failed with the first error.
+func write(w io.Writer, chunks <-chan []byte, failed func(error)) {
+	for text := range chunks {
+		if _, err := w.Write(text); err != nil && failed != nil {
+			failed(err)
+			failed = nil
+		}
+	}
 }
