@@ -3,6 +3,7 @@ package adaptive
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,60 @@ import (
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/pool"
 )
+
+// defaultStart is how many handlers may run at once before anything is known.
+const defaultStart = 16
+
+// Options configure a [Limit]. Nil and the zero value mean the defaults.
+type Options struct {
+	// Min is the lowest the limit gets. Defaults to 1.
+	Min int
+
+	// Max is the highest the limit gets. Defaults to 64.
+	Max int
+
+	// Start is what the limit is at first. Defaults to 16, or with Memory to Min, within Min…Max.
+	Start int
+
+	// Exhausted reports whether an error of a handler says that the dependency is exhausted, for errors that
+	// do not match ErrExhausted, such as those of a client library. It is called concurrently, for errors only. Defaults to
+	// none.
+	Exhausted func(error) bool
+
+	// Gradient makes the limit also follow how long handlers take: it shrinks when the same kind of job takes longer than
+	// 1.5 times what it takes at half the limit. It is for dependencies that become slow and do not refuse, with jobs
+	// of one kind whose durations differ by less than that from hour to hour. Defaults to false: only errors and
+	// time-outs count.
+	Gradient bool
+
+	// Memory reads how much memory is in use: the limit shrinks while more than 0.8 of it is, and grows only if that
+	// was not so for a minute. It is called when handlers begin and end, at most once in 100 ms, one call at a time.
+	// [ContainerMemory] reads that of the container. Defaults to none.
+	Memory func() (Memory, error)
+}
+
+// withDefaults returns the options with their defaults, or all errors in them.
+func (o Options) withDefaults() (Options, error) {
+	if o.Min == 0 {
+		o.Min = 1
+	}
+	if o.Max == 0 {
+		o.Max = max(dispatcher.DefaultConcurrency, o.Min)
+	}
+	if o.Start == 0 {
+		o.Start = min(max(defaultStart, o.Min), o.Max)
+		if o.Memory != nil {
+			o.Start = o.Min
+		}
+	}
+	var errs []error
+	if o.Min < 0 || o.Max < o.Min {
+		errs = append(errs, fmt.Errorf("adaptive limit: bounds %d…%d must be at least 1, and Max not below Min", o.Min, o.Max))
+	} else if o.Start < o.Min || o.Start > o.Max {
+		errs = append(errs, fmt.Errorf("adaptive limit: Start %d is outside %d…%d", o.Start, o.Min, o.Max))
+	}
+	return o, errors.Join(errs...)
+}
 
 // Limit is a bound on how many handlers run at once that follows how their dependency copes. Make one with [New] for each
 // dependency. Give [Limit.Slots] and [Limit.Intercept] to every listener whose handlers use it. It is safe for concurrent use.
@@ -157,4 +212,59 @@ func (l *Limit) saysExhausted(err error) (yes bool) {
 		return false
 	}
 	return yes
+}
+
+// ErrExhausted says that what a handler depends on has no room for more at the moment: a 429 or 503 of a service, a
+// connection pool without a free connection. See [Exhausted].
+var ErrExhausted = errors.New("the dependency is exhausted")
+
+// Exhausted returns an error that matches both err and [ErrExhausted]. A handler returns it when its dependency says that it
+// is asked for too much. Of nil it is ErrExhausted itself.
+func Exhausted(err error) error {
+	if err == nil {
+		return ErrExhausted
+	}
+	return &exhaustedError{err}
+}
+
+type exhaustedError struct{ err error }
+
+func (e *exhaustedError) Error() string { return ErrExhausted.Error() + ": " + e.err.Error() }
+
+func (e *exhaustedError) Unwrap() error { return e.err }
+
+func (e *exhaustedError) Is(target error) bool { return target == ErrExhausted }
+
+// verdict is what the result of a handler says about its dependency.
+type verdict int
+
+const (
+	silent    verdict = iota // nothing: it failed for another reason, was interrupted, or did not run to its end
+	coped                    // it did what was asked
+	timedOut                 // it took too long
+	exhausted                // it said that it was asked for too much
+)
+
+// judge returns what an error says about the dependency. A job that is rejected or discarded for what it is was answered; a
+// snooze may come before any call.
+func (l *Limit) judge(ctx context.Context, err error) verdict {
+	if err == nil {
+		return coped
+	}
+	if errors.Is(err, ErrExhausted) || l.saysExhausted(err) {
+		return exhausted
+	}
+	switch dispatcher.ResultOf(err).Outcome {
+	case dispatcher.Discarded, dispatcher.Poisoned:
+		return coped
+	case dispatcher.Snoozed:
+		return silent
+	}
+	switch cause := context.Cause(ctx); {
+	case cause != nil && !errors.Is(cause, context.DeadlineExceeded):
+		return silent // the worker stops, or has lost the message
+	case cause != nil, errors.Is(err, context.DeadlineExceeded):
+		return timedOut
+	}
+	return silent
 }

@@ -113,3 +113,157 @@ func (l *Limit) isHeld() bool {
 	until := l.heldUntil.Load()
 	return until > 0 && time.Since(l.made) < time.Duration(until)
 }
+
+// The constants of the gradient. Tolerance, smoothing and the room for a queue are those of Gradient2 in Netflix's
+// concurrency-limits.
+const (
+	tolerance    = 1.5 // times as long as at half the limit is no sign of overload
+	smoothing    = 0.2 // the weight of a new limit
+	queueRoom    = 4   // handlers by which the limit grows while nothing speaks against it, before smoothing
+	leastSamples = 20  // in a window
+	probeEvery   = 30  // windows
+	maxKinds     = 100 // whose durations are known
+)
+
+// gradient follows how long handlers take. Gradient2 compares them with their average over a long time. With a
+// queue that is never empty that average rises with the overload itself, and the limit with it. So the limit is halved for
+// one window in probeEvery, and what handlers take then is what they are compared with. The lock of the limit guards it.
+type gradient struct {
+	kinds   map[string]*durations
+	samples int   // in this window
+	most    int   // handlers that ran at once in it
+	since   int64 // calls up to this one do not count: they began under another limit
+	windows int   // since the last probe
+	probing bool
+	resume  float64 // the limit before the probe
+}
+
+// durations are those of the handlers of one kind, in seconds.
+type durations struct {
+	base  float64 // mean in the last probe; in the first window until there was one; 0 if unknown
+	sum   float64 // in this window
+	count int
+}
+
+// sample counts the duration of a handler, and changes the limit at the end of a window. Requires mu.
+func (l *Limit) sample(c call, kind string, took time.Duration) {
+	g := &l.gradient
+	if c.number <= g.since {
+		return
+	}
+	g.of(kind).add(took)
+	if g.samples++; g.samples < max(2*l.limit(), leastSamples) {
+		return
+	}
+	switch g.windows++; {
+	case g.probing:
+		g.rebase()
+		l.endProbe()
+	case g.windows >= probeEvery || g.windows == 1 && g.resume == 0:
+		g.baseUnknown()
+		l.beginProbe()
+	default:
+		g.baseUnknown()
+		l.follow(g.slope())
+	}
+	g.next()
+}
+
+// of returns the durations of a kind. Kinds beyond maxKinds are one.
+func (g *gradient) of(kind string) *durations {
+	if g.kinds == nil {
+		g.kinds = make(map[string]*durations)
+	}
+	d := g.kinds[kind]
+	if d == nil && len(g.kinds) >= maxKinds {
+		kind = ""
+		d = g.kinds[kind]
+	}
+	if d == nil {
+		d = &durations{}
+		g.kinds[kind] = d
+	}
+	return d
+}
+
+func (d *durations) add(took time.Duration) {
+	d.sum += took.Seconds()
+	d.count++
+}
+
+func (d *durations) mean() float64 { return d.sum / float64(d.count) }
+
+// next begins a window.
+func (g *gradient) next() {
+	g.samples, g.most = 0, 0
+	for _, d := range g.kinds {
+		d.sum, d.count = 0, 0
+	}
+}
+
+// rebase takes what handlers took in this window for what they take without overload.
+func (g *gradient) rebase() {
+	for _, d := range g.kinds {
+		if d.count > 0 {
+			d.base = d.mean()
+		}
+	}
+}
+
+// baseUnknown does that for kinds that no probe has seen.
+func (g *gradient) baseUnknown() {
+	for _, d := range g.kinds {
+		if d.count > 0 && d.base == 0 {
+			d.base = d.mean()
+		}
+	}
+}
+
+// slope returns how many times as long as without overload handlers have taken in this window, on average of the kinds.
+func (g *gradient) slope() float64 {
+	sum, count := 0.0, 0
+	for _, d := range g.kinds {
+		if d.count > 0 && d.base > 0 {
+			sum += float64(d.count) * d.mean() / d.base
+			count += d.count
+		}
+	}
+	if count == 0 {
+		return 1
+	}
+	return sum / float64(count)
+}
+
+// follow changes the limit after a window without a probe: L' = 0.8·L + 0.2·(g·L + 4) with g = 1.5 / slope, within 0.5…1.
+// Requires mu.
+func (l *Limit) follow(slope float64) {
+	exact := l.rule.exact
+	g := min(max(tolerance/slope, 0.5), 1)
+	next := (1-smoothing)*exact + smoothing*(g*exact+queueRoom)
+	if next > exact && (2*l.gradient.most < l.limit() || l.memory.forbidsGrowth()) {
+		return // so few say nothing about more
+	}
+	why := afterFast
+	if next < exact {
+		why = afterSlow
+	}
+	l.set(next, change{why: why, slope: slope})
+}
+
+// beginProbe halves the limit for one window. Requires mu.
+func (l *Limit) beginProbe() {
+	g := &l.gradient
+	g.probing, g.resume, g.windows = true, l.rule.exact, 0
+	l.set(l.rule.exact/2, change{why: forProbe})
+	g.since = l.begun
+}
+
+// endProbe ends the probe: the limit is what it was, unless it has shrunk meanwhile for another reason. Requires mu.
+func (l *Limit) endProbe() {
+	g := &l.gradient
+	g.probing = false
+	if l.rule.exact*2 >= g.resume-1 && !l.memory.forbidsGrowth() {
+		l.set(g.resume, change{why: probed})
+	}
+	g.since = l.begun
+}

@@ -4,13 +4,162 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/scaling"
 )
+
+// The phases that viewers know.
+const (
+	running = "running"
+	stopped = "stopped"
+)
+
+// Report is what one listener of one instance says of itself. Its JSON form is the text of the message: see the package's
+// documentation. It may be copied.
+type Report struct {
+	// Instance identifies the instance among all.
+	Instance string `json:"instance"`
+
+	// Queue is where it takes jobs from.
+	Queue queue.Name `json:"queue"`
+
+	// Run identifies this run of the listener: the counts start over with the next one.
+	Run string `json:"run"`
+
+	// Sequence grows by one with each report of a run, from 1.
+	Sequence int64 `json:"sequence"`
+
+	// At is when the report was made, by the clock of the instance. It is for people: clocks differ.
+	At time.Time `json:"at"`
+
+	// Up is how long the listener has run.
+	Up time.Duration `json:"up"`
+
+	// Put is what Up was when the message was put into the control queue, at the time that the service has as the
+	// message's Inserted.
+	Put time.Duration `json:"put"`
+
+	// Next is when the next report follows, counted from this one. Zero in the last one.
+	Next time.Duration `json:"next"`
+
+	// Phase is the phase of the listener's life: "running", "draining" or "stopped".
+	Phase string `json:"phase"`
+
+	// Paused reports that the listener fetches nothing.
+	Paused bool `json:"paused"`
+
+	// Shared reports that other listeners of the instance use the slots too: see package pool.
+	Shared bool `json:"shared,omitempty"`
+
+	// Received is how many messages it has received since its start.
+	Received int64 `json:"received"`
+
+	// Ended is how many messages it has taken off the queue since its start: deleted or moved to the poison queue.
+	Ended int64 `json:"ended"`
+
+	// Delayed is how many messages it has given back that are not due yet, and poison that it keeps hidden.
+	Delayed int64 `json:"delayed"`
+
+	// Load is its load. Depth is what it has read last, zero if it has read none.
+	Load scaling.Load `json:"load"`
+}
+
+const version = 1
+
+// fields are those of a report, without its methods.
+type fields Report
+
+// message is the JSON form of a report: durations are texts.
+type message struct {
+	Beacon int `json:"beacon"` // version
+	fields
+	Up   duration `json:"up"`
+	Put  duration `json:"put"`
+	Next duration `json:"next"`
+}
+
+// duration is a duration whose JSON form is a text such as "1m30s".
+type duration time.Duration
+
+// MarshalText implements [encoding.TextMarshaler].
+func (d duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (d *duration) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(string(text))
+	*d = duration(parsed)
+	return err
+}
+
+// MarshalJSON returns the text of a message with this report.
+func (r Report) MarshalJSON() ([]byte, error) {
+	return json.Marshal(message{Beacon: version, fields: fields(r), Up: duration(r.Up), Put: duration(r.Put), Next: duration(r.Next)})
+}
+
+// UnmarshalJSON parses what [Report.MarshalJSON] returns. A report that no instance can have made is an error.
+func (r *Report) UnmarshalJSON(text []byte) error {
+	var m message
+	if err := json.Unmarshal(text, &m); err != nil {
+		return fmt.Errorf("beacon: %w", err)
+	}
+	if m.Beacon != version {
+		return fmt.Errorf("beacon: the message is no report of version %d", version)
+	}
+	report := Report(m.fields)
+	report.Up, report.Put, report.Next = time.Duration(m.Up), time.Duration(m.Put), time.Duration(m.Next)
+	if err := report.check(); err != nil {
+		return fmt.Errorf("beacon: %w", err)
+	}
+	*r = report
+	return nil
+}
+
+// The largest count and rate that a report may have: sums of them do not overflow.
+const (
+	maxCount    = 1 << 53
+	maxRate     = 1e12
+	maxDuration = 100 * 365 * 24 * time.Hour
+)
+
+// check returns an error for a report that no instance can have made.
+func (r *Report) check() error {
+	if err := checkInstance(r.Instance); err != nil {
+		return err
+	}
+	switch {
+	case r.Queue.Queue == "":
+		return errors.New("the report does not name its queue")
+	case len(r.Run) > maxName:
+		return fmt.Errorf("the run has %d bytes, at most %d are allowed", len(r.Run), maxName)
+	case r.Sequence < 1:
+		return fmt.Errorf("the sequence %d is less than 1", r.Sequence)
+	case r.Next < 0 || r.Next > MaxInterval, r.Next == 0 && r.Phase != stopped:
+		return fmt.Errorf("the next report in %v is outside 0…%v", r.Next, MaxInterval)
+	case r.Put < 0 || r.Up < r.Put || r.Up > maxDuration:
+		return fmt.Errorf("the message was put after %v of %v", r.Put, r.Up)
+	}
+	l := r.Load
+	for _, n := range []int64{r.Received, r.Ended, r.Delayed, l.Depth, int64(l.Loops), int64(l.Running), int64(l.Settling), int64(l.Slots), int64(l.BatchSize)} {
+		if n < 0 || n > maxCount {
+			return fmt.Errorf("the count %d is outside 0…%d", n, int64(maxCount))
+		}
+	}
+	for _, rate := range []float64{l.Arrival.Or(0), l.Intake.Or(0), l.Service.Or(0)} {
+		if rate < 0 || rate > maxRate {
+			return fmt.Errorf("the rate %v is outside 0…%v", rate, maxRate)
+		}
+	}
+	if took := l.Handling.Or(0); took < 0 || took > maxDuration {
+		return fmt.Errorf("the handling time is %v", took)
+	}
+	return nil
+}
 
 // patience is after how many times Next without another report a report is stale, and half a Next more: two may fail in a row,
 // and a third be late.
