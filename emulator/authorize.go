@@ -22,7 +22,7 @@ func (c *call) authorize() *failure {
 	if f := c.authenticate(); f != nil {
 		return f
 	}
-	if c.secondary && !c.operation.isRead() {
+	if c.secondary && c.verb.traits&reads == 0 {
 		return errReadOnly
 	}
 	return nil

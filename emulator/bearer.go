@@ -167,11 +167,7 @@ func (c *call) getDelegationKey() *failure {
 	if c.claims == nil || !isObjectID(c.claims.Object) || !isObjectID(c.claims.Tenant) {
 		return denied("A user delegation key requires a bearer token with the claims oid and tid.")
 	}
-	var body []byte
-	if c.input != nil {
-		body = *c.input
-	}
-	asked, err := queuexml.ParseKeyInfo(body)
+	asked, err := queuexml.ParseKeyInfo(c.content())
 	if err != nil {
 		return invalidDocument(err)
 	}

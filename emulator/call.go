@@ -50,7 +50,7 @@ type call struct {
 	request   *http.Request
 	writer    http.ResponseWriter
 	operation Operation
-	handle    func(*call) *failure
+	verb      *verb // nil for an operation that is unknown
 
 	resource     string        // path as sent
 	hostStyle    bool          // the account is in the host
@@ -100,6 +100,14 @@ func (c *call) responseBuffer() []byte {
 		c.buffer = buffers.Get().(*[]byte)
 	}
 	return (*c.buffer)[:0]
+}
+
+// content returns the request body, or nil if there is none.
+func (c *call) content() []byte {
+	if c.input == nil {
+		return nil
+	}
+	return *c.input
 }
 
 // reserve waits until the endpoint has memory for a body or a response.
@@ -196,7 +204,7 @@ func (c *call) execute() *failure {
 	}
 	// Read the body first: only then does net/http watch the connection and end
 	// the context if the client leaves.
-	if c.operation.hasBody() {
+	if c.verb.traits&hasBody != 0 {
 		if f := c.receive(); f != nil {
 			return f
 		}
@@ -360,10 +368,7 @@ func (q query) number(name string, missing, minimum, maximum int64) (int64, *fai
 	}
 	n, err := strconv.ParseInt(value, 10, 64) // the nearest int64 on ErrRange
 	if err != nil && !errors.Is(err, strconv.ErrRange) {
-		return 0, errInvalidQueryValue.with(
-			queuexml.Detail{Name: "QueryParameterName", Value: name},
-			queuexml.Detail{Name: "QueryParameterValue", Value: value},
-			queuexml.Detail{Name: "Reason", Value: "It is not a whole number."})
+		return 0, errInvalidQueryValue.ofQuery(name, value, "It is not a whole number.")
 	}
 	if n < minimum || n > maximum {
 		return 0, errOutOfRangeQueryValue.with(

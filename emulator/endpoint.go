@@ -101,7 +101,7 @@ func (s *Server) serveOn(listener net.Listener, config *tls.Config, wait timeout
 	stopping := make(chan struct{})
 	e := &Endpoint{of: s, budget: newBudget(s.memory, config != nil), scheme: "http", address: listener.Addr(), done: make(chan struct{}), stop: sync.OnceFunc(func() { close(stopping) })}
 	server := &http.Server{
-		Handler:           http.HandlerFunc(s.serveEndpoint),
+		Handler:           s.handler(overNetHTTP),
 		Protocols:         new(http.Protocols),
 		ReadHeaderTimeout: wait.header,
 		ReadTimeout:       wait.request,
@@ -110,7 +110,7 @@ func (s *Server) serveOn(listener net.Listener, config *tls.Config, wait timeout
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          log.New(errorLog, "", 0),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(withConnection(ctx, c), stoppingKey{}, stopping)
+			return context.WithValue(context.WithValue(ctx, connectionKey{}, c), stoppingKey{}, stopping)
 		},
 		TLSConfig: config,
 	}
@@ -129,23 +129,16 @@ func (s *Server) serveOn(listener net.Listener, config *tls.Config, wait timeout
 	return e
 }
 
-func (s *Server) serveEndpoint(w http.ResponseWriter, r *http.Request) {
-	s.serveFront(w, r, overNetHTTP)
-}
-
-// servePlain handles a request of an endpoint that our own loop serves.
-func (s *Server) servePlain(w http.ResponseWriter, r *http.Request) {
-	s.serveFront(w, r, overPlainHTTP)
-}
-
-// serveFront handles a request of an endpoint: requests for the front page go to Options.Front, all
+// handler handles the requests of an endpoint: those for the front page go to Options.Front, all
 // others to the protocol.
-func (s *Server) serveFront(w http.ResponseWriter, r *http.Request, by entrance) {
-	if s.front != nil && s.isFrontRequest(r) && s.checkPage(r) == nil {
-		s.front.ServeHTTP(w, r)
-		return
-	}
-	s.serveHTTP(w, r, by)
+func (s *Server) handler(by entrance) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.front != nil && s.isFrontRequest(r) && s.checkPage(r) == nil {
+			s.front.ServeHTTP(w, r)
+			return
+		}
+		s.serveHTTP(w, r, by)
+	})
 }
 
 // isFrontRequest reports whether a browser that was pointed at the endpoint sends this request,
@@ -318,19 +311,18 @@ type connections interface {
 // much as they do.
 func (s *Server) connections(server *http.Server) connections {
 	if server.TLSConfig != nil || s.delay > 0 {
-		return newWaitingServer(server)
+		w := &waitingServer{server: server, served: make(chan struct{})}
+		server.ConnState = w.count
+		return w
 	}
 	p := plainhttp.New(server)
-	p.HandOver = s.mustHandOver
-	p.Handler = http.HandlerFunc(s.servePlain)
+	// net/http must serve a request that may be for a stream, and every one while there are faults. A
+	// connection that was idle when they were set is handed over with its next request.
+	p.HandOver = func(method, query string) bool {
+		return s.faults.Load() != nil || method == http.MethodGet && strings.Contains(query, wakeupQuery)
+	}
+	p.Handler = s.handler(overPlainHTTP)
 	return p
-}
-
-// mustHandOver reports whether net/http must serve a request that our own loop has read: one that may
-// be for a stream, and every one while there are faults. A connection that was idle when they
-// were set is handed over with its next request.
-func (s *Server) mustHandOver(method, query string) bool {
-	return s.faults.Load() != nil || method == http.MethodGet && mayStream(query)
 }
 
 // waitingServer is an [http.Server] that waits for its connections. Serve must be called once.
@@ -338,12 +330,6 @@ type waitingServer struct {
 	server *http.Server
 	served chan struct{}  // closed when Serve returns
 	conns  sync.WaitGroup // open connections; added before Serve returns, so that Wait after it is correct
-}
-
-func newWaitingServer(server *http.Server) *waitingServer {
-	w := &waitingServer{server: server, served: make(chan struct{})}
-	server.ConnState = w.count
-	return w
 }
 
 // count tracks connections: StateNew comes before their goroutine starts, StateClosed is its last

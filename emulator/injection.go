@@ -1,7 +1,6 @@
 package emulator
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -130,20 +129,22 @@ func (c *call) injectFault(by entrance) (*failure, error) {
 		return nil, nil
 	}
 	if c.injection.delay > 0 && by == overNetHTTP {
-		c.allowDelay()
+		// The response may take longer, too; the next request has a new deadline. It fails if the connection
+		// is closed, as the response will.
+		by := time.Now().Add(requestWithin + c.server.delay + c.injection.delay)
+		_ = http.NewResponseController(c.writer).SetWriteDeadline(by)
 	}
-	c.server.counters.countFault(c.tally, c.injection)
+	c.tally.faults.Add(1)
+	if c.injection.kind != "" {
+		c.server.counters.faults[c.injection.kind].Add(1)
+	}
+	if c.injection.delay > 0 {
+		c.server.counters.faults[FaultDelay].Add(1)
+	}
 	if c.injection.kind == FaultReset {
 		return nil, errReset
 	}
 	return c.injection.response(), nil
-}
-
-// allowDelay gives the response of a request that will wait as much more time. The next request has a new
-// deadline.
-func (c *call) allowDelay() {
-	by := time.Now().Add(requestWithin + c.server.delay + c.injection.delay)
-	_ = http.NewResponseController(c.writer).SetWriteDeadline(by) // fails if the connection is closed, as the response will
 }
 
 // runWithFault executes the request, twice for a duplicate.
@@ -161,7 +162,7 @@ func (c *call) runOnce() *failure {
 	if c.server.messages != nil {
 		return c.handleWithinLimit()
 	}
-	return c.handle(c)
+	return c.verb.handle(c)
 }
 
 // runFirstCopy executes the first copy of a duplicate and drops its response. It is counted and
@@ -181,18 +182,6 @@ func (c *call) runFirstCopy() {
 
 // connectionKey is the context key of a request's connection.
 type connectionKey struct{}
-
-func withConnection(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, connectionKey{}, c)
-}
-
-// resetConnection closes the connection with a reset, so that the client reads an error and not
-// EOF. It closes the TCP connection below TLS, because a close_notify would be an EOF.
-func resetConnection(ctx context.Context) {
-	if c := countedConnOf(ctx); c != nil { // nil if another server calls the handler
-		c.reset()
-	}
-}
 
 // String returns the faults of a request, such as "delay=1s drop".
 func (f injection) String() string {
@@ -227,19 +216,6 @@ func (s *Server) SetFaults(f *Faults) error {
 // docs/protocol.md. The service has nothing like it and refuses the query. The rules are in the query and not
 // in a body, because Shared Key signs no bodies.
 
-// routeFaults determines the operation of a request for the faults.
-func (c *call) routeFaults() *failure {
-	switch c.request.Method {
-	case http.MethodGet:
-		return c.serve(GetFaults, (*call).getFaults)
-	case http.MethodPut:
-		return c.serve(SetFaults, (*call).setFaults)
-	case http.MethodDelete:
-		return c.serve(ClearFaults, (*call).clearFaults)
-	}
-	return methodNotAllowed("DELETE, GET, PUT")
-}
-
 // getFaults responds with a line for the seed and one for each rule, or with nothing.
 func (c *call) getFaults() *failure {
 	c.header["Content-Type"] = []string{"text/plain; charset=utf-8"}
@@ -265,9 +241,15 @@ func (c *call) setFaults() *failure {
 	if err != nil {
 		return invalidRules(err)
 	}
-	seed, f := c.query.seed()
+	given, found, f := c.query.get("seed")
 	if f != nil {
 		return f
+	}
+	seed := uint64(0)
+	if found {
+		if seed, err = strconv.ParseUint(given, 10, 64); err != nil {
+			return errInvalidQueryValue.ofQuery("seed", shorten(given), "It is not a whole number from 0 to 18446744073709551615.")
+		}
 	}
 	if err := c.server.SetFaults(&Faults{Seed: seed, Rules: rules}); err != nil {
 		return invalidRules(err)
@@ -280,20 +262,4 @@ func (c *call) clearFaults() *failure { return c.noContent(c.server.SetFaults(ni
 func invalidRules(err error) *failure {
 	return errInvalidQueryValue.because("%s", strings.TrimPrefix(err.Error(), "emulator: ")).
 		with(queuexml.Detail{Name: "QueryParameterName", Value: "rules"})
-}
-
-// seed returns the parameter of that name, or 0.
-func (q query) seed() (uint64, *failure) {
-	text, found, f := q.get("seed")
-	if f != nil || !found {
-		return 0, f
-	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		return 0, errInvalidQueryValue.with(
-			queuexml.Detail{Name: "QueryParameterName", Value: "seed"},
-			queuexml.Detail{Name: "QueryParameterValue", Value: shorten(text)},
-			queuexml.Detail{Name: "Reason", Value: "It is not a whole number from 0 to 18446744073709551615."})
-	}
-	return n, nil
 }

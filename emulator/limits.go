@@ -104,14 +104,14 @@ func (c *call) handleWithinLimit() *failure {
 	switch c.operation {
 	case PutMessage, GetMessages, DeleteMessage:
 	default:
-		return c.handle(c)
+		return c.verb.handle(c)
 	}
 	b := c.server.messages.of(c.name())
 	if !b.take() {
 		c.refusedByLimit()
 		return errServerBusy
 	}
-	f := c.handle(c)
+	f := c.verb.handle(c)
 	if c.operation == GetMessages {
 		b.charge(c.gotMessages - 1) // one token is taken already; a failed get has 0 messages
 	}

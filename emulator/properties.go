@@ -36,11 +36,7 @@ func (c *call) getProperties() *failure {
 // setProperties responds to Set Queue Service Properties. Omitted properties keep their values.
 // Logging and metrics are stored and returned, but have no effect.
 func (c *call) setProperties() *failure {
-	var body []byte
-	if c.input != nil {
-		body = *c.input
-	}
-	given, err := queuexml.ParseProperties(body)
+	given, err := queuexml.ParseProperties(c.content())
 	if err != nil {
 		return invalidDocument(err)
 	}

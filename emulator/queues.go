@@ -118,10 +118,7 @@ func (c *call) listQueues() *failure {
 		return f
 	}
 	if include != "" && include != "metadata" {
-		return errInvalidQueryValue.with(
-			queuexml.Detail{Name: "QueryParameterName", Value: "include"},
-			queuexml.Detail{Name: "QueryParameterValue", Value: include},
-			queuexml.Detail{Name: "Reason", Value: "Only metadata can be included."})
+		return errInvalidQueryValue.ofQuery("include", include, "Only metadata can be included.")
 	}
 	results, f := c.query.number("maxresults", 0, 1, 1<<31-1)
 	if f != nil {

@@ -79,29 +79,6 @@ type Options struct {
 	Log *slog.Logger
 }
 
-func (o *Options) front() http.Handler {
-	if o == nil {
-		return nil
-	}
-	return o.Front
-}
-
-func (o *Options) delay() time.Duration {
-	if o == nil {
-		return 0
-	}
-	return max(o.Delay, 0)
-}
-
-func (o *Options) hosts() []string {
-	if o == nil {
-		return nil
-	}
-	return slices.Clone(o.Hosts)
-}
-
-func (o *Options) public() bool { return o != nil && o.Public }
-
 func wellKnownKey() []byte {
 	key, err := base64.StdEncoding.DecodeString(DevelopmentKey)
 	if err != nil {
@@ -112,11 +89,8 @@ func wellKnownKey() []byte {
 
 func (o *Options) accounts() map[string]*accountState {
 	all := make(map[string]*accountState)
-	if !o.public() {
+	if !o.Public {
 		all[DevelopmentAccount] = newAccount(wellKnownKey())
-	}
-	if o == nil {
-		return all
 	}
 	for name, key := range o.Accounts {
 		all[name] = newAccount(key)
@@ -157,20 +131,21 @@ func New(engine *localqueue.Engine, o *Options) *Server {
 	if engine == nil {
 		engine = localqueue.New(nil)
 	}
-	s := &Server{engine: engine, accounts: o.accounts(), public: o.public(), hosts: o.hosts(), delay: o.delay(), front: o.front(), counters: newCounters(), memory: localBudget, peeks: make(chan struct{}, maxPeeks)}
+	if o == nil {
+		o = new(Options)
+	}
+	s := &Server{engine: engine, accounts: o.accounts(), public: o.Public, hosts: slices.Clone(o.Hosts), delay: max(o.Delay, 0), front: o.Front, log: o.Log,
+		counters: newCounters(), memory: localBudget, peeks: make(chan struct{}, maxPeeks)}
 	if s.public {
 		s.memory = publicBudget
 	}
-	if o != nil {
-		s.log = o.Log
-		if s.optionsErr = o.Limits.check(); s.optionsErr == nil {
-			var rules *faultRules
-			rules, s.optionsErr = newFaultRules("Options.Faults", o.Faults)
-			s.faults.Store(rules)
-		}
-		if o.Limits.Messages > 0 {
-			s.messages = newQueueBuckets(o.Limits.Messages)
-		}
+	if s.optionsErr = o.Limits.check(); s.optionsErr == nil {
+		var rules *faultRules
+		rules, s.optionsErr = newFaultRules("Options.Faults", o.Faults)
+		s.faults.Store(rules)
+	}
+	if o.Limits.Messages > 0 {
+		s.messages = newQueueBuckets(o.Limits.Messages)
 	}
 	rand.Read(s.idPrefix[:]) // never fails, see crypto/rand
 	return s
@@ -198,7 +173,10 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request, by entrance) 
 	}
 	if broken != nil {
 		if errors.Is(broken, errReset) {
-			resetConnection(r.Context())
+			// So that the client reads an error and not EOF. Below TLS, because a close_notify would be an EOF.
+			if c := countedConnOf(r.Context()); c != nil { // nil if another server calls the handler
+				c.reset()
+			}
 		}
 		panic(http.ErrAbortHandler)
 	}

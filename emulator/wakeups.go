@@ -115,10 +115,7 @@ func (c *call) setReadiness() *failure {
 		return f
 	}
 	if ready != "true" && ready != "false" {
-		return errInvalidQueryValue.with(
-			queuexml.Detail{Name: "QueryParameterName", Value: "ready"},
-			queuexml.Detail{Name: "QueryParameterValue", Value: shorten(ready)},
-			queuexml.Detail{Name: "Reason", Value: "It is neither true nor false."})
+		return errInvalidQueryValue.ofQuery("ready", shorten(ready), "It is neither true nor false.")
 	}
 	s := c.server.streams.find(c.name(), id)
 	if s == nil {
@@ -294,9 +291,6 @@ func canStream(w http.ResponseWriter) bool {
 		}
 	}
 }
-
-// mayStream reports whether a request with this query may ask for a stream.
-func mayStream(query string) bool { return strings.Contains(query, wakeupQuery) }
 
 func (w *response) streaming(r *http.Request, s *stream) *http.Response {
 	out := w.outgoing(r)
