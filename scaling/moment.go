@@ -151,7 +151,10 @@ func (c *choice) rates(k int, m *moment) {
 		m.handling = v
 	}
 	c.occupation(&w, over, m)
-	c.occupancy(&w, m)
+	if !m.arrivalKnown { // what occupies the slots, and the growth of the depth, say how many came
+		m.arrival = w.occupied(m)/m.handling + w.depth.rise()
+		m.later = m.arrival
+	}
 	c.foresee(k, m)
 	m.load = m.later * m.handling
 	if !m.handlingKnown {
@@ -240,14 +243,6 @@ func (c *choice) occupation(w *window, over float64, m *moment) {
 	}
 	if ended && w.full && w.service.n >= enoughSamples && 3*m.handling <= over {
 		m.handling = max(m.handling, w.working.of()*m.slots/m.service/tolerance)
-	}
-}
-
-// occupancy estimates arrivals that are unknown from the slots that are occupied, and from the growth of the depth.
-func (c *choice) occupancy(w *window, m *moment) {
-	if !m.arrivalKnown {
-		m.arrival = w.occupied(m)/m.handling + w.depth.rise()
-		m.later = m.arrival
 	}
 }
 

@@ -10,13 +10,11 @@ import (
 func (c *choice) sentence() string {
 	var t text
 	t.Grow(mostText)
-	t.count(float64(c.from))
+	t.count("", float64(c.from), "")
 	if c.instances == c.from {
 		t.add(": stays, ")
 	} else {
-		t.add(" → ")
-		t.count(float64(c.instances))
-		t.add(": ")
+		t.count(" → ", float64(c.instances), ": ")
 	}
 	if c.why == noDepth {
 		t.add("the depth is unknown")
@@ -41,76 +39,53 @@ func (c *choice) figures(t *text) {
 	case m.backlog < 0.5:
 		t.add("none")
 	case m.backlogIsMax:
-		t.add("at most ")
-		t.count(m.backlog)
+		t.count("at most ", m.backlog, "")
 	default:
-		t.count(m.backlog)
+		t.count("", m.backlog, "")
 	}
 	t.add(" waiting")
 	if c.wait > 0 {
-		t.add(", ")
-		t.count(m.later * c.wait)
-		t.add(" may")
+		t.count(", ", m.later*c.wait, " may")
 	}
 	if m.arrivalKnown {
-		t.add(", ")
-		t.rate(m.arrival)
-		t.add("/s in")
+		t.rate(", ", m.arrival, "/s in")
 	}
 	if m.later > 1.05*m.arrival {
-		t.add(", ")
-		t.rate(m.later)
-		t.add("/s in ")
-		t.duration(c.start)
+		t.rate(", ", m.later, "/s in ")
+		t.duration("", c.start, "")
 	}
 	if m.forecast.used {
-		t.add(" as at this time before (off by ")
-		t.rate(m.forecast.mistake)
-		t.add("/s on average, the latest figures by ")
-		t.rate(m.forecast.reactive)
-		t.add("/s)")
+		t.rate(" as at this time before (off by ", m.forecast.mistake, "/s on average, the latest figures by ")
+		t.rate("", m.forecast.reactive, "/s)")
 	}
 	if m.serviceKnown {
-		t.add(", ")
-		t.rate(m.service)
-		t.add("/s out")
+		t.rate(", ", m.service, "/s out")
 	}
 	if m.arrivalKnown && m.serviceKnown && m.backlog >= 0.5 && c.wanted > c.from && c.why != drainedAnyway {
 		if net := m.service - m.arrival; net > 1e-9*m.arrival {
-			t.add(", would drain in ")
-			t.duration(m.backlog / net)
+			t.duration(", would drain in ", m.backlog/net, "")
 		} else {
 			t.add(", would not drain")
 		}
-		t.add(", target ")
-		t.duration(c.target)
+		t.duration(", target ", c.target, "")
 	}
 }
 
 func (c *choice) reason(t *text) {
-	t.count(float64(c.wanted))
-	t.add(" wanted")
+	t.count("", float64(c.wanted), " wanted")
 	if c.spare > 0 {
-		t.add(", ")
-		t.count(float64(c.spare))
-		t.add(" of them spare")
+		t.count(", ", float64(c.spare), " of them spare")
 	}
 	switch c.why {
 	case drainedAnyway:
-		t.add(", but full slots drain them in ")
-		t.duration(c.drain)
-		t.add(", target ")
-		t.duration(c.target)
+		t.duration(", but full slots drain them in ", c.drain, ", target ")
+		t.duration("", c.target, "")
 		if c.drain > c.target {
-			t.add(", a new instance takes ")
-			t.duration(c.start)
+			t.duration(", a new instance takes ", c.start, "")
 		}
 	case useless:
-		t.add(", but the growth from ")
-		t.count(c.before.instances)
-		t.add(" did not raise ")
-		t.rate(c.before.service)
-		t.add("/s out")
+		t.count(", but the growth from ", c.before.instances, " did not raise ")
+		t.rate("", c.before.service, "/s out")
 	case boundedByStep:
 		if c.base < stepLeast {
 			t.add(", at most 4 more in one step")
@@ -122,19 +97,15 @@ func (c *choice) reason(t *text) {
 	case nearlyAsMany:
 		t.add(", hardly fewer")
 	case notLongEnough:
-		t.add(", fewer wanted for ")
-		t.duration(c.fewerFor)
-		t.add(" of ")
-		t.duration(c.downAfter)
+		t.duration(", fewer wanted for ", c.fewerFor, " of ")
+		t.duration("", c.downAfter, "")
 	case stillDraining:
 		t.add(", but none is removed until they are drained")
 	case heldByMargin:
 		t.add(", and a tenth more is kept")
 	case heldByThePast:
-		t.add(" now, at most ")
-		t.count(float64(c.instances))
-		t.add(" within ")
-		t.duration(c.downAfter)
+		t.count(" now, at most ", float64(c.instances), " within ")
+		t.duration("", c.downAfter, "")
 	case notSure:
 		t.add(", but none is removed without all figures")
 	}
@@ -144,12 +115,10 @@ func (c *choice) reason(t *text) {
 func (c *choice) bound(t *text, n int) {
 	t.add(", ")
 	if n > c.most {
-		t.count(float64(c.most))
-		t.add(" at most")
+		t.count("", float64(c.most), " at most")
 		return
 	}
-	t.count(float64(c.least))
-	t.add(" at least")
+	t.count("", float64(c.least), " at least")
 }
 
 func (c *choice) missing(t *text) {
@@ -167,11 +136,8 @@ func (c *choice) missing(t *text) {
 	name(m.handlingKnown, "handling time")
 	name(m.slotsKnown, "slots")
 	if c.why == notSure && m.readyKnown && m.ready < m.instances {
-		t.add("; ")
-		t.count(m.ready)
-		t.add(" of ")
-		t.count(m.instances)
-		t.add(" instances report")
+		t.count("; ", m.ready, " of ")
+		t.count("", m.instances, " instances report")
 	}
 }
 
@@ -183,8 +149,9 @@ type text struct{ strings.Builder }
 
 func (t *text) add(s string) { t.WriteString(s) }
 
-// count appends a number without decimals, its digits in groups of three.
-func (t *text) count(v float64) {
+// count appends a number without decimals, its digits in groups of three, between two texts.
+func (t *text) count(before string, v float64, after string) {
+	t.add(before)
 	var space [32]byte
 	digits := strconv.AppendFloat(space[:0], math.Round(v), 'f', 0, 64)
 	for i, d := range digits {
@@ -193,37 +160,37 @@ func (t *text) count(v float64) {
 		}
 		t.WriteByte(d)
 	}
+	t.add(after)
 }
 
 // rate appends a number with one decimal if it is below 10 and needs one, and with two digits if it is
 // below one.
-func (t *text) rate(v float64) {
+func (t *text) rate(before string, v float64, after string) {
 	if v >= 9.95 {
-		t.count(v)
+		t.count(before, v, after)
 		return
 	}
+	t.add(before)
 	unit := 10.0
 	for v > 1e-6 && v*unit < 9.95 {
 		unit *= 10
 	}
 	var space [32]byte
 	t.Write(strconv.AppendFloat(space[:0], math.Round(v*unit)/unit, 'f', -1, 64))
+	t.add(after)
 }
 
 // duration appends a time in its largest fitting unit.
-func (t *text) duration(seconds float64) {
+func (t *text) duration(before string, seconds float64, after string) {
 	switch {
 	case seconds < 60 || seconds < 120 && math.Mod(seconds, 60) != 0:
-		t.rate(seconds)
-		t.add(" s")
+		t.rate(before, seconds, " s")
 	case seconds < 2*3600 && math.Mod(seconds, 3600) != 0:
-		t.rate(seconds / 60)
-		t.add(" min")
+		t.rate(before, seconds/60, " min")
 	case seconds < 48*3600:
-		t.rate(seconds / 3600)
-		t.add(" h")
+		t.rate(before, seconds/3600, " h")
 	default:
-		t.rate(seconds / 86400)
-		t.add(" d")
+		t.rate(before, seconds/86400, " d")
 	}
+	t.add(after)
 }

@@ -19,15 +19,8 @@ type fleet struct {
 	up                 bool // the direction of the last change
 }
 
-func newFleet(t *Trace, random *rand.Rand) *fleet {
-	return &fleet{trace: t, random: random, starting: map[int]int{}, draining: map[int]int{}, ready: t.Initial}
-}
-
 // asked returns how many instances there are: what was last asked for.
 func (f *fleet) asked() int { return f.ready + f.waiting }
-
-// paid returns how many instances are paid for: from being asked for to the end.
-func (f *fleet) paid() int { return f.asked() + f.leaving }
 
 // tick lets those become ready, and those end, whose time has come.
 func (f *fleet) tick(now int) {
@@ -224,11 +217,7 @@ func (l *line) serve(now, most float64, began func(*started)) {
 		l.first++
 	}
 	l.waiting = max(l.waiting-served, 0)
-	l.tidy()
-}
-
-// tidy frees the memory of cohorts that are served, now and then.
-func (l *line) tidy() {
+	// The memory of cohorts that are served is freed now and then.
 	if l.first == len(l.cohorts) {
 		l.cohorts, l.first, l.waiting = l.cohorts[:0], 0, 0
 	} else if l.first > 1024 && l.first > len(l.cohorts)/2 {
@@ -312,19 +301,15 @@ func (w *work) begin(s *started, handling float64) {
 			share = (at + 1 - max(first, at)) / (last - max(first, at))
 		}
 		part := rest.take(share)
-		w.put(int(at), &part, handling)
+		n, i := part.total(), int(at)%len(w.ends)
+		w.ends.add(int(at), &part)
+		w.spent[i] += n * handling
+		w.onActive[i] += n
+		w.active += n
 		if share >= 1 || took <= 0 {
 			return
 		}
 	}
-}
-
-func (w *work) put(at int, b *batch, handling float64) {
-	n, i := b.total(), at%len(w.ends)
-	w.ends.add(at, b)
-	w.spent[i] += n * handling
-	w.onActive[i] += n
-	w.active += n
 }
 
 // end returns what ends in the second that begins at now, and the seconds that it took.

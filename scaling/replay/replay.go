@@ -121,7 +121,7 @@ func newSimulation(t *Trace, r Rule) *simulation {
 		trace: t, rule: r, decide: r.Begin(t),
 		interval: max(int(r.Interval.Round(time.Second)/time.Second), 1),
 		length:   int(t.Length() / time.Second), perStep: int(t.Step / time.Second),
-		queues: t.queues(), fleet: newFleet(t, random), seen: observer{trace: t, random: random},
+		queues: t.queues(), fleet: &fleet{trace: t, random: random, starting: map[int]int{}, draining: map[int]int{}, ready: t.Initial}, seen: observer{trace: t, random: random},
 		work: newWork(t.longest()), due: make(ring, retryDelay(attempts)+2),
 	}
 	s.sum = Result{Trace: t.Name, Rule: r.Name}
@@ -256,7 +256,7 @@ func (s *simulation) end(now int) {
 // pay counts what this second has cost.
 func (s *simulation) pay(now int) {
 	r := &s.sum
-	r.InstanceHours += float64(s.fleet.paid()) / 3600
+	r.InstanceHours += float64(s.fleet.asked()+s.fleet.leaving) / 3600 // paid for from being asked for to the end
 	if slots := float64(s.fleet.ready * s.trace.Slots); slots > 0 {
 		idle := max(1-s.work.active/slots, 0)
 		r.Requests += float64(s.fleet.ready) * idle * idlePolls
@@ -322,11 +322,6 @@ type observer struct {
 
 func (o *observer) note(f figures) { o.recent[f.at%len(o.recent)] = f }
 
-// reported returns the figures as the newest reports have them.
-func (o *observer) reported(now int) figures {
-	return o.recent[max(now-reportAge, 0)%len(o.recent)]
-}
-
 func (o *observer) off(x float64) float64 {
 	if o.trace.Noise == 0 {
 		return x
@@ -357,7 +352,7 @@ func (o *observer) sample(now, instances int, depth, age float64) scaling.Sample
 
 // reports adds what instances say, and what follows from it and the depth.
 func (o *observer) reports(s *scaling.Sample, now int, depth scaling.Optional[float64]) {
-	f, before := o.reported(now), o.last
+	f, before := o.recent[max(now-reportAge, 0)%len(o.recent)], o.last // as the newest reports have them
 	running, delayed := o.off(f.running), o.off(f.delayed)
 	s.Ready = scaling.Known(f.ready)
 	s.Running = scaling.Known(int(math.Round(running)))

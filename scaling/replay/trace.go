@@ -282,23 +282,30 @@ func Wave(s Size, seed uint64) Trace {
 	})
 }
 
+// spans are times in which messages come.
+type spans []span
+
+type span struct{ from, to time.Duration }
+
+// rate returns the rate within the spans, and none between them.
+func (all spans) rate(at time.Duration, within float64) float64 {
+	if slices.ContainsFunc(all, func(s span) bool { return at >= s.from && at < s.to }) {
+		return within
+	}
+	return 0
+}
+
 // Burst returns a trace of twelve hours of silence but for six bursts out of nothing: each is as much as comes at the peak in one to six
 // minutes, at that rate. Nothing works when it begins.
 func Burst(s Size, seed uint64) Trace {
 	random := rand.New(rand.NewPCG(seed, 1))
-	type burst struct{ from, to time.Duration }
-	var bursts []burst
+	var bursts spans
 	for i := range 6 {
 		from := time.Duration(2*i)*time.Hour + time.Duration(random.IntN(360))*generatedStep
-		bursts = append(bursts, burst{from, from + time.Duration(6+random.IntN(31))*generatedStep})
+		bursts = append(bursts, span{from, from + time.Duration(6+random.IntN(31))*generatedStep})
 	}
 	return s.generate("burst from zero", 12*time.Hour, later, seed, func(at time.Duration) float64 {
-		for _, b := range bursts {
-			if at >= b.from && at < b.to {
-				return s.Peak
-			}
-		}
-		return 0
+		return bursts.rate(at, s.Peak)
 	})
 }
 
@@ -353,25 +360,19 @@ func Storm(s Size, seed uint64) Trace {
 // is that of many such companies.
 func Billing(s Size, seed uint64) Trace {
 	random := rand.New(rand.NewPCG(seed, 3))
-	type batch struct{ from, to time.Duration }
-	var batches []batch
+	var batches spans
 	for hour := range 24 {
 		if night := hour >= 9 && hour < 17; night {
 			for half := range 2 {
 				from := time.Duration(hour)*time.Hour + time.Duration(half)*30*time.Minute + time.Duration(random.IntN(90))*generatedStep
-				batches = append(batches, batch{from, from + time.Duration(9+random.IntN(52))*generatedStep})
+				batches = append(batches, span{from, from + time.Duration(9+random.IntN(52))*generatedStep})
 			}
 			continue
 		}
 		from := time.Duration(hour)*time.Hour + time.Duration(random.IntN(340))*generatedStep
-		batches = append(batches, batch{from, from + generatedStep})
+		batches = append(batches, span{from, from + generatedStep})
 	}
 	return s.generate("billing day", 24*time.Hour, later, seed, func(at time.Duration) float64 {
-		for _, b := range batches {
-			if at >= b.from && at < b.to {
-				return 0.95 * s.Peak
-			}
-		}
-		return 0
+		return batches.rate(at, 0.95*s.Peak)
 	})
 }
