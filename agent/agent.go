@@ -23,8 +23,8 @@ type Agent struct {
 	pools   []*pool
 	hooks   *hook.Guard
 
-	halt     chan struct{} // closed by Halt
-	haltOnce sync.Once
+	halted context.Context // ended by Halt
+	halt   context.CancelFunc
 
 	mu      sync.Mutex
 	started bool // guarded by mu
@@ -37,7 +37,8 @@ func New(pools []Pool, o *Options) (*Agent, error) {
 	if len(problems) > 0 {
 		return nil, fmt.Errorf("agent: %w", errors.Join(problems...))
 	}
-	a := &Agent{options: options, halt: make(chan struct{})}
+	a := &Agent{options: options}
+	a.halted, a.halt = context.WithCancel(context.Background())
 	a.hooks = hook.New(func(f hook.Failure) {
 		options.Logger.Error("a hook of the agent failed", "hook", f.Hook, "panic", f.Value, "times", f.Times, "stack", string(f.Stack))
 	})
@@ -69,20 +70,12 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer a.close()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	var halting, running sync.WaitGroup
-	halting.Go(func() {
-		select {
-		case <-a.halt:
-			stop()
-		case <-ctx.Done():
-		}
-	})
+	defer context.AfterFunc(a.halted, stop)()
+	var running sync.WaitGroup
 	for _, p := range a.pools {
 		running.Go(func() { p.run(ctx) })
 	}
 	running.Wait()
-	stop()
-	halting.Wait()
 	return a.leave()
 }
 
@@ -90,25 +83,16 @@ func (a *Agent) Run(ctx context.Context) error {
 func (a *Agent) leave() error {
 	end, enough := context.WithTimeout(context.Background(), stopGrace)
 	defer enough()
-	var waiting sync.WaitGroup
-	waiting.Go(func() {
-		select {
-		case <-a.halt:
-			enough()
-		case <-end.Done():
-		}
-	})
+	defer context.AfterFunc(a.halted, enough)()
 	var left []error
 	for _, p := range a.pools {
 		left = append(left, p.left(end.Done())...)
 	}
-	enough()
-	waiting.Wait()
 	return errors.Join(left...)
 }
 
 // Halt makes Run return without waiting for a call of an actuator that runs. It does not wait, and may be called at any time.
-func (a *Agent) Halt() { a.haltOnce.Do(func() { close(a.halt) }) }
+func (a *Agent) Halt() { a.halt() }
 
 // close releases what open has taken.
 func (a *Agent) close() {

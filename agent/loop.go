@@ -45,16 +45,14 @@ type pool struct {
 
 func newPool(a *Agent, p Pool) *pool {
 	made := &pool{Pool: p, agent: a, meter: meter.New(), wake: make(chan struct{}, 1)}
+	var names []queue.Name
 	for _, q := range p.Queues {
 		made.queues = append(made.queues, &queueReader{queue: made.meter.Wrap(q)})
+		names = append(names, q.Name())
 	}
 	for _, q := range p.Beacons {
 		counted := made.meter.Wrap(q)
 		made.controls = append(made.controls, &controlReader{queue: counted, viewer: beacon.NewViewer(counted)})
-	}
-	names := make([]queue.Name, 0, len(p.Queues))
-	for _, q := range p.Queues {
-		names = append(names, q.Name())
 	}
 	made.fleet = beacon.NewFleet(names...)
 	made.history = newMemory(p.Policy)
@@ -224,7 +222,7 @@ func (p *pool) graceful(ctx context.Context) (context.Context, context.CancelFun
 		defer timer.Stop()
 		select {
 		case <-timer.C:
-		case <-p.agent.halt:
+		case <-p.agent.halted.Done():
 		case <-longer.Done():
 		}
 		cancel()

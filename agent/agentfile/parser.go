@@ -208,55 +208,36 @@ func (p *parser) duration(to *time.Duration, what string) func(n *yaml.Node) {
 	}
 }
 
-func (p *parser) whole(to *int, what string) func(n *yaml.Node) {
+// scalar reads a value that parse takes, or otherwise says what to write.
+func (p *parser) scalar(what, write string, parse func(text string) bool) func(n *yaml.Node) {
 	return func(n *yaml.Node) {
-		const write = "a whole number, such as 4"
-		text, ok := p.text(n, what, write)
-		if !ok {
-			return
-		}
-		i, err := strconv.ParseInt(text, 10, 32)
-		if err != nil {
+		if text, ok := p.text(n, what, write); ok && !parse(text) {
 			p.fail(n, "%s is %s: write %s", what, quote(text), write)
-			return
 		}
-		*to = int(i)
 	}
+}
+
+func (p *parser) whole(to *int, what string) func(n *yaml.Node) {
+	return p.scalar(what, "a whole number, such as 4", func(text string) bool {
+		i, err := strconv.ParseInt(text, 10, 32)
+		*to = int(i)
+		return err == nil
+	})
 }
 
 func (p *parser) fraction(to *float64, what string) func(n *yaml.Node) {
-	return func(n *yaml.Node) {
-		const write = "a number, such as 0.8"
-		text, ok := p.text(n, what, write)
-		if !ok {
-			return
-		}
+	return p.scalar(what, "a number, such as 0.8", func(text string) bool {
 		f, err := strconv.ParseFloat(text, 64)
-		if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
-			p.fail(n, "%s is %s: write %s", what, quote(text), write)
-			return
-		}
 		*to = f
-	}
+		return err == nil && !math.IsNaN(f) && !math.IsInf(f, 0)
+	})
 }
 
-// truth reads true or false.
 func (p *parser) truth(to *bool, what string) func(n *yaml.Node) {
-	return func(n *yaml.Node) {
-		const write = "true or false"
-		text, ok := p.text(n, what, write)
-		if !ok {
-			return
-		}
-		switch text {
-		case "true":
-			*to = true
-		case "false":
-			*to = false
-		default:
-			p.fail(n, "%s is %s: write %s", what, quote(text), write)
-		}
-	}
+	return p.scalar(what, "true or false", func(text string) bool {
+		*to = text == "true"
+		return *to || text == "false"
+	})
 }
 
 // decimals matches plain ones: no signs, exponents or words.
@@ -264,18 +245,10 @@ var decimals = regexp.MustCompile(`^[0-9]{1,9}(\.[0-9]{1,9})?$`)
 
 // price reads a sum of money.
 func (p *parser) price(to *float64, what string) func(n *yaml.Node) {
-	return func(n *yaml.Node) {
-		const write = "a decimal number without a currency, such as 0.05"
-		text, ok := p.text(n, what, write)
-		if !ok {
-			return
-		}
-		if !decimals.MatchString(text) {
-			p.fail(n, "%s is %s: write %s", what, quote(text), write)
-			return
-		}
-		*to, _ = strconv.ParseFloat(text, 64) // it cannot fail after that
-	}
+	return p.scalar(what, "a decimal number without a currency, such as 0.05", func(text string) bool {
+		*to, _ = strconv.ParseFloat(text, 64)
+		return decimals.MatchString(text)
+	})
 }
 
 // path reads a path, and makes it relative to the folder of the file.

@@ -10,7 +10,6 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/millrace/millrace/agent"
 	"github.com/millrace/millrace/internal/naming"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/scaling"
@@ -27,7 +26,12 @@ func (p *parser) file(n *yaml.Node, f *File) {
 			}
 		}},
 		{"folder", p.path(&f.Folder, "folder")},
-		{"price", func(n *yaml.Node) { p.prices(n, &f.Prices) }},
+		{"price", func(n *yaml.Node) {
+			p.mapping(n, "price", []field{
+				{"instance_hour", p.price(&f.Prices.InstanceHour, "instance_hour")},
+				{"transactions", p.price(&f.Prices.Requests.Class1, "transactions")},
+			})
+		}},
 		{"accounts", func(n *yaml.Node) { p.accounts(n, f) }},
 		{"pools", func(n *yaml.Node) { pools = n }},
 	})
@@ -41,13 +45,6 @@ func (p *parser) file(n *yaml.Node, f *File) {
 
 // minInterval is the least that an agent accepts.
 const minInterval = time.Second
-
-func (p *parser) prices(n *yaml.Node, to *agent.Prices) {
-	p.mapping(n, "price", []field{
-		{"instance_hour", p.price(&to.InstanceHour, "instance_hour")},
-		{"transactions", p.price(&to.Requests.Class1, "transactions")},
-	})
-}
 
 // names matches names of pools and accounts. Files are named after pools.
 var names = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
@@ -84,12 +81,7 @@ func (p *parser) account(n *yaml.Node, a *Account) {
 		{"file", p.path(&a.File, "file")},
 		{"address", func(n *yaml.Node) { p.address(n, a) }},
 	})
-	given := 0
-	for _, one := range []string{a.Environment, a.File, a.Address} {
-		if one != "" {
-			given++
-		}
-	}
+	given := len(slices.DeleteFunc([]string{a.Environment, a.File, a.Address}, func(one string) bool { return one == "" }))
 	if given != 1 && len(p.problems) == before {
 		p.fail(n, "%s has %d locations: write one of environment, file and address", owner, given)
 	}
@@ -169,8 +161,12 @@ func (p *parser) queue(n *yaml.Node, what string, f *File) (Queue, bool) {
 	if !prefixed {
 		account, name = "", text
 	}
-	if prefixed && !slices.ContainsFunc(f.Accounts, func(a Account) bool { return a.Name == account }) {
-		p.fail(n, "%s has %s, but the file has no account %s%s: write it under accounts, and where its location is", what, quote(text), quote(account), naming.Hint(account, accountNames(f)))
+	var accounts []string
+	for _, a := range f.Accounts {
+		accounts = append(accounts, a.Name)
+	}
+	if prefixed && !slices.Contains(accounts, account) {
+		p.fail(n, "%s has %s, but the file has no account %s%s: write it under accounts, and where its location is", what, quote(text), quote(account), naming.Hint(account, accounts))
 		return Queue{}, false
 	}
 	if err := queue.CheckName(name); err != nil {
@@ -178,14 +174,6 @@ func (p *parser) queue(n *yaml.Node, what string, f *File) (Queue, bool) {
 		return Queue{}, false
 	}
 	return Queue{account, name}, true
-}
-
-func accountNames(f *File) []string {
-	all := make([]string, len(f.Accounts))
-	for i, a := range f.Accounts {
-		all[i] = a.Name
-	}
-	return all
 }
 
 // policy reads a policy. Its keys are the fields of [scaling.Policy] in lower case, with underscores, so that none can be
@@ -309,17 +297,12 @@ func (p *parser) command(n *yaml.Node, to *Processes) {
 	case strings.TrimSpace(program) == "":
 		p.fail(n, "command begins with nothing: write %s", write)
 	case strings.ContainsRune(program, filepath.Separator): // otherwise it is looked for in PATH
-		to.Command[0] = p.program(program)
+		to.Command[0] = p.relative(program)
+		// Joined with "." it would lose its separator, and be looked for in PATH.
+		if path := to.Command[0]; !filepath.IsAbs(path) && !strings.ContainsRune(path, filepath.Separator) {
+			to.Command[0] = "." + string(filepath.Separator) + path
+		}
 	}
-}
-
-// program returns a path that stays one: joined with "." it would lose its separator, and be looked for in PATH.
-func (p *parser) program(path string) string {
-	joined := p.relative(path)
-	if !filepath.IsAbs(joined) && !strings.ContainsRune(joined, filepath.Separator) {
-		return "." + string(filepath.Separator) + joined
-	}
-	return joined
 }
 
 func (p *parser) environment(n *yaml.Node, to *Processes) {

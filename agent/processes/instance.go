@@ -39,9 +39,6 @@ func newInstance(number int, t timing) *instance {
 	return &instance{number: number, phase: waiting, waits: retry.NewWaits("instance "+strconv.Itoa(number), t.restart, t.maxRestart)}
 }
 
-// live reports whether the instance is one of those that are wanted.
-func (i *instance) live() bool { return i.phase == working || i.phase == waiting }
-
 // endsBefore orders surplus instances: first those that have no process, then the youngest, which have done the least: they may not
 // even have begun.
 func endsBefore(a, b *instance) int {

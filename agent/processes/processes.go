@@ -238,7 +238,10 @@ func (p *Processes) Close(ctx context.Context, drain bool) error {
 func (p *Processes) drain(ctx context.Context) error {
 	gone := make(chan struct{})
 	var failed error
-	err := p.do(context.WithoutCancel(ctx), func(k *keeper) { failed = k.drainAll(gone) })
+	err := p.do(context.WithoutCancel(ctx), func(k *keeper) {
+		k.closing, k.empty = true, gone
+		failed = k.scale(0)
+	})
 	if err != nil {
 		return err
 	}
