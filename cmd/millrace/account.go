@@ -103,14 +103,19 @@ func (c *console) onAccount(ctx context.Context, a *accountFlag, do func(ctx con
 		return err
 	}
 	defer func() { _ = account.Close() }() // never fails
-	finish, halt := context.WithCancel(ctx)
-	defer halt()
 	_, source, _ := a.location(c)
-	t := &task{console: c, source: source, verbose: a.verbose, finish: finish}
-	return millrace.Run(ctx, &runner{task: t, halt: halt, do: func(ctx context.Context, t *task) error {
+	return c.work(ctx, &task{source: source, verbose: a.verbose}, func(ctx context.Context, t *task) error {
 		t.account = retriedAccount{account, ctx}
 		return do(ctx, t)
-	}})
+	})
+}
+
+// work runs the task and handles signals.
+func (c *console) work(ctx context.Context, t *task, do func(ctx context.Context, t *task) error) error {
+	finish, halt := context.WithCancel(ctx)
+	defer halt()
+	t.console, t.finish = c, finish
+	return millrace.Run(ctx, &runner{task: t, halt: halt, do: do})
 }
 
 // onQueue is onAccount for one queue, whose name it validates first.

@@ -120,7 +120,7 @@ func (s *agentSettings) scale(ctx context.Context, c *console, file *agentfile.F
 	defer opened.Close()
 	finish, halt := context.WithCancel(ctx)
 	defer halt()
-	return millrace.Run(ctx, newAgentRun(finish, halt, s, c, file, opened.Pools))
+	return millrace.Run(ctx, &agentRun{settings: s, console: c, file: file, pools: opened.Pools, out: &lockedWriter{to: c.out}, err: &lockedWriter{to: c.err}, finish: finish, halt: halt})
 }
 
 // agentRun is a millrace.Runner that runs an agent and its local processes.
@@ -135,10 +135,6 @@ type agentRun struct {
 	// finish is the context of what the first signal lets finish. The second signal ends it.
 	finish context.Context
 	halt   context.CancelFunc
-}
-
-func newAgentRun(finish context.Context, halt context.CancelFunc, s *agentSettings, c *console, file *agentfile.File, pools []agent.Pool) *agentRun {
-	return &agentRun{settings: s, console: c, file: file, pools: pools, out: &lockedWriter{to: c.out}, err: &lockedWriter{to: c.err}, finish: finish, halt: halt}
 }
 
 // localPool are the instances of one pool on this machine.

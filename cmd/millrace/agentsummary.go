@@ -31,16 +31,23 @@ func printSummaryJSON(out io.Writer, states []agent.PoolState) error {
 
 // printSummary prints what the decisions came to, and what that cost, or would have cost.
 func (r *agentRun) printSummary(states []agent.PoolState, passed time.Duration) error {
-	p := &summaryPrinter{out: r.out, table: tabwriter.NewWriter(r.out, 0, 0, 2, ' ', 0), priced: r.file.Prices.InstanceHour > 0 || r.file.Prices.Requests.Class1 > 0}
-	verb := "was done"
+	prices := r.file.Prices
+	priced := prices.InstanceHour > 0 || prices.Requests.Class1 > 0
+	var text strings.Builder
+	verb, late := "was done", ""
 	if r.settings.dryRun {
-		verb = "would have been done"
+		verb, late = "would have been done", ", with the instances that there are"
 	}
-	printf(r.out, "In %s this %s:\n\n", span(passed.Round(time.Second)), verb)
-	p.head()
+	fmt.Fprintf(&text, "In %s this %s:\n\n", span(passed.Round(time.Second)), verb)
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	money := ""
+	if priced {
+		money = "\tinstances cost\trequests cost"
+	}
+	_, _ = fmt.Fprintf(table, "  pool\tup\tdown\tinstances\tinstance-hours\trequests\tlate%s\n", money) // a strings.Builder never fails
 	var all agent.Summary
 	for i, s := range states {
-		p.row(s.Pool, &s.Summary)
+		summaryRow(table, s.Pool, &s.Summary, priced)
 		if i == 0 {
 			all = s.Summary
 			continue
@@ -48,46 +55,27 @@ func (r *agentRun) printSummary(states []agent.PoolState, passed time.Duration) 
 		all = plus(all, s.Summary)
 	}
 	if len(states) > 1 {
-		p.row("in all", &all)
+		summaryRow(table, "in all", &all, priced)
 	}
-	if err := p.table.Flush(); err != nil {
-		return err
+	_ = table.Flush()
+	fmt.Fprintf(&text, "\nLate is for how long the oldest message had waited longer than the target%s.\n", late)
+	if all.Failed > 0 {
+		fmt.Fprintf(&text, "%s could not be carried out; the lines above say why.\n", plural(all.Failed, "decision"))
 	}
-	p.explain(&all, r.settings.dryRun)
 	requests, cost := perDay(states, r.interval())
-	p.line("Measuring takes %s requests a day at this rate", rounded(requests))
-	if priced := r.file.Prices.Requests.Class1 > 0; priced {
-		p.line(", for %.4f", cost)
+	fmt.Fprintf(&text, "Measuring takes %s requests a day at this rate", rounded(requests))
+	if prices.Requests.Class1 > 0 {
+		fmt.Fprintf(&text, ", for %.4f", cost)
 	}
-	p.line(".\n")
-	if !p.priced {
-		p.line("What that costs is not known: write price into the file, with instance_hour and transactions.\n")
+	text.WriteString(".\n")
+	if !priced {
+		text.WriteString("What that costs is not known: write price into the file, with instance_hour and transactions.\n")
 	}
-	return p.err
+	_, err := io.WriteString(r.out, text.String())
+	return err
 }
 
-type summaryPrinter struct {
-	out    io.Writer
-	table  *tabwriter.Writer
-	priced bool
-	err    error // of the output
-}
-
-func (p *summaryPrinter) line(format string, args ...any) {
-	if _, err := fmt.Fprintf(p.out, format, args...); err != nil && p.err == nil {
-		p.err = err
-	}
-}
-
-func (p *summaryPrinter) head() {
-	money := ""
-	if p.priced {
-		money = "\tinstances cost\trequests cost"
-	}
-	_, _ = fmt.Fprintf(p.table, "  pool\tup\tdown\tinstances\tinstance-hours\trequests\tlate%s\n", money) // Flush reports the error
-}
-
-func (p *summaryPrinter) row(name string, s *agent.Summary) {
+func summaryRow(table io.Writer, name string, s *agent.Summary, priced bool) {
 	late := span(time.Duration(s.LateMinutes * float64(time.Minute)).Round(time.Second))
 	if s.UnseenMinutes > 0 {
 		late += " or more"
@@ -96,11 +84,11 @@ func (p *summaryPrinter) row(name string, s *agent.Summary) {
 	if s.Most > s.Least {
 		instances = fmt.Sprintf("%d to %d", s.Least, s.Most)
 	}
-	_, _ = fmt.Fprintf(p.table, "  %s\t%d\t%d\t%s\t%s\t%s\t%s", name, s.Ups, s.Downs, instances, hours(s.InstanceHours), thousands(whole(s.Requests.Total().Requests)), late)
-	if p.priced {
-		_, _ = fmt.Fprintf(p.table, "\t%s\t%s", amount(s.InstanceCost), amount(s.RequestCost))
+	_, _ = fmt.Fprintf(table, "  %s\t%d\t%d\t%s\t%s\t%s\t%s", name, s.Ups, s.Downs, instances, hours(s.InstanceHours), thousands(whole(s.Requests.Total().Requests)), late)
+	if priced {
+		_, _ = fmt.Fprintf(table, "\t%s\t%s", amount(s.InstanceCost), amount(s.RequestCost))
 	}
-	_, _ = fmt.Fprintln(p.table)
+	_, _ = fmt.Fprintln(table)
 }
 
 // hours returns hours with so many decimals that a short time is not zero.
@@ -109,17 +97,6 @@ func hours(h float64) string {
 		return strconv.FormatFloat(h, 'f', 4, 64)
 	}
 	return strconv.FormatFloat(h, 'f', 2, 64)
-}
-
-func (p *summaryPrinter) explain(all *agent.Summary, dry bool) {
-	late := "\nLate is for how long the oldest message had waited longer than the target"
-	if dry {
-		late += ", with the instances that there are"
-	}
-	p.line("%s.\n", late)
-	if all.Failed > 0 {
-		p.line("%s could not be carried out; the lines above say why.\n", plural(all.Failed, "decision"))
-	}
 }
 
 // perDay returns what measuring takes in a day, in requests and in money, if all measurements are like those that were made.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -18,32 +17,8 @@ import (
 	"github.com/millrace/millrace/internal/azurestorage"
 )
 
-func (s *settings) parseFaults() (err error) {
-	if s.rules, err = emulator.ParseFaults(s.faults); err != nil {
-		return fmt.Errorf("-faults: %w", err)
-	}
-	if s.limits, err = emulator.ParseLimits(s.limit); err != nil {
-		return fmt.Errorf("-limit: %w", err)
-	}
-	if len(s.rules) > 0 && s.seed == 0 {
-		s.seed = newSeed()
-	}
-	return nil
-}
-
 // newSeed returns a random seed. It is short: users type it again.
 func newSeed() uint64 { return 1 + rand.Uint64N(1_000_000) }
-
-// injectFaults sets the options for -faults, -limit and -log.
-func (s *settings) injectFaults(o *emulator.Options, out io.Writer) {
-	if len(s.rules) > 0 {
-		o.Faults = &emulator.Faults{Seed: s.seed, Rules: s.rules}
-	}
-	o.Limits = s.limits
-	if s.log {
-		o.Log = slog.New(slog.NewTextHandler(out, nil))
-	}
-}
 
 // formatFaults returns rules as they were parsed.
 func formatFaults(rules []emulator.Fault) string {
@@ -56,7 +31,24 @@ func formatFaults(rules []emulator.Fault) string {
 
 func faultsCommand() *command {
 	return &command{name: "faults", args: "VERB", does: "make a server that runs fail on purpose, and end it", flags: newFlags("faults"), more: faultsMore,
-		verbs: []*command{faultsSetCommand(), faultsShowCommand(), faultsClearCommand()}}
+		verbs: []*command{
+			faultsSetCommand(),
+			faultsVerb("show", "show the faults of a server", func(ctx context.Context, t *task, s *faultsClient) error {
+				text, err := s.send(ctx, http.MethodGet, "")
+				if err != nil {
+					return err
+				}
+				rules, seed := parseShownFaults(text)
+				if len(rules) == 0 {
+					return t.report(nil, "%s has no faults.\n", s.host())
+				}
+				return t.report(nil, "%s has the faults %s (repeat with -seed %s).\n", s.host(), strings.Join(rules, " "), seed)
+			}),
+			faultsVerb("clear", "end the faults of a server", func(_ context.Context, t *task, s *faultsClient) error {
+				_, err := s.send(t.finish, http.MethodDelete, "")
+				return t.report(err, "%s has no faults.\n", s.host())
+			}),
+		}}
 }
 
 const faultsMore = `It works on a server that millrace serve or package emulator runs, for all its accounts and all
@@ -97,33 +89,12 @@ func faultsSetCommand() *command {
 		}}
 }
 
-func faultsShowCommand() *command {
-	return faultsVerb("faults show", "show the faults of a server", func(ctx context.Context, t *task, s *faultsClient) error {
-		text, err := s.send(ctx, http.MethodGet, "")
-		if err != nil {
-			return err
-		}
-		rules, seed := parseShownFaults(text)
-		if len(rules) == 0 {
-			return t.report(nil, "%s has no faults.\n", s.host())
-		}
-		return t.report(nil, "%s has the faults %s (repeat with -seed %s).\n", s.host(), strings.Join(rules, " "), seed)
-	})
-}
-
-func faultsClearCommand() *command {
-	return faultsVerb("faults clear", "end the faults of a server", func(_ context.Context, t *task, s *faultsClient) error {
-		_, err := s.send(t.finish, http.MethodDelete, "")
-		return t.report(err, "%s has no faults.\n", s.host())
-	})
-}
-
 // faultsVerb returns a verb without arguments.
 func faultsVerb(name, does string, do func(context.Context, *task, *faultsClient) error) *command {
 	var account accountFlag
-	f := newFlags(name)
+	f := newFlags("faults " + name)
 	account.addAlone(f)
-	return &command{name: name, does: does, flags: f, run: func(ctx context.Context, c *console, _ []string) error {
+	return &command{name: "faults " + name, does: does, flags: f, run: func(ctx context.Context, c *console, _ []string) error {
 		return c.onServer(ctx, &account, do)
 	}}
 }

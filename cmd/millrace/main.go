@@ -51,7 +51,17 @@ func (c *console) command(ctx context.Context, args []string) int {
 		return exitUsage
 	}
 	c.out = output{c.out}
-	err := c.dispatch(ctx, args)
+	name, args := args[0], args[1:]
+	switch name {
+	case "-version", "--version":
+		name = "version"
+	case "-h", "-help", "--help":
+		name = "help"
+	}
+	one, err := find(name)
+	if err == nil {
+		err = one.do(ctx, c, args)
+	}
 	if err == nil {
 		return exitOK
 	}
@@ -66,21 +76,6 @@ func (c *console) command(ctx context.Context, args []string) int {
 		return exitInterrupted
 	}
 	return exitFailure
-}
-
-func (c *console) dispatch(ctx context.Context, args []string) error {
-	name, args := args[0], args[1:]
-	switch name {
-	case "-version", "--version":
-		name = "version"
-	case "-h", "-help", "--help":
-		name = "help"
-	}
-	one, err := find(name)
-	if err != nil {
-		return err
-	}
-	return one.do(ctx, c, args)
 }
 
 // printf prints to a person. Errors are ignored, because there is no other output for them.

@@ -37,6 +37,7 @@ type poisonFlags struct {
 	account accountFlag
 	exact   bool
 	asJSON  bool
+	beyond  bool
 	reason  string
 	id      string
 	filter  poison.Filter
@@ -81,13 +82,8 @@ func (p *poisonFlags) check() error {
 	if p.filter.Newer > 0 && p.filter.Older > p.filter.Newer {
 		return usageError{fmt.Errorf("no message is older than -older %v and newer than -newer %v", p.filter.Older, p.filter.Newer)}
 	}
-	if p.reason == "" {
+	if p.reason == "" || slices.Contains(allReasons, p.filter.Reason) {
 		return nil
-	}
-	for _, r := range allReasons {
-		if p.filter.Reason == r {
-			return nil
-		}
 	}
 	return usageError{fmt.Errorf("-reason %s is not known: the reasons are %s", quote(p.reason), reasons())}
 }
@@ -152,26 +148,30 @@ func (q poisonQueue) Dequeue(ctx context.Context, n int, visibility time.Duratio
 	return messages, q.unlessMissing(ctx, err)
 }
 
-func poisonListCommand() *command {
-	var (
-		p      poisonFlags
-		limit  int
-		beyond bool
-	)
-	f := newFlags("poison list")
+// look returns a verb that reads a poison queue.
+func (p *poisonFlags) look(verb, args, does, more string, maxArgs int, do func(ctx context.Context, t *task, q queue.Manager, args []string) error) *command {
+	f := newFlags("poison " + verb)
 	p.add(f)
-	f.IntVar(&limit, "n", 0, "list at most this `number` of messages")
-	f.BoolVar(&beyond, "beyond", false, beyondUsage)
-	return &command{name: "poison list", args: "QUEUE", does: "list messages, one per line", flags: f, minArgs: 1, maxArgs: 1,
-		more: "It lists messages with how long they have been there, their reason and their error. It changes\nnothing, unless -beyond is given.\n",
+	f.BoolVar(&p.beyond, "beyond", false, beyondUsage)
+	return &command{name: "poison " + verb, args: args, does: does, more: more, flags: f, minArgs: 1, maxArgs: maxArgs,
 		run: func(ctx context.Context, c *console, args []string) error {
+			return c.onPoison(ctx, p, args[0], func(ctx context.Context, t *task, q queue.Manager) error { return do(ctx, t, q, args[1:]) })
+		}}
+}
+
+func poisonListCommand() *command {
+	var p poisonFlags
+	limit := 0
+	v := p.look("list", "QUEUE", "list messages, one per line",
+		"It lists messages with how long they have been there, their reason and their error. It changes\nnothing, unless -beyond is given.\n", 1,
+		func(ctx context.Context, t *task, q queue.Manager, _ []string) error {
 			if limit < 0 {
 				return usageError{fmt.Errorf("-n %d is negative", limit)}
 			}
-			return c.onPoison(ctx, &p, args[0], func(ctx context.Context, t *task, q queue.Manager) error {
-				return t.listPoison(ctx, q, &p, poison.ListOptions{Filter: p.filter, Beyond: beyond, Max: limit})
-			})
-		}}
+			return t.listPoison(ctx, q, &p, poison.ListOptions{Filter: p.filter, Beyond: p.beyond, Max: limit})
+		})
+	v.flags.IntVar(&limit, "n", 0, "list at most this `number` of messages")
+	return v
 }
 
 // listPoison prints one line per message.
@@ -233,21 +233,13 @@ func reasonOf(e *poison.Entry) string {
 }
 
 func poisonShowCommand() *command {
-	var (
-		p      poisonFlags
-		beyond bool
-	)
-	f := newFlags("poison show")
-	p.add(f)
-	f.BoolVar(&beyond, "beyond", false, beyondUsage)
-	return &command{name: "poison show", args: "QUEUE [ID]", does: "show all about a message", flags: f, minArgs: 1, maxArgs: 2,
-		more: "ID is that of the message, of the message that it was before, or of its job. Without one the first\nmessage that the flags choose is shown.\n",
-		run: func(ctx context.Context, c *console, args []string) error {
-			return c.onPoison(ctx, &p, args[0], func(ctx context.Context, t *task, q queue.Manager) error {
-				entries := poison.List(ctx, t.untilHalted(q), &poison.ListOptions{Filter: p.filter, Beyond: beyond})
-				return t.showPoison(ctx, q, entries, strings.Join(args[1:], ""), p.asJSON)
-			})
-		}}
+	var p poisonFlags
+	return p.look("show", "QUEUE [ID]", "show all about a message",
+		"ID is that of the message, of the message that it was before, or of its job. Without one the first\nmessage that the flags choose is shown.\n", 2,
+		func(ctx context.Context, t *task, q queue.Manager, args []string) error {
+			entries := poison.List(ctx, t.untilHalted(q), &poison.ListOptions{Filter: p.filter, Beyond: p.beyond})
+			return t.showPoison(ctx, q, entries, strings.Join(args, ""), p.asJSON)
+		})
 }
 
 // showPoison prints the first of the entries that the id means.
@@ -363,31 +355,23 @@ func indent(text string) string {
 }
 
 func poisonStatsCommand() *command {
-	var (
-		p      poisonFlags
-		beyond bool
-	)
-	f := newFlags("poison stats")
-	p.add(f)
-	f.BoolVar(&beyond, "beyond", false, beyondUsage)
-	return &command{name: "poison stats", args: "QUEUE", does: "count messages by reason and error", flags: f, minArgs: 1, maxArgs: 1,
-		more: "Errors that differ only in numbers and ids are one kind, shown by its fingerprint. The most frequent\nkind comes first.\n",
-		run: func(ctx context.Context, c *console, args []string) error {
-			return c.onPoison(ctx, &p, args[0], func(ctx context.Context, t *task, q queue.Manager) error {
-				o := &poison.ListOptions{Filter: p.filter, Beyond: beyond}
-				s, err := t.readPoisonStats(ctx, q, o)
-				switch {
-				case err != nil:
-					return err
-				case p.asJSON:
-					return printJSON(c.out, s)
-				}
-				if err := s.print(c.out, time.Now()); err != nil {
-					return err
-				}
-				return t.sayMore(ctx, q, s.Read, *o)
-			})
-		}}
+	var p poisonFlags
+	return p.look("stats", "QUEUE", "count messages by reason and error",
+		"Errors that differ only in numbers and ids are one kind, shown by its fingerprint. The most frequent\nkind comes first.\n", 1,
+		func(ctx context.Context, t *task, q queue.Manager, _ []string) error {
+			o := &poison.ListOptions{Filter: p.filter, Beyond: p.beyond}
+			s, err := t.readPoisonStats(ctx, q, o)
+			switch {
+			case err != nil:
+				return err
+			case p.asJSON:
+				return printJSON(t.console.out, s)
+			}
+			if err := s.print(t.console.out, time.Now()); err != nil {
+				return err
+			}
+			return t.sayMore(ctx, q, s.Read, *o)
+		})
 }
 
 // poisonStats is the output of poison stats in JSON.

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"strconv"
@@ -55,8 +56,13 @@ func (s *settings) serve(ctx context.Context, out io.Writer) error {
 
 func (s *settings) serveData(ctx context.Context, d *data, certificate *tls.Config, out io.Writer) error {
 	front := &page{settings: s, engine: d.engine}
-	o := &emulator.Options{Accounts: s.keys, Public: s.public, Hosts: s.hosts, Delay: s.delay, Front: front}
-	s.injectFaults(o, out)
+	o := &emulator.Options{Accounts: s.keys, Public: s.public, Hosts: s.hosts, Delay: s.delay, Front: front, Limits: s.limits}
+	if len(s.rules) > 0 {
+		o.Faults = &emulator.Faults{Seed: s.seed, Rules: s.rules}
+	}
+	if s.log {
+		o.Log = slog.New(slog.NewTextHandler(out, nil))
+	}
 	server := emulator.New(d.engine, o)
 	front.server = server
 	start := server.Start
@@ -70,7 +76,9 @@ func (s *settings) serveData(ctx context.Context, d *data, certificate *tls.Conf
 	if err != nil {
 		return err
 	}
-	err = millrace.Run(ctx, &service{settings: s, data: d, endpoint: endpoint, out: out, halted: make(chan struct{})})
+	halted, halt := context.WithCancel(context.Background())
+	defer halt()
+	err = millrace.Run(ctx, &service{settings: s, data: d, endpoint: endpoint, out: out, halted: halted, halt: halt})
 	if s.log {
 		_, _ = io.WriteString(out, server.Counts().String()) // nothing can be done about an error
 	}
@@ -95,8 +103,8 @@ type service struct {
 	data     *data
 	endpoint *emulator.Endpoint
 	out      io.Writer
-	halt     sync.Once
-	halted   chan struct{} // closed by Halt
+	halted   context.Context // ended by Halt
+	halt     context.CancelFunc
 }
 
 // Run prints what is served, serves until ctx ends, and lets requests finish.
@@ -110,16 +118,7 @@ func (s *service) Run(ctx context.Context) error {
 	printf(s.out, "Stopping: requests in progress may finish. Press Ctrl-C again to stop at once.\n")
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
-	var watch sync.WaitGroup
-	defer watch.Wait()
-	watch.Go(func() {
-		defer cancel()
-		select {
-		case <-s.halted:
-		case <-ending.Done():
-		}
-	})
-	defer cancel()
+	defer context.AfterFunc(s.halted, cancel)()
 	switch err := s.endpoint.Shutdown(ending); {
 	case err == nil:
 		printf(s.out, "Stopped.\n")
@@ -132,7 +131,7 @@ func (s *service) Run(ctx context.Context) error {
 }
 
 // Halt makes Run return at once.
-func (s *service) Halt() { s.halt.Do(func() { close(s.halted) }) }
+func (s *service) Halt() { s.halt() }
 
 // lockedWriter makes writes of several goroutines atomic.
 type lockedWriter struct {
@@ -231,8 +230,14 @@ func (s *settings) check(getenv func(string) string) error {
 	case s.delay < 0:
 		return fmt.Errorf("-delay %v is negative: give how much longer requests take, such as 20ms", s.delay)
 	}
-	if err := s.parseFaults(); err != nil {
-		return err
+	if s.rules, err = emulator.ParseFaults(s.faults); err != nil {
+		return fmt.Errorf("-faults: %w", err)
+	}
+	if s.limits, err = emulator.ParseLimits(s.limit); err != nil {
+		return fmt.Errorf("-limit: %w", err)
+	}
+	if len(s.rules) > 0 && s.seed == 0 {
+		s.seed = newSeed()
 	}
 	return s.checkAddress()
 }

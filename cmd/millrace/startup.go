@@ -185,8 +185,13 @@ func (d *data) summary() (line string, damage []string) {
 	return line, damage
 }
 
-func plural(n int, what string) string {
-	if n != 1 {
+// plural returns a number of things, such as "2 bodies".
+func plural[N int | int64](n N, what string) string {
+	switch {
+	case n == 1:
+	case what == "body":
+		what = "bodies"
+	default:
 		what += "s"
 	}
 	return fmt.Sprintf("%d %s", n, what)
