@@ -133,18 +133,14 @@ func (l *Limit) Intercept(ctx context.Context, d dispatcher.Delivery, next func(
 
 // begin notes that a handler starts.
 func (l *Limit) begin() call {
-	c := l.count()
-	l.lookAtMemory()
-	return c
-}
-
-func (l *Limit) count() call {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.running++
 	l.begun++
 	l.gradient.most = max(l.gradient.most, l.running)
-	return call{l.begun, time.Now()}
+	c := call{l.begun, time.Now()}
+	l.mu.Unlock()
+	l.lookAtMemory()
+	return c
 }
 
 // end notes that a handler has returned. It comes before the slot is free.
@@ -224,16 +220,8 @@ func Exhausted(err error) error {
 	if err == nil {
 		return ErrExhausted
 	}
-	return &exhaustedError{err}
+	return fmt.Errorf("%w: %w", ErrExhausted, err)
 }
-
-type exhaustedError struct{ err error }
-
-func (e *exhaustedError) Error() string { return ErrExhausted.Error() + ": " + e.err.Error() }
-
-func (e *exhaustedError) Unwrap() error { return e.err }
-
-func (e *exhaustedError) Is(target error) bool { return target == ErrExhausted }
 
 // verdict is what the result of a handler says about its dependency.
 type verdict int

@@ -1,7 +1,6 @@
 package adaptive
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"runtime/metrics"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -199,19 +199,10 @@ func memoryGroup(line string) (group string, v *groupVersion) {
 	switch {
 	case fields[0] == "0" && fields[1] == "":
 		return group, version2
-	case containsField(fields[1], "memory"):
+	case slices.Contains(strings.Split(fields[1], ","), "memory"):
 		return group, version1
 	}
 	return "", nil
-}
-
-func containsField(list, field string) bool {
-	for one := range strings.SplitSeq(list, ",") {
-		if one == field {
-			return true
-		}
-	}
-	return false
 }
 
 // unlimited is from which size on a limit is none: version 1 writes the largest number of pages.
@@ -250,13 +241,9 @@ func (v *groupVersion) cachedFiles(root fs.FS, dir string) int64 {
 	if err != nil {
 		return 0
 	}
-	lines := bufio.NewScanner(strings.NewReader(text))
-	for lines.Scan() {
-		if name, value, _ := strings.Cut(lines.Text(), " "); name == v.cached {
-			n, err := parseBytes(name, value)
-			if err != nil {
-				return 0
-			}
+	for line := range strings.Lines(text) {
+		if name, value, _ := strings.Cut(line, " "); name == v.cached {
+			n, _ := parseBytes(name, value)
 			return n
 		}
 	}

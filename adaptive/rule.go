@@ -151,19 +151,21 @@ func (l *Limit) sample(c call, kind string, took time.Duration) {
 	if c.number <= g.since {
 		return
 	}
-	g.of(kind).add(took)
+	d := g.of(kind)
+	d.sum += took.Seconds()
+	d.count++
 	if g.samples++; g.samples < max(2*l.limit(), leastSamples) {
 		return
 	}
 	switch g.windows++; {
 	case g.probing:
-		g.rebase()
+		g.rebase(true)
 		l.endProbe()
 	case g.windows >= probeEvery || g.windows == 1 && g.resume == 0:
-		g.baseUnknown()
+		g.rebase(false)
 		l.beginProbe()
 	default:
-		g.baseUnknown()
+		g.rebase(false)
 		l.follow(g.slope())
 	}
 	g.next()
@@ -186,11 +188,6 @@ func (g *gradient) of(kind string) *durations {
 	return d
 }
 
-func (d *durations) add(took time.Duration) {
-	d.sum += took.Seconds()
-	d.count++
-}
-
 func (d *durations) mean() float64 { return d.sum / float64(d.count) }
 
 // next begins a window.
@@ -201,19 +198,11 @@ func (g *gradient) next() {
 	}
 }
 
-// rebase takes what handlers took in this window for what they take without overload.
-func (g *gradient) rebase() {
+// rebase takes what handlers took in this window for what they take without overload: all after a probe,
+// otherwise those of kinds that no probe has seen.
+func (g *gradient) rebase(all bool) {
 	for _, d := range g.kinds {
-		if d.count > 0 {
-			d.base = d.mean()
-		}
-	}
-}
-
-// baseUnknown does that for kinds that no probe has seen.
-func (g *gradient) baseUnknown() {
-	for _, d := range g.kinds {
-		if d.count > 0 && d.base == 0 {
+		if d.count > 0 && (all || d.base == 0) {
 			d.base = d.mean()
 		}
 	}

@@ -207,7 +207,8 @@ func (p *Publisher) beat(ctx context.Context) (wait time.Duration) {
 	}
 	p.wait = r.Next
 	if err := p.send(ctx, r); err != nil {
-		p.failed(ctx, err)
+		p.failures++
+		p.tell(ctx, err)
 		return p.backOff(longest)
 	}
 	p.failures = 0
@@ -222,11 +223,6 @@ func (p *Publisher) next() (r Report, same bool) {
 	r.Instance, r.Run, r.Sequence = p.options.Instance, p.run, p.sequence
 	r.At, r.Up = time.Now().UTC(), time.Since(p.begun)
 	return r, same
-}
-
-func (p *Publisher) failed(ctx context.Context, err error) {
-	p.failures++
-	p.tell(ctx, err)
 }
 
 // tell passes on an error, unless the request was cut off at the stop.

@@ -297,7 +297,11 @@ func (v *Viewer) note(sights map[identity]sight, now time.Time, stale *int) (liv
 		}
 		live = append(live, one)
 	}
-	v.forget(now)
+	for key, known := range v.runs { // not seen for long, or too many
+		if now.Sub(known.shown) > forgetAfter || len(v.runs) > maxRemembered {
+			delete(v.runs, key)
+		}
+	}
 	return live
 }
 
@@ -307,13 +311,4 @@ func lifetime(r Report) time.Duration {
 		return MaxInterval
 	}
 	return patience*r.Next + r.Next/2
-}
-
-// forget forgets runs that have not been seen for long. Requires mu.
-func (v *Viewer) forget(now time.Time) {
-	for key, known := range v.runs {
-		if now.Sub(known.shown) > forgetAfter || len(v.runs) > maxRemembered {
-			delete(v.runs, key)
-		}
-	}
 }

@@ -75,14 +75,20 @@ func (s *sweep) run(ctx context.Context) (Report, error) {
 
 // pages works on page after page until all is done, ctx ends, or the sweep has failed.
 func (s *sweep) pages(ctx context.Context) error {
-	for page, err := range browse.Pages(ctx, s.queue, &browse.Options{Page: s.pageSize(), Lease: s.lease, Before: s.throttle}) {
+	before := func(ctx context.Context) error { // until the rate allows another page
+		if !waiting.For(time.Until(s.next), ctx.Done()) {
+			return context.Cause(ctx)
+		}
+		return nil
+	}
+	for page, err := range browse.Pages(ctx, s.queue, &browse.Options{Page: s.pageSize(), Lease: s.lease, Before: before}) {
 		if err != nil {
 			return err
 		}
-		began, before := time.Now(), s.report.Chosen
+		began, chosen := time.Now(), s.report.Chosen
 		s.work(ctx, s.choose(page), page.Now)
 		if s.rate > 0 && !s.dryRun {
-			s.next = began.Add(time.Duration(float64(s.report.Chosen-before) / s.rate * float64(time.Second)))
+			s.next = began.Add(time.Duration(float64(s.report.Chosen-chosen) / s.rate * float64(time.Second)))
 		}
 		if s.fatal != nil || s.max > 0 && s.report.Chosen >= s.max {
 			return nil
@@ -98,14 +104,6 @@ func (s *sweep) pageSize() int {
 		return queue.MaxBatch
 	}
 	return int(min(max(math.Ceil(s.rate), 1), queue.MaxBatch))
-}
-
-// throttle waits until the rate allows another page.
-func (s *sweep) throttle(ctx context.Context) error {
-	if !waiting.For(time.Until(s.next), ctx.Done()) {
-		return context.Cause(ctx)
-	}
-	return nil
 }
 
 // candidate is a message that the filter chooses.
@@ -152,7 +150,9 @@ func (s *sweep) work(ctx context.Context, chosen []candidate, now time.Time) {
 func (s *sweep) workOn(ctx context.Context, c candidate, now time.Time) {
 	if ctx.Err() != nil || s.failed() || time.Since(c.leased.Asked) > s.lease/2 {
 		c.leased.Again()
-		s.leave()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.report.Seen-- // until a later page
 		return
 	}
 	sent, err := s.plan(&c.entry, now)
@@ -244,13 +244,6 @@ func (s *sweep) count(c candidate, became Counts, problem error) {
 	defer s.mu.Unlock()
 	s.report.count(c.entry.Record.Reason, became, problem)
 	s.notify()
-}
-
-// leave takes a message that was left to a later page out of those that were seen.
-func (s *sweep) leave() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.report.Seen--
 }
 
 // errPanicked ends the work on a page. Nobody sees it, because the panic goes on.

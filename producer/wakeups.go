@@ -138,10 +138,6 @@ type collector struct {
 	hints map[queue.Name]*hints // guarded by mu
 }
 
-func newCollector(w *wakeups) *collector {
-	return &collector{wakeups: w, dirty: make(chan struct{}, 1), hints: make(map[queue.Name]*hints)}
-}
-
 // add adds hints. All jobs that become visible in the same second have one event of their queue.
 func (c *collector) add(_ context.Context, all []hints) {
 	c.mu.Lock()

@@ -93,13 +93,6 @@ func (o *Options[T]) check(shards int) error {
 	return nil
 }
 
-func (o *Options[T]) pool() *pool.Pool {
-	if o.Pool != nil {
-		return o.Pool
-	}
-	return pool.New(&pool.Options{Slots: o.Slots})
-}
-
 func (o *Options[T]) member(name queue.Name) *pool.MemberOptions {
 	m := *o.Member
 	if m.Name == "" {
@@ -177,7 +170,9 @@ func newListener[T any](shards []queue.Queue, o *Options[T], listen func(queue.Q
 	if l.invalid = l.options.check(len(shards)); l.invalid != nil {
 		return l
 	}
-	l.pool = l.options.pool()
+	if l.pool = l.options.Pool; l.pool == nil {
+		l.pool = pool.New(&pool.Options{Slots: l.options.Slots})
+	}
 	for _, q := range shards {
 		if l.invalid = l.Add(q); l.invalid != nil { // the next ones have the same mistake in their options
 			break
@@ -209,7 +204,9 @@ func (l *Listener[T]) Run(ctx context.Context) error {
 	stop()
 	l.work.Wait()
 	l.enter(listener.Stopped)
-	return l.failures()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return errors.Join(l.failed...)
 }
 
 // start starts the shards, until stop is called.
@@ -242,12 +239,6 @@ func (l *Listener[T]) enter(p listener.Phase) {
 	for _, s := range l.shards {
 		s.endRemoval(fmt.Errorf("shards: remove %v: the listener has stopped before the shard was empty for long enough: it may have messages", s.name))
 	}
-}
-
-func (l *Listener[T]) failures() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return errors.Join(l.failed...)
 }
 
 // Halt stops all shards without a grace period, or ends a grace period: see

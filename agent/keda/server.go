@@ -42,8 +42,8 @@ type Server struct {
 	health   *health.Server
 	grpc     *grpc.Server
 
-	halted chan struct{}
-	halt   sync.Once
+	halted context.Context // ended by Halt
+	halt   context.CancelFunc
 }
 
 // NewServer returns a server that accepts connections from l, which it closes at its end. With config it speaks TLS; KEDA's trigger then has enableTLS,
@@ -59,8 +59,8 @@ func NewServer(l net.Listener, pools []*Pool, config *tls.Config) (*Server, erro
 		service:  newService(byName),
 		health:   health.NewServer(),
 		grpc:     grpc.NewServer(serverOptions(config)...),
-		halted:   make(chan struct{}),
 	}
+	s.halted, s.halt = context.WithCancel(context.Background())
 	pb.RegisterExternalScalerServer(s.grpc, s.service)
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	s.health.SetServingStatus(pb.ExternalScaler_ServiceDesc.ServiceName, grpc_health_v1.HealthCheckResponse_SERVING)
@@ -116,7 +116,7 @@ func (s *Server) Run(ctx context.Context) error {
 		s.grpc.Stop()
 		return s.failed(err)
 	case <-ctx.Done():
-	case <-s.halted:
+	case <-s.halted.Done():
 	}
 	s.health.Shutdown()
 	s.service.end()
@@ -145,14 +145,14 @@ func (s *Server) finish() {
 	case <-finished:
 		return
 	case <-timer.C:
-	case <-s.halted:
+	case <-s.halted.Done():
 	}
 	s.grpc.Stop() // also makes GracefulStop return
 	<-finished
 }
 
 // Halt makes [Server.Run] close all connections and return as soon as possible. It does not wait, and may be called at any time.
-func (s *Server) Halt() { s.halt.Do(func() { close(s.halted) }) }
+func (s *Server) Halt() { s.halt() }
 
 // Metric is the name of the one metric that each pool has: the number of instances that it should have.
 const Metric = "instances"

@@ -155,7 +155,8 @@ func (c *conn) next() headKind {
 		text := c.in[c.r:c.w]
 		if i := bytes.Index(text[seen:], crlfcrlf); i >= 0 {
 			end := seen + i + len(crlfcrlf)
-			if !c.request.parse(string(text[:end])) || !c.request.complete() || c.mustHandOver() {
+			if !c.request.parse(string(text[:end])) || !c.request.complete() ||
+				c.server.HandOver != nil && c.server.HandOver(c.request.method, c.request.url.RawQuery) {
 				return otherHead
 			}
 			c.r += end
@@ -179,11 +180,6 @@ func (c *conn) next() headKind {
 		}
 		seen = max(len(text)-len(crlfcrlf)+1, 0)
 	}
-}
-
-// mustHandOver reports whether net/http must serve the request.
-func (c *conn) mustHandOver() bool {
-	return c.server.HandOver != nil && c.server.HandOver(c.request.method, c.request.url.RawQuery)
 }
 
 var crlfcrlf = []byte("\r\n\r\n")
@@ -270,7 +266,9 @@ func (c *conn) exchange() (again bool) {
 	c.first, c.headTimed = false, false
 	r := c.request.http
 	*r = *c.template
-	c.request.fill(r)
+	q := &c.request
+	r.Method, r.RequestURI, r.Host = q.method, q.target, q.host
+	r.URL, r.Header, r.ContentLength = &q.url, q.header, q.length
 	c.afterPost = r.Method == http.MethodPost
 	r.Body = c.body.begin(r.ContentLength)
 	c.response.reset(r.Method)

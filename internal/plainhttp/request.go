@@ -69,11 +69,6 @@ func (q *request) complete() bool {
 	return q.url.Host == "" // an absolute target would override Host
 }
 
-func (q *request) fill(r *http.Request) {
-	r.Method, r.RequestURI, r.Host = q.method, q.target, q.host
-	r.URL, r.Header, r.ContentLength = &q.url, q.header, q.length
-}
-
 // methods are the methods of plain requests.
 var methods = [...]string{http.MethodDelete, http.MethodGet, http.MethodPost, http.MethodPut, http.MethodHead, http.MethodOptions}
 
