@@ -1,3 +1,25 @@
+// Package azuritetest runs Azurite, Microsoft's emulator of Azure Storage, with its queue, its blob
+// or its table service for tests.
+//
+// Azurite is looked up in the environment variable AZURITE (the path of an azurite or
+// azurite-queue executable, azurite-blob and azurite being beside it), then on PATH, then in npm's cache
+// with npx. It is never
+// downloaded. Without it a test is skipped with a message, or fails if MILLRACE_REQUIRE
+// contains azurite, so that CI always compares with the real protocol.
+//
+// It also finds the other programs that tests run, such as nginx and Microsoft's clients for JavaScript
+// and Python, under the same rule.
+//
+// # Concurrency and shutdown
+//
+// The tests of one test binary share one Azurite of each service and use different names of
+// queues, containers and tables. It runs in its own process group; [Stop] in TestMain ends the group, and a watchdog process in the
+// group ends it if the test binary dies first.
+//
+// # Cost
+//
+// Starting takes about a second. Azurite becomes slow with the number of messages in all
+// queues: keep fewer than a thousand, and drop queues after use.
 package azuritetest
 
 import (
@@ -266,4 +288,92 @@ func sharedMemoryDir() string {
 // environment returns our environment without the variables that change Azurite's accounts.
 func environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, "AZURITE_") })
+}
+
+// Program returns the path of a program that a test runs, such as chromium. Without it the test
+// skips, or fails if MILLRACE_REQUIRE contains its name. Debian has servers in /usr/sbin, which may be
+// missing in PATH.
+func Program(t testing.TB, name string) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts a program")
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		path, err = exec.LookPath("/usr/sbin/" + name)
+	}
+	if err != nil {
+		if Required(name) {
+			t.Fatal(err)
+		}
+		t.Skipf("NOT TRIED WITH %s: %v", name, err)
+	}
+	return path
+}
+
+// Until polls a condition of another process or of real time 50 times a second, and fails the
+// test if it does not hold within a minute.
+func Until(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(time.Minute)
+	defer deadline.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Fatalf("timed out waiting until %s", what)
+		}
+	}
+}
+
+// StorageQueueJS returns the path of node and the directory with Microsoft's JavaScript client, the
+// package @azure/storage-queue: the one that STORAGE_QUEUE_JS names, where npm install was run. If
+// one of them is missing the test skips, or fails if MILLRACE_REQUIRE contains storage-queue.
+func StorageQueueJS(t testing.TB) (node, modules string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts Node.js")
+	}
+	node, modules, err := findStorageQueue()
+	if err != nil {
+		if Required("storage-queue") {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	return node, modules
+}
+
+func findStorageQueue() (node, modules string, err error) {
+	if modules = os.Getenv("STORAGE_QUEUE_JS"); modules == "" {
+		return "", "", errors.New("NOT TRIED WITH JAVASCRIPT: npm install @azure/storage-queue in a directory, and name that in STORAGE_QUEUE_JS")
+	}
+	if modules, err = filepath.Abs(modules); err != nil {
+		return "", "", err
+	}
+	node, err = exec.LookPath("node")
+	return node, modules, err
+}
+
+// StorageQueuePython returns the path of a Python that has Microsoft's client, the package
+// azure-storage-queue. It is the first python3 on PATH or that of the system. Without it the test
+// skips, or fails if MILLRACE_REQUIRE contains storage-queue-python.
+func StorageQueuePython(t testing.TB) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts Python")
+	}
+	for _, python := range []string{"python3", "/usr/bin/python3"} {
+		if exec.CommandContext(t.Context(), python, "-c", "import azure.storage.queue").Run() == nil {
+			return python
+		}
+	}
+	const absent = "NOT TRIED WITH PYTHON: apt-get install python3-azure-storage, or pip install azure-storage-queue"
+	if Required("storage-queue-python") {
+		t.Fatal(absent)
+	}
+	t.Skip(absent)
+	return ""
 }
