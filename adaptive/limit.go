@@ -1,6 +1,7 @@
 package adaptive
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,12 +49,8 @@ type Options struct {
 
 // withDefaults returns the options with their defaults, or all errors in them.
 func (o Options) withDefaults() (Options, error) {
-	if o.Min == 0 {
-		o.Min = 1
-	}
-	if o.Max == 0 {
-		o.Max = max(dispatcher.DefaultConcurrency, o.Min)
-	}
+	o.Min = cmp.Or(o.Min, 1)
+	o.Max = cmp.Or(o.Max, max(dispatcher.DefaultConcurrency, o.Min))
 	if o.Start == 0 {
 		o.Start = min(max(defaultStart, o.Min), o.Max)
 		if o.Memory != nil {
@@ -102,10 +99,7 @@ type call struct {
 
 // New returns a limit. Run of a listener that uses it reports invalid options.
 func New(o *Options) *Limit {
-	var c Options
-	if o != nil {
-		c = *o
-	}
+	c := *cmp.Or(o, &Options{})
 	l := &Limit{made: time.Now()}
 	if l.options, l.err = c.withDefaults(); l.err != nil {
 		l.options, _ = Options{}.withDefaults()

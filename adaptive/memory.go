@@ -1,6 +1,7 @@
 package adaptive
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -193,9 +194,7 @@ func memoryGroup(line string) (group string, v *groupVersion) {
 		return "", nil
 	}
 	group = strings.TrimPrefix(path.Clean("/"+fields[2]), "/")
-	if group == "" {
-		group = "."
-	}
+	group = cmp.Or(group, ".")
 	switch {
 	case fields[0] == "0" && fields[1] == "":
 		return group, version2

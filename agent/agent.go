@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -161,12 +162,8 @@ func (o *Options) withDefaults() (all Options, problems []error) {
 	if o != nil {
 		all = *o
 	}
-	if all.Interval == 0 {
-		all.Interval = defaultInterval
-	}
-	if all.Logger == nil {
-		all.Logger = slog.Default()
-	}
+	all.Interval = cmp.Or(all.Interval, defaultInterval)
+	all.Logger = cmp.Or(all.Logger, slog.Default())
 	if all.Interval < minInterval {
 		problems = append(problems, fmt.Errorf("the Interval %v is too short: use %v or more, such as 10*time.Second", all.Interval, minInterval))
 	}

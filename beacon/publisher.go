@@ -1,6 +1,7 @@
 package beacon
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -86,12 +87,8 @@ func checkInstance(name string) error {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Interval == 0 {
-		o.Interval = defaultInterval
-	}
-	if o.Instance == "" {
-		o.Instance = thisProcess()
-	}
+	o.Interval = cmp.Or(o.Interval, defaultInterval)
+	o.Instance = cmp.Or(o.Instance, thisProcess())
 	return o
 }
 

@@ -16,18 +16,8 @@ import (
 	"github.com/millrace/millrace/internal/queuexml"
 )
 
-// authorize refuses a request that is not authorized. Failures never contain a signature or a
+// authenticate refuses a request that is not authorized. Failures never contain a signature or a
 // token, nor the string to sign, which contains the receipt.
-func (c *call) authorize() *failure {
-	if f := c.authenticate(); f != nil {
-		return f
-	}
-	if c.secondary && c.verb.traits&reads == 0 {
-		return errReadOnly
-	}
-	return nil
-}
-
 func (c *call) authenticate() *failure {
 	given := firstValue(c.request.Header, "Authorization")
 	if c.accountState == nil && (given != "" || c.query.has("sig")) {
@@ -38,7 +28,10 @@ func (c *call) authenticate() *failure {
 		if c.query.has("sig") {
 			return c.authenticateSAS("")
 		}
-		return c.anonymous()
+		if c.version < challengeVersion { // there are no public queues
+			return errResourceNotFound
+		}
+		return errNoAuthentication
 	}
 	scheme, credentials, ok := strings.Cut(given, " ")
 	if !ok {
@@ -70,14 +63,6 @@ func (c *call) authenticate() *failure {
 // or with an invalid token, where to get a token (Authorize with Microsoft Entra ID, "Bearer
 // challenge"). Before, it responded as if the resource did not exist.
 const challengeVersion = "2019-12-12"
-
-// anonymous refuses a request without credentials: there are no public queues.
-func (c *call) anonymous() *failure {
-	if c.version < challengeVersion {
-		return errResourceNotFound
-	}
-	return errNoAuthentication
-}
 
 func denied(detail string) *failure {
 	return errAuthenticationFailed.with(queuexml.Detail{Name: "AuthenticationErrorDetail", Value: detail})

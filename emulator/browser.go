@@ -269,12 +269,7 @@ func allowsHeaders(r queuexml.CORSRule, headers string) bool {
 
 // isPrintableASCII reports whether a text may be returned in a header.
 func isPrintableASCII(text string) bool {
-	for i := range len(text) {
-		if text[i] < ' ' || text[i] > '~' {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
 // matches reports whether a rule's header name, or its prefix before an asterisk, matches a

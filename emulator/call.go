@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"encoding/binary"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/naming"
 	"github.com/millrace/millrace/internal/queuexml"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
@@ -154,7 +156,10 @@ func (c *call) set(name, value string) {
 
 func (c *call) setCommonHeaders() {
 	s, h := c.server, c.header
-	c.set("X-Ms-Request-Id", s.requestID())
+	var id [16]byte
+	copy(id[:], s.idPrefix[:])
+	binary.BigEndian.PutUint64(id[8:], s.requests.Add(1))
+	c.set("X-Ms-Request-Id", naming.FormatGUID(id))
 	h["Date"] = s.date()
 	h["Server"] = serverName
 	h["Cache-Control"] = noStore // a dequeue is a GET: a cache would return the same messages again
@@ -186,14 +191,18 @@ func (c *call) execute() *failure {
 	if f := c.checkVersion(); f != nil {
 		return f
 	}
-	if f := c.authorize(); f != nil {
+	if f := c.authenticate(); f != nil {
 		return f
+	}
+	if c.secondary && c.verb.traits&reads == 0 {
+		return errReadOnly
 	}
 	if c.conn = countedConnOf(c.request.Context()); c.conn != nil {
 		c.conn.authorized()
 	}
-	if f := c.checkRequestLimit(); f != nil {
-		return f
+	if limit := c.accountState.requests; limit != nil && !c.operation.isControl() && !limit.take() {
+		c.refusedByLimit()
+		return errAccountBusy
 	}
 	if f := c.checkNames(); f != nil {
 		return f
@@ -352,12 +361,7 @@ func (q query) get(name string) (value string, found bool, f *failure) {
 }
 
 func (q query) has(name string) bool {
-	for _, p := range q {
-		if p.name == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(q, func(p parameter) bool { return p.name == name })
 }
 
 // number returns a parameter that is a whole number from minimum to maximum, or missing if there is none.

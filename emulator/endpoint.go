@@ -2,6 +2,7 @@ package emulator
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/base64"
@@ -52,9 +53,7 @@ func (s *Server) StartTLS(address string, config *tls.Config) (*Endpoint, error)
 
 // start listens, without TLS if config is nil. A server can have any number of endpoints.
 func (s *Server) start(address string, config *tls.Config) (*Endpoint, error) {
-	if address == "" {
-		address = "127.0.0.1:0"
-	}
+	address = cmp.Or(address, "127.0.0.1:0")
 	if s.optionsErr != nil {
 		return nil, s.optionsErr
 	}
@@ -95,9 +94,7 @@ func (s *Server) listen(address string, config *tls.Config, wait timeouts, error
 }
 
 func (s *Server) serveOn(listener net.Listener, config *tls.Config, wait timeouts, errorLog io.Writer) *Endpoint {
-	if errorLog == nil {
-		errorLog = io.Discard
-	}
+	errorLog = cmp.Or(errorLog, io.Discard)
 	stopping := make(chan struct{})
 	e := &Endpoint{of: s, budget: newBudget(s.memory, config != nil), scheme: "http", address: listener.Addr(), done: make(chan struct{}), stop: sync.OnceFunc(func() { close(stopping) })}
 	server := &http.Server{

@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -324,9 +325,7 @@ func isDigits(text string) bool {
 // String returns the rule in the syntax of [ParseFaults].
 func (f Fault) String() string {
 	operation, kind := string(f.Operation), string(f.Kind)
-	if operation == "" {
-		operation = "*"
-	}
+	operation = cmp.Or(operation, "*")
 	if f.Kind == FaultDelay {
 		kind += "=" + f.Delay.String()
 	}

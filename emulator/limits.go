@@ -90,15 +90,6 @@ func (l Limits) check() error {
 	return nil
 }
 
-// checkRequestLimit takes a token of the account's request limit.
-func (c *call) checkRequestLimit() *failure {
-	if c.accountState.requests == nil || c.operation.isControl() || c.accountState.requests.take() {
-		return nil
-	}
-	c.refusedByLimit()
-	return errAccountBusy
-}
-
 // handleWithinLimit executes the operation and charges its messages to the queue's limit.
 func (c *call) handleWithinLimit() *failure {
 	switch c.operation {

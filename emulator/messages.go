@@ -156,20 +156,14 @@ func (c *call) lease() (queue.Lease, *failure) {
 	if f != nil {
 		return queue.Lease{}, f
 	}
-	if !isReceipt(receipt) {
+	// A receipt is Base64. A client that does not escape a plus sign sends a space.
+	var room [64]byte // receipts of the engine are much shorter
+	if _, err := base64.StdEncoding.AppendDecode(room[:0], []byte(receipt)); err != nil {
 		return queue.Lease{}, errInvalidQueryValue.with( // without the value, which may be part of a receipt
 			queuexml.Detail{Name: "QueryParameterName", Value: "popreceipt"},
 			queuexml.Detail{Name: "Reason", Value: "Invalid pop receipt format"})
 	}
 	return queue.Lease{ID: queue.ID(c.message), Receipt: queue.Receipt(receipt)}, nil
-}
-
-// isReceipt reports whether a text can be a receipt, which is Base64. A client that does not
-// escape a plus sign sends a space.
-func isReceipt(text string) bool {
-	var room [64]byte // receipts of the engine are much shorter
-	_, err := base64.StdEncoding.AppendDecode(room[:0], []byte(text))
-	return err == nil
 }
 
 // receive reads the request body.

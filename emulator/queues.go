@@ -97,13 +97,6 @@ const maxListing = 1 << 20
 // queueElementsSize is how long a queue is in a list without its name and metadata, in bytes.
 const queueElementsSize = 64
 
-func metadataSize(metadata map[string]string) (size int) {
-	for name, value := range metadata {
-		size += len(name) + len(value)
-	}
-	return size
-}
-
 func (c *call) listQueues() *failure {
 	prefix, _, f := c.query.get("prefix")
 	if f != nil {
@@ -140,7 +133,9 @@ func (c *call) listQueues() *failure {
 	for i, q := range page.Queues {
 		size += len(q.Name) + queueElementsSize
 		if include != "" {
-			size += metadataSize(q.Metadata)
+			for name, value := range q.Metadata {
+				size += len(name) + len(value)
+			}
 		}
 		if size > maxListing && i > 0 {
 			page.Queues, page.Next = page.Queues[:i], q.Name

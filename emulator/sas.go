@@ -52,8 +52,11 @@ func (c *call) authenticateSAS(token string) *failure {
 	c.credential = string(s.given)
 	account := s.services != "" || s.resources != ""
 	switch {
+	case account && !c.accountState.signed([]byte(c.accountText(s)), s.given):
+		return errSignature
+	case account && (s.permissions == "" || s.expiry == ""):
+		return denied("An account SAS must have sp and se.")
 	case account:
-		f = c.checkAccountSAS(s)
 	case s.keyObject != "":
 		f = c.checkDelegationSAS(s, token)
 	default:
@@ -122,16 +125,6 @@ func (c *call) signature() (s signature, f *failure) {
 }
 
 var errSignature = denied("The signature does not match: check the key that signed, and that no parameter was changed.")
-
-func (c *call) checkAccountSAS(s signature) *failure {
-	if !c.accountState.signed([]byte(c.accountText(s)), s.given) {
-		return errSignature
-	}
-	if s.permissions == "" || s.expiry == "" {
-		return denied("An account SAS must have sp and se.")
-	}
-	return nil
-}
 
 // accountText returns the string to sign of an account SAS.
 func (c *call) accountText(s signature) string {

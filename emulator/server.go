@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"encoding/base64"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -20,7 +19,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/millrace/internal/naming"
 	"github.com/millrace/millrace/internal/queuexml"
 	"github.com/millrace/millrace/queue/localqueue"
 )
@@ -257,13 +255,6 @@ func (s *Server) date() []string {
 	return last.text
 }
 
-func (s *Server) requestID() string {
-	var b [16]byte
-	copy(b[:], s.idPrefix[:])
-	binary.BigEndian.PutUint64(b[8:], s.requests.Add(1))
-	return naming.FormatGUID(b)
-}
-
 // RoundTrip handles a request in process, as an endpoint would. With the Server as its Transport
 // an [http.Client] needs no network and works in a testing/synctest bubble. A request to https
 // counts as TLS. The host in the request's URL matters only if it names an account.
@@ -322,15 +313,11 @@ func incoming(r *http.Request) (*http.Request, error) {
 		RequestURI:    r.URL.RequestURI(),
 		RemoteAddr:    "in-process",
 	}).WithContext(r.Context())
-	if in.Method == "" {
-		in.Method = http.MethodGet
-	}
+	in.Method = cmp.Or(in.Method, http.MethodGet)
 	if r.URL.Scheme == "https" {
 		in.TLS = new(tls.ConnectionState) // marks the request as secure
 	}
-	if in.Host == "" {
-		in.Host = r.URL.Host
-	}
+	in.Host = cmp.Or(in.Host, r.URL.Host)
 	for name, values := range r.Header {
 		name = http.CanonicalHeaderKey(name)
 		for _, value := range values {

@@ -1,6 +1,7 @@
 package millracetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,10 +93,7 @@ type Result struct {
 // poison.Policy{MaxAttempts: 1} the attempt is the last one.
 func Work[T any](t testing.TB, h listener.Handler[T], job T, o *listener.Options[T]) Result {
 	t.Helper()
-	var options listener.Options[T]
-	if o != nil {
-		options = *o
-	}
+	options := *cmp.Or(o, &listener.Options[T]{})
 	q := Queue(t)
 	p := producer.New[T](q, &producer.Options[T]{Codec: options.Codec, Format: options.Format})
 	if _, err := p.Send(t.Context(), job, nil); err != nil {
@@ -182,10 +180,7 @@ func round[T any](t testing.TB, q *watchedQueue, listen listening[T], o *listene
 	defer stop()
 	q.begin(stop)
 
-	var options listener.Options[T]
-	if o != nil {
-		options = *o
-	}
+	options := *cmp.Or(o, &listener.Options[T]{})
 	// A single loop, because after its empty poll everything it fetched has been dispatched.
 	// With more loops, one could still hold a batch, which the stop would give back.
 	options.Loops = listener.Loops{Min: 1, Max: 1}
@@ -243,9 +238,7 @@ func (b *brokenHooks) watch(onError func(error)) func(error) {
 func (b *brokenHooks) record(failure string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.first == "" {
-		b.first = failure
-	}
+	b.first = cmp.Or(b.first, failure)
 }
 
 // outcomes returns the counts of a listener without zeros.

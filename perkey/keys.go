@@ -1,6 +1,7 @@
 package perkey
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,12 +84,8 @@ func (o *Options) setDefaults() error {
 	if o.MaxDelay != 0 && (o.MaxDelay < time.Second || o.MaxDelay > queue.MaxVisibility) {
 		errs = append(errs, fmt.Errorf("the option MaxDelay %v is outside 1s…%v", o.MaxDelay, queue.MaxVisibility))
 	}
-	if o.Wait == 0 {
-		o.Wait = defaultWait
-	}
-	if o.MaxDelay == 0 {
-		o.MaxDelay = defaultMaxDelay
-	}
+	o.Wait = cmp.Or(o.Wait, defaultWait)
+	o.MaxDelay = cmp.Or(o.MaxDelay, defaultMaxDelay)
 	return errors.Join(errs...)
 }
 

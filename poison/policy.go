@@ -2,6 +2,7 @@ package poison
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -67,12 +68,8 @@ func (p Policy) WithDefaults(q queue.Queue) (Policy, error) {
 	if p.MaxAttempts < 0 || p.MaxLost < 0 {
 		return p, fmt.Errorf("poison thresholds of %d attempts and %d lost starts must be at least 1", p.MaxAttempts, p.MaxLost)
 	}
-	if p.MaxLost == 0 {
-		p.MaxLost = DefaultMaxLost
-	}
-	if p.MaxAttempts == 0 {
-		p.MaxAttempts = DefaultMaxAttempts
-	}
+	p.MaxLost = cmp.Or(p.MaxLost, DefaultMaxLost)
+	p.MaxAttempts = cmp.Or(p.MaxAttempts, DefaultMaxAttempts)
 	if p.Keep {
 		if p.Queue != nil {
 			return p, errors.New("poison policy sets both Queue and Keep: set only one")

@@ -1,6 +1,7 @@
 package poison
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,9 +61,7 @@ func (s *sweep) run(ctx context.Context) (Report, error) {
 		return Report{}, err
 	}
 	s.parallel = max(s.parallel, 1)
-	if s.lease == 0 {
-		s.lease = browse.DefaultLease
-	}
+	s.lease = cmp.Or(s.lease, browse.DefaultLease)
 	s.missing = make(map[queue.Name]error)
 	err := s.pages(queue.WithCause(ctx, s.cause))
 	s.mu.Lock()
@@ -266,9 +265,7 @@ func (s *sweep) notify() {
 func (s *sweep) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.fatal == nil {
-		s.fatal = err
-	}
+	s.fatal = cmp.Or(s.fatal, err)
 }
 
 func (s *sweep) failed() bool {

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -42,10 +43,7 @@ type Pool struct {
 
 // New returns a pool without members. Run of a listener reports invalid options.
 func New(o *Options) *Pool {
-	var c Options
-	if o != nil {
-		c = *o
-	}
+	c := *cmp.Or(o, &Options{})
 	p := &Pool{strict: c.Strict, slots: c.Slots}
 	if c.Slots < 0 {
 		p.err = fmt.Errorf("pool of %d slots: there must be at least 1", c.Slots)
@@ -173,17 +171,10 @@ var _ dispatcher.Slots = (*Member)(nil)
 func (p *Pool) Member(o *MemberOptions) *Member {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var c MemberOptions
-	if o != nil {
-		c = *o
-	}
-	if c.Weight == 0 {
-		c.Weight = 1
-	}
+	c := *cmp.Or(o, &MemberOptions{})
+	c.Weight = cmp.Or(c.Weight, 1)
 	p.made++
-	if c.Name == "" {
-		c.Name = fmt.Sprintf("member %d", p.made)
-	}
+	c.Name = cmp.Or(c.Name, fmt.Sprintf("member %d", p.made))
 	m := &Member{pool: p, name: c.Name, weight: c.Weight, reserve: c.Reserve, rank: c.Rank}
 	if m.err = m.check(); m.err == nil {
 		m.err = m.enter()

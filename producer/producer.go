@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -107,9 +108,7 @@ func New[T any](q queue.Sender, o *Options[T]) *Producer[T] {
 	if p.options.Codec == nil {
 		p.options.Codec = codec.JSON[T]()
 	}
-	if p.options.Timeout == 0 {
-		p.options.Timeout = defaultTimeout
-	}
+	p.options.Timeout = cmp.Or(p.options.Timeout, defaultTimeout)
 	return p
 }
 

@@ -211,9 +211,7 @@ func (p *Producer[T]) seal(s *Sending, body []byte) (string, error) {
 
 func (p *Producer[T]) try(ctx context.Context, s *Sending, text string) error {
 	s.request = s.EnqueueOptions
-	if s.request.Key == "" {
-		s.request.Key = s.Head.Key
-	}
+	s.request.Key = cmp.Or(s.request.Key, s.Head.Key)
 	accepted, err := p.queue.Enqueue(ctx, text, &s.request)
 	s.bytes = int64(len(text))
 	switch {

@@ -1,6 +1,7 @@
 package shards
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,29 +54,16 @@ const (
 
 // withDefaults returns the options for so many shards. The caller may reuse its structs.
 func (o *Options[T]) withDefaults(shards int) Options[T] {
-	c := Options[T]{}
-	if o != nil {
-		c = *o
-	}
-	own := listener.Options[T]{}
-	if c.Listener != nil {
-		own = *c.Listener
-	}
-	if own.Logger == nil {
-		own.Logger = slog.Default()
-	}
+	c := *cmp.Or(o, &Options[T]{})
+	own := *cmp.Or(c.Listener, &listener.Options[T]{})
+	own.Logger = cmp.Or(own.Logger, slog.Default())
 	c.Listener = &own
-	member := pool.MemberOptions{}
-	if c.Member != nil {
-		member = *c.Member
-	}
+	member := *cmp.Or(c.Member, &pool.MemberOptions{})
 	c.Member = &member
 	if c.Slots == 0 && c.Pool == nil {
 		c.Slots = max(defaultSlots, shards)
 	}
-	if c.Settle == 0 {
-		c.Settle = defaultSettle
-	}
+	c.Settle = cmp.Or(c.Settle, defaultSettle)
 	return c
 }
 
@@ -95,9 +83,7 @@ func (o *Options[T]) check(shards int) error {
 
 func (o *Options[T]) member(name queue.Name) *pool.MemberOptions {
 	m := *o.Member
-	if m.Name == "" {
-		m.Name = name.String()
-	}
+	m.Name = cmp.Or(m.Name, name.String())
 	return &m
 }
 

@@ -75,9 +75,7 @@ func (l *Listener[T]) State() State {
 // state returns the state of the shard. Requires all.mu.
 func (s *shard[T]) state() ShardState {
 	st := ShardState{Shard: s.name, Leaving: s.removal != nil, Refused: s.refused(), State: s.listener.State()}
-	if st.PollError == nil {
-		st.PollError = st.Refused
-	}
+	st.PollError = cmp.Or(st.PollError, st.Refused)
 	return st
 }
 

@@ -1,6 +1,7 @@
 package processes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,12 +69,8 @@ func (o Options) withDefaults() (Options, error) {
 	case o.Grace == 0:
 		o.Grace = time.Minute
 	}
-	if o.Output == nil {
-		o.Output = os.Stderr
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Output = cmp.Or[io.Writer](o.Output, os.Stderr)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	return o, errors.Join(wrong...)
 }
 

@@ -89,9 +89,7 @@ func (s *agentSettings) check() error {
 	case s.pool != "" && s.replay == "":
 		return errors.New("-pool chooses the policy for -replay: add that, or omit -pool")
 	}
-	if s.length == 0 {
-		s.length = time.Hour
-	}
+	s.length = cmp.Or(s.length, time.Hour)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/xml"
 	"errors"
@@ -75,9 +76,7 @@ func faultsSetCommand() *command {
 			if len(rules) == 0 {
 				return usageError{errors.New("no rules: write one, such as *:503, or end the faults with millrace faults clear")}
 			}
-			if seed == 0 {
-				seed = newSeed()
-			}
+			seed = cmp.Or(seed, newSeed())
 			query := "&rules=" + url.QueryEscape(formatFaults(rules)) + "&seed=" + strconv.FormatUint(seed, 10)
 			if len(query) > maxFaultsQuery {
 				return usageError{fmt.Errorf("%d rules are too long for a request, which carries them in its address: use fewer", len(rules))}
@@ -226,8 +225,6 @@ func (s *faultsClient) refused(response *http.Response, text []byte) error {
 			s.host(), response.StatusCode, s.at.Redact(document.Code))
 	}
 	message, _, _ := strings.Cut(document.Message, "\n")
-	if message == "" {
-		message = http.StatusText(response.StatusCode)
-	}
+	message = cmp.Or(message, http.StatusText(response.StatusCode))
 	return errors.New(s.host() + ": " + s.at.Redact(message))
 }

@@ -364,13 +364,5 @@ func addKey(keys map[string][]byte, given string) error {
 // isAccountName reports whether the service allows an account name (Storage account overview,
 // "Storage account name").
 func isAccountName(name string) bool {
-	if len(name) < 3 || len(name) > 24 {
-		return false
-	}
-	for _, r := range name {
-		if (r < 'a' || r > 'z') && (r < '0' || r > '9') {
-			return false
-		}
-	}
-	return true
+	return len(name) >= 3 && len(name) <= 24 && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }

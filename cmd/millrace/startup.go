@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -241,9 +242,7 @@ func version() string {
 
 func newBuild(info *debug.BuildInfo) build {
 	b := build{Version: info.Main.Version, Go: info.GoVersion}
-	if b.Version == "" {
-		b.Version = "(devel)"
-	}
+	b.Version = cmp.Or(b.Version, "(devel)")
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "vcs.revision":

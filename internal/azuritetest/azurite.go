@@ -122,9 +122,6 @@ func (v *service) connectionString(t testing.TB) string {
 // call stop.
 func Start() (connectionString string, stop func(), err error) { return queueService.startAlone() }
 
-// StartTable is [Start] for the table service.
-func StartTable() (connectionString string, stop func(), err error) { return tableService.startAlone() }
-
 func (v *service) startAlone() (connectionString string, stop func(), err error) {
 	s, err := v.start()
 	if err != nil {

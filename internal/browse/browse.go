@@ -8,6 +8,7 @@
 package browse
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -114,12 +115,8 @@ func Pages(ctx context.Context, q queue.Queue, o *Options) iter.Seq2[*Page, erro
 		if o != nil {
 			r.options = *o
 		}
-		if r.options.Page == 0 {
-			r.options.Page = queue.MaxBatch
-		}
-		if r.options.Lease == 0 {
-			r.options.Lease = DefaultLease
-		}
+		r.options.Page = cmp.Or(r.options.Page, queue.MaxBatch)
+		r.options.Lease = cmp.Or(r.options.Lease, DefaultLease)
 		r.options.Lease = time.Duration(queue.Seconds(r.options.Lease)) * time.Second
 		if err := r.read(ctx, yield); err != nil {
 			yield(&Page{Depth: r.depth}, err)

@@ -1,6 +1,7 @@
 package plainhttp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log"
@@ -87,9 +88,7 @@ func New(odd *http.Server) *Server {
 
 // firstTimeout returns the first timeout that is set, as [http.Server] chooses them.
 func firstTimeout(timeout, otherwise time.Duration) time.Duration {
-	if timeout == 0 {
-		timeout = otherwise
-	}
+	timeout = cmp.Or(timeout, otherwise)
 	return max(timeout, 0)
 }
 

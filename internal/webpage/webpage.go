@@ -15,6 +15,7 @@ package webpage
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	_ "embed"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 )
@@ -91,9 +93,7 @@ const nothing = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-
 
 // Handler returns a handler that guards another one.
 func (g Guard) Handler(next http.Handler) http.Handler {
-	if g.Policy == "" {
-		g.Policy = nothing
-	}
+	g.Policy = cmp.Or(g.Policy, nothing)
 	if g.Foreign == nil {
 		g.Foreign = refusing(http.StatusForbidden, "This request comes from another page.")
 	}
@@ -136,10 +136,5 @@ func (g Guard) known(hostport string) bool {
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
 		return true
 	}
-	for _, h := range g.Hosts {
-		if host == strings.ToLower(h) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(g.Hosts, func(h string) bool { return host == strings.ToLower(h) })
 }

@@ -2,6 +2,7 @@ package serverwakeup
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -94,9 +95,7 @@ func New(location string, o *Options) (*Source, error) {
 		s.transport, s.idle = own, own.CloseIdleConnections
 	}
 	s.transport = azurestorage.WithoutRedirects(s.transport)
-	if s.log == nil {
-		s.log = slog.Default()
-	}
+	s.log = cmp.Or(s.log, slog.Default())
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
 }
