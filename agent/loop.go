@@ -115,7 +115,11 @@ func (p *pool) sample(r reading) (s scaling.Sample, decidable bool) {
 	}
 	p.reported(&s, r)
 	if p.dry() {
-		s.Instances, decidable = p.imagined(s), true
+		// What it last decided, or at first those that report.
+		s.Instances, decidable = p.decided.Or(s.Ready.Or(0)), true
+		if !p.decided.IsKnown() && s.Instances <= 0 {
+			s.Instances = p.Policy.WithDefaults().Min
+		}
 		s.Ready = scaling.Optional[int]{} // of those that would be there nobody knows
 	}
 	split(&s)
@@ -132,17 +136,6 @@ func (p *pool) sample(r reading) (s scaling.Sample, decidable bool) {
 		p.store.archived = time.Time{} // all of it is to be written anew
 	}
 	return s, decidable
-}
-
-// imagined is how many instances a dry run would have: what it last decided, or at first those that report.
-func (p *pool) imagined(s scaling.Sample) int {
-	if n, known := p.decided.Get(); known {
-		return n
-	}
-	if n := s.Ready.Or(0); n > 0 {
-		return n
-	}
-	return p.Policy.WithDefaults().Min
 }
 
 // decide decides about the newest sample, and makes it so.
@@ -218,10 +211,8 @@ func (p *pool) scale(ctx context.Context, n int) error {
 func (p *pool) graceful(ctx context.Context) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stopped := context.AfterFunc(ctx, func() {
-		timer := time.NewTimer(stopGrace)
-		defer timer.Stop()
 		select {
-		case <-timer.C:
+		case <-time.After(stopGrace):
 		case <-p.agent.halted.Done():
 		case <-longer.Done():
 		}
@@ -239,9 +230,6 @@ func (p *pool) stop() {
 		p.agent.report(e)
 	}
 }
-
-// woken says that work has come. It is called by a source of wake-ups and does not wait.
-func (p *pool) woken() { waiting.Signal(p.wake, struct{}{}) }
 
 // wakeInterval is how long after a measurement an event starts the next one at the earliest.
 const wakeInterval = time.Second
@@ -282,14 +270,16 @@ func (p *pool) subscribe(name queue.Name) (err error) {
 	failure := hook.Run(func() {
 		subscription, err = p.agent.options.Wakeups.Subscribe(name, wakeup.Subscriber{
 			Event: func(e wakeup.Event) {
-				if concerns(e, name) && !e.Due.After(time.Now()) {
-					p.woken()
+				// An account that is not known may be ours.
+				ours := e.Queue.Queue == name.Queue && (e.Queue.Account == name.Account || e.Queue.Account == "" || name.Account == "")
+				if ours && !e.Due.After(time.Now()) {
+					waiting.Signal(p.wake, struct{}{})
 				}
 			},
 			// What was published before is not delivered, so a look is due.
 			Listening: func(listening bool) {
 				if listening {
-					p.woken()
+					waiting.Signal(p.wake, struct{}{})
 				}
 			},
 		})
@@ -304,11 +294,6 @@ func (p *pool) subscribe(name queue.Name) (err error) {
 		p.wakeups.subscriptions = append(p.wakeups.subscriptions, subscription)
 	}
 	return err
-}
-
-// concerns reports whether the event is of the queue. An account that is not known may be ours.
-func concerns(e wakeup.Event, name queue.Name) bool {
-	return e.Queue.Queue == name.Queue && (e.Queue.Account == name.Account || e.Queue.Account == "" || name.Account == "")
 }
 
 func (w *wakeups) close() {

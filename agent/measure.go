@@ -276,12 +276,10 @@ func (c *caller[T]) call(ctx context.Context, timeout time.Duration, f func(cont
 		return o.result(ctx)
 	case <-ctx.Done():
 	}
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
 	select {
 	case o := <-done:
 		return o.result(ctx)
-	case <-timer.C:
+	case <-time.After(patience):
 	}
 	c.running, c.since = done, begin
 	var none T

@@ -212,7 +212,11 @@ func (f *File) Open(s *Sources) (*Opened, error) {
 	o := &Opened{accounts: map[string]*azurequeue.Account{}}
 	var errs []error
 	for _, a := range f.used() {
-		account, err := a.open(getenv, s.Default)
+		location, err := a.location(getenv, s.Default)
+		var account *azurequeue.Account
+		if err == nil {
+			account, err = azurequeue.OpenAccount(location, nil)
+		}
 		if err != nil {
 			errs = append(errs, a.explain(err))
 			continue
@@ -246,14 +250,6 @@ func (f *File) used() []Account {
 		}
 	}
 	return used
-}
-
-func (a Account) open(getenv func(string) string, otherwise string) (*azurequeue.Account, error) {
-	location, err := a.location(getenv, otherwise)
-	if err != nil {
-		return nil, err
-	}
-	return azurequeue.OpenAccount(location, nil)
 }
 
 func (a Account) location(getenv func(string) string, otherwise string) (string, error) {

@@ -1,6 +1,7 @@
 package agentfile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -50,14 +51,12 @@ func unreadable(text []byte) int {
 	for i := 0; i < len(text); {
 		r, size := utf8.DecodeRune(text[i:])
 		if r == utf8.RuneError && size == 1 || r < ' ' && !strings.ContainsRune("\t\r\n", r) {
-			return lineAt(text, i)
+			return 1 + bytes.Count(text[:i], []byte("\n"))
 		}
 		i += size
 	}
 	return 0
 }
-
-func lineAt(text []byte, offset int) int { return 1 + strings.Count(string(text[:offset]), "\n") }
 
 // syntaxProblem says why a text is no YAML.
 func syntaxProblem(text []byte, err error) Problem {

@@ -55,9 +55,10 @@ func NewServer(l net.Listener, pools []*Pool, config *tls.Config) (*Server, erro
 	if err != nil {
 		return nil, err
 	}
+	stop := make(chan struct{})
 	s := &Server{
 		listener: netutil.LimitListener(l, maxConnections),
-		service:  newService(byName),
+		service:  &service{pools: byName, streams: make(chan struct{}, maxStreams), stop: stop, end: sync.OnceFunc(func() { close(stop) })},
 		health:   health.NewServer(),
 		grpc:     grpc.NewServer(serverOptions(config)...),
 	}
@@ -140,12 +141,10 @@ func (s *Server) finish() {
 		defer close(finished)
 		s.grpc.GracefulStop()
 	}()
-	timer := time.NewTimer(drain)
-	defer timer.Stop()
 	select {
 	case <-finished:
 		return
-	case <-timer.C:
+	case <-time.After(drain):
 	case <-s.halted.Done():
 	}
 	s.grpc.Stop() // also makes GracefulStop return
@@ -172,14 +171,6 @@ type service struct {
 	streams chan struct{} // one element for each open stream
 	stop    chan struct{} // closed when streams should end
 	end     func()        // closes stop; may be called more than once
-}
-
-func newService(pools map[string]*Pool) *service {
-	stop := make(chan struct{})
-	return &service{
-		pools: pools, streams: make(chan struct{}, maxStreams),
-		stop: stop, end: sync.OnceFunc(func() { close(stop) }),
-	}
 }
 
 // IsActive reports whether the pool should have any instances.

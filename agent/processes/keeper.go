@@ -388,21 +388,17 @@ func (k *keeper) follow() (busy bool) {
 		if i.output.offset != before {
 			busy = true
 		} else if i.phase == gone {
-			k.forget(i)
+			// Its output was read: the number is free.
+			if len(i.output.partial) > 0 {
+				k.lines <- i.output.rest() // there is room, see above
+			}
+			i.closeFiles()
+			_ = k.folder.root.Remove(outputName(i.number)) // or an instance of the same number does
+			delete(k.instances, i.number)
 			busy = true
 		}
 	}
 	return busy
-}
-
-// forget makes the number of an instance free, whose output was read.
-func (k *keeper) forget(i *instance) {
-	if len(i.output.partial) > 0 {
-		k.lines <- i.output.rest() // there is room, see follow
-	}
-	i.closeFiles()
-	_ = k.folder.root.Remove(outputName(i.number)) // or an instance of the same number does
-	delete(k.instances, i.number)
 }
 
 // flush reads what the instances have written until now, unless it is given up.

@@ -105,11 +105,15 @@ func (c *console) onServer(ctx context.Context, a *accountFlag, do func(context.
 		if err != nil {
 			return usageError{fmt.Errorf("%s: %w", source, err)}
 		}
-		s, err := newFaultsClient(location, source)
-		if err != nil {
-			return err
+		at, err := azurestorage.Queue.Parse(location)
+		switch {
+		case err != nil:
+			return usageError{fmt.Errorf("%s: %w", source, err)}
+		case at.Auth == azurestorage.TokenAuth:
+			return usageError{fmt.Errorf("%s: faults need the key of the account, or a shared access signature: give a connection string of millrace serve", source)}
 		}
-		defer s.close()
+		s := &faultsClient{at: at, source: source, http: azurestorage.NewClient(1)}
+		defer s.http.CloseIdleConnections()
 		return do(ctx, t, s)
 	})
 }
@@ -133,20 +137,6 @@ type faultsClient struct {
 	source string // setting that names the account; "" for the default
 	http   *http.Client
 }
-
-// newFaultsClient returns a client for the server of an account.
-func newFaultsClient(location, source string) (*faultsClient, error) {
-	at, err := azurestorage.Queue.Parse(location)
-	switch {
-	case err != nil:
-		return nil, usageError{fmt.Errorf("%s: %w", source, err)}
-	case at.Auth == azurestorage.TokenAuth:
-		return nil, usageError{fmt.Errorf("%s: faults need the key of the account, or a shared access signature: give a connection string of millrace serve", source)}
-	}
-	return &faultsClient{at: at, source: source, http: azurestorage.NewClient(1)}, nil
-}
-
-func (s *faultsClient) close() { s.http.CloseIdleConnections() }
 
 // host returns the host and port of the server.
 func (s *faultsClient) host() string {

@@ -159,8 +159,10 @@ func (o *command) do(ctx context.Context, c *console, args []string) error {
 		return o.help(c.out)
 	case err != nil:
 		err = usageError{fmt.Errorf("%w; %s", err, o.advice(err.Error()))}
-	case o.maxArgs >= 0 && len(args) > o.maxArgs:
-		err = o.tooManyArgs(args[o.maxArgs])
+	case o.maxArgs == 0 && len(args) > 0:
+		err = usageError{fmt.Errorf("%s is not a flag: flags begin with a dash; see millrace help %s", quote(args[0]), o.name)}
+	case o.maxArgs > 0 && len(args) > o.maxArgs:
+		err = usageError{fmt.Errorf("unexpected argument %s: write millrace %s %s", quote(args[o.maxArgs]), o.name, o.args)}
 	case len(args) < o.minArgs:
 		err = usageError{fmt.Errorf("missing argument: write millrace %s %s", o.name, o.args)}
 	default:
@@ -230,13 +232,6 @@ func (o *command) flagNames(dash string) []string {
 	var all []string
 	o.flags.VisitAll(func(f *flag.Flag) { all = append(all, dash+f.Name) })
 	return all
-}
-
-func (o *command) tooManyArgs(arg string) error {
-	if o.maxArgs == 0 {
-		return usageError{fmt.Errorf("%s is not a flag: flags begin with a dash; see millrace help %s", quote(arg), o.name)}
-	}
-	return usageError{fmt.Errorf("unexpected argument %s: write millrace %s %s", quote(arg), o.name, o.args)}
 }
 
 // parseInterspersed parses flags anywhere among the arguments, which it returns. After -- there

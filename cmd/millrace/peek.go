@@ -179,27 +179,12 @@ type peekedClaim struct {
 	SHA256 string `json:"sha256,omitempty"` // in hex
 }
 
-func newPeekedClaim(text string) *peekedClaim {
-	p := &peekedClaim{Text: text}
-	if c, err := claimcheck.ParseClaim(text); err == nil {
-		p.Ref, p.Size, p.SHA256 = c.Ref.String(), c.Size, hex.EncodeToString(c.SHA256[:])
-	}
-	return p
-}
-
 // String describes the body for people.
 func (p *peekedClaim) String() string {
 	if p.Ref == "" {
 		return "(stored elsewhere) " + p.Text
 	}
 	return fmt.Sprintf("(stored elsewhere) %d bytes in %s, SHA-256 %s", p.Size, p.Ref, p.SHA256)
-}
-
-func newPeekedPoison(r poison.Record) *peekedPoison {
-	return &peekedPoison{
-		r.Reason, r.Error, r.Fingerprint, r.Stack, r.Account, r.Queue, r.ID, r.Host,
-		r.DequeueCount, r.Lost, r.Expires, r.FirstSeen, r.LastSeen, r.Poisoned,
-	}
 }
 
 // decode decodes a message and its poison record, if it has one.
@@ -210,10 +195,13 @@ func decode(m queue.Message) peeked {
 		s.Expires = &m.Expires
 	}
 	text := m.Text
-	record, err := poison.ParseRecord(text)
+	r, err := poison.ParseRecord(text)
 	if err == nil {
-		s.Poison = newPeekedPoison(record)
-		text = record.Text
+		s.Poison = &peekedPoison{
+			r.Reason, r.Error, r.Fingerprint, r.Stack, r.Account, r.Queue, r.ID, r.Host,
+			r.DequeueCount, r.Lost, r.Expires, r.FirstSeen, r.LastSeen, r.Poisoned,
+		}
+		text = r.Text
 	}
 	head, body, format, err := codec.Open(text, codec.Auto, codec.Kinds, codec.Claims, codec.Groups)
 	if err != nil {
@@ -223,14 +211,17 @@ func decode(m queue.Message) peeked {
 	}
 	s.Format, s.Job, s.Kind, s.Attempts = format.String(), head.ID, head.Kind, head.Attempts
 	if s.Poison != nil {
-		s.Attempts = record.Attempts
+		s.Attempts = r.Attempts
 	}
 	if !head.Enqueued.IsZero() {
 		s.Enqueued = &head.Enqueued
 	}
 	switch {
 	case head.Claim != "":
-		s.Claim = newPeekedClaim(head.Claim)
+		s.Claim = &peekedClaim{Text: head.Claim}
+		if c, err := claimcheck.ParseClaim(head.Claim); err == nil {
+			s.Claim.Ref, s.Claim.Size, s.Claim.SHA256 = c.Ref.String(), c.Size, hex.EncodeToString(c.SHA256[:])
+		}
 	case head.Items == 0:
 		s.peekedBody = newPeekedBody(body)
 	}

@@ -324,7 +324,12 @@ func instancesCommand() *command {
 			}
 			l := newListing(t.console.out, asJSON, "instance", "queue", "phase", "handlers", "in", "out", "handling", "reported")
 			for _, r := range v.Reports {
-				if err := l.row(r, instanceCells(&r, v.At)...); err != nil {
+				phase := r.Phase
+				if r.Paused {
+					phase += ", paused"
+				}
+				if err := l.row(r, r.Instance, r.Queue.String(), phase, fmt.Sprintf("%d of %d", r.Load.Running, r.Load.Slots), perSecond(r.Load.Intake),
+					perSecond(r.Load.Service), handlingTime(r.Load.Handling), age(max(v.At.Sub(r.At), 0))+" ago"); err != nil {
 					return err
 				}
 			}
@@ -336,17 +341,6 @@ func instancesCommand() *command {
 		})
 	c.flags.BoolVar(&asJSON, "json", false, "print one JSON object per worker, each on its own line")
 	return c
-}
-
-func instanceCells(r *beacon.Report, now time.Time) []string {
-	phase := r.Phase
-	if r.Paused {
-		phase += ", paused"
-	}
-	return []string{
-		r.Instance, r.Queue.String(), phase, fmt.Sprintf("%d of %d", r.Load.Running, r.Load.Slots), perSecond(r.Load.Intake), perSecond(r.Load.Service),
-		handlingTime(r.Load.Handling), age(max(now.Sub(r.At), 0)) + " ago",
-	}
 }
 
 // explainInstances adds to the table how much of the queue it covers.

@@ -109,7 +109,7 @@ type service struct {
 
 // Run prints what is served, serves until ctx ends, and lets requests finish.
 func (s *service) Run(ctx context.Context) error {
-	s.settings.printStartup(s.out, s.endpoint, s.data) // after Run has registered for signals
+	printf(s.out, "%s", s.settings.startupText(s.endpoint.Addr().String(), s.endpoint.AccountURL, s.data)) // after Run has registered for signals
 	select {
 	case <-ctx.Done():
 	case <-s.endpoint.Done(): // it has failed

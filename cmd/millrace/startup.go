@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"runtime/debug"
@@ -20,11 +19,7 @@ import (
 // shortForm is the connection string of the development account at the default address.
 const shortForm = "UseDevelopmentStorage=true"
 
-// printStartup prints what is served, where, and how to connect.
-func (s *settings) printStartup(out io.Writer, e *emulator.Endpoint, d *data) {
-	_, _ = io.WriteString(out, s.startupText(e.Addr().String(), e.AccountURL, d)) // nothing can be done about an error
-}
-
+// startupText says what is served, where, and how to connect.
 func (s *settings) startupText(address string, url func(account string) string, d *data) string {
 	var text strings.Builder
 	line := func(what, format string, args ...any) {
@@ -59,7 +54,10 @@ func (s *settings) startupText(address string, url func(account string) string, 
 		} else {
 			line("connection string", "%s", long)
 		}
-		line("  for Python", "%s", long+pythonSecondary(url(account)))
+		// Without a secondary location the Python client reads the stats from an address in the cloud. It must
+		// have no scheme, for which other clients refuse a connection string.
+		_, secondary, _ := strings.Cut(url(account), "://")
+		line("  for Python", "%s", long+"QueueSecondaryEndpoint="+secondary+"-secondary;")
 	}
 	if step := s.firstCommand(address, url); step != "" {
 		line("from another shell", "%s", step)
@@ -107,18 +105,10 @@ func isDefaultAddress(hostPort string) bool {
 
 func connectionString(url, account, key string) string {
 	scheme := "http"
-	if len(url) > 5 && url[:5] == "https" {
+	if strings.HasPrefix(url, "https") {
 		scheme = "https"
 	}
 	return fmt.Sprintf("DefaultEndpointsProtocol=%s;AccountName=%s;AccountKey=%s;QueueEndpoint=%s;", scheme, account, key, url)
-}
-
-// pythonSecondary returns the part of a connection string with which the Python client finds the secondary location, from which it
-// reads the stats; otherwise it uses an address in the cloud. It must have no scheme, for which
-// other clients refuse a connection string.
-func pythonSecondary(url string) string {
-	_, address, _ := strings.Cut(url, "://")
-	return "QueueSecondaryEndpoint=" + address + "-secondary;"
 }
 
 // data is the served data, in memory or in a directory.
