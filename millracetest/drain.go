@@ -178,7 +178,7 @@ func round[T any](t testing.TB, q *watchedQueue, listen listening[T], o *listene
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	q.begin(stop)
+	q.stop = stop // the listener of the round before has ended
 
 	options := *cmp.Or(o, &listener.Options[T]{})
 	// A single loop, because after its empty poll everything it fetched has been dispatched.
@@ -196,9 +196,7 @@ func round[T any](t testing.TB, q *watchedQueue, listen listening[T], o *listene
 	if first := broken.first; first != "" {
 		t.Fatalf("millracetest: a function in the options failed: %s", first)
 	}
-	if failure := q.failure(); failure != nil { // more specific than Run's error
-		err = failure
-	}
+	err = cmp.Or(q.err, err) // which is more specific than Run's error
 	if err != nil {
 		t.Fatalf("millracetest: %v", err)
 	}
@@ -269,18 +267,6 @@ type watchedQueue struct {
 	got     int           // messages returned; guarded by mu
 	err     error         // why the round must end; guarded by mu
 	updated time.Duration // visibility of the last update; guarded by mu
-}
-
-func (q *watchedQueue) begin(stop func()) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.stop = stop
-}
-
-func (q *watchedQueue) failure() error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.err
 }
 
 // Update records the visibility. That of the settlement comes after all renewals.

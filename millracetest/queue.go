@@ -86,7 +86,7 @@ func (q *recordingQueue) Enqueue(ctx context.Context, text string, o *queue.Enqu
 func (q *recordingQueue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (fresh queue.Lease, err error) {
 	q.journal().change(func(j *journal) {
 		if fresh, err = q.Queue.Update(ctx, l, text, visibility); err == nil {
-			j.rewrite(l.ID, text)
+			j.entries[l.ID].text = text
 		}
 	})
 	return fresh, err
@@ -95,7 +95,7 @@ func (q *recordingQueue) Update(ctx context.Context, l queue.Lease, text string,
 func (q *recordingQueue) Delete(ctx context.Context, l queue.Lease) (err error) {
 	q.journal().change(func(j *journal) {
 		if err = q.Queue.Delete(ctx, l); err == nil {
-			j.remove(l.ID)
+			delete(j.entries, l.ID)
 		}
 	})
 	return err
@@ -104,7 +104,7 @@ func (q *recordingQueue) Delete(ctx context.Context, l queue.Lease) (err error) 
 func (q *recordingQueue) Clear(ctx context.Context) (err error) {
 	q.journal().change(func(j *journal) {
 		if err = q.Queue.Clear(ctx); err == nil {
-			j.clear()
+			clear(j.entries)
 		}
 	})
 	return err
@@ -113,7 +113,7 @@ func (q *recordingQueue) Clear(ctx context.Context) (err error) {
 func (q *recordingQueue) Drop(ctx context.Context) (err error) {
 	q.journal().change(func(j *journal) {
 		if err = q.Queue.Drop(ctx); err == nil {
-			j.clear()
+			clear(j.entries)
 		}
 	})
 	return err
@@ -169,10 +169,6 @@ func (j *journal) add(id queue.ID, text string, life time.Duration) {
 	}
 	j.entries[id] = e
 }
-
-func (j *journal) rewrite(id queue.ID, text string) { j.entries[id].text = text }
-func (j *journal) remove(id queue.ID)               { delete(j.entries, id) }
-func (j *journal) clear()                           { clear(j.entries) }
 
 // texts returns the texts of the messages that have not expired, in the order of arrival.
 func (j *journal) texts() []string {

@@ -32,7 +32,7 @@ func MiddlewareBy[T any](k *Keys, key func(m *dispatcher.Message[T]) string) dis
 			if name == "" {
 				return next(ctx, m)
 			}
-			admitted, delay := k.acquire(ctx, name, newTerms(m))
+			admitted, delay := k.acquire(ctx, name, terms{postponable: m.AttemptsRecorded(), slots: m.Concurrency()})
 			if !admitted {
 				return dispatcher.Postpone(delay, fmt.Errorf("%w: %.100q", ErrBusy, name))
 			}
@@ -46,10 +46,6 @@ func MiddlewareBy[T any](k *Keys, key func(m *dispatcher.Message[T]) string) dis
 type terms struct {
 	postponable bool // whether it can be given back without an attempt
 	slots       int  // of its listener
-}
-
-func newTerms[T any](m *dispatcher.Message[T]) terms {
-	return terms{postponable: m.AttemptsRecorded(), slots: m.Concurrency()}
 }
 
 // places returns how many slots may be taken by jobs that wait, in all and of one key.
@@ -146,9 +142,7 @@ func (k *Keys) acquire(ctx context.Context, key string, of terms) (admitted bool
 	}
 	var expired <-chan time.Time
 	if of.postponable {
-		timer := time.NewTimer(limit)
-		defer timer.Stop()
-		expired = timer.C
+		expired = time.After(limit)
 	}
 	select {
 	case <-w.turn:

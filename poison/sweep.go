@@ -80,7 +80,11 @@ func (s *sweep) pages(ctx context.Context) error {
 		}
 		return nil
 	}
-	for page, err := range browse.Pages(ctx, s.queue, &browse.Options{Page: s.pageSize(), Lease: s.lease, Before: before}) {
+	size := queue.MaxBatch
+	if s.rate > 0 && !s.dryRun { // no more than a second's worth: nothing is held while the sweep waits for its rate
+		size = int(min(max(math.Ceil(s.rate), 1), queue.MaxBatch))
+	}
+	for page, err := range browse.Pages(ctx, s.queue, &browse.Options{Page: size, Lease: s.lease, Before: before}) {
 		if err != nil {
 			return err
 		}
@@ -94,15 +98,6 @@ func (s *sweep) pages(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// pageSize returns how many messages are taken at a time: no more than a second's worth, because
-// nothing is held while the sweep waits for its rate.
-func (s *sweep) pageSize() int {
-	if s.rate == 0 || s.dryRun {
-		return queue.MaxBatch
-	}
-	return int(min(max(math.Ceil(s.rate), 1), queue.MaxBatch))
 }
 
 // candidate is a message that the filter chooses.

@@ -223,19 +223,15 @@ func (p *Producer[T]) try(ctx context.Context, s *Sending, text string) error {
 		}
 		s.maybeSent = errAccepted
 	case errors.Is(err, queue.ErrOutcomeUnknown):
-		p.maybeIn(s, p.queueOf(err))
+		name := p.queue.Name() // or the one that the error of a sender over several says
+		if e := (*queue.Error)(nil); errors.As(err, &e) {
+			name = cmp.Or(e.Queue, name)
+		}
+		p.maybeIn(s, name)
 		s.maybeSent = err
 		s.Sent.MaybeTwice = s.Sent.ID != "" // an interceptor has sent again what was accepted
 	}
 	return err
-}
-
-// queueOf returns the queue on which a request failed, which only the error of a sender over several says.
-func (p *Producer[T]) queueOf(err error) queue.Name {
-	if e := (*queue.Error)(nil); errors.As(err, &e) && e.Queue != (queue.Name{}) {
-		return e.Queue
-	}
-	return p.queue.Name()
 }
 
 // maybeIn records a queue whose workers have to be told of the message.
@@ -308,7 +304,15 @@ func (p *Producer[T]) SendGroup(ctx context.Context, jobs []T, o *SendOptions) (
 	}
 	if err == nil {
 		s.items, s.Head.Items = len(jobs), len(jobs)
-		body, err = p.encodeGroup(jobs)
+		g := make(codec.Group, len(jobs))
+		for i := 0; i < len(jobs) && err == nil; i++ {
+			if g[i], err = p.options.Codec.Encode(jobs[i]); err != nil {
+				err = fmt.Errorf("item %d of a group of %d: %w", i, len(jobs), err)
+			}
+		}
+		if err == nil {
+			body = g.Encode()
+		}
 	}
 	sent, err := p.send(ctx, s, body, err, p.wakeups.wake)
 	if errors.Is(err, queue.ErrTooLarge) {
@@ -327,17 +331,6 @@ func (p *Producer[T]) checkGroup(jobs int) error {
 			Detail: fmt.Sprintf("a group needs an envelope, and the format %v has none", p.options.Format)}
 	}
 	return nil
-}
-
-func (p *Producer[T]) encodeGroup(jobs []T) ([]byte, error) {
-	g := make(codec.Group, len(jobs))
-	for i, job := range jobs {
-		var err error
-		if g[i], err = p.options.Codec.Encode(job); err != nil {
-			return nil, fmt.Errorf("item %d of a group of %d: %w", i, len(jobs), err)
-		}
-	}
-	return g.Encode(), nil
 }
 
 // maxSkew is how far this machine's clock may be from the service's where a job counts as hidden.

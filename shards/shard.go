@@ -134,23 +134,18 @@ func (s *shard[T]) refused() error {
 // rest waits after the service has refused the shard. It returns false when ctx has ended, or when
 // every shard is refused.
 func (s *shard[T]) rest(ctx context.Context, refusal error) bool {
-	if s.renewRefused(refusal) {
+	s.all.mu.Lock()
+	s.refusal = refusal
+	s.renew()
+	hope := slices.ContainsFunc(s.all.shards, func(other *shard[T]) bool { return other.refused() == nil })
+	s.all.mu.Unlock()
+	if !hope {
 		waiting.Signal(s.all.hopeless, struct{}{})
 		return false
 	}
 	wait := s.rests.Next()
 	s.report("shard rests", &Error{Shard: s.name, Err: refusal, Again: wait})
 	return waiting.For(wait, ctx.Done())
-}
-
-// renewRefused makes the next listener after one that was refused, and reports whether all shards are
-// refused now.
-func (s *shard[T]) renewRefused(refusal error) (all bool) {
-	s.all.mu.Lock()
-	defer s.all.mu.Unlock()
-	s.refusal = refusal
-	s.renew()
-	return !slices.ContainsFunc(s.all.shards, func(other *shard[T]) bool { return other.refused() == nil })
 }
 
 // report gives an error to the log, with a message, and to OnError. A panic in one of them ends nothing.

@@ -99,17 +99,12 @@ func (c *conn) serve() {
 	c.request.http = new(http.Request)
 	c.readWithin(c.server.headerTimeout) // from when it was accepted
 	if odd := c.loop(); odd && c.state.CompareAndSwap(idle, closed) {
-		handedOver = true
-		c.handOver()
+		handedOver = true // to net/http, together with the bytes that were read
+		read := bytes.Clone(c.in[c.r:c.w])
+		c.shrink()
+		_ = c.raw.SetDeadline(time.Time{}) // when that fails, so will net/http's next step
+		c.server.handoff.send(&resumedConn{Conn: c.raw, read: read})
 	}
-}
-
-// handOver gives the connection to net/http, together with the bytes that were read.
-func (c *conn) handOver() {
-	read := bytes.Clone(c.in[c.r:c.w])
-	c.shrink()
-	_ = c.raw.SetDeadline(time.Time{}) // when that fails, so will net/http's next step
-	c.server.handoff.send(&resumedConn{Conn: c.raw, read: read})
 }
 
 // loop responds to plain requests. It returns true if it stopped before one that is not plain,

@@ -55,7 +55,7 @@ type Server struct {
 func New(odd *http.Server) *Server {
 	s := &Server{
 		fallback:      odd,
-		handoff:       newHandoffListener(),
+		handoff:       &handoffListener{connections: make(chan net.Conn), closed: make(chan struct{})},
 		Handler:       odd.Handler,
 		start:         time.Now(),
 		headerTimeout: firstTimeout(odd.ReadHeaderTimeout, odd.ReadTimeout),
@@ -99,7 +99,12 @@ func (s *Server) Serve(listener net.Listener) error {
 	if !s.addListener(listener) {
 		return http.ErrServerClosed
 	}
-	defer s.removeListener(listener)
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.listeners, listener)
+		s.checkDrained()
+	}()
 	for {
 		raw, err := s.accept(listener)
 		if s.closing.Load() {
@@ -132,13 +137,6 @@ func (s *Server) addListener(listener net.Listener) bool {
 	}
 	s.listeners[listener] = struct{}{}
 	return true
-}
-
-func (s *Server) removeListener(listener net.Listener) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.listeners, listener)
-	s.checkDrained()
 }
 
 // track registers a connection, unless the server is closed.
@@ -177,7 +175,9 @@ const (
 func (s *Server) accept(listener net.Listener) (net.Conn, error) {
 	for wait := minAcceptPause; ; wait = min(2*wait, maxAcceptPause) {
 		raw, err := listener.Accept()
-		if err == nil || !isTemporary(err) {
+		// net/http uses the Temporary method too: there is no other way to tell.
+		var temporary interface{ Temporary() bool }
+		if err == nil || !errors.As(err, &temporary) || !temporary.Temporary() {
 			return raw, err
 		}
 		s.logf("http: Accept error: %v; retrying in %v", err, wait)
@@ -185,13 +185,6 @@ func (s *Server) accept(listener net.Listener) (net.Conn, error) {
 			return nil, err
 		}
 	}
-}
-
-// isTemporary reports whether an error of Accept is temporary. net/http uses the Temporary method
-// too: there is no other way to tell.
-func isTemporary(err error) bool {
-	var temporary interface{ Temporary() bool }
-	return errors.As(err, &temporary) && temporary.Temporary()
 }
 
 // Close stops accepting, closes all connections and waits until nothing of the server runs.
@@ -275,10 +268,6 @@ type handoffListener struct {
 	connections chan net.Conn
 	once        sync.Once
 	closed      chan struct{}
-}
-
-func newHandoffListener() *handoffListener {
-	return &handoffListener{connections: make(chan net.Conn), closed: make(chan struct{})}
 }
 
 // send hands a connection over, or closes it if the server is closing. net/http accepts and

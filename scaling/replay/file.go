@@ -32,7 +32,12 @@ var settings = []setting{
 	{"accounts", setAccounts, func(t *Trace) string { return strings.Join(t.Accounts, ", ") }},
 	share("noise", func(t *Trace) *float64 { return &t.Noise }),
 	share("missing", func(t *Trace) *float64 { return &t.Missing }),
-	{"seed", setSeed, func(t *Trace) string { return strconv.FormatUint(t.Seed, 10) }},
+	{"seed", func(t *Trace, text string) (err error) {
+		if t.Seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			return fmt.Errorf("seed is %q: write a whole number, such as 7", text)
+		}
+		return nil
+	}, func(t *Trace) string { return strconv.FormatUint(t.Seed, 10) }},
 }
 
 // field is the setting of a field of the trace, which is not written if it is zero.
@@ -82,15 +87,6 @@ func setAccounts(t *Trace, text string) error {
 		}
 		t.Accounts = append(t.Accounts, one)
 	}
-	return nil
-}
-
-func setSeed(t *Trace, text string) error {
-	seed, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		return fmt.Errorf("seed is %q: write a whole number, such as 7", text)
-	}
-	t.Seed = seed
 	return nil
 }
 

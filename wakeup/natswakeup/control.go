@@ -35,11 +35,22 @@ func (t *Transport) control() {
 			for len(t.status) > 0 {
 				<-t.status
 			}
-			t.interrupted()
+			// Every subscriber that listens is told that it does not. The subscriptions end, although the connection
+			// would begin them again: it does not say which of them the server has refused.
+			for _, c := range t.all() {
+				c.unsubscribe()
+				for _, s := range t.members(c) {
+					s.tell(false)
+				}
+			}
 		case <-t.life.Done():
 			ended = true
 		}
-		t.endUnwanted()
+		for _, c := range t.all() {
+			if !t.isReady(c) { // nobody needs it at the server any more
+				c.unsubscribe()
+			}
+		}
 		t.handOn()
 		t.sendMissed()
 		if ended {
@@ -67,17 +78,6 @@ func (t *Transport) all() []*channel {
 	return all
 }
 
-// interrupted tells every subscriber that listens that it does not. The subscriptions end, although the
-// connection would begin them again: it does not say which of them the server has refused.
-func (t *Transport) interrupted() {
-	for _, c := range t.all() {
-		c.unsubscribe()
-		for _, s := range t.members(c) {
-			s.tell(false)
-		}
-	}
-}
-
 // members returns the subscribers of a channel that are ready.
 func (t *Transport) members(c *channel) []*subscription {
 	t.mu.Lock()
@@ -89,15 +89,6 @@ func (t *Transport) members(c *channel) []*subscription {
 		}
 	}
 	return ready
-}
-
-// endUnwanted ends the subscriptions at the server that nobody needs any more.
-func (t *Transport) endUnwanted() {
-	for _, c := range t.all() {
-		if !t.isReady(c) {
-			c.unsubscribe()
-		}
-	}
 }
 
 func (t *Transport) isReady(c *channel) bool {
@@ -167,7 +158,9 @@ func (t *Transport) begin(fresh []*channel) bool {
 		// It fails if the connection is closed or about to be.
 		c.sub, _ = t.conn.ChanQueueSubscribe(c.subject, group, t.messages)
 	}
-	if !t.roundTrip() {
+	ctx, cancel := context.WithTimeout(t.life, confirmTimeout)
+	defer cancel()
+	if t.conn.FlushWithContext(ctx) != nil { // the server has not answered what was sent before
 		return false
 	}
 	err := t.conn.LastError()
@@ -186,13 +179,6 @@ func (t *Transport) begin(fresh []*channel) bool {
 		done = t.begin([]*channel{c}) && done
 	}
 	return done
-}
-
-// roundTrip reports whether the server has answered what was sent before.
-func (t *Transport) roundTrip() bool {
-	ctx, cancel := context.WithTimeout(t.life, confirmTimeout)
-	defer cancel()
-	return t.conn.FlushWithContext(ctx) == nil
 }
 
 // isRefused reports whether the error is that the server has refused a subscription to the subject.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/wakeup"
 	"github.com/nats-io/nats.go"
@@ -181,12 +182,7 @@ func (t *Transport) Close() {
 	t.running.Wait()
 }
 
-func (t *Transport) wakeController() {
-	select {
-	case t.kick <- struct{}{}:
-	default:
-	}
-}
+func (t *Transport) wakeController() { waiting.Signal(t.kick, struct{}{}) }
 
 // maxMissed bounds how many events are kept while the connection is down.
 const maxMissed = 1024

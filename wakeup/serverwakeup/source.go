@@ -133,11 +133,16 @@ func (s *Source) Subscribe(q queue.Name, subscriber wakeup.Subscriber) (wakeup.S
 	return sub, nil
 }
 
-// release ends a stream that has no subscribers.
-func (s *Source) release(st *stream) {
+// release removes a subscriber, and ends its stream if that has no other.
+func (s *Source) release(sub *subscription) {
+	st := sub.stream
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if st.empty() && s.streams[st.name] == st {
+	st.mu.Lock()
+	delete(st.subscribers, sub)
+	empty := len(st.subscribers) == 0
+	st.mu.Unlock()
+	if empty && s.streams[st.name] == st {
 		delete(s.streams, st.name)
 		st.cancel()
 	}
@@ -199,7 +204,10 @@ func (s *subscription) setReady(ready bool) {
 // listen tells a ready subscriber that the stream is in force, if it is and that was not said yet. It
 // requires mu: the stream may break at any time, and what follows from that is said after this.
 func (s *subscription) listen() {
-	if s.ready && !s.listening && s.stream.isInForce() {
+	s.stream.mu.Lock()
+	inForce := s.stream.inForce
+	s.stream.mu.Unlock()
+	if s.ready && !s.listening && inForce {
 		s.listening = true
 		s.subscriber.Listening(true)
 	}
@@ -215,8 +223,7 @@ func (s *subscription) Close() {
 	s.closed = true
 	s.mu.Unlock()
 	if first {
-		s.stream.remove(s)
-		s.stream.source.release(s.stream)
+		s.stream.source.release(s)
 	}
 }
 

@@ -40,7 +40,9 @@ type stream struct {
 func newStream(s *Source, q queue.Name) *stream {
 	st := &stream{source: s, name: q, changed: make(chan struct{}, 1), subscribers: make(map[*subscription]struct{})}
 	st.ctx, st.cancel = context.WithCancel(s.ctx)
-	st.series = newSeries(s.log.With("queue", q.String()), s.key+q.Queue)
+	key := s.key + q.Queue
+	st.series = series{log: s.log.With("queue", q.String()), quick: retry.NewWaits(key, firstWait, maxWait),
+		denied: retry.NewWaits(key, firstWait, deniedWait), foreign: retry.NewWaits(key, foreignWait, foreignWait)}
 	return st
 }
 
@@ -48,18 +50,6 @@ func (s *stream) add(sub *subscription) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.subscribers[sub] = struct{}{}
-}
-
-func (s *stream) remove(sub *subscription) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.subscribers, sub)
-}
-
-func (s *stream) empty() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.subscribers) == 0
 }
 
 // members returns the subscribers. They are called without the stream's lock.
@@ -75,12 +65,6 @@ func (s *stream) count(change int) {
 	s.ready += change
 	s.mu.Unlock()
 	waiting.Signal(s.changed, struct{}{})
-}
-
-func (s *stream) isInForce() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.inForce
 }
 
 // wanted reports whether a subscriber is ready, and whether an event came while none was.
@@ -223,14 +207,11 @@ func (s *stream) tell(ctx context.Context, id string, every time.Duration) error
 			s.begin()
 			continue
 		case !ready && told && !missed:
-			timer := time.NewTimer(patience)
 			select {
 			case <-s.changed:
-				timer.Stop()
 				continue
-			case <-timer.C:
+			case <-time.After(patience):
 			case <-ctx.Done():
-				timer.Stop()
 				return nil
 			}
 		}
@@ -334,11 +315,6 @@ const (
 	missing trouble = "the queue does not exist" // listeners say so
 	ended   trouble = "the server has ended the stream"
 )
-
-func newSeries(log *slog.Logger, key string) series {
-	return series{log: log, quick: retry.NewWaits(key, firstWait, maxWait), denied: retry.NewWaits(key, firstWait, deniedWait),
-		foreign: retry.NewWaits(key, foreignWait, foreignWait)}
-}
 
 func (s *series) opened() {
 	s.openedAt = time.Now()
