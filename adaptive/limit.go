@@ -308,7 +308,13 @@ func (s *slots) Join(freed chan<- struct{}) error {
 	if s.freed != nil {
 		return errors.New("these slots of an adaptive limit are in use by a listener that runs: call Slots for each listener")
 	}
-	s.limit.enter(s)
+	s.limit.mu.Lock()
+	if !s.entered { // among those that need a place
+		s.entered = true
+		s.limit.places++
+		s.limit.resize()
+	}
+	s.limit.mu.Unlock()
 	if err := s.own.Join(freed); err != nil {
 		s.limit.exit(s)
 		return err
@@ -350,10 +356,14 @@ func (s *slots) Take(r dispatcher.SlotRequest) (taken, free int) {
 		s.withdraw()
 		return 0, 0
 	}
-	r.Least = s.limit.worth(r.Least)
+	// What is a tenth of the highest limit may be more than there are.
+	r.Least = max(r.Least*s.limit.limit()/s.limit.options.Max, 1)
 	taken, free = s.own.Take(r)
 	if taken == 0 || s.within == nil {
-		s.withdrawWithin()
+		if s.asking { // the other slots were kept for a request that now waits for the limit
+			s.asking = false
+			s.within.Withdraw()
+		}
 		return taken, free
 	}
 	r.Most, r.Least = taken, min(r.Least, taken)
@@ -386,15 +396,6 @@ func (s *slots) withdraw() {
 	}
 }
 
-// withdrawWithin lets the other slots go to others, if they were kept for a request that now waits for the limit. Requires
-// mu.
-func (s *slots) withdrawWithin() {
-	if s.asking {
-		s.asking = false
-		s.within.Withdraw()
-	}
-}
-
 // Free implements [dispatcher.Slots].
 func (s *slots) Free(n int) {
 	s.mu.Lock()
@@ -405,20 +406,6 @@ func (s *slots) Free(n int) {
 	s.own.Free(n)
 	if s.within != nil {
 		s.within.Free(n)
-	}
-}
-
-// worth returns how many slots are worth a dequeue: what is a tenth of the highest limit may be more than there are.
-func (l *Limit) worth(least int) int { return max(least*l.limit()/l.options.Max, 1) }
-
-// enter counts the slots among those that need a place.
-func (l *Limit) enter(s *slots) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !s.entered {
-		s.entered = true
-		l.places++
-		l.resize()
 	}
 }
 

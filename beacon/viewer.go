@@ -353,7 +353,20 @@ func NewFleet(queues ...queue.Name) *Fleet {
 // those that are shown. Without any report Ready, Service, Running, InWork and Delayed are zero.
 func (f *Fleet) Measure(s *scaling.Sample, views ...View) {
 	t := f.total(views)
-	s.Slots, s.Handling = t.meanSlots(), t.meanHandling()
+	s.Slots, s.Handling = scaling.Optional[float64]{}, scaling.Optional[time.Duration]{}
+	if len(t.slots) > 0 {
+		sum := 0
+		for _, one := range t.slots {
+			sum += one.own + one.shared
+		}
+		s.Slots = scaling.Known(float64(sum) / float64(len(t.slots)))
+	}
+	if t.weight == 0 {
+		t.weighted, t.weight = t.plain, t.handlers
+	}
+	if t.weight > 0 {
+		s.Handling = scaling.Known(time.Duration(t.weighted / t.weight * float64(time.Second)))
+	}
 	s.Ready, s.Service, s.Running, s.InWork, s.Delayed = scaling.Optional[int]{}, scaling.Optional[float64]{}, scaling.Optional[int]{}, scaling.Optional[int64]{}, scaling.Optional[int64]{}
 	if t.full {
 		return
@@ -447,28 +460,4 @@ func (t *total) add(r Report, p progress) {
 	} else {
 		one.own += r.Load.Slots
 	}
-}
-
-// meanSlots returns how many slots a ready instance has on average.
-func (t *total) meanSlots() (unknown scaling.Optional[float64]) {
-	if len(t.slots) == 0 {
-		return unknown
-	}
-	sum := 0
-	for _, one := range t.slots {
-		sum += one.own + one.shared
-	}
-	return scaling.Known(float64(sum) / float64(len(t.slots)))
-}
-
-// meanHandling returns how long a handler takes on average.
-func (t *total) meanHandling() (unknown scaling.Optional[time.Duration]) {
-	sum, weight := t.weighted, t.weight
-	if weight == 0 {
-		sum, weight = t.plain, t.handlers
-	}
-	if weight == 0 {
-		return unknown
-	}
-	return scaling.Known(time.Duration(sum / weight * float64(time.Second)))
 }

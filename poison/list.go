@@ -110,12 +110,8 @@ func (f *Filter) Chooses(e *Entry, now time.Time) bool {
 		f.Newer > 0 && age > f.Newer:
 		return false
 	}
-	return f.Match == "" || e.contains(f.Match)
-}
-
-// contains reports whether the error, the stack or the body contains the text.
-func (e *Entry) contains(text string) bool {
-	if strings.Contains(e.Record.Error, text) || strings.Contains(e.Record.Stack, text) {
+	text := f.Match
+	if text == "" || strings.Contains(e.Record.Error, text) || strings.Contains(e.Record.Stack, text) {
 		return true
 	}
 	head, body, _, err := open(e.Original(), codec.Auto)

@@ -77,7 +77,7 @@ func (p Policy) WithDefaults(q queue.Queue) (Policy, error) {
 		return p, nil
 	}
 	if p.Queue == nil {
-		if !hasSibling(q.Name().Queue) {
+		if name := q.Name().Queue; strings.HasSuffix(name, Suffix) || queue.CheckName(name+Suffix) != nil {
 			p.Keep = true
 			return p, nil
 		}
@@ -87,11 +87,6 @@ func (p Policy) WithDefaults(q queue.Queue) (Policy, error) {
 		return p, fmt.Errorf("poison queue %v is the queue itself: its messages would be moved to itself for ever", q.Name())
 	}
 	return p, nil
-}
-
-// hasSibling reports whether a queue can have a poison queue beside it.
-func hasSibling(name string) bool {
-	return !strings.HasSuffix(name, Suffix) && queue.CheckName(name+Suffix) == nil
 }
 
 // maxError is how many bytes of an error text are kept if the whole does not fit.
@@ -157,7 +152,7 @@ func (p Policy) texts(r Record) []string {
 	}
 	r.Error = ""
 	add()
-	r = r.withoutDerived()
+	r.Job, r.Host, r.Fingerprint, r.FirstSeen, r.LastSeen, r.Lost = "", "", "", time.Time{}, time.Time{}, 0
 	add()
 	return append(texts, r.Text)
 }
@@ -282,13 +277,6 @@ func (r *Record) derive() {
 	if r.LastSeen.IsZero() {
 		r.LastSeen = r.Poisoned
 	}
-}
-
-// withoutDerived returns the record without what a reader can do without or derive, for a text
-// that leaves it no room.
-func (r Record) withoutDerived() Record {
-	r.Job, r.Host, r.Fingerprint, r.FirstSeen, r.LastSeen, r.Lost = "", "", "", time.Time{}, time.Time{}, 0
-	return r
 }
 
 // Body returns the body of the message that the record holds, decoded from an envelope or Base64

@@ -339,7 +339,12 @@ func (p *Pool) Instances(ctx context.Context) (int, error) {
 	if n < 0 {
 		return 0, fmt.Errorf("pool %s: got %d replicas, want none or more", p.name, n)
 	}
-	return p.begin(n), nil
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.known { // or Scale was called meanwhile
+		p.set(n)
+	}
+	return p.number, nil
 }
 
 // Scale asks for n instances. KEDA reads it within its polling interval, and at once if it has none and n is more.
@@ -351,16 +356,6 @@ func (p *Pool) Scale(_ context.Context, n int) error {
 	defer p.mu.Unlock()
 	p.set(n)
 	return nil
-}
-
-// begin sets the number that was read from the platform, unless Scale was called meanwhile, and returns what it is now.
-func (p *Pool) begin(n int) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.known {
-		p.set(n)
-	}
-	return p.number
 }
 
 // set is called with mu held.

@@ -241,17 +241,18 @@ const patience = 30 * time.Second
 // retried repeats a request that may be repeated without harm, until it succeeds, or fails for a
 // reason that waiting does not mend. An unreachable server is such a reason: somebody has to start
 // it. After stop, the context of the first signal, no request is repeated.
-func retried(stop, ctx context.Context, key string, send func(context.Context) error) error {
+func retried[T any](stop, ctx context.Context, key string, send func(context.Context) (T, error)) (result T, err error) {
 	begin := time.Now()
-	err := retry.Do(stop, key, func(err error) bool {
+	err = retry.Do(stop, key, func(err error) bool {
 		return queue.Transient(err) && !unreachable(err) && time.Since(begin) < patience
-	}, func(try context.Context) error {
-		return send(retry.Repeated(ctx, retry.Repeats(try)))
+	}, func(try context.Context) (err error) {
+		result, err = send(retry.Repeated(ctx, retry.Repeats(try)))
+		return err
 	})
 	if stop.Err() != nil && queue.Transient(err) && !errors.Is(err, queue.ErrOutcomeUnknown) {
-		return context.Cause(stop) // nothing has happened
+		err = context.Cause(stop) // nothing has happened
 	}
-	return err
+	return result, err
 }
 
 // unreachable reports whether the request did not reach a server.
@@ -267,12 +268,8 @@ type retriedAccount struct {
 }
 
 // List implements [queue.Account].
-func (a retriedAccount) List(ctx context.Context, o *queue.ListOptions) (page queue.Page, err error) {
-	err = retried(a.stop, ctx, a.Name(), func(ctx context.Context) (err error) {
-		page, err = a.Account.List(ctx, o)
-		return err
-	})
-	return page, err
+func (a retriedAccount) List(ctx context.Context, o *queue.ListOptions) (queue.Page, error) {
+	return retried(a.stop, ctx, a.Name(), func(ctx context.Context) (queue.Page, error) { return a.Account.List(ctx, o) })
 }
 
 // Open implements [queue.Account].
@@ -293,25 +290,18 @@ type retriedQueue struct {
 }
 
 func (q retriedQueue) retried(ctx context.Context, send func(context.Context) error) error {
-	return retried(q.stop, ctx, q.Name().String(), send)
+	_, err := retried(q.stop, ctx, q.Name().String(), func(ctx context.Context) (struct{}, error) { return struct{}{}, send(ctx) })
+	return err
 }
 
 // Properties implements [queue.Queue].
-func (q retriedQueue) Properties(ctx context.Context) (p queue.Properties, err error) {
-	err = q.retried(ctx, func(ctx context.Context) (err error) {
-		p, err = q.Manager.Properties(ctx)
-		return err
-	})
-	return p, err
+func (q retriedQueue) Properties(ctx context.Context) (queue.Properties, error) {
+	return retried(q.stop, ctx, q.Name().String(), q.Manager.Properties)
 }
 
 // Peek implements [queue.Queue].
-func (q retriedQueue) Peek(ctx context.Context, n int) (messages []queue.Message, err error) {
-	err = q.retried(ctx, func(ctx context.Context) (err error) {
-		messages, err = q.Manager.Peek(ctx, n)
-		return err
-	})
-	return messages, err
+func (q retriedQueue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
+	return retried(q.stop, ctx, q.Name().String(), func(ctx context.Context) ([]queue.Message, error) { return q.Manager.Peek(ctx, n) })
 }
 
 // Create implements [queue.Queue].
@@ -364,46 +354,38 @@ type haltedQueue struct {
 
 func (t *task) untilHalted(q queue.Manager) queue.Manager { return &haltedQueue{q, t.finish} }
 
-// within returns ctx, which also ends at the second signal.
-func (q *haltedQueue) within(ctx context.Context) (context.Context, func()) {
+// halted sends a request whose context also ends at the second signal.
+func halted[T any](ctx, finish context.Context, send func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(q.finish, cancel)
-	return ctx, func() { stop(); cancel() }
+	defer cancel()
+	defer context.AfterFunc(finish, cancel)()
+	return send(ctx)
 }
 
 // Properties implements [queue.Queue].
 func (q *haltedQueue) Properties(ctx context.Context) (queue.Properties, error) {
-	ctx, end := q.within(ctx)
-	defer end()
-	return q.Manager.Properties(ctx)
+	return halted(ctx, q.finish, q.Manager.Properties)
 }
 
 // Enqueue implements [queue.Queue].
 func (q *haltedQueue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
-	ctx, end := q.within(ctx)
-	defer end()
-	return q.Manager.Enqueue(ctx, text, o)
+	return halted(ctx, q.finish, func(ctx context.Context) (queue.Message, error) { return q.Manager.Enqueue(ctx, text, o) })
 }
 
 // Dequeue implements [queue.Queue].
 func (q *haltedQueue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
-	ctx, end := q.within(ctx)
-	defer end()
-	return q.Manager.Dequeue(ctx, n, visibility)
+	return halted(ctx, q.finish, func(ctx context.Context) ([]queue.Message, error) { return q.Manager.Dequeue(ctx, n, visibility) })
 }
 
 // Update implements [queue.Queue].
 func (q *haltedQueue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
-	ctx, end := q.within(ctx)
-	defer end()
-	return q.Manager.Update(ctx, l, text, visibility)
+	return halted(ctx, q.finish, func(ctx context.Context) (queue.Lease, error) { return q.Manager.Update(ctx, l, text, visibility) })
 }
 
 // Delete implements [queue.Queue].
 func (q *haltedQueue) Delete(ctx context.Context, l queue.Lease) error {
-	ctx, end := q.within(ctx)
-	defer end()
-	return q.Manager.Delete(ctx, l)
+	_, err := halted(ctx, q.finish, func(ctx context.Context) (struct{}, error) { return struct{}{}, q.Manager.Delete(ctx, l) })
+	return err
 }
 
 // haltedAccount opens queues whose requests end at the second signal.

@@ -58,7 +58,11 @@ func Fingerprint(text string) string {
 		if n < 0 {
 			n = len(text)
 		}
-		b.WriteString(masked(text[:n]))
+		if word := text[:n]; !strings.ContainsAny(word, "0123456789") {
+			b.WriteString(word)
+		} else { // with the punctuation that ends a sentence
+			b.WriteString("#" + word[len(strings.TrimRight(word, ".:")):])
+		}
 		text = text[n:]
 		n = strings.IndexFunc(text, func(r rune) bool { return !breaks(r) })
 		if n < 0 {
@@ -72,15 +76,6 @@ func Fingerprint(text string) string {
 
 func breaks(r rune) bool {
 	return strings.ContainsRune(" \t\r\n\"'`()[]{}<>,;=/&?|", r)
-}
-
-// masked returns the word, or "#" if it contains a digit, with the punctuation that ends a
-// sentence.
-func masked(word string) string {
-	if !strings.ContainsAny(word, "0123456789") {
-		return word
-	}
-	return "#" + word[len(strings.TrimRight(word, ".:")):]
 }
 
 const (

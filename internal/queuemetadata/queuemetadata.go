@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,12 +22,14 @@ type Pause struct {
 	Since time.Time // when it was set, by [SetPaused]; zero if the value is no time
 }
 
+var falseValues = []string{"", "false", "no", "off", "0"}
+
 // Paused returns the flag, and whether it pauses the workers. Any value does, except an empty one,
 // "false", "no", "off" and "0", in any case.
 func Paused(metadata map[string]string) (p Pause, paused bool) {
 	for name, value := range metadata {
 		value = strings.TrimSpace(value)
-		if !strings.EqualFold(name, pausedName) || isFalse(value) {
+		if !strings.EqualFold(name, pausedName) || slices.Contains(falseValues, strings.ToLower(value)) {
 			continue
 		}
 		p.Value = max(p.Value, value) // of several spellings of the name always the same
@@ -38,14 +41,6 @@ func Paused(metadata map[string]string) (p Pause, paused bool) {
 		p.Since = at
 	}
 	return p, true
-}
-
-func isFalse(value string) bool {
-	switch strings.ToLower(value) {
-	case "", "false", "no", "off", "0":
-		return true
-	}
-	return false
 }
 
 // SetPaused sets the flag, unless it is set. It reports whether it has changed the metadata, which
@@ -64,13 +59,9 @@ func RemovePaused(metadata map[string]string) bool { return Remove(metadata, pau
 
 // Remove removes a name in all spellings, and reports whether there was one.
 func Remove(metadata map[string]string, name string) (removed bool) {
-	for given := range metadata {
-		if strings.EqualFold(given, name) {
-			delete(metadata, given)
-			removed = true
-		}
-	}
-	return removed
+	before := len(metadata)
+	maps.DeleteFunc(metadata, func(given, _ string) bool { return strings.EqualFold(given, name) })
+	return len(metadata) < before
 }
 
 // NameIn returns the name as the metadata have it, in whatever case, or as it is given if they have
