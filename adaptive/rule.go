@@ -200,8 +200,8 @@ func (g *gradient) next() {
 	}
 }
 
-// rebase takes what handlers took in this window for what they take without overload: all after a probe,
-// otherwise those of kinds that no probe has seen.
+// rebase takes what handlers took in this window for what they take without overload: all after a
+// probe, otherwise those of kinds that no probe has seen.
 func (g *gradient) rebase(all bool) {
 	for _, d := range g.kinds {
 		if d.count > 0 && (all || d.base == 0) {

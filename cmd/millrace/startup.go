@@ -54,8 +54,8 @@ func (s *settings) startupText(address string, url func(account string) string, 
 		} else {
 			line("connection string", "%s", long)
 		}
-		// Without a secondary location the Python client reads the stats from an address in the cloud. It must
-		// have no scheme, for which other clients refuse a connection string.
+		// Without a secondary location the Python client reads the stats from an address in the cloud.
+		// It must have no scheme, for which other clients refuse a connection string.
 		_, secondary, _ := strings.Cut(url(account), "://")
 		line("  for Python", "%s", long+"QueueSecondaryEndpoint="+secondary+"-secondary;")
 	}

@@ -35,8 +35,8 @@ func (t *Transport) control() {
 			for len(t.status) > 0 {
 				<-t.status
 			}
-			// Every subscriber that listens is told that it does not. The subscriptions end, although the connection
-			// would begin them again: it does not say which of them the server has refused.
+			// Every subscriber that listens is told that it does not. The subscriptions end, although the
+			// connection would begin them again: it does not say which of them the server has refused.
 			for _, c := range t.all() {
 				c.unsubscribe()
 				for _, s := range t.members(c) {
