@@ -98,68 +98,53 @@ func quote(arg string) string {
 // isLocation reports whether an argument looks like a connection string or an address.
 func isLocation(arg string) bool { return azurestorage.IsLocation(arg) }
 
-// wholeVar defines a flag for a whole number within bounds. Its default is the present value.
-func wholeVar(f *flag.FlagSet, to *int64, name string, least, most int64, usage string) {
-	f.Var(wholeFlag{to, least, most}, name, usage)
-}
-
-type wholeFlag struct {
-	to          *int64
-	least, most int64
+// textFlag is a flag for a value with a text.
+type textFlag struct {
+	text func() string
+	set  func(text string) error
 }
 
 // String implements flag.Value.
-func (w wholeFlag) String() string {
-	if w.to == nil {
+func (f textFlag) String() string {
+	if f.text == nil { // of the zero value, which the flag package compares with
 		return ""
 	}
-	return strconv.FormatInt(*w.to, 10)
+	return f.text()
 }
 
 // Set implements flag.Value.
-func (w wholeFlag) Set(text string) error {
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil && !errors.Is(err, strconv.ErrRange) {
-		return errors.New("write a whole number, such as 1000")
-	}
-	if err != nil || n < w.least || n > w.most {
-		return fmt.Errorf("must be between %s and %s", thousands(whole(w.least)), thousands(whole(w.most)))
-	}
-	*w.to = n
-	return nil
-}
+func (f textFlag) Set(text string) error { return f.set(text) }
 
-// spanVar defines a flag for a duration of up to a day. Its default is the present value.
-func spanVar(f *flag.FlagSet, to *time.Duration, name string, least time.Duration, usage string) {
-	f.Var(spanFlag{to, least}, name, usage)
-}
-
-type spanFlag struct {
-	to    *time.Duration
-	least time.Duration
+// wholeVar defines a flag for a whole number within bounds. Its default is the present value.
+func wholeVar(f *flag.FlagSet, to *int64, name string, least, most int64, usage string) {
+	f.Var(textFlag{func() string { return strconv.FormatInt(*to, 10) }, func(text string) error {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil && !errors.Is(err, strconv.ErrRange) {
+			return errors.New("write a whole number, such as 1000")
+		}
+		if err != nil || n < least || n > most {
+			return fmt.Errorf("must be between %s and %s", thousands(whole(least)), thousands(whole(most)))
+		}
+		*to = n
+		return nil
+	}}, name, usage)
 }
 
 const maxSpan = 24 * time.Hour
 
-// String implements flag.Value.
-func (s spanFlag) String() string {
-	if s.to == nil {
-		return ""
-	}
-	return span(*s.to)
-}
-
-// Set implements flag.Value.
-func (s spanFlag) Set(text string) error {
-	var d time.Duration
-	if err := (duration{&d}).Set(text); err != nil {
-		return err
-	}
-	if d < s.least || d > maxSpan {
-		return fmt.Errorf("must be between %s and %s", span(s.least), span(maxSpan))
-	}
-	*s.to = d
-	return nil
+// spanVar defines a flag for a duration of up to a day. Its default is the present value.
+func spanVar(f *flag.FlagSet, to *time.Duration, name string, least time.Duration, usage string) {
+	f.Var(textFlag{func() string { return span(*to) }, func(text string) error {
+		var d time.Duration
+		if err := (duration{&d}).Set(text); err != nil {
+			return err
+		}
+		if d < least || d > maxSpan {
+			return fmt.Errorf("must be between %s and %s", span(least), span(maxSpan))
+		}
+		*to = d
+		return nil
+	}}, name, usage)
 }
 
 // span returns a duration without the parts that are zero, such as 22h.
@@ -174,18 +159,6 @@ func span(d time.Duration) string {
 	return text
 }
 
-// decimalVar defines a flag for a decimal number that is not under the least. Its default is the
-// present value.
-func decimalVar(f *flag.FlagSet, to **big.Rat, name string, least int64, usage string) {
-	f.Var(decimalFlag{to, least}, name, usage)
-}
-
-// decimalFlag is a flag for a decimal number, which it keeps exactly.
-type decimalFlag struct {
-	to    **big.Rat
-	least int64
-}
-
 const (
 	maxDecimal  = 1_000_000
 	maxDecimals = 9
@@ -194,23 +167,24 @@ const (
 // decimals matches plain ones: neither NaN, nor exponents, signs or fractions.
 var decimals = regexp.MustCompile(`^[0-9]{1,9}(\.[0-9]{1,9})?$`)
 
-// String implements flag.Value.
-func (d decimalFlag) String() string {
-	if d.to == nil || *d.to == nil {
-		return ""
+// decimalVar defines a flag for a decimal number that is not under the least, and is kept exactly. Its
+// default is the present value.
+func decimalVar(f *flag.FlagSet, to **big.Rat, name string, least int64, usage string) {
+	text := func() string {
+		if *to == nil {
+			return ""
+		}
+		return decimal(*to, maxDecimals)
 	}
-	return decimal(*d.to, maxDecimals)
-}
-
-// Set implements flag.Value.
-func (d decimalFlag) Set(text string) error {
-	if !decimals.MatchString(text) {
-		return fmt.Errorf("write a decimal number, such as 0.004, with up to %d decimals", maxDecimals)
-	}
-	n, _ := new(big.Rat).SetString(text) // it cannot fail after that
-	if n.Cmp(whole(d.least)) < 0 || n.Cmp(whole(maxDecimal)) > 0 {
-		return fmt.Errorf("must be between %d and %s", d.least, thousands(whole(maxDecimal)))
-	}
-	*d.to = n
-	return nil
+	f.Var(textFlag{text, func(text string) error {
+		if !decimals.MatchString(text) {
+			return fmt.Errorf("write a decimal number, such as 0.004, with up to %d decimals", maxDecimals)
+		}
+		n, _ := new(big.Rat).SetString(text) // it cannot fail after that
+		if n.Cmp(whole(least)) < 0 || n.Cmp(whole(maxDecimal)) > 0 {
+			return fmt.Errorf("must be between %d and %s", least, thousands(whole(maxDecimal)))
+		}
+		*to = n
+		return nil
+	}}, name, usage)
 }

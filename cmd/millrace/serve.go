@@ -169,7 +169,7 @@ CreateQueue. Faults are 503, 500, 408, 403, reset, drop, duplicate and delay=200
 type settings struct {
 	addr        string
 	public      bool
-	hosts       hostFlags
+	hosts       []string
 	data        string
 	accounts    accountFlags
 	cert, key   string
@@ -189,11 +189,21 @@ func (s *settings) flags() *flag.FlagSet {
 	f := newFlags("serve")
 	f.StringVar(&s.addr, "addr", "127.0.0.1:10001", "listen on `host:port`; port 0 is any free one")
 	f.BoolVar(&s.public, "public", false, "allow other machines to connect; requires -serve-account")
-	f.Var(&s.hosts, "host", "accept requests for the host `name` too, such as that of a container; may be repeated;\n"+
-		"with -public only for these and the names of this machine")
+	f.Func("host", "accept requests for the host `name` too, such as that of a container; may be repeated;\n"+
+		"with -public only for these and the names of this machine", func(given string) error {
+		_, err := netip.ParseAddr(given)
+		if err != nil && (given == "" || strings.Trim(strings.ToLower(given), "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "") {
+			return fmt.Errorf("%q is neither a name nor an address: give it without a port, such as millrace", given)
+		}
+		s.hosts = append(s.hosts, given)
+		return nil
+	})
 	path(f, &s.data, "data", "keep everything in this `directory`; by default in memory only")
-	f.Var(&s.accounts, "serve-account", "serve an additional account, `name:key` with the key in Base64, or name:@FILE with the\n"+
-		"key in a file; may be repeated; the environment variable "+accountsVariable+"\nlists more, separated by semicolons")
+	f.Func("serve-account", "serve an additional account, `name:key` with the key in Base64, or name:@FILE with the\n"+
+		"key in a file; may be repeated; the environment variable "+accountsVariable+"\nlists more, separated by semicolons", func(given string) error {
+		s.accounts = append(s.accounts, given)
+		return nil
+	})
 	path(f, &s.cert, "cert", "serve TLS with the certificates in `file`, PEM; requires -key")
 	path(f, &s.key, "key", "the private key of -cert, `file`, PEM")
 	durationVar(f, &s.deletingFor, "deleting-for", 30*time.Second, "refuse to create a deleted queue again for this `duration`")
@@ -268,19 +278,6 @@ func onLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-type hostFlags []string
-
-func (h *hostFlags) String() string { return strings.Join(*h, " ") }
-
-func (h *hostFlags) Set(given string) error {
-	_, err := netip.ParseAddr(given)
-	if err != nil && (given == "" || strings.Trim(strings.ToLower(given), "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "") {
-		return fmt.Errorf("%q is neither a name nor an address: give it without a port, such as millrace", given)
-	}
-	*h = append(*h, given)
-	return nil
-}
-
 // minPublicKey is the shortest key of a public server in bytes, as in package emulator.
 const minPublicKey = 16
 
@@ -307,13 +304,6 @@ const accountsVariable = "MILLRACE_ACCOUNTS"
 // accountFlags are the values of -serve-account. They are parsed later, because the flag package
 // quotes an invalid value in its error, and these contain keys.
 type accountFlags []string
-
-func (a *accountFlags) String() string { return "" }
-
-func (a *accountFlags) Set(given string) error {
-	*a = append(*a, given)
-	return nil
-}
 
 // read returns the keys of the accounts, including those of the environment. Errors do not
 // contain keys.
