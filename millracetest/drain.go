@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -100,10 +101,12 @@ func Work[T any](t testing.TB, h listener.Handler[T], job T, o *listener.Options
 		t.Fatalf("millracetest: %v", err)
 	}
 
-	var seen failures
+	var last atomic.Pointer[dispatcher.DeliveryError] // failed delivery that the listener reported
 	onError := options.OnError
 	options.OnError = func(err error) {
-		seen.add(err)
+		if failure := (*dispatcher.DeliveryError)(nil); errors.As(err, &failure) {
+			last.Store(failure)
+		}
 		if onError != nil {
 			onError(err)
 		}
@@ -120,53 +123,36 @@ func Work[T any](t testing.TB, h listener.Handler[T], job T, o *listener.Options
 	var r Result
 	for r.Outcome = range round(t, w, handling(h), &options) { // there is one
 	}
-	if last := seen.last; last != nil {
-		r.Err = last.Err
+	if failure := last.Load(); failure != nil {
+		r.Err = failure.Err
 	}
 	switch r.Outcome {
 	case dispatcher.Retried, dispatcher.Poisoned, dispatcher.Kept:
-		r.Attempts = seen.last.Attempt
+		r.Attempts = last.Load().Attempt
 	}
 	switch r.Outcome {
 	case dispatcher.Retried, dispatcher.Snoozed, dispatcher.Kept:
 		r.Delay = w.updated
 	case dispatcher.Poisoned:
-		if record, err := poison.ParseRecord(copies.text); err == nil {
-			r.Poison = &record
+		if text := copies.text.Load(); text != nil {
+			if record, err := poison.ParseRecord(*text); err == nil {
+				r.Poison = &record
+			}
 		}
 	}
 	return r
 }
 
-// failures records the last failed delivery that a listener reports.
-type failures struct {
-	mu   sync.Mutex
-	last *dispatcher.DeliveryError // guarded by mu until the round is over
-}
-
-func (f *failures) add(err error) {
-	var failure *dispatcher.DeliveryError
-	if !errors.As(err, &failure) {
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.last = failure
-}
-
 // poisonRecorder is a poison queue that keeps the last text it received.
 type poisonRecorder struct {
 	queue.Queue
-	mu   sync.Mutex
-	text string // guarded by mu until the round is over
+	text atomic.Pointer[string]
 }
 
 func (c *poisonRecorder) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
 	m, err := c.Queue.Enqueue(ctx, text, o)
 	if err == nil {
-		c.mu.Lock()
-		c.text = text
-		c.mu.Unlock()
+		c.text.Store(&text)
 	}
 	return m, err
 }
@@ -189,12 +175,12 @@ func round[T any](t testing.TB, q *watchedQueue, listen listening[T], o *listene
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
 	}
-	var broken brokenHooks
-	options.OnError = broken.watch(options.OnError)
+	var broken atomic.Pointer[string]
+	options.OnError = watched(options.OnError, &broken)
 	l := listen(q, &options)
 	err := l.Run(ctx)
-	if first := broken.first; first != "" {
-		t.Fatalf("millracetest: a function in the options failed: %s", first)
+	if first := broken.Load(); first != nil {
+		t.Fatalf("millracetest: a function in the options failed: %s", *first)
 	}
 	err = cmp.Or(q.err, err) // which is more specific than Run's error
 	if err != nil {
@@ -209,34 +195,27 @@ func handling[T any](h listener.Handler[T]) listening[T] {
 	return func(q queue.Queue, o *listener.Options[T]) *listener.Listener[T] { return listener.New(q, h, o) }
 }
 
-// brokenHooks records the first failure of a function in the options.
-type brokenHooks struct {
-	mu    sync.Mutex
-	first string // guarded by mu until the round is over
-}
-
-// watch returns an OnError that records failures of hooks, including its own.
-func (b *brokenHooks) watch(onError func(error)) func(error) {
+// watched returns an OnError that records the first failure of a function in the options, its own
+// included.
+func watched(onError func(error), first *atomic.Pointer[string]) func(error) {
+	record := func(format string, args ...any) {
+		failure := fmt.Sprintf(format, args...)
+		first.CompareAndSwap(nil, &failure)
+	}
 	return func(err error) {
 		if failure, ok := err.(*dispatcher.HookError); ok { //nolint:errorlint // not one that made a message poison
-			b.record(fmt.Sprintf("%v\n%s", failure, failure.Stack))
+			record("%v\n%s", failure, failure.Stack)
 		}
 		if onError == nil {
 			return
 		}
 		defer func() {
 			if p := recover(); p != nil {
-				b.record(fmt.Sprintf("hook OnError panicked: %v\n%s", p, debug.Stack()))
+				record("hook OnError panicked: %v\n%s", p, debug.Stack())
 			}
 		}()
 		onError(err)
 	}
-}
-
-func (b *brokenHooks) record(failure string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.first = cmp.Or(b.first, failure)
 }
 
 // outcomes returns the counts of a listener without zeros.
