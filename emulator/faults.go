@@ -127,13 +127,7 @@ func (f Fault) check() error {
 			return fmt.Errorf("request #%d: the first is #1", n)
 		}
 	}
-	given := 0
-	for _, is := range []bool{f.Rate != 0, f.Every != 0, len(f.At) > 0} {
-		if is {
-			given++
-		}
-	}
-	if given > 1 {
+	if f.Rate != 0 && f.Every != 0 || (f.Rate != 0 || f.Every != 0) && len(f.At) > 0 {
 		return errors.New("more than one of Rate, Every and At: make one rule for each")
 	}
 	return nil
