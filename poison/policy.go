@@ -77,7 +77,9 @@ func (p Policy) WithDefaults(q queue.Queue) (Policy, error) {
 		return p, nil
 	}
 	if p.Queue == nil {
-		if name := q.Name().Queue; strings.HasSuffix(name, Suffix) || queue.CheckName(name+Suffix) != nil {
+		name := q.Name().Queue
+		hasSibling := !strings.HasSuffix(name, Suffix) && queue.CheckName(name+Suffix) == nil
+		if !hasSibling {
 			p.Keep = true
 			return p, nil
 		}
