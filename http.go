@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"sync"
 )
 
 // HTTP returns a runner that serves HTTP until its context ends, and then lets the requests in
@@ -28,13 +27,14 @@ func HTTP(server *http.Server) Runner {
 	if server == nil {
 		return invalidRunner{errors.New("millrace: HTTP of a nil server")}
 	}
-	return &httpRunner{server: server, halted: make(chan struct{})}
+	halted, halt := context.WithCancel(context.Background())
+	return &httpRunner{server, halted, halt}
 }
 
 type httpRunner struct {
 	server *http.Server
-	halted chan struct{} // closed by Halt
-	halt   sync.Once
+	halted context.Context // ended by Halt
+	halt   context.CancelFunc
 }
 
 // Run serves until ctx ends.
@@ -57,23 +57,14 @@ func (r *httpRunner) Run(ctx context.Context) error {
 	case err := <-served:
 		return fmt.Errorf("millrace: serve HTTP on %v: %w", l.Addr(), err)
 	case <-ctx.Done():
-	case <-r.halted:
+	case <-r.halted.Done():
 	}
 	grace, endGrace := context.WithCancel(context.WithoutCancel(ctx))
 	defer endGrace()
-	var watch sync.WaitGroup
-	watch.Go(func() {
-		select {
-		case <-r.halted:
-			endGrace()
-		case <-grace.Done():
-		}
-	})
+	defer context.AfterFunc(r.halted, endGrace)()
 	if err = r.server.Shutdown(grace); err != nil {
 		err = r.server.Close()
 	}
-	endGrace()
-	watch.Wait()
 	if stopped := <-served; !errors.Is(stopped, http.ErrServerClosed) {
 		err = errors.Join(err, stopped)
 	}
@@ -88,4 +79,4 @@ func (r *httpRunner) serve(l net.Listener) error {
 }
 
 // Halt closes the connections.
-func (r *httpRunner) Halt() { r.halt.Do(func() { close(r.halted) }) }
+func (r *httpRunner) Halt() { r.halt() }

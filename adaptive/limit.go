@@ -1,8 +1,11 @@
 package adaptive
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +15,56 @@ import (
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/pool"
 )
+
+// defaultStart is how many handlers may run at once before anything is known.
+const defaultStart = 16
+
+// Options configure a [Limit]. Nil and the zero value mean the defaults.
+type Options struct {
+	// Min is the lowest the limit gets. Defaults to 1.
+	Min int
+
+	// Max is the highest the limit gets. Defaults to 64.
+	Max int
+
+	// Start is what the limit is at first. Defaults to 16, or with Memory to Min, within Min…Max.
+	Start int
+
+	// Exhausted reports whether an error of a handler says that the dependency is exhausted, for errors that
+	// do not match ErrExhausted, such as those of a client library. It is called concurrently, for errors only. Defaults to
+	// none.
+	Exhausted func(error) bool
+
+	// Gradient makes the limit also follow how long handlers take: it shrinks when the same kind of job takes longer than
+	// 1.5 times what it takes at half the limit. It is for dependencies that become slow and do not refuse, with jobs
+	// of one kind whose durations differ by less than that from hour to hour. Defaults to false: only errors and
+	// time-outs count.
+	Gradient bool
+
+	// Memory reads how much memory is in use: the limit shrinks while more than 0.8 of it is, and grows only if that
+	// was not so for a minute. It is called when handlers begin and end, at most once in 100 ms, one call at a time.
+	// [ContainerMemory] reads that of the container. Defaults to none.
+	Memory func() (Memory, error)
+}
+
+// withDefaults returns the options with their defaults, or all errors in them.
+func (o Options) withDefaults() (Options, error) {
+	o.Min = cmp.Or(o.Min, 1)
+	o.Max = cmp.Or(o.Max, max(dispatcher.DefaultConcurrency, o.Min))
+	if o.Start == 0 {
+		o.Start = min(max(defaultStart, o.Min), o.Max)
+		if o.Memory != nil {
+			o.Start = o.Min
+		}
+	}
+	var errs []error
+	if o.Min < 0 || o.Max < o.Min {
+		errs = append(errs, fmt.Errorf("adaptive limit: bounds %d…%d must be at least 1, and Max not below Min", o.Min, o.Max))
+	} else if o.Start < o.Min || o.Start > o.Max {
+		errs = append(errs, fmt.Errorf("adaptive limit: Start %d is outside %d…%d", o.Start, o.Min, o.Max))
+	}
+	return o, errors.Join(errs...)
+}
 
 // Limit is a bound on how many handlers run at once that follows how their dependency copes. Make one with [New] for each
 // dependency. Give [Limit.Slots] and [Limit.Intercept] to every listener whose handlers use it. It is safe for concurrent use.
@@ -46,10 +99,7 @@ type call struct {
 
 // New returns a limit. Run of a listener that uses it reports invalid options.
 func New(o *Options) *Limit {
-	var c Options
-	if o != nil {
-		c = *o
-	}
+	c := *cmp.Or(o, &Options{})
 	l := &Limit{made: time.Now()}
 	if l.options, l.err = c.withDefaults(); l.err != nil {
 		l.options, _ = Options{}.withDefaults()
@@ -78,18 +128,14 @@ func (l *Limit) Intercept(ctx context.Context, d dispatcher.Delivery, next func(
 
 // begin notes that a handler starts.
 func (l *Limit) begin() call {
-	c := l.count()
-	l.lookAtMemory()
-	return c
-}
-
-func (l *Limit) count() call {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.running++
 	l.begun++
 	l.gradient.most = max(l.gradient.most, l.running)
-	return call{l.begun, time.Now()}
+	c := call{l.begun, time.Now()}
+	l.mu.Unlock()
+	l.lookAtMemory()
+	return c
 }
 
 // end notes that a handler has returned. It comes before the slot is free.
@@ -157,4 +203,249 @@ func (l *Limit) saysExhausted(err error) (yes bool) {
 		return false
 	}
 	return yes
+}
+
+// ErrExhausted says that what a handler depends on has no room for more at the moment: a 429 or 503 of a service, a
+// connection pool without a free connection. See [Exhausted].
+var ErrExhausted = errors.New("the dependency is exhausted")
+
+// Exhausted returns an error that matches both err and [ErrExhausted]. A handler returns it when its dependency says that it
+// is asked for too much. Of nil it is ErrExhausted itself.
+func Exhausted(err error) error {
+	if err == nil {
+		return ErrExhausted
+	}
+	return fmt.Errorf("%w: %w", ErrExhausted, err)
+}
+
+// verdict is what the result of a handler says about its dependency.
+type verdict int
+
+const (
+	silent    verdict = iota // nothing: it failed for another reason, was interrupted, or did not run to its end
+	coped                    // it did what was asked
+	timedOut                 // it took too long
+	exhausted                // it said that it was asked for too much
+)
+
+// judge returns what an error says about the dependency. A job that is rejected or discarded for what it is was answered; a
+// snooze may come before any call.
+func (l *Limit) judge(ctx context.Context, err error) verdict {
+	if err == nil {
+		return coped
+	}
+	if errors.Is(err, ErrExhausted) || l.saysExhausted(err) {
+		return exhausted
+	}
+	switch dispatcher.ResultOf(err).Outcome {
+	case dispatcher.Discarded, dispatcher.Poisoned:
+		return coped
+	case dispatcher.Snoozed:
+		return silent
+	}
+	switch cause := context.Cause(ctx); {
+	case cause != nil && !errors.Is(cause, context.DeadlineExceeded):
+		return silent // the worker stops, or has lost the message
+	case cause != nil, errors.Is(err, context.DeadlineExceeded):
+		return timedOut
+	}
+	return silent
+}
+
+// Slots returns slots for the option Slots of one listener. It runs as many handlers as the limit allows, together with the
+// other listeners that use the limit: what there is goes to them in equal parts while several want more. Each of
+// them has one slot at least, so with more listeners than the limit their number is the limit.
+//
+// Within are slots that the listener's handlers take too, such as a member of a pool: then both bound them. Nil means
+// none. The limit then takes the place of that member: only the result is passed to a listener.
+func (l *Limit) Slots(within dispatcher.Slots) dispatcher.Slots {
+	s := &slots{limit: l, within: within}
+	if within != nil && hook.IsNil(within) {
+		s.err = fmt.Errorf("adaptive limit: the slots around it are a nil %T: pass nil for none", within)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.places++
+	l.resize()
+	s.entered = true
+	s.own = l.pool.Member(nil)
+	return s
+}
+
+type slots struct {
+	limit  *Limit
+	own    *pool.Member
+	within dispatcher.Slots // nil for none
+	err    error
+
+	mu      sync.Mutex      // held during calls of own and within, so that what is taken of both is one
+	entered bool            // it is counted in limit.places; guarded by limit.mu
+	freed   chan<- struct{} // nil while no listener runs; guarded by mu and limit.mu
+	asking  bool            // within knows that the listener waits; guarded by mu
+}
+
+var _ dispatcher.Slots = (*slots)(nil)
+
+// Size implements [dispatcher.Slots]: it is the highest limit.
+func (s *slots) Size() (int, error) {
+	_, err := s.own.Size()
+	err = errors.Join(s.limit.err, s.err, err)
+	size := s.limit.options.Max
+	if s.within != nil && s.err == nil {
+		most, werr := s.within.Size()
+		size, err = min(size, most), errors.Join(err, werr)
+	}
+	return size, err
+}
+
+// Join implements [dispatcher.Slots].
+func (s *slots) Join(freed chan<- struct{}) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := errors.Join(s.limit.err, s.err); err != nil {
+		return err
+	}
+	if s.freed != nil {
+		return errors.New("these slots of an adaptive limit are in use by a listener that runs: call Slots for each listener")
+	}
+	s.limit.mu.Lock()
+	if !s.entered { // among those that need a place
+		s.entered = true
+		s.limit.places++
+		s.limit.resize()
+	}
+	s.limit.mu.Unlock()
+	if err := s.own.Join(freed); err != nil {
+		s.limit.exit(s)
+		return err
+	}
+	if s.within != nil {
+		if err := s.within.Join(freed); err != nil {
+			s.own.Leave()
+			s.limit.exit(s)
+			return err
+		}
+	}
+	s.limit.use(s, freed)
+	return nil
+}
+
+// Leave implements [dispatcher.Slots].
+func (s *slots) Leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.freed == nil {
+		return
+	}
+	s.own.Leave()
+	if s.within != nil {
+		s.within.Leave()
+	}
+	s.asking = false
+	s.limit.exit(s)
+}
+
+// Take implements [dispatcher.Slots].
+func (s *slots) Take(r dispatcher.SlotRequest) (taken, free int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.freed == nil {
+		return 0, 0
+	}
+	if s.limit.isHeld() {
+		s.withdraw()
+		return 0, 0
+	}
+	// What is a tenth of the highest limit may be more than there are.
+	r.Least = max(r.Least*s.limit.limit()/s.limit.options.Max, 1)
+	taken, free = s.own.Take(r)
+	if taken == 0 || s.within == nil {
+		if s.asking { // the other slots were kept for a request that now waits for the limit
+			s.asking = false
+			s.within.Withdraw()
+		}
+		return taken, free
+	}
+	r.Most, r.Least = taken, min(r.Least, taken)
+	got, free := s.within.Take(r)
+	s.asking = got == 0
+	if got < taken {
+		s.own.Free(taken - got)
+	}
+	if got == 0 {
+		s.own.Withdraw() // others that have room elsewhere may have them
+	}
+	return got, free
+}
+
+// Withdraw implements [dispatcher.Slots].
+func (s *slots) Withdraw() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.freed != nil {
+		s.withdraw()
+	}
+}
+
+// withdraw says that nothing is asked for. Requires mu.
+func (s *slots) withdraw() {
+	s.own.Withdraw()
+	if s.within != nil {
+		s.asking = false
+		s.within.Withdraw()
+	}
+}
+
+// Free implements [dispatcher.Slots].
+func (s *slots) Free(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.freed == nil {
+		return
+	}
+	s.own.Free(n)
+	if s.within != nil {
+		s.within.Free(n)
+	}
+}
+
+// use notes that a listener uses the slots. It holds the mu of s.
+func (l *Limit) use(s *slots, freed chan<- struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.freed = freed
+	l.users = append(l.users, s)
+	if l.isHeld() { // the timer may have been stopped when the last one left
+		l.hold.timer.Reset(time.Duration(l.heldUntil.Load()) - time.Since(l.made))
+	}
+}
+
+// exit notes that the slots need no place any more. It holds the mu of s.
+func (l *Limit) exit(s *slots) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.freed = nil
+	if s.entered {
+		s.entered = false
+		l.places--
+		l.resize()
+	}
+	l.users = slices.DeleteFunc(l.users, func(one *slots) bool { return one == s })
+	if len(l.users) == 0 && l.hold.timer != nil {
+		l.hold.timer.Stop()
+	}
+}
+
+// wakeUsers lets all listeners ask again, after the limit has held back.
+func (l *Limit) wakeUsers() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tellUsers()
+}
+
+// tellUsers is wakeUsers with mu held.
+func (l *Limit) tellUsers() {
+	for _, s := range l.users {
+		waiting.Signal(s.freed, struct{}{})
+	}
 }

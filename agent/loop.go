@@ -2,15 +2,19 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/beacon"
+	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/meter"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/scaling"
+	"github.com/millrace/millrace/wakeup"
 )
 
 // pool is a [Pool] that is measured and decided about. Its goroutine owns all fields but those under mu.
@@ -41,16 +45,14 @@ type pool struct {
 
 func newPool(a *Agent, p Pool) *pool {
 	made := &pool{Pool: p, agent: a, meter: meter.New(), wake: make(chan struct{}, 1)}
+	var names []queue.Name
 	for _, q := range p.Queues {
 		made.queues = append(made.queues, &queueReader{queue: made.meter.Wrap(q)})
+		names = append(names, q.Name())
 	}
 	for _, q := range p.Beacons {
 		counted := made.meter.Wrap(q)
 		made.controls = append(made.controls, &controlReader{queue: counted, viewer: beacon.NewViewer(counted)})
-	}
-	names := make([]queue.Name, 0, len(p.Queues))
-	for _, q := range p.Queues {
-		names = append(names, q.Name())
 	}
 	made.fleet = beacon.NewFleet(names...)
 	made.history = newMemory(p.Policy)
@@ -113,7 +115,11 @@ func (p *pool) sample(r reading) (s scaling.Sample, decidable bool) {
 	}
 	p.reported(&s, r)
 	if p.dry() {
-		s.Instances, decidable = p.imagined(s), true
+		// What it last decided, or at first those that report.
+		s.Instances, decidable = p.decided.Or(s.Ready.Or(0)), true
+		if !p.decided.IsKnown() && s.Instances <= 0 {
+			s.Instances = p.Policy.WithDefaults().Min
+		}
 		s.Ready = scaling.Optional[int]{} // of those that would be there nobody knows
 	}
 	split(&s)
@@ -130,17 +136,6 @@ func (p *pool) sample(r reading) (s scaling.Sample, decidable bool) {
 		p.store.archived = time.Time{} // all of it is to be written anew
 	}
 	return s, decidable
-}
-
-// imagined is how many instances a dry run would have: what it last decided, or at first those that report.
-func (p *pool) imagined(s scaling.Sample) int {
-	if n, known := p.decided.Get(); known {
-		return n
-	}
-	if n := s.Ready.Or(0); n > 0 {
-		return n
-	}
-	return p.Policy.WithDefaults().Min
 }
 
 // decide decides about the newest sample, and makes it so.
@@ -216,11 +211,9 @@ func (p *pool) scale(ctx context.Context, n int) error {
 func (p *pool) graceful(ctx context.Context) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stopped := context.AfterFunc(ctx, func() {
-		timer := time.NewTimer(stopGrace)
-		defer timer.Stop()
 		select {
-		case <-timer.C:
-		case <-p.agent.halt:
+		case <-time.After(stopGrace):
+		case <-p.agent.halted.Done():
 		case <-longer.Done():
 		}
 		cancel()
@@ -238,5 +231,145 @@ func (p *pool) stop() {
 	}
 }
 
-// woken says that work has come. It is called by a source of wake-ups and does not wait.
-func (p *pool) woken() { waiting.Signal(p.wake, struct{}{}) }
+// wakeInterval is how long after a measurement an event starts the next one at the earliest.
+const wakeInterval = time.Second
+
+// wakeups are the subscriptions of one pool. It has some while the pool has no instances: between processes an event reaches only one
+// of those who are ready, so an agent that always listened would take events away from the workers. Only the goroutine of
+// the pool uses it, but for waiting.
+type wakeups struct {
+	waiting       atomic.Bool // the pool has no instances: an event matters
+	subscriptions []wakeup.Subscription
+}
+
+// watchForWork listens for events if the pool has no instances, and leaves them to the workers otherwise.
+func (p *pool) watchForWork(none bool) {
+	w := &p.wakeups
+	if p.agent.options.Wakeups == nil || w.waiting.Load() == none {
+		return
+	}
+	if !none {
+		w.close()
+		return
+	}
+	w.waiting.Store(true)
+	for _, q := range p.Queues {
+		if err := p.subscribe(q.Name()); err != nil {
+			w.close()
+			p.fail(&Error{
+				Doing: subscribing, Queue: q.Name(), Err: err,
+				Consequence: "work on the pool without instances is found at the next measurement", Hint: "use a source that can deliver the events of this queue",
+			})
+			return
+		}
+	}
+}
+
+func (p *pool) subscribe(name queue.Name) (err error) {
+	var subscription wakeup.Subscription
+	failure := hook.Run(func() {
+		subscription, err = p.agent.options.Wakeups.Subscribe(name, wakeup.Subscriber{
+			Event: func(e wakeup.Event) {
+				// An account that is not known may be ours.
+				ours := e.Queue.Queue == name.Queue && (e.Queue.Account == name.Account || e.Queue.Account == "" || name.Account == "")
+				if ours && !e.Due.After(time.Now()) {
+					waiting.Signal(p.wake, struct{}{})
+				}
+			},
+			// What was published before is not delivered, so a look is due.
+			Listening: func(listening bool) {
+				if listening {
+					waiting.Signal(p.wake, struct{}{})
+				}
+			},
+		})
+	})
+	if failure != nil {
+		return panicked(failure)
+	}
+	if err == nil && subscription == nil {
+		err = errors.New("the source returned no subscription")
+	}
+	if err == nil {
+		p.wakeups.subscriptions = append(p.wakeups.subscriptions, subscription)
+	}
+	return err
+}
+
+func (w *wakeups) close() {
+	w.waiting.Store(false)
+	for _, s := range w.subscriptions {
+		hook.Run(s.Close)
+	}
+	w.subscriptions = nil
+}
+
+// ErrInUse means that another agent keeps the history of the same pool in the same folder. Where files cannot be locked, as on
+// Windows, it is not noticed.
+var ErrInUse = errors.New("another agent uses it: stop that one, or choose another folder")
+
+// open prepares the pool for its run: it locks and reads its history. Only what cannot be mended by going on is an error.
+func (p *pool) open() error {
+	folder := p.agent.options.Folder
+	if folder == "" {
+		return nil
+	}
+	s, err := openStore(folder, p.Name)
+	if err != nil {
+		return err
+	}
+	p.store = s
+	h, errs := s.read(time.Now())
+	for _, err := range errs {
+		p.fail(&Error{Doing: readingHistory, once: true, Err: err, Consequence: "the agent starts without it, and removes nothing until it has seen enough"})
+	}
+	for _, sample := range h {
+		p.history.restore(sample)
+		p.hold.last = scaling.Known(sample.Instances) // the agent before may have added some after it was written
+	}
+	return nil
+}
+
+// close releases what open has taken.
+func (p *pool) close() {
+	if p.store == nil {
+		return
+	}
+	p.store.close()
+	p.store = nil
+}
+
+// keep writes the history, if there is a folder and it is time, or at the end.
+func (p *pool) keep(ctx context.Context, end bool) {
+	if p.store == nil || len(p.history.samples) == 0 || !end && !p.store.due() {
+		return
+	}
+	if err := p.store.write(ctx, p.history.samples, end); err != nil {
+		p.fail(&Error{
+			Doing: keepingHistory, Err: err, Consequence: "an agent that is started now has an older one, or none",
+			Hint: "see whether the disk is full and the folder writable",
+		})
+	}
+}
+
+// left waits for calls that hang until end is closed, and returns an error for each that is left behind.
+func (p *pool) left(end <-chan struct{}) (errs []error) {
+	add := func(ok bool, e *Error) {
+		if !ok {
+			e.Pool, e.Err, e.Consequence = p.Name, errHangs, "it is left behind"
+			errs = append(errs, e)
+		}
+	}
+	for _, q := range p.queues {
+		add(q.properties.wait(end), &Error{Doing: readingDepth, Queue: q.queue.Name()})
+		add(q.peek.wait(end), &Error{Doing: peeking, Queue: q.queue.Name()})
+	}
+	for _, c := range p.controls {
+		add(c.view.wait(end), &Error{Doing: readingReports, Queue: c.queue.Name()})
+	}
+	if p.store != nil {
+		add(p.store.writing.wait(end), &Error{Doing: keepingHistory})
+	}
+	add(p.actuator.wait(end), &Error{Doing: "end a call of the actuator"})
+	return errs
+}

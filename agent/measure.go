@@ -3,10 +3,12 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/millrace/millrace/beacon"
+	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/scaling"
 )
@@ -147,4 +149,174 @@ func combine[T any](a, b scaling.Optional[T], f func(a, b T) T) scaling.Optional
 		return scaling.Optional[T]{}
 	}
 	return scaling.Known(f(x, y))
+}
+
+// reported sets what the instances report. Before the first report nothing is known: perhaps nobody reports. Later, no report
+// means that no instance works.
+func (p *pool) reported(s *scaling.Sample, r reading) {
+	if len(p.controls) == 0 || r.views == nil {
+		return
+	}
+	of := *s
+	p.fleet.Measure(&of, r.views...)
+	if of.Ready.Or(1) > 0 { // also of a view that is full
+		p.heard = true
+	}
+	if n, known := r.instances.Get(); p.heard || known && n == 0 {
+		*s = of
+	}
+}
+
+// split makes visible, in work and delayed add up to the depth, as far as they are known. What was seen to be visible counts for more
+// than what instances report, which is some seconds old.
+func split(s *scaling.Sample) {
+	depth, known := s.Depth.Get()
+	if !known {
+		s.InWork, s.Delayed = scaling.Optional[int64]{}, scaling.Optional[int64]{}
+		return
+	}
+	if depth <= 0 {
+		none := scaling.Known[int64](0)
+		s.Visible, s.InWork, s.Delayed = none, none, none
+		return
+	}
+	visible, seen := s.Visible.Get()
+	work, reported := s.InWork.Get()
+	if !reported {
+		s.Delayed = scaling.Optional[int64]{}
+		if seen {
+			s.Visible = scaling.Known(min(visible, depth)) // the two were read one after the other
+		}
+		return
+	}
+	if seen {
+		visible = min(visible, depth)
+		work = min(work, depth-visible)
+	} else {
+		work = min(work, depth)
+		visible = depth - work - min(s.Delayed.Or(0), depth-work)
+	}
+	s.Visible, s.InWork, s.Delayed = scaling.Known(visible), scaling.Known(work), scaling.Known(depth-visible-work)
+}
+
+// arrival returns how many messages a second have come between two measurements: what the depth has grown by, and what was
+// taken off meanwhile. It is unknown where one of these is, and over a time that is too short or that the clocks do not agree on.
+func arrival(before, now scaling.Optional[int64], p passed, service scaling.Optional[float64], shortest time.Duration) (unknown scaling.Optional[float64]) {
+	first, knownFirst := before.Get()
+	last, knownLast := now.Get()
+	ended, knownEnded := service.Get()
+	if !knownFirst || !knownLast || !knownEnded || p.steady < shortest || !p.agree() {
+		return unknown
+	}
+	return scaling.Known(max(float64(last-first)/p.steady.Seconds()+ended, 0))
+}
+
+// passed is how far the clocks have gone between two measurements.
+type passed struct {
+	steady time.Duration // the monotonic clock, which nobody sets, and which may stand still while the machine sleeps
+	wall   time.Duration // the clock that people read
+}
+
+// clockStep is by how much the clocks may differ between two measurements: so much do time servers correct a clock little by little, and a
+// rate does not notice.
+const clockStep = time.Second
+
+// between returns how far the clocks have gone between two readings in this process.
+func between(from, to time.Time) passed {
+	return passed{steady: to.Sub(from), wall: to.Round(0).Sub(from.Round(0))}
+}
+
+// agree reports whether both clocks have gone as far. If not, the clock was set or the machine has slept, and nobody knows how much
+// time has passed.
+func (p passed) agree() bool { return (p.wall - p.steady).Abs() <= clockStep }
+
+// setBack returns by how much the clock was set back, zero if it was not. A clock that was set forward looks like a machine
+// that has slept.
+func (p passed) setBack() time.Duration {
+	if back := p.steady - p.wall; back > clockStep {
+		return back
+	}
+	return 0
+}
+
+var errHangs = errors.New("the call does not return although its context has ended")
+
+// caller makes calls that may hang or panic: of a queue, an actuator or a file system. It makes one at a time: while one hangs, others
+// fail at once. Only one goroutine may use it.
+type caller[T any] struct {
+	running chan outcome[T] // gets the outcome of a call that was given up; nil if there is none
+	since   time.Time       // when that began
+}
+
+// outcome is what a call came to.
+type outcome[T any] struct {
+	value   T
+	err     error
+	failure *hook.Failure
+}
+
+// call calls f on a goroutine of its own, with a context that ends after timeout, and waits until it returns. If it does not return
+// within [patience] of the end of its context, call fails without it.
+func (c *caller[T]) call(ctx context.Context, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {
+	if !c.idle() {
+		var none T
+		return none, fmt.Errorf("%w since %v: nothing else is tried before it returns", errHangs, c.since.Format(time.TimeOnly))
+	}
+	begin := time.Now()
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no response within %v: %w", timeout, context.DeadlineExceeded))
+	done := make(chan outcome[T], 1) // buffered: nobody may receive
+	go func() {                      // given up when it hangs; wait waits for it
+		defer cancel()
+		var o outcome[T]
+		o.failure = hook.Run(func() { o.value, o.err = f(ctx) })
+		done <- o
+	}()
+	select {
+	case o := <-done:
+		return o.result(ctx)
+	case <-ctx.Done():
+	}
+	select {
+	case o := <-done:
+		return o.result(ctx)
+	case <-time.After(patience):
+	}
+	c.running, c.since = done, begin
+	var none T
+	return none, errHangs
+}
+
+// result returns what the call returned, or its panic as an error.
+func (o outcome[T]) result(ctx context.Context) (value T, err error) {
+	switch {
+	case o.failure != nil:
+		return value, panicked(o.failure)
+	case o.err != nil && errors.Is(o.err, context.DeadlineExceeded) && context.Cause(ctx) != nil:
+		return value, fmt.Errorf("%w (%w)", context.Cause(ctx), o.err)
+	}
+	return o.value, o.err
+}
+
+// idle reports whether no call hangs.
+func (c *caller[T]) idle() bool {
+	select {
+	case <-c.running:
+		c.running = nil
+	default:
+	}
+	return c.running == nil
+}
+
+// wait waits until no call hangs, or until end is closed, and reports whether none does.
+func (c *caller[T]) wait(end <-chan struct{}) bool {
+	if c.running == nil {
+		return true
+	}
+	select {
+	case <-c.running:
+		c.running = nil
+		return true
+	case <-end:
+		return c.idle()
+	}
 }

@@ -233,3 +233,90 @@ func replaceFile(path string, text []byte) (err error) {
 	}
 	return os.Rename(f.Name(), path)
 }
+
+// memory is the history of one pool, as long as its policy looks back. Only the goroutine of the pool uses it.
+type memory struct {
+	samples scaling.History
+	keep    time.Duration
+}
+
+// leastMemory is how long samples are kept at least.
+const leastMemory = time.Hour
+
+func newMemory(p scaling.Policy) memory {
+	if p.Forecast {
+		return memory{} // as long as a History keeps them
+	}
+	return memory{keep: max(2*p.WithDefaults().DownAfter, leastMemory)}
+}
+
+// add adds the newest sample, given how much time has passed since the one before in this process, zero for the first, and forgets what
+// is too old. If the clock was set back since the one before, the whole history is
+// set back with it: how far its samples lie apart is known. If the clock was set forward, or the machine has slept, which looks the same, there
+// is a gap.
+func (m *memory) add(s scaling.Sample, p passed) {
+	if back := p.setBack(); back > 0 {
+		for i := range m.samples {
+			m.samples[i].At = m.samples[i].At.Add(-back)
+		}
+	}
+	m.restore(s)
+	old := 0
+	for m.keep > 0 && old < len(m.samples) && s.At.Sub(m.samples[old].At) > m.keep {
+		old++
+	}
+	m.samples = m.samples[:copy(m.samples, m.samples[old:])]
+}
+
+func (m *memory) restore(s scaling.Sample) { m.samples.Add(s) }
+
+func (m *memory) last() (scaling.Sample, bool) {
+	if len(m.samples) == 0 {
+		return scaling.Sample{}, false
+	}
+	return m.samples[len(m.samples)-1], true
+}
+
+// hold keeps what somebody else has added, such as an operator by hand, for as long as the policy keeps what the load has
+// called for. So it does with what the agent before this one has added just before it was killed, and did not write down. What somebody else has removed is not held: the load then decides at once, because jobs wait. Only the goroutine of the pool uses it.
+type hold struct {
+	last  scaling.Optional[int] // instances at the measurement before
+	goal  scaling.Optional[int] // what we have asked for, until it is there
+	added int                   // what somebody else has set
+	at    time.Time             // when that was seen; zero if it never was
+}
+
+// see compares the number of instances with the one before. A platform may take its time, so everything between that one
+// and what was asked for is ours.
+func (h *hold) see(at time.Time, instances int) {
+	last, known := h.last.Get()
+	if known && instances > max(last, h.goal.Or(last)) {
+		h.added, h.at = instances, at
+	}
+	h.last = scaling.Known(instances)
+	if instances == h.goal.Or(instances) {
+		h.goal = scaling.Optional[int]{}
+	}
+}
+
+func (h *hold) asks(n int) { h.goal = scaling.Known(n) }
+
+// apply returns the decision about a sample, or one that removes nothing for now.
+func (h *hold) apply(at time.Time, p scaling.Policy, d scaling.Decision) scaling.Decision {
+	p = p.WithDefaults()
+	keep := min(d.From, p.Max)
+	if h.at.IsZero() || at.Sub(h.at) >= p.DownAfter || d.Instances >= keep {
+		return d
+	}
+	d.Why = fmt.Sprintf("%s stays so for %v, because somebody else, or an agent before this one, had set %d at %s; %d would do: %s",
+		change(d.From, keep), p.DownAfter, h.added, h.at.Format(time.TimeOnly), d.Instances, d.Why)
+	d.Instances = keep
+	return d
+}
+
+func change(from, to int) string {
+	if from == to {
+		return fmt.Sprintf("%d:", from)
+	}
+	return fmt.Sprintf("%d → %d:", from, to)
+}

@@ -4,13 +4,163 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/scaling"
 )
+
+// The phases that viewers know.
+const (
+	running = "running"
+	stopped = "stopped"
+)
+
+// Report is what one listener of one instance says of itself. Its JSON form is the text of the message: see the package's
+// documentation. It may be copied.
+type Report struct {
+	// Instance identifies the instance among all.
+	Instance string `json:"instance"`
+
+	// Queue is where it takes jobs from.
+	Queue queue.Name `json:"queue"`
+
+	// Run identifies this run of the listener: the counts start over with the next one.
+	Run string `json:"run"`
+
+	// Sequence grows by one with each report of a run, from 1.
+	Sequence int64 `json:"sequence"`
+
+	// At is when the report was made, by the clock of the instance. It is for people: clocks differ.
+	At time.Time `json:"at"`
+
+	// Up is how long the listener has run.
+	Up time.Duration `json:"up"`
+
+	// Put is what Up was when the message was put into the control queue, at the time that the service has as the
+	// message's Inserted.
+	Put time.Duration `json:"put"`
+
+	// Next is when the next report follows, counted from this one. Zero in the last one.
+	Next time.Duration `json:"next"`
+
+	// Phase is the phase of the listener's life: "running", "draining" or "stopped".
+	Phase string `json:"phase"`
+
+	// Paused reports that the listener fetches nothing.
+	Paused bool `json:"paused"`
+
+	// Shared reports that other listeners of the instance use the slots too: see package pool.
+	Shared bool `json:"shared,omitempty"`
+
+	// Received is how many messages it has received since its start.
+	Received int64 `json:"received"`
+
+	// Ended is how many messages it has taken off the queue since its start: deleted or moved to the poison queue.
+	Ended int64 `json:"ended"`
+
+	// Delayed is how many messages it has given back that are not due yet, and poison that it keeps hidden.
+	Delayed int64 `json:"delayed"`
+
+	// Load is its load. Depth is what it has read last, zero if it has read none.
+	Load scaling.Load `json:"load"`
+}
+
+const version = 1
+
+// fields are those of a report, without its methods.
+type fields Report
+
+// message is the JSON form of a report: durations are texts.
+type message struct {
+	Beacon int `json:"beacon"` // version
+	fields
+	Up   duration `json:"up"`
+	Put  duration `json:"put"`
+	Next duration `json:"next"`
+}
+
+// duration is a duration whose JSON form is a text such as "1m30s".
+type duration time.Duration
+
+// MarshalText implements [encoding.TextMarshaler].
+func (d duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (d *duration) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(string(text))
+	*d = duration(parsed)
+	return err
+}
+
+// MarshalJSON returns the text of a message with this report.
+func (r Report) MarshalJSON() ([]byte, error) {
+	return json.Marshal(message{Beacon: version, fields: fields(r), Up: duration(r.Up), Put: duration(r.Put), Next: duration(r.Next)})
+}
+
+// UnmarshalJSON parses what [Report.MarshalJSON] returns. A report that no instance can have made is an error.
+func (r *Report) UnmarshalJSON(text []byte) error {
+	var m message
+	if err := json.Unmarshal(text, &m); err != nil {
+		return fmt.Errorf("beacon: %w", err)
+	}
+	if m.Beacon != version {
+		return fmt.Errorf("beacon: the message is no report of version %d", version)
+	}
+	report := Report(m.fields)
+	report.Up, report.Put, report.Next = time.Duration(m.Up), time.Duration(m.Put), time.Duration(m.Next)
+	if err := report.check(); err != nil {
+		return fmt.Errorf("beacon: %w", err)
+	}
+	*r = report
+	return nil
+}
+
+// The largest count and rate that a report may have: sums of them do not overflow.
+const (
+	maxCount    = 1 << 53
+	maxRate     = 1e12
+	maxDuration = 100 * 365 * 24 * time.Hour
+)
+
+// check returns an error for a report that no instance can have made.
+func (r *Report) check() error {
+	if err := checkInstance(r.Instance); err != nil {
+		return err
+	}
+	switch {
+	case r.Queue.Queue == "":
+		return errors.New("the report does not name its queue")
+	case len(r.Run) > maxName:
+		return fmt.Errorf("the run has %d bytes, at most %d are allowed", len(r.Run), maxName)
+	case r.Sequence < 1:
+		return fmt.Errorf("the sequence %d is less than 1", r.Sequence)
+	case r.Next < 0 || r.Next > MaxInterval, r.Next == 0 && r.Phase != stopped:
+		return fmt.Errorf("the next report in %v is outside 0…%v", r.Next, MaxInterval)
+	case r.Put < 0 || r.Up < r.Put || r.Up > maxDuration:
+		return fmt.Errorf("the message was put after %v of %v", r.Put, r.Up)
+	}
+	l := r.Load
+	for _, n := range []int64{r.Received, r.Ended, r.Delayed, l.Depth, int64(l.Loops), int64(l.Running), int64(l.Settling), int64(l.Slots), int64(l.BatchSize)} {
+		if n < 0 || n > maxCount {
+			return fmt.Errorf("the count %d is outside 0…%d", n, int64(maxCount))
+		}
+	}
+	for _, rate := range []float64{l.Arrival.Or(0), l.Intake.Or(0), l.Service.Or(0)} {
+		if rate < 0 || rate > maxRate {
+			return fmt.Errorf("the rate %v is outside 0…%v", rate, maxRate)
+		}
+	}
+	if took := l.Handling.Or(0); took < 0 || took > maxDuration {
+		return fmt.Errorf("the handling time is %v", took)
+	}
+	return nil
+}
 
 // patience is after how many times Next without another report a report is stale, and half a Next more: two may fail in a row,
 // and a third be late.
@@ -148,7 +298,11 @@ func (v *Viewer) note(sights map[identity]sight, now time.Time, stale *int) (liv
 		}
 		live = append(live, one)
 	}
-	v.forget(now)
+	for key, known := range v.runs { // not seen for long, or too many
+		if now.Sub(known.shown) > forgetAfter || len(v.runs) > maxRemembered {
+			delete(v.runs, key)
+		}
+	}
 	return live
 }
 
@@ -160,11 +314,150 @@ func lifetime(r Report) time.Duration {
 	return patience*r.Next + r.Next/2
 }
 
-// forget forgets runs that have not been seen for long. Requires mu.
-func (v *Viewer) forget(now time.Time) {
-	for key, known := range v.runs {
-		if now.Sub(known.shown) > forgetAfter || len(v.runs) > maxRemembered {
-			delete(v.runs, key)
+// Fleet adds up what the instances of one pool report: those that take jobs from the same queues. It remembers the counts of
+// each run between two measurements. Make one with [NewFleet]. It is not safe for concurrent use.
+type Fleet struct {
+	queues []queue.Name
+	runs   map[identity]progress
+}
+
+// progress is how far a run was at a measurement.
+type progress struct {
+	sequence int64
+	up       time.Duration
+	ended    int64
+	rate     float64   // messages a second, between its two newest reports
+	seen     time.Time // when it last reported
+}
+
+// NewFleet returns a fleet of instances that take jobs from these queues. Reports of other queues are ignored.
+func NewFleet(queues ...queue.Name) *Fleet {
+	return &Fleet{queues: slices.Clone(queues), runs: make(map[identity]progress)}
+}
+
+// Measure sets what the reports in the views say of a pool: Ready, Service, Handling, Slots, Running, InWork and Delayed. Each
+// view is of one control queue, all of them of about the same time. It leaves the other fields alone. Where a control queue
+// could not be read, do not call it: then these figures are unknown.
+//
+//   - Ready counts the instances of which a listener is running and not paused.
+//   - Service is the sum of the rates of all runs, each between its two newest reports, by the clock of the instance: neither
+//     a restart, which begins a new run, nor a viewer that looks more or less often than instances report, makes it
+//     negative or counts a message twice. A last report counts over 10 s at least, because it may follow the one before
+//     at once. Of a run that is seen for the first time it is its Service. What a run
+//     took off the queue after its last report that was seen is missing.
+//   - Handling is the mean of the handling times of the runs, weighted by their rates, or of all alike while no run has any.
+//   - Slots is the mean over the ready instances. What listeners of one instance share counts once.
+//   - InWork are the messages whose handlers run or whose settlements are in progress.
+//
+// When a view is full there may be more instances than it shows: the sums are unknown then, and Slots and Handling are means over
+// those that are shown. Without any report Ready, Service, Running, InWork and Delayed are zero.
+func (f *Fleet) Measure(s *scaling.Sample, views ...View) {
+	t := f.total(views)
+	s.Slots, s.Handling = scaling.Optional[float64]{}, scaling.Optional[time.Duration]{}
+	if len(t.slots) > 0 {
+		sum := 0
+		for _, one := range t.slots {
+			sum += one.own + one.shared
 		}
+		s.Slots = scaling.Known(float64(sum) / float64(len(t.slots)))
+	}
+	if t.weight == 0 {
+		t.weighted, t.weight = t.plain, t.handlers
+	}
+	if t.weight > 0 {
+		s.Handling = scaling.Known(time.Duration(t.weighted / t.weight * float64(time.Second)))
+	}
+	s.Ready, s.Service, s.Running, s.InWork, s.Delayed = scaling.Optional[int]{}, scaling.Optional[float64]{}, scaling.Optional[int]{}, scaling.Optional[int64]{}, scaling.Optional[int64]{}
+	if t.full {
+		return
+	}
+	s.Ready, s.Running = scaling.Known(len(t.slots)), scaling.Known(t.running)
+	s.Service = scaling.Known(t.rate)
+	s.InWork, s.Delayed = scaling.Known(t.inWork), scaling.Known(t.delayed)
+}
+
+// total is what reports add up to.
+type total struct {
+	full             bool
+	slots            map[string]*slots // of the ready instances
+	running          int
+	rate             float64
+	inWork, delayed  int64
+	weighted, weight float64 // handling times in seconds by rates
+	plain, handlers  float64 // the same, all alike
+}
+
+// slots are those of one instance.
+type slots struct{ own, shared int }
+
+// total adds up the reports, and remembers them for the next measurement.
+func (f *Fleet) total(views []View) total {
+	t := total{slots: make(map[string]*slots)}
+	counted := make(map[identity]bool)
+	now := time.Now()
+	for _, v := range views {
+		t.full = t.full || v.Full
+		for _, r := range v.Reports {
+			key := identity{r.Instance, r.Queue, r.Run}
+			if counted[key] || !slices.Contains(f.queues, r.Queue) {
+				continue
+			}
+			p := f.advance(key, r)
+			p.seen = now
+			counted[key], f.runs[key] = true, p
+			t.add(r, p)
+		}
+	}
+	// A run may be missing from a view and come back: it is not new then.
+	maps.DeleteFunc(f.runs, func(_ identity, p progress) bool { return now.Sub(p.seen) > forgetAfter })
+	return t
+}
+
+// advance returns how far a run is by its newest report.
+func (f *Fleet) advance(key identity, r Report) progress {
+	before, found := f.runs[key]
+	if found && before.sequence == r.Sequence {
+		if r.Phase == stopped { // it was counted
+			before.rate = 0
+		}
+		return before
+	}
+	now := progress{sequence: r.Sequence, up: r.Up, ended: r.Ended}
+	if service, known := r.Load.Service.Get(); known && !found {
+		now.rate = service // it may have run for long
+	} else if passed := r.Up - before.up; passed > 0 && r.Ended >= before.ended {
+		if r.Phase == stopped { // the last report may follow at once: a few messages in a moment are no rate
+			passed = max(passed, defaultInterval)
+		}
+		now.rate = float64(r.Ended-before.ended) / passed.Seconds()
+	} else { // a program that does not say how long it has run
+		now.rate = service
+	}
+	return now
+}
+
+func (t *total) add(r Report, p progress) {
+	t.delayed += r.Delayed
+	t.running += r.Load.Running
+	t.inWork += int64(r.Load.Running) + int64(r.Load.Settling)
+	t.rate += p.rate
+	if took, known := r.Load.Handling.Get(); known {
+		t.weighted += took.Seconds() * p.rate
+		t.weight += p.rate
+		t.plain += took.Seconds()
+		t.handlers++
+	}
+	if r.Phase != running || r.Paused {
+		return
+	}
+	one := t.slots[r.Instance]
+	if one == nil {
+		one = new(slots)
+		t.slots[r.Instance] = one
+	}
+	if r.Shared {
+		one.shared = max(one.shared, r.Load.Slots)
+	} else {
+		one.own += r.Load.Slots
 	}
 }

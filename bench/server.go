@@ -1,19 +1,26 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	nats "github.com/nats-io/nats-server/v2/server"
-
 	"github.com/millrace/millrace/emulator"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
+	nats "github.com/nats-io/nats-server/v2/server"
 )
 
 // serverOptions are the first value for a server: the emulator, with its messages in memory.
@@ -159,4 +166,191 @@ func (f *filler) drop(name string) error {
 	stop()
 	delete(f.stops, name)
 	return f.queue(name).Drop(context.Background())
+}
+
+// roleVariable makes this program a child with that role. A child reads JSON values from its standard input and
+// answers each, until the input ends.
+const roleVariable = "MILLRACE_BENCH_ROLE"
+
+// roles begin with a first value, which they answer, and may answer more.
+var roles = map[string]func(first json.RawMessage) (answer any, more answerer, err error){
+	"server": serve,
+	"worker": work,
+}
+
+// answerer answers further values.
+type answerer func(json.RawMessage) (any, error)
+
+// answer is a line of a child.
+type answer struct {
+	Value any    `json:",omitempty"`
+	Error string `json:",omitempty"`
+}
+
+// playRole makes this process a child, and does not return, if it was started as one.
+func playRole() {
+	role, asked := roles[os.Getenv(roleVariable)]
+	if !asked {
+		return
+	}
+	signal.Ignore(os.Interrupt) // Ctrl-C reaches the parent too, which ends its children
+	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
+	var more answerer
+	for {
+		var line json.RawMessage
+		if err := in.Decode(&line); err != nil {
+			os.Exit(0) // the parent has closed the input, or has ended
+		}
+		var a answer
+		var err error
+		if more == nil {
+			a.Value, more, err = role(line)
+		} else {
+			a.Value, err = more(line)
+		}
+		if err != nil {
+			a.Error = err.Error()
+		}
+		if out.Encode(a) != nil {
+			os.Exit(1)
+		}
+	}
+}
+
+type child struct {
+	role    string
+	process *exec.Cmd
+	in      io.WriteCloser
+	out     *json.Decoder
+}
+
+// startChild starts a child and asks it for the first time. The end of the context kills it; a server outlives that,
+// so that its clients end in order.
+func startChild(ctx context.Context, role string, first, into any) (*child, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	c := &child{role: role, process: exec.CommandContext(ctx, program)}
+	c.process.Env = append(os.Environ(), roleVariable+"="+role)
+	c.process.Stderr = os.Stderr
+	if c.in, err = c.process.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := c.process.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	c.out = json.NewDecoder(out)
+	if err := c.process.Start(); err != nil {
+		return nil, err
+	}
+	if err := c.ask(first, into); err != nil {
+		return nil, errors.Join(err, c.stop())
+	}
+	return c, nil
+}
+
+// ask sends a value and reads the answer.
+func (c *child) ask(line, into any) error {
+	if err := json.NewEncoder(c.in).Encode(line); err != nil {
+		return fmt.Errorf("ask the %s process: %w", c.role, err)
+	}
+	a := answer{Value: into}
+	if err := c.out.Decode(&a); err != nil {
+		return fmt.Errorf("read the answer of the %s process: %w", c.role, err)
+	}
+	if a.Error != "" {
+		return fmt.Errorf("%s process: %s", c.role, a.Error)
+	}
+	return nil
+}
+
+// stop ends the process and waits for it.
+func (c *child) stop() error { return errors.Join(c.in.Close(), c.process.Wait()) }
+
+// build builds programs and returns the folder with them.
+func (h *harness) build(ctx context.Context, packages ...string) (dir string, err error) {
+	if dir, err = h.folder("bin"); err != nil {
+		return "", err
+	}
+	args := append([]string{"build", "-o", dir + string(filepath.Separator)}, packages...)
+	if output, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s: %w\n%s", strings.Join(packages, " and "), err, output)
+	}
+	return dir, nil
+}
+
+// program is a running program.
+type program struct {
+	name  string
+	cmd   *exec.Cmd
+	lines *bufio.Scanner
+	ended bool
+}
+
+// startProgram starts a program. The end of the context interrupts it.
+func startProgram(ctx context.Context, name, path string, args ...string) (*program, error) {
+	p := &program{name: name, cmd: exec.CommandContext(ctx, path, args...)}
+	p.cmd.Cancel = func() error { return p.cmd.Process.Signal(os.Interrupt) }
+	p.cmd.WaitDelay = 10 * time.Second
+	p.cmd.Stderr = os.Stderr
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	p.lines = bufio.NewScanner(out)
+	return p, p.cmd.Start()
+}
+
+// until reads lines until so many match, and returns the last match.
+func (p *program) until(pattern *regexp.Regexp, times int) (string, error) {
+	for p.lines.Scan() {
+		if found := pattern.FindString(strings.TrimSpace(p.lines.Text())); found != "" {
+			if times--; times == 0 {
+				return found, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("%s ended early", p.name)
+}
+
+// connectionString is what millrace serve prints.
+var connectionString = regexp.MustCompile(`\S*QueueEndpoint=\S*`)
+
+// wait waits for the end of the program.
+func (p *program) wait() error {
+	if p.ended {
+		return nil
+	}
+	p.ended = true
+	for p.lines.Scan() { // or it waits for a reader
+	}
+	if err := p.cmd.Wait(); err != nil {
+		return fmt.Errorf("%s: %w", p.name, err)
+	}
+	return nil
+}
+
+// stop interrupts the program and waits for its end.
+func (p *program) stop() error {
+	_ = p.cmd.Process.Signal(os.Interrupt) // it may have ended
+	return p.wait()
+}
+
+// processorTime returns the processor time that the threads of the program have used, which Linux counts in
+// nanoseconds; 0 on other systems.
+func (p *program) processorTime() (used time.Duration, err error) {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p.cmd.Process.Pid))
+	for _, path := range threads {
+		text, failed := os.ReadFile(path)
+		if errors.Is(failed, os.ErrNotExist) {
+			continue // the thread has ended
+		}
+		first, _, _ := strings.Cut(string(text), " ")
+		n, wrong := strconv.ParseInt(first, 10, 64)
+		used += time.Duration(n)
+		err = errors.Join(err, failed, wrong)
+	}
+	return used, err
 }

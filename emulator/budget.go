@@ -96,7 +96,8 @@ func (l countedListener) Accept() (net.Conn, error) {
 	raw, err := l.Listener.Accept()
 	if err != nil {
 		if !errors.Is(err, net.ErrClosed) {
-			l.budget.shrink()
+			b := l.budget // connections that have a thirty-second of all costs are closed
+			b.closing(func() []*countedConn { return b.choose(nil, b.taken+b.held-b.taken/32) })
 		}
 		return nil, err
 	}
@@ -108,14 +109,6 @@ func (l countedListener) Accept() (net.Conn, error) {
 	b.mu.Unlock()
 	c.charge(b.each)
 	return c, nil
-}
-
-// shrink closes connections that have a thirty-second of all costs.
-func (b *budget) shrink() {
-	b.mu.Lock()
-	closing := b.choose(nil, b.taken+b.held-b.taken/32)
-	b.mu.Unlock()
-	resetAll(closing)
 }
 
 // makeRoom removes connections other than c if the sum exceeds the budget. It returns them; the
@@ -170,8 +163,12 @@ func (b *budget) remove(c *countedConn) {
 	}
 }
 
-func resetAll(closing []*countedConn) {
-	for _, c := range closing {
+// closing resets the connections that choose returns, which is called with the lock held.
+func (b *budget) closing(choose func() []*countedConn) {
+	b.mu.Lock()
+	all := choose()
+	b.mu.Unlock()
+	for _, c := range all {
 		c.reset()
 	}
 }
@@ -210,11 +207,7 @@ func (c *countedConn) authorized() {
 
 // charge adds bytes to the cost, or subtracts them. Other connections make room.
 func (c *countedConn) charge(bytes int64) {
-	b := c.budget
-	b.mu.Lock()
-	closing := c.add(bytes)
-	b.mu.Unlock()
-	resetAll(closing)
+	c.budget.closing(func() []*countedConn { return c.add(bytes) })
 }
 
 // counts reports whether the connection is open. mu must be held.
@@ -240,28 +233,26 @@ func (c *countedConn) add(bytes int64) (closing []*countedConn) {
 // hold counts bytes that the handler of an authorized request needs until release. More than
 // smallHold waits until the budget has room. hold returns false if too many requests wait, or if
 // the connection was closed.
-func (c *countedConn) hold(bytes int64) bool {
+func (c *countedConn) hold(bytes int64) (open bool) {
 	b := c.budget
-	b.mu.Lock()
-	if bytes > smallHold && b.isFull(bytes) {
-		if b.waiting+bytes > b.most/8 {
-			b.mu.Unlock()
-			return false
+	b.closing(func() []*countedConn {
+		if bytes > smallHold && b.isFull(bytes) {
+			if b.waiting+bytes > b.most/8 {
+				return nil
+			}
+			if !b.looking {
+				b.looking, b.since = true, b.ticks.Load()
+				time.AfterFunc(stallPatience, b.closeStalled)
+			}
+			b.waiting += bytes
+			for b.isFull(bytes) && b.counts(c) {
+				b.freed.Wait()
+			}
+			b.waiting -= bytes
 		}
-		if !b.looking {
-			b.looking, b.since = true, b.ticks.Load()
-			time.AfterFunc(stallPatience, b.closeStalled)
-		}
-		b.waiting += bytes
-		for b.isFull(bytes) && b.counts(c) {
-			b.freed.Wait()
-		}
-		b.waiting -= bytes
-	}
-	open := b.counts(c)
-	closing := c.holdMore(bytes)
-	b.mu.Unlock()
-	resetAll(closing)
+		open = b.counts(c)
+		return c.holdMore(bytes)
+	})
 	return open
 }
 
@@ -283,10 +274,7 @@ func (c *countedConn) holdAtLeast(bytes int) {
 	if more <= 0 {
 		return
 	}
-	c.budget.mu.Lock()
-	closing := c.holdMore(more)
-	c.budget.mu.Unlock()
-	resetAll(closing)
+	c.budget.closing(func() []*countedConn { return c.holdMore(more) })
 }
 
 func (c *countedConn) release() {
@@ -303,21 +291,20 @@ func (c *countedConn) release() {
 // closeStalled closes connections whose bodies or responses made no progress in the last second, as
 // long as requests wait for memory.
 func (b *budget) closeStalled() {
-	var closing []*countedConn
-	defer func() { resetAll(closing) }()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.looking = b.waiting > 0; !b.looking {
-		return
-	}
-	for c := range b.conns {
-		if c.held.Load() > 0 && c.progress.Load() <= b.since {
-			b.remove(c)
-			closing = append(closing, c)
+	b.closing(func() (stalled []*countedConn) {
+		if b.looking = b.waiting > 0; !b.looking {
+			return nil
 		}
-	}
-	b.since = b.ticks.Load()
-	time.AfterFunc(stallPatience, b.closeStalled)
+		for c := range b.conns {
+			if c.held.Load() > 0 && c.progress.Load() <= b.since {
+				b.remove(c)
+				stalled = append(stalled, c)
+			}
+		}
+		b.since = b.ticks.Load()
+		time.AfterFunc(stallPatience, b.closeStalled)
+		return stalled
+	})
 }
 
 func (c *countedConn) Read(p []byte) (int, error) {
@@ -339,15 +326,13 @@ func receivedCost(bytes int64) int64 {
 
 // chargeReceived charges for the bytes since the last response.
 func (c *countedConn) chargeReceived() {
-	b := c.budget
-	b.mu.Lock()
-	var closing []*countedConn
-	if cost := receivedCost(c.received.Load()); cost > c.charged.Load() {
-		closing = c.add(cost - c.charged.Load())
-		c.charged.Store(cost)
-	}
-	b.mu.Unlock()
-	resetAll(closing)
+	c.budget.closing(func() (closing []*countedConn) {
+		if cost := receivedCost(c.received.Load()); cost > c.charged.Load() {
+			closing = c.add(cost - c.charged.Load())
+			c.charged.Store(cost)
+		}
+		return closing
+	})
 }
 
 // answered ends the charge for received bytes.

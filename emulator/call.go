@@ -1,12 +1,18 @@
 package emulator
 
 import (
+	"encoding/binary"
+	"errors"
 	"log/slog"
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/naming"
 	"github.com/millrace/millrace/internal/queuexml"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
@@ -46,7 +52,7 @@ type call struct {
 	request   *http.Request
 	writer    http.ResponseWriter
 	operation Operation
-	handle    func(*call) *failure
+	verb      *verb // nil for an operation that is unknown
 
 	resource     string        // path as sent
 	hostStyle    bool          // the account is in the host
@@ -98,6 +104,14 @@ func (c *call) responseBuffer() []byte {
 	return (*c.buffer)[:0]
 }
 
+// content returns the request body, or nil if there is none.
+func (c *call) content() []byte {
+	if c.input == nil {
+		return nil
+	}
+	return *c.input
+}
+
 // reserve waits until the endpoint has memory for a body or a response.
 func (c *call) reserve(bytes int) *failure {
 	if c.conn == nil || bytes <= includedBytes || c.conn.hold(int64(bytes)) {
@@ -142,7 +156,10 @@ func (c *call) set(name, value string) {
 
 func (c *call) setCommonHeaders() {
 	s, h := c.server, c.header
-	c.set("X-Ms-Request-Id", s.requestID())
+	var id [16]byte
+	copy(id[:], s.idPrefix[:])
+	binary.BigEndian.PutUint64(id[8:], s.requests.Add(1))
+	c.set("X-Ms-Request-Id", naming.FormatGUID(id))
 	h["Date"] = s.date()
 	h["Server"] = serverName
 	h["Cache-Control"] = noStore // a dequeue is a GET: a cache would return the same messages again
@@ -174,14 +191,18 @@ func (c *call) execute() *failure {
 	if f := c.checkVersion(); f != nil {
 		return f
 	}
-	if f := c.authorize(); f != nil {
+	if f := c.authenticate(); f != nil {
 		return f
+	}
+	if c.secondary && c.verb.traits&reads == 0 {
+		return errReadOnly
 	}
 	if c.conn = countedConnOf(c.request.Context()); c.conn != nil {
 		c.conn.authorized()
 	}
-	if f := c.checkRequestLimit(); f != nil {
-		return f
+	if limit := c.accountState.requests; limit != nil && !c.operation.isControl() && !limit.take() {
+		c.refusedByLimit()
+		return errAccountBusy
 	}
 	if f := c.checkNames(); f != nil {
 		return f
@@ -192,7 +213,7 @@ func (c *call) execute() *failure {
 	}
 	// Read the body first: only then does net/http watch the connection and end
 	// the context if the client leaves.
-	if c.operation.hasBody() {
+	if c.verb.traits&hasBody != 0 {
 		if f := c.receive(); f != nil {
 			return f
 		}
@@ -284,4 +305,111 @@ func (c *call) logRequest(status int, code string) {
 		slog.Duration("took", time.Since(c.began)),
 		slog.String("id", c.header["X-Ms-Request-Id"][0]))
 	log.LogAttrs(c.request.Context(), level, "request", attributes...)
+}
+
+// query is a request's decoded parameters in order.
+type query []parameter
+
+type parameter struct{ name, value string }
+
+// maxParameters limits the number of parameters; the service has fewer than ten.
+const maxParameters = 64
+
+// parseQuery decodes a URL's query, into room if it suffices. Names become lower case, as in the
+// string to sign.
+func parseQuery(room query, raw string) (query, *failure) {
+	if raw == "" {
+		return nil, nil
+	}
+	q := room
+	for pair := range strings.SplitSeq(raw, "&") {
+		if pair == "" {
+			continue
+		}
+		name, value, _ := strings.Cut(pair, "=")
+		name, err := url.QueryUnescape(name)
+		if err != nil {
+			return nil, errInvalidQueryValue
+		}
+		value, err = url.QueryUnescape(value)
+		if err != nil {
+			return nil, errInvalidQueryValue
+		}
+		if len(q) == maxParameters {
+			return nil, errInvalidQueryValue
+		}
+		q = append(q, parameter{strings.ToLower(name), value})
+	}
+	return q, nil
+}
+
+// get returns the value of a parameter and whether it exists. A duplicate parameter is ambiguous
+// and refused.
+func (q query) get(name string) (value string, found bool, f *failure) {
+	for _, p := range q {
+		if p.name != name {
+			continue
+		}
+		if found {
+			return "", false, errInvalidQueryValue.with(
+				queuexml.Detail{Name: "QueryParameterName", Value: name},
+				queuexml.Detail{Name: "Reason", Value: "It is given more than once."})
+		}
+		value, found = p.value, true
+	}
+	return value, found, nil
+}
+
+func (q query) has(name string) bool {
+	return slices.ContainsFunc(q, func(p parameter) bool { return p.name == name })
+}
+
+// number returns a parameter that is a whole number from minimum to maximum, or missing if there is none.
+func (q query) number(name string, missing, minimum, maximum int64) (int64, *failure) {
+	value, found, f := q.get(name)
+	if f != nil || !found {
+		return missing, f
+	}
+	n, err := strconv.ParseInt(value, 10, 64) // the nearest int64 on ErrRange
+	if err != nil && !errors.Is(err, strconv.ErrRange) {
+		return 0, errInvalidQueryValue.ofQuery(name, value, "It is not a whole number.")
+	}
+	if n < minimum || n > maximum {
+		return 0, errOutOfRangeQueryValue.with(
+			queuexml.Detail{Name: "QueryParameterName", Value: name},
+			queuexml.Detail{Name: "QueryParameterValue", Value: value},
+			queuexml.Detail{Name: "MinimumAllowed", Value: strconv.FormatInt(minimum, 10)},
+			queuexml.Detail{Name: "MaximumAllowed", Value: strconv.FormatInt(maximum, 10)})
+	}
+	return n, nil
+}
+
+// required returns a parameter that must exist and not be empty.
+func (q query) required(name string) (string, *failure) {
+	value, _, f := q.get(name)
+	if f != nil {
+		return "", f
+	}
+	if value == "" {
+		return "", errMissingQuery.with(queuexml.Detail{Name: "QueryParameterName", Value: name})
+	}
+	return value, nil
+}
+
+// sorted returns the parameters in signing order: by name, then by value. It copies them only if
+// they are in another order.
+func (q query) sorted() query {
+	if slices.IsSortedFunc(q, compareParameters) {
+		return q
+	}
+	s := slices.Clone(q)
+	slices.SortFunc(s, compareParameters)
+	return s
+}
+
+func compareParameters(a, b parameter) int {
+	if c := strings.Compare(a.name, b.name); c != 0 {
+		return c
+	}
+	return strings.Compare(a.value, b.value)
 }

@@ -163,33 +163,6 @@ func newCounters() *counters {
 	return c
 }
 
-func (c *counters) countFault(t *tally, f injection) {
-	t.faults.Add(1)
-	if f.kind != "" {
-		c.faults[f.kind].Add(1)
-	}
-	if f.delay > 0 {
-		c.faults[FaultDelay].Add(1)
-	}
-}
-
-func (c *counters) countGet(messages int) {
-	if messages == 0 {
-		c.emptyGets.Add(1)
-	}
-	c.messages.Add(int64(messages))
-}
-
-// snapshot returns the number of requests and their outcome.
-func (t *tally) snapshot() (requests int64, out Tally) {
-	requests = t.requests.Load()
-	for class := range t.responses {
-		out.Responses[class] = t.responses[class].Load()
-	}
-	out.Faults, out.Received, out.Sent = t.faults.Load(), t.received.Load(), t.sent.Load()
-	return requests, out
-}
-
 // Counts returns the counts so far. It is not a request.
 func (s *Server) Counts() Counts {
 	out := Counts{
@@ -203,16 +176,18 @@ func (s *Server) Counts() Counts {
 		Messages:   s.counters.messages.Load(),
 	}
 	for op, t := range s.counters.operations {
-		n, t := t.snapshot()
+		n := t.requests.Load()
 		if n == 0 {
 			continue
 		}
-		out.Operations[op], out.Tallies[op] = n, t
-		for class, n := range t.Responses {
-			if n > 0 {
+		tally := Tally{Faults: t.faults.Load(), Received: t.received.Load(), Sent: t.sent.Load()}
+		for class := range t.responses {
+			n := t.responses[class].Load()
+			if tally.Responses[class] = n; n > 0 {
 				out.Statuses[class] += n
 			}
 		}
+		out.Operations[op], out.Tallies[op] = n, tally
 	}
 	for kind, n := range s.counters.faults {
 		if n := n.Load(); n > 0 {

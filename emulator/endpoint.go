@@ -2,6 +2,7 @@ package emulator
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/base64"
@@ -18,6 +19,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/millrace/millrace/internal/plainhttp"
 )
 
 // Endpoint is a [Server] that listens on a socket. [Server.Start] and [Server.StartTLS] create
@@ -50,9 +53,7 @@ func (s *Server) StartTLS(address string, config *tls.Config) (*Endpoint, error)
 
 // start listens, without TLS if config is nil. A server can have any number of endpoints.
 func (s *Server) start(address string, config *tls.Config) (*Endpoint, error) {
-	if address == "" {
-		address = "127.0.0.1:0"
-	}
+	address = cmp.Or(address, "127.0.0.1:0")
 	if s.optionsErr != nil {
 		return nil, s.optionsErr
 	}
@@ -93,13 +94,11 @@ func (s *Server) listen(address string, config *tls.Config, wait timeouts, error
 }
 
 func (s *Server) serveOn(listener net.Listener, config *tls.Config, wait timeouts, errorLog io.Writer) *Endpoint {
-	if errorLog == nil {
-		errorLog = io.Discard
-	}
+	errorLog = cmp.Or(errorLog, io.Discard)
 	stopping := make(chan struct{})
 	e := &Endpoint{of: s, budget: newBudget(s.memory, config != nil), scheme: "http", address: listener.Addr(), done: make(chan struct{}), stop: sync.OnceFunc(func() { close(stopping) })}
 	server := &http.Server{
-		Handler:           http.HandlerFunc(s.serveEndpoint),
+		Handler:           s.handler(overNetHTTP),
 		Protocols:         new(http.Protocols),
 		ReadHeaderTimeout: wait.header,
 		ReadTimeout:       wait.request,
@@ -108,7 +107,7 @@ func (s *Server) serveOn(listener net.Listener, config *tls.Config, wait timeout
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          log.New(errorLog, "", 0),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(withConnection(ctx, c), stoppingKey{}, stopping)
+			return context.WithValue(context.WithValue(ctx, connectionKey{}, c), stoppingKey{}, stopping)
 		},
 		TLSConfig: config,
 	}
@@ -127,23 +126,16 @@ func (s *Server) serveOn(listener net.Listener, config *tls.Config, wait timeout
 	return e
 }
 
-func (s *Server) serveEndpoint(w http.ResponseWriter, r *http.Request) {
-	s.serveFront(w, r, overNetHTTP)
-}
-
-// servePlain handles a request of an endpoint that our own loop serves.
-func (s *Server) servePlain(w http.ResponseWriter, r *http.Request) {
-	s.serveFront(w, r, overPlainHTTP)
-}
-
-// serveFront handles a request of an endpoint: requests for the front page go to Options.Front, all
+// handler handles the requests of an endpoint: those for the front page go to Options.Front, all
 // others to the protocol.
-func (s *Server) serveFront(w http.ResponseWriter, r *http.Request, by entrance) {
-	if s.front != nil && s.isFrontRequest(r) && s.checkPage(r) == nil {
-		s.front.ServeHTTP(w, r)
-		return
-	}
-	s.serveHTTP(w, r, by)
+func (s *Server) handler(by entrance) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.front != nil && s.isFrontRequest(r) && s.checkPage(r) == nil {
+			s.front.ServeHTTP(w, r)
+			return
+		}
+		s.serveHTTP(w, r, by)
+	})
 }
 
 // isFrontRequest reports whether a browser that was pointed at the endpoint sends this request,
@@ -300,4 +292,77 @@ func (s *Server) checkPublic() error {
 		}
 	}
 	return nil
+}
+
+// connections serves an endpoint's connections. Serve returns [http.ErrServerClosed] after one of
+// the other methods was called; those return when nothing runs any more.
+type connections interface {
+	Serve(net.Listener) error
+	Shutdown(context.Context) error
+	Close()
+}
+
+// connections returns net/http for TLS, and if all handlers wait. Then the context must end when a
+// client leaves, so that an abandoned request does not start after its delay, and net/http
+// watches the connection for that. Otherwise handlers return at once, and watching would cost as
+// much as they do.
+func (s *Server) connections(server *http.Server) connections {
+	if server.TLSConfig != nil || s.delay > 0 {
+		w := &waitingServer{server: server, served: make(chan struct{})}
+		server.ConnState = w.count
+		return w
+	}
+	p := plainhttp.New(server)
+	// net/http must serve a request that may be for a stream, and every one while there are faults. A
+	// connection that was idle when they were set is handed over with its next request.
+	p.HandOver = func(method, query string) bool {
+		return s.faults.Load() != nil || method == http.MethodGet && strings.Contains(query, wakeupQuery)
+	}
+	p.Handler = s.handler(overPlainHTTP)
+	return p
+}
+
+// waitingServer is an [http.Server] that waits for its connections. Serve must be called once.
+type waitingServer struct {
+	server *http.Server
+	served chan struct{}  // closed when Serve returns
+	conns  sync.WaitGroup // open connections; added before Serve returns, so that Wait after it is correct
+}
+
+// count tracks connections: StateNew comes before their goroutine starts, StateClosed is its last
+// action.
+func (w *waitingServer) count(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		w.conns.Add(1)
+	case http.StateClosed:
+		w.conns.Done()
+	}
+}
+
+func (w *waitingServer) Serve(listener net.Listener) error {
+	defer close(w.served)
+	if w.server.TLSConfig != nil {
+		return w.server.ServeTLS(listener, "", "")
+	}
+	return w.server.Serve(listener)
+}
+
+func (w *waitingServer) Close() {
+	_ = w.server.Close() // Serve returns the error; closing twice is fine
+	w.wait()
+}
+
+func (w *waitingServer) Shutdown(ctx context.Context) error {
+	if err := w.server.Shutdown(ctx); err != nil {
+		w.Close()
+		return err
+	}
+	w.wait()
+	return nil
+}
+
+func (w *waitingServer) wait() {
+	<-w.served
+	w.conns.Wait()
 }

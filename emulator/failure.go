@@ -28,6 +28,14 @@ func (f *failure) with(details ...queuexml.Detail) *failure {
 	return &c
 }
 
+// ofQuery returns the failure about a parameter of the query, with its value.
+func (f *failure) ofQuery(name, value, reason string) *failure {
+	return f.with(
+		queuexml.Detail{Name: "QueryParameterName", Value: name},
+		queuexml.Detail{Name: "QueryParameterValue", Value: value},
+		queuexml.Detail{Name: "Reason", Value: reason})
+}
+
 func (f *failure) because(format string, args ...any) *failure {
 	c := *f
 	c.message = fmt.Sprintf(format, args...)
@@ -112,11 +120,4 @@ func toFailure(err error) *failure {
 
 func maxLimit(n int) queuexml.Detail {
 	return queuexml.Detail{Name: "MaxLimit", Value: strconv.Itoa(n)}
-}
-
-// methodNotAllowed is the failure for a verb that the resource does not support.
-func methodNotAllowed(allow string) *failure {
-	c := *errUnsupportedVerb
-	c.allow = allow
-	return &c
 }

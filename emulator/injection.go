@@ -1,7 +1,6 @@
 package emulator
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -10,9 +9,13 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/millrace/millrace/internal/queuexml"
 )
 
 // faultRules are [Faults] with their counters, the only parts that change.
@@ -126,20 +129,22 @@ func (c *call) injectFault(by entrance) (*failure, error) {
 		return nil, nil
 	}
 	if c.injection.delay > 0 && by == overNetHTTP {
-		c.allowDelay()
+		// The response may take longer, too; the next request has a new deadline. It fails if the connection
+		// is closed, as the response will.
+		by := time.Now().Add(requestWithin + c.server.delay + c.injection.delay)
+		_ = http.NewResponseController(c.writer).SetWriteDeadline(by)
 	}
-	c.server.counters.countFault(c.tally, c.injection)
+	c.tally.faults.Add(1)
+	if c.injection.kind != "" {
+		c.server.counters.faults[c.injection.kind].Add(1)
+	}
+	if c.injection.delay > 0 {
+		c.server.counters.faults[FaultDelay].Add(1)
+	}
 	if c.injection.kind == FaultReset {
 		return nil, errReset
 	}
 	return c.injection.response(), nil
-}
-
-// allowDelay gives the response of a request that will wait as much more time. The next request has a new
-// deadline.
-func (c *call) allowDelay() {
-	by := time.Now().Add(requestWithin + c.server.delay + c.injection.delay)
-	_ = http.NewResponseController(c.writer).SetWriteDeadline(by) // fails if the connection is closed, as the response will
 }
 
 // runWithFault executes the request, twice for a duplicate.
@@ -157,7 +162,7 @@ func (c *call) runOnce() *failure {
 	if c.server.messages != nil {
 		return c.handleWithinLimit()
 	}
-	return c.handle(c)
+	return c.verb.handle(c)
 }
 
 // runFirstCopy executes the first copy of a duplicate and drops its response. It is counted and
@@ -178,18 +183,6 @@ func (c *call) runFirstCopy() {
 // connectionKey is the context key of a request's connection.
 type connectionKey struct{}
 
-func withConnection(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, connectionKey{}, c)
-}
-
-// resetConnection closes the connection with a reset, so that the client reads an error and not
-// EOF. It closes the TCP connection below TLS, because a close_notify would be an EOF.
-func resetConnection(ctx context.Context) {
-	if c := countedConnOf(ctx); c != nil { // nil if another server calls the handler
-		c.reset()
-	}
-}
-
 // String returns the faults of a request, such as "delay=1s drop".
 func (f injection) String() string {
 	if f.delay == 0 {
@@ -200,4 +193,73 @@ func (f injection) String() string {
 		text += " " + string(f.kind)
 	}
 	return text
+}
+
+// SetFaults replaces the faults of the server, [Options].Faults or those that were set before. Nil, or
+// no rules, means none. It fails if a rule is invalid, and then changes nothing.
+//
+// The new rules apply to every request whose head arrives after SetFaults has returned, on all
+// endpoints, connections that are open already included, and in process. Each rule counts
+// requests from 1. A request in progress keeps the faults that it has: a delay ends when it would have ended.
+//
+// It is safe for concurrent use.
+func (s *Server) SetFaults(f *Faults) error {
+	rules, err := newFaultRules("SetFaults", f)
+	if err != nil {
+		return err
+	}
+	s.faults.Store(rules)
+	return nil
+}
+
+// Faults are read and changed over the wire by requests to an account, with comp=faults: see
+// docs/protocol.md. The service has nothing like it and refuses the query. The rules are in the query and not
+// in a body, because Shared Key signs no bodies.
+
+// getFaults responds with a line for the seed and one for each rule, or with nothing.
+func (c *call) getFaults() *failure {
+	c.header["Content-Type"] = []string{"text/plain; charset=utf-8"}
+	c.status, c.body = http.StatusOK, c.responseBuffer()
+	rules := c.server.faults.Load()
+	if rules == nil {
+		return nil
+	}
+	c.body = fmt.Appendf(c.body, "seed %d\n", rules.seed)
+	for i := range rules.rules {
+		c.body = fmt.Appendf(c.body, "rule %v\n", rules.rules[i].Fault)
+	}
+	return nil
+}
+
+// setFaults replaces the faults by those in the query.
+func (c *call) setFaults() *failure {
+	text, f := c.query.required("rules")
+	if f != nil {
+		return f
+	}
+	rules, err := ParseFaults(text)
+	if err != nil {
+		return invalidRules(err)
+	}
+	given, found, f := c.query.get("seed")
+	if f != nil {
+		return f
+	}
+	seed := uint64(0)
+	if found {
+		if seed, err = strconv.ParseUint(given, 10, 64); err != nil {
+			return errInvalidQueryValue.ofQuery("seed", shorten(given), "It is not a whole number from 0 to 18446744073709551615.")
+		}
+	}
+	if err := c.server.SetFaults(&Faults{Seed: seed, Rules: rules}); err != nil {
+		return invalidRules(err)
+	}
+	return c.noContent(nil)
+}
+
+func (c *call) clearFaults() *failure { return c.noContent(c.server.SetFaults(nil)) }
+
+func invalidRules(err error) *failure {
+	return errInvalidQueryValue.because("%s", strings.TrimPrefix(err.Error(), "emulator: ")).
+		with(queuexml.Detail{Name: "QueryParameterName", Value: "rules"})
 }

@@ -42,20 +42,14 @@ func (c *call) putMessage() *failure {
 		return f
 	}
 	if ttl < 1 && ttl != -1 {
-		return errInvalidQueryValue.with(
-			queuexml.Detail{Name: "QueryParameterName", Value: "messagettl"},
-			queuexml.Detail{Name: "QueryParameterValue", Value: strconv.FormatInt(ttl, 10)},
-			queuexml.Detail{Name: "Reason", Value: "Value must be greater than or equal to 1, or -1 to indicate an infinite TTL."})
+		return errInvalidQueryValue.ofQuery("messagettl", strconv.FormatInt(ttl, 10), "Value must be greater than or equal to 1, or -1 to indicate an infinite TTL.")
 	}
 	delay, f := c.query.number("visibilitytimeout", 0, 0, weekSeconds)
 	if f != nil {
 		return f
 	}
 	if ttl != -1 && delay >= ttl {
-		return errInvalidQueryValue.with(
-			queuexml.Detail{Name: "QueryParameterName", Value: "visibilitytimeout"},
-			queuexml.Detail{Name: "QueryParameterValue", Value: strconv.FormatInt(delay, 10)},
-			queuexml.Detail{Name: "Reason", Value: "messagettl must be greater than visibilitytimeout."})
+		return errInvalidQueryValue.ofQuery("visibilitytimeout", strconv.FormatInt(delay, 10), "messagettl must be greater than visibilitytimeout.")
 	}
 	text, f := c.text()
 	if f != nil {
@@ -88,7 +82,10 @@ func (c *call) getMessages() *failure {
 		return toFailure(err)
 	}
 	c.gotMessages = len(found)
-	c.server.counters.countGet(len(found))
+	c.server.counters.messages.Add(int64(len(found)))
+	if len(found) == 0 {
+		c.server.counters.emptyGets.Add(1)
+	}
 	return c.messages(http.StatusOK, queuexml.Get, found)
 }
 
@@ -134,10 +131,7 @@ func (c *call) updateMessage() *failure {
 	}
 	if errors.Is(err, queue.ErrInvalid) {
 		// Everything else has been checked: the visibility exceeds the message's expiry.
-		return errOutOfRangeQueryValue.with(
-			queuexml.Detail{Name: "QueryParameterName", Value: "visibilitytimeout"},
-			queuexml.Detail{Name: "QueryParameterValue", Value: strconv.FormatInt(visibility, 10)},
-			queuexml.Detail{Name: "Reason", Value: "The message expires before that."})
+		return errOutOfRangeQueryValue.ofQuery("visibilitytimeout", strconv.FormatInt(visibility, 10), "The message expires before that.")
 	}
 	if err != nil {
 		return toFailure(err)
@@ -162,20 +156,14 @@ func (c *call) lease() (queue.Lease, *failure) {
 	if f != nil {
 		return queue.Lease{}, f
 	}
-	if !isReceipt(receipt) {
+	// A receipt is Base64. A client that does not escape a plus sign sends a space.
+	var room [64]byte // receipts of the engine are much shorter
+	if _, err := base64.StdEncoding.AppendDecode(room[:0], []byte(receipt)); err != nil {
 		return queue.Lease{}, errInvalidQueryValue.with( // without the value, which may be part of a receipt
 			queuexml.Detail{Name: "QueryParameterName", Value: "popreceipt"},
 			queuexml.Detail{Name: "Reason", Value: "Invalid pop receipt format"})
 	}
 	return queue.Lease{ID: queue.ID(c.message), Receipt: queue.Receipt(receipt)}, nil
-}
-
-// isReceipt reports whether a text can be a receipt, which is Base64. A client that does not
-// escape a plus sign sends a space.
-func isReceipt(text string) bool {
-	var room [64]byte // receipts of the engine are much shorter
-	_, err := base64.StdEncoding.AppendDecode(room[:0], []byte(text))
-	return err == nil
 }
 
 // receive reads the request body.
@@ -209,11 +197,7 @@ func (c *call) receive() *failure {
 
 // text returns the message text in the request body.
 func (c *call) text() (string, *failure) {
-	var body []byte
-	if c.input != nil {
-		body = *c.input
-	}
-	text, err := queuexml.ParseBody(body) // returns a copy
+	text, err := queuexml.ParseBody(c.content()) // returns a copy
 	switch {
 	case errors.Is(err, queuexml.ErrUnexpected):
 		return "", errInvalidXMLValue.with(queuexml.Detail{Name: "Reason", Value: err.Error()})

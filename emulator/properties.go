@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strconv"
@@ -36,11 +37,7 @@ func (c *call) getProperties() *failure {
 // setProperties responds to Set Queue Service Properties. Omitted properties keep their values.
 // Logging and metrics are stored and returned, but have no effect.
 func (c *call) setProperties() *failure {
-	var body []byte
-	if c.input != nil {
-		body = *c.input
-	}
-	given, err := queuexml.ParseProperties(body)
+	given, err := queuexml.ParseProperties(c.content())
 	if err != nil {
 		return invalidDocument(err)
 	}
@@ -51,18 +48,10 @@ func (c *call) setProperties() *failure {
 	if f != nil {
 		return f
 	}
-	if given.Logging != nil {
-		p.Logging = given.Logging
-	}
-	if given.HourMetrics != nil {
-		p.HourMetrics = given.HourMetrics
-	}
-	if given.MinuteMetrics != nil {
-		p.MinuteMetrics = given.MinuteMetrics
-	}
-	if given.CORS != nil {
-		p.CORS = given.CORS
-	}
+	p.Logging = cmp.Or(given.Logging, p.Logging)
+	p.HourMetrics = cmp.Or(given.HourMetrics, p.HourMetrics)
+	p.MinuteMetrics = cmp.Or(given.MinuteMetrics, p.MinuteMetrics)
+	p.CORS = cmp.Or(given.CORS, p.CORS)
 	// Of two concurrent requests that set different properties one wins, as if
 	// both had sent all properties.
 	if err := c.server.engine.SetServiceProperties(c.request.Context(), strings.Clone(c.account), queuexml.AppendProperties(nil, p)); err != nil {
@@ -89,18 +78,10 @@ func (c *call) properties() (queuexml.Properties, *failure) {
 }
 
 func withDefaults(p queuexml.Properties) queuexml.Properties {
-	if p.Logging == nil {
-		p.Logging = &queuexml.Logging{Version: analyticsVersion}
-	}
-	if p.HourMetrics == nil {
-		p.HourMetrics = &queuexml.Metrics{Version: analyticsVersion}
-	}
-	if p.MinuteMetrics == nil {
-		p.MinuteMetrics = &queuexml.Metrics{Version: analyticsVersion}
-	}
-	if p.CORS == nil {
-		p.CORS = new([]queuexml.CORSRule)
-	}
+	p.Logging = cmp.Or(p.Logging, &queuexml.Logging{Version: analyticsVersion})
+	p.HourMetrics = cmp.Or(p.HourMetrics, &queuexml.Metrics{Version: analyticsVersion})
+	p.MinuteMetrics = cmp.Or(p.MinuteMetrics, &queuexml.Metrics{Version: analyticsVersion})
+	p.CORS = cmp.Or(p.CORS, new([]queuexml.CORSRule))
 	return p
 }
 

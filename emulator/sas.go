@@ -52,8 +52,11 @@ func (c *call) authenticateSAS(token string) *failure {
 	c.credential = string(s.given)
 	account := s.services != "" || s.resources != ""
 	switch {
+	case account && !c.accountState.signed([]byte(c.accountText(s)), s.given):
+		return errSignature
+	case account && (s.permissions == "" || s.expiry == ""):
+		return denied("An account SAS must have sp and se.")
 	case account:
-		f = c.checkAccountSAS(s)
 	case s.keyObject != "":
 		f = c.checkDelegationSAS(s, token)
 	default:
@@ -68,7 +71,7 @@ func (c *call) authenticateSAS(token string) *failure {
 	if f := c.checkOrigin(s); f != nil {
 		return f
 	}
-	need := c.operation.permission()
+	need := c.verb.needs
 	if !account {
 		switch {
 		case need.queue == "": // no service SAS allows it
@@ -122,16 +125,6 @@ func (c *call) signature() (s signature, f *failure) {
 }
 
 var errSignature = denied("The signature does not match: check the key that signed, and that no parameter was changed.")
-
-func (c *call) checkAccountSAS(s signature) *failure {
-	if !c.accountState.signed([]byte(c.accountText(s)), s.given) {
-		return errSignature
-	}
-	if s.permissions == "" || s.expiry == "" {
-		return denied("An account SAS must have sp and se.")
-	}
-	return nil
-}
 
 // accountText returns the string to sign of an account SAS.
 func (c *call) accountText(s signature) string {
@@ -275,48 +268,6 @@ func inRange(at netip.Addr, addresses string) (in, ok bool) {
 	}
 	from, to = from.Unmap(), to.Unmap()
 	return at.BitLen() == from.BitLen() && at.Compare(from) >= 0 && at.Compare(to) <= 0, from.BitLen() == to.BitLen()
-}
-
-// permission is what a shared access signature must have for an operation (Create an account SAS,
-// "Account SAS permissions by operation", and Create a service SAS, "Permissions for a queue").
-type permission struct {
-	resource string // resource type of an account SAS
-	account  string // letters of an account SAS, any of which suffices; "" allows none
-	queue    string // letters of a service SAS, any of which suffices; "" allows none
-}
-
-// permission returns what a signature must have for the operation. Access policies and delegation
-// keys require an account key or a token.
-func (op Operation) permission() permission {
-	switch op {
-	case ListQueues:
-		return permission{"s", "l", ""}
-	case GetServiceProperties, GetServiceStats, GetFaults:
-		return permission{"s", "r", ""}
-	case SetServiceProperties, SetFaults, ClearFaults:
-		return permission{"s", "w", ""}
-	case CreateQueue:
-		return permission{"c", "cw", ""}
-	case DeleteQueue:
-		return permission{"c", "d", ""}
-	case GetQueueMetadata:
-		return permission{"c", "r", "r"}
-	case SetQueueMetadata:
-		return permission{"c", "w", ""}
-	case GetQueueACL, SetQueueACL:
-		return permission{"c", "", ""}
-	case PutMessage:
-		return permission{"o", "a", "a"}
-	case GetMessages, DeleteMessage, OpenWakeups, ReadyWakeups: // a stream takes wake-ups from workers
-		return permission{"o", "p", "p"}
-	case PeekMessages:
-		return permission{"o", "r", "r"}
-	case UpdateMessage:
-		return permission{"o", "u", "u"}
-	case ClearMessages:
-		return permission{"o", "d", ""}
-	}
-	return permission{"s", "", ""}
 }
 
 // timeFormats are the formats of times in signatures, access policies and key requests (Create a

@@ -299,7 +299,7 @@ func TestOurLoopInjectsNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		handler http.HandlerFunc
 		status  int
-	}{"our own loop": {s.servePlain, 201}, "net/http": {s.serveEndpoint, 503}} {
+	}{"our own loop": {s.handler(overPlainHTTP).ServeHTTP, 201}, "net/http": {s.handler(overNetHTTP).ServeHTTP, 503}} {
 		w := &response{header: http.Header{}}
 		r := aPut()
 		r.Host = "127.0.0.1"

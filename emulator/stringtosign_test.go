@@ -18,7 +18,7 @@ import (
 // false if it refuses the request before.
 func received(s *Server, r *http.Request) (*call, bool) {
 	c := &call{server: s, request: r, header: http.Header{}}
-	return c, c.route() == nil && c.accountState != nil && s.checkDate(r.Header) == nil && (!c.secondary || c.operation.isRead())
+	return c, c.route() == nil && c.accountState != nil && s.checkDate(r.Header) == nil && (!c.secondary || c.verb.traits&reads != 0)
 }
 
 // signedTexts returns the strings to sign with which a request is accepted; none if it is refused

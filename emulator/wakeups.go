@@ -115,13 +115,12 @@ func (c *call) setReadiness() *failure {
 		return f
 	}
 	if ready != "true" && ready != "false" {
-		return errInvalidQueryValue.with(
-			queuexml.Detail{Name: "QueryParameterName", Value: "ready"},
-			queuexml.Detail{Name: "QueryParameterValue", Value: shorten(ready)},
-			queuexml.Detail{Name: "Reason", Value: "It is neither true nor false."})
+		return errInvalidQueryValue.ofQuery("ready", shorten(ready), "It is neither true nor false.")
 	}
-	s := c.server.streams.find(c.name(), id)
-	if s == nil {
+	c.server.streams.mu.Lock()
+	s := c.server.streams.open[id]
+	c.server.streams.mu.Unlock()
+	if s == nil || s.name != c.name() {
 		return errResourceNotFound.with(queuexml.Detail{Name: "Reason", Value: "There is no such stream of this queue."})
 	}
 	s.watcher.Ready(ready == "true")
@@ -186,16 +185,6 @@ func givesWay(open []*stream, newcomer holder) *stream {
 		}
 	}
 	return gives
-}
-
-// find returns an open stream of the queue, or nil.
-func (all *streams) find(name queue.Name, id string) *stream {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	if s := all.open[id]; s != nil && s.name == name {
-		return s
-	}
-	return nil
 }
 
 // close ends the stream. An event that nobody has answered goes to another one.
@@ -272,7 +261,8 @@ func (s *stream) runOver(w http.ResponseWriter, r *http.Request) {
 	// Errors mean that the server of the caller has no deadlines.
 	_ = connection.SetReadDeadline(time.Time{}) // net/http ends the context when the client has left
 	w.WriteHeader(http.StatusOK)
-	s.run(r.Context(), stoppingOf(r.Context()), func(line string, deadline time.Time) error {
+	stopping, _ := r.Context().Value(stoppingKey{}).(chan struct{}) // nil if another server calls the handler
+	s.run(r.Context(), stopping, func(line string, deadline time.Time) error {
 		_ = connection.SetWriteDeadline(deadline)
 		if _, err := io.WriteString(w, line+"\n"); err != nil {
 			return err
@@ -294,9 +284,6 @@ func canStream(w http.ResponseWriter) bool {
 		}
 	}
 }
-
-// mayStream reports whether a request with this query may ask for a stream.
-func mayStream(query string) bool { return strings.Contains(query, wakeupQuery) }
 
 func (w *response) streaming(r *http.Request, s *stream) *http.Response {
 	out := w.outgoing(r)
@@ -341,8 +328,3 @@ func (b *streamBody) Close() error {
 // stoppingKey is the key of a channel in the contexts of an endpoint's connections. It is closed
 // when the endpoint stops.
 type stoppingKey struct{}
-
-func stoppingOf(ctx context.Context) <-chan struct{} {
-	stopping, _ := ctx.Value(stoppingKey{}).(chan struct{}) // nil if another server calls the handler
-	return stopping
-}

@@ -1,6 +1,8 @@
 package kinds
 
 import (
+	"cmp"
+
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/producer"
@@ -35,10 +37,7 @@ func (k Kind[T]) Handle(h dispatcher.Handler[T], o *Options) dispatcher.Kind {
 // those of k: options that set either panic, as a nil queue does, because it is a mistake in the
 // program. An invalid name is an error of every Send.
 func (k Kind[T]) Producer(q queue.Sender, o *producer.Options[T]) *producer.Producer[T] {
-	var options producer.Options[T]
-	if o != nil {
-		options = *o
-	}
+	options := *cmp.Or(o, &producer.Options[T]{})
 	if options.Kind != "" || options.Codec != nil {
 		panic("kinds.Kind.Producer: the options set Kind or Codec, which are those of the kind")
 	}

@@ -1,10 +1,21 @@
 package millracetest
 
 import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -49,4 +60,235 @@ func drain[T any](t testing.TB, q queue.Queue, listen listening[T], o *listener.
 		}
 	}
 	return all
+}
+
+// Result is the result of the one delivery of [Work].
+type Result struct {
+	// Outcome is how the delivery ended: dispatcher.Deleted if the handler succeeded.
+	Outcome dispatcher.Outcome
+
+	// Err is why the handler did not succeed: its error, as errors.Is finds it, or a
+	// *dispatcher.PanicError. Nil after a success and a snooze.
+	Err error
+
+	// Attempts is the number of failed attempts now recorded: 1 after a failure, 0 if the
+	// delivery was none, such as a snooze.
+	Attempts int
+
+	// Delay is how long the message stays hidden before its next delivery. Zero if there is
+	// none.
+	Delay time.Duration
+
+	// Poison is the record in the poison queue. Nil if the message was not poisoned, or was
+	// moved without a record (poison.Policy.Bare).
+	Poison *poison.Record
+}
+
+// Work runs one job through the real pipeline, once: a producer seals it and sends it to a new
+// queue in memory; a listener takes it off, opens it, runs the handler under a lease that is
+// renewed, and settles it by the handler's result. Work returns that result when nothing of the
+// listener runs any more.
+//
+// Codec and Format of the options are also the producer's. All other options apply as for
+// [Drain], including Timeout, RetryDelay, Visibility and Poison; with
+// poison.Policy{MaxAttempts: 1} the attempt is the last one.
+func Work[T any](t testing.TB, h listener.Handler[T], job T, o *listener.Options[T]) Result {
+	t.Helper()
+	options := *cmp.Or(o, &listener.Options[T]{})
+	q := Queue(t)
+	p := producer.New[T](q, &producer.Options[T]{Codec: options.Codec, Format: options.Format})
+	if _, err := p.Send(t.Context(), job, nil); err != nil {
+		t.Fatalf("millracetest: %v", err)
+	}
+
+	var last atomic.Pointer[dispatcher.DeliveryError] // failed delivery that the listener reported
+	onError := options.OnError
+	options.OnError = func(err error) {
+		if failure := (*dispatcher.DeliveryError)(nil); errors.As(err, &failure) {
+			last.Store(failure)
+		}
+		if onError != nil {
+			onError(err)
+		}
+	}
+	copies := &poisonRecorder{Queue: options.Poison.Queue}
+	if copies.Queue == nil {
+		copies.Queue = q.Sibling(poison.Suffix)
+	}
+	if !options.Poison.Keep {
+		options.Poison.Queue = copies
+	}
+
+	w := &watchedQueue{Queue: q, limit: 1}
+	var r Result
+	for r.Outcome = range round(t, w, handling(h), &options) { // there is one
+	}
+	if failure := last.Load(); failure != nil {
+		r.Err = failure.Err
+	}
+	switch r.Outcome {
+	case dispatcher.Retried, dispatcher.Poisoned, dispatcher.Kept:
+		r.Attempts = last.Load().Attempt
+	}
+	switch r.Outcome {
+	case dispatcher.Retried, dispatcher.Snoozed, dispatcher.Kept:
+		r.Delay = w.updated
+	case dispatcher.Poisoned:
+		if text := copies.text.Load(); text != nil {
+			if record, err := poison.ParseRecord(*text); err == nil {
+				r.Poison = &record
+			}
+		}
+	}
+	return r
+}
+
+// poisonRecorder is a poison queue that keeps the last text it received.
+type poisonRecorder struct {
+	queue.Queue
+	text atomic.Pointer[string]
+}
+
+func (c *poisonRecorder) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+	m, err := c.Queue.Enqueue(ctx, text, o)
+	if err == nil {
+		c.text.Store(&text)
+	}
+	return m, err
+}
+
+// round runs a listener that listen makes until a poll finds nothing, and then through its normal
+// shutdown, so that everything it fetched is handled and settled. It returns the number of
+// deliveries by outcome.
+func round[T any](t testing.TB, q *watchedQueue, listen listening[T], o *listener.Options[T]) map[dispatcher.Outcome]int {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	q.stop = stop // the listener of the round before has ended
+
+	options := *cmp.Or(o, &listener.Options[T]{})
+	// A single loop, because after its empty poll everything it fetched has been dispatched.
+	// With more loops, one could still hold a batch, which the stop would give back.
+	options.Loops = listener.Loops{Min: 1, Max: 1}
+	// The shutdown begins while handlers still run: none may be cancelled.
+	options.Grace = queue.MaxVisibility
+	if options.Logger == nil {
+		options.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
+	}
+	var broken atomic.Pointer[string]
+	options.OnError = watched(options.OnError, &broken)
+	l := listen(q, &options)
+	err := l.Run(ctx)
+	if first := broken.Load(); first != nil {
+		t.Fatalf("millracetest: a function in the options failed: %s", *first)
+	}
+	err = cmp.Or(q.err, err) // which is more specific than Run's error
+	if err != nil {
+		t.Fatalf("millracetest: %v", err)
+	}
+	return outcomes(l.State())
+}
+
+type listening[T any] func(queue.Queue, *listener.Options[T]) *listener.Listener[T]
+
+func handling[T any](h listener.Handler[T]) listening[T] {
+	return func(q queue.Queue, o *listener.Options[T]) *listener.Listener[T] { return listener.New(q, h, o) }
+}
+
+// watched returns an OnError that records the first failure of a function in the options, its own
+// included.
+func watched(onError func(error), first *atomic.Pointer[string]) func(error) {
+	record := func(format string, args ...any) {
+		failure := fmt.Sprintf(format, args...)
+		first.CompareAndSwap(nil, &failure)
+	}
+	return func(err error) {
+		if failure, ok := err.(*dispatcher.HookError); ok { //nolint:errorlint // not one that made a message poison
+			record("%v\n%s", failure, failure.Stack)
+		}
+		if onError == nil {
+			return
+		}
+		defer func() {
+			if p := recover(); p != nil {
+				record("hook OnError panicked: %v\n%s", p, debug.Stack())
+			}
+		}()
+		onError(err)
+	}
+}
+
+// outcomes returns the counts of a listener without zeros.
+func outcomes(s listener.State) map[dispatcher.Outcome]int {
+	all := map[dispatcher.Outcome]int{}
+	for o, n := range map[dispatcher.Outcome]int64{
+		dispatcher.Deleted: s.Succeeded, dispatcher.Retried: s.Retried, dispatcher.Discarded: s.Discarded, dispatcher.Duplicate: s.Duplicates,
+		dispatcher.Poisoned: s.Poisoned, dispatcher.Kept: s.Kept, dispatcher.Snoozed: s.Snoozed,
+		dispatcher.GivenBack: s.GivenBack, dispatcher.Lost: s.Lost, dispatcher.Unsettled: s.Unsettled,
+	} {
+		if n > 0 {
+			all[o] = int(n)
+		}
+	}
+	return all
+}
+
+// maxDeliveries is how many deliveries of one message end a test that would not end by itself.
+const maxDeliveries = 1000
+
+// watchedQueue is the queue of a round. It stops the listener when a poll finds nothing.
+type watchedQueue struct {
+	queue.Queue
+	limit int // messages to return at most; 0 for any number
+
+	mu      sync.Mutex
+	stop    func()        // ends the round; guarded by mu
+	got     int           // messages returned; guarded by mu
+	err     error         // why the round must end; guarded by mu
+	updated time.Duration // visibility of the last update; guarded by mu
+}
+
+// Update records the visibility. That of the settlement comes after all renewals.
+func (q *watchedQueue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
+	fresh, err := q.Queue.Update(ctx, l, text, visibility)
+	if err == nil {
+		q.mu.Lock()
+		q.updated = visibility
+		q.mu.Unlock()
+	}
+	return fresh, err
+}
+
+// Dequeue stops the listener when there are no messages, or no more to return, and on permanent
+// errors.
+func (q *watchedQueue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
+	q.mu.Lock()
+	if q.limit > 0 {
+		n = min(n, q.limit-q.got)
+	}
+	q.mu.Unlock()
+	var batch []queue.Message
+	var err error
+	if n > 0 {
+		batch, err = q.Queue.Dequeue(ctx, n, visibility)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.got += len(batch)
+	for _, m := range batch {
+		if m.DequeueCount >= maxDeliveries {
+			q.err = fmt.Errorf("message %s of %v has been delivered %d times: does its handler retry or snooze without a delay?",
+				string(m.ID), q.Name(), m.DequeueCount)
+		}
+	}
+	switch {
+	case errors.Is(err, queue.ErrQueueMissing), errors.Is(err, queue.ErrUnauthorized), errors.Is(err, queue.ErrInvalid):
+		q.err = err
+	case err != nil: // transient: the listener tries again
+		return batch, err
+	}
+	if len(batch) == 0 || q.err != nil {
+		q.stop()
+	}
+	return batch, err
 }

@@ -1,12 +1,89 @@
 package perkey
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/queue"
 )
+
+// ErrBusy means that a job was postponed because its key was taken.
+var ErrBusy = errors.New("another job of its key is running")
+
+// Middleware lets one handler at a time run for each key of messages: Head.Key, which a producer sets by
+// SendOptions.Key. It is safe for concurrent use.
+func Middleware[T any](k *Keys) dispatcher.Middleware[T] {
+	return MiddlewareBy(k, func(m *dispatcher.Message[T]) string { return m.Head.Key })
+}
+
+// MiddlewareBy is [Middleware] with the key that the function returns for a message; "" is none. The
+// function must not change the message and must be safe for concurrent use. Its panic is a failed
+// attempt of the message, as a panic of the handler is.
+func MiddlewareBy[T any](k *Keys, key func(m *dispatcher.Message[T]) string) dispatcher.Middleware[T] {
+	return func(next dispatcher.Handler[T]) dispatcher.Handler[T] {
+		return func(ctx context.Context, m *dispatcher.Message[T]) error {
+			name := key(m)
+			if name == "" {
+				return next(ctx, m)
+			}
+			admitted, delay := k.acquire(ctx, name, terms{postponable: m.AttemptsRecorded(), slots: m.Concurrency()})
+			if !admitted {
+				return dispatcher.Postpone(delay, fmt.Errorf("%w: %.100q", ErrBusy, name))
+			}
+			defer k.release(name)
+			return next(ctx, m)
+		}
+	}
+}
+
+// terms says how a job may wait.
+type terms struct {
+	postponable bool // whether it can be given back without an attempt
+	slots       int  // of its listener
+}
+
+// places returns how many slots may be taken by jobs that wait, in all and of one key.
+func (t terms) places() (all, ofKey int) {
+	return t.slots / 2, t.slots / 4
+}
+
+// Defaults of [Options].
+const (
+	defaultWait     = 5 * time.Second // less than half of the shortest visibility that a listener chooses
+	defaultMaxDelay = 10 * time.Minute
+)
+
+// Options configure [Keys]. Nil and the zero value mean the defaults.
+type Options struct {
+	// Wait is how long a job waits in its slot for its key. Negative means not at all: a job whose key is
+	// taken is postponed at once. Less than 1 µs is refused as a number without a unit. Defaults
+	// to 5 s, in which no lease of a default visibility needs to be renewed.
+	Wait time.Duration
+
+	// MaxDelay is for how long a job is postponed at most, 1 s … 7 days. Lower it if keys become
+	// free in ways that this process does not see, because that is how long their jobs may stay hidden;
+	// a flood of n jobs then costs up to n updates in that time. Defaults to 10 min.
+	MaxDelay time.Duration
+}
+
+func (o *Options) setDefaults() error {
+	var errs []error
+	if o.Wait > 0 && o.Wait < time.Microsecond {
+		errs = append(errs, fmt.Errorf("the option Wait %v is too short: give it a unit, such as 5*time.Second", o.Wait))
+	}
+	if o.MaxDelay != 0 && (o.MaxDelay < time.Second || o.MaxDelay > queue.MaxVisibility) {
+		errs = append(errs, fmt.Errorf("the option MaxDelay %v is outside 1s…%v", o.MaxDelay, queue.MaxVisibility))
+	}
+	o.Wait = cmp.Or(o.Wait, defaultWait)
+	o.MaxDelay = cmp.Or(o.MaxDelay, defaultMaxDelay)
+	return errors.Join(errs...)
+}
 
 // Keys knows which keys are held by handlers of this process. Make one with [New]. All listeners that
 // share one share their keys. It is safe for concurrent use.
@@ -65,9 +142,7 @@ func (k *Keys) acquire(ctx context.Context, key string, of terms) (admitted bool
 	}
 	var expired <-chan time.Time
 	if of.postponable {
-		timer := time.NewTimer(limit)
-		defer timer.Stop()
-		expired = timer.C
+		expired = time.After(limit)
 	}
 	select {
 	case <-w.turn:
@@ -175,4 +250,104 @@ func average(before, another time.Duration) time.Duration {
 		return another
 	}
 	return before + (another-before)/8
+}
+
+// turns are those of the jobs of one key while it is held. All fields are guarded by Keys.mu.
+type turns struct {
+	since   time.Time     // when the job began that holds the key
+	waiters []*waiter     // in the order in which they came
+	typical time.Duration // how long jobs of this key hold it, on average; of all keys until one has ended
+	lineEnd time.Time     // when the turn is over, as expected, of the job that was postponed last
+}
+
+// waiter is a job that waits in its slot.
+type waiter struct {
+	turn chan struct{} // closed when it holds the key
+}
+
+// length returns how long a turn is expected to last. A job that runs already for longer than others has
+// shown that they can.
+func (t *turns) length(now time.Time) time.Duration { return max(t.typical, now.Sub(t.since)) }
+
+// expected returns after how long those that are in the process now are expected to be done. A job that has
+// run for longer than others takes as long again, as far as anybody knows.
+func (t *turns) expected(now time.Time) time.Duration {
+	ran := now.Sub(t.since)
+	rest := t.typical - ran
+	if rest <= 0 {
+		rest = ran
+	}
+	return rest + time.Duration(len(t.waiters))*t.length(now)
+}
+
+// join gives a job the next place in the line of those that are to come again. It returns after how long its
+// turn is expected, at least a second and at most maxDelay. What is beyond that has no place yet.
+func (t *turns) join(now time.Time, step, maxDelay time.Duration) time.Duration {
+	turn := now.Add(t.expected(now))
+	if t.lineEnd.After(turn) {
+		turn = t.lineEnd
+	}
+	delay := turn.Sub(now)
+	if delay >= maxDelay {
+		return maxDelay
+	}
+	t.lineEnd = turn.Add(step)
+	return max(delay, time.Second)
+}
+
+// A key has no turns while it is free, but the jobs that were postponed have places in its line until they
+// come again. Without it those that come too early would be given the same places once more.
+const (
+	maxLines   = 1024 // keys whose lines are remembered
+	maxLineKey = 256  // bytes of such a key, as many as a producer may set
+)
+
+// line is what is remembered of a key that is free.
+type line struct {
+	end     time.Time
+	typical time.Duration
+}
+
+// lines are those of keys that are free. They are guarded by Keys.mu. The zero value is ready to use.
+type lines struct {
+	byKey map[string]line
+}
+
+// put remembers the line of a key, if somebody is in it. When there are too many others it takes the place of
+// one that has passed, or of any.
+func (l *lines) put(key string, t *turns, now time.Time) {
+	if !t.lineEnd.After(now) || len(key) > maxLineKey {
+		return
+	}
+	if l.byKey == nil {
+		l.byKey = make(map[string]line)
+	}
+	if len(l.byKey) >= maxLines {
+		l.makeRoom(now)
+	}
+	l.byKey[key] = line{t.lineEnd, t.typical}
+}
+
+// makeRoom forgets the lines that have passed, or one if none has.
+func (l *lines) makeRoom(now time.Time) {
+	for key, one := range l.byKey {
+		if !one.end.After(now) {
+			delete(l.byKey, key)
+		}
+	}
+	for key := range l.byKey {
+		if len(l.byKey) < maxLines {
+			break
+		}
+		delete(l.byKey, key)
+	}
+}
+
+func (l *lines) take(key string, typical time.Duration, now time.Time) *turns {
+	one, found := l.byKey[key]
+	if !found {
+		return &turns{since: now, typical: typical}
+	}
+	delete(l.byKey, key)
+	return &turns{since: now, typical: one.typical, lineEnd: one.end}
 }

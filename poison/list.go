@@ -4,11 +4,119 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"strings"
 	"time"
 
+	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/browse"
+	"github.com/millrace/millrace/internal/naming"
 	"github.com/millrace/millrace/queue"
 )
+
+// Entry is one message of a poison queue.
+type Entry struct {
+	// Message is the message as it is in the poison queue. Its id is not that of the message
+	// that became poison.
+	queue.Message
+
+	// Record is what the message holds. Its Version is 0 for a foreign message: one that was
+	// copied bare, or that another program has put there.
+	Record Record
+}
+
+// NewEntry returns the entry of a message in a poison queue.
+func NewEntry(m queue.Message) Entry {
+	e := Entry{Message: m}
+	if r, err := ParseRecord(m.Text); err == nil {
+		e.Record = r
+	}
+	return e
+}
+
+// Foreign reports whether the message is no record.
+func (e *Entry) Foreign() bool { return e.Record.Version == 0 }
+
+// Original returns the text of the message that became poison: that of the record, or of a
+// foreign message its own.
+func (e *Entry) Original() string {
+	if e.Foreign() {
+		return e.Text
+	}
+	return e.Record.Text
+}
+
+// Job returns the id of the job, or "" if the message does not say it.
+func (e *Entry) Job() string {
+	if !e.Foreign() {
+		return e.Record.Job
+	}
+	head, _, _, _ := open(e.Text, codec.Auto) // one that cannot be read has none
+	return head.ID
+}
+
+// Kind returns the kind of the job, or "" if it has none or the message does not say it.
+func (e *Entry) Kind() string {
+	head, _, _, _ := open(e.Original(), codec.Auto) // one that cannot be read has none
+	return head.Kind
+}
+
+// Since returns when the message came into the poison queue, by the service's clock.
+func (e *Entry) Since() time.Time { return e.Inserted }
+
+// Filter chooses messages of a poison queue: those for which everything holds that is set. The
+// zero value chooses all.
+type Filter struct {
+	// Reason is the reason in the record. A foreign message has none. Defaults to "", any.
+	Reason Reason
+
+	// Fingerprint is an error text, or the fingerprint of one: numbers and ids in it do not
+	// matter. The whole must be equal. Defaults to "", any.
+	Fingerprint string
+
+	// Match is a text that the error, the stack or the decoded body contains. Of a body that is
+	// stored elsewhere it is the reference to it that counts. Defaults to "", any.
+	Match string
+
+	// Job is the id of a job. Defaults to "", any.
+	Job string
+
+	// Kind is the kind of a job on a queue of several kinds. Defaults to "", any.
+	Kind string
+
+	// ID is the id of the message, in the poison queue or in the one that it came from. Defaults
+	// to "", any.
+	ID queue.ID
+
+	// Older chooses messages that have been in the poison queue for at least this long.
+	// Defaults to 0, any.
+	Older time.Duration
+
+	// Newer chooses messages that have been in the poison queue for at most this long. Defaults
+	// to 0, any.
+	Newer time.Duration
+}
+
+// Chooses reports whether the filter chooses the entry at this time of the service. The clocks of
+// this machine and of the service differ, which matters for Older and Newer.
+func (f *Filter) Chooses(e *Entry, now time.Time) bool {
+	age := now.Sub(e.Since())
+	switch {
+	case f.Reason != "" && f.Reason != e.Record.Reason,
+		f.Fingerprint != "" && (e.Foreign() || naming.Fingerprint(f.Fingerprint) != e.Record.Fingerprint),
+		f.Job != "" && f.Job != e.Job(),
+		f.Kind != "" && f.Kind != e.Kind(),
+		f.ID != "" && f.ID != e.ID && (e.Foreign() || f.ID != e.Record.ID),
+		f.Older > 0 && age < f.Older,
+		f.Newer > 0 && age > f.Newer:
+		return false
+	}
+	text := f.Match
+	if text == "" || strings.Contains(e.Record.Error, text) || strings.Contains(e.Record.Stack, text) {
+		return true
+	}
+	head, body, _, err := open(e.Original(), codec.Auto)
+	return strings.Contains(string(body), text) || strings.Contains(head.Claim, text) || err != nil && strings.Contains(e.Original(), text)
+}
 
 // ListOptions says what [List] yields. Nil and the zero value mean what a peek shows.
 type ListOptions struct {

@@ -1,19 +1,22 @@
 package poison
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/millrace/millrace/internal/browse"
+	"github.com/millrace/millrace/internal/naming"
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
+	"golang.org/x/sync/errgroup"
 )
 
 // sweep goes through a poison queue once, and sends, or only deletes, what the filter chooses.
@@ -58,9 +61,7 @@ func (s *sweep) run(ctx context.Context) (Report, error) {
 		return Report{}, err
 	}
 	s.parallel = max(s.parallel, 1)
-	if s.lease == 0 {
-		s.lease = browse.DefaultLease
-	}
+	s.lease = cmp.Or(s.lease, browse.DefaultLease)
 	s.missing = make(map[queue.Name]error)
 	err := s.pages(queue.WithCause(ctx, s.cause))
 	s.mu.Lock()
@@ -73,35 +74,28 @@ func (s *sweep) run(ctx context.Context) (Report, error) {
 
 // pages works on page after page until all is done, ctx ends, or the sweep has failed.
 func (s *sweep) pages(ctx context.Context) error {
-	for page, err := range browse.Pages(ctx, s.queue, &browse.Options{Page: s.pageSize(), Lease: s.lease, Before: s.throttle}) {
+	before := func(ctx context.Context) error { // until the rate allows another page
+		if !waiting.For(time.Until(s.next), ctx.Done()) {
+			return context.Cause(ctx)
+		}
+		return nil
+	}
+	size := queue.MaxBatch
+	if s.rate > 0 && !s.dryRun { // no more than a second's worth: nothing is held while the sweep waits for its rate
+		size = int(min(max(math.Ceil(s.rate), 1), queue.MaxBatch))
+	}
+	for page, err := range browse.Pages(ctx, s.queue, &browse.Options{Page: size, Lease: s.lease, Before: before}) {
 		if err != nil {
 			return err
 		}
-		began, before := time.Now(), s.report.Chosen
+		began, chosen := time.Now(), s.report.Chosen
 		s.work(ctx, s.choose(page), page.Now)
 		if s.rate > 0 && !s.dryRun {
-			s.next = began.Add(time.Duration(float64(s.report.Chosen-before) / s.rate * float64(time.Second)))
+			s.next = began.Add(time.Duration(float64(s.report.Chosen-chosen) / s.rate * float64(time.Second)))
 		}
 		if s.fatal != nil || s.max > 0 && s.report.Chosen >= s.max {
 			return nil
 		}
-	}
-	return nil
-}
-
-// pageSize returns how many messages are taken at a time: no more than a second's worth, because
-// nothing is held while the sweep waits for its rate.
-func (s *sweep) pageSize() int {
-	if s.rate == 0 || s.dryRun {
-		return queue.MaxBatch
-	}
-	return int(min(max(math.Ceil(s.rate), 1), queue.MaxBatch))
-}
-
-// throttle waits until the rate allows another page.
-func (s *sweep) throttle(ctx context.Context) error {
-	if !waiting.For(time.Until(s.next), ctx.Done()) {
-		return context.Cause(ctx)
 	}
 	return nil
 }
@@ -150,7 +144,9 @@ func (s *sweep) work(ctx context.Context, chosen []candidate, now time.Time) {
 func (s *sweep) workOn(ctx context.Context, c candidate, now time.Time) {
 	if ctx.Err() != nil || s.failed() || time.Since(c.leased.Asked) > s.lease/2 {
 		c.leased.Again()
-		s.leave()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.report.Seen-- // until a later page
 		return
 	}
 	sent, err := s.plan(&c.entry, now)
@@ -244,13 +240,6 @@ func (s *sweep) count(c candidate, became Counts, problem error) {
 	s.notify()
 }
 
-// leave takes a message that was left to a later page out of those that were seen.
-func (s *sweep) leave() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.report.Seen--
-}
-
 // errPanicked ends the work on a page. Nobody sees it, because the panic goes on.
 var errPanicked = errors.New("a function of the caller panicked")
 
@@ -271,13 +260,97 @@ func (s *sweep) notify() {
 func (s *sweep) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.fatal == nil {
-		s.fatal = err
-	}
+	s.fatal = cmp.Or(s.fatal, err)
 }
 
 func (s *sweep) failed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.fatal != nil
+}
+
+// Counts are numbers of messages.
+type Counts struct {
+	Chosen   int `json:"chosen"`   // by the filter
+	Redriven int `json:"redriven"` // sent to a queue and deleted; in a dry run, that would be
+	Purged   int `json:"purged"`   // deleted; in a dry run, that would be
+	Expired  int `json:"expired"`  // left where they are because their life has ended
+	Skipped  int `json:"skipped"`  // left where they are for another reason
+	Failed   int `json:"failed"`   // left where they are because a request failed
+
+	// Doubled were sent but possibly not deleted, or possibly sent twice, because a request
+	// failed or took longer than the lease. They are among the others.
+	Doubled int `json:"doubled"`
+}
+
+func (c *Counts) add(other Counts) {
+	c.Chosen += other.Chosen
+	c.Redriven += other.Redriven
+	c.Purged += other.Purged
+	c.Expired += other.Expired
+	c.Skipped += other.Skipped
+	c.Failed += other.Failed
+	c.Doubled += other.Doubled
+}
+
+// Report says what a [Redrive] or a [Purge] has done.
+type Report struct {
+	Counts
+
+	// Depth is how many messages the poison queue had at the start, hidden and expired ones
+	// included; -1 if it may not be read.
+	Depth int64 `json:"depth"`
+
+	// Seen is how many of them were looked at. The rest was hidden: others work on it, or one
+	// that was killed did and its lease has not ended.
+	Seen int `json:"seen"`
+
+	// ByReason has the numbers by the reason in the record; "" is for foreign messages.
+	ByReason map[Reason]Counts `json:"byReason"`
+
+	// Problems says why messages were not redriven or purged, or may be there twice, the most
+	// frequent first: at most 20 kinds.
+	Problems []Problem `json:"problems"`
+}
+
+// Problem is one kind of reason why messages stayed where they are or may be there twice.
+type Problem struct {
+	Text     string `json:"text"`     // of the first of them
+	Messages int    `json:"messages"` // how many
+}
+
+// maxProblems bounds the kinds of problems in a report.
+const maxProblems = 20
+
+// clone returns a copy that later changes leave as it is.
+func (r *Report) clone() Report {
+	c := *r
+	c.ByReason = maps.Clone(r.ByReason)
+	c.Problems = slices.Clone(r.Problems)
+	slices.SortStableFunc(c.Problems, func(a, b Problem) int { return b.Messages - a.Messages })
+	return c
+}
+
+// count adds what became of one message.
+func (r *Report) count(reason Reason, c Counts, problem error) {
+	r.add(c)
+	if r.ByReason == nil {
+		r.ByReason = make(map[Reason]Counts)
+	}
+	sum := r.ByReason[reason]
+	sum.add(c)
+	r.ByReason[reason] = sum
+	if problem == nil {
+		return
+	}
+	kind := naming.Fingerprint(problem.Error())
+	for i := range r.Problems {
+		if naming.Fingerprint(r.Problems[i].Text) == kind {
+			r.Problems[i].Messages++
+			return
+		}
+	}
+	if len(r.Problems) < maxProblems {
+		r.Problems = append(r.Problems, Problem{problem.Error(), 1})
+	}
 }

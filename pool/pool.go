@@ -1,7 +1,10 @@
 package pool
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,10 +43,7 @@ type Pool struct {
 
 // New returns a pool without members. Run of a listener reports invalid options.
 func New(o *Options) *Pool {
-	var c Options
-	if o != nil {
-		c = *o
-	}
+	c := *cmp.Or(o, &Options{})
 	p := &Pool{strict: c.Strict, slots: c.Slots}
 	if c.Slots < 0 {
 		p.err = fmt.Errorf("pool of %d slots: there must be at least 1", c.Slots)
@@ -112,4 +112,238 @@ func (p *Pool) State() State {
 		})
 	}
 	return st
+}
+
+// MemberOptions configure a [Member]. Nil and the zero value mean the defaults.
+type MemberOptions struct {
+	// Name is what errors and State call the member. Defaults to "member" and a number.
+	Name string
+
+	// Weight is the member's part of the slots while several want more than there is. Defaults to 1.
+	Weight int
+
+	// Reserve is how many slots no other member takes, also while they are unused. Defaults to none.
+	Reserve int
+
+	// Rank is the member's place in a strict pool: lower ones come first. It is an error in a weighted
+	// pool. Defaults to 0.
+	Rank int
+}
+
+// Member is a listener's part in a [Pool], for the option Slots of one listener at a time. The methods are
+// for that listener, and safe for concurrent use.
+type Member struct {
+	pool                  *Pool
+	name                  string
+	weight, reserve, rank int
+	err                   error // why it cannot be used
+
+	// Guarded by pool.mu.
+	in      bool // one of pool.members
+	held    int
+	freed   chan<- struct{} // of the listener; nil while none runs
+	asks    bool            // one of pool.asking
+	waits   bool            // asks, and has got nothing yet
+	soon    time.Time       // until when it is expected to ask again, if it does not wait and wants more
+	told    bool            // knows that some slots are kept for it
+	hungry  bool            // wants more than it gets
+	fed     time.Time       // when it last ceased to be hungry
+	lead    float64         // slots × seconds that it has held beyond its share while hungry
+	share   float64         // of the slots that hungry members hold
+	request dispatcher.SlotRequest
+	allotment
+}
+
+// allotment is what allot works out for a member that waits.
+type allotment struct {
+	most    int // what it would take
+	least   int // what is worth a dequeue
+	granted int // what it would get
+	own     int // how many of these are of its reserve
+	block   int // what it must get next of the slots for all, to get any
+	kept    int // slots that are kept for it until they are enough
+}
+
+var _ dispatcher.Slots = (*Member)(nil)
+
+// Member returns a new member. Its reserve holds from now on until its listener has run and ended. Run of the
+// listener reports options that are invalid, or that the pool has no slots for.
+func (p *Pool) Member(o *MemberOptions) *Member {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := *cmp.Or(o, &MemberOptions{})
+	c.Weight = cmp.Or(c.Weight, 1)
+	p.made++
+	c.Name = cmp.Or(c.Name, fmt.Sprintf("member %d", p.made))
+	m := &Member{pool: p, name: c.Name, weight: c.Weight, reserve: c.Reserve, rank: c.Rank}
+	if m.err = m.check(); m.err == nil {
+		m.err = m.enter()
+	}
+	return m
+}
+
+func (m *Member) check() error {
+	var errs []error
+	refuse := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("pool member %q: "+format, append([]any{m.name}, args...)...))
+	}
+	if m.pool.err != nil {
+		errs = append(errs, m.pool.err)
+	}
+	if m.weight < 0 || m.weight > maxWeight {
+		refuse("weight %d is outside 1…%d", m.weight, maxWeight)
+	}
+	if m.reserve < 0 {
+		refuse("reserve %d must not be negative", m.reserve)
+	}
+	if m.rank != 0 && !m.pool.strict {
+		refuse("rank %d has no effect in a weighted pool: leave it out, or make the pool strict", m.rank)
+	}
+	return errors.Join(errs...)
+}
+
+// maxWeight bounds the weights, so that their products with slots cannot overflow.
+const maxWeight = 1_000_000
+
+// enter makes m one of the pool's members. Requires pool.mu.
+func (m *Member) enter() error {
+	p := m.pool
+	if err := fit(p.slots, len(p.members)+1, p.reserved+m.reserve); err != nil {
+		return fmt.Errorf("pool member %q: %w", m.name, err)
+	}
+	m.in = true
+	p.members = append(p.members, m)
+	p.reserved += m.reserve
+	p.idle += m.reserve
+	p.weights += m.weight
+	p.wake() // what is worth a dequeue depends on the members
+	return nil
+}
+
+// Size implements [dispatcher.Slots].
+func (m *Member) Size() (int, error) {
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	return m.pool.slots, m.err
+}
+
+// Join implements [dispatcher.Slots].
+func (m *Member) Join(freed chan<- struct{}) error {
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	if m.err != nil {
+		return m.err
+	}
+	if m.freed != nil {
+		return fmt.Errorf("pool member %q is in use by a listener that runs: make a member for each listener", m.name)
+	}
+	if !m.in {
+		if err := m.enter(); err != nil {
+			return err
+		}
+	}
+	m.freed = freed
+	return nil
+}
+
+// Leave implements [dispatcher.Slots].
+func (m *Member) Leave() {
+	p := m.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if m.freed == nil {
+		return
+	}
+	p.passTime()
+	m.hold(-m.held)
+	m.stopAsking()
+	m.setHungry(false)
+	m.freed, m.in = nil, false
+	p.members = slices.DeleteFunc(p.members, func(one *Member) bool { return one == m })
+	p.reserved -= m.reserve
+	p.idle -= m.reserve
+	p.weights -= m.weight
+	p.wake()
+}
+
+// Take implements [dispatcher.Slots].
+func (m *Member) Take(r dispatcher.SlotRequest) (taken, free int) {
+	p := m.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if m.freed == nil {
+		return 0, 0
+	}
+	p.passTime()
+	m.request = r
+	waited := m.waits
+	m.ask()
+	p.allot()
+	if !m.served() {
+		m.setHungry(r.Likely > 0)
+		p.arm()
+		free = m.gathered()
+		m.told = free > 0
+		if !waited {
+			p.wake() // with one more that waits, fewer slots are worth a dequeue to the others
+		}
+		return 0, free
+	}
+	taken = m.granted
+	if !waited {
+		m.setHungry(taken < min(r.Most, r.Likely))
+	}
+	m.expect(taken)
+	m.hold(taken)
+	p.wake() // what it leaves may be enough for others, or a reason for them to linger
+	p.arm()
+	return taken, taken
+}
+
+// Withdraw implements [dispatcher.Slots].
+func (m *Member) Withdraw() {
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	m.pool.passTime()
+	m.stopAsking()
+	m.setHungry(false)
+	m.pool.wake()
+}
+
+// Free implements [dispatcher.Slots].
+func (m *Member) Free(n int) {
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	if n > m.held {
+		panic(fmt.Sprintf("pool member %q: %d slots are returned, and it holds %d", m.name, n, m.held))
+	}
+	m.pool.passTime()
+	m.hold(-n)
+	m.pool.wake()
+}
+
+// hold changes how many slots m holds. Requires pool.mu.
+func (m *Member) hold(n int) {
+	m.pool.idle -= m.unused()
+	m.held += n
+	m.pool.used += n
+	m.pool.idle += m.unused()
+}
+
+// unused returns how many slots of the reserve are not in use. Requires pool.mu.
+func (m *Member) unused() int { return max(m.reserve-m.held, 0) }
+
+// speculativePart is the part of its share that a member with an empty queue may hold during a dequeue.
+const speculativePart = 8
+
+// speculation returns how many slots m may take for one dequeue, at least 1, given what it knows of its
+// queue. What it takes and does not need is lost to others while the dequeue lasts, which is long when
+// the service is slow. A member that is alone, or has reserved slots, may take those. Requires pool.mu.
+func (m *Member) speculation() int {
+	p, r := m.pool, &m.request
+	if len(p.members) == 1 {
+		return r.Most
+	}
+	share := p.slots * m.weight / p.weights
+	return max(max(r.Likely, share/speculativePart)-r.Unanswered, m.unused(), 1)
 }

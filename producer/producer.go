@@ -1,7 +1,9 @@
 package producer
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/millrace/millrace/codec"
@@ -106,8 +108,105 @@ func New[T any](q queue.Sender, o *Options[T]) *Producer[T] {
 	if p.options.Codec == nil {
 		p.options.Codec = codec.JSON[T]()
 	}
-	if p.options.Timeout == 0 {
-		p.options.Timeout = defaultTimeout
-	}
+	p.options.Timeout = cmp.Or(p.options.Timeout, defaultTimeout)
 	return p
+}
+
+// What a [queue.Queue] can do beyond a [queue.Sender], and some options need.
+type (
+	creator interface {
+		Create(ctx context.Context, metadata map[string]string) error
+	}
+	measurer interface {
+		Properties(ctx context.Context) (queue.Properties, error)
+	}
+	deleter interface {
+		Delete(ctx context.Context, l queue.Lease) error
+	}
+)
+
+// finder is a sender over several queues that finds one of them by its name.
+type finder interface {
+	Lookup(name queue.Name) (queue.Queue, bool)
+}
+
+// queueNamed returns the queue of a sender with a name, which is the sender itself if it has no others; or
+// nil.
+func queueNamed(q queue.Sender, name queue.Name) queue.Sender {
+	if f, several := q.(finder); several {
+		if found, known := f.Lookup(name); known {
+			return found
+		}
+	}
+	if name == (queue.Name{}) || name == q.Name() {
+		return q
+	}
+	return nil
+}
+
+func depthOf(ctx context.Context, q queue.Sender, name queue.Name) (queue.Properties, error) {
+	one, can := queueNamed(q, name).(measurer)
+	if !can {
+		return queue.Properties{}, fmt.Errorf("a %T cannot read that of %v", q, name)
+	}
+	return one.Properties(ctx)
+}
+
+// checkSender returns an error if the options need more than the sender can do.
+func (p *Producer[T]) checkSender() error {
+	if _, can := p.queue.(creator); !can && p.options.Create {
+		return p.cannot("Create", "create a queue")
+	}
+	_, can := p.queue.(measurer)
+	if _, several := p.queue.(finder); !can && !several && p.options.WakeupDepth > 0 {
+		return p.cannot("WakeupDepth", "read a depth")
+	}
+	return nil
+}
+
+func (p *Producer[T]) cannot(option, what string) error {
+	return fmt.Errorf("send to %v: %s is set, and a %T cannot %s: leave it out", p.queue.Name(), option, p.queue, what)
+}
+
+// Sending is one Send on its way to the queue, as an [Interceptor] sees it.
+type Sending struct {
+	// Queue is the queue the job is sent to.
+	Queue queue.Name
+
+	// Head is the head of the envelope: the job id, when it was sent, its trace context. Changes
+	// made before next is called are sent, except of Items, the number of jobs of a group.
+	Head codec.Head
+
+	// EnqueueOptions are Delay and TTL, and a key to choose one of several queues by, if it is not that of
+	// Head. Changes made before next is called apply.
+	queue.EnqueueOptions
+
+	// Sent is the result after next has returned nil. Zero before.
+	Sent Sent
+
+	request   queue.EnqueueOptions // of the last request
+	items     int                  // of the group that is sent; 0 for one job
+	claim     string               // of the body, if Claims has stored it
+	claimed   [2]string            // jobOf the job for which it was stored
+	bytes     int64                // of the text that was sent last
+	maybeSent error                // why the job may be in the queue already; nil if it is not
+	where     []queue.Name         // the queues that it may be in, for wake-ups
+}
+
+// Interceptor wraps a Send and does not depend on the type of the jobs, so that one serves
+// every producer of a program: for logging, tracing and the like. It calls next, which sends,
+// with ctx or a context derived from it, and returns next's error or another. If it does not
+// call next, nothing is sent; it should then return an error. It must be safe for concurrent
+// use.
+type Interceptor func(ctx context.Context, s *Sending, next func(context.Context) error) error
+
+// intercepted returns the function that sends the body, wrapped in the interceptors; the first
+// is the outermost.
+func (p *Producer[T]) intercepted(s *Sending, body []byte) func(context.Context) error {
+	send := func(ctx context.Context) error { return p.enqueue(ctx, s, body) }
+	for i := len(p.options.Interceptors) - 1; i >= 0; i-- {
+		intercept, next := p.options.Interceptors[i], send
+		send = func(ctx context.Context) error { return intercept(ctx, s, next) }
+	}
+	return send
 }

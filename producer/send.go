@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/queue"
@@ -210,9 +211,7 @@ func (p *Producer[T]) seal(s *Sending, body []byte) (string, error) {
 
 func (p *Producer[T]) try(ctx context.Context, s *Sending, text string) error {
 	s.request = s.EnqueueOptions
-	if s.request.Key == "" {
-		s.request.Key = s.Head.Key
-	}
+	s.request.Key = cmp.Or(s.request.Key, s.Head.Key)
 	accepted, err := p.queue.Enqueue(ctx, text, &s.request)
 	s.bytes = int64(len(text))
 	switch {
@@ -224,19 +223,15 @@ func (p *Producer[T]) try(ctx context.Context, s *Sending, text string) error {
 		}
 		s.maybeSent = errAccepted
 	case errors.Is(err, queue.ErrOutcomeUnknown):
-		p.maybeIn(s, p.queueOf(err))
+		name := p.queue.Name() // or the one that the error of a sender over several says
+		if e := (*queue.Error)(nil); errors.As(err, &e) {
+			name = cmp.Or(e.Queue, name)
+		}
+		p.maybeIn(s, name)
 		s.maybeSent = err
 		s.Sent.MaybeTwice = s.Sent.ID != "" // an interceptor has sent again what was accepted
 	}
 	return err
-}
-
-// queueOf returns the queue on which a request failed, which only the error of a sender over several says.
-func (p *Producer[T]) queueOf(err error) queue.Name {
-	if e := (*queue.Error)(nil); errors.As(err, &e) && e.Queue != (queue.Name{}) {
-		return e.Queue
-	}
-	return p.queue.Name()
 }
 
 // maybeIn records a queue whose workers have to be told of the message.
@@ -244,4 +239,165 @@ func (p *Producer[T]) maybeIn(s *Sending, name queue.Name) {
 	if p.wakeups != nil && !slices.Contains(s.where, name) {
 		s.where = append(s.where, name)
 	}
+}
+
+// Claims stores bodies that are too large for a message. Package claimcheck implements it.
+// Implementations must be safe for concurrent use.
+type Claims interface {
+	// Limit returns the size of the largest body, in bytes, that stays in its message if it fits.
+	Limit() int
+
+	// Put stores a body and returns its claim, with which workers find it, at most
+	// codec.MaxHeadText bytes.
+	Put(ctx context.Context, body []byte) (claim string, err error)
+}
+
+// text returns the text that is sent. A body that is too large for it is stored first, once for
+// all calls of the interceptors that send the same job.
+func (p *Producer[T]) text(ctx context.Context, s *Sending, body []byte) (string, error) {
+	if s.claim != "" && s.Head.Claim == s.claim {
+		if s.claimed == jobOf(s) {
+			return p.seal(s, nil)
+		}
+		s.Head.Claim = "" // an interceptor made another job of it, which needs its body when the first is done
+	}
+	if p.options.Claims == nil || s.Head.Claim != "" {
+		return p.seal(s, body)
+	}
+	if len(body) <= p.options.Claims.Limit() {
+		if text, err := p.seal(s, body); !errors.Is(err, queue.ErrTooLarge) {
+			return text, err
+		}
+	}
+	if _, err := p.seal(s, nil); err != nil { // nothing is stored for what cannot be sent
+		return "", err
+	}
+	claim, err := p.options.Claims.Put(ctx, body)
+	if err != nil {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			err = fmt.Errorf("%w: %w", blob.ErrUnavailable, err)
+		}
+		return "", fmt.Errorf("store its body of %d bytes: %w", len(body), err)
+	}
+	s.claim, s.claimed, s.Head.Claim = claim, jobOf(s), claim
+	return p.seal(s, nil)
+}
+
+func jobOf(s *Sending) [2]string { return [2]string{s.Head.ID, s.Head.Kind} }
+
+// SendGroup sends several jobs in one message, as [Producer.Send] sends one: they are put, fetched
+// and deleted together, at the cost of one job. Workers handle and retry each by itself, under the
+// options and the job id of the group: see listener.Each.
+//
+// A group must fit into a message, 64 KiB of text, with the room in which what has been done of it
+// is recorded; otherwise it is [queue.ErrTooLarge], and nothing is sent. With Options.Claims a larger
+// one is stored, in one piece. An empty group, one of more than codec.MaxItems jobs, and a format
+// without an envelope are [queue.ErrInvalid].
+func (p *Producer[T]) SendGroup(ctx context.Context, jobs []T, o *SendOptions) (Sent, error) {
+	if err := p.ready(); err != nil {
+		return Sent{}, err
+	}
+	s, err := p.sending(ctx, o)
+	var body []byte
+	if err == nil {
+		err = p.checkGroup(len(jobs))
+	}
+	if err == nil {
+		s.items, s.Head.Items = len(jobs), len(jobs)
+		g := make(codec.Group, len(jobs))
+		for i := 0; i < len(jobs) && err == nil; i++ {
+			if g[i], err = p.options.Codec.Encode(jobs[i]); err != nil {
+				err = fmt.Errorf("item %d of a group of %d: %w", i, len(jobs), err)
+			}
+		}
+		if err == nil {
+			body = g.Encode()
+		}
+	}
+	sent, err := p.send(ctx, s, body, err, p.wakeups.wake)
+	if errors.Is(err, queue.ErrTooLarge) {
+		err = fmt.Errorf("%w: a group of %d jobs, %d bytes together: send fewer at a time, or set Options.Claims", err, len(jobs), len(body))
+	}
+	return sent, err
+}
+
+// checkGroup refuses a group of this many jobs if it cannot be sent.
+func (p *Producer[T]) checkGroup(jobs int) error {
+	switch {
+	case jobs < 1 || jobs > codec.MaxItems:
+		return &queue.Error{Kind: queue.ErrInvalid, Detail: fmt.Sprintf("a group of %d jobs is outside 1…%d", jobs, codec.MaxItems)}
+	case !p.options.Format.HasHead():
+		return &queue.Error{Kind: queue.ErrInvalid, Hint: "leave Format at codec.Auto",
+			Detail: fmt.Sprintf("a group needs an envelope, and the format %v has none", p.options.Format)}
+	}
+	return nil
+}
+
+// maxSkew is how far this machine's clock may be from the service's where a job counts as hidden.
+const maxSkew = time.Minute
+
+// Cancel deletes a job that was sent, if no worker has taken it yet: the usual use is a job with a
+// delay. When it returns nil the message of sent is gone and no worker handles it. An error that
+// matches [queue.ErrLeaseLost] means that it is too late: a worker has taken the job, whatever
+// became of it, or it has expired. After one that matches [queue.ErrOutcomeUnknown] the message may be
+// gone; after any other it is not. If sent says MaybeTwice there may be a second message, which Cancel
+// does not reach.
+//
+// A program that cancels later keeps the lease. The id and the receipt are enough, except when the
+// response to a delete is lost and the next one finds the message gone: only Until tells that the job
+// was still hidden, for a minute at least by this machine's clock, and that no worker can have taken it.
+// With a sender over several queues the Queue is needed too. Transient failures are retried within
+// Options.Timeout.
+func (p *Producer[T]) Cancel(ctx context.Context, sent Sent) error {
+	if err := p.ready(); err != nil {
+		return err
+	}
+	name := cmp.Or(sent.Queue, p.queue.Name())
+	q, err := p.deleterOf(sent)
+	if err != nil {
+		return fmt.Errorf("cancel message %s of %v: %w", string(sent.ID), name, err)
+	}
+	if p.options.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, p.options.Timeout)
+		defer cancel()
+	}
+	unknown, gone := false, false // whether a try may have deleted the message; whether a later one found it gone
+	err = retry.Do(queue.WithCause(ctx, queue.CauseCancel), string(sent.ID), queue.Transient, func(ctx context.Context) error {
+		err := q.Delete(ctx, sent.Lease)
+		gone = unknown && errors.Is(err, queue.ErrMessageGone)
+		unknown = unknown || errors.Is(err, queue.ErrOutcomeUnknown)
+		return err
+	})
+	switch {
+	case gone && time.Until(sent.Until) > maxSkew:
+		return nil // the try without a response deleted it
+	case gone:
+		return fmt.Errorf("cancel message %s of %v: it is gone: a request without a response has deleted it, or a worker has handled it: %w",
+			string(sent.ID), name, queue.ErrOutcomeUnknown)
+	case errors.Is(err, queue.ErrLeaseLost):
+		return fmt.Errorf("cancel message %s of %v: a worker has taken it, or it has expired: %w", string(sent.ID), name, err)
+	case err != nil && unknown && !errors.Is(err, queue.ErrOutcomeUnknown):
+		return fmt.Errorf("cancel message %s of %v: %w; an earlier request may have deleted it: %w", string(sent.ID), name, err, queue.ErrOutcomeUnknown)
+	case err != nil:
+		return fmt.Errorf("cancel message %s of %v: %w", string(sent.ID), name, err)
+	}
+	return nil
+}
+
+// deleterOf returns the queue that a message was sent to.
+func (p *Producer[T]) deleterOf(sent Sent) (deleter, error) {
+	one := queueNamed(p.queue, sent.Queue)
+	if q, can := one.(deleter); can {
+		return q, nil
+	}
+	_, several := p.queue.(finder)
+	_, can := p.queue.(deleter)
+	switch {
+	case !several && !can:
+		return nil, fmt.Errorf("a %T cannot delete", p.queue)
+	case sent.Queue == (queue.Name{}):
+		return nil, errors.New("it is in one of several queues: keep Sent.Queue, which says in which")
+	}
+	return nil, fmt.Errorf("the producer sends to %v, and has no queue of that name", p.queue.Name())
 }

@@ -69,7 +69,7 @@ func (p *Producer[T]) SendAll(ctx context.Context, jobs iter.Seq[T], o *SendAllO
 		s.options.Concurrency = defaultConcurrency
 	}
 	s.slots = make(chan struct{}, s.options.Concurrency)
-	s.collector = newCollector(p.wakeups)
+	s.collector = &collector{wakeups: p.wakeups, dirty: make(chan struct{}, 1), hints: make(map[queue.Name]*hints)}
 	ended := s.run(ctx, jobs)
 	if s.panicked != nil {
 		panic(s.panicked)

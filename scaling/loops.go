@@ -2,6 +2,8 @@ package scaling
 
 import (
 	"cmp"
+	"math"
+	"math/rand/v2"
 	"slices"
 	"time"
 )
@@ -92,3 +94,263 @@ func Table(otherwise int, steps ...Step) Loops {
 func Stepped() Loops {
 	return Table(100, Step{Below: 100, Loops: 10}, Step{Below: 1000, Loops: 50})
 }
+
+// Idle is how long a loop waits between polls of an empty queue. The zero value is the default.
+// It may be copied.
+type Idle struct {
+	// Min is the shortest wait, after the first empty poll. Defaults to 100 ms, or to Max if
+	// that is shorter.
+	Min time.Duration
+
+	// Max is the longest wait. A loop whose wait has reached it may end. Defaults to 1 s, or to
+	// Min if that is longer.
+	Max time.Duration
+
+	// Fleet is how many instances poll the queue. Once its curve has reached Max, a loop waits Fleet ×
+	// Max between polls instead of Max, from a random phase on, so that with one loop each they poll
+	// once per Max together. The package's documentation has what that means for the pickup of a
+	// message. It must not be negative. 0 counts as 1. Defaults to 1.
+	Fleet int
+
+	// New returns the curve of one loop; it is called once per loop. If it returns nil or
+	// panics, the default is used and OnError is called. Defaults to nil, which means
+	// [CurveFrom] of Min and Max with the listener's own random numbers.
+	New func() BackOff
+}
+
+// BackOff is the curve of one loop: how long it waits after each empty poll. It need not be safe
+// for concurrent use. The policies of github.com/cenkalti/backoff/v4 implement it.
+type BackOff interface {
+	// NextBackOff returns the wait after one more empty poll in a row. The listener clamps it to
+	// Min…Max of its [Idle]; a negative wait, such as Stop of cenkalti/backoff, means Max.
+	NextBackOff() time.Duration
+
+	// Reset starts over. It is called after a poll that found work.
+	Reset()
+}
+
+// deltaBackoff and its jitter are constants of the formula.
+const (
+	deltaBackoff = 100.0 // milliseconds
+	jitterLow    = 0.8
+	jitterHigh   = 1.2
+)
+
+// Curve is the default back-off: after the k-th consecutive empty poll the wait is min(minWait
+// + int((2^k − 1) × r) ms, maxWait), where r is a random integer in 80…119. It never stops.
+// Negative bounds count as zero. Like every BackOff it is not safe for concurrent use.
+func Curve(minWait, maxWait time.Duration) BackOff {
+	return CurveFrom(minWait, maxWait, rand.IntN)
+}
+
+// CurveFrom is [Curve] with its own source of random numbers, so that a run can be repeated:
+// random(n) returns a number in [0, n).
+func CurveFrom(minWait, maxWait time.Duration, random func(n int) int) BackOff {
+	return &curve{min: max(minWait, 0), max: max(maxWait, 0), random: random}
+}
+
+type curve struct {
+	min, max time.Duration
+	empty    int // consecutive empty polls
+	random   func(n int) int
+}
+
+// NextBackOff counts one more empty poll and returns the wait after it.
+func (c *curve) NextBackOff() time.Duration {
+	c.empty++
+	r := jitterLow*deltaBackoff + float64(c.random(int((jitterHigh-jitterLow)*deltaBackoff)))
+	return interval(c.min, c.max, c.empty, r)
+}
+
+// Reset starts over, as after a poll that found work.
+func (c *curve) Reset() { c.empty = 0 }
+
+// interval clamps in floating point, before it converts: from the 25th empty poll on, 2^k × r
+// exceeds 32 bits, and later the 64 bits of a Duration, and the wait would become negative.
+func interval(minWait, maxWait time.Duration, empty int, r float64) time.Duration {
+	delta := math.Trunc((math.Exp2(float64(empty)) - 1) * r)
+	if d := delta * float64(time.Millisecond); d < float64(maxWait-minWait) {
+		return minWait + time.Duration(d)
+	}
+	return maxWait
+}
+
+// Interval is what the loops of a listener did while their number was constant. It is the input of a
+// [Controller]. It may be copied.
+type Interval struct {
+	// Load is the load at the end of the interval. Its Intake is that of the interval: messages received a second.
+	// Its Depth may be old, because reading it costs a request.
+	Load
+
+	Took     time.Duration // how long the interval was
+	Dequeues int           // dequeues that were answered in it
+	Full     int           // of these, how many brought as many messages as they asked for: the queue may have more
+	Empty    int           // of these, how many brought none
+	Failed   int           // of these, how many failed, but for those in Busy
+	Busy     int           // of these, how many the service refused because it was busy
+}
+
+// Controller returns how many loops should run next, given what those that run have done. Unlike a [Loops] rule it is asked
+// again and again while they work, it may return fewer than run, and it may have a state. One listener calls it, one call at
+// a time. The listener keeps the result within its bounds.
+type Controller func(Interval) int
+
+// The constants of [ByIntake].
+const (
+	minGain     = 1.1  // the intake after a growth must be so many times that before, as in Temporal's poller autoscaler
+	maxLoss     = 0.95 // and after a reduction at least that before times this
+	longestHold = 32   // intervals for which a trial that keeps failing is not repeated, at most
+	changedUp   = 1.4  // the intake of two intervals with equally many loops differs by that much only if
+	changedDown = 0.7  // something else has changed
+)
+
+// ByIntake returns a new controller that follows the throughput: more loops are kept only while they bring more messages.
+//
+// While dequeues come back full it tries half as many loops more, and keeps them if they bring at least 1.1 times as many
+// messages a second; otherwise it goes back, and tries half of that the next time. Now and then it also tries a third fewer, and keeps those if they bring at
+// least 0.95 times as many. So the number stays within a factor of 1.5 of the fewest loops that bring what can be had, whatever
+// sets that limit: the latency of the service, its capacity, the handlers, or the messages that come. A trial that
+// failed is repeated after ever more intervals, up to 32, or when the intake has changed without it.
+//
+// When the service is busy the controller goes back to the number before the trial, or without one halves the loops. An
+// interval with another error, and one whose dequeues were mostly empty, ends one loop.
+func ByIntake() Controller { return (&intakeController{}).next }
+
+type intakeController struct {
+	trial  direction
+	before int     // loops before the trial
+	tried  int     // loops in the trial
+	intake float64 // messages a second before the trial, or before the first one of several reductions in a row
+	held   float64 // messages a second in the last interval without a trial; 0 for none
+	heldBy int     // how many loops brought them
+	finer  uint    // growths that failed in a row
+	up     hold
+	down   hold
+}
+
+type direction int
+
+const (
+	none direction = iota
+	more
+	fewer
+)
+
+func (c *intakeController) next(i Interval) int {
+	switch {
+	case i.Busy > 0:
+		return c.onBusy(i.Loops)
+	case i.Failed > 0, 2*i.Empty > i.Dequeues:
+		c.trial, c.held = none, 0
+		return i.Loops - 1
+	}
+	intake := i.Intake.Or(0)
+	switch trial := c.ended(i.Loops); {
+	case trial == more && intake >= minGain*c.intake:
+		c.up.shorten()
+		c.finer = 0
+		return c.grow(i, intake)
+	case trial == fewer && intake >= maxLoss*c.intake:
+		c.down.shorten()
+		return c.reduce(i.Loops, c.intake) // not by 5 % each time
+	case trial == more:
+		c.failedToGrow()
+		return c.before
+	case trial == fewer:
+		c.down.lengthen()
+		return c.before
+	}
+	return c.begin(i, intake)
+}
+
+// ended ends the trial and returns its direction: none also if other loops than those of the trial ran, because the
+// bounds did not allow it, or because loops have started or ended for other reasons.
+func (c *intakeController) ended(loops int) direction {
+	trial := c.trial
+	c.trial = none
+	if loops == c.tried {
+		return trial
+	}
+	switch trial {
+	case more:
+		c.up.lengthen()
+	case fewer:
+		c.down.lengthen()
+	}
+	return none
+}
+
+// begin begins a trial, if it is time for one, after an interval without.
+func (c *intakeController) begin(i Interval, intake float64) int {
+	if c.held > 0 && c.heldBy == i.Loops && (intake > changedUp*c.held || intake < changedDown*c.held) {
+		c.up, c.down, c.finer = hold{}, hold{}, 0
+	}
+	c.held, c.heldBy = intake, i.Loops
+	up, down := c.up.isOver(), c.down.isOver()
+	switch {
+	case up && mostlyFull(i):
+		return c.grow(i, intake)
+	case down:
+		return c.reduce(i.Loops, intake)
+	}
+	return i.Loops
+}
+
+// grow begins a trial of more loops, if there is a reason for more.
+func (c *intakeController) grow(i Interval, intake float64) int {
+	if !mostlyFull(i) {
+		return i.Loops
+	}
+	c.trial, c.before, c.intake = more, i.Loops, intake
+	c.tried = i.Loops + max(i.Loops>>(1+c.finer), 1)
+	return c.tried
+}
+
+// reduce begins a trial of fewer loops, if there can be fewer.
+func (c *intakeController) reduce(loops int, intake float64) int {
+	if loops <= 1 {
+		return loops
+	}
+	c.trial, c.before, c.intake = fewer, loops, intake
+	c.tried = loops - max(loops/3, 1)
+	return c.tried
+}
+
+func (c *intakeController) onBusy(loops int) int {
+	c.held = 0
+	if c.ended(loops) == more {
+		c.failedToGrow()
+		return c.before
+	}
+	return loops / 2
+}
+
+// failedToGrow makes the next growth come later and be half as large.
+func (c *intakeController) failedToGrow() {
+	c.up.lengthen()
+	c.finer = min(c.finer+1, 10)
+}
+
+// mostlyFull reports whether nine of ten dequeues were full.
+func mostlyFull(i Interval) bool { return 10*i.Full >= 9*i.Dequeues }
+
+// hold is for how many intervals a trial is not repeated. The zero value is over.
+type hold struct {
+	length int // after the last failure
+	left   int
+}
+
+// isOver counts an interval without a trial and reports whether the hold is over.
+func (h *hold) isOver() bool {
+	h.left--
+	return h.left < 0
+}
+
+// lengthen begins a hold, after a trial that failed.
+func (h *hold) lengthen() {
+	h.length = min(max(2*h.length, 1), longestHold)
+	h.left = h.length
+}
+
+// shorten ends the hold, after a trial that succeeded.
+func (h *hold) shorten() { *h = hold{} }

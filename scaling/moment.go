@@ -1,6 +1,9 @@
 package scaling
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Windows over which figures are taken, in seconds.
 const (
@@ -148,7 +151,10 @@ func (c *choice) rates(k int, m *moment) {
 		m.handling = v
 	}
 	c.occupation(&w, over, m)
-	c.occupancy(&w, m)
+	if !m.arrivalKnown { // what occupies the slots, and the growth of the depth, say how many came
+		m.arrival = w.occupied(m)/m.handling + w.depth.rise()
+		m.later = m.arrival
+	}
 	c.foresee(k, m)
 	m.load = m.later * m.handling
 	if !m.handlingKnown {
@@ -240,14 +246,6 @@ func (c *choice) occupation(w *window, over float64, m *moment) {
 	}
 }
 
-// occupancy estimates arrivals that are unknown from the slots that are occupied, and from the growth of the depth.
-func (c *choice) occupancy(w *window, m *moment) {
-	if !m.arrivalKnown {
-		m.arrival = w.occupied(m)/m.handling + w.depth.rise()
-		m.later = m.arrival
-	}
-}
-
 // waiting is the backlog: messages that are not in work, as far as that is known. And what of it will
 // be there when a new instance would work: until then, those serve that work now or come meanwhile.
 func (c *choice) waiting(k int, m *moment) {
@@ -275,4 +273,214 @@ func (c *choice) waiting(k int, m *moment) {
 // growth is how many messages more will wait every second until a new instance would work.
 func (m *moment) growth() float64 {
 	return m.arrival - (m.working+m.coming)*m.slots/m.handling
+}
+
+// starting tells working instances from those that still start. Those that were asked for within
+// the time of a start come after the rest of it.
+func (c *choice) starting(k int, m *moment) {
+	now := c.past.at(k).age
+	base := m.instances // how many there were before the time of a start
+	n := 1              // samples within it
+	for p := c.past.at(k + 1); p != nil; p = c.past.at(k + n) {
+		base = p.instances
+		if p.age-now >= c.start {
+			break
+		}
+		n++
+	}
+	m.working = min(base, m.instances)
+	if m.readyKnown {
+		m.working = min(m.ready, m.instances)
+	}
+	// Those that should work by now and do not are not counted on.
+	base = max(base, m.working)
+	for j := k + n - 1; j >= k; j-- {
+		length := c.start
+		if p := c.past.at(j + 1); p != nil {
+			length = p.age - c.past.at(j).age
+		}
+		p := c.past.at(j)
+		left := c.start - (p.age - now)
+		if asked := min(p.instances, m.instances); asked > base {
+			m.coming += (asked - base) * min(length, left) / c.start
+		}
+	}
+}
+
+// fit is a least-squares line through figures over time. Both are counted from the newest, which
+// keeps the sums accurate. The zero value has no points.
+type fit struct{ n, x, y, xx, xy, yy float64 }
+
+func (f *fit) add(x, y float64) {
+	f.n++
+	f.x += x
+	f.y += y
+	f.xx += x * x
+	f.xy += x * y
+	f.yy += y * y
+}
+
+// leastPoints is how many points a trend has at least.
+const leastPoints = 5
+
+// certainty is by how many standard errors a slope must exceed zero to count as a trend. With 15
+// points, noise alone exceeds 3 once in 200 times.
+const certainty = 3
+
+// rise returns by how much the figures grow per second, or 0 if they do not, or if that may be
+// noise.
+func (f *fit) rise() float64 {
+	if f.n < leastPoints {
+		return 0
+	}
+	spread := f.xx - f.x*f.x/f.n
+	if spread <= 0 {
+		return 0
+	}
+	slope := (f.xy - f.x*f.y/f.n) / spread
+	rest := max(f.yy-f.y*f.y/f.n-slope*slope*spread, 0)
+	standardError := math.Sqrt(rest / (f.n - 2) / spread)
+	if !(slope > certainty*standardError) {
+		return 0
+	}
+	return slope
+}
+
+// point are the figures of one sample that decisions need. Those that are unknown or absurd are NaN.
+type point struct {
+	age                                        float64 // seconds before the newest sample
+	instances, ready                           float64
+	depth, visible, inWork, delayed            float64
+	arrival, service, handling, slots, running float64
+}
+
+var unknown = math.NaN()
+
+func known(v float64) bool { return v == v } // NaN is not
+
+// past are the samples of a history from the newest one back. Samples that are not older than the one
+// that came after them are left out: they come from a clock that was set back since, or are there twice.
+type past struct {
+	h     History
+	next  int // in h
+	n     int // points so far
+	first [firstPoints]point
+	more  []point
+}
+
+// firstPoints are enough for most decisions, and need not be on the heap.
+const firstPoints = 96
+
+// at returns the k-th newest sample, from 0, or nil if there are not so many. The result is good until
+// the next call.
+func (p *past) at(k int) *point {
+	for p.n <= k {
+		if !p.extend() {
+			return nil
+		}
+	}
+	if k < firstPoints {
+		return &p.first[k]
+	}
+	return &p.more[k-firstPoints]
+}
+
+func (p *past) extend() bool {
+	newest := p.h[len(p.h)-1].At
+	last := -1.0
+	if p.n > 0 {
+		last = p.at(p.n - 1).age
+	}
+	for ; p.next >= 0; p.next-- {
+		age := newest.Sub(p.h[p.next].At).Seconds()
+		if age <= last {
+			continue
+		}
+		if p.n < firstPoints {
+			p.first[p.n] = pointOf(&p.h[p.next], age)
+		} else {
+			p.more = append(p.more, pointOf(&p.h[p.next], age))
+		}
+		p.n++
+		p.next--
+		return true
+	}
+	return false
+}
+
+func pointOf(s *Sample, age float64) point {
+	return point{
+		age: age, instances: float64(max(s.Instances, 0)), ready: count(s.Ready),
+		depth: count(s.Depth), visible: count(s.Visible), inWork: count(s.InWork), delayed: count(s.Delayed),
+		arrival: rate(s.Arrival), service: rate(s.Service), handling: handling(s), slots: slots(s), running: count(s.Running),
+	}
+}
+
+// Figures beyond these are absurd, and count as unknown. They also keep sums and products of
+// figures finite.
+const (
+	mostCount    = 1e15
+	mostRate     = 1e12 // a second
+	mostHandling = 30 * 24 * time.Hour
+	leastSlots   = 1e-3
+	mostSlots    = 1e6
+)
+
+// leastHandling stands for a handling time of zero, in seconds.
+const leastHandling = 1e-6
+
+// rate returns a rate, or NaN if it is unknown or absurd. The comparisons are false for NaN.
+func rate(o Optional[float64]) float64 {
+	if o.known && o.value >= 0 && o.value <= mostRate {
+		return o.value
+	}
+	return unknown
+}
+
+// count returns a count, or NaN if it is unknown or absurd.
+func count[T int | int64](o Optional[T]) float64 {
+	if v := float64(o.value); o.known && v >= 0 && v <= mostCount {
+		return v
+	}
+	return unknown
+}
+
+// handling returns a handling time in seconds, or NaN if it is unknown or absurd.
+func handling(s *Sample) float64 {
+	if d := s.Handling.value; s.Handling.known && d >= 0 && d <= mostHandling {
+		return max(d.Seconds(), leastHandling)
+	}
+	return unknown
+}
+
+// slots returns how many handlers an instance runs at once, or NaN if that is unknown or absurd.
+func slots(s *Sample) float64 {
+	if v := s.Slots.value; s.Slots.known && v >= leastSlots && v <= mostSlots {
+		return v
+	}
+	return unknown
+}
+
+// mean is an average of figures, as far as they are known.
+type mean struct{ n, sum float64 }
+
+func (m *mean) add(v float64) {
+	if known(v) {
+		m.n++
+		m.sum += v
+	}
+}
+
+// of returns the average, or NaN if no figure was known.
+func (m *mean) of() float64 { return m.sum / m.n }
+
+// ceil is the next integer, as an instance count. What exceeds an integer by no more than the
+// error of its computation counts as that integer.
+func ceil(v float64) int {
+	const most = 1 << 30
+	n := math.Ceil(v * (1 - 1e-9))
+	if !(n < most) { // NaN too
+		return most
+	}
+	return int(max(n, 0))
 }

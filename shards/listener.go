@@ -1,12 +1,16 @@
 package shards
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/listener"
@@ -14,6 +18,90 @@ import (
 	"github.com/millrace/millrace/pool"
 	"github.com/millrace/millrace/queue"
 )
+
+// Options configure a [Listener]. Nil and the zero value mean the defaults.
+type Options[T any] struct {
+	// Listener are the options of the listener of every shard, OnError and Logger included.
+	// Its Concurrency is how many handlers of one shard may run at once, and defaults to the number of
+	// slots of the pool. A Seed is mixed with the name of the shard, so that shards do not poll in step.
+	// Its Slots must not be set: they come from the pool. Defaults to the defaults of a listener.
+	Listener *listener.Options[T]
+
+	// Slots is how many handlers of all shards together may run at once, when there is no Pool. There
+	// must be one for each shard at least. Defaults to 64, or to the number of shards if that is more.
+	Slots int
+
+	// Pool is the pool whose slots the shards use, so that they share them with other listeners.
+	// Every shard is a member. Defaults to a pool of their own with Slots slots.
+	Pool *pool.Pool
+
+	// Member is how each shard takes part in the pool. Weight, Reserve and Rank are those of one
+	// shard, not of all together; Name defaults to that of the queue. Defaults to the defaults of a
+	// member: all shards are alike.
+	Member *pool.MemberOptions
+
+	// Settle is how long a shard that is being removed must have been empty before its listener
+	// stops. It should be longer than any sender can go on placing messages on it: see
+	// [Listener.Remove]. Negative means that it stops when it is first found empty. Defaults to 5 min.
+	Settle time.Duration
+}
+
+// The defaults.
+const (
+	defaultSlots  = 64
+	defaultSettle = 5 * time.Minute
+)
+
+// withDefaults returns the options for so many shards. The caller may reuse its structs.
+func (o *Options[T]) withDefaults(shards int) Options[T] {
+	c := *cmp.Or(o, &Options[T]{})
+	own := *cmp.Or(c.Listener, &listener.Options[T]{})
+	own.Logger = cmp.Or(own.Logger, slog.Default())
+	c.Listener = &own
+	member := *cmp.Or(c.Member, &pool.MemberOptions{})
+	c.Member = &member
+	if c.Slots == 0 && c.Pool == nil {
+		c.Slots = max(defaultSlots, shards)
+	}
+	c.Settle = cmp.Or(c.Settle, defaultSettle)
+	return c
+}
+
+func (o *Options[T]) check(shards int) error {
+	switch {
+	case o.Listener.Slots != nil:
+		return errors.New("shards: Options.Listener.Slots is set: the slots of shards are those of Options.Pool")
+	case o.Pool != nil && o.Slots != 0:
+		return errors.New("shards: Options.Slots and Options.Pool are both set: the pool has its slots")
+	case o.Pool == nil && o.Slots < shards:
+		return fmt.Errorf("shards: %d slots are too few for %d shards: each needs one at least", o.Slots, shards)
+	case o.Settle > 0 && o.Settle < time.Microsecond:
+		return fmt.Errorf("shards: Options.Settle %d has no unit: write such as %d*time.Second, or a negative one for no wait", o.Settle, o.Settle)
+	}
+	return nil
+}
+
+func (o *Options[T]) member(name queue.Name) *pool.MemberOptions {
+	m := *o.Member
+	m.Name = cmp.Or(m.Name, name.String())
+	return &m
+}
+
+func (o *Options[T]) of(m *pool.Member, name queue.Name) *listener.Options[T] {
+	own := *o.Listener
+	own.Slots = m
+	if own.Seed != 0 {
+		own.Seed = seedOf(own.Seed, name)
+	}
+	return &own
+}
+
+// seedOf returns the seed of a shard. It does not depend on what other shards there are.
+func seedOf(seed uint64, name queue.Name) uint64 {
+	h := fnv.New64a()
+	_, _ = fmt.Fprintf(h, "%x/%v", seed, name) // a hash never fails
+	return max(h.Sum64(), 1)                   // zero would be a random one
+}
 
 // Listener takes jobs off the queues of its shards, with a [listener.Listener] for each, which share
 // the slots of a pool. Make one with [New] or [NewKinds]. It is safe for concurrent use;
@@ -68,7 +156,9 @@ func newListener[T any](shards []queue.Queue, o *Options[T], listen func(queue.Q
 	if l.invalid = l.options.check(len(shards)); l.invalid != nil {
 		return l
 	}
-	l.pool = l.options.pool()
+	if l.pool = l.options.Pool; l.pool == nil {
+		l.pool = pool.New(&pool.Options{Slots: l.options.Slots})
+	}
 	for _, q := range shards {
 		if l.invalid = l.Add(q); l.invalid != nil { // the next ones have the same mistake in their options
 			break
@@ -100,7 +190,9 @@ func (l *Listener[T]) Run(ctx context.Context) error {
 	stop()
 	l.work.Wait()
 	l.enter(listener.Stopped)
-	return l.failures()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return errors.Join(l.failed...)
 }
 
 // start starts the shards, until stop is called.
@@ -133,12 +225,6 @@ func (l *Listener[T]) enter(p listener.Phase) {
 	for _, s := range l.shards {
 		s.endRemoval(fmt.Errorf("shards: remove %v: the listener has stopped before the shard was empty for long enough: it may have messages", s.name))
 	}
-}
-
-func (l *Listener[T]) failures() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return errors.Join(l.failed...)
 }
 
 // Halt stops all shards without a grace period, or ends a grace period: see

@@ -2,6 +2,7 @@ package shards
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -133,23 +134,18 @@ func (s *shard[T]) refused() error {
 // rest waits after the service has refused the shard. It returns false when ctx has ended, or when
 // every shard is refused.
 func (s *shard[T]) rest(ctx context.Context, refusal error) bool {
-	if s.renewRefused(refusal) {
+	s.all.mu.Lock()
+	s.refusal = refusal
+	s.renew()
+	hope := slices.ContainsFunc(s.all.shards, func(other *shard[T]) bool { return other.refused() == nil })
+	s.all.mu.Unlock()
+	if !hope {
 		waiting.Signal(s.all.hopeless, struct{}{})
 		return false
 	}
 	wait := s.rests.Next()
 	s.report("shard rests", &Error{Shard: s.name, Err: refusal, Again: wait})
 	return waiting.For(wait, ctx.Done())
-}
-
-// renewRefused makes the next listener after one that was refused, and reports whether all shards are
-// refused now.
-func (s *shard[T]) renewRefused(refusal error) (all bool) {
-	s.all.mu.Lock()
-	defer s.all.mu.Unlock()
-	s.refusal = refusal
-	s.renew()
-	return !slices.ContainsFunc(s.all.shards, func(other *shard[T]) bool { return other.refused() == nil })
 }
 
 // report gives an error to the log, with a message, and to OnError. A panic in one of them ends nothing.
@@ -164,4 +160,156 @@ func (s *shard[T]) report(message string, err *Error) {
 			o.Logger.Error("hook failed", slog.String("hook", "OnError"), slog.Any("shard", s.name), slog.Any("panic", failure.Value), slog.String("stack", string(failure.Stack)))
 		})
 	}
+}
+
+// The depth of a shard that is being removed is read at these intervals: a tenth of Settle, within
+// these bounds.
+const (
+	minReadEvery = time.Second
+	maxReadEvery = 30 * time.Second
+)
+
+// removal is a removal of a shard that goes on.
+type removal struct {
+	ended chan struct{} // closed at the end
+	err   error         // why the shard was not removed; nil if it was; set before ended is closed
+}
+
+// Remove removes a shard: it is listened to until it has been empty for Options.Settle, hidden messages
+// included, and then no more. Senders must not place on it any longer: whoever does keeps
+// the shard, or, after Settle without any message, sends to a queue that nobody listens to. See the
+// package comment for the order of steps.
+//
+// Remove waits until the shard is gone, and returns nil then. When ctx ends before, or Run, it
+// returns an error. The end of ctx does not end the removal; call Remove again to wait for it, and [Listener.Add]
+// to keep the shard. A shard that is refused, or whose depth cannot be read, is not removed, nor is the last one.
+//
+// Meanwhile the depth is read at intervals of a tenth of Settle, at least a second and at most
+// 30 s.
+func (l *Listener[T]) Remove(ctx context.Context, name queue.Name) error {
+	r, err := l.beginRemoval(name)
+	if err != nil {
+		return fmt.Errorf("shards: remove %v: %w", name, err)
+	}
+	select {
+	case <-r.ended:
+		return r.err
+	case <-ctx.Done():
+		return fmt.Errorf("shards: remove %v: it is still listened to, until it has been empty for %v: %w", name, max(l.options.Settle, 0), context.Cause(ctx))
+	}
+}
+
+// beginRemoval returns the removal of a shard, which may go on already.
+func (l *Listener[T]) beginRemoval(name queue.Name) (*removal, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.find(name)
+	switch {
+	case l.phase > listener.Running:
+		return nil, errors.New("the listener has stopped: the queue may have messages")
+	case s == nil:
+		return nil, errors.New("there is no such shard")
+	case s.removal != nil:
+		return s.removal, nil
+	case !slices.ContainsFunc(l.shards, func(other *shard[T]) bool { return other != s && other.removal == nil }):
+		return nil, errors.New("it is the last shard: add another one before")
+	}
+	s.removal = &removal{ended: make(chan struct{})}
+	waiting.Signal(s.told, struct{}{})
+	return s.removal, nil
+}
+
+// endRemoval ends the removal of a shard with an error, or nil if it is gone, and reports whether there
+// was one. Requires all.mu.
+func (s *shard[T]) endRemoval(err error) bool {
+	r := s.removal
+	if r == nil {
+		return false
+	}
+	r.err = err
+	close(r.ended)
+	s.removal = nil
+	waiting.Signal(s.told, struct{}{})
+	return true
+}
+
+// removing returns the removal that goes on, or nil.
+func (s *shard[T]) removing() *removal {
+	s.all.mu.Lock()
+	defer s.all.mu.Unlock()
+	return s.removal
+}
+
+// awaitRemoval waits until the shard is being removed and was empty for long enough. It returns false
+// when ctx ended first.
+func (s *shard[T]) awaitRemoval(ctx context.Context) (empty bool) {
+	for {
+		if r := s.removing(); r != nil && s.awaitEmpty(ctx, r) {
+			return true
+		}
+		select {
+		case <-s.told:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// awaitEmpty waits until the shard was empty for long enough. It returns false when ctx or the removal
+// ended first.
+func (s *shard[T]) awaitEmpty(ctx context.Context, r *removal) bool {
+	settle := max(s.all.options.Settle, 0)
+	every := min(max(settle/10, minReadEvery), maxReadEvery)
+	var since time.Time // when it was first found empty; zero if it was not
+	received := int64(-1)
+	for {
+		asked, taken := time.Now(), s.current().State().Received
+		switch {
+		case !s.isEmpty(ctx):
+			since = time.Time{}
+		case since.IsZero() || taken != received: // what was taken may have come after the last reading
+			since = asked
+		}
+		received = taken
+		if !since.IsZero() && asked.Sub(since) >= settle {
+			return true
+		}
+		waiting.ForChange(every, r.ended, ctx.Done())
+		if s.removing() != r || ctx.Err() != nil {
+			return false
+		}
+	}
+}
+
+// isEmpty reads the depth. A queue that does not exist is empty; one whose depth is not known is not.
+func (s *shard[T]) isEmpty(ctx context.Context) bool {
+	p, err := s.metered.Properties(queue.WithCause(ctx, queue.CauseDepth))
+	if errors.Is(err, queue.ErrQueueMissing) {
+		return true
+	}
+	if err != nil && ctx.Err() == nil {
+		s.report("shard stays", &Error{Shard: s.name, Err: fmt.Errorf("it is not removed until its depth is known: %w", err)})
+	}
+	if err == nil && p.Depth > 0 && s.all.options.Listener.Wakeups != nil {
+		s.current().Wake() // an event may have been lost, and there may be no safety poll
+	}
+	return err == nil && p.Depth == 0
+}
+
+// leave removes the shard, whose listener has ended, if it is still empty and still being removed.
+// Otherwise it makes the next listener.
+func (s *shard[T]) leave(ctx context.Context) (gone bool) {
+	r := s.removing()
+	empty := r != nil && s.isEmpty(ctx) // of what came after the last reading nothing must be left
+	all := s.all
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if !empty || s.removal != r {
+		s.renew()
+		return false
+	}
+	addCounts(&all.past, s.listener.State())
+	all.shards = slices.DeleteFunc(all.shards, func(other *shard[T]) bool { return other == s })
+	s.endRemoval(nil)
+	return true
 }

@@ -3,11 +3,13 @@ package shards
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/scaling"
 )
 
 // State describes what a [Listener] is doing.
@@ -73,9 +75,7 @@ func (l *Listener[T]) State() State {
 // state returns the state of the shard. Requires all.mu.
 func (s *shard[T]) state() ShardState {
 	st := ShardState{Shard: s.name, Leaving: s.removal != nil, Refused: s.refused(), State: s.listener.State()}
-	if st.PollError == nil {
-		st.PollError = st.Refused
-	}
+	st.PollError = cmp.Or(st.PollError, st.Refused)
 	return st
 }
 
@@ -151,3 +151,59 @@ func later(a, b time.Time) time.Time {
 	}
 	return a
 }
+
+// addRates sets the rates of all shards together: sums, and the mean of the handling times by how much each shard
+// ends. A sum is unknown while that of a shard is.
+func addRates(sum *listener.State, shards []ShardState) {
+	if len(shards) == 0 {
+		return
+	}
+	sum.Arrival = total(shards, func(s *listener.State) scaling.Optional[float64] { return s.Arrival })
+	sum.Intake = total(shards, func(s *listener.State) scaling.Optional[float64] { return s.Intake })
+	sum.Service = total(shards, func(s *listener.State) scaling.Optional[float64] { return s.Service })
+	var weighted, weight, plain, known float64
+	for _, one := range shards {
+		if took, ok := one.Handling.Get(); ok {
+			rate := one.Service.Or(0)
+			weighted, weight = weighted+rate*took.Seconds(), weight+rate
+			plain, known = plain+took.Seconds(), known+1
+		}
+	}
+	if weight == 0 {
+		weighted, weight = plain, known
+	}
+	if weight > 0 {
+		sum.Handling = scaling.Known(time.Duration(weighted / weight * float64(time.Second)))
+	}
+}
+
+// total returns the sum of a rate, unknown if any is.
+func total(shards []ShardState, rate func(*listener.State) scaling.Optional[float64]) scaling.Optional[float64] {
+	sum := 0.0
+	for i := range shards {
+		one, known := rate(&shards[i].State).Get()
+		if !known {
+			return scaling.Optional[float64]{}
+		}
+		sum += one
+	}
+	return scaling.Known(sum)
+}
+
+// Error is an error of one shard, such as one that the service refuses. The others go on.
+type Error struct {
+	Shard queue.Name
+	Err   error
+	Again time.Duration // after how long the shard is tried again; 0 if it is not
+}
+
+// Error names the shard and says when it is tried again.
+func (e *Error) Error() string {
+	if e.Again > 0 {
+		return fmt.Sprintf("shard %v: %v; the other shards go on, this one is tried again in %v", e.Shard, e.Err, e.Again.Round(time.Millisecond))
+	}
+	return fmt.Sprintf("shard %v: %v", e.Shard, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *Error) Unwrap() error { return e.Err }

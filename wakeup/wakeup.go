@@ -1,7 +1,28 @@
+// Package wakeup carries hints that work has come to a queue, so that a listener need not poll to
+// find out. The hints may come from another process: packages serverwakeup and natswakeup are such
+// sources. [Bus] is one within a process.
+//
+// # Delivery
+//
+// An event is a hint and never the truth. It may come twice, late, for a queue that is empty, or not at
+// all. A listener that hears one dequeues; one that hears none dequeues now and then all the same.
+//
+// Set listener.Options.Wakeups to a source. Its listener then has no loops while its queue is empty, and
+// sends nothing but a safety poll a minute. An event starts a loop. An empty queue and an event for
+// nothing cost one dequeue; a flood of such events costs no more than a loop that polls.
+//
+// On a Bus every listener hears every event. So k listeners on one queue and one Bus send k dequeues
+// for one message. Between processes an event reaches one of those that have room, and the next one
+// is woken only while full batches come.
+//
+// # Concurrency
+//
+// Everything here is safe for concurrent use. Nothing waits for a subscriber.
 package wakeup
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/millrace/millrace/queue"
@@ -63,4 +84,69 @@ type Subscription interface {
 
 	// Close ends the subscription. No function of the subscriber is called after it has returned. A second Close does nothing.
 	Close()
+}
+
+// Bus is a [Source] and [Publisher] within one process. Every subscriber hears every event, whatever
+// its queue and whether it is ready or not, and filters for itself. The zero value is ready to use. A
+// Bus must not be copied. It is safe for concurrent use.
+type Bus struct {
+	mu          sync.RWMutex
+	subscribers map[*busSubscription]struct{} // guarded by mu
+}
+
+// Publish calls all subscribers. It never fails.
+func (b *Bus) Publish(_ context.Context, e Event) error {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for s := range b.subscribers {
+		s.call(func() { s.subscriber.Event(e) })
+	}
+	return nil
+}
+
+// Subscribe registers a subscriber. It never fails. The subscriber listens at once.
+func (b *Bus) Subscribe(_ queue.Name, s Subscriber) (Subscription, error) {
+	subscription := &busSubscription{bus: b, subscriber: s}
+	b.mu.Lock()
+	if b.subscribers == nil {
+		b.subscribers = make(map[*busSubscription]struct{})
+	}
+	b.subscribers[subscription] = struct{}{}
+	b.mu.Unlock()
+	subscription.Ready(true)
+	return subscription, nil
+}
+
+type busSubscription struct {
+	bus        *Bus
+	subscriber Subscriber
+
+	mu     sync.Mutex // held while the subscriber is called
+	closed bool       // guarded by mu
+}
+
+func (s *busSubscription) call(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		f()
+	}
+}
+
+func (s *busSubscription) Ready(ready bool) {
+	if ready {
+		s.call(func() { s.subscriber.Listening(true) })
+	}
+}
+
+// More does nothing: every subscriber has heard what was published.
+func (s *busSubscription) More() {}
+
+func (s *busSubscription) Close() {
+	s.bus.mu.Lock()
+	delete(s.bus.subscribers, s)
+	s.bus.mu.Unlock()
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
 }

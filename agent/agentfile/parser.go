@@ -1,15 +1,20 @@
 package agentfile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"math"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
-	"go.yaml.in/yaml/v4"
-
 	"github.com/millrace/millrace/internal/naming"
+	"go.yaml.in/yaml/v4"
 )
 
 // parser turns the nodes of a file into values and collects what is wrong.
@@ -46,14 +51,12 @@ func unreadable(text []byte) int {
 	for i := 0; i < len(text); {
 		r, size := utf8.DecodeRune(text[i:])
 		if r == utf8.RuneError && size == 1 || r < ' ' && !strings.ContainsRune("\t\r\n", r) {
-			return lineAt(text, i)
+			return 1 + bytes.Count(text[:i], []byte("\n"))
 		}
 		i += size
 	}
 	return 0
 }
-
-func lineAt(text []byte, offset int) int { return 1 + strings.Count(string(text[:offset]), "\n") }
 
 // syntaxProblem says why a text is no YAML.
 func syntaxProblem(text []byte, err error) Problem {
@@ -156,4 +159,148 @@ func kindName(k yaml.Kind) string {
 		return "a list"
 	}
 	return "one value"
+}
+
+// text returns a value as it is written, and whether it is one.
+func (p *parser) text(n *yaml.Node, what, write string) (string, bool) {
+	if !p.is(n, yaml.ScalarNode, what, write) {
+		return "", false
+	}
+	if strings.TrimSpace(n.Value) == "" {
+		p.fail(n, "%s is empty: write %s", what, write)
+		return "", false
+	}
+	return n.Value, true
+}
+
+const aDuration = "a duration with a unit, such as 500ms, 30s, 5m or 24h"
+
+// positive reads a duration that is more than zero, which would mean the default.
+func (p *parser) positive(to *time.Duration, what string) func(n *yaml.Node) {
+	return func(n *yaml.Node) {
+		problems := len(p.problems)
+		p.duration(to, what)(n)
+		if len(p.problems) == problems && *to == 0 {
+			p.fail(n, "%s is %s: write more than zero, or leave the key out for the default", what, n.Value)
+		}
+	}
+}
+
+// duration reads a duration. Whether it makes sense is for those to say who use it.
+func (p *parser) duration(to *time.Duration, what string) func(n *yaml.Node) {
+	return func(n *yaml.Node) {
+		text, ok := p.text(n, what, aDuration)
+		if !ok {
+			return
+		}
+		d, err := time.ParseDuration(text)
+		switch {
+		case err != nil && strings.Trim(text, "+-.0123456789") == "":
+			p.fail(n, "%s %s has no unit: write %ss for seconds", what, text, text)
+		case err != nil:
+			p.fail(n, "%s is %s: write %s", what, quote(text), aDuration)
+		case d < 0:
+			p.fail(n, "%s is %s, which is negative", what, text)
+		default:
+			*to = d
+		}
+	}
+}
+
+// scalar reads a value that parse takes, or otherwise says what to write.
+func (p *parser) scalar(what, write string, parse func(text string) bool) func(n *yaml.Node) {
+	return func(n *yaml.Node) {
+		if text, ok := p.text(n, what, write); ok && !parse(text) {
+			p.fail(n, "%s is %s: write %s", what, quote(text), write)
+		}
+	}
+}
+
+func (p *parser) whole(to *int, what string) func(n *yaml.Node) {
+	return p.scalar(what, "a whole number, such as 4", func(text string) bool {
+		i, err := strconv.ParseInt(text, 10, 32)
+		*to = int(i)
+		return err == nil
+	})
+}
+
+func (p *parser) fraction(to *float64, what string) func(n *yaml.Node) {
+	return p.scalar(what, "a number, such as 0.8", func(text string) bool {
+		f, err := strconv.ParseFloat(text, 64)
+		*to = f
+		return err == nil && !math.IsNaN(f) && !math.IsInf(f, 0)
+	})
+}
+
+func (p *parser) truth(to *bool, what string) func(n *yaml.Node) {
+	return p.scalar(what, "true or false", func(text string) bool {
+		*to = text == "true"
+		return *to || text == "false"
+	})
+}
+
+// decimals matches plain ones: no signs, exponents or words.
+var decimals = regexp.MustCompile(`^[0-9]{1,9}(\.[0-9]{1,9})?$`)
+
+// price reads a sum of money.
+func (p *parser) price(to *float64, what string) func(n *yaml.Node) {
+	return p.scalar(what, "a decimal number without a currency, such as 0.05", func(text string) bool {
+		*to, _ = strconv.ParseFloat(text, 64)
+		return decimals.MatchString(text)
+	})
+}
+
+// path reads a path, and makes it relative to the folder of the file.
+func (p *parser) path(to *string, what string) func(n *yaml.Node) {
+	return func(n *yaml.Node) {
+		if text, ok := p.text(n, what, "a path"); ok {
+			*to = p.relative(text)
+		}
+	}
+}
+
+// relative returns a path relative to the folder of the file, if it is not absolute.
+func (p *parser) relative(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(p.folder, path)
+}
+
+// each calls read for each value of a list, which must not be empty.
+func (p *parser) each(n *yaml.Node, what, write string, read func(n *yaml.Node)) {
+	if !p.is(n, yaml.SequenceNode, what, write) {
+		return
+	}
+	if len(n.Content) == 0 {
+		p.fail(n, "%s is empty: write %s", what, write)
+	}
+	for _, one := range n.Content {
+		read(one)
+	}
+}
+
+// secret matches what a location has beside a key or a signature, and the latter.
+var secret = regexp.MustCompile(`(?i)\b(sig|accountkey|sharedaccesssignature)=`)
+
+// refuseSecrets refuses a file in which anything looks like a secret.
+func (p *parser) refuseSecrets(n *yaml.Node) {
+	if n.Kind == yaml.ScalarNode && secret.MatchString(n.Value) {
+		p.fail(n, "this looks like a key or a signature, which must not stand in the file: put the location into an environment variable or a file, and name that under accounts")
+	}
+	for _, one := range n.Content { // aliases are not followed, and the depth is bounded
+		p.refuseSecrets(one)
+	}
+}
+
+// quote quotes what stands in the file, unless it looks like a secret.
+func quote(text string) string {
+	const longest = 80
+	if secret.MatchString(text) {
+		return "something with a secret"
+	}
+	if len(text) > longest {
+		text = text[:longest] + "…"
+	}
+	return strconv.Quote(text)
 }

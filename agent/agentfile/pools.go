@@ -1,16 +1,19 @@
 package agentfile
 
 import (
+	"fmt"
+	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
-	"go.yaml.in/yaml/v4"
-
-	"github.com/millrace/millrace/agent"
 	"github.com/millrace/millrace/internal/naming"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/scaling"
+	"go.yaml.in/yaml/v4"
 )
 
 func (p *parser) file(n *yaml.Node, f *File) {
@@ -23,7 +26,12 @@ func (p *parser) file(n *yaml.Node, f *File) {
 			}
 		}},
 		{"folder", p.path(&f.Folder, "folder")},
-		{"price", func(n *yaml.Node) { p.prices(n, &f.Prices) }},
+		{"price", func(n *yaml.Node) {
+			p.mapping(n, "price", []field{
+				{"instance_hour", p.price(&f.Prices.InstanceHour, "instance_hour")},
+				{"transactions", p.price(&f.Prices.Requests.Class1, "transactions")},
+			})
+		}},
 		{"accounts", func(n *yaml.Node) { p.accounts(n, f) }},
 		{"pools", func(n *yaml.Node) { pools = n }},
 	})
@@ -37,13 +45,6 @@ func (p *parser) file(n *yaml.Node, f *File) {
 
 // minInterval is the least that an agent accepts.
 const minInterval = time.Second
-
-func (p *parser) prices(n *yaml.Node, to *agent.Prices) {
-	p.mapping(n, "price", []field{
-		{"instance_hour", p.price(&to.InstanceHour, "instance_hour")},
-		{"transactions", p.price(&to.Requests.Class1, "transactions")},
-	})
-}
 
 // names matches names of pools and accounts. Files are named after pools.
 var names = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
@@ -80,12 +81,7 @@ func (p *parser) account(n *yaml.Node, a *Account) {
 		{"file", p.path(&a.File, "file")},
 		{"address", func(n *yaml.Node) { p.address(n, a) }},
 	})
-	given := 0
-	for _, one := range []string{a.Environment, a.File, a.Address} {
-		if one != "" {
-			given++
-		}
-	}
+	given := len(slices.DeleteFunc([]string{a.Environment, a.File, a.Address}, func(one string) bool { return one == "" }))
 	if given != 1 && len(p.problems) == before {
 		p.fail(n, "%s has %d locations: write one of environment, file and address", owner, given)
 	}
@@ -165,8 +161,12 @@ func (p *parser) queue(n *yaml.Node, what string, f *File) (Queue, bool) {
 	if !prefixed {
 		account, name = "", text
 	}
-	if prefixed && !slices.ContainsFunc(f.Accounts, func(a Account) bool { return a.Name == account }) {
-		p.fail(n, "%s has %s, but the file has no account %s%s: write it under accounts, and where its location is", what, quote(text), quote(account), naming.Hint(account, accountNames(f)))
+	var accounts []string
+	for _, a := range f.Accounts {
+		accounts = append(accounts, a.Name)
+	}
+	if prefixed && !slices.Contains(accounts, account) {
+		p.fail(n, "%s has %s, but the file has no account %s%s: write it under accounts, and where its location is", what, quote(text), quote(account), naming.Hint(account, accounts))
 		return Queue{}, false
 	}
 	if err := queue.CheckName(name); err != nil {
@@ -176,10 +176,143 @@ func (p *parser) queue(n *yaml.Node, what string, f *File) (Queue, bool) {
 	return Queue{account, name}, true
 }
 
-func accountNames(f *File) []string {
-	all := make([]string, len(f.Accounts))
-	for i, a := range f.Accounts {
-		all[i] = a.Name
+// policy reads a policy. Its keys are the fields of [scaling.Policy] in lower case, with underscores, so that none can be
+// forgotten.
+func (p *parser) policy(n *yaml.Node, owner string, to *scaling.Policy) {
+	before := len(p.problems)
+	v := reflect.ValueOf(to).Elem()
+	fields := make([]field, v.NumField())
+	lines := map[string]*yaml.Node{} // by the name of the field
+	for i := range fields {
+		name := v.Type().Field(i).Name
+		read := p.value(v.Field(i), keyOf(name))
+		fields[i] = field{keyOf(name), func(n *yaml.Node) {
+			lines[name] = n
+			problems := len(p.problems)
+			read(n)
+			if len(p.problems) == problems && v.Field(i).IsZero() {
+				p.refuseZero(n, name)
+			}
+		}}
 	}
-	return all
+	p.mapping(n, owner, fields)
+	if len(p.problems) > before { // what is missing would be wrong again
+		return
+	}
+	for _, err := range eachError(to.Check()) {
+		at, text := n, strings.TrimPrefix(err.Error(), "scaling policy: ")
+		// The policy calls its fields what Go programs call them.
+		text = word.ReplaceAllStringFunc(text, func(name string) string {
+			if _, known := v.Type().FieldByName(name); !known {
+				return name
+			}
+			if found := lines[name]; found != nil && at == n {
+				at = found
+			}
+			return keyOf(name)
+		})
+		p.fail(at, "%s: %s", owner, text)
+	}
+}
+
+// refuseZero refuses a zero for which the policy would take its default.
+func (p *parser) refuseZero(n *yaml.Node, field string) {
+	switch field {
+	case "ToZero", "Forecast", "Spare", "Wait": // there it means what it says
+	case "Min":
+		p.fail(n, "min is 0: write to_zero: true instead, so that the last instance may go too")
+	default:
+		p.fail(n, "%s is %s: write more than zero, or leave the key out for the default", keyOf(field), n.Value)
+	}
+}
+
+// word matches the name of a field.
+var word = regexp.MustCompile(`\b[A-Z][A-Za-z]*\b`)
+
+func (p *parser) value(v reflect.Value, name string) func(n *yaml.Node) {
+	switch to := v.Addr().Interface().(type) {
+	case *int:
+		return p.whole(to, name)
+	case *bool:
+		return p.truth(to, name)
+	case *float64:
+		return p.fraction(to, name)
+	case *time.Duration:
+		return p.duration(to, name)
+	}
+	panic(fmt.Sprintf("agentfile: no value of a file is a %v, as %s is", v.Type(), name)) // a test reads each of them
+}
+
+// keyOf returns the key of a field, such as down_after of DownAfter.
+func keyOf(field string) string {
+	var b strings.Builder
+	for i, r := range field {
+		if unicode.IsUpper(r) && i > 0 {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
+
+func eachError(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	if err == nil {
+		return nil
+	}
+	return []error{err}
+}
+
+// processes reads how instances are started on this machine.
+func (p *parser) processes(n *yaml.Node, owner string, to *Processes) {
+	given := false
+	p.mapping(n, owner, []field{
+		{"command", func(n *yaml.Node) {
+			given = true
+			p.command(n, to)
+		}},
+		{"environment", func(n *yaml.Node) { p.environment(n, to) }},
+		{"grace", p.positive(&to.Grace, "grace")},
+		{"log", p.path(&to.Log, "log")},
+	})
+	if !given && n.Kind == yaml.MappingNode {
+		p.fail(n, "%s has no command: write a list of the program and its arguments, such as [./worker]", owner)
+	}
+}
+
+// command reads a program and its arguments. Arguments may be empty.
+func (p *parser) command(n *yaml.Node, to *Processes) {
+	const what, write = "command", "a list of the program and its arguments, such as [./worker, -queue, orders]"
+	p.each(n, what, write, func(n *yaml.Node) {
+		if p.is(n, yaml.ScalarNode, what, write) {
+			to.Command = append(to.Command, n.Value)
+		}
+	})
+	if len(to.Command) == 0 {
+		return
+	}
+	switch program := to.Command[0]; {
+	case strings.TrimSpace(program) == "":
+		p.fail(n, "command begins with nothing: write %s", write)
+	case strings.ContainsRune(program, filepath.Separator): // otherwise it is looked for in PATH
+		to.Command[0] = p.relative(program)
+		// Joined with "." it would lose its separator, and be looked for in PATH.
+		if path := to.Command[0]; !filepath.IsAbs(path) && !strings.ContainsRune(path, filepath.Separator) {
+			to.Command[0] = "." + string(filepath.Separator) + path
+		}
+	}
+}
+
+func (p *parser) environment(n *yaml.Node, to *Processes) {
+	for key, value := range p.pairs(n, "environment") {
+		if key.Value == "" || strings.ContainsRune(key.Value, '=') {
+			p.fail(key, "environment has the variable %s: write NAME: value", quote(key.Value))
+			continue
+		}
+		if p.is(value, yaml.ScalarNode, key.Value, "its value, or \"\" for an empty one") {
+			to.Environment = append(to.Environment, key.Value+"="+value.Value)
+		}
+	}
 }

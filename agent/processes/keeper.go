@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -68,9 +69,10 @@ func (k *keeper) findInstances() error {
 			return fmt.Errorf("find instance %d in %s: %w", number, k.folder.path, err)
 		}
 	}
-	k.wanted = k.count(instanceLives)
 	if before != nil {
 		k.wanted = before.Wanted
+	} else {
+		k.wanted = len(k.live())
 	}
 	k.choose()
 	if err := k.save(); err != nil { // before anything is started: a folder that cannot be written is of no use
@@ -80,8 +82,6 @@ func (k *keeper) findInstances() error {
 	k.publish()
 	return nil
 }
-
-func instanceLives(i *instance) bool { return i.live() }
 
 // adopt takes over the process of a former agent, if it runs.
 func (k *keeper) adopt(number int, before *kept) error {
@@ -192,39 +192,18 @@ func (k *keeper) scale(n int) error {
 	return errors.Join(saved, started)
 }
 
-// drainAll ends all instances, and closes empty when there is none any more.
-func (k *keeper) drainAll(empty chan struct{}) error {
-	k.closing, k.empty = true, empty
-	return k.scale(0)
-}
-
-func (k *keeper) count(these func(*instance) bool) int {
-	n := 0
-	for _, i := range k.instances {
-		if these(i) {
-			n++
-		}
-	}
-	return n
-}
-
 func (k *keeper) sorted() []*instance {
-	all := make([]*instance, 0, len(k.instances))
-	for _, i := range k.instances {
-		all = append(all, i)
-	}
-	slices.SortFunc(all, func(a, b *instance) int { return cmp.Compare(a.number, b.number) })
-	return all
+	return slices.SortedFunc(maps.Values(k.instances), func(a, b *instance) int { return cmp.Compare(a.number, b.number) })
+}
+
+// live returns the instances that are among those wanted.
+func (k *keeper) live() []*instance {
+	return slices.DeleteFunc(k.sorted(), func(i *instance) bool { return i.phase != working && i.phase != waiting })
 }
 
 // choose adds instances that are missing, without starting them, and decides which surplus ones end.
 func (k *keeper) choose() {
-	var live []*instance
-	for _, i := range k.sorted() {
-		if i.live() {
-			live = append(live, i)
-		}
-	}
+	live := k.live()
 	for number := 1; len(live) < k.wanted; number++ {
 		if k.instances[number] == nil {
 			i := newInstance(number, k.timing)
@@ -409,21 +388,17 @@ func (k *keeper) follow() (busy bool) {
 		if i.output.offset != before {
 			busy = true
 		} else if i.phase == gone {
-			k.forget(i)
+			// Its output was read: the number is free.
+			if len(i.output.partial) > 0 {
+				k.lines <- i.output.rest() // there is room, see above
+			}
+			i.closeFiles()
+			_ = k.folder.root.Remove(outputName(i.number)) // or an instance of the same number does
+			delete(k.instances, i.number)
 			busy = true
 		}
 	}
 	return busy
-}
-
-// forget makes the number of an instance free, whose output was read.
-func (k *keeper) forget(i *instance) {
-	if len(i.output.partial) > 0 {
-		k.lines <- i.output.rest() // there is room, see follow
-	}
-	i.closeFiles()
-	_ = k.folder.root.Remove(outputName(i.number)) // or an instance of the same number does
-	delete(k.instances, i.number)
 }
 
 // flush reads what the instances have written until now, unless it is given up.

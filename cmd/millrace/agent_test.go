@@ -118,7 +118,7 @@ func newBubble(t *testing.T, s *agentSettings, text string, wrap func(queue.Queu
 	c := &console{out: output{&b.out}, err: &b.errs}
 	finish, halt := context.WithCancel(t.Context())
 	t.Cleanup(halt)
-	b.run = newAgentRun(finish, halt, s, c, file, pools)
+	b.run = &agentRun{settings: s, console: c, file: file, pools: pools, out: &lockedWriter{to: c.out}, err: &lockedWriter{to: c.err}, finish: finish, halt: halt}
 	return b
 }
 

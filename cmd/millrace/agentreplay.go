@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -106,21 +107,13 @@ func withoutReports(r replay.Rule, p scaling.Policy) replay.Rule {
 			}
 			read = len(h)
 			if !p.Forecast { // otherwise the policy looks back for a week
-				seen = recent(seen, max(2*p.DownAfter, time.Hour))
+				span := max(2*p.DownAfter, time.Hour) // as an agent keeps them
+				seen = slices.DeleteFunc(seen, func(s scaling.Sample) bool { return h[read-1].At.Sub(s.At) > span })
 			}
 			return decide(seen)
 		}
 	}
 	return r
-}
-
-// recent returns the newest samples, as an agent keeps them.
-func recent(h scaling.History, span time.Duration) scaling.History {
-	old := 0
-	for old < len(h) && h[len(h)-1].At.Sub(h[old].At) > span {
-		old++
-	}
-	return h[old:]
 }
 
 func printReplay(out io.Writer, t *replay.Trace, results []replay.Result, prices agent.Prices) error {

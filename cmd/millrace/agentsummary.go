@@ -1,10 +1,14 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/big"
 	"strconv"
+	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -27,16 +31,23 @@ func printSummaryJSON(out io.Writer, states []agent.PoolState) error {
 
 // printSummary prints what the decisions came to, and what that cost, or would have cost.
 func (r *agentRun) printSummary(states []agent.PoolState, passed time.Duration) error {
-	p := &summaryPrinter{out: r.out, table: tabwriter.NewWriter(r.out, 0, 0, 2, ' ', 0), priced: r.file.Prices.InstanceHour > 0 || r.file.Prices.Requests.Class1 > 0}
-	verb := "was done"
+	prices := r.file.Prices
+	priced := prices.InstanceHour > 0 || prices.Requests.Class1 > 0
+	var text strings.Builder
+	verb, late := "was done", ""
 	if r.settings.dryRun {
-		verb = "would have been done"
+		verb, late = "would have been done", ", with the instances that there are"
 	}
-	printf(r.out, "In %s this %s:\n\n", span(passed.Round(time.Second)), verb)
-	p.head()
+	fmt.Fprintf(&text, "In %s this %s:\n\n", span(passed.Round(time.Second)), verb)
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	money := ""
+	if priced {
+		money = "\tinstances cost\trequests cost"
+	}
+	_, _ = fmt.Fprintf(table, "  pool\tup\tdown\tinstances\tinstance-hours\trequests\tlate%s\n", money) // a strings.Builder never fails
 	var all agent.Summary
 	for i, s := range states {
-		p.row(s.Pool, &s.Summary)
+		summaryRow(table, s.Pool, &s.Summary, priced)
 		if i == 0 {
 			all = s.Summary
 			continue
@@ -44,46 +55,27 @@ func (r *agentRun) printSummary(states []agent.PoolState, passed time.Duration) 
 		all = plus(all, s.Summary)
 	}
 	if len(states) > 1 {
-		p.row("in all", &all)
+		summaryRow(table, "in all", &all, priced)
 	}
-	if err := p.table.Flush(); err != nil {
-		return err
+	_ = table.Flush()
+	fmt.Fprintf(&text, "\nLate is for how long the oldest message had waited longer than the target%s.\n", late)
+	if all.Failed > 0 {
+		fmt.Fprintf(&text, "%s could not be carried out; the lines above say why.\n", plural(all.Failed, "decision"))
 	}
-	p.explain(&all, r.settings.dryRun)
 	requests, cost := perDay(states, r.interval())
-	p.line("Measuring takes %s requests a day at this rate", rounded(requests))
-	if priced := r.file.Prices.Requests.Class1 > 0; priced {
-		p.line(", for %.4f", cost)
+	fmt.Fprintf(&text, "Measuring takes %s requests a day at this rate", rounded(requests))
+	if prices.Requests.Class1 > 0 {
+		fmt.Fprintf(&text, ", for %.4f", cost)
 	}
-	p.line(".\n")
-	if !p.priced {
-		p.line("What that costs is not known: write price into the file, with instance_hour and transactions.\n")
+	text.WriteString(".\n")
+	if !priced {
+		text.WriteString("What that costs is not known: write price into the file, with instance_hour and transactions.\n")
 	}
-	return p.err
+	_, err := io.WriteString(r.out, text.String())
+	return err
 }
 
-type summaryPrinter struct {
-	out    io.Writer
-	table  *tabwriter.Writer
-	priced bool
-	err    error // of the output
-}
-
-func (p *summaryPrinter) line(format string, args ...any) {
-	if _, err := fmt.Fprintf(p.out, format, args...); err != nil && p.err == nil {
-		p.err = err
-	}
-}
-
-func (p *summaryPrinter) head() {
-	money := ""
-	if p.priced {
-		money = "\tinstances cost\trequests cost"
-	}
-	_, _ = fmt.Fprintf(p.table, "  pool\tup\tdown\tinstances\tinstance-hours\trequests\tlate%s\n", money) // Flush reports the error
-}
-
-func (p *summaryPrinter) row(name string, s *agent.Summary) {
+func summaryRow(table io.Writer, name string, s *agent.Summary, priced bool) {
 	late := span(time.Duration(s.LateMinutes * float64(time.Minute)).Round(time.Second))
 	if s.UnseenMinutes > 0 {
 		late += " or more"
@@ -92,11 +84,11 @@ func (p *summaryPrinter) row(name string, s *agent.Summary) {
 	if s.Most > s.Least {
 		instances = fmt.Sprintf("%d to %d", s.Least, s.Most)
 	}
-	_, _ = fmt.Fprintf(p.table, "  %s\t%d\t%d\t%s\t%s\t%s\t%s", name, s.Ups, s.Downs, instances, hours(s.InstanceHours), thousands(whole(s.Requests.Total().Requests)), late)
-	if p.priced {
-		_, _ = fmt.Fprintf(p.table, "\t%s\t%s", amount(s.InstanceCost), amount(s.RequestCost))
+	_, _ = fmt.Fprintf(table, "  %s\t%d\t%d\t%s\t%s\t%s\t%s", name, s.Ups, s.Downs, instances, hours(s.InstanceHours), thousands(whole(s.Requests.Total().Requests)), late)
+	if priced {
+		_, _ = fmt.Fprintf(table, "\t%s\t%s", amount(s.InstanceCost), amount(s.RequestCost))
 	}
-	_, _ = fmt.Fprintln(p.table)
+	_, _ = fmt.Fprintln(table)
 }
 
 // hours returns hours with so many decimals that a short time is not zero.
@@ -105,17 +97,6 @@ func hours(h float64) string {
 		return strconv.FormatFloat(h, 'f', 4, 64)
 	}
 	return strconv.FormatFloat(h, 'f', 2, 64)
-}
-
-func (p *summaryPrinter) explain(all *agent.Summary, dry bool) {
-	late := "\nLate is for how long the oldest message had waited longer than the target"
-	if dry {
-		late += ", with the instances that there are"
-	}
-	p.line("%s.\n", late)
-	if all.Failed > 0 {
-		p.line("%s could not be carried out; the lines above say why.\n", plural(all.Failed, "decision"))
-	}
 }
 
 // perDay returns what measuring takes in a day, in requests and in money, if all measurements are like those that were made.
@@ -172,3 +153,95 @@ func rounded(v float64) string {
 	n, _ := new(big.Float).SetFloat64(v + 0.5).Int64()
 	return thousands(whole(n))
 }
+
+// agentLog is a [slog.Handler] of plain lines for people: the time, the pool and what happened. It leaves out changes of the number of
+// instances, which are printed as decisions.
+type agentLog struct {
+	out   io.Writer
+	attrs []slog.Attr
+}
+
+// Enabled implements [slog.Handler].
+func (*agentLog) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
+
+// Handle implements [slog.Handler].
+func (h *agentLog) Handle(_ context.Context, r slog.Record) error {
+	pool, message, decision := "", r.Message, false
+	var details, stack strings.Builder
+	add := func(a slog.Attr) bool {
+		value := a.Value.Resolve().String()
+		switch {
+		case a.Key == "pool":
+			pool = value
+		case a.Key == "from" && r.Level == slog.LevelInfo:
+			decision = true
+		case a.Key == "times" && value == "1" || value == "": // says nothing
+		case strings.Contains(value, "\n"):
+			fmt.Fprintf(&stack, "\n  %s:\n    %s", a.Key, strings.ReplaceAll(strings.TrimSpace(value), "\n", "\n    "))
+		case a.Key == "how":
+			fmt.Fprintf(&details, ", %s", value)
+		default:
+			fmt.Fprintf(&details, ", %s %s", strings.ReplaceAll(a.Key, "_", " "), value)
+		}
+		return true
+	}
+	for _, a := range h.attrs {
+		add(a)
+	}
+	r.Attrs(add)
+	if decision {
+		return nil
+	}
+	if pool != "" {
+		message = pool + ": " + strings.TrimPrefix(message, "pool "+pool+": ")
+	}
+	if details.Len() > 0 {
+		message += " (" + details.String()[len(", "):] + ")"
+	}
+	_, err := fmt.Fprintf(h.out, "%s %s\n", instant(r.Time), escapeControls(redact(message+stack.String())))
+	return err
+}
+
+// WithAttrs implements [slog.Handler].
+func (h *agentLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &agentLog{out: h.out, attrs: append(h.attrs[:len(h.attrs):len(h.attrs)], attrs...)}
+}
+
+// WithGroup implements [slog.Handler]. Groups are not shown.
+func (h *agentLog) WithGroup(string) slog.Handler { return h }
+
+// quietInterval is how often a pool in which nothing changes has a line all the same.
+const quietInterval = 10 * time.Minute
+
+// decisionPrinter prints decisions as they are made, for several pools at once.
+type decisionPrinter struct {
+	out    io.Writer
+	asJSON bool
+	stop   context.CancelCauseFunc // ends the agent if the output fails
+
+	mu   sync.Mutex
+	last map[string]time.Time // when a pool had a line; guarded by mu
+}
+
+// decided prints a decision if it changes something, if it is the first of its pool, or if the last line is old. A change that
+// failed is in the log. As JSON all decisions are printed.
+func (p *decisionPrinter) decided(d agent.Decided) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var err error
+	switch last, seen := p.last[d.Pool]; {
+	case p.asJSON:
+		err = printJSON(p.out, d)
+	case d.Err != nil, seen && !d.Changes() && d.Decision.At.Sub(last) < quietInterval:
+		return
+	default:
+		p.last[d.Pool] = d.Decision.At
+		_, err = fmt.Fprintf(p.out, "%s %s: %s\n", instant(d.Decision.At), d.Pool, escapeControls(d.Decision.Why))
+	}
+	if err != nil {
+		p.stop(err)
+	}
+}
+
+// instant returns a time for a line of a log.
+func instant(at time.Time) string { return at.UTC().Format(time.RFC3339) }

@@ -3,11 +3,14 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
+	"os"
+	"strings"
 	"time"
 
+	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/claimcheck"
+	"github.com/millrace/millrace/stores"
 )
 
 func bodiesCommand() *command {
@@ -27,9 +30,13 @@ type bodyFlags struct {
 	asJSON bool
 }
 
-func (b *bodyFlags) add(f *flag.FlagSet) {
-	b.store.add(f)
+// verb returns a verb with these flags, which has yet to be told what to run.
+func (b *bodyFlags) verb(name, does, more string) *command {
+	f := newFlags("bodies " + name)
+	f.Func("store", storeUsage, b.store.set)
+	f.BoolVar(&b.store.verbose, "v", false, verboseUsage)
 	f.BoolVar(&b.asJSON, "json", false, "print JSON")
+	return &command{name: "bodies " + name, args: "CONTAINER", does: does, more: more, flags: f, minArgs: 1, maxArgs: 1}
 }
 
 func bodiesListCommand() *command {
@@ -38,20 +45,19 @@ func bodiesListCommand() *command {
 		older time.Duration
 		all   bool
 	)
-	f := newFlags("bodies list")
-	b.add(f)
-	f.Var(duration{&older}, "older", "only what was stored at least this `duration` ago, such as 720h")
-	f.BoolVar(&all, "all", false, "list tombstones too")
-	return &command{name: "bodies list", args: "CONTAINER", does: "list the stored bodies, one per line", flags: f, minArgs: 1, maxArgs: 1,
-		more: "The names are those in the messages: millrace peek and millrace poison show print them.\n",
-		run: func(ctx context.Context, c *console, args []string) error {
-			if older < 0 {
-				return usageError{fmt.Errorf("-older %v is negative: specify an age, such as 720h", older)}
-			}
-			return c.onBodies(ctx, &b.store, args[0], nil, func(ctx context.Context, t *task, claims *claimcheck.Claims) error {
-				return t.listBodies(ctx, claims, older, all, b.asJSON)
-			})
-		}}
+	v := b.verb("list", "list the stored bodies, one per line",
+		"The names are those in the messages: millrace peek and millrace poison show print them.\n")
+	v.flags.Var(duration{&older}, "older", "only what was stored at least this `duration` ago, such as 720h")
+	v.flags.BoolVar(&all, "all", false, "list tombstones too")
+	v.run = func(ctx context.Context, c *console, args []string) error {
+		if older < 0 {
+			return usageError{fmt.Errorf("-older %v is negative: specify an age, such as 720h", older)}
+		}
+		return c.onBodies(ctx, &b.store, args[0], nil, func(ctx context.Context, t *task, claims *claimcheck.Claims) error {
+			return t.listBodies(ctx, claims, older, all, b.asJSON)
+		})
+	}
+	return v
 }
 
 // listedBody is a body, as printed in JSON.
@@ -109,25 +115,11 @@ func (c *count) add(b claimcheck.Body) {
 }
 
 func (c *count) String() string {
-	s := fmt.Sprintf("%s of %s", bodiesOf(c.blobs), plural64(c.bytes, "byte"))
+	s := fmt.Sprintf("%s of %s", plural(c.blobs, "body"), plural(c.bytes, "byte"))
 	if c.blobs > 0 {
 		s += fmt.Sprintf(", the oldest stored %s ago", age(time.Since(c.oldest)))
 	}
 	return s
-}
-
-func bodiesOf(n int) string {
-	if n == 1 {
-		return "1 body"
-	}
-	return fmt.Sprintf("%d bodies", n)
-}
-
-func plural64(n int64, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 func bodiesSweepCommand() *command {
@@ -136,22 +128,20 @@ func bodiesSweepCommand() *command {
 		dryRun    bool
 		retention time.Duration
 	)
-	f := newFlags("bodies sweep")
-	b.add(f)
-	f.BoolVar(&dryRun, "dry-run", false, "remove nothing, only print the numbers")
-	durationVar(f, &retention, "retention", 14*24*time.Hour, "keep tombstones for this `duration`")
-	return &command{name: "bodies sweep", args: "CONTAINER", does: "remove old tombstones", flags: f, minArgs: 1, maxArgs: 1,
-		more: `By its tombstone, a message that is a duplicate of one whose job is done is recognized and deleted.
+	v := b.verb("sweep", "remove old tombstones", `By its tombstone, a message that is a duplicate of one whose job is done is recognized and deleted.
 When the tombstone is gone, such a message is poison. No body is removed.
-`,
-		run: func(ctx context.Context, c *console, args []string) error {
-			if retention < time.Microsecond {
-				return usageError{fmt.Errorf("-retention %v is too short: specify how long duplicates may come, such as 336h", retention)}
-			}
-			return c.onBodies(ctx, &b.store, args[0], &claimcheck.Options{Retention: retention}, func(ctx context.Context, t *task, claims *claimcheck.Claims) error {
-				return t.sweepBodies(ctx, args[0], claims, &b, retention, dryRun)
-			})
-		}}
+`)
+	v.flags.BoolVar(&dryRun, "dry-run", false, "remove nothing, only print the numbers")
+	durationVar(v.flags, &retention, "retention", 14*24*time.Hour, "keep tombstones for this `duration`")
+	v.run = func(ctx context.Context, c *console, args []string) error {
+		if retention < time.Microsecond {
+			return usageError{fmt.Errorf("-retention %v is too short: specify how long duplicates may come, such as 336h", retention)}
+		}
+		return c.onBodies(ctx, &b.store, args[0], &claimcheck.Options{Retention: retention}, func(ctx context.Context, t *task, claims *claimcheck.Claims) error {
+			return t.sweepBodies(ctx, args[0], claims, &b, retention, dryRun)
+		})
+	}
+	return v
 }
 
 func (t *task) sweepBodies(ctx context.Context, container string, claims *claimcheck.Claims, b *bodyFlags, retention time.Duration, dryRun bool) error {
@@ -169,24 +159,22 @@ func bodiesPurgeCommand() *command {
 		dryRun, yes bool
 		older       time.Duration
 	)
-	f := newFlags("bodies purge")
-	b.add(f)
-	f.BoolVar(&dryRun, "dry-run", false, "remove nothing, only print the numbers")
-	f.BoolVar(&yes, "yes", false, "do not ask for confirmation")
-	f.Var(duration{&older}, "older", "remove what was stored at least this `duration` ago, such as 2160h")
-	return &command{name: "bodies purge", args: "CONTAINER", does: "remove bodies that no message needs, by their age", flags: f, minArgs: 1, maxArgs: 1,
-		more: `Nothing tells which bodies a message still needs. Choose an age that no message reaches, in its queue
+	v := b.verb("purge", "remove bodies that no message needs, by their age", `Nothing tells which bodies a message still needs. Choose an age that no message reaches, in its queue
 and in the poison queue together; a message without its body is poison, with the reason blobgone. It
 asks for the container's name to be typed, unless -yes or -dry-run is given. Tombstones stay.
-`,
-		run: func(ctx context.Context, c *console, args []string) error {
-			if older < time.Microsecond {
-				return usageError{errors.New("-older is required: specify an age that no message reaches, such as 2160h")}
-			}
-			return c.onBodies(ctx, &b.store, args[0], nil, func(ctx context.Context, t *task, claims *claimcheck.Claims) error {
-				return t.purgeBodies(ctx, args[0], claims, &b, older, dryRun, yes)
-			})
-		}}
+`)
+	v.flags.BoolVar(&dryRun, "dry-run", false, "remove nothing, only print the numbers")
+	v.flags.BoolVar(&yes, "yes", false, "do not ask for confirmation")
+	v.flags.Var(duration{&older}, "older", "remove what was stored at least this `duration` ago, such as 2160h")
+	v.run = func(ctx context.Context, c *console, args []string) error {
+		if older < time.Microsecond {
+			return usageError{errors.New("-older is required: specify an age that no message reaches, such as 2160h")}
+		}
+		return c.onBodies(ctx, &b.store, args[0], nil, func(ctx context.Context, t *task, claims *claimcheck.Claims) error {
+			return t.purgeBodies(ctx, args[0], claims, &b, older, dryRun, yes)
+		})
+	}
+	return v
 }
 
 // purgeBodies removes bodies, after a dry run that says which.
@@ -238,7 +226,7 @@ func (t *task) reportBodies(ctx context.Context, container string, b *bodyFlags,
 	}
 	number := plural(r.Blobs, what)
 	if what == "body" {
-		number = fmt.Sprintf("%s of %s", bodiesOf(r.Blobs), plural64(r.Bytes, "byte"))
+		number += " of " + plural(r.Bytes, "byte")
 	}
 	would := "was"
 	if r.DryRun {
@@ -262,4 +250,84 @@ func (t *task) reportBodies(ctx context.Context, container string, b *bodyFlags,
 		return &explainedError{fmt.Sprintf("%v; %s before that", err, so), err}
 	}
 	return printed
+}
+
+const storeUsage = `where the bodies are: the ` + "`location`" + ` of an Azure storage account, as for -account, or a
+directory
+(default: the environment variable ` + accountVariable + `)`
+
+type storeFlag struct {
+	given   string
+	verbose bool
+}
+
+// set does not validate the location, because the flag package quotes an invalid value in its
+// error.
+func (s *storeFlag) set(given string) error {
+	if strings.TrimSpace(given) == "" {
+		return errors.New("must not be empty")
+	}
+	s.given = given
+	return nil
+}
+
+// open opens the store. It sends no request, and does not create a directory.
+func (s *storeFlag) open(c *console) (stores.BlobStore, error) {
+	location, source, err := s.location(c)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	if !isLocation(location) {
+		if _, err := os.Stat(location); err != nil {
+			return nil, fmt.Errorf("%s: %w", source, err)
+		}
+	}
+	store, err := stores.Blobs(location, nil)
+	if known := (*blob.Error)(nil); errors.Is(err, blob.ErrInvalid) && errors.As(err, &known) {
+		return nil, usageError{fmt.Errorf("%s: %s; %s", source, known.Detail, known.Hint)}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", source, err)
+	}
+	return store, nil
+}
+
+// location returns the store's location and which setting it comes from.
+func (s *storeFlag) location(c *console) (location, source string, err error) {
+	location, source = s.given, "-store"
+	if location == "" {
+		location, source = strings.TrimSpace(c.getenv(accountVariable)), accountVariable
+	}
+	if path, isFile := strings.CutPrefix(location, fromFile); isFile && s.given != "" {
+		if location, err = readSecret(path); err != nil {
+			return "", "", fmt.Errorf("%s: %w", source, err)
+		}
+	}
+	switch {
+	case location == "":
+		return "", "", fmt.Errorf("no store is known: specify -store with a directory or the location of an account, or set %s", accountVariable)
+	case s.given == "" && !isLocation(location): // not a directory, which nobody meant
+		return "", "", fmt.Errorf("%s is not the location of an account: specify -store", accountVariable)
+	}
+	return location, source, nil
+}
+
+// onBodies runs do on the claims in a container of the store, and handles signals.
+func (c *console) onBodies(ctx context.Context, s *storeFlag, container string, o *claimcheck.Options, do func(ctx context.Context, t *task, claims *claimcheck.Claims) error) error {
+	if isLocation(container) {
+		return usageError{fmt.Errorf("%s is not a container name", quote(container))}
+	}
+	if err := blob.CheckContainer(container); err != nil {
+		return usageError{err}
+	}
+	store, err := s.open(c)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = store.Close() }() // nothing is left to write
+	claims, err := claimcheck.New(store, container, o)
+	if err != nil {
+		return usageError{err}
+	}
+	return c.work(ctx, &task{verbose: s.verbose}, func(ctx context.Context, t *task) error { return do(ctx, t, claims) })
 }

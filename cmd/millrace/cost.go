@@ -75,3 +75,210 @@ func given(f *flag.FlagSet, name string) (found bool) {
 	f.Visit(func(one *flag.Flag) { found = found || one.Name == name })
 	return found
 }
+
+// costNumbers describe a queue and those who work on it. All arithmetic on them is exact.
+type costNumbers struct {
+	instances int64
+	loops     int64         // of each instance
+	every     time.Duration // between the polls of an idle loop
+	busy      time.Duration // a day
+	jobs      int64         // a day
+	bytes     int64         // of a job's body
+	days      int64         // a month
+
+	price     *big.Rat // dollars for priceUnit transactions
+	blobPrice *big.Rat // dollars for priceUnit requests to a blob store
+	bus       *big.Rat // dollars a month for what carries the wake-ups
+	hourPrice *big.Rat // dollars for an instance-hour; 0 leaves them out
+
+	// Settings of the levers.
+	group       int64         // jobs in a message
+	compression *big.Rat      // how many times smaller it makes a body
+	batch       int64         // messages a dequeue returns
+	idleMax     time.Duration // between the polls of an idle loop
+	fewer       int64         // instances while idle
+	safety      time.Duration // between the polls of an instance that is woken
+}
+
+const (
+	priceUnit = 10_000 // transactions
+
+	// bodyLimit is the size of the largest body that stays in its message, the default of
+	// claimcheck.
+	bodyLimit = 48 << 10
+
+	// blobRequests is the number of requests for a body in a blob store: it is put, opened, replaced by a
+	// tombstone and swept.
+	blobRequests = 4
+
+	// readingInterval is how often an instance that has work reads the properties of its queue at
+	// most, for its pause flag.
+	readingInterval = time.Minute
+)
+
+// levers are a set of ways to lower a bill.
+type levers uint
+
+const (
+	leverGroup    levers = 1 << iota // several jobs in a message, compressed
+	leverBatch                       // several messages a dequeue
+	leverBackOff                     // longer waits between polls
+	leverOneLoop                     // one loop of each instance when idle
+	leverFewer                       // fewer instances when idle
+	leverFleet                       // instances share the polls of one
+	leverPush                        // wake-ups in place of polls
+	leverNoSafety                    // with leverPush: no safety poll either
+
+	leverNone    levers = 0
+	leversOfPoll        = leverGroup | leverBatch | leverBackOff | leverOneLoop | leverFewer | leverFleet
+	leversOfPush        = leversOfPoll | leverPush
+)
+
+func (l levers) has(one levers) bool { return l&one != 0 }
+
+// bill is the cost of a month. Averages need not be whole numbers.
+type bill struct {
+	idlePolls       *big.Rat
+	messageRequests *big.Rat // puts, dequeues and deletes
+	blobRequests    *big.Rat
+	instanceHours   *big.Rat
+	dollars         *big.Rat
+}
+
+func (b bill) transactions() *big.Rat { return sum(b.idlePolls, b.messageRequests) }
+
+// bill returns the bill of a month with these levers.
+func (n *costNumbers) bill(l levers) bill {
+	b := bill{
+		idlePolls:       product(n.idlePolls(l), whole(n.days)),
+		messageRequests: product(n.sent(l), n.life(l), whole(n.days)),
+		blobRequests:    product(n.sent(l), n.blobsOf(l), whole(n.days)),
+		instanceHours:   n.instanceHours(l),
+	}
+	b.dollars = sum(n.worth(b.transactions()), quotient(product(b.blobRequests, n.blobPrice), whole(priceUnit)), product(b.instanceHours, n.hourPrice))
+	if l.has(leverPush) {
+		b.dollars.Add(b.dollars, n.bus)
+	}
+	return b
+}
+
+func (n *costNumbers) worth(transactions *big.Rat) *big.Rat {
+	return quotient(product(transactions, n.price), whole(priceUnit))
+}
+
+// idle returns how long there is nothing to do, a day.
+func (n *costNumbers) idle() time.Duration { return 24*time.Hour - n.busy }
+
+// instancesIdle returns how many instances there are while there is nothing to do.
+func (n *costNumbers) instancesIdle(l levers) int64 {
+	if l.has(leverFewer) {
+		return n.fewer
+	}
+	return n.instances
+}
+
+// instanceHours returns how many hours instances run, a month.
+func (n *costNumbers) instanceHours(l levers) *big.Rat {
+	hours := func(instances int64, d time.Duration) *big.Rat {
+		return product(whole(instances), big.NewRat(int64(d), int64(time.Hour)), whole(n.days))
+	}
+	return sum(hours(n.instances, n.busy), hours(n.instancesIdle(l), n.idle()))
+}
+
+// pollsOfALoop returns how often one idle loop polls at this interval, a day.
+func (n *costNumbers) pollsOfALoop(interval time.Duration) *big.Rat {
+	return big.NewRat(int64(n.idle()), int64(interval))
+}
+
+// idlePolls returns the polls that find nothing, a day.
+func (n *costNumbers) idlePolls(l levers) *big.Rat {
+	instances, loops, every := n.instancesIdle(l), n.loops, n.every
+	switch {
+	case l.has(leverPush) && l.has(leverNoSafety):
+		return new(big.Rat)
+	case l.has(leverPush): // every loop has ended
+		return product(whole(instances), n.pollsOfALoop(n.safety))
+	}
+	if l.has(leverBackOff) {
+		every = n.idleMax
+	}
+	if l.has(leverOneLoop) {
+		loops = 1
+	}
+	polls := product(whole(instances), whole(loops), n.pollsOfALoop(every))
+	if l.has(leverFleet) { // each waits as many times as long as there are instances
+		polls = quotient(polls, whole(instances))
+	}
+	return polls
+}
+
+func (n *costNumbers) sent(l levers) *big.Rat {
+	return quotient(whole(n.jobs), whole(n.groupOf(l)))
+}
+
+func (n *costNumbers) groupOf(l levers) int64 {
+	if l.has(leverGroup) {
+		return n.group
+	}
+	return 1
+}
+
+// receive returns the transactions of a message for its consumer: its share of a dequeue, and the
+// delete.
+func (n *costNumbers) receive(l levers) *big.Rat {
+	batch := int64(1)
+	if l.has(leverBatch) {
+		batch = n.batch
+	}
+	return sum(big.NewRat(1, batch), whole(1))
+}
+
+// life returns the transactions of a message, its put included.
+func (n *costNumbers) life(l levers) *big.Rat { return sum(n.receive(l), whole(1)) }
+
+// blobsOf returns the requests to a blob store for a message.
+func (n *costNumbers) blobsOf(l levers) *big.Rat {
+	size := product(whole(n.groupOf(l)), whole(n.bytes))
+	if l.has(leverGroup) {
+		size = quotient(size, n.compression)
+	}
+	if size.Cmp(whole(bodyLimit)) > 0 {
+		return whole(blobRequests)
+	}
+	return new(big.Rat)
+}
+
+// readings returns the readings of the properties while there is work, a month, at most.
+func (n *costNumbers) readings() *big.Rat {
+	return product(whole(n.instances), big.NewRat(int64(n.busy), int64(readingInterval)), whole(n.days))
+}
+
+// defaultNumbers returns the example of docs/cost.md: 200 loops that poll every second for 22 hours a
+// day, because a quarter of an eight-hour day is work.
+func defaultNumbers() *costNumbers {
+	return &costNumbers{
+		instances: 1, loops: 200, every: time.Second, busy: 2 * time.Hour, bytes: 1024, days: 30,
+		price: big.NewRat(1, 100), blobPrice: big.NewRat(1, 100), bus: new(big.Rat), hourPrice: new(big.Rat),
+		group: 32, compression: whole(1), batch: queue.MaxBatch, idleMax: 30 * time.Second, fewer: 1, safety: time.Minute,
+	}
+}
+
+func whole(n int64) *big.Rat { return new(big.Rat).SetInt64(n) }
+
+func product(factors ...*big.Rat) *big.Rat {
+	p := whole(1)
+	for _, f := range factors {
+		p.Mul(p, f)
+	}
+	return p
+}
+
+func sum(terms ...*big.Rat) *big.Rat {
+	s := new(big.Rat)
+	for _, t := range terms {
+		s.Add(s, t)
+	}
+	return s
+}
+
+func quotient(a, b *big.Rat) *big.Rat { return new(big.Rat).Quo(a, b) }

@@ -201,17 +201,12 @@ func (r *costReport) print(out io.Writer) error {
 	}
 	b.WriteString("\n")
 	table(&b, lines)
-	r.printNotes(&b)
+	fmt.Fprintf(&b, "\nPush takes a connection for each instance and each producer, and an event for each message that is sent:\n%s a month, %s in groups. Its rows include %s a month for a server that carries them (-bus).\n\n",
+		thousands(product(n.sent(leverNone), whole(n.days))), thousands(product(n.sent(leverGroup), whole(n.days))), dollars(n.bus))
+	fmt.Fprintf(&b, "Not included: renewals and retries; one empty poll of each loop when work ends; while there is work, a\nreading of the pause flag a minute for each instance, %s a month or %s.\n",
+		thousands(n.readings()), dollars(n.worth(n.readings())))
 	_, err := io.WriteString(out, b.String())
 	return err
-}
-
-func (r *costReport) printNotes(b *strings.Builder) {
-	n := r.numbers
-	fmt.Fprintf(b, "\nPush takes a connection for each instance and each producer, and an event for each message that is sent:\n%s a month, %s in groups. Its rows include %s a month for a server that carries them (-bus).\n\n",
-		thousands(product(n.sent(leverNone), whole(n.days))), thousands(product(n.sent(leverGroup), whole(n.days))), dollars(n.bus))
-	fmt.Fprintf(b, "Not included: renewals and retries; one empty poll of each loop when work ends; while there is work, a\nreading of the pause flag a minute for each instance, %s a month or %s.\n",
-		thousands(n.readings()), dollars(n.worth(n.readings())))
 }
 
 // table prints lines, of which the first is the head. All columns but the first are numbers.

@@ -83,7 +83,7 @@ func TestPythonConnectionStringReadsStats(t *testing.T) {
 	}
 	defer e.Close()
 	var refused strings.Builder
-	s.printStartup(&refused, e, &data{})
+	printf(&refused, "%s", s.startupText(e.Addr().String(), e.AccountURL, &data{}))
 	_, line, _ := strings.Cut(refused.String(), "for Python")
 	line, _, _ = strings.Cut(strings.TrimSpace(line), "\n")
 	given := map[string]string{}

@@ -215,7 +215,7 @@ func TestStartupText(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out strings.Builder
-		s.printStartup(&out, e, &data{})
+		printf(&out, "%s", s.startupText(e.Addr().String(), e.AccountURL, &data{}))
 		e.Close()
 		for _, want := range c.has {
 			if !strings.Contains(out.String(), want) {

@@ -179,27 +179,12 @@ type peekedClaim struct {
 	SHA256 string `json:"sha256,omitempty"` // in hex
 }
 
-func newPeekedClaim(text string) *peekedClaim {
-	p := &peekedClaim{Text: text}
-	if c, err := claimcheck.ParseClaim(text); err == nil {
-		p.Ref, p.Size, p.SHA256 = c.Ref.String(), c.Size, hex.EncodeToString(c.SHA256[:])
-	}
-	return p
-}
-
 // String describes the body for people.
 func (p *peekedClaim) String() string {
 	if p.Ref == "" {
 		return "(stored elsewhere) " + p.Text
 	}
 	return fmt.Sprintf("(stored elsewhere) %d bytes in %s, SHA-256 %s", p.Size, p.Ref, p.SHA256)
-}
-
-func newPeekedPoison(r poison.Record) *peekedPoison {
-	return &peekedPoison{
-		r.Reason, r.Error, r.Fingerprint, r.Stack, r.Account, r.Queue, r.ID, r.Host,
-		r.DequeueCount, r.Lost, r.Expires, r.FirstSeen, r.LastSeen, r.Poisoned,
-	}
 }
 
 // decode decodes a message and its poison record, if it has one.
@@ -210,10 +195,13 @@ func decode(m queue.Message) peeked {
 		s.Expires = &m.Expires
 	}
 	text := m.Text
-	record, err := poison.ParseRecord(text)
+	r, err := poison.ParseRecord(text)
 	if err == nil {
-		s.Poison = newPeekedPoison(record)
-		text = record.Text
+		s.Poison = &peekedPoison{
+			r.Reason, r.Error, r.Fingerprint, r.Stack, r.Account, r.Queue, r.ID, r.Host,
+			r.DequeueCount, r.Lost, r.Expires, r.FirstSeen, r.LastSeen, r.Poisoned,
+		}
+		text = r.Text
 	}
 	head, body, format, err := codec.Open(text, codec.Auto, codec.Kinds, codec.Claims, codec.Groups)
 	if err != nil {
@@ -223,14 +211,17 @@ func decode(m queue.Message) peeked {
 	}
 	s.Format, s.Job, s.Kind, s.Attempts = format.String(), head.ID, head.Kind, head.Attempts
 	if s.Poison != nil {
-		s.Attempts = record.Attempts
+		s.Attempts = r.Attempts
 	}
 	if !head.Enqueued.IsZero() {
 		s.Enqueued = &head.Enqueued
 	}
 	switch {
 	case head.Claim != "":
-		s.Claim = newPeekedClaim(head.Claim)
+		s.Claim = &peekedClaim{Text: head.Claim}
+		if c, err := claimcheck.ParseClaim(head.Claim); err == nil {
+			s.Claim.Ref, s.Claim.Size, s.Claim.SHA256 = c.Ref.String(), c.Size, hex.EncodeToString(c.SHA256[:])
+		}
 	case head.Items == 0:
 		s.peekedBody = newPeekedBody(body)
 	}
@@ -317,4 +308,62 @@ func age(d time.Duration) string {
 		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
 	}
 	return fmt.Sprintf("%dd%02dh", d/day, d%day/time.Hour)
+}
+
+// peekedGroup is the part of a message that is a group of jobs.
+type peekedGroup struct {
+	Jobs   int          `json:"jobs"`
+	Done   int          `json:"done"`             // how many need not be handled any more
+	Failed int          `json:"failed,omitempty"` // how many failed for good, while others are left
+	Items  []peekedItem `json:"items,omitempty"`  // none if the body is stored elsewhere
+}
+
+// peekedItem is one job of a group.
+type peekedItem struct {
+	State string `json:"state"` // "left", "done" or "failed"
+	peekedBody
+}
+
+// newPeekedGroup returns the group, without its items if the body is stored elsewhere.
+func newPeekedGroup(head *codec.Head, body []byte) (*peekedGroup, error) {
+	p := &peekedGroup{Jobs: head.Items, Done: head.Done.Len(), Failed: head.Failed.Len()}
+	if head.Claim != "" {
+		return p, nil
+	}
+	items, err := codec.DecodeGroup(body, head.Items)
+	if err != nil {
+		return nil, err
+	}
+	for i, item := range items {
+		state := "left"
+		switch {
+		case head.Done.Has(i):
+			state = "done"
+		case head.Failed.Has(i):
+			state = "failed"
+		}
+		p.Items = append(p.Items, peekedItem{state, newPeekedBody(item)})
+	}
+	return p, nil
+}
+
+// about describes the group in a few words.
+func (p *peekedGroup) about() string {
+	text := fmt.Sprintf("a group of %s", plural(p.Jobs, "job"))
+	if p.Done > 0 {
+		text += fmt.Sprintf(", %d done", p.Done)
+	}
+	if p.Failed > 0 {
+		text += fmt.Sprintf(", %d failed for good", p.Failed)
+	}
+	return text
+}
+
+// String returns the items, a line for each.
+func (p *peekedGroup) String() string {
+	lines := make([]string, len(p.Items))
+	for i, item := range p.Items {
+		lines[i] = fmt.Sprintf("item %d, %s: %s", i, item.State, item)
+	}
+	return strings.Join(lines, "\n")
 }

@@ -56,22 +56,28 @@ func (s *sweepFlags) check() error {
 	return nil
 }
 
-func poisonRedriveCommand() *command {
-	s := new(sweepFlags)
-	f := newFlags("poison redrive")
+// verb returns a verb with these flags.
+func (s *sweepFlags) verb(name, does, more string, do func(ctx context.Context, t *task, q queue.Manager) error) *command {
+	f := newFlags("poison " + name)
 	s.add(f)
-	f.StringVar(&s.to, "to", "", "send all to this `queue`, also messages without a record (default: each back to its own)")
-	f.Var(duration{&s.ttl}, "ttl", "let the messages live for this `duration` (default: what remained of their life)")
-	f.BoolVar(&s.forever, "forever", false, "let the messages live for ever")
-	return &command{name: "poison redrive", args: "QUEUE", does: "send messages back to their queues", flags: f, minArgs: 1, maxArgs: 1, more: redriveMore,
+	return &command{name: "poison " + name, args: "QUEUE", does: does, flags: f, minArgs: 1, maxArgs: 1, more: more,
 		run: func(ctx context.Context, c *console, args []string) error {
 			if err := s.check(); err != nil {
 				return err
 			}
-			return c.onPoison(ctx, &s.poisonFlags, args[0], func(ctx context.Context, t *task, q queue.Manager) error {
-				return t.redrive(ctx, q, s)
-			})
+			return c.onPoison(ctx, &s.poisonFlags, args[0], do)
 		}}
+}
+
+func poisonRedriveCommand() *command {
+	s := new(sweepFlags)
+	v := s.verb("redrive", "send messages back to their queues", redriveMore, func(ctx context.Context, t *task, q queue.Manager) error {
+		return t.redrive(ctx, q, s)
+	})
+	v.flags.StringVar(&s.to, "to", "", "send all to this `queue`, also messages without a record (default: each back to its own)")
+	v.flags.Var(duration{&s.ttl}, "ttl", "let the messages live for this `duration` (default: what remained of their life)")
+	v.flags.BoolVar(&s.forever, "forever", false, "let the messages live for ever")
+	return v
 }
 
 const redriveMore = `Each job starts anew, with no failed attempts. It is sent first and then deleted, so that nothing is
@@ -85,17 +91,9 @@ which changes their order. A redriven message costs two requests.
 
 func poisonPurgeCommand() *command {
 	s := new(sweepFlags)
-	f := newFlags("poison purge")
-	s.add(f)
-	return &command{name: "poison purge", args: "QUEUE", does: "delete messages for good", flags: f, minArgs: 1, maxArgs: 1, more: purgeMore,
-		run: func(ctx context.Context, c *console, args []string) error {
-			if err := s.check(); err != nil {
-				return err
-			}
-			return c.onPoison(ctx, &s.poisonFlags, args[0], func(ctx context.Context, t *task, q queue.Manager) error {
-				return t.purge(ctx, q, s)
-			})
-		}}
+	return s.verb("purge", "delete messages for good", purgeMore, func(ctx context.Context, t *task, q queue.Manager) error {
+		return t.purge(ctx, q, s)
+	})
 }
 
 const purgeMore = `It asks for the queue's name to be typed, unless -yes or -dry-run is given. Messages that come while

@@ -8,6 +8,7 @@
 package browse
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -114,12 +115,8 @@ func Pages(ctx context.Context, q queue.Queue, o *Options) iter.Seq2[*Page, erro
 		if o != nil {
 			r.options = *o
 		}
-		if r.options.Page == 0 {
-			r.options.Page = queue.MaxBatch
-		}
-		if r.options.Lease == 0 {
-			r.options.Lease = DefaultLease
-		}
+		r.options.Page = cmp.Or(r.options.Page, queue.MaxBatch)
+		r.options.Lease = cmp.Or(r.options.Lease, DefaultLease)
 		r.options.Lease = time.Duration(queue.Seconds(r.options.Lease)) * time.Second
 		if err := r.read(ctx, yield); err != nil {
 			yield(&Page{Depth: r.depth}, err)
@@ -140,8 +137,16 @@ func (r *reader) read(ctx context.Context, yield func(*Page, error) bool) error 
 		return err
 	}
 	r.depth = properties.Depth
-	for r.stale < maxStale && !r.complete() {
-		if err := r.before(ctx); err != nil {
+	for r.stale < maxStale {
+		if r.depth >= 0 && int64(len(r.seen)) >= r.depth || r.options.Max > 0 && r.shown >= r.options.Max {
+			return nil // all that was there at the start was shown, or as much as was asked for
+		}
+		if r.options.Before != nil {
+			if err := r.options.Before(ctx); err != nil {
+				return err
+			}
+		}
+		if err := context.Cause(ctx); err != nil {
 			return err
 		}
 		fresh, empty, err := r.next(ctx)
@@ -159,22 +164,6 @@ func (r *reader) read(ctx context.Context, yield func(*Page, error) bool) error 
 		}
 	}
 	return nil
-}
-
-// before returns an error if no further page may be taken.
-func (r *reader) before(ctx context.Context) error {
-	if r.options.Before != nil {
-		if err := r.options.Before(ctx); err != nil {
-			return err
-		}
-	}
-	return context.Cause(ctx)
-}
-
-// complete reports whether everything was shown that was there at the start, or as much as was
-// asked for.
-func (r *reader) complete() bool {
-	return r.depth >= 0 && int64(len(r.seen)) >= r.depth || r.options.Max > 0 && r.shown >= r.options.Max
 }
 
 // show yields a page and gives back what the caller did not settle, also if it panics.

@@ -3,6 +3,7 @@
 package hook
 
 import (
+	"reflect"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -115,4 +116,17 @@ func (g *Guard) failed(f Failure) {
 	*r = record{next: now.Add(ReportInterval)}
 	g.mu.Unlock()
 	g.report(f)
+}
+
+// IsNil reports whether v is nil, or an interface that holds a nil pointer, map, slice,
+// function or channel, such as an unset pointer variable passed as an interface.
+func IsNil(v any) bool {
+	switch r := reflect.ValueOf(v); r.Kind() {
+	case reflect.Invalid:
+		return true
+	case reflect.Pointer, reflect.Map, reflect.Slice, reflect.Func, reflect.Chan:
+		return r.IsNil()
+	default:
+		return false
+	}
 }

@@ -99,17 +99,12 @@ func (c *conn) serve() {
 	c.request.http = new(http.Request)
 	c.readWithin(c.server.headerTimeout) // from when it was accepted
 	if odd := c.loop(); odd && c.state.CompareAndSwap(idle, closed) {
-		handedOver = true
-		c.handOver()
+		handedOver = true // to net/http, together with the bytes that were read
+		read := bytes.Clone(c.in[c.r:c.w])
+		c.shrink()
+		_ = c.raw.SetDeadline(time.Time{}) // when that fails, so will net/http's next step
+		c.server.handoff.send(&resumedConn{Conn: c.raw, read: read})
 	}
-}
-
-// handOver gives the connection to net/http, together with the bytes that were read.
-func (c *conn) handOver() {
-	read := bytes.Clone(c.in[c.r:c.w])
-	c.shrink()
-	_ = c.raw.SetDeadline(time.Time{}) // when that fails, so will net/http's next step
-	c.server.handoff.send(&resumedConn{Conn: c.raw, read: read})
 }
 
 // loop responds to plain requests. It returns true if it stopped before one that is not plain,
@@ -155,7 +150,8 @@ func (c *conn) next() headKind {
 		text := c.in[c.r:c.w]
 		if i := bytes.Index(text[seen:], crlfcrlf); i >= 0 {
 			end := seen + i + len(crlfcrlf)
-			if !c.request.parse(string(text[:end])) || !c.request.complete() || c.mustHandOver() {
+			if !c.request.parse(string(text[:end])) || !c.request.complete() ||
+				c.server.HandOver != nil && c.server.HandOver(c.request.method, c.request.url.RawQuery) {
 				return otherHead
 			}
 			c.r += end
@@ -179,11 +175,6 @@ func (c *conn) next() headKind {
 		}
 		seen = max(len(text)-len(crlfcrlf)+1, 0)
 	}
-}
-
-// mustHandOver reports whether net/http must serve the request.
-func (c *conn) mustHandOver() bool {
-	return c.server.HandOver != nil && c.server.HandOver(c.request.method, c.request.url.RawQuery)
 }
 
 var crlfcrlf = []byte("\r\n\r\n")
@@ -270,7 +261,9 @@ func (c *conn) exchange() (again bool) {
 	c.first, c.headTimed = false, false
 	r := c.request.http
 	*r = *c.template
-	c.request.fill(r)
+	q := &c.request
+	r.Method, r.RequestURI, r.Host = q.method, q.target, q.host
+	r.URL, r.Header, r.ContentLength = &q.url, q.header, q.length
 	c.afterPost = r.Method == http.MethodPost
 	r.Body = c.body.begin(r.ContentLength)
 	c.response.reset(r.Method)
@@ -366,4 +359,45 @@ func (c *conn) ensureOut() {
 		c.pooled = responseBuffers.Get().(*[]byte)
 		c.out = (*c.pooled)[:0]
 	}
+}
+
+// instant is a time as the duration since the server was created plus an hour. It is cheaper than
+// a [time.Time] and never 0.
+type instant time.Duration
+
+func (s *Server) now() instant { return instant(time.Since(s.start) + time.Hour) }
+
+func (s *Server) toTime(at instant) time.Time {
+	if at == noDeadline {
+		return time.Time{}
+	}
+	return s.start.Add(time.Duration(at) - time.Hour)
+}
+
+// readWithin lets reads fail after d, or up to a sixteenth later; 0 means never. On a busy
+// connection most calls keep an earlier deadline: setting one costs as much as parsing a request.
+func (c *conn) readWithin(d time.Duration) {
+	if by, changed := c.server.deadline(c.readBy, d); changed {
+		c.readBy = by
+		_ = c.raw.SetReadDeadline(c.server.toTime(by)) // a closed one fails at reading
+	}
+}
+
+func (c *conn) writeWithin(d time.Duration) {
+	if by, changed := c.server.deadline(c.writeBy, d); changed {
+		c.writeBy = by
+		_ = c.raw.SetWriteDeadline(c.server.toTime(by))
+	}
+}
+
+// noDeadline means that no deadline is set.
+const noDeadline instant = 0
+
+func (s *Server) deadline(set instant, d time.Duration) (by instant, changed bool) {
+	if d == 0 {
+		return noDeadline, set != noDeadline
+	}
+	least := s.now() + instant(d)
+	most := least + instant(d/16)
+	return most, set < least || set > most
 }

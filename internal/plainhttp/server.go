@@ -1,6 +1,7 @@
 package plainhttp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log"
@@ -54,7 +55,7 @@ type Server struct {
 func New(odd *http.Server) *Server {
 	s := &Server{
 		fallback:      odd,
-		handoff:       newHandoffListener(),
+		handoff:       &handoffListener{connections: make(chan net.Conn), closed: make(chan struct{})},
 		Handler:       odd.Handler,
 		start:         time.Now(),
 		headerTimeout: firstTimeout(odd.ReadHeaderTimeout, odd.ReadTimeout),
@@ -87,9 +88,7 @@ func New(odd *http.Server) *Server {
 
 // firstTimeout returns the first timeout that is set, as [http.Server] chooses them.
 func firstTimeout(timeout, otherwise time.Duration) time.Duration {
-	if timeout == 0 {
-		timeout = otherwise
-	}
+	timeout = cmp.Or(timeout, otherwise)
 	return max(timeout, 0)
 }
 
@@ -100,7 +99,12 @@ func (s *Server) Serve(listener net.Listener) error {
 	if !s.addListener(listener) {
 		return http.ErrServerClosed
 	}
-	defer s.removeListener(listener)
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.listeners, listener)
+		s.checkDrained()
+	}()
 	for {
 		raw, err := s.accept(listener)
 		if s.closing.Load() {
@@ -133,13 +137,6 @@ func (s *Server) addListener(listener net.Listener) bool {
 	}
 	s.listeners[listener] = struct{}{}
 	return true
-}
-
-func (s *Server) removeListener(listener net.Listener) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.listeners, listener)
-	s.checkDrained()
 }
 
 // track registers a connection, unless the server is closed.
@@ -178,7 +175,9 @@ const (
 func (s *Server) accept(listener net.Listener) (net.Conn, error) {
 	for wait := minAcceptPause; ; wait = min(2*wait, maxAcceptPause) {
 		raw, err := listener.Accept()
-		if err == nil || !isTemporary(err) {
+		// net/http uses the Temporary method too: there is no other way to tell.
+		var temporary interface{ Temporary() bool }
+		if err == nil || !errors.As(err, &temporary) || !temporary.Temporary() {
 			return raw, err
 		}
 		s.logf("http: Accept error: %v; retrying in %v", err, wait)
@@ -186,13 +185,6 @@ func (s *Server) accept(listener net.Listener) (net.Conn, error) {
 			return nil, err
 		}
 	}
-}
-
-// isTemporary reports whether an error of Accept is temporary. net/http uses the Temporary method
-// too: there is no other way to tell.
-func isTemporary(err error) bool {
-	var temporary interface{ Temporary() bool }
-	return errors.As(err, &temporary) && temporary.Temporary()
 }
 
 // Close stops accepting, closes all connections and waits until nothing of the server runs.
@@ -268,4 +260,75 @@ func (s *Server) logf(format string, args ...any) {
 		return
 	}
 	log.Printf(format, args...) //nolint:forbidigo // it stands in for net/http
+}
+
+// handoffListener is the listener from which the [http.Server] accepts connections that are
+// handed over.
+type handoffListener struct {
+	connections chan net.Conn
+	once        sync.Once
+	closed      chan struct{}
+}
+
+// send hands a connection over, or closes it if the server is closing. net/http accepts and
+// serves in one goroutine, so an accepted connection will be served.
+func (h *handoffListener) send(c net.Conn) {
+	select {
+	case h.connections <- c:
+	case <-h.closed:
+		_ = c.Close() // nothing can be done about an error
+	}
+}
+
+func (h *handoffListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-h.connections:
+		return c, nil
+	case <-h.closed:
+		return nil, http.ErrServerClosed
+	}
+}
+
+func (h *handoffListener) Close() error {
+	h.once.Do(func() { close(h.closed) })
+	return nil
+}
+
+// Addr returns an empty address. net/http requires the method, and does not show the address
+// here.
+func (h *handoffListener) Addr() net.Addr { return &net.TCPAddr{} }
+
+// resumedConn is a connection from which bytes have been read.
+type resumedConn struct {
+	net.Conn
+	read []byte // returned first
+}
+
+// unwrap returns the connection as it was accepted.
+func unwrap(c net.Conn) net.Conn {
+	if r, ok := c.(*resumedConn); ok {
+		return r.Conn
+	}
+	return c
+}
+
+// Read has one caller at a time, as net/http reads.
+func (r *resumedConn) Read(p []byte) (int, error) {
+	if len(r.read) == 0 {
+		return r.Conn.Read(p)
+	}
+	n := copy(p, r.read)
+	if r.read = r.read[n:]; len(r.read) == 0 {
+		r.read = nil
+	}
+	return n, nil
+}
+
+// CloseWrite lets net/http close the write side first, so that a response to a request that is
+// too large is not lost in a reset.
+func (r *resumedConn) CloseWrite() error {
+	if half, ok := r.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
 }

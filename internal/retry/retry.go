@@ -34,12 +34,11 @@ func Do(ctx context.Context, key string, transient func(error) bool, op func(con
 // there was none.
 func Again(ctx context.Context, key string, last error, transient func(error) bool, op func(context.Context) error) error {
 	series := NewWaits(key, firstWait, maxWait)
-	if last != nil && !waiting.For(series.Next(), ctx.Done()) {
-		return last
-	}
 	sent := 0
 	if last != nil {
-		sent = 1
+		if sent = 1; !waiting.For(series.Next(), ctx.Done()) {
+			return last
+		}
 	}
 	err := backoff.Retry(func() error {
 		err := op(Repeated(ctx, sent))

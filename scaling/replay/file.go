@@ -32,55 +32,42 @@ var settings = []setting{
 	{"accounts", setAccounts, func(t *Trace) string { return strings.Join(t.Accounts, ", ") }},
 	share("noise", func(t *Trace) *float64 { return &t.Noise }),
 	share("missing", func(t *Trace) *float64 { return &t.Missing }),
-	{"seed", setSeed, func(t *Trace) string { return strconv.FormatUint(t.Seed, 10) }},
+	{"seed", func(t *Trace, text string) (err error) {
+		if t.Seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			return fmt.Errorf("seed is %q: write a whole number, such as 7", text)
+		}
+		return nil
+	}, func(t *Trace) string { return strconv.FormatUint(t.Seed, 10) }},
 }
 
-func duration(name string, field func(*Trace) *time.Duration) setting {
+// field is the setting of a field of the trace, which is not written if it is zero.
+func field[T comparable](name string, of func(*Trace) *T, parse func(string) (T, error), write string, format func(T) string) setting {
 	return setting{name, func(t *Trace, text string) error {
-		d, err := time.ParseDuration(text)
+		value, err := parse(text)
 		if err != nil {
-			return fmt.Errorf("%s is %q: write a duration, such as 90s", name, text)
+			return fmt.Errorf("%s is %q: write %s", name, text, write)
 		}
-		*field(t) = d
+		*of(t) = value
 		return nil
 	}, func(t *Trace) string {
-		if *field(t) == 0 {
+		if *of(t) == *new(T) {
 			return ""
 		}
-		return field(t).String()
+		return format(*of(t))
 	}}
 }
 
-func count(name string, field func(*Trace) *int) setting {
-	return setting{name, func(t *Trace, text string) error {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			return fmt.Errorf("%s is %q: write a whole number, such as 20", name, text)
-		}
-		*field(t) = n
-		return nil
-	}, func(t *Trace) string {
-		if *field(t) == 0 {
-			return ""
-		}
-		return strconv.Itoa(*field(t))
-	}}
+func duration(name string, of func(*Trace) *time.Duration) setting {
+	return field(name, of, time.ParseDuration, "a duration, such as 90s", time.Duration.String)
 }
 
-func share(name string, field func(*Trace) *float64) setting {
-	return setting{name, func(t *Trace, text string) error {
-		x, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			return fmt.Errorf("%s is %q: write a share, such as 0.05", name, text)
-		}
-		*field(t) = x
-		return nil
-	}, func(t *Trace) string {
-		if *field(t) == 0 {
-			return ""
-		}
-		return number(*field(t))
-	}}
+func count(name string, of func(*Trace) *int) setting {
+	return field(name, of, strconv.Atoi, "a whole number, such as 20", strconv.Itoa)
+}
+
+func share(name string, of func(*Trace) *float64) setting {
+	parse := func(text string) (float64, error) { return strconv.ParseFloat(text, 64) }
+	return field(name, of, parse, "a share, such as 0.05", number)
 }
 
 func setName(t *Trace, text string) error {
@@ -100,15 +87,6 @@ func setAccounts(t *Trace, text string) error {
 		}
 		t.Accounts = append(t.Accounts, one)
 	}
-	return nil
-}
-
-func setSeed(t *Trace, text string) error {
-	seed, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		return fmt.Errorf("seed is %q: write a whole number, such as 7", text)
-	}
-	t.Seed = seed
 	return nil
 }
 

@@ -3,13 +3,17 @@ package serverwakeup
 import (
 	"context"
 	"errors"
+	"io"
+	"log/slog"
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/wakeup"
@@ -36,7 +40,9 @@ type stream struct {
 func newStream(s *Source, q queue.Name) *stream {
 	st := &stream{source: s, name: q, changed: make(chan struct{}, 1), subscribers: make(map[*subscription]struct{})}
 	st.ctx, st.cancel = context.WithCancel(s.ctx)
-	st.series = newSeries(s.log.With("queue", q.String()), s.key+q.Queue)
+	key := s.key + q.Queue
+	st.series = series{log: s.log.With("queue", q.String()), quick: retry.NewWaits(key, firstWait, maxWait),
+		denied: retry.NewWaits(key, firstWait, deniedWait), foreign: retry.NewWaits(key, foreignWait, foreignWait)}
 	return st
 }
 
@@ -44,18 +50,6 @@ func (s *stream) add(sub *subscription) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.subscribers[sub] = struct{}{}
-}
-
-func (s *stream) remove(sub *subscription) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.subscribers, sub)
-}
-
-func (s *stream) empty() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.subscribers) == 0
 }
 
 // members returns the subscribers. They are called without the stream's lock.
@@ -71,12 +65,6 @@ func (s *stream) count(change int) {
 	s.ready += change
 	s.mu.Unlock()
 	waiting.Signal(s.changed, struct{}{})
-}
-
-func (s *stream) isInForce() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.inForce
 }
 
 // wanted reports whether a subscriber is ready, and whether an event came while none was.
@@ -219,14 +207,11 @@ func (s *stream) tell(ctx context.Context, id string, every time.Duration) error
 			s.begin()
 			continue
 		case !ready && told && !missed:
-			timer := time.NewTimer(patience)
 			select {
 			case <-s.changed:
-				timer.Stop()
 				continue
-			case <-timer.C:
+			case <-time.After(patience):
 			case <-ctx.Done():
-				timer.Stop()
 				return nil
 			}
 		}
@@ -296,4 +281,110 @@ func parseEvent(line string) (bytes int64, ok bool) {
 		return 0, true // unknown
 	}
 	return bytes, true
+}
+
+// Waits before a stream is opened again.
+const (
+	firstWait   = 100 * time.Millisecond
+	maxWait     = 30 * time.Second
+	deniedWait  = time.Minute
+	foreignWait = 10 * time.Minute // a server may be updated
+)
+
+// series is a series of tries to open a stream: how long to wait between them, and what to log.
+type series struct {
+	log      *slog.Logger
+	quick    *retry.Waits
+	denied   *retry.Waits
+	foreign  *retry.Waits
+	last     trouble // as logged
+	openedAt time.Time
+}
+
+// trouble is why there is no stream.
+type trouble string
+
+const (
+	none     trouble = ""
+	broken   trouble = "no wake-up stream; listeners poll until it is open"
+	denied   trouble = "the server denies the wake-up stream, which needs the permission to process messages (p); listeners poll"
+	foreign  trouble = "the server offers no wake-ups; listeners poll"
+	restored         = "the wake-up stream is open"
+
+	// These are not logged.
+	missing trouble = "the queue does not exist" // listeners say so
+	ended   trouble = "the server has ended the stream"
+)
+
+func (s *series) opened() {
+	s.openedAt = time.Now()
+	if s.last == broken || s.last == denied || s.last == foreign {
+		s.log.Info(restored)
+	}
+	s.last = none
+}
+
+// next returns how long to wait after a stream that could not be opened, or has broken. A change of the
+// trouble is logged.
+func (s *series) next(err error) time.Duration {
+	if s.lasted() {
+		s.quick.Reset() // what breaks at once is not worth another quick try
+	}
+	wasOpen := !s.openedAt.IsZero()
+	s.openedAt = time.Time{}
+	is := diagnose(err, wasOpen)
+	if is != s.last {
+		switch is {
+		case denied:
+			s.log.Warn(string(is), "error", err)
+		case broken, foreign:
+			s.log.Info(string(is), "error", err)
+		case missing, ended, none:
+		}
+	}
+	s.last = is
+	switch is {
+	case denied:
+		return s.denied.Next()
+	case foreign:
+		return s.foreign.Next()
+	default:
+		return s.quick.Next()
+	}
+}
+
+// lasted reports whether the stream was open for long.
+func (s *series) lasted() bool { return !s.openedAt.IsZero() && time.Since(s.openedAt) > maxWait }
+
+// isRenewal reports whether the server has ended a stream after a while, so that it is authorized again.
+func (s *series) isRenewal(err error) bool { return s.lasted() && errors.Is(err, io.EOF) }
+
+// diagnose returns what an error of a stream means.
+func diagnose(err error, wasOpen bool) trouble {
+	var r *refusal
+	if !errors.As(err, &r) {
+		if wasOpen && errors.Is(err, io.EOF) {
+			return ended
+		}
+		if !wasOpen && (errors.Is(err, errForeign) || errors.Is(err, errNoHello) || errors.Is(err, errHeld)) {
+			return foreign
+		}
+		return broken
+	}
+	switch r.status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return denied
+	case http.StatusNotFound:
+		if r.code == "QueueNotFound" || wasOpen { // or the stream
+			return missing
+		}
+		return foreign
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
+		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return broken
+	}
+	if wasOpen {
+		return broken
+	}
+	return foreign
 }

@@ -1,6 +1,11 @@
 package wakeuptest
 
 import (
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -137,4 +142,190 @@ func (e *env) settle() {
 	if e.h.Settle != nil {
 		e.h.Settle(e.T)
 	}
+}
+
+// recorder is a subscriber that records what it hears, with its subscription. It fails the test when
+// it is called where it must not be.
+type recorder struct {
+	e            *env
+	name         string
+	subscription wakeup.Subscription
+	running      atomic.Int64 // calls of it that are under way
+	telling      atomic.Int64 // those of Listening
+
+	mu        sync.Mutex
+	forbidden string          // why it must not be told that it listens, or empty; guarded by mu
+	closed    bool            // guarded by mu
+	events    []wakeup.Event  // guarded by mu
+	listening bool            // what it was told last, or false since it was not ready; guarded by mu
+	told      int             // calls of Listening(true); guarded by mu
+	block     <-chan struct{} // what each Event waits for, if not nil; guarded by mu
+	blocked   chan<- struct{} // gets an element when an Event waits; guarded by mu
+}
+
+// subscribe returns a recorder that is subscribed, and perhaps not yet listening.
+func (e *env) subscribe(process int, q queue.Name) *recorder {
+	e.Helper()
+	r := &recorder{e: e, name: fmt.Sprintf("subscriber of %v in process %d", q, process)}
+	s, err := e.processes[process].Source.Subscribe(q, wakeup.Subscriber{Event: r.event, Listening: r.listen})
+	if err != nil {
+		e.Fatalf("%s: subscribe: %v", r.name, err)
+	}
+	r.subscription = s
+	e.Cleanup(r.close)
+	return r
+}
+
+func (e *env) listener(process int, q queue.Name) *recorder {
+	e.Helper()
+	r := e.subscribe(process, q)
+	r.awaitListening()
+	return r
+}
+
+func (r *recorder) event(event wakeup.Event) {
+	r.call(func() {
+		r.events = append(r.events, event)
+		if block := r.block; block != nil {
+			r.mu.Unlock()
+			r.blocked <- struct{}{}
+			<-block
+			r.mu.Lock()
+		}
+	})
+}
+
+func (r *recorder) listen(listening bool) {
+	r.telling.Add(1)
+	defer r.telling.Add(-1)
+	r.call(func() {
+		if r.forbidden != "" {
+			r.e.Errorf("%s: Listening(%t) was called %s", r.name, listening, r.forbidden)
+		}
+		r.listening = listening
+		if listening {
+			r.told++
+		}
+	})
+}
+
+// call calls f with the lock held and checks that a call is allowed.
+func (r *recorder) call(f func()) {
+	if r.running.Add(1) > 1 {
+		r.e.Errorf("%s: two of its functions were called at a time", r.name)
+	}
+	r.mu.Lock()
+	if r.closed {
+		r.e.Errorf("%s: called after Close had returned", r.name)
+	}
+	f()
+	r.mu.Unlock()
+	for range 3 {
+		runtime.Gosched() // lets calls that overlap do so
+	}
+	r.running.Add(-1)
+	select {
+	case r.e.changed <- struct{}{}:
+	default:
+	}
+}
+
+// ready says whether the subscriber is ready, and checks that no earlier Ready is answered later.
+func (r *recorder) ready(ready bool) {
+	if ready {
+		r.mu.Lock()
+		r.forbidden = ""
+		r.mu.Unlock()
+		r.subscription.Ready(true)
+		return
+	}
+	r.subscription.Ready(false)
+	if r.telling.Load() != 0 {
+		r.e.Errorf("%s: Ready(false) returned during a call of Listening", r.name)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.forbidden, r.listening, r.told = "after Ready(false) had returned", false, 0
+}
+
+// close closes the subscription, and checks that nothing is called afterwards. It can be repeated.
+func (r *recorder) close() {
+	r.subscription.Close()
+	if r.running.Load() != 0 {
+		r.e.Errorf("%s: Close returned during a call", r.name)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+}
+
+// awaitListening waits until the subscriber listens, since it was last made ready.
+func (r *recorder) awaitListening() {
+	r.e.Helper()
+	r.e.await(r.name+" must listen", func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.listening
+	})
+}
+
+// toldTimes returns how often the subscriber was told that it listens, since it was last made ready.
+func (r *recorder) toldTimes() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.told
+}
+
+func (r *recorder) all() []wakeup.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.events)
+}
+
+// heard returns how often the subscriber has heard the event with these bytes.
+func (r *recorder) heard(bytes int64) int {
+	times := 0
+	for _, e := range r.all() {
+		if e.Bytes == bytes {
+			times++
+		}
+	}
+	return times
+}
+
+// count returns how many events the subscriber has heard.
+func (r *recorder) count() int { return len(r.all()) }
+
+// awaitEvent waits until the subscriber has heard the event with these bytes.
+func (r *recorder) awaitEvent(bytes int64) {
+	r.e.Helper()
+	r.e.await(fmt.Sprintf("%s must hear event %d", r.name, bytes), func() bool { return r.heard(bytes) > 0 })
+}
+
+// hearsAgain publishes until the subscriber hears, because many events at once may be too many for a
+// transport of hints. Each call of the subscriber shows that there may be room again.
+func (r *recorder) hearsAgain(publisher int, q queue.Name) {
+	r.e.Helper()
+	event := r.e.publish(publisher, q)
+	r.e.await(r.name+" must hear again", func() bool {
+		if r.heard(event) > 0 {
+			return true
+		}
+		r.e.send(publisher, wakeup.Event{Queue: q, Bytes: event})
+		return false
+	})
+}
+
+// blockNext lets each Event wait until release is called. blocked gets an element when one waits.
+func (r *recorder) blockNext() (blocked <-chan struct{}, release func()) {
+	block, reached := make(chan struct{}), make(chan struct{}, 1<<16)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.block, r.blocked = block, reached
+	return reached, sync.OnceFunc(func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.block = nil
+		close(block)
+	})
 }
