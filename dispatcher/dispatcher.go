@@ -19,7 +19,7 @@ import (
 type Dispatcher struct {
 	queue         queue.Queue
 	name          queue.Name
-	newDeliveries func(n int) *delivery // linked by sibling; see adapter.go
+	newDeliveries func(n int) *delivery // linked by sibling; see message.go
 	kinds         map[string]*Kind      // by name; nil for a queue of one kind
 	features      []codec.Feature       // of envelopes, that it understands
 	options       Options               // hooks are wrapped by Options.guard
@@ -28,7 +28,7 @@ type Dispatcher struct {
 	slots      *slots
 	visibility *visibilityEstimator
 	thresholds thresholds
-	breaker    *breaker // with kinds, of all of them: see kindoutage.go
+	breaker    *breaker // with kinds, of all of them: see kinds.go
 	leases     *leaseManager
 	starts     starts
 	workers    workers
