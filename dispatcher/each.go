@@ -52,20 +52,20 @@ type each[T any] struct {
 }
 
 func (e *each[T]) handle(ctx context.Context, m *Message[T]) error {
-	if m.delivery == nil || m.delivery.group == nil {
+	if m.delivery == nil || m.delivery.running.group == nil {
 		return e.handler(ctx, m)
 	}
-	v := m.delivery
-	return v.eachItem(ctx, e, m.Item, e.concurrency, func(ctx context.Context, item int) {
+	v, g := m.delivery, m.delivery.running.group
+	return g.eachItem(ctx, e, m.Item, e.concurrency, func(ctx context.Context, item int) {
 		one := &typedItem[T]{job: v, message: m}
 		if item != m.Item {
-			h, ok := v.beginItem(item)
+			h, ok := g.beginItem(item)
 			if !ok {
 				return
 			}
 			one = h.(*typedItem[T])
 		}
-		v.handleItem(ctx, item, one, func(ctx context.Context) error { return e.handler(ctx, one.message) })
+		g.handleItem(ctx, item, one, func(ctx context.Context) error { return e.handler(ctx, one.message) })
 	})
 }
 
@@ -82,21 +82,21 @@ func (i *typedItem[T]) callHandler(ctx context.Context) error {
 }
 
 func (v *typedJob[T]) decodeItem(item int) (handling, error) {
-	g := v.group
+	g := v.running.group
 	// A copy: the handler may change in place what a codec does not copy, and another item may save.
 	body, err := v.decodeJob(bytes.Clone(g.item(item)))
 	if err != nil {
 		return nil, err
 	}
 	m := v.newMessage(body, g.head)
-	m.Item, m.Items = item, len(g.statuses)
+	m.Item, m.Items = item, len(g.results)
 	return &typedItem[T]{v, &m}, nil
 }
 
 // saveItem implements Message.Save for an item of a group.
 func (v *typedJob[T]) saveItem(ctx context.Context, item int, body T) error {
-	g := v.group
-	if item < 0 || item >= len(g.statuses) {
+	g := v.running.group
+	if item < 0 || item >= len(g.results) {
 		return fmt.Errorf("the group has no item %d", item)
 	}
 	encoded, err := v.encode(body)
@@ -137,7 +137,7 @@ type itemContext struct {
 }
 
 // newItemContext returns a context for the handler of an item. A time-out of zero or less means none.
-func (v *delivery) newItemContext(parent context.Context, item int, timeout time.Duration) *itemContext {
+func newItemContext(parent context.Context, v *delivery, item int, timeout time.Duration) *itemContext {
 	ctx, cancel := context.WithCancelCause(parent)
 	c := &itemContext{Context: ctx, delivery: v, item: item, cancel: cancel}
 	if timeout > 0 {

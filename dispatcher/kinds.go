@@ -66,15 +66,13 @@ func NewKinds(q queue.Queue, kinds []Kind, o *Options) (*Dispatcher, error) {
 	if o != nil && o.Format.Check() == nil && !o.Format.HasHead() && !o.Adopt {
 		err = errors.Join(err, fmt.Errorf("the format %v has no envelope, which names the kind: leave Format at codec.Auto", o.Format))
 	}
-	d, invalid := newDispatcher(q, newUntypedDeliveries, o)
+	d, invalid := newDispatcher(q, newUntypedDeliveries, byName, o)
 	if err != nil {
 		err = fmt.Errorf("dispatcher of %v: %w", q.Name(), err)
 	}
 	if err := errors.Join(err, invalid); err != nil {
 		return nil, err
 	}
-	d.kinds, d.features = byName, append(d.features, codec.Kinds)
-	d.breakKindsApart()
 	return d, nil
 }
 
@@ -132,18 +130,16 @@ func newUntypedDeliveries(n int) *delivery {
 	return first
 }
 
-// chooseKind makes the job of an opened message, if the queue has several kinds. A message of a kind
+// kinds is the stage that makes the job of a message on a queue of several kinds. A message of a kind
 // that this worker does not know is for another one.
-func (v *delivery) chooseKind() error {
-	kinds := v.dispatcher.kinds
-	if kinds == nil {
-		return nil
-	}
-	if v.kind = kinds[v.head.Kind]; v.kind == nil {
-		return otherKindError{v.head.Kind, v.dispatcher}
+type kinds struct{ passive }
+
+func (kinds) admit(v *delivery) (dec decision, refused bool) {
+	if v.kind == nil {
+		return v.unreadable(otherKindError{v.head.Kind, v.dispatcher}), true
 	}
 	v.job = v.kind.newJob(v)
-	return nil
+	return decision{}, false
 }
 
 // otherKindError says that a job is of a kind that this worker does not handle. It is a
@@ -174,22 +170,6 @@ func (d *Dispatcher) kindNames() string {
 		names = append(names[:maxKindsNamed], fmt.Sprintf("%d more", more))
 	}
 	return strings.Join(names, ", ")
-}
-
-// retryDelayHook returns the function that decides on the delay, or nil for the default.
-func (v *delivery) retryDelayHook() func(attempt int, err error) time.Duration {
-	if v.kind != nil && v.kind.options.RetryDelay != nil {
-		return v.kind.options.RetryDelay
-	}
-	return v.dispatcher.options.RetryDelay
-}
-
-// maxAttempts returns the number of the last attempt.
-func (v *delivery) maxAttempts() int {
-	if v.kind != nil && v.kind.options.MaxAttempts > 0 {
-		return v.kind.options.MaxAttempts
-	}
-	return v.dispatcher.maxAttempts()
 }
 
 // The kinds of a queue fail apart: a broken mail server says nothing about invoices. So each kind
@@ -224,54 +204,54 @@ func (d *Dispatcher) breakers() []*breaker {
 	return all
 }
 
-// breaker returns the breaker that counts the failures of the delivery.
-func (v *delivery) breaker() *breaker {
-	if v.kind != nil {
-		return v.kind.breaker
+// breaker returns the breaker that counts the failures of the message.
+func (o *opened) breaker() *breaker {
+	if o.kind != nil {
+		return o.kind.breaker
 	}
-	return v.dispatcher.breaker
+	return o.dispatcher.breaker
 }
 
-// holdBack leaves a message for later while the handlers of its kind keep failing. A message in
-// which that cannot be recorded is not held back, because each delivery of it counts as an attempt.
-// Nor is one that would expire before it comes up again: it is poison when its handler has failed, and
-// not before.
-func (v *delivery) holdBack() (dec decision, held bool) {
+// outages is the stage of the breakers. It leaves a message for later while the handlers of its kind
+// keep failing. A message in which that cannot be recorded is not held back, because each delivery of it
+// counts as an attempt. Nor is one that would expire before it comes up again: it is poison when its
+// handler has failed, and not before.
+type outages struct{ passive }
+
+func (outages) admit(v *delivery) (dec decision, refused bool) {
 	if v.kind == nil || !v.recordable() {
 		return decision{}, false
 	}
 	now := time.Now()
 	wait, cause := v.kind.breaker.admit(now, v.dispatcher.breaker.isProbe(v.lease.asked), v.attempt() >= v.maxAttempts())
 	if wait == 0 {
-		v.admittedAt = now
+		v.admission.letIn = now
 		return decision{}, false
 	}
 	// Not wrapped: it is the error of another message.
 	dec = v.later(Snoozed, wait, fmt.Errorf("%w, %.60q; the last error: %.200s", ErrOutage, v.kind.name, fmt.Sprint(cause)))
-	if dec.outcome != Snoozed || !v.hasRoomForHold() {
+	if dec.outcome != Snoozed {
+		return decision{}, false
+	}
+	text := v.recordedText(v.head, v.attempt()-1, false)
+	if text == v.queued.Text || queue.CheckRequest(text, 0) != nil { // no room for the record
 		return decision{}, false
 	}
 	return dec, true
 }
 
-// hasRoomForHold reports whether the message can carry the record that it was held back.
-func (v *delivery) hasRoomForHold() bool {
-	text := v.recordedText(v.attempt() - 1)
-	return text != v.queued.Text && queue.CheckRequest(text, 0) == nil
-}
-
-// recordHealth tells the breakers what became of the delivery.
-func (v *delivery) recordHealth(dec decision, ran bool) {
+// decided tells the breakers what became of the delivery.
+func (outages) decided(v *delivery, dec decision) {
 	d := v.dispatcher
 	if v.kind == nil {
-		d.breaker.record(dec, ran, v.attempt(), v.lease.asked)
+		d.breaker.record(dec, v.attempt(), v.lease.asked)
 		return
 	}
 	d.kindResults.Lock() // else the dispatcher's could open after the success of a kind
 	defer d.kindResults.Unlock()
-	v.kind.breaker.record(dec, ran, v.attempt(), v.admittedAt)
-	if healthOf(dec, ran) != unhealthy || d.allOpen() {
-		d.breaker.record(dec, ran, v.attempt(), v.lease.asked)
+	v.kind.breaker.record(dec, v.attempt(), v.admission.letIn)
+	if dec.health != unhealthy && dec.health != cutOff || d.allOpen() {
+		d.breaker.record(dec, v.attempt(), v.lease.asked)
 	}
 }
 

@@ -17,29 +17,31 @@ import (
 // request that is still in flight when the lease ends comes too late.
 const safetyMargin = time.Second
 
-// lease is the lease of one message while its handler runs. All fields but the first group are
-// guarded by leaseManager.mu.
+// lease is the lease of one message. The worker of its delivery owns it, except while its handler
+// runs: from track to untrack it is the lease manager's, and all fields but the first group are guarded
+// by leaseManager.mu.
 type lease struct {
-	id       queue.ID
-	text     string                  // resent with every renewal, because an update without a text clears it
-	cancel   context.CancelCauseFunc // ends the handler's context
-	delivery *delivery               // told what happens to the lease, without the manager's lock
+	id         queue.ID
+	asked      time.Time               // just before the request for it
+	visibility time.Duration           // that the request asked for
+	messageEnd time.Time               // when the message expires; zero for never
+	cancel     context.CancelCauseFunc // ends the handler's context; written while Dispatcher.mu is held, too
+	delivery   *delivery               // told what happens to the lease, without the manager's lock; nil if it was never tracked
 
-	progress   func(text string) string // adds to the text what has been done of a group; nil for none
-	newest     queue.Lease              // with the newest receipt
-	asked      time.Time                // just before the request for it; constant while it is tracked
-	expiry     time.Time                // until when it is certainly ours, by our monotonic clock; zero when it is not
-	renewAt    time.Time                // when to renew next; zero for never
-	deadline   time.Time                // when the handler's time-out passes; zero for never
-	stuckAt    time.Time                // when a cancelled handler counts as stuck; zero for never
-	messageEnd time.Time                // when the message expires; zero for never
-	renewals   int32                    // times it was extended
-	index      int32                    // in the heap; -1 when not in it
-	stuck      bool                     // its handler was reported as stuck: it is renewed no longer
-	state      leaseState
-	running    chan struct{} // closed when the renewal in flight has returned; nil if there is none
-	saves      int32         // calls of Save that wait for the renewal in flight
-	dueAt      time.Duration // when it is due next: the earliest of the above, since the manager was created
+	text     string                   // resent with every renewal, because an update without a text clears it
+	progress func(text string) string // adds to the text what has been done of a group; nil for none
+	newest   queue.Lease              // with the newest receipt
+	expiry   time.Time                // until when it is certainly ours, by our monotonic clock; zero when it is not
+	renewAt  time.Time                // when to renew next; zero for never
+	deadline time.Time                // when the handler's time-out passes; zero for never
+	stuckAt  time.Time                // when a cancelled handler counts as stuck; zero for never
+	renewals int32                    // times it was extended
+	index    int32                    // in the heap; -1 when not in it
+	stuck    bool                     // its handler was reported as stuck: it is renewed no longer
+	state    leaseState
+	running  chan struct{} // closed when the renewal in flight has returned; nil if there is none
+	saves    int32         // calls of Save that wait for the renewal in flight
+	dueAt    time.Duration // when it is due next: the earliest of the above, since the manager was created
 }
 
 type leaseState uint8
@@ -49,6 +51,9 @@ const (
 	expired            // by our clock it ended; the receipt may still be the newest
 	lost               // the service said so
 )
+
+// left returns how much is left of a lease that is not tracked.
+func (l *lease) left() time.Duration { return time.Until(l.expiry) }
 
 // due returns when the manager must act on the lease next, or zero for never. A renewal that is due
 // leaves the turn to a save that waits, because the save renews the lease too.
@@ -157,10 +162,10 @@ func (k *leaseManager) close() {
 	k.workers.Wait()
 }
 
-// track begins to renew a lease that was requested with this visibility.
-func (k *leaseManager) track(l *lease, visibility time.Duration) {
+// track begins to renew a lease.
+func (k *leaseManager) track(l *lease) {
 	k.mu.Lock()
-	k.extend(l, l.asked, visibility)
+	k.extend(l, l.asked, l.visibility)
 	next := l.due()
 	l.dueAt = next.Sub(k.created)
 	heap.Push(&k.leases, l)
@@ -196,7 +201,7 @@ func (k *leaseManager) setProgress(l *lease, progress func(text string) string) 
 func (k *leaseManager) itemOverdue(l *lease, since time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	g := l.delivery.group
+	g := l.delivery.running.group
 	g.overdue = append(g.overdue, since)
 	if k.stuckAfter >= 0 && l.stuckAt.IsZero() && !l.stuck {
 		l.stuckAt = since.Add(k.stuckAfter)
@@ -210,11 +215,11 @@ func (k *leaseManager) itemOverdue(l *lease, since time.Time) {
 func (k *leaseManager) itemReturned(l *lease, since time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	g := l.delivery.group
+	g := l.delivery.running.group
 	if i := slices.IndexFunc(g.overdue, since.Equal); i >= 0 {
 		g.overdue = slices.Delete(g.overdue, i, i+1)
 	}
-	if k.stuckAfter < 0 || l.delivery.context.Err() != nil {
+	if k.stuckAfter < 0 || l.delivery.running.ctx.Err() != nil {
 		return
 	}
 	now := time.Now()
@@ -263,23 +268,17 @@ func (k *leaseManager) margin() time.Duration { return k.latency * 3 / 2 }
 
 // untrack stops renewing a lease whose handler has returned. It waits for a renewal in flight
 // and never cancels it, because settling needs that renewal's receipt.
-func (k *leaseManager) untrack(l *lease) (queue.Lease, leaseState) {
+func (k *leaseManager) untrack(l *lease) {
 	k.mu.Lock()
-	k.remove(l)
+	defer k.mu.Unlock()
+	if l.index >= 0 {
+		heap.Remove(&k.leases, int(l.index))
+	}
 	for l.running != nil {
 		running := l.running
 		k.mu.Unlock()
 		<-running
 		k.mu.Lock()
-	}
-	defer k.mu.Unlock()
-	return l.newest, l.state
-}
-
-// remove takes the lease out of the heap. Requires mu.
-func (k *leaseManager) remove(l *lease) {
-	if l.index >= 0 {
-		heap.Remove(&k.leases, int(l.index))
 	}
 }
 

@@ -143,7 +143,7 @@ func New[T any](q queue.Queue, jobs Jobs[T], o *Options) (*Dispatcher, error) {
 	if jobs.Codec == nil {
 		jobs.Codec = codec.JSON[T]()
 	}
-	return newDispatcher(q, jobs.newDeliveries, o)
+	return newDispatcher(q, jobs.newDeliveries, nil, o)
 }
 
 // job is the part of a delivery that depends on the type of its job.

@@ -184,15 +184,9 @@ func Postpone(delay time.Duration, why error) error {
 	return &resultError{err: why, outcome: Snoozed, delay: min(max(delay, 0), queue.MaxVisibility), uncalled: true}
 }
 
-// isPostponed reports whether the error asks for no more than that the message comes again, for a handler
-// that was not called.
-func isPostponed(err error) bool {
-	if err == nil {
-		return false
-	}
-	said := explicitResult(err)
-	return said != nil && said.uncalled
-}
+// postponed reports whether no more is asked for than that the message comes again, for a handler
+// that was not called. Nil is a plain failure, or success.
+func (v *resultError) postponed() bool { return v != nil && v.uncalled }
 
 // Poison returns an error that moves the message to the poison queue now, because no further
 // attempt would help.
