@@ -42,8 +42,8 @@ type workers struct {
 	closed bool               // no worker waits any more; guarded by mu
 }
 
-// run passes the delivery to a waiting worker, or to a new one. It does not block.
-func (w *workers) run(v *delivery) {
+// assign passes the delivery to a waiting worker, or to a new one. It does not block.
+func (w *workers) assign(v *delivery) {
 	w.mu.Lock()
 	last := len(w.idle) - 1
 	if last < 0 {
@@ -78,7 +78,7 @@ func (w *workers) wait(next chan<- *delivery) bool {
 	return !w.closed
 }
 
-// close ends the waiting workers, and the others when they are done. Run must not be called
+// close ends the waiting workers, and the others when they are done. Assign must not be called
 // after it.
 func (w *workers) close() {
 	w.mu.Lock()

@@ -170,7 +170,7 @@ func (d *Dispatcher) Dispatch(batch []queue.Message, reserved int, asked time.Ti
 	}
 	d.add(first, len(batch), reserved)
 	for v := first; v != nil; v = v.sibling {
-		d.workers.run(v)
+		d.workers.assign(v)
 	}
 	if len(batch) > reserved {
 		d.options.OnError(d.overfull(len(batch), reserved))

@@ -66,7 +66,7 @@ func (v *delivery) returned(err error) {
 	d := v.dispatcher
 	took := time.Since(v.running.begin)
 	var said *resultError // what err asks for; the items of a group have asked already
-	called := true
+	var called bool
 	if g := v.running.group; g != nil {
 		called = !g.postponed()
 	} else {
