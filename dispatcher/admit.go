@@ -9,14 +9,14 @@ import (
 	"github.com/millrace/millrace/poison"
 )
 
-// admission is what was found out about a message before its handler runs. The fields are written by
-// the stage that is named, or by Dispatch.
+// admission holds the slot of a message and the findings of the stages before its handler runs. Dispatch
+// writes the fields, or the stage that is named.
 type admission struct {
 	reserved bool        // whether it has a slot; by Dispatch
 	batch    *batchSlots // shared with its batch; by Dispatch, nil once it is known whether the slot is needed
 
 	recorded  bool          // whether the start of its handler is recorded in its text; by starts
-	lastStart recordedStart // what this process knew of the message when starts were counted; by starts
+	lastStart recordedStart // known in this process when starts were counted; by open
 	letIn     time.Time     // when the breaker of its kind let it through; zero if it did not; by outages
 	claim     claim         // by claims, and by Message.Save
 }
@@ -38,8 +38,8 @@ type stage interface {
 	settled(v *delivery, outcome Outcome)
 }
 
-// newStages returns the stages in the order in which they admit messages. They are told in the
-// opposite order what became of them.
+// newStages returns the stages in the order in which they admit messages. The other methods are called
+// in the opposite order.
 func (d *Dispatcher) newStages() []stage {
 	var all []stage
 	if d.kinds != nil {
@@ -75,8 +75,8 @@ func (v *delivery) admit() {
 	v.run()
 }
 
-// refuse settles a message whose handler does not run. If its lease was tracked meanwhile, what
-// became of the lease goes before the decision.
+// refuse settles a message without running its handler. If its lease was tracked meanwhile, and has
+// ended, that goes before the decision.
 func (v *delivery) refuse(dec decision) {
 	v.notifyReturned(false)
 	if v.tracked() {

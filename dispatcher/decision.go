@@ -23,10 +23,10 @@ type decision struct {
 	called    bool   // whether the handler was called: see Postpone
 	handled   bool   // whether the job was handled to success, or every item of a group that was not discarded
 	forOthers bool   // whether the message is left to workers that know more than this one
-	health    health // what it says about what the handlers need
+	health    health // whether the handlers work
 }
 
-// jobState is what became of a job.
+// jobState is the state of a job after its handler has returned.
 type jobState uint8
 
 const (
@@ -46,17 +46,17 @@ func (s jobState) rank() int {
 // done reports whether a job in this state needs no handler any more, because it needs nothing.
 func (s jobState) done() bool { return s == jobDone || s == jobDropped }
 
-// jobResult is what became of a job: the classified error of its handler.
+// jobResult is the classified error of a handler. It is written once, when the handler has returned.
 type jobResult struct {
 	state  jobState
 	now    bool          // in this delivery
 	err    error         // with which its handler returned; nil if it succeeded or was not called
-	said   *resultError  // what err asks for; nil for a plain failure
+	said   *resultError  // the request in err; nil for a plain failure
 	reason poison.Reason // why it failed for good
 	newer  bool          // with jobSnoozed: it is left to a newer worker
 }
 
-// classify returns what became of a job whose handler returned err, which asks for said. One that was
+// classify returns the result of a handler that returned err, in which said was found. A job that was
 // interrupted has not failed and is left.
 func (o *opened) classify(err error, said *resultError, interrupted bool) jobResult {
 	r := jobResult{now: true, err: err, said: said}
@@ -79,7 +79,7 @@ func (o *opened) classify(err error, said *resultError, interrupted bool) jobRes
 	return r
 }
 
-// result is what became of the jobs of a message together.
+// result combines the results of the jobs of a message. resultOf makes it.
 type result struct {
 	jobResult       // of the only job, or of the item that decides
 	all       error // of the job, or of the group

@@ -10,8 +10,8 @@ import (
 
 // delivery is one message from its dequeue to its settlement. It passes through five stages, each
 // of which has a part of it and hands it on to the next: open, admit, run, decide and settle. The
-// parts are values, so that the deliveries of a batch are one allocation. What decide finds is
-// passed to settle.
+// parts are values, so that the deliveries of a batch are one allocation. The decision is passed to
+// settle.
 //
 // The worker that runs it owns it and writes all of it, and the handler is called by the worker.
 // Fields with other writers say so.

@@ -13,8 +13,8 @@
 //
 // # The path of a message
 //
-// Package listener passes what it has dequeued to Dispatch. From there on each step ends with the call
-// of the next one, and the source reads in this order:
+// Package listener passes a dequeued batch to Dispatch. From there on each step ends with the call of
+// the next one, and the source reads in this order:
 //
 //  1. dispatcher.go: Dispatch makes the deliveries of a batch and starts them.
 //  2. delivery.go: assign passes each to the goroutine of a worker.
@@ -25,8 +25,8 @@
 //  7. settle.go: settle sends the requests of the decision.
 //
 // A message whose handler must not run goes from 3 or 4 straight to 7. The list of the stages is in
-// admit.go; kinds.go, duplicates.go, starts.go, claims.go and group.go have one or two each. What a
-// handler's error asks for is in result.go, and the way to the poison queue in poison.go.
+// admit.go; kinds.go, duplicates.go, starts.go, claims.go and group.go have one or two each. The
+// errors that handlers return are in result.go, and the way to the poison queue in poison.go.
 //
 // # Concurrency
 //

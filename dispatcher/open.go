@@ -7,9 +7,8 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// opened is a message as it stands in its queue: the lease that it is held under, and what its text
-// says. open writes it. The record of a start, [Message.Save], and the progress of a group change the
-// text and the head later, each when the queue has the new text.
+// opened is a message as it stands in its queue, with its lease and the parts of its text. open writes
+// it. The stages starts and groups, and [Message.Save], change the text and the head later.
 type opened struct {
 	dispatcher *Dispatcher
 	queued     queue.Message // its receipt is that of the dequeue: the lease has the newest

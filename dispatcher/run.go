@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// running is what a handler runs under. Its context begins before a claim is opened, which may take
-// as long as a handler.
+// running holds the context of a handler, its slot, and its group. run writes it. The context begins
+// before a claim is opened, because that may take as long as a handler.
 type running struct {
 	ctx   handlerContext
 	begin time.Time // of the handler
@@ -65,7 +65,7 @@ func (v *delivery) intercept(ctx context.Context, is []Interceptor, h handling, 
 func (v *delivery) returned(err error) {
 	d := v.dispatcher
 	took := time.Since(v.running.begin)
-	var said *resultError // what err asks for; the items of a group have asked already
+	var said *resultError // the request in err; those of a group are classified already
 	var called bool
 	if g := v.running.group; g != nil {
 		called = !g.postponed()

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// settlement is what came of the requests that settle a message.
+// settlement holds the results of the requests that settle a message. settle writes it.
 type settlement struct {
 	*opened // of the same delivery
 
