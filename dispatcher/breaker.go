@@ -99,11 +99,10 @@ func (b *breaker) failed(attempt int, asked time.Time, cause error) {
 }
 
 // record takes the decision on a delivery as a result.
-func (b *breaker) record(dec decision, ran bool, attempt int, asked time.Time) {
-	if dec.unfetched { // whatever its attempts, it is not on its way to the poison queue
-		attempt = 1
-	}
-	switch healthOf(dec, ran) {
+func (b *breaker) record(dec decision, attempt int, asked time.Time) {
+	switch dec.health {
+	case cutOff: // whatever its attempts, it is not on its way to the poison queue
+		b.failed(1, asked, dec.err)
 	case unhealthy:
 		b.failed(attempt, asked, dec.err)
 	case healthy:
@@ -117,22 +116,20 @@ func (b *breaker) record(dec decision, ran bool, attempt int, asked time.Time) {
 type health int
 
 const (
-	unclear health = iota
-	healthy
-	unhealthy
+	unclear   health = iota // its handler did not run, which includes one that was postponed
+	healthy                 // the handler works
+	unhealthy               // the handler has failed
+	cutOff                  // the body could not be read: the store of the claims is away
 )
 
-// healthOf returns what the decision on a delivery says. A handler that asks for poison, discard
-// or snooze works, and so does one that succeeded for an item of a group. A delivery whose handler did
-// not run, because it was postponed too, or for no item that could be decoded, says nothing, unless its
-// body could not be read: then the store of the claims is away.
-func healthOf(dec decision, ran bool) health {
+// healthOf returns what the decision on a delivery says whose handler has returned. A handler that asks
+// for poison, discard or snooze works, and so does one that succeeded for an item of a group. A group in
+// which no item could be decoded says nothing.
+func healthOf(dec decision, worked bool) health {
 	switch {
-	case dec.unfetched:
-		return unhealthy
-	case !ran || dec.postponed || dec.outcome == Lost || dec.outcome == GivenBack || dec.reason == poison.ReasonUndecodable && !dec.worked:
+	case !dec.called || dec.outcome == Lost || dec.outcome == GivenBack || dec.reason == poison.ReasonUndecodable && !worked:
 		return unclear
-	case dec.worked:
+	case worked:
 		return healthy
 	case dec.outcome == Retried, dec.reason == poison.ReasonAttempts, dec.reason == poison.ReasonExpiring:
 		return unhealthy

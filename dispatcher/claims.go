@@ -77,94 +77,97 @@ func sumOf(body []byte) uint64 { return maphash.Bytes(bodySeed, body) }
 
 var bodySeed = maphash.MakeSeed()
 
+// claim is the stored body of a message. The stage claims writes it, and then Message.Save: the handler
+// calls that once at a time.
+type claim struct {
+	body     []byte   // until it is decoded
+	sum      uint64   // sumOf the stored body
+	unsure   []string // claims of bodies that the message may have instead, because the outcome of a save is unknown
+	saved    bool     // whether a save has replaced the body with which the message came
+	original string   // its claim then: a duplicate, or a copy in the poison queue, may have it too
+}
+
 // content returns the encoded body, wherever it came from.
 func (v *delivery) content() []byte {
 	if v.head.Claim != "" {
-		return v.claimed
+		return v.admission.claim.body
 	}
 	return v.body
 }
 
-// fetch opens the claim of the message, or settles the message if that fails. From before the
-// download on the lease is renewed.
-func (v *delivery) fetch() (fetched bool) {
+// claims is the stage of Options.Claims.
+type claims struct{ passive }
+
+// admit opens the claim of the message. From before the download on the lease is renewed.
+func (claims) admit(v *delivery) (dec decision, refused bool) {
+	if v.head.Claim == "" {
+		return decision{}, false
+	}
 	d := v.dispatcher
 	v.trackLease()
 	var err error
 	pprof.SetGoroutineLabels(d.handlers)
 	returned := d.hooks.Call("Claims.Open", func() {
 		var body []byte
-		ctx := context.WithValue(v.context.Context, deliveryKey{}, v)
+		ctx := context.WithValue(v.running.ctx.Context, deliveryKey{}, v)
 		if body, err = d.options.Claims.Open(ctx, v.head.Claim); err == nil {
-			v.claimed, v.claimSum = body, sumOf(body)
+			v.admission.claim.body, v.admission.claim.sum = body, sumOf(body)
 		}
 	})
 	pprof.SetGoroutineLabels(d.unlabelled)
-	switch ended := context.Cause(v.context.Context); {
+	switch ended := context.Cause(v.running.ctx.Context); {
 	case !returned:
 		err = errors.New("the download panicked")
 	case err == nil && ended != nil:
 		err = ended
 	}
 	if err != nil {
-		v.settleUnstarted(v.unopened(err))
-		return false
+		return v.unopened(err), true
 	}
-	return true
+	return decision{}, false
+}
+
+// settled settles the claims of a message that was deleted. A message in the poison queue
+// keeps its body, and so does one whose deletion is not certain.
+func (claims) settled(v *delivery, outcome Outcome) {
+	if v.settlement.deleted && (outcome == Deleted || outcome == Discarded || outcome == Duplicate) {
+		for _, claim := range append(v.admission.claim.unsure, v.admission.claim.original, v.head.Claim) {
+			v.settleClaim(claim)
+		}
+	}
 }
 
 // unopened decides on a message whose claim could not be opened.
-func (v *delivery) unopened(err error) decision {
+func (o *opened) unopened(err error) decision {
 	switch {
 	case errors.Is(err, codec.ErrClaimGone):
-		return v.poisoned(poison.ReasonBlobGone, err)
+		return o.poisoned(poison.ReasonBlobGone, err)
 	case errors.Is(err, codec.ErrClaimSettled):
 		return decision{outcome: Duplicate, err: err}
 	case errors.Is(err, codec.ErrClaimInvalid):
-		return v.poisoned(poison.ReasonUndecodable, err)
+		return o.poisoned(poison.ReasonUndecodable, err)
 	case errors.Is(err, codec.ErrNewer):
-		return v.unreadable(err)
+		return o.unreadable(err)
 	}
-	dec := v.later(Snoozed, unreadableClaimDelay, err)
-	dec.unfetched = true
+	dec := o.later(Snoozed, unreadableClaimDelay, err)
+	dec.health = cutOff
 	return dec
-}
-
-// settleUnstarted settles a message whose start was recorded and whose handler did not run. If
-// its lease was tracked meanwhile, what became of the lease goes before the decision.
-func (v *delivery) settleUnstarted(dec decision) {
-	v.excludeStart(unstarted)
-	if !v.tracked() {
-		v.settle(dec, held, unstarted)
-		return
-	}
-	newest, state := v.dispatcher.leases.untrack(&v.lease)
-	v.queued.Receipt, v.queued.Until = newest.Receipt, newest.Until
-	ended := context.Cause(v.context.Context)
-	v.lease.cancel(nil)
-	switch {
-	case state != held:
-		dec = decision{outcome: Lost, err: errors.Join(cause(state), dec.err)}
-	case ended != nil:
-		dec = decision{outcome: GivenBack}
-	}
-	v.settle(dec, state, unstarted)
 }
 
 // store stores a body that is too large for the message, or leaves it in: then the claim is
 // empty. It returns the text that carries the body.
-func (v *delivery) store(ctx context.Context, head codec.Head, body []byte) (text, claim string, err error) {
+func (o *opened) store(ctx context.Context, head codec.Head, body []byte) (text, claim string, err error) {
 	head.Claim = ""
-	claims := v.dispatcher.options.Claims
-	if claims == nil || !v.enveloped() || len(body) <= claims.Limit() {
-		if text, err = codec.Seal(head, body, v.format); err == nil {
-			err = v.fits(head, text, body)
+	claims := o.dispatcher.options.Claims
+	if claims == nil || !o.enveloped() || len(body) <= claims.Limit() {
+		if text, err = codec.Seal(head, body, o.format); err == nil {
+			err = o.fits(head, text, body)
 		}
-		if claims == nil || !v.enveloped() || !errors.Is(err, queue.ErrTooLarge) {
+		if claims == nil || !o.enveloped() || !errors.Is(err, queue.ErrTooLarge) {
 			return text, "", err
 		}
 	}
-	if claim, err = v.put(ctx, body); err != nil {
+	if claim, err = o.put(ctx, body); err != nil {
 		return "", "", fmt.Errorf("store its body of %d bytes: %w", len(body), err)
 	}
 	head.Claim = claim
@@ -172,37 +175,27 @@ func (v *delivery) store(ctx context.Context, head codec.Head, body []byte) (tex
 		text, err = codec.Seal(head, nil, codec.Envelope)
 	}
 	if err == nil {
-		err = v.fits(head, text, nil)
+		err = o.fits(head, text, nil)
 	}
 	if err != nil {
-		v.settleClaim(claim)
+		o.settleClaim(claim)
 	}
 	return text, claim, err
 }
 
 // put calls Claims.Put. A panic becomes an error.
-func (v *delivery) put(ctx context.Context, body []byte) (claim string, err error) {
-	d := v.dispatcher
+func (o *opened) put(ctx context.Context, body []byte) (claim string, err error) {
+	d := o.dispatcher
 	if !d.hooks.Call("Claims.Put", func() { claim, err = d.options.Claims.Put(ctx, body) }) {
 		return "", errHookPanicked
 	}
 	return claim, err
 }
 
-// settleClaims settles the claims of a message that was deleted. A message in the poison queue
-// keeps its body, and so does one whose deletion is not certain.
-func (v *delivery) settleClaims(result Outcome) {
-	if v.deleted && (result == Deleted || result == Discarded || result == Duplicate) {
-		for _, claim := range append(v.unsure, v.original, v.head.Claim) {
-			v.settleClaim(claim)
-		}
-	}
-}
-
 // settleClaim says that no message needs the body of the claim. If that fails the body stays as
 // an orphan.
-func (v *delivery) settleClaim(claim string) {
-	d := v.dispatcher
+func (o *opened) settleClaim(claim string) {
+	d := o.dispatcher
 	if claim == "" || d.options.Claims == nil {
 		return
 	}
@@ -210,6 +203,6 @@ func (v *delivery) settleClaim(claim string) {
 	defer cancel()
 	var err error
 	if d.hooks.Call("Claims.Settled", func() { err = d.options.Claims.Settled(ctx, claim) }) && err != nil {
-		d.options.OnError(&ClaimsError{Delivery: v.described(), Claim: claim, Err: err})
+		d.options.OnError(&ClaimsError{Delivery: o.described(), Claim: claim, Err: err})
 	}
 }

@@ -3,66 +3,146 @@ package dispatcher
 import (
 	"context"
 	"errors"
-	"fmt"
+	"math"
+	"math/rand/v2"
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/queue"
 )
 
-// decision says how to settle a message.
+// decision says how to settle a message. It is made once and not changed.
 type decision struct {
-	outcome Outcome
-	delay   time.Duration
-	reason  poison.Reason
-	err     error
-	handled bool // whether the job was handled to success, or every item of a group that was not discarded
-	worked  bool // whether it is the result of a group, some of whose items did not fail
-
-	unfetched bool // whether the body of its claim could not be read for now
-	postponed bool // whether no handler was called: see Postpone
+	outcome   Outcome
+	delay     time.Duration
+	reason    poison.Reason
+	err       error
+	returned  bool   // whether a handler has returned, or middleware in its place
+	called    bool   // whether the handler was called: see Postpone
+	handled   bool   // whether the job was handled to success, or every item of a group that was not discarded
+	forOthers bool   // whether the message is left to workers that know more than this one
+	health    health // whether the handlers work
 }
 
-// refuse decides on a message that this worker must leave alone.
-func (v *delivery) refuse(unread error) (dec decision, refused bool) {
-	took := time.Since(v.lease.asked)
-	v.dispatcher.visibility.recordDequeue(took, v.visibility)
+// jobState is the state of a job after its handler has returned.
+type jobState uint8
+
+const (
+	jobLeft    jobState = iota // its handler was not called yet, or was interrupted
+	jobDone                    // succeeded, in this delivery or in an earlier one
+	jobDropped                 // discarded in this delivery
+	jobRetried                 // it failed, and is handled again in a later delivery
+	jobSnoozed                 // it was too early for it
+	jobFailed                  // it failed for good, in this delivery or in an earlier one
+)
+
+// rank orders the states by which item of a group decides on its message.
+func (s jobState) rank() int {
+	return [...]int{jobDropped: 0, jobDone: 1, jobFailed: 2, jobSnoozed: 3, jobLeft: 4, jobRetried: 5}[s]
+}
+
+// done reports whether a job in this state needs no handler any more, because it needs nothing.
+func (s jobState) done() bool { return s == jobDone || s == jobDropped }
+
+// jobResult is the classified error of a handler. It is written once, when the handler has returned.
+type jobResult struct {
+	state  jobState
+	now    bool          // in this delivery
+	err    error         // with which its handler returned; nil if it succeeded or was not called
+	said   *resultError  // the request in err; nil for a plain failure
+	reason poison.Reason // why it failed for good
+	newer  bool          // with jobSnoozed: it is left to a newer worker
+}
+
+// classify returns the result of a handler that returned err, in which said was found. A job that was
+// interrupted has not failed and is left.
+func (o *opened) classify(err error, said *resultError, interrupted bool) jobResult {
+	r := jobResult{now: true, err: err, said: said}
 	switch {
-	case took >= v.visibility-safetyMargin:
-		// The response took as long as the lease: another worker may have the message.
-		return decision{outcome: Lost, err: ErrLeaseExpired}, true
-	case !v.start:
-		return decision{outcome: GivenBack}, true
-	case unread != nil:
-		return v.unreadable(unread), true
+	case err == nil:
+		r.state = jobDone
+	case interrupted && (said == nil || said.outcome == Retried || said.outcome == Snoozed || errors.Is(err, context.Canceled)):
+		r.state = jobLeft
+	case said != nil && said.outcome == Discarded:
+		r.state = jobDropped
+	case said != nil && said.outcome == Poisoned:
+		r.state, r.reason = jobFailed, poison.ReasonRejected
+	case said != nil && said.outcome == Snoozed:
+		r.state = jobSnoozed
+	case o.attempt() >= o.maxAttempts():
+		r.state, r.reason = jobFailed, poison.ReasonAttempts
+	default:
+		r.state = jobRetried
 	}
-	return decision{}, false
+	return r
 }
 
-// refusePoison decides on a message that is poison already. That is detected before decoding and
-// handling, because a message that kills workers must not be touched again.
-func (v *delivery) refusePoison() (dec decision, refused bool) {
+// result combines the results of the jobs of a message. resultOf makes it.
+type result struct {
+	jobResult       // of the only job, or of the item that decides
+	all       error // of the job, or of the group
+	reported  error // the part of it that is reported if the message comes again without an attempt
+	expiring  error // the part of it that is reported if a wait would be longer than the life of the message
+	undone    bool  // whether a job is left undone by a delete
+	handled   bool  // as in decision
+	worked    bool  // whether an item of a group did not fail
+}
+
+// resultOf returns the result of the message, whose handler returned err.
+func (v *delivery) resultOf(err error, said *resultError, interrupted bool) result {
+	if v.running.group != nil {
+		return v.running.group.result()
+	}
+	one := v.classify(err, said, interrupted)
+	r := result{jobResult: one, all: err, expiring: err, undone: err != nil, handled: err == nil}
+	if one.state == jobSnoozed {
+		r.expiring = said.err // nothing to report otherwise
+	}
+	return r
+}
+
+// decide decides on a message by the result of its handler, and settles it.
+func (v *delivery) decide(r result, called bool) {
+	dec := v.decision(r)
+	dec.returned, dec.called = true, called
+	dec.health = healthOf(dec, r.worked)
+	v.settle(dec)
+}
+
+// decision is the decision on a message by the result of its handler and the state of its lease. A
+// group comes again while one of its items is to be handled again. When all others are done, it is
+// poison if one failed for good.
+func (o *opened) decision(r result) decision {
+	lease := o.lease.state
 	switch {
-	case v.head.Poison != "":
-		return v.poisoned(poison.Reason(v.head.Poison), errors.New("it was poison at an earlier delivery and could not be moved")), true
-	case v.starts >= v.dispatcher.maxLost():
-		return v.poisoned(v.lostReason()), true
-	case v.attempt() > v.maxAttempts():
-		return v.poisoned(poison.ReasonAttempts, errors.New("every attempt failed, or ended without a result because the worker died or lost its lease")), true
-	case v.lifeEnds(time.Second):
-		return v.poisoned(poison.ReasonExpiring, errors.New("its life ends before a handler could finish")), true
+	case lease == expired && r.undone && o.lifeEnds(MinVisibility):
+		return o.poisoned(poison.ReasonExpiring, r.all)
+	case lease == lost, lease == expired && r.undone:
+		return decision{outcome: Lost, err: errors.Join(cause(lease), r.all), handled: r.handled}
+	case r.state == jobRetried && r.said != nil:
+		return o.later(Retried, r.said.delay, r.all)
+	case r.state == jobRetried:
+		return o.later(Retried, o.retryDelay(o.attempt(), r.all), r.all)
+	case r.state == jobLeft:
+		return decision{outcome: GivenBack, err: r.reported}
+	case r.state == jobSnoozed && r.newer:
+		dec := o.later(Snoozed, newerDelay, r.all)
+		dec.forOthers = true
+		return dec
+	case r.state == jobSnoozed:
+		dec := o.later(Snoozed, r.said.delay, r.expiring)
+		if dec.outcome == Snoozed {
+			dec.err = r.reported
+		}
+		return dec
+	case r.state == jobFailed:
+		return o.poisoned(r.reason, r.all)
+	case r.state == jobDropped:
+		return decision{outcome: Discarded, err: r.all}
 	}
-	return v.holdBack()
-}
-
-// lostReason returns why a message is poison whose handlers started and settled nothing. If this
-// process saw as many of them return without their lease as it excludes, they do not die.
-func (v *delivery) lostReason() (poison.Reason, error) {
-	if v.lastRecorded.returned >= maxExcluded {
-		return poison.ReasonOutlived, fmt.Errorf("its handlers kept returning after they had lost its lease, %d of them in this process: "+
-			"they take longer than the visibility, and its renewals fail or other workers get the message; raise Visibility, or let handlers end with their context", v.lastRecorded.returned)
-	}
-	return poison.ReasonLost, fmt.Errorf("%d handlers in a row started and nothing came of it: the worker died or lost its lease", v.starts)
+	return decision{outcome: Deleted, err: r.all, handled: r.handled}
 }
 
 // newerDelay is how long a message with a newer envelope is left to workers of a newer release.
@@ -71,53 +151,21 @@ const newerDelay = 30 * time.Second
 // unreadable decides on a message that could not be opened or decoded: what is newer than this
 // program is left to another, anything else is poison. Without an envelope it is left to another as
 // often as there are attempts.
-func (v *delivery) unreadable(err error) decision {
-	if errors.Is(err, codec.ErrNewer) && (v.enveloped() || v.attempt() <= v.maxAttempts()) {
-		v.forOthers = true
-		return decision{outcome: Snoozed, delay: newerDelay, err: err}
+func (o *opened) unreadable(err error) decision {
+	if errors.Is(err, codec.ErrNewer) && (o.enveloped() || o.attempt() <= o.maxAttempts()) {
+		return decision{outcome: Snoozed, delay: newerDelay, err: err, forOthers: true}
 	}
-	return v.poisoned(poison.ReasonUndecodable, codec.Explain(v.queued.Text, v.dispatcher.options.Format, err))
-}
-
-// decide turns the handler's error into a decision. An interrupted handler has not failed.
-func (v *delivery) decide(err error, state leaseState, interrupted bool) decision {
-	said := explicitResult(err)
-	explicit := said != nil
-	switch {
-	case state == expired && err != nil && v.lifeEnds(MinVisibility):
-		return v.poisoned(poison.ReasonExpiring, err)
-	case state == lost, state == expired && err != nil:
-		return decision{outcome: Lost, err: errors.Join(cause(state), err), handled: err == nil}
-	case err == nil:
-		return decision{outcome: Deleted, handled: true}
-	case interrupted && (!explicit || said.outcome == Retried || said.outcome == Snoozed || errors.Is(err, context.Canceled)):
-		return decision{outcome: GivenBack}
-	case explicit && said.outcome == Discarded:
-		return decision{outcome: Discarded, err: err}
-	case explicit && said.outcome == Poisoned:
-		return v.poisoned(poison.ReasonRejected, err)
-	case explicit && said.outcome == Snoozed:
-		dec := v.later(Snoozed, said.delay, said.err)
-		if dec.outcome == Snoozed {
-			dec.err = nil // nothing to report
-		}
-		return dec
-	case v.attempt() >= v.maxAttempts():
-		return v.poisoned(poison.ReasonAttempts, err)
-	case explicit:
-		return v.later(Retried, said.delay, err)
-	}
-	return v.later(Retried, v.retryDelay(v.attempt(), err), err)
+	return o.poisoned(poison.ReasonUndecodable, codec.Explain(o.queued.Text, o.dispatcher.options.Format, err))
 }
 
 // later gives the message back with the delay, or with a shorter one if the message expires
 // before it could be handled. If less than a second is left it is poison, because the service
 // would drop it without a trace.
-func (v *delivery) later(outcome Outcome, delay time.Duration, err error) decision {
-	if !v.lease.messageEnd.IsZero() {
-		room := time.Until(v.lease.messageEnd) - v.dispatcher.Visibility()
+func (o *opened) later(outcome Outcome, delay time.Duration, err error) decision {
+	if !o.lease.messageEnd.IsZero() {
+		room := time.Until(o.lease.messageEnd) - o.dispatcher.Visibility()
 		if room < time.Second {
-			return v.poisoned(poison.ReasonExpiring, err)
+			return o.poisoned(poison.ReasonExpiring, err)
 		}
 		delay = min(delay, room.Truncate(time.Second))
 	}
@@ -126,16 +174,11 @@ func (v *delivery) later(outcome Outcome, delay time.Duration, err error) decisi
 
 // poisoned decides that the message is poison: it is moved to the poison queue, or kept hidden
 // if there is none.
-func (v *delivery) poisoned(reason poison.Reason, err error) decision {
-	if v.dispatcher.options.Poison.Keep {
-		return decision{outcome: Kept, delay: v.keptDelay(), reason: reason, err: err}
+func (o *opened) poisoned(reason poison.Reason, err error) decision {
+	if o.dispatcher.options.Poison.Keep {
+		return decision{outcome: Kept, delay: o.keptDelay(), reason: reason, err: err}
 	}
 	return decision{outcome: Poisoned, reason: reason, err: err}
-}
-
-// lifeEnds reports whether less than this much is left until the message expires.
-func (v *delivery) lifeEnds(left time.Duration) bool {
-	return !v.lease.messageEnd.IsZero() && time.Until(v.lease.messageEnd) < left
 }
 
 func cause(s leaseState) error {
@@ -143,4 +186,50 @@ func cause(s leaseState) error {
 		return ErrLeaseLost
 	}
 	return ErrLeaseExpired
+}
+
+// maxRetryDelay is the longest delay of the retry curve.
+const maxRetryDelay = time.Hour
+
+// RetryCurve is the default of Options.RetryDelay: attempt⁴ seconds ± 10 %, at most an
+// hour, so about 1 s, 16 s, 81 s, 4 min and 10 min after the first five failures. An
+// attempt under 1 counts as 1. The spread is random, so that jobs that failed together do
+// not come back together. A queue rounds up to whole seconds: the first wait is 1 s or 2 s.
+// It is for a hook that treats only some errors otherwise:
+//
+//	RetryDelay: func(attempt int, err error) time.Duration {
+//		if errors.Is(err, errBusy) {
+//			return 0
+//		}
+//		return dispatcher.RetryCurve(attempt)
+//	}
+func RetryCurve(attempt int) time.Duration { return curve(attempt, rand.Float64()) }
+
+// retryDelay is RetryCurve with jitter that depends on the message, so that a seeded run can be
+// repeated.
+func retryDelay(id queue.ID, attempt int) time.Duration {
+	return curve(attempt, waiting.Jitter(string(id), attempt))
+}
+
+// curve returns the delay after a failed attempt; spread is its jitter in [0, 1).
+func curve(attempt int, spread float64) time.Duration {
+	seconds := math.Pow(float64(max(attempt, 1)), 4) * (0.9 + 0.2*spread)
+	return time.Duration(min(seconds, maxRetryDelay.Seconds()) * float64(time.Second))
+}
+
+// retryDelay returns how long the message waits after a failed attempt: what the hook of its kind or of
+// the options returns, or the default if there is no hook or it fails.
+func (o *opened) retryDelay(attempt int, err error) time.Duration {
+	d := o.dispatcher
+	hook := d.options.RetryDelay
+	if o.kind != nil && o.kind.options.RetryDelay != nil {
+		hook = o.kind.options.RetryDelay
+	}
+	if hook != nil {
+		var wait time.Duration
+		if d.hooks.Call("RetryDelay", func() { wait = hook(attempt, err) }) {
+			return min(max(wait, 0), queue.MaxVisibility)
+		}
+	}
+	return retryDelay(o.queued.ID, attempt)
 }

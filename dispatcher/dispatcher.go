@@ -19,16 +19,17 @@ import (
 type Dispatcher struct {
 	queue         queue.Queue
 	name          queue.Name
-	newDeliveries func(n int) *delivery // linked by sibling; see adapter.go
+	newDeliveries func(n int) *delivery // linked by sibling; see message.go
 	kinds         map[string]*Kind      // by name; nil for a queue of one kind
 	features      []codec.Feature       // of envelopes, that it understands
+	stages        []stage               // between a message and its handler
 	options       Options               // hooks are wrapped by Options.guard
 	hooks         *hook.Guard
 
 	slots      *slots
 	visibility *visibilityEstimator
 	thresholds thresholds
-	breaker    *breaker // with kinds, of all of them: see kindoutage.go
+	breaker    *breaker // with kinds, of all of them: see kinds.go
 	leases     *leaseManager
 	starts     starts
 	workers    workers
@@ -55,20 +56,27 @@ type Dispatcher struct {
 	active   *delivery // head of the list of deliveries in flight; guarded by mu
 }
 
-// newDispatcher returns a dispatcher whose deliveries are made by newDeliveries.
-func newDispatcher(q queue.Queue, newDeliveries func(n int) *delivery, o *Options) (*Dispatcher, error) {
+// newDispatcher returns a dispatcher whose deliveries are made by newDeliveries. Kinds is nil for a queue
+// of one kind.
+func newDispatcher(q queue.Queue, newDeliveries func(n int) *delivery, kinds map[string]*Kind, o *Options) (*Dispatcher, error) {
 	options, err := o.withDefaults(q)
 	if err != nil {
 		return nil, fmt.Errorf("dispatcher of %v: %w", q.Name(), err)
 	}
 	hooks := options.guard(q.Name())
-	return &Dispatcher{
-		queue: q, name: q.Name(), newDeliveries: newDeliveries, options: options, hooks: hooks,
+	d := &Dispatcher{
+		queue: q, name: q.Name(), newDeliveries: newDeliveries, kinds: kinds, options: options, hooks: hooks,
 		features:   options.understood(),
 		slots:      newSlots(options.Concurrency, options.BatchSize, options.OnWait).share(options.Slots),
 		visibility: newVisibilityEstimator(options.Visibility), breaker: newBreaker(options.Concurrency, options.Seed, ""),
 		halted: make(chan struct{}), stopping: make(chan struct{}),
-	}, nil
+	}
+	if kinds != nil {
+		d.features = append(d.features, codec.Kinds)
+		d.breakKindsApart()
+	}
+	d.stages = d.newStages()
+	return d, nil
 }
 
 // Start makes the dispatcher ready. Handlers see the values of ctx but not its end:
@@ -153,13 +161,16 @@ func (d *Dispatcher) Dispatch(batch []queue.Message, reserved int, asked time.Ti
 	shared.unused.Store(int32(reserved - len(batch))) // negative if the queue returned too many
 	v := first
 	for _, m := range batch {
-		v.dispatcher, v.queued, v.visibility, v.batch = d, m, visibility, shared
-		v.lease = lease{id: m.ID, text: m.Text, newest: m.Lease, asked: asked, index: -1, messageEnd: endOfLife(m, asked, visibility)}
+		v.dispatcher, v.queued, v.admission.batch = d, m, shared
+		v.lease = lease{
+			id: m.ID, asked: asked, visibility: visibility, messageEnd: endOfLife(m, asked, visibility),
+			text: m.Text, newest: m.Lease, expiry: asked.Add(visibility - safetyMargin), index: -1,
+		}
 		v = v.sibling
 	}
-	d.admit(first, len(batch), reserved)
+	d.add(first, len(batch), reserved)
 	for v := first; v != nil; v = v.sibling {
-		d.workers.run(v)
+		d.workers.assign(v)
 	}
 	if len(batch) > reserved {
 		d.options.OnError(d.overfull(len(batch), reserved))
@@ -175,15 +186,15 @@ func (d *Dispatcher) overfull(got, asked int) error {
 	}
 }
 
-// admit counts the messages as in flight and decides which handlers may start: as many as there
-// are slots. Both happen under one lock, so that Drain waits for everything admitted before it
+// add counts the messages as in flight and decides which handlers may start: as many as there
+// are slots. Both happen under one lock, so that Drain waits for everything added before it
 // and nothing starts after it.
-func (d *Dispatcher) admit(first *delivery, n, reserved int) {
+func (d *Dispatcher) add(first *delivery, n, reserved int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.inFlight.Add(n)
 	for i, v := 0, first; v != nil; i, v = i+1, v.sibling {
-		v.start = !d.draining && i < reserved
+		v.admission.reserved = !d.draining && i < reserved
 		if v.next = d.active; v.next != nil {
 			v.next.before = v
 		}
@@ -209,9 +220,9 @@ func (d *Dispatcher) remove(v *delivery) {
 // setCancel makes the handler's context known to stopHandlers. The parent of all contexts never
 // ends, because registering every context with a parent that does would make all handlers
 // contend for its lock.
-func (d *Dispatcher) setCancel(v *delivery, cancel context.CancelCauseFunc) {
+func (d *Dispatcher) setCancel(l *lease, cancel context.CancelCauseFunc) {
 	d.mu.Lock()
-	v.cancel = cancel
+	l.cancel = cancel
 	stopped := d.stopped
 	d.mu.Unlock()
 	if stopped {
@@ -225,8 +236,8 @@ func (d *Dispatcher) stopHandlers() {
 	d.stopped = true
 	var cancels []context.CancelCauseFunc
 	for v := d.active; v != nil; v = v.next {
-		if v.cancel != nil {
-			cancels = append(cancels, v.cancel)
+		if v.lease.cancel != nil {
+			cancels = append(cancels, v.lease.cancel)
 		}
 	}
 	d.mu.Unlock()

@@ -11,6 +11,23 @@
 // lost is cancelled and its result settles nothing, because another worker may have the
 // message. Handlers must be idempotent.
 //
+// # The path of a message
+//
+// Package listener passes a dequeued batch to Dispatch. From there on each step ends with the call of
+// the next one, and the source reads in this order:
+//
+//  1. dispatcher.go: Dispatch makes the deliveries of a batch and starts them.
+//  2. delivery.go: assign passes each to the goroutine of a worker.
+//  3. open.go: open reads the text.
+//  4. admit.go: admit asks the stages whether the handler may run.
+//  5. run.go: run calls the handler under a context and a lease.
+//  6. decision.go: decide turns the result into a decision, with one switch.
+//  7. settle.go: settle sends the requests of the decision.
+//
+// A message whose handler must not run goes from 3 or 4 straight to 7. The list of the stages is in
+// admit.go; kinds.go, duplicates.go, starts.go, claims.go and group.go have one or two each. The
+// errors that handlers return are in result.go, and the way to the poison queue in poison.go.
+//
 // # Concurrency
 //
 // At most Concurrency handlers run at once, each on a goroutine of its own, and no message is

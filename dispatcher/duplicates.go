@@ -61,11 +61,15 @@ var errHandledBefore = errors.New("the job was handled before")
 
 var errHookPanicked = errors.New("it panicked")
 
-// refuseDuplicate decides on a message whose job was handled before, or whose lease or worker has
-// ended while that was looked up. The lease is not renewed yet, so the call has half of it at most.
-func (v *delivery) refuseDuplicate() (dec decision, refused bool) {
+// duplicates is the stage of Options.Duplicates.
+type duplicates struct{ passive }
+
+// admit refuses a message whose job was handled before, or whose lease or worker has ended while that was
+// looked up. The lease is not renewed yet, so the call has half of it at most.
+func (duplicates) admit(v *delivery) (dec decision, refused bool) {
+	v.keepSlot()
 	d := v.dispatcher
-	ctx, cancel := context.WithTimeout(d.requests.context(), min(max(v.leaseLeft()/2, time.Second), d.options.SettleTimeout))
+	ctx, cancel := context.WithTimeout(d.requests.context(), min(max(v.lease.left()/2, time.Second), d.options.SettleTimeout))
 	defer cancel()
 	var known bool
 	err := errHookPanicked
@@ -80,8 +84,8 @@ func (v *delivery) refuseDuplicate() (dec decision, refused bool) {
 		return decision{outcome: Duplicate, err: errHandledBefore}, true
 	case d.handlersStopped():
 		return decision{outcome: GivenBack}, true
-	case v.leaseLeft() <= 0:
-		d.visibility.recordTooShort(v.visibility)
+	case v.lease.left() <= 0:
+		d.visibility.recordTooShort(v.lease.visibility)
 		return decision{outcome: Lost, err: errors.Join(ErrLeaseExpired, err)}, true
 	case err != nil:
 		d.options.OnError(&DuplicatesError{Delivery: v.described(), Err: err})
@@ -89,16 +93,16 @@ func (v *delivery) refuseDuplicate() (dec decision, refused bool) {
 	return decision{}, false
 }
 
-// recordHandled records that the job was handled. A lease that is still held is no longer renewed,
-// and the delete needs the rest of it.
-func (v *delivery) recordHandled(dec decision) {
-	d := v.dispatcher
-	if d.options.Duplicates == nil {
+// decided records that the job was handled, before the slot is free: the next message may be of the same
+// job. A lease that is still held is no longer renewed, and the delete needs the rest of it.
+func (duplicates) decided(v *delivery, dec decision) {
+	if !dec.handled {
 		return
 	}
+	d := v.dispatcher
 	limit := d.options.SettleTimeout
 	if dec.outcome != Lost {
-		limit = min(limit, max(v.leaseLeft()/2, time.Second))
+		limit = min(limit, max(v.lease.left()/2, time.Second))
 	}
 	ctx, cancel := context.WithTimeout(d.requests.context(), limit)
 	defer cancel()
@@ -111,19 +115,19 @@ func (v *delivery) recordHandled(dec decision) {
 
 // duplicateKey returns the key of the job, in the form of a URL: account/queue?kind=…&job=…. Its
 // parts are escaped, so that no two jobs have one key.
-func (v *delivery) duplicateKey() string {
-	name, value := "message", string(v.queued.ID)
+func (o *opened) duplicateKey() string {
+	name, value := "message", string(o.queued.ID)
 	switch {
-	case v.head.Dedupe != "":
-		name, value = "dedupe", v.head.Dedupe
-	case v.head.ID != "":
-		name, value = "job", v.head.ID
+	case o.head.Dedupe != "":
+		name, value = "dedupe", o.head.Dedupe
+	case o.head.ID != "":
+		name, value = "job", o.head.ID
 	}
-	of := v.dispatcher.name
+	of := o.dispatcher.name
 	var b strings.Builder
 	b.WriteString(url.PathEscape(of.Account) + "/" + url.PathEscape(of.Queue) + "?")
-	if v.head.Kind != "" {
-		b.WriteString("kind=" + url.QueryEscape(v.head.Kind) + "&")
+	if o.head.Kind != "" {
+		b.WriteString("kind=" + url.QueryEscape(o.head.Kind) + "&")
 	}
 	b.WriteString(name + "=" + url.QueryEscape(value))
 	return b.String()

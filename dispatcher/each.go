@@ -3,8 +3,10 @@ package dispatcher
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -50,20 +52,20 @@ type each[T any] struct {
 }
 
 func (e *each[T]) handle(ctx context.Context, m *Message[T]) error {
-	if m.delivery == nil || m.delivery.group == nil {
+	if m.delivery == nil || m.delivery.running.group == nil {
 		return e.handler(ctx, m)
 	}
-	v := m.delivery
-	return v.eachItem(ctx, e, m.Item, e.concurrency, func(ctx context.Context, item int) {
+	v, g := m.delivery, m.delivery.running.group
+	return g.eachItem(ctx, e, m.Item, e.concurrency, func(ctx context.Context, item int) {
 		one := &typedItem[T]{job: v, message: m}
 		if item != m.Item {
-			h, ok := v.beginItem(item)
+			h, ok := g.beginItem(item)
 			if !ok {
 				return
 			}
 			one = h.(*typedItem[T])
 		}
-		v.handleItem(ctx, item, one, func(ctx context.Context) error { return e.handler(ctx, one.message) })
+		g.handleItem(ctx, item, one, func(ctx context.Context) error { return e.handler(ctx, one.message) })
 	})
 }
 
@@ -80,21 +82,21 @@ func (i *typedItem[T]) callHandler(ctx context.Context) error {
 }
 
 func (v *typedJob[T]) decodeItem(item int) (handling, error) {
-	g := v.group
+	g := v.running.group
 	// A copy: the handler may change in place what a codec does not copy, and another item may save.
 	body, err := v.decodeJob(bytes.Clone(g.item(item)))
 	if err != nil {
 		return nil, err
 	}
 	m := v.newMessage(body, g.head)
-	m.Item, m.Items = item, len(g.statuses)
+	m.Item, m.Items = item, len(g.results)
 	return &typedItem[T]{v, &m}, nil
 }
 
 // saveItem implements Message.Save for an item of a group.
 func (v *typedJob[T]) saveItem(ctx context.Context, item int, body T) error {
-	g := v.group
-	if item < 0 || item >= len(g.statuses) {
+	g := v.running.group
+	if item < 0 || item >= len(g.results) {
 		return fmt.Errorf("the group has no item %d", item)
 	}
 	encoded, err := v.encode(body)
@@ -118,4 +120,91 @@ func (v *typedJob[T]) saveItem(ctx context.Context, item int, body T) error {
 	defer g.mu.Unlock()
 	g.items = items
 	return nil
+}
+
+// itemContext is the context of the handler of an item. Its time-out is its own, and ends no other
+// item.
+type itemContext struct {
+	context.Context
+	delivery *delivery
+	item     int
+	cancel   context.CancelCauseFunc
+
+	mu       sync.Mutex
+	timer    *time.Timer // nil without a time-out; guarded by mu
+	deadline time.Time   // zero for none; guarded by mu
+	overdue  time.Time   // when its time-out passed; zero if it has not; guarded by mu
+}
+
+// newItemContext returns a context for the handler of an item. A time-out of zero or less means none.
+func newItemContext(parent context.Context, v *delivery, item int, timeout time.Duration) *itemContext {
+	ctx, cancel := context.WithCancelCause(parent)
+	c := &itemContext{Context: ctx, delivery: v, item: item, cancel: cancel}
+	if timeout > 0 {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.deadline = time.Now().Add(timeout)
+		c.timer = time.AfterFunc(timeout, c.expire)
+	}
+	return c
+}
+
+// expire ends the context because the time-out has passed. A handler that then does not return is
+// reported as stuck, like any other.
+func (c *itemContext) expire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timer == nil { // it was stopped
+		return
+	}
+	c.overdue = time.Now()
+	c.cancel(ErrTimeout)
+	c.delivery.dispatcher.leases.itemOverdue(&c.delivery.lease, c.overdue)
+}
+
+// withoutTimeout ends the time-out, because the handler turned out to handle all items.
+func (c *itemContext) withoutTimeout() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timer != nil {
+		c.timer.Stop()
+		c.timer, c.deadline = nil, time.Time{}
+	}
+}
+
+// end ends the context when the handler has returned. It returns why it had ended before, if it had.
+func (c *itemContext) end() (cause error) {
+	c.withoutTimeout()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cause = context.Cause(c.Context)
+	c.cancel(nil)
+	if !c.overdue.IsZero() {
+		c.delivery.dispatcher.leases.itemReturned(&c.delivery.lease, c.overdue)
+	}
+	return cause
+}
+
+// Deadline returns the end of the time-out.
+func (c *itemContext) Deadline() (time.Time, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.deadline, !c.deadline.IsZero()
+}
+
+// Err returns context.DeadlineExceeded after the time-out.
+func (c *itemContext) Err() error {
+	err := c.Context.Err()
+	if err != nil && errors.Is(context.Cause(c.Context), ErrTimeout) {
+		return context.DeadlineExceeded
+	}
+	return err
+}
+
+// Value returns the item for the key of deliveries.
+func (c *itemContext) Value(key any) any {
+	if key == (deliveryKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
 }

@@ -1,9 +1,11 @@
 package dispatcher
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/millrace/millrace/internal/hook"
@@ -138,3 +140,102 @@ type SetupError struct {
 
 // Error describes the error in one line.
 func (e *SetupError) Error() string { return "worker of " + e.Queue.String() + ": " + e.Detail }
+
+// The causes with which a handler's context ends, as context.Cause returns them.
+var (
+	// ErrLeaseLost is queue.ErrLeaseLost: the service says that another worker has the message
+	// or that it is gone. The handler's result settles nothing.
+	ErrLeaseLost = queue.ErrLeaseLost
+
+	// ErrLeaseExpired means that, by this process's clock, the lease ended before a renewal
+	// succeeded. If the handler still succeeds, one delete is tried.
+	ErrLeaseExpired = errors.New("lease expired: it could not be renewed in time")
+
+	// ErrTimeout means that the handler's time-out has passed. It counts as a failed attempt.
+	// It also matches context.DeadlineExceeded.
+	ErrTimeout error = timeoutError{}
+
+	// ErrStopping means that the worker is stopping and its grace period is over. The message
+	// is given back at once, without recording an attempt.
+	ErrStopping = errors.New("worker is stopping")
+)
+
+type timeoutError struct{}
+
+func (timeoutError) Error() string { return "handler time-out" }
+
+// Timeout reports true, as the time-out errors of package net do.
+func (timeoutError) Timeout() bool { return true }
+
+// Is matches context.DeadlineExceeded.
+func (timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// overdueError is the error of a handler that returned after its time-out. It matches
+// [ErrTimeout] but does not join it, so that a snooze after the time-out stays a snooze.
+type overdueError struct {
+	after time.Duration
+	err   error
+}
+
+func (e *overdueError) Error() string {
+	return fmt.Sprintf("%v after %v: %v", ErrTimeout, e.after, e.err)
+}
+
+func (e *overdueError) Is(target error) bool { return errors.Is(ErrTimeout, target) }
+
+func (e *overdueError) Unwrap() error { return e.err }
+
+// maxItemErrors is how many errors of items the text of a [GroupError] has.
+const maxItemErrors = 3
+
+// GroupError is the error of a group of jobs in which not every handler returned nil. It wraps the
+// errors of the items.
+type GroupError struct {
+	Items  int         // of the group
+	Errors []ItemError // of the items that were handled, in order
+	Failed int         // items that failed for good at earlier deliveries
+	Before string      // why the first of those failed, shortened; empty if there are none
+	Left   int         // items that were not handled, because the context ended
+}
+
+// ItemError is the error of one item of a group.
+type ItemError struct {
+	Item int // its index, from 0
+	Err  error
+}
+
+// Error describes the item and its error.
+func (e ItemError) Error() string { return fmt.Sprintf("item %d: %v", e.Item, e.Err) }
+
+// Unwrap returns Err.
+func (e ItemError) Unwrap() error { return e.Err }
+
+// Error describes the group in one line, with the first errors.
+func (e *GroupError) Error() string {
+	var parts []string
+	add := func(n int, what string) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, what))
+		}
+	}
+	add(len(e.Errors), "ended with errors")
+	add(e.Failed, "failed for good at earlier deliveries ("+e.Before+")")
+	add(e.Left, "were not handled")
+	text := fmt.Sprintf("of %d items %s", e.Items, strings.Join(parts, ", "))
+	for _, one := range e.Errors[:min(len(e.Errors), maxItemErrors)] {
+		text += "; " + one.Error()
+	}
+	if more := len(e.Errors) - maxItemErrors; more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return text
+}
+
+// Unwrap returns the errors of the items.
+func (e *GroupError) Unwrap() []error {
+	errs := make([]error, len(e.Errors))
+	for i, one := range e.Errors {
+		errs[i] = one
+	}
+	return errs
+}

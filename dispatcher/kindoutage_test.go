@@ -87,15 +87,15 @@ func TestAProbeOfAllKindsThatSaysNothingIsRepeated(t *testing.T) {
 		d := &Dispatcher{kinds: map[string]*Kind{"mail": k}, breaker: newBreaker(1, 1, "")}
 		d.breakKindsApart()
 		for range minFailures {
-			(&delivery{dispatcher: d, kind: k}).recordHealth(decision{outcome: Retried, err: errors.New("no")}, true)
+			outages{}.decided(&delivery{opened: opened{dispatcher: d, kind: k}}, decision{outcome: Retried, err: errors.New("no"), health: unhealthy})
 		}
 		time.Sleep(maxPause)
 		d.breaker.probe()
-		probe := &delivery{dispatcher: d, kind: k, lease: lease{asked: time.Now()}}
+		probe := &delivery{opened: opened{dispatcher: d, kind: k, lease: lease{asked: time.Now()}}}
 		if !d.breaker.isProbe(probe.lease.asked) {
 			t.Fatal("there is no outage of all kinds")
 		}
-		probe.recordHealth(decision{outcome: Lost}, false)
+		outages{}.decided(probe, decision{outcome: Lost})
 		if wait := time.Until(d.breaker.until); wait > 0 {
 			t.Errorf("the next probe waits for %v", wait)
 		}

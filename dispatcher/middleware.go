@@ -44,12 +44,3 @@ type Middleware[T any] func(Handler[T]) Handler[T]
 // call it twice. It must be safe for concurrent use.
 // [ResultOf] tells what an error asks for.
 type Interceptor func(ctx context.Context, d Delivery, next func(context.Context) error) error
-
-// intercept calls the handler inside the interceptors; the first is the outermost. The item is that
-// of a group, or 0.
-func (v *delivery) intercept(ctx context.Context, is []Interceptor, h handling, item int) error {
-	if len(is) == 0 {
-		return h.callHandler(ctx)
-	}
-	return is[0](ctx, v.describedItem(item), func(ctx context.Context) error { return v.intercept(ctx, is[1:], h, item) })
-}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/codec"
@@ -204,3 +205,57 @@ func (o *Options) DefaultConcurrency() (int, error) {
 // lacksUnit reports whether the duration must be a number without a unit, as in Timeout: 30,
 // which compiles.
 func lacksUnit(d time.Duration) bool { return d > 0 && d < time.Microsecond }
+
+// Observer receives events of deliveries, for metrics and tracing. Every field may be nil. The
+// functions are called inline and concurrently, so they must be fast and must not block. Their
+// arguments may be kept. A panic in one is contained: see [HookError].
+type Observer struct {
+	// Started is called before the handler runs.
+	Started func(Delivery)
+
+	// Finished is called with the duration and the error when the handler has returned.
+	Finished func(Delivery, time.Duration, error)
+
+	// Renewed is called with the visibility after a renewal; the error is not nil if it failed.
+	Renewed func(Delivery, time.Duration, error)
+
+	// Lost is called when the lease is no longer ours, with [ErrLeaseLost] or
+	// [ErrLeaseExpired].
+	Lost func(Delivery, error)
+
+	// Settled is called with the outcome and the duration of the settlement requests.
+	Settled func(Delivery, Outcome, time.Duration)
+
+	// Poisoned is called with the reason and the error when the message was moved to the poison
+	// queue or is kept hidden. Settled is called too.
+	Poisoned func(Delivery, poison.Reason, error)
+}
+
+// thresholds replace those of Options.Poison while a dispatcher runs. Zero means as in the options.
+type thresholds struct {
+	maxAttempts, maxLost atomic.Int64
+}
+
+// SetThresholds replaces MaxAttempts and MaxLost of Options.Poison from now on, also for the
+// handlers that are running. Zero or less means as in the options. A [Kind] with attempts of its own
+// keeps them.
+func (d *Dispatcher) SetThresholds(maxAttempts, maxLost int) {
+	d.thresholds.maxAttempts.Store(int64(maxAttempts))
+	d.thresholds.maxLost.Store(int64(maxLost))
+}
+
+// maxAttempts returns the number of the last attempt of a message whose kind has none of its own.
+func (d *Dispatcher) maxAttempts() int {
+	if n := d.thresholds.maxAttempts.Load(); n > 0 {
+		return int(n)
+	}
+	return d.options.Poison.MaxAttempts
+}
+
+// maxLost returns how many lost starts make a message poison.
+func (d *Dispatcher) maxLost() int {
+	if n := d.thresholds.maxLost.Load(); n > 0 {
+		return int(n)
+	}
+	return d.options.Poison.MaxLost
+}

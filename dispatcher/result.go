@@ -1,10 +1,60 @@
 package dispatcher
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/millrace/millrace/queue"
 )
+
+// Outcome is how a delivery ended. The zero value is none of the outcomes.
+type Outcome int
+
+// The outcomes.
+const (
+	Deleted   Outcome = iota + 1 // the handler succeeded and the message was deleted
+	Retried                      // the handler failed and the message was given back with a delay
+	Discarded                    // deleted unhandled: the handler asked for it
+	Poisoned                     // the message was copied to the poison queue and deleted
+	Kept                         // the message is poison and stays hidden in its queue
+	Snoozed                      // the message was given back with a delay, without recording an attempt
+	GivenBack                    // the message was not fully handled and is visible again
+	Lost                         // the lease was lost or too short to start: another worker has the message or will
+	Unsettled                    // the settlement failed: the message will be delivered again
+	Duplicate                    // deleted unhandled: its job was handled before
+
+	outcomes // the number of outcomes
+)
+
+var outcomeNames = [outcomes]string{"none", "deleted", "retried", "discarded", "poisoned", "kept", "snoozed", "given back", "lost", "unsettled", "duplicate"}
+
+// String returns the name of the outcome.
+func (o Outcome) String() string {
+	if o < 0 || o >= outcomes {
+		return fmt.Sprintf("Outcome(%d)", int(o))
+	}
+	return outcomeNames[o]
+}
+
+// MarshalText returns the name of the outcome, for JSON and logs. An unknown outcome is an
+// error.
+func (o Outcome) MarshalText() ([]byte, error) {
+	if o < 0 || o >= outcomes {
+		return nil, fmt.Errorf("dispatcher: unknown outcome %v", o)
+	}
+	return []byte(o.String()), nil
+}
+
+// UnmarshalText parses what [Outcome.MarshalText] returns.
+func (o *Outcome) UnmarshalText(text []byte) error {
+	for i, name := range outcomeNames {
+		if name == string(text) {
+			*o = Outcome(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("dispatcher: unknown outcome %q", text)
+}
 
 // Result is what a handler's error asks for. The zero value asks for nothing.
 type Result struct {
@@ -134,15 +184,9 @@ func Postpone(delay time.Duration, why error) error {
 	return &resultError{err: why, outcome: Snoozed, delay: min(max(delay, 0), queue.MaxVisibility), uncalled: true}
 }
 
-// isPostponed reports whether the error asks for no more than that the message comes again, for a handler
-// that was not called.
-func isPostponed(err error) bool {
-	if err == nil {
-		return false
-	}
-	said := explicitResult(err)
-	return said != nil && said.uncalled
-}
+// postponed reports whether no more is asked for than that the message comes again, for a handler
+// that was not called. Nil is a plain failure, or success.
+func (v *resultError) postponed() bool { return v != nil && v.uncalled }
 
 // Poison returns an error that moves the message to the poison queue now, because no further
 // attempt would help.

@@ -11,41 +11,42 @@ import (
 
 // save replaces the body of the message and renews its lease.
 func (v *delivery) save(ctx context.Context, body []byte) error {
+	g, c := v.running.group, &v.admission.claim
 	if v.unchanged(body) { // only the lease is renewed
 		text := v.queued.Text
-		if v.group != nil {
-			text = v.withProgress(text)
+		if g != nil {
+			text = g.withProgress(text)
 		}
 		return v.dispatcher.leases.rewrite(ctx, &v.lease, text)
 	}
 	head := v.head
-	if v.group != nil {
-		v.recordProgress(&head)
+	if g != nil {
+		g.recordProgress(&head)
 	}
 	// The job has made progress: earlier lost deliveries no longer count.
 	head.Settled, head.Starts = max(v.queued.DequeueCount-1, 0), 0
-	text, claim, err := v.store(ctx, head, body)
+	text, stored, err := v.store(ctx, head, body)
 	if err != nil {
 		return err
 	}
 	if err := v.dispatcher.leases.rewrite(ctx, &v.lease, text); err != nil {
 		// The message may have either body, also after a refusal: the network may have delivered the
 		// update twice, and refused is then only the second.
-		v.unsure = append(v.unsure, claim)
+		c.unsure = append(c.unsure, stored)
 		return err
 	}
-	private := v.unsure // no message refers to them any more
-	if v.saved {
+	private := c.unsure // no message refers to them any more
+	if c.saved {
 		private = append(private, v.head.Claim)
 	} else {
-		v.saved, v.original = true, v.head.Claim
+		c.saved, c.original = true, v.head.Claim
 	}
-	v.unsure = nil
+	c.unsure = nil
 	v.queued.Text = text
-	if claim != "" {
-		v.claimSum = sumOf(body)
+	if stored != "" {
+		c.sum = sumOf(body)
 	}
-	v.head.Settled, v.head.Starts, v.head.Claim = head.Settled, head.Starts, claim
+	v.head.Settled, v.head.Starts, v.head.Claim = head.Settled, head.Starts, stored
 	v.head.Done, v.head.Failed, v.head.Failure = head.Done, head.Failed, head.Failure
 	for _, claim := range private {
 		v.settleClaim(claim)
@@ -57,29 +58,22 @@ func (v *delivery) save(ctx context.Context, body []byte) error {
 // got: one that does not copy, such as codec.Bytes, lets the handler change it in place.
 func (v *delivery) unchanged(body []byte) bool {
 	if v.head.Claim != "" {
-		return sumOf(body) == v.claimSum
+		return sumOf(body) == v.admission.claim.sum
 	}
 	was, err := v.sealed()
 	return err == nil && bytes.Equal(body, was)
 }
 
-// sealed returns the body in the text of the message; it is empty if the message has a claim. The
-// format is the one recognised at first, because a saved body may look like another.
-func (v *delivery) sealed() ([]byte, error) {
-	_, body, _, err := codec.Open(v.queued.Text, v.format, v.dispatcher.features...)
-	return body, err
-}
-
 // fits returns an error if the text, which carries head and body, is too large to be sent or leaves
 // no room to record later attempts and snoozes.
-func (v *delivery) fits(head codec.Head, text string, body []byte) error {
+func (o *opened) fits(head codec.Head, text string, body []byte) error {
 	if err := queue.CheckText(text); err != nil {
 		return err
 	}
-	if v.enveloped() {
+	if o.enveloped() {
 		return queue.CheckRequest(text, head.Room())
 	}
-	if v.dispatcher.options.Adopt { // an attempt is recorded in an envelope
+	if o.dispatcher.options.Adopt { // an attempt is recorded in an envelope
 		adopted, err := codec.Seal(head, body, codec.Envelope)
 		if err != nil {
 			return err

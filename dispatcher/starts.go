@@ -57,8 +57,11 @@ func (s recordedStart) countedStarts(head codec.Head) int {
 	return min(s.written-s.excluded+max(head.Starts-base, 0), head.Starts)
 }
 
-// starts remembers the starts that this process recorded. The zero value is ready to use.
+// starts is the stage that records starts, and remembers those that this process has recorded. The zero
+// value is ready to use.
 type starts struct {
+	passive
+
 	mu   sync.Mutex
 	byID map[queue.ID]recordedStart // guarded by mu
 }
@@ -134,13 +137,14 @@ func (v *delivery) countStarts() {
 		return
 	}
 	if one, known := v.dispatcher.starts.recall(v.queued.ID); known {
-		v.starts, v.lastRecorded = one.countedStarts(v.head), one
+		v.starts, v.admission.lastStart = one.countedStarts(v.head), one
 	}
 }
 
-// recordStart records in the message that its handler is about to start, if that is necessary.
-// It returns a decision if the handler must not start.
-func (v *delivery) recordStart() (dec decision, refused bool) {
+// admit records in the message that its handler is about to start, if that is necessary. It refuses a
+// message in which that is impossible, or after which too little of the lease is left.
+func (s *starts) admit(v *delivery) (dec decision, refused bool) {
+	v.keepSlot()
 	if v.lostDeliveries() == 0 || !v.enveloped() {
 		return decision{}, false
 	}
@@ -149,7 +153,7 @@ func (v *delivery) recordStart() (dec decision, refused bool) {
 	head.Starts = v.starts + 1
 	text, err := codec.Seal(head, v.body, codec.Envelope)
 	if err == nil {
-		err = v.writeStart(text)
+		err = s.write(v, text)
 	}
 	switch {
 	case errors.Is(err, queue.ErrTooLarge): // no room for the record: deliveries count instead
@@ -160,63 +164,63 @@ func (v *delivery) recordStart() (dec decision, refused bool) {
 	case err != nil:
 		return decision{outcome: Lost, err: fmt.Errorf("record the start of its handler: %w", err)}, true
 	}
-	d.starts.remember(v.queued.ID, v.lastStart(head.Starts), v.lastRecorded)
+	s.remember(v.queued.ID, v.thisStart(head.Starts), v.admission.lastStart)
 	v.head.Starts, v.queued.Text, v.lease.text = head.Starts, text, text
-	v.startRecorded = true
-	if time.Since(v.lease.asked) >= v.visibility-safetyMargin {
-		d.visibility.recordTooShort(v.visibility)
+	v.admission.recorded = true
+	if v.lease.left() <= 0 {
+		d.visibility.recordTooShort(v.lease.visibility)
 		return decision{outcome: Lost, err: ErrLeaseExpired}, true
 	}
 	return decision{}, false
 }
 
-// writeStart updates the message with the text, retrying while the lease lasts; a success
+// write updates the message with the text, retrying while the lease lasts; a success
 // renews the lease. If it is unknown whether an update took effect, so is the newest receipt,
 // and no handler can start.
-func (v *delivery) writeStart(text string) error {
+func (s *starts) write(v *delivery, text string) error {
 	d := v.dispatcher
-	ctx, cancel := context.WithDeadline(d.requests.because(queue.CauseStart), v.lease.asked.Add(v.visibility-safetyMargin))
+	ctx, cancel := context.WithDeadline(d.requests.because(queue.CauseStart), v.lease.expiry)
 	defer cancel()
 	unknown := false
 	err := retry.Do(ctx, string(v.queued.ID), queue.Transient, func(ctx context.Context) error {
 		asked := time.Now()
-		visibility := v.withinLife(max(v.visibility, d.Visibility()))
-		fresh, err := d.queue.Update(ctx, v.queued.Lease, text, visibility)
+		visibility := v.withinLife(max(v.lease.visibility, d.Visibility()))
+		fresh, err := d.queue.Update(ctx, v.lease.newest, text, visibility)
 		unknown = unknown || errors.Is(err, queue.ErrOutcomeUnknown) || errors.Is(err, queue.ErrReceiptMismatch)
 		if err == nil {
-			v.queued.Receipt, v.queued.Until = fresh.Receipt, fresh.Until
-			v.lease.newest, v.lease.asked, v.visibility = fresh, asked, visibility
+			v.lease.newest, v.lease.asked, v.lease.visibility = fresh, asked, visibility
+			v.lease.expiry = asked.Add(visibility - safetyMargin)
 		}
 		return err
 	})
 	if err != nil && unknown {
-		one := v.lastStart(v.head.Starts)
+		one := v.thisStart(v.head.Starts)
 		one.excluded++ // the handler never starts
-		d.starts.remember(v.queued.ID, one, v.lastRecorded)
+		s.remember(v.queued.ID, one, v.admission.lastStart)
 	}
 	return err
 }
 
-// lastStart returns what is known of the start of this delivery, given the starts in the
+// thisStart returns what is known of the start of this delivery, given the starts in the
 // message if it was not recorded.
-func (v *delivery) lastStart(read int) recordedStart {
-	return recordedStart{delivery: v.queued.DequeueCount, settled: v.head.Settled, read: read, written: v.starts + 1}
+func (o *opened) thisStart(read int) recordedStart {
+	return recordedStart{delivery: o.queued.DequeueCount, settled: o.head.Settled, read: read, written: o.starts + 1}
 }
 
-// excludeStart notes that the recorded start of this delivery, if any, did not end the process.
-func (v *delivery) excludeStart(came progress) {
-	if v.startRecorded {
-		v.dispatcher.starts.exclude(v.queued.ID, v.queued.DequeueCount, came == handled)
+// returned notes that the recorded start of this delivery did not end the process.
+func (s *starts) returned(v *delivery, called bool) {
+	if v.admission.recorded {
+		s.exclude(v.queued.ID, v.queued.DequeueCount, called)
 	}
 }
 
-// forgetStarts forgets the message's starts when it is deleted. After a give-back they are
+// settled forgets the message's starts when it is deleted. After a give-back they are
 // remembered, because the service may not have received it.
-func (v *delivery) forgetStarts(result Outcome) {
-	switch result {
+func (s *starts) settled(v *delivery, outcome Outcome) {
+	switch outcome {
 	case Deleted, Discarded, Duplicate, Poisoned:
 		if v.lostDeliveries() > 0 && v.enveloped() {
-			v.dispatcher.starts.forget(v.queued.ID, v.queued.DequeueCount)
+			s.forget(v.queued.ID, v.queued.DequeueCount)
 		}
 	}
 }

@@ -55,11 +55,11 @@ const (
 // while that runs, or once for each item of a group that is stuck after another has returned.
 func (v *delivery) stuck() {
 	d := v.dispatcher
-	givenUp := d.options.GiveUp && v.slot.CompareAndSwap(slotTaken, slotFreed)
+	givenUp := d.options.GiveUp && v.running.slot.CompareAndSwap(slotTaken, slotFreed)
 	if givenUp {
 		d.slots.giveUp()
 	}
-	cause := context.Cause(v.context.Context)
+	cause := context.Cause(v.running.ctx.Context)
 	if cause == nil { // that of an item has ended
 		cause = ErrTimeout
 	}

@@ -66,15 +66,13 @@ func NewKinds(q queue.Queue, kinds []Kind, o *Options) (*Dispatcher, error) {
 	if o != nil && o.Format.Check() == nil && !o.Format.HasHead() && !o.Adopt {
 		err = errors.Join(err, fmt.Errorf("the format %v has no envelope, which names the kind: leave Format at codec.Auto", o.Format))
 	}
-	d, invalid := newDispatcher(q, newUntypedDeliveries, o)
+	d, invalid := newDispatcher(q, newUntypedDeliveries, byName, o)
 	if err != nil {
 		err = fmt.Errorf("dispatcher of %v: %w", q.Name(), err)
 	}
 	if err := errors.Join(err, invalid); err != nil {
 		return nil, err
 	}
-	d.kinds, d.features = byName, append(d.features, codec.Kinds)
-	d.breakKindsApart()
 	return d, nil
 }
 
@@ -132,18 +130,16 @@ func newUntypedDeliveries(n int) *delivery {
 	return first
 }
 
-// chooseKind makes the job of an opened message, if the queue has several kinds. A message of a kind
+// kinds is the stage that makes the job of a message on a queue of several kinds. A message of a kind
 // that this worker does not know is for another one.
-func (v *delivery) chooseKind() error {
-	kinds := v.dispatcher.kinds
-	if kinds == nil {
-		return nil
-	}
-	if v.kind = kinds[v.head.Kind]; v.kind == nil {
-		return otherKindError{v.head.Kind, v.dispatcher}
+type kinds struct{ passive }
+
+func (kinds) admit(v *delivery) (dec decision, refused bool) {
+	if v.kind == nil {
+		return v.unreadable(otherKindError{v.head.Kind, v.dispatcher}), true
 	}
 	v.job = v.kind.newJob(v)
-	return nil
+	return decision{}, false
 }
 
 // otherKindError says that a job is of a kind that this worker does not handle. It is a
@@ -176,18 +172,125 @@ func (d *Dispatcher) kindNames() string {
 	return strings.Join(names, ", ")
 }
 
-// retryDelayHook returns the function that decides on the delay, or nil for the default.
-func (v *delivery) retryDelayHook() func(attempt int, err error) time.Duration {
-	if v.kind != nil && v.kind.options.RetryDelay != nil {
-		return v.kind.options.RetryDelay
+// The kinds of a queue fail apart: a broken mail server says nothing about invoices. So each kind
+// has a breaker. While it is open, messages of the kind are given back as they come, without an
+// attempt, but for a probe now and then; the others are handled. The breaker of the dispatcher is
+// open exactly while those of all kinds are: then nothing is worth a dequeue but its probes.
+
+// ErrOutage means that a message waits because the handlers of its kind keep failing. It is given
+// back without an attempt, for as long as the outage has lasted: once in a while one is let through,
+// and its success ends the outage. A message that would expire meanwhile does not wait.
+var ErrOutage = errors.New("the handlers of its kind keep failing")
+
+// maxHold is the longest time for which a message is given back in an outage of its kind. How often a
+// message comes up therefore grows with the logarithm of the outage, up to that.
+const maxHold = 10 * time.Minute
+
+func (d *Dispatcher) breakKindsApart() {
+	for _, k := range d.kinds {
+		k.breaker = newBreaker(d.options.Concurrency, d.options.Seed, "/"+k.name)
 	}
-	return v.dispatcher.options.RetryDelay
+	d.breaker.threshold = 1 // all kinds, each of which has counted
 }
 
-// maxAttempts returns the number of the last attempt.
-func (v *delivery) maxAttempts() int {
-	if v.kind != nil && v.kind.options.MaxAttempts > 0 {
-		return v.kind.options.MaxAttempts
+func (d *Dispatcher) breakers() []*breaker {
+	if d.kinds == nil {
+		return []*breaker{d.breaker}
 	}
-	return v.dispatcher.maxAttempts()
+	var all []*breaker
+	for _, k := range d.kinds {
+		all = append(all, k.breaker)
+	}
+	return all
+}
+
+// breaker returns the breaker that counts the failures of the message.
+func (o *opened) breaker() *breaker {
+	if o.kind != nil {
+		return o.kind.breaker
+	}
+	return o.dispatcher.breaker
+}
+
+// outages is the stage of the breakers. It leaves a message for later while the handlers of its kind
+// keep failing. A message in which that cannot be recorded is not held back, because each delivery of it
+// counts as an attempt. Nor is one that would expire before it comes up again: it is poison when its
+// handler has failed, and not before.
+type outages struct{ passive }
+
+func (outages) admit(v *delivery) (dec decision, refused bool) {
+	if v.kind == nil || !v.recordable() {
+		return decision{}, false
+	}
+	now := time.Now()
+	wait, cause := v.kind.breaker.admit(now, v.dispatcher.breaker.isProbe(v.lease.asked), v.attempt() >= v.maxAttempts())
+	if wait == 0 {
+		v.admission.letIn = now
+		return decision{}, false
+	}
+	// Not wrapped: it is the error of another message.
+	dec = v.later(Snoozed, wait, fmt.Errorf("%w, %.60q; the last error: %.200s", ErrOutage, v.kind.name, fmt.Sprint(cause)))
+	if dec.outcome != Snoozed {
+		return decision{}, false
+	}
+	text := v.recordedText(v.head, v.attempt()-1, false)
+	if text == v.queued.Text || queue.CheckRequest(text, 0) != nil { // no room for the record
+		return decision{}, false
+	}
+	return dec, true
+}
+
+// decided tells the breakers what became of the delivery.
+func (outages) decided(v *delivery, dec decision) {
+	d := v.dispatcher
+	if v.kind == nil {
+		d.breaker.record(dec, v.attempt(), v.lease.asked)
+		return
+	}
+	d.kindResults.Lock() // else the dispatcher's could open after the success of a kind
+	defer d.kindResults.Unlock()
+	v.kind.breaker.record(dec, v.attempt(), v.admission.letIn)
+	if dec.health != unhealthy && dec.health != cutOff || d.allOpen() {
+		d.breaker.record(dec, v.attempt(), v.lease.asked)
+	}
+}
+
+// allOpen reports whether the breakers of all kinds are open.
+func (d *Dispatcher) allOpen() bool {
+	for _, k := range d.kinds {
+		if !k.breaker.isOpen() {
+			return false
+		}
+	}
+	return true
+}
+
+// admit lets a message through if the breaker is closed, or if it is time for a probe, and returns
+// 0. Otherwise it returns how long the message should wait, and the last error. Now is the time by
+// which the result of the probe is known: see awaitsResult.
+//
+// A message on its last attempt would be poison when its probe fails. It is one only if no other came
+// in the time after which all that wait have come up again.
+func (b *breaker) admit(now time.Time, probe, lastAttempt bool) (wait time.Duration, cause error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.open {
+		return 0, nil
+	}
+	due := b.until
+	if lastAttempt {
+		due = due.Add(min(due.Sub(b.since), maxHold))
+	}
+	if due.After(now) && !probe {
+		return min(max(now.Sub(b.since), time.Second), maxHold), b.cause
+	}
+	b.probed, b.until = now, now.Add(maxPause)
+	return 0, nil
+}
+
+// isProbe reports whether the delivery requested at that time is the current probe.
+func (b *breaker) isProbe(asked time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.open && b.awaitsResult(asked)
 }

@@ -1,0 +1,175 @@
+package dispatcher
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/poison"
+)
+
+// admission holds the slot of a message and the findings of the stages before its handler runs. Dispatch
+// writes the fields, or the stage that is named.
+type admission struct {
+	reserved bool        // whether it has a slot; by Dispatch
+	batch    *batchSlots // shared with its batch; by Dispatch, nil once it is known whether the slot is needed
+
+	recorded  bool          // whether the start of its handler is recorded in its text; by starts
+	lastStart recordedStart // known in this process when starts were counted; by open
+	letIn     time.Time     // when the breaker of its kind let it through; zero if it did not; by outages
+	claim     claim         // by claims, and by Message.Save
+}
+
+// stage is one step between a message and its handler that may keep the handler from running, and
+// has work to do when it has run. Its methods are called by the worker of the delivery.
+type stage interface {
+	// admit returns a decision if the handler must not run.
+	admit(v *delivery) (dec decision, refused bool)
+
+	// returned is called at the end of the last stage that was reached: before the lease is released.
+	// Called tells whether the handler was called.
+	returned(v *delivery, called bool)
+
+	// decided is called before the slot is free for another message.
+	decided(v *delivery, dec decision)
+
+	// settled is called when the message was settled as decided, with that outcome.
+	settled(v *delivery, outcome Outcome)
+}
+
+// newStages returns the stages in the order in which they admit messages. The other methods are called
+// in the opposite order.
+func (d *Dispatcher) newStages() []stage {
+	var all []stage
+	if d.kinds != nil {
+		all = append(all, kinds{})
+	}
+	if d.options.Duplicates != nil {
+		// Before the bounds: a job that was handled is never poison, however often its message comes again.
+		all = append(all, duplicates{})
+	}
+	all = append(all, bounds{}, outages{})
+	all = append(all, &d.starts) // before the body is decoded, which may kill the worker too
+	if d.options.Claims != nil {
+		all = append(all, claims{})
+	}
+	return append(all, groups{}, bodies{})
+}
+
+// passive is a stage that does nothing but admit.
+type passive struct{}
+
+func (passive) returned(*delivery, bool)    {}
+func (passive) decided(*delivery, decision) {}
+func (passive) settled(*delivery, Outcome)  {}
+
+// admit passes the message through all stages and on to its handler, or settles it.
+func (v *delivery) admit() {
+	for _, s := range v.dispatcher.stages {
+		if dec, refused := s.admit(v); refused {
+			v.refuse(dec)
+			return
+		}
+	}
+	v.run()
+}
+
+// refuse settles a message without running its handler. If its lease was tracked meanwhile, and has
+// ended, that goes before the decision.
+func (v *delivery) refuse(dec decision) {
+	v.notifyReturned(false)
+	if v.tracked() {
+		switch ended := v.release(); {
+		case v.lease.state != held:
+			dec = decision{outcome: Lost, err: errors.Join(cause(v.lease.state), dec.err)}
+		case ended != nil:
+			dec = decision{outcome: GivenBack, forOthers: dec.forOthers}
+		}
+	}
+	v.settle(dec)
+}
+
+// bounds is the stage of poison.Policy: it refuses a message that is poison already. That is detected
+// before decoding and handling, because a message that kills workers must not be touched again.
+type bounds struct{ passive }
+
+func (bounds) admit(v *delivery) (dec decision, refused bool) {
+	switch {
+	case v.head.Poison != "":
+		return v.poisoned(poison.Reason(v.head.Poison), errors.New("it was poison at an earlier delivery and could not be moved")), true
+	case v.starts >= v.dispatcher.maxLost():
+		return v.poisoned(v.lostReason()), true
+	case v.attempt() > v.maxAttempts():
+		return v.poisoned(poison.ReasonAttempts, errors.New("every attempt failed, or ended without a result because the worker died or lost its lease")), true
+	case v.lifeEnds(time.Second):
+		return v.poisoned(poison.ReasonExpiring, errors.New("its life ends before a handler could finish")), true
+	}
+	return decision{}, false
+}
+
+// lostReason returns why a message is poison whose handlers started and settled nothing. If this
+// process saw as many of them return without their lease as it excludes, they do not die.
+func (v *delivery) lostReason() (poison.Reason, error) {
+	if returned := v.admission.lastStart.returned; returned >= maxExcluded {
+		return poison.ReasonOutlived, fmt.Errorf("its handlers kept returning after they had lost its lease, %d of them in this process: "+
+			"they take longer than the visibility, and its renewals fail or other workers get the message; raise Visibility, or let handlers end with their context", returned)
+	}
+	return poison.ReasonLost, fmt.Errorf("%d handlers in a row started and nothing came of it: the worker died or lost its lease", v.starts)
+}
+
+// bodies is the stage that decodes the body of a job that is in no group.
+type bodies struct{ passive }
+
+func (bodies) admit(v *delivery) (dec decision, refused bool) {
+	if v.running.group != nil {
+		return decision{}, false
+	}
+	if err := v.job.decodeBody(); err != nil {
+		return v.unreadable(err), true
+	}
+	v.admission.claim.body = nil // the handler has it as T: do not hold it twice
+	return decision{}, false
+}
+
+// batchSlots are the slots that a dequeue reserved and does not need. They are freed together,
+// once their number is known: they are then worth one dequeue, not several small ones.
+type batchSlots struct {
+	undecided atomic.Int32 // messages whose handler may still turn out not to run
+	unused    atomic.Int32 // slots of messages that were refused, or that no message came for
+}
+
+// keepSlot notes that the message needs its slot, before a call that may take a while.
+func (v *delivery) keepSlot() {
+	if v.admission.batch != nil {
+		v.decideSlot()
+	}
+}
+
+// decideSlot notes that it is known whether the message needs its slot, and frees the unused slots of the
+// batch with the last of its messages.
+func (v *delivery) decideSlot() {
+	batch := v.admission.batch
+	v.admission.batch = nil
+	if batch.undecided.Add(-1) > 0 {
+		return
+	}
+	if n := batch.unused.Load(); n > 0 {
+		v.dispatcher.slots.unreserve(int(n))
+	}
+}
+
+// freeSlot frees the slot when the settlement begins.
+func (v *delivery) freeSlot() {
+	slots := v.dispatcher.slots
+	switch {
+	case v.admission.batch != nil: // the handler must not run
+		slots.beginSettlement()
+		v.admission.batch.unused.Add(1)
+		v.decideSlot()
+	case v.running.slot.CompareAndSwap(slotTaken, slotFreed):
+		slots.freeForSettlement(v.tracked())
+	default: // given up: another handler has the slot
+		slots.beginSettlement()
+	}
+}

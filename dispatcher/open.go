@@ -1,0 +1,139 @@
+package dispatcher
+
+import (
+	"time"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/queue"
+)
+
+// opened is a message as it stands in its queue, with its lease and the parts of its text. open writes
+// it. The stages starts and groups, and [Message.Save], change the text and the head later.
+type opened struct {
+	dispatcher *Dispatcher
+	queued     queue.Message // its receipt is that of the dequeue: the lease has the newest
+	lease      lease
+
+	head   codec.Head
+	body   []byte // as the text carried it; nil if unreadable, empty if the message has a claim; handlers may change it
+	format codec.Format
+	kind   *Kind // of its job; nil if the queue has no kinds or its kind is unknown
+	starts int   // how many of the recorded starts count
+}
+
+// open reads the text of the message and passes it on, unless this worker must leave it alone.
+func (v *delivery) open() {
+	unread := v.read()
+	v.countStarts()
+	took := time.Since(v.lease.asked)
+	v.dispatcher.visibility.recordDequeue(took, v.lease.visibility)
+	switch {
+	case took >= v.lease.visibility-safetyMargin:
+		// The response took as long as the lease: another worker may have the message.
+		v.refuse(decision{outcome: Lost, err: ErrLeaseExpired})
+	case !v.admission.reserved:
+		v.refuse(decision{outcome: GivenBack})
+	case unread != nil:
+		v.refuse(v.unreadable(unread))
+	default:
+		v.admit()
+	}
+}
+
+// read reads the text. With Adopt an envelope is recognised whatever the format.
+func (o *opened) read() (err error) {
+	d, open := o.dispatcher, codec.Open
+	if d.options.Adopt {
+		open = codec.OpenAdopted
+	}
+	o.head, o.body, o.format, err = open(o.queued.Text, d.options.Format, d.features...)
+	if err == nil && d.kinds != nil {
+		o.kind = d.kinds[o.head.Kind]
+	}
+	return err
+}
+
+// enveloped reports whether the message has an envelope, which counts attempts.
+func (o *opened) enveloped() bool { return o.format == codec.Envelope }
+
+// recordable reports whether an update of the message can record what happened to it.
+func (o *opened) recordable() bool {
+	return o.enveloped() || o.dispatcher.options.Adopt && o.format != codec.Auto
+}
+
+// attempt returns the number of this attempt: the recorded failures plus one, or for a message
+// without an envelope its dequeue count.
+func (o *opened) attempt() int {
+	if o.enveloped() {
+		return o.head.Attempts + 1
+	}
+	return int(min(o.queued.DequeueCount, 1<<30))
+}
+
+// maxAttempts returns the number of the last attempt.
+func (o *opened) maxAttempts() int {
+	if o.kind != nil && o.kind.options.MaxAttempts > 0 {
+		return o.kind.options.MaxAttempts
+	}
+	return o.dispatcher.maxAttempts()
+}
+
+// lostDeliveries returns how many earlier deliveries are not accounted for.
+func (o *opened) lostDeliveries() int64 { return max(o.queued.DequeueCount-1-o.head.Settled, 0) }
+
+// lifeEnds reports whether less than this much is left until the message expires.
+func (o *opened) lifeEnds(left time.Duration) bool {
+	return !o.lease.messageEnd.IsZero() && time.Until(o.lease.messageEnd) < left
+}
+
+// withinLife returns the delay, shortened to the message's remaining life.
+func (o *opened) withinLife(delay time.Duration) time.Duration {
+	if o.lease.messageEnd.IsZero() {
+		return delay
+	}
+	return min(delay, max(time.Until(o.lease.messageEnd), 0).Truncate(time.Second))
+}
+
+// sealed returns the body in the text of the message; it is empty if the message has a claim. The
+// format is the one recognised at first, because a saved body may look like another.
+func (o *opened) sealed() ([]byte, error) {
+	_, body, _, err := codec.Open(o.queued.Text, o.format, o.dispatcher.features...)
+	return body, err
+}
+
+// withHead returns the text of the message with another head in an envelope, or the text as it is if
+// the message cannot be read.
+func (o *opened) withHead(head codec.Head) string {
+	if o.body == nil {
+		return o.queued.Text
+	}
+	body, err := o.sealed() // with what was saved; the handler may have changed o.body in place
+	if err != nil {
+		return o.queued.Text
+	}
+	text, err := codec.Seal(head, body, codec.Envelope)
+	if err != nil {
+		return o.queued.Text
+	}
+	return text
+}
+
+// recordedText returns the text with this many failures, and the deliveries accounted for. A
+// message without an envelope is not rewritten unless it is adopted; an unreadable one never
+// is.
+func (o *opened) recordedText(head codec.Head, failures int, called bool) string {
+	if !o.recordable() {
+		return o.queued.Text
+	}
+	head.Attempts = failures
+	head.Settled, head.Starts = o.queued.DequeueCount, 0
+	if !called && o.enveloped() && head.Poison == "" && o.lostDeliveries() > 0 {
+		// No handler started: only this delivery is accounted for, not those before it. What a handler saved, which then
+		// found its dependency exhausted, has accounted for them.
+		head.Settled, head.Starts = o.head.Settled+1, o.starts
+	}
+	if o.head.Poison != "" { // what came since is how often it could not be moved
+		head.Settled = o.head.Settled
+	}
+	return o.withHead(head)
+}
