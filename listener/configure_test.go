@@ -22,16 +22,16 @@ type timedJob struct {
 	Snoozes       int64
 }
 
-// step is a change made to a listener, and how long the listener then runs undisturbed.
-type step struct {
+// change is a change made to a listener, and how long the listener then runs undisturbed.
+type change struct {
 	put     []timedJob
 	set     Settings
 	toggle  bool // dequeues and reads of the depth start or stop failing
 	runsFor time.Duration
 }
 
-func drawStep(t *rapid.T) (s step) {
-	switch rapid.SampledFrom([]string{"put", "put", "configure", "configure", "toggle"}).Draw(t, "step") {
+func drawStep(t *rapid.T) (s change) {
+	switch rapid.SampledFrom([]string{"put", "put", "configure", "configure", "toggle"}).Draw(t, "change") {
 	case "put":
 		e := timedJob{
 			Takes:   seconds(t, "takes", 0, 0, 20, 300, 1200),
@@ -89,11 +89,9 @@ type checkedListener struct {
 // checkSecond lets a second pass and checks the listener.
 func (w *checkedListener) checkSecond() {
 	advance(time.Second)
-	st, s := w.listener.State(), w.listener.session
-	s.settings.Lock()
-	bounds := s.bounds()
-	maxHandlers := min(s.concurrency, bounds.Max*s.options.BatchSize)
-	s.settings.Unlock()
+	st, now := w.listener.State(), w.listener.session.snapshot()
+	bounds := now.bounds
+	maxHandlers := min(now.concurrency, bounds.Max*now.batch)
 	if st.Loops < bounds.Min {
 		w.violation("got %d loops, want at least %d", st.Loops, bounds.Min)
 	}
@@ -112,7 +110,7 @@ func (w *checkedListener) checkSecond() {
 	for _, m := range visible {
 		w.fresh = w.fresh && m.DequeueCount == 0
 	}
-	w.saturated = w.saturated || s.dispatcher.Saturated()
+	w.saturated = w.saturated || w.listener.session.dispatcher.Saturated()
 	w.stalled += time.Second
 	maxStall := 4 * time.Second // the linger, the second that releases share, and the one of this check
 	if w.fresh {
@@ -134,7 +132,7 @@ func (w *checkedListener) violation(format string, args ...any) {
 	}
 }
 
-func (w *checkedListener) play(s step) {
+func (w *checkedListener) play(s change) {
 	for _, e := range s.put {
 		text, _ := json.Marshal(e)
 		w.putText(string(text))
@@ -185,7 +183,7 @@ func TestConfiguringNeverLosesWork(t *testing.T) {
 			}
 			w.down.Store(false)
 			enough := Settings{Concurrency: 300, Idle: scaling.Idle{Max: time.Minute}, Loops: Loops{Max: 30, Pause: time.Second}}
-			w.play(step{set: enough, runsFor: time.Minute})
+			w.play(change{set: enough, runsFor: time.Minute})
 			for range 24 * 60 {
 				if w.depth(w.queue.Queue) == 0 {
 					break
@@ -197,7 +195,7 @@ func TestConfiguringNeverLosesWork(t *testing.T) {
 			if int(st.Succeeded) != puts {
 				w.violation("got %d jobs done, want %d: %+v", st.Succeeded, puts, st)
 			}
-			if bounds := w.listener.session.pool.bounds; st.Loops != bounds.Min {
+			if bounds := w.listener.session.snapshot().bounds; st.Loops != bounds.Min {
 				w.violation("got %d loops at the end, want the minimum, %d", st.Loops, bounds.Min)
 			}
 			w.mustFinish()

@@ -116,7 +116,7 @@ func TestAFleetThatRunsOutOfWorkIsSpread(t *testing.T) {
 		for range 3 {
 			b.put(2000 * instances)
 			for _, l := range f.listeners {
-				l.current().wake.signal() // all are busy at once
+				l.current().tell(event{what: noticed}) // all are busy at once
 			}
 			advance(0)
 			windows, at := map[time.Duration]int{}, time.Now()

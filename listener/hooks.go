@@ -60,3 +60,26 @@ func (c *guardedCurve) Reset() {
 	c.hooks.Call("Idle.New: Reset", c.user.Reset)
 	c.own.Reset()
 }
+
+// newController returns the user's controller, guarded, or nil for none. After a panic as many loops run as before.
+func newController(g *hook.Guard, f func() scaling.Controller) scaling.Controller {
+	if f == nil {
+		return nil
+	}
+	var user scaling.Controller
+	made := g.Call("LoopController", func() {
+		if user = f(); user == nil {
+			panic("it returned nil")
+		}
+	})
+	if !made {
+		return nil
+	}
+	return func(i scaling.Interval) int {
+		var loops int
+		if g.Call("LoopController: the controller", func() { loops = user(i) }) {
+			return loops
+		}
+		return i.Loops
+	}
+}

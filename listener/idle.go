@@ -54,9 +54,9 @@ func (l *loop) fleetWait(idle *Idle) time.Duration {
 	wait := idle.Max * time.Duration(max(idle.Fleet, 1))
 	if idle.Fleet > 1 && !l.phased {
 		l.phased = true
-		return time.Duration(l.nextSpread() * float64(wait))
+		return time.Duration(l.jitters.forWait() * float64(wait))
 	}
-	return wait + time.Duration(l.nextSpread()*float64(wait)/10)
+	return wait + time.Duration(l.jitters.forWait()*float64(wait)/10)
 }
 
 // idleWait returns the curve's wait, moved into the bounds. A negative one means Max.

@@ -224,15 +224,16 @@ func TestTheStopEndsTheWaitForALimit(t *testing.T) {
 // A poll that a limit held back has served nothing: what it was for is owed still, and no other loop may leave.
 func TestAPollThatWasHeldBackIsOwed(t *testing.T) {
 	for _, owed := range []bool{false, true} {
-		pool := loopPool{changed: func(int) {}, begin: func() {}, signal: func() {}, drain: func() {}, bounds: Loops{Max: 2}, active: 2}
-		pool.heard.listening = true
+		o := ownerWith(Loops{Min: 2, Max: 2})
+		o.state.bounds.Min, o.state.listening = 0, true
 		if owed {
-			pool.hear(0)
+			o.tell(event{what: dueNow})
 		}
-		seen, was := pool.beginPoll()
-		pool.refused(was)
-		if left, again := pool.leave(seen); left == owed || again != owed {
-			t.Errorf("owed before %v: another loop left %v and polls again %v", owed, left, again)
+		o.tell(event{what: begins})
+		seen := o.state.heard
+		o.tell(event{what: refused, owed: o.state.served})
+		if counts := o.tell(event{what: emptied, seen: seen}); (counts[end] > 0) == owed || (counts[again] > 0) != owed {
+			t.Errorf("owed before %v: another loop left %v and polls again %v", owed, counts[end] > 0, counts[again] > 0)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/internal/hook"
@@ -19,11 +20,13 @@ type Listener[T any] struct {
 	kinds   []Kind // in place of handler; nil for a listener made by New
 	options *Options[T]
 
-	halted closeOnce // closed by Halt
-	pauses pauses
+	halt sync.Once
 
-	mu      sync.Mutex
-	session *session // the run; nil before Run; guarded by mu
+	mu           sync.Mutex
+	session      *session      // the run; nil before Run; guarded by mu
+	halted       chan struct{} // closed by halt; nil before its first use; guarded by mu
+	startsPaused bool          // Pause was called before Run; guarded by mu
+	pausedSince  time.Time     // when; guarded by mu
 }
 
 // New returns a listener. It starts and sends nothing. [Listener.Run] reports invalid options.
@@ -53,7 +56,7 @@ func (l *Listener[T]) Run(ctx context.Context) error {
 	if !l.publish(s) {
 		return errors.Join(l.hasRun(), s.abort(ctx))
 	}
-	return s.run(l.halted.done())
+	return s.run(l.halting())
 }
 
 func (l *Listener[T]) hasRun() error {
@@ -78,7 +81,7 @@ func (l *Listener[T]) prepare() (*session, error) {
 		}
 		return dispatcher.New(q, l.options.jobs(l.handler), o)
 	}
-	return newSession(l.queue, l.options.session(), &l.pauses, dispatch)
+	return newSession(l.queue, l.options.session(), dispatch)
 }
 
 // check returns an error if the queue or the handler is missing, or if there are several handlers
@@ -105,6 +108,9 @@ func (l *Listener[T]) publish(s *session) bool {
 		return false
 	}
 	l.session = s
+	if l.startsPaused {
+		s.owner.state.by, s.owner.state.pausedAt = ByProgram, l.pausedSince.Sub(s.epoch)
+	}
 	return true
 }
 
@@ -118,4 +124,17 @@ func (l *Listener[T]) current() *session {
 // Halt stops the listener without a grace period, or ends a grace period: the contexts of
 // handlers are cancelled and their messages given back. Run returns soon after. Halt may be
 // called at any time and more than once.
-func (l *Listener[T]) Halt() { l.halted.close() }
+func (l *Listener[T]) Halt() {
+	halted := l.halting()
+	l.halt.Do(func() { close(halted) })
+}
+
+// halting returns the channel that Halt closes.
+func (l *Listener[T]) halting() chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.halted == nil {
+		l.halted = make(chan struct{})
+	}
+	return l.halted
+}

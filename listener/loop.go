@@ -24,60 +24,94 @@ const errorsInARow = 2
 // minHookWait keeps a QueueEmpty hook that returns zero from polling in a busy loop.
 const minHookWait = time.Millisecond
 
-// loop is one dequeue goroutine. Only that goroutine uses its fields.
+// A loop whose dequeue was held back by a limit waits as long as the limit says, within these bounds, and
+// then up to a tenth longer: loops that were refused together do not ask together. The spread is bounded,
+// because the limit may lose what it allows if no loop asks for it soon.
+const (
+	minLimitWait   = time.Millisecond
+	maxLimitWait   = 30 * time.Second
+	maxLimitSpread = 100 * time.Millisecond
+)
+
+// longLimit is from which wait on events go to other instances, which may have room.
+const longLimit = time.Second
+
+// listenWithin is how long a loop waits until events reach the listener again.
+const listenWithin = 100 * time.Millisecond
+
+// loop is one dequeue goroutine. Only that goroutine uses its fields. The owner decides when it may
+// fetch, sleep, and end; the loop knows how long to wait.
 type loop struct {
 	*session
-	empties int          // empty polls in a row
-	setting *Idle        // for which curve was made
-	curve   BackOff      // waits after empty polls
-	phased  bool         // its polls are spread over those of the fleet: see fleetWait
-	errors  *retry.Waits // waits after errors in a row; nil before the first
-	failed  int          // errors in this row
-	created bool         // it created the queue, and no dequeue has succeeded since
-	seen    uint64       // what had been heard when its last dequeue was sent
-	found   int          // dequeues in a row that found messages
-	limited bool         // a limit held back its last dequeue
+	woken   chan struct{} // buffered, one: the owner wakes the loop
+	empties int           // empty polls in a row
+	setting *Idle         // for which curve was made
+	curve   BackOff       // waits after empty polls
+	phased  bool          // its polls are spread over those of the fleet: see fleetWait
+	errors  *retry.Waits  // waits after errors in a row; nil before the first
+	failed  int           // errors in this row
+	created bool          // it created the queue, and no dequeue has succeeded since
+	found   int           // dequeues in a row that found messages
+	limited bool          // a limit held back its last dequeue
 }
 
-// run dequeues until the loop ends: when the listener stops, when more loops run than Loops.Max
-// or a controller allows (stopIfExcess), or when an empty poll finds that it may end (onEmptyPoll, tryStop).
+func (s *session) newLoop() *loop {
+	l := &loop{session: s, woken: make(chan struct{}, 1)}
+	l.currentIdle()
+	return l
+}
+
+// ask tells the owner of an event of this loop, and reports which of two actions it answers with.
+func (l *loop) ask(e event, one, other verb) (is, isOther bool) {
+	_, actions := l.decide(l, e)
+	l.followUp(actions)
+	_, is = answerIn(actions, one)
+	_, isOther = answerIn(actions, other)
+	return is, isOther
+}
+
+// run dequeues until the loop ends: when the listener stops, when more loops run than Loops.Max or a
+// controller allows, or when an empty poll finds that it may end.
 func (l *loop) run(ctx context.Context) {
-	for {
-		if l.awaitResume(ctx) {
+	for woken := false; ; {
+		ends, waits := l.ask(event{what: turn, woken: woken}, end, park)
+		if woken = false; ends {
 			return
+		}
+		if waits {
+			l.await(ctx, 0)
+			continue
 		}
 		reserved := l.dispatcher.Reserve(ctx)
 		if reserved == 0 {
-			break
+			continue // ctx has ended
 		}
 		l.listenAgain(ctx)
-		if ctx.Err() != nil {
-			l.dispatcher.Release(reserved)
-			break
-		}
-		wait, leave := l.poll(reserved)
-		if leave {
+		wait, ended := l.poll(reserved)
+		if ended {
 			return
 		}
-		woken := l.sleep(ctx, wait)
-		if l.stopIfExcess() {
-			if woken { // the signal is for another loop
-				l.wake.signal()
-			}
-			return
-		}
+		woken = l.sleep(ctx, wait)
 	}
-	l.pool.stopped()
 }
 
-// poll sends one dequeue and returns how long to wait, and whether the loop has left the pool.
-func (l *loop) poll(reserved int) (wait time.Duration, leave bool) {
-	if !l.mayFetch() { // since the slots were awaited
-		l.dispatcher.Release(reserved)
-		return 0, false
+// listenAgain says that there is room again, if there was none for a while, before the second dequeue of a busy
+// period, and waits for a moment until events come. So that dequeue is the last one if it finds nothing.
+// If it finds work the queue has a backlog: then the source is told when that is done.
+func (l *loop) listenAgain(ctx context.Context) {
+	if l.options.Wakeups == nil || l.found != 1 || l.errors != nil || l.dispatcher.Outage() {
+		return
 	}
-	err := l.readMetadata()
-	if err == nil && !l.mayFetch() { // since the metadata were asked for
+	if waits, _ := l.ask(event{what: room}, park, end); waits {
+		l.await(ctx, listenWithin)
+		l.tell(event{what: met})
+	}
+}
+
+// poll sends one dequeue and returns how long to wait, and whether the loop has ended.
+func (l *loop) poll(reserved int) (wait time.Duration, ended bool) {
+	now, may, err := l.mayDequeue()
+	if !may {
 		l.dispatcher.Release(reserved)
 		return 0, false
 	}
@@ -86,51 +120,54 @@ func (l *loop) poll(reserved int) (wait time.Duration, leave bool) {
 	asked := time.Now()
 	var batch []queue.Message
 	if err == nil {
-		var owed bool
-		l.seen, owed = l.pool.beginPoll()
 		batch, err = l.queue.Dequeue(l.request(), reserved, visibility)
 		if limit := limitOf(err); limit != nil {
-			return l.onLimited(limit, reserved, owed), false
+			return l.onLimited(limit, reserved, now.served), false
 		}
 		l.limited = false
 		l.observe(reserved, batch, time.Since(asked), err)
 	}
-	l.health.polled(err)
+	missing := errors.Is(err, queue.ErrQueueMissing)
+	_, actions := l.decide(l, event{
+		what: answered, asked: reserved, got: len(batch), first: l.found == 0,
+		err: err, missing: missing, throttled: errors.Is(err, queue.ErrThrottled),
+	})
 	l.dispatcher.Dispatch(batch, reserved, asked, visibility)
-	if errors.Is(err, queue.ErrQueueMissing) {
+	l.followUp(actions)
+	switch {
+	case missing:
 		return l.onQueueMissing(err)
-	}
-	l.control(reserved, len(batch), err)
-	if err != nil {
+	case err != nil:
 		return l.onError(err), false
 	}
 	l.errors, l.created = nil, false
-	l.polled(len(batch))
 	if len(batch) == 0 {
-		return l.onEmptyPoll(true)
+		return l.onEmptyPoll(true, now.heard)
 	}
-	l.empties, l.found = 0, l.found+1
+	l.rates.received()
+	l.changed()
+	l.empties, l.found, l.phased = 0, l.found+1, false
 	l.curve.Reset()
-	l.phased = false
-	l.pool.found()
-	full := len(batch) >= reserved
-	more := full && int64(reserved) >= l.fullBatch.Load() // the queue may have more
-	if !l.pauses.paused() {
-		if !l.lookedOnly(full && !more) {
-			more = l.rescale(len(batch), full, more)
-		}
-		l.readFlagBesideFetch() // after rescale, whose reading of the depth is as good
-	}
-	if more {
-		l.wakeAnother()
-	}
 	return 0, false
 }
 
-// lookedOnly reports whether the dequeue was for the few shared slots that an idle listener may take, and
-// was the first to find messages. That it was full means little: the next one, for more, tells whether the
-// load calls for a reading of the depth.
-func (l *loop) lookedOnly(small bool) bool { return small && l.found == 1 && l.options.Slots != nil }
+// mayDequeue asks whether a dequeue may be sent, and reads the metadata first if they are due. It
+// returns what the owner knew when it allowed the dequeue. An error stands for that of a dequeue.
+func (l *loop) mayDequeue() (now state, may bool, err error) {
+	for {
+		now, actions := l.decide(l, event{what: begins})
+		if _, held := answerIn(actions, release); held {
+			return now, false, nil
+		}
+		due, reads := answerIn(actions, readMetadata)
+		if !reads {
+			return now, true, nil
+		}
+		if err := l.readMetadata(due.on); err != nil {
+			return now, true, err
+		}
+	}
+}
 
 // request returns the context of the next dequeue. A queue may give one that follows an error
 // more time: the time before may have been too short.
@@ -151,22 +188,18 @@ func (l *loop) observe(asked int, batch []queue.Message, took time.Duration, err
 	}
 }
 
-// onEmptyPoll decides what follows an empty poll. Without a queue none is found: the loops do not rely on
-// events then, so that the state soon shows that it is there.
-func (l *loop) onEmptyPoll(found bool) (wait time.Duration, leave bool) {
+// onEmptyPoll decides what follows an empty poll. seen is what had been heard before it. Without a queue
+// none is found: the loops do not rely on events then, so that the state soon shows that it is there.
+func (l *loop) onEmptyPoll(found bool, seen uint64) (wait time.Duration, ended bool) {
 	l.empties, l.found = l.empties+1, 0
-	l.scaler.markIdle()
 	wait, stop, hooked := l.askQueueEmpty()
-	if found {
-		l.setReady(true)
-	}
 	if found && (stop || !hooked) {
-		if left, again := l.leave(l.seen); left || again {
-			return 0, left
+		if ends, polls := l.ask(event{what: emptied, seen: seen}, end, again); ends || polls {
+			return 0, ends
 		}
 	}
 	if hooked {
-		if stop && l.tryStop() {
+		if stop && l.endsIdle() {
 			return 0, true // at once, without waiting
 		}
 		return max(wait, minHookWait), false
@@ -176,16 +209,20 @@ func (l *loop) onEmptyPoll(found bool) (wait time.Duration, leave bool) {
 	if wait < idle.Max {
 		return wait, false
 	}
-	if l.tryStop() {
+	if l.endsIdle() {
 		return 0, true
 	}
 	return l.fleetWait(idle), false
 }
 
+func (l *loop) endsIdle() bool {
+	ends, _ := l.ask(event{what: idled}, end, again)
+	return ends
+}
+
 // onQueueMissing decides what follows a dequeue from a queue that does not exist: it is created
 // if the options say so, and otherwise treated as empty.
-func (l *loop) onQueueMissing(err error) (wait time.Duration, leave bool) {
-	l.metadata.forget()
+func (l *loop) onQueueMissing(err error) (wait time.Duration, ended bool) {
 	if l.options.Create && !l.created {
 		err = l.queue.Create(queue.WithCause(l.requests, queue.CauseCreate), nil)
 		if err == nil || errors.Is(err, queue.ErrQueueExists) {
@@ -197,7 +234,7 @@ func (l *loop) onQueueMissing(err error) (wait time.Duration, leave bool) {
 	}
 	l.errors, l.created = nil, false
 	l.report.poll(hint(err))
-	return l.onEmptyPoll(false)
+	return l.onEmptyPoll(false, 0)
 }
 
 // askQueueEmpty calls the QueueEmpty hook. ok is false if there is none or it fails.
@@ -217,7 +254,7 @@ func (l *loop) onError(err error) time.Duration {
 		return 0 // cancelled by the stop
 	}
 	err = hint(err)
-	if !l.worked() && (errors.Is(err, queue.ErrUnauthorized) || errors.Is(err, queue.ErrInvalid)) {
+	if l.snapshot().polls == 0 && (errors.Is(err, queue.ErrUnauthorized) || errors.Is(err, queue.ErrInvalid)) {
 		l.fail(err)
 		return maxErrorWait // until Run stops the loops
 	}
@@ -226,7 +263,7 @@ func (l *loop) onError(err error) time.Duration {
 		l.errors, l.failed = l.newErrorWaits(), 0
 	}
 	if l.failed++; l.failed == errorsInARow {
-		l.passOn(true)
+		l.tell(event{what: failing})
 	}
 	return l.errors.Next()
 }
@@ -257,34 +294,65 @@ func hint(err error) error {
 	return &c
 }
 
+// limitOf returns the limit that held a request back, or nil.
+func limitOf(err error) *queue.LimitedError {
+	limit := (*queue.LimitedError)(nil)
+	if err == nil || !errors.As(err, &limit) {
+		return nil
+	}
+	return limit
+}
+
+// onLimited returns how long to wait after a dequeue that a limit held back. The slots are given back,
+// because others may share them. owed says whether that dequeue would have served a reason to poll.
+func (l *loop) onLimited(limit *queue.LimitedError, reserved int, owed bool) time.Duration {
+	l.limited = true
+	l.dispatcher.Release(reserved)
+	wait := min(max(limit.After, minLimitWait), maxLimitWait)
+	l.tell(event{what: refused, owed: owed, long: wait >= longLimit})
+	return wait + time.Duration(l.jitters.forWait()*float64(min(wait/10, maxLimitSpread)))
+}
+
 // sleep waits. It returns early when the listener stops, and, with woken set, when there is a
 // reason to poll. After an error, and while a limit holds the dequeues back, nothing wakes it: the
 // signal stays pending until the wait is over.
 func (l *loop) sleep(ctx context.Context, d time.Duration) (woken bool) {
-	if d <= 0 {
+	switch {
+	case d <= 0:
+		return false
+	case l.errors != nil || l.limited:
+		waiting.For(d, ctx.Done())
 		return false
 	}
-	wake := l.wake.now
-	if l.errors != nil || l.limited {
-		wake = nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-wake:
+	if _, woken := l.ask(event{what: sleeps}, goToSleep, again); woken {
 		return true
+	}
+	return l.await(ctx, d)
+}
+
+// await waits until the owner wakes the loop, until d has passed if it is positive, or until ctx ends.
+func (l *loop) await(ctx context.Context, d time.Duration) (woken bool) {
+	var over <-chan time.Time
+	if d > 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		over = t.C
+	}
+	select {
+	case <-l.woken:
+		return true
+	case <-over:
 	case <-ctx.Done():
 	}
-	return false
+	return l.awaken(l)
 }
 
 // currentIdle returns the Idle in force, with a new curve if it has changed. A loop that sees
 // the change wakes the next one, which may be in a long sleep by the old Idle.
 func (l *loop) currentIdle() *Idle {
-	if now := l.session.idle.Load(); now != l.setting {
+	if now := l.snapshot().idle; now != l.setting {
 		if l.setting != nil {
-			l.wake.signal()
+			l.tell(event{what: noticed})
 		}
 		l.setting, l.curve, l.phased = now, l.newCurve(now), false
 	}
@@ -294,7 +362,7 @@ func (l *loop) currentIdle() *Idle {
 // newCurve returns the curve of waits after empty polls.
 func (l *loop) newCurve(idle *Idle) BackOff {
 	own := scaling.CurveFrom(idle.Min, idle.Max, func(n int) int {
-		return int(l.nextJitter() * float64(n))
+		return int(l.jitters.forCurve() * float64(n))
 	})
 	if idle.New != nil {
 		return guardCurve(l.hooks, idle.New, own)
@@ -302,24 +370,9 @@ func (l *loop) newCurve(idle *Idle) BackOff {
 	return own
 }
 
-// nextJitter returns the next jitter in [0, 1) for the curves of the loops. They share one
-// series, which depends on the seed and so differs between processes. With a series per loop it
-// would matter which loop polls first, and a run could not be repeated.
-func (s *session) nextJitter() float64 { return waiting.Jitter(s.key, int(s.jitters.Add(1))) }
-
-// nextSpread returns the next jitter in [0, 1) for waits of Idle.Max. Its series is its own: loops that
-// poll at one instant draw from the other first, and how many draw in between would be a race.
-func (s *session) nextSpread() float64 { return waiting.Jitter(s.key+"/spread", int(s.spreads.Add(1))) }
-
 // newErrorWaits returns the waits after consecutive errors. Their jitter depends on how many
-// such series there were before, and like nextJitter not on the loop.
-func (s *session) newErrorWaits() *retry.Waits {
-	first := min(max(s.idle.Load().Min, firstErrorWait), maxErrorWait)
-	return retry.NewWaits(fmt.Sprintf("%s/%d", s.key, s.errorSeries.Add(1)), first, maxErrorWait)
-}
-
-func (s *session) newLoop() *loop {
-	l := &loop{session: s}
-	l.currentIdle()
-	return l
+// such series there were before, and not on the loop.
+func (l *loop) newErrorWaits() *retry.Waits {
+	first := min(max(l.snapshot().idle.Min, firstErrorWait), maxErrorWait)
+	return retry.NewWaits(fmt.Sprintf("%s/%d", l.jitters.key, l.jitters.errors.Add(1)), first, maxErrorWait)
 }

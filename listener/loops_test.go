@@ -168,7 +168,7 @@ func TestLoopsAndProcessesWaitDifferently(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.key == other.key {
+		if s.jitters.key == other.jitters.key {
 			t.Error("two listeners: got the same seed, want different ones")
 		}
 		return waits
@@ -263,12 +263,12 @@ func TestTheLastLoopsCannotEndTogether(t *testing.T) {
 		return n - int(ended.Load())
 	}
 	for _, n := range []int{2, 3, 50} {
-		pool := loopPool{bounds: Loops{Min: 1, Max: n, Pause: -1}, changed: func(int) {}}
-		pool.grow(n, func() {})
+		o := ownerWith(Loops{Min: 1, Max: n, Pause: -1})
+		o.tell(event{what: sized, target: n})
 		if s := survivors(n, func(together *sync.WaitGroup) bool {
 			together.Done()
 			together.Wait()
-			return pool.tryStop()
+			return o.tell(event{what: idled})[end] > 0
 		}); s != 1 {
 			t.Errorf("got %d of %d loops left, want 1", s, n)
 		}
@@ -293,14 +293,14 @@ func TestTheLastLoopsCannotEndTogether(t *testing.T) {
 // Slots are opened before the loops that use them start: a loop that ran first would fetch too
 // few messages.
 func TestSlotsAreOpenedBeforeLoopsStart(t *testing.T) {
-	open := 0
-	pool := loopPool{bounds: Loops{Min: 1, Max: 9}, changed: func(loops int) { open = loops }}
+	o := ownerWith(Loops{Min: 1, Max: 9})
 	for _, target := range []int{2, 5, 9} {
-		pool.grow(target, func() {
-			if open != target {
-				t.Errorf("slots open for %d loops: got those of %d, want all", target, open)
-			}
-		})
+		_, actions := step(o.state, event{what: sized, target: target, now: time.Second})
+		o.tell(event{what: sized, target: target})
+		first, second := actions[0], actions[1]
+		if first.do != openSlots || first.n != 32*target || second.do != startLoops {
+			t.Errorf("%d loops: got actions %+v, want the slots of all to be opened first", target, actions)
+		}
 	}
 }
 
@@ -317,13 +317,13 @@ func TestLoopsThatSeeTheSameWorkDoNotOvershoot(t *testing.T) {
 		all.Wait()
 		return int(started.Load())
 	}
-	pool := loopPool{bounds: Loops{Min: 1, Max: 1000}, changed: func(int) {}}
+	o := ownerWith(Loops{Min: 1, Max: 1000})
 	if n := total(func(together *sync.WaitGroup) int {
 		together.Done()
 		together.Wait()
-		return pool.grow(target, func() {})
-	}); n != target {
-		t.Errorf("got %d loops, want %d", n, target)
+		return o.tell(event{what: sized, target: target})[startLoops]
+	}); n != target-1 {
+		t.Errorf("got %d loops started, want %d beside the first one", n, target-1)
 	}
 	var active atomic.Int64
 	if n := total(func(together *sync.WaitGroup) int {
@@ -336,16 +336,16 @@ func TestLoopsThatSeeTheSameWorkDoNotOvershoot(t *testing.T) {
 		t.Error("check of the source's start of loops: got a pass, want a failure")
 	}
 
-	pool = loopPool{bounds: Loops{Min: 1, Max: 7}, changed: func(int) {}}
-	if n := pool.grow(1<<30, func() {}); n != 7 {
-		t.Errorf("got %d loops, want 7, the maximum", n)
+	o = ownerWith(Loops{Min: 1, Max: 7})
+	if o.tell(event{what: sized, target: 1 << 30}); o.state.active != 7 {
+		t.Errorf("got %d loops, want 7, the maximum", o.state.active)
 	}
-	if n := pool.grow(-5, func() {}); n != 0 {
+	if n := o.tell(event{what: sized, target: -5})[startLoops]; n != 0 {
 		t.Errorf("got %d loops for a negative target, want 0", n)
 	}
-	pool.close()
-	pool.bounds.Max = 100
-	if n := pool.grow(100, func() {}); n != 0 {
+	o.tell(event{what: enters, phase: Draining})
+	o.state.bounds.Max = 100
+	if n := o.tell(event{what: sized, target: 100})[startLoops]; n != 0 {
 		t.Errorf("got %d loops started after the stop, want 0", n)
 	}
 }

@@ -1,13 +1,15 @@
 package listener
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
+	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/millrace/millrace/dispatcher"
@@ -52,18 +54,6 @@ const (
 	timeoutName   = "defaulttimeout"
 )
 
-// metadataInterval is how long after a reading the metadata are read again for their own sake.
-const metadataInterval = time.Minute
-
-type metadata struct {
-	mu       sync.Mutex
-	known    bool              // they were read and the queue was not missing since; guarded by mu
-	asked    time.Time         // when the last reading began; guarded by mu
-	applied  [2]int            // threshold and seconds, 0 for none; guarded by mu
-	reported map[string]string // by name, what was last reported as invalid; guarded by mu
-	sharing  visibilitySharing // guarded by mu
-}
-
 // check returns an error for an unknown value, and for a queue whose metadata cannot be written.
 func (m Metadata) check(q queue.Queue) error {
 	if m < IgnoreMetadata || m > WriteMetadata {
@@ -75,44 +65,10 @@ func (m Metadata) check(q queue.Queue) error {
 	return nil
 }
 
-// begin reports whether the metadata must be read now, and whether the next dequeue depends on that.
-// Only one loop gets to repeat a reading.
-func (m *metadata) begin() (due, first bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.known && time.Since(m.asked) < metadataInterval {
-		return false, false
-	}
-	m.asked = time.Now()
-	return true, !m.known
-}
-
-// read records that the metadata were read on another occasion.
-func (m *metadata) read() {
-	m.mu.Lock()
-	m.asked = time.Now()
-	m.mu.Unlock()
-}
-
-// forget makes the next poll read the metadata first: the queue is missing, and may come back with
-// others.
-func (m *metadata) forget() {
-	m.mu.Lock()
-	m.known = false
-	m.mu.Unlock()
-}
-
-// readMetadata reads the metadata if they are due. An error means that nothing may be dequeued: the
+// readMetadata reads the metadata before a dequeue. An error means that nothing may be dequeued: the
 // queue is missing, or its settings are not known yet. Messages might become poison by thresholds
 // that are not those of the queue.
-func (l *loop) readMetadata() error {
-	if l.options.Metadata == IgnoreMetadata {
-		return nil
-	}
-	due, first := l.metadata.begin()
-	if !due {
-		return nil
-	}
+func (l *loop) readMetadata(first bool) error {
 	_, err := l.readProperties(queue.WithCause(l.request(), queue.CauseMetadata))
 	switch {
 	case err == nil:
@@ -124,38 +80,62 @@ func (l *loop) readMetadata() error {
 	return nil
 }
 
-// applyMetadata applies what was read. Invalid values are reported once.
-func (s *session) applyMetadata(found map[string]string) {
-	m := &s.metadata
-	m.mu.Lock()
-	var problems []error
-	number := func(name string, highest int) int {
-		n, err := settingIn(found, name, highest)
-		if err == nil {
-			delete(m.reported, name)
-		} else if m.reported[name] != err.Error() {
-			if m.reported == nil {
-				m.reported = make(map[string]string)
-			}
-			m.reported[name] = err.Error()
-			problems = append(problems, &dispatcher.SetupError{Queue: s.queue.Name(), Detail: err.Error()})
-		}
-		return n
-	}
-	threshold, seconds := number(thresholdName, math.MaxInt32), number(timeoutName, int(queue.MaxVisibility/time.Second))
-	// Under the lock, so that what was read last is what applies.
-	s.dispatcher.SetThresholds(unless(s.explicit.attempts, threshold), unless(s.explicit.lost, threshold))
-	s.dispatcher.BeginWith(time.Duration(unless(s.explicit.visibility, seconds)) * time.Second)
-	changed := m.applied != [2]int{threshold, seconds}
-	m.applied, m.known = [2]int{threshold, seconds}, true
-	m.mu.Unlock()
+// readProperties reads the properties of the queue. All that they say is applied, whatever they are
+// read for.
+func (s *session) readProperties(ctx context.Context) (queue.Properties, error) {
+	began, _ := s.tell(event{what: asks})
+	p, err := s.queue.Properties(ctx)
+	s.applyProperties(began.readings, p.Metadata, err)
+	return p, err
+}
 
-	for _, err := range problems {
-		s.report.delivery(err)
+// applyProperties tells the owner what a reading says.
+func (s *session) applyProperties(reading int, metadata map[string]string, err error) {
+	e := event{what: read, reading: reading, ok: err == nil, missing: errors.Is(err, queue.ErrQueueMissing)}
+	e.refusal = !e.ok && !e.missing && isDenied(err)
+	_, e.flag = queuemetadata.Paused(metadata)
+	if e.settings = e.ok && s.options.Metadata != IgnoreMetadata; e.settings {
+		number := func(i int, name string, highest int) int {
+			n, err := settingIn(metadata, name, highest)
+			if err != nil {
+				e.complaints[i] = err.Error()
+			}
+			return n
+		}
+		e.threshold = number(0, thresholdName, math.MaxInt32)
+		e.seconds = number(1, timeoutName, int(queue.MaxVisibility/time.Second))
+		e.sharing, e.found = s.options.Metadata == WriteMetadata, s.dispatcher.FoundVisibility()
 	}
-	if changed {
-		s.report.info("settings in the metadata of the queue", slog.Int(thresholdName, threshold), slog.Int(timeoutName, seconds))
+	_, actions := s.tell(e)
+	if _, denied := answerIn(actions, tellDenied); denied {
+		s.report.info("not followed: millrace pause, for lack of the permission to read the metadata of the queue", slog.Any("error", err))
 	}
+	if a, shares := answerIn(actions, share); shares {
+		s.shareVisibility(metadata, a.d)
+	}
+}
+
+// isDenied reports whether the permission to read the metadata is missing, which waiting does not
+// change. A credential that is not accepted, and a queue that is disabled, are not that: dequeues
+// fail too.
+func isDenied(err error) bool {
+	e := (*queue.Error)(nil)
+	if !errors.Is(err, queue.ErrUnauthorized) || !errors.As(err, &e) || e.Status != http.StatusForbidden {
+		return false
+	}
+	return e.Code != "AuthenticationFailed" && e.Code != "QueueDisabled"
+}
+
+// readFlag reads the metadata for the sake of the flag that pauses the workers. The stop ends it.
+func (s *session) readFlag() {
+	_, err := s.readProperties(queue.WithCause(s.looping, queue.CauseMetadata))
+	if err == nil || s.looping.Err() != nil || errors.Is(err, queue.ErrQueueMissing) {
+		return
+	}
+	if isDenied(err) && s.snapshot().by == NotPaused { // the log says so, once
+		return
+	}
+	s.report.poll(err)
 }
 
 // settingIn returns a number within 1…highest from the metadata, or 0 if it is missing or invalid.
@@ -184,4 +164,43 @@ func unless(explicit bool, n int) int {
 		return 0
 	}
 	return n
+}
+
+// raised returns the metadata with this visibility in place of a shorter one. It reports false if
+// there is nothing to write: the visibility is not half as much again as workers begin with, or the
+// value that is there is invalid and may be another program's. So a queue gets few writes, however many
+// workers it has, and they cannot take turns in writing.
+func raised(read map[string]string, found time.Duration) (written map[string]string, ok bool) {
+	seconds, err := settingIn(read, timeoutName, int(queue.MaxVisibility/time.Second))
+	if err != nil {
+		return nil, false
+	}
+	begin := time.Duration(seconds) * time.Second
+	if seconds == 0 {
+		begin = dispatcher.DefaultVisibility
+	}
+	if found < begin+begin/2 {
+		return nil, false
+	}
+	written = maps.Clone(read)
+	if written == nil {
+		written = make(map[string]string)
+	}
+	written[queuemetadata.NameIn(read, timeoutName)] = strconv.Itoa(int(found / time.Second))
+	return written, true
+}
+
+// shareVisibility writes a visibility to the metadata that were read just now.
+func (s *session) shareVisibility(read map[string]string, found time.Duration) {
+	written, ok := raised(read, found)
+	if !ok {
+		return
+	}
+	if err := s.queue.(queue.Manager).SetMetadata(queue.WithCause(s.requests, queue.CauseMetadata), written); err != nil {
+		if s.requests.Err() == nil {
+			s.report.poll(err)
+		}
+		return
+	}
+	s.report.info("visibility written to the metadata of the queue", slog.Duration(timeoutName, found))
 }

@@ -400,14 +400,15 @@ func TestALateReadingOfTheFlagIsIgnored(t *testing.T) {
 		b.run(l)
 		advance(time.Second)
 		s := l.current()
-		older, newer := s.pauses.beginReading(), s.pauses.beginReading()
-		s.applyFlag(newer, map[string]string{"paused": flagSet}, nil)
-		s.applyFlag(older, nil, nil)
+		begin := func() int { now, _ := s.tell(event{what: asks}); return now.readings }
+		older, newer := begin(), begin()
+		s.applyProperties(newer, map[string]string{"paused": flagSet}, nil)
+		s.applyProperties(older, nil, nil)
 		if by := l.State().PausedBy; by != ByQueue {
 			t.Errorf("after a late reading: %v, want paused by the queue", by)
 		}
 		b.mustFinish()
-		s.applyFlag(s.pauses.beginReading(), nil, nil)
+		s.applyProperties(begin(), nil, nil)
 		if by := l.State().PausedBy; by != ByQueue {
 			t.Errorf("a reading after the stop: %v, want no change", by)
 		}

@@ -3,9 +3,6 @@ package listener
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
-
-	"github.com/millrace/millrace/internal/waiting"
 )
 
 // Settings can be changed while a listener runs. A zero field leaves its setting unchanged.
@@ -45,8 +42,6 @@ func (l *Listener[T]) Configure(c Settings) error {
 }
 
 func (s *session) configure(c Settings) error {
-	s.settings.Lock()
-	defer s.settings.Unlock()
 	if c.Concurrency < 0 {
 		return fmt.Errorf("concurrency %d must be at least 1", c.Concurrency)
 	}
@@ -60,33 +55,10 @@ func (s *session) configure(c Settings) error {
 	if err := c.Loops.check(); err != nil {
 		return err
 	}
-	s.loops = s.loops.changed(c.Loops)
-	if c.Concurrency > 0 {
-		s.concurrency = c.Concurrency
-		s.dispatcher.Resize(c.Concurrency)
-	}
+	e := event{what: configured, set: Settings{Concurrency: c.Concurrency, Loops: c.Loops}}
 	if isSet(c.Idle) {
-		s.idle.Store(&idle)
+		e.idle = &idle
 	}
-	s.fullBatch.Store(int64(min(s.options.BatchSize, s.concurrency)))
-	bounds := s.bounds()
-	if s.pool.setBounds(bounds) {
-		waiting.Signal(s.scaler.raised, struct{}{})
-	}
-	s.grow(bounds.Min)
-	s.pauses.notify() // loops in excess end at once
-	s.pollSoon()
+	s.hears(e)
 	return nil
 }
-
-// bounds returns the bounds of loops in force. Requires settings.
-func (s *session) bounds() Loops {
-	least := 1
-	if s.options.Wakeups != nil {
-		least = 0
-	}
-	return s.loops.bounds(s.concurrency, s.options.BatchSize, least)
-}
-
-// idleSetting holds the Idle in force. Loops compare the pointer to detect a change.
-type idleSetting = atomic.Pointer[Idle]

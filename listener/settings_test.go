@@ -227,7 +227,7 @@ func TestConfigureHasTheEffectOfNew(t *testing.T) {
 			made := New(b.queue, nothing, o)
 			b.run(made)
 			advance(0)
-			want := made.session.pool.bounds
+			want := made.session.snapshot().bounds
 			b.mustFinish()
 
 			o = options()
@@ -238,7 +238,7 @@ func TestConfigureHasTheEffectOfNew(t *testing.T) {
 			if err := l.Configure(Settings{Concurrency: c.concurrency, Loops: c.loops}); err != nil {
 				b.Fatal(err)
 			}
-			if got := l.session.pool.bounds; got != want {
+			if got := l.session.snapshot().bounds; got != want {
 				t.Errorf("%+v: got bounds %+v after Configure, want those of New, %+v", c, got, want)
 			}
 			b.mustFinish()
@@ -291,7 +291,7 @@ func TestIdleBesideItsHookIsRefused(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "QueueEmpty") || !strings.Contains(err.Error(), "Idle") {
 				t.Errorf("%+v beside a hook: got error %v, want one that names both", idle, err)
 			}
-			if n := l.session.pool.bounds.Max; n != 2 {
+			if n := l.session.snapshot().bounds.Max; n != 2 {
 				t.Errorf("Loops.Max after refused settings: got %d, want 2 as before", n)
 			}
 			b.mustFinish()
@@ -326,9 +326,10 @@ func TestConfigureIsSafeForConcurrentUse(t *testing.T) {
 		}
 		callers.Wait()
 		advance(time.Minute)
-		s, st := l.session, l.State()
-		if want := s.bounds(); s.pool.bounds != want || st.Loops < want.Min {
-			t.Errorf("got bounds %+v with %d loops, want %+v", s.pool.bounds, st.Loops, want)
+		now, st := l.session.snapshot(), l.State()
+		want := now
+		if want.applyBounds(); now.bounds != want.bounds || st.Loops < want.bounds.Min {
+			t.Errorf("got bounds %+v with %d loops, want %+v", now.bounds, st.Loops, want.bounds)
 		}
 		if st.Succeeded != 500 {
 			t.Errorf("got %d jobs done, want 500", st.Succeeded)

@@ -120,18 +120,29 @@ func (s State) Healthy() bool { return s.Phase != Stopped }
 // State returns what the listener is doing. It sends no request: Depth is the last one read.
 // Before Run only PausedBy and PausedSince can be set.
 func (l *Listener[T]) State() (st State) {
-	if s := l.current(); s != nil {
+	l.mu.Lock()
+	s := l.session
+	if s == nil && l.startsPaused {
+		st.PausedBy, st.PausedSince = ByProgram, l.pausedSince
+	}
+	l.mu.Unlock()
+	if s != nil {
 		return s.state()
 	}
-	l.pauses.fill(&st)
 	return st
 }
 
 // state implements [Listener.State].
 func (s *session) state() State {
 	counts := s.meter.Counts()
+	now, rates := s.snapshot(), s.rates.current()
 	st := State{
-		Requests: counts.Total().Requests, ByCause: requestsByCause(counts), Polls: s.polls.Load(), EmptyPolls: s.emptyPolls.Load(), Limited: s.limits.Load(), Received: s.received.Load(),
+		Phase: now.phase, PausedBy: now.by,
+		LastPoll: s.timeOf(now.lastPoll), PollError: now.pollError, Depth: now.depth, DepthAt: s.timeOf(now.depthAt),
+		Listening: now.listening, Loops: now.active, LoopsPeak: now.peak, LoopsStarted: now.started,
+		Slots: s.dispatcher.Capacity(), Delayed: s.dispatcher.Delayed(),
+		Arrival: rates.arrival, Intake: rates.intake, Service: rates.service, Handling: rates.handling,
+		Requests: counts.Total().Requests, ByCause: requestsByCause(counts), Polls: now.polls, EmptyPolls: now.emptyPolls, Limited: now.limited, Received: now.received,
 		Renewed: s.dispatcher.Renewed(), Errors: s.report.errors.Load(),
 		Succeeded: s.dispatcher.Count(dispatcher.Deleted), Retried: s.dispatcher.Count(dispatcher.Retried),
 		Discarded: s.dispatcher.Count(dispatcher.Discarded), Poisoned: s.dispatcher.Count(dispatcher.Poisoned),
@@ -139,17 +150,10 @@ func (s *session) state() State {
 		Lost: s.dispatcher.Count(dispatcher.Lost), Unsettled: s.dispatcher.Count(dispatcher.Unsettled), Duplicates: s.dispatcher.Count(dispatcher.Duplicate), Late: s.dispatcher.Late(),
 		Visibility: s.dispatcher.Visibility(),
 	}
-	s.health.fill(&st)
-	s.pauses.fill(&st)
+	if now.by != NotPaused {
+		st.PausedSince = s.timeOf(now.pausedAt)
+	}
 	st.LastErrorAt, st.LastError = s.report.lastError()
-	st.Loops, st.LoopsPeak, st.LoopsStarted = s.pool.counts()
-	st.Listening = s.pool.hears().listening
 	st.Running, st.Settling = s.dispatcher.Running()
-	st.Slots, st.Delayed = s.dispatcher.Capacity(), s.dispatcher.Delayed()
-	now := s.rates.current()
-	st.Arrival, st.Intake, st.Service, st.Handling = now.arrival, now.intake, now.service, now.handling
-	s.scaler.mu.Lock()
-	st.Depth, st.DepthAt = s.scaler.depth, s.scaler.at
-	s.scaler.mu.Unlock()
 	return st
 }

@@ -215,31 +215,40 @@ func TestWaitsAfterErrorsFollowAChangeOfIdle(t *testing.T) {
 	})
 }
 
+// sessionWithAgenda returns a session that does not run.
+func sessionWithAgenda(t *testing.T) *session {
+	s, err := New(setup(t).queue, nothing, options()).prepare()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // A release in a second whose earlier releases were already signalled is signalled too.
 func TestALaterReleaseInTheSameSecondIsSignalledToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWake()
+		s := sessionWithAgenda(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		var watching sync.WaitGroup
-		watching.Go(func() { w.watch(ctx) })
+		watching.Go(func() { s.watchTime(ctx) })
 		begin := time.Now()
 		var woken []time.Duration
 		for _, due := range []int{5200, 5300, 5900, 5950} {
-			w.at(begin.Add(time.Duration(due) * time.Millisecond))
+			s.remember(begin.Add(time.Duration(due)*time.Millisecond), false)
 			if due == 5200 || due == 5900 {
 				continue // given back together with the next one
 			}
-			select {
-			case <-w.now:
-				woken = append(woken, time.Since(begin)/time.Millisecond)
-			case <-time.After(time.Hour):
+			for heard := s.snapshot(); heard.heard == heard.polled && time.Since(begin) < time.Hour; heard = s.snapshot() {
+				advance(10 * time.Millisecond)
 			}
+			woken = append(woken, time.Since(begin)/time.Millisecond)
+			s.tell(event{what: begins})
 		}
 		if len(woken) != 2 || woken[0] != 5300 || woken[1] != 5950 {
 			t.Errorf("got signals at %v ms, want [5300 5950]: one for each pair", woken)
 		}
-		if len(w.latest) > 0 || len(w.seconds) > 0 {
-			t.Errorf("remembered releases: got %v, want none", w.latest)
+		if left := s.agenda.released; len(left.latest) > 0 || len(left.seconds) > 0 {
+			t.Errorf("remembered releases: got %v, want none", left.latest)
 		}
 		cancel()
 		watching.Wait()
@@ -391,13 +400,11 @@ func TestWaitsDependOnTheSeed(t *testing.T) {
 // A release that is due now does not wait for a later one in the same second.
 func TestAReleaseThatIsDueIsSignalledBeforeALaterOneInItsSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWake()
-		w.at(time.Now().Add(900 * time.Millisecond))
-		w.at(time.Now())
-		select {
-		case <-w.now:
-		default:
-			t.Error("release due now: got no signal, want one")
+		s := sessionWithAgenda(t)
+		s.remember(time.Now().Add(900*time.Millisecond), false)
+		s.remember(time.Now(), false)
+		if heard := s.snapshot().heard; heard != 1 {
+			t.Errorf("release due now: got %d signals, want one", heard)
 		}
 	})
 }

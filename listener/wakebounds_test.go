@@ -72,7 +72,7 @@ func TestEventsThatAreDueLaterTakeBoundedMemory(t *testing.T) {
 			hear(wakeup.Event{Queue: jobsQueue, Due: time.Now().Add(time.Duration(i) * 10 * time.Second)})
 		}
 		hear(wakeup.Event{Queue: jobsQueue, Due: time.Unix(1<<50, 0)})
-		if got, most := len(l.session.dues.seconds), int(queue.MaxVisibility/time.Second)+2; got > most {
+		if got, most := len(l.session.agenda.called.seconds), int(queue.MaxVisibility/time.Second)+2; got > most {
 			b.Errorf("got %d instants remembered, want at most %d", got, most)
 		}
 		b.mustFinish()
@@ -300,16 +300,15 @@ func TestSlotsCloseWithTheLastLoop(t *testing.T) {
 // A source that is told Ready(false) delivers nothing from then on: if no loop runs at that moment one
 // starts, because it could count on no event.
 func TestALoopRunsWhenNoEventsCome(t *testing.T) {
-	started := 0
-	pool := loopPool{bounds: Loops{Max: 2}, changed: func(int) {}, begin: func() { started++ }}
-	pool.heard.listening = true
-	pool.unlisten()
-	pool.unlisten()
-	if started != 1 || pool.hears().listening {
+	o := &testOwner{state: state{phase: Running, wakeups: true, listening: true, bounds: Loops{Max: 2}}}
+	started := o.tell(event{what: deafened})[startLoops] + o.tell(event{what: deafened})[startLoops]
+	if started != 1 || o.state.listening {
 		t.Errorf("got %d loops started, want 1", started)
 	}
-	pool = loopPool{bounds: Loops{Max: 2}, changed: func(int) {}, closed: true}
-	pool.unlisten() // it would call a nil begin
+	o = &testOwner{state: state{phase: Draining, stopping: true, wakeups: true, bounds: Loops{Max: 2}}}
+	if started := o.tell(event{what: deafened})[startLoops]; started != 0 {
+		t.Errorf("after the stop: got %d loops started, want none", started)
+	}
 }
 
 // While the connection is lost a safety poll comes before a long wait of the idle curve.
@@ -329,16 +328,16 @@ func TestSafetyPollsEndALongWait(t *testing.T) {
 // A loop that is not the last one does not leave an event to another whose poll began before it: that one
 // may fail, and pause.
 func TestALoopDoesNotLeaveAnEventToAPollThatBeganBefore(t *testing.T) {
-	pool := loopPool{bounds: Loops{Max: 2}, changed: func(int) {}, signal: func() {}, drain: func() {}}
-	pool.heard.listening = true
-	pool.grow(2, func() {})
-	seen, _ := pool.beginPoll() // of both
-	pool.hear(0)
-	if left, again := pool.leave(seen); left || !again {
-		t.Errorf("after an event: got left %v, again %v; want another poll", left, again)
+	o := ownerWith(Loops{Min: 2, Max: 2})
+	o.state.bounds.Min, o.state.listening = 0, true
+	o.tell(event{what: begins}) // of both
+	seen := o.state.heard
+	o.tell(event{what: dueNow})
+	if counts := o.tell(event{what: emptied, seen: seen}); counts[end] > 0 || counts[again] == 0 {
+		t.Errorf("after an event: got %v, want another poll", counts)
 	}
-	pool.beginPoll()
-	if left, _ := pool.leave(seen); !left {
+	o.tell(event{what: begins})
+	if counts := o.tell(event{what: emptied, seen: seen}); counts[end] == 0 {
 		t.Error("after a poll for the event has begun: got a loop that stays, want one that leaves")
 	}
 }

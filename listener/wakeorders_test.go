@@ -114,9 +114,9 @@ func (b *bundle) playOrder(order []string) {
 		case "wake":
 			l.Wake()
 		case "due":
-			l.session.dues.at(time.Now())
+			l.session.remember(time.Now(), true)
 		case "release":
-			l.session.wake.at(time.Now())
+			l.session.remember(time.Now(), false)
 		case "settings":
 			if err := l.Configure(Settings{Concurrency: 63}); err != nil {
 				b.Error(err)
@@ -164,13 +164,9 @@ func TestLoopsThatEndTogetherLeaveNoEvent(t *testing.T) {
 // playLoops plays one order of two loops, each of which is sent, executed and answered, and one event.
 func (b *bundle) playLoops(order []string, last bool) {
 	b.Helper()
-	pool := loopPool{bounds: Loops{Max: 2}, changed: func(int) {}}
-	pool.heard.listening = true
-	polls, started, signals := 0, 0, 0
-	pool.begin = func() { started++ }
-	pool.signal = func() { signals = 1 }
-	pool.drain = func() { signals = 0 }
-	pool.grow(2, func() {})
+	o := ownerWith(Loops{Min: 2, Max: 2})
+	o.state.bounds.Min, o.state.listening = 0, true
+	polls, started := 0, 0
 	queued := false
 	steps, seen, got, left := [2]int{}, [2]uint64{}, [2]bool{}, [2]bool{}
 	found := false
@@ -180,17 +176,19 @@ func (b *bundle) playLoops(order []string, last bool) {
 		}
 		switch steps[i]++; steps[i] {
 		case 1:
-			seen[i], _ = pool.beginPoll()
+			o.tell(event{what: begins})
+			seen[i] = o.state.heard
 		case 2:
 			got[i], queued = queued, false
 			found = found || got[i]
 			polls++
 		default:
-			again := got[i]
+			polls := got[i]
 			if !got[i] {
-				left[i], again = pool.leave(seen[i])
+				counts := o.tell(event{what: emptied, seen: seen[i]})
+				left[i], polls = counts[end] > 0, counts[again] > 0
 			}
-			if again {
+			if polls {
 				steps[i] = 0
 			}
 		}
@@ -203,7 +201,7 @@ func (b *bundle) playLoops(order []string, last bool) {
 			step(1)
 		default:
 			queued = true
-			pool.hear(0)
+			started += o.tell(event{what: dueNow})[startLoops]
 		}
 	}
 	for range 20 { // what is left to do
@@ -223,8 +221,8 @@ func (b *bundle) playLoops(order []string, last bool) {
 			}
 		}
 	}
-	if active, _, _ := pool.counts(); !found || active != 0 || polls > 5 || signals != 0 {
-		b.Errorf("%v: got the message %v, %d loops, %d polls, %d signals left; want it, 0, at most 5, 0", order, found, active, polls, signals)
+	if s := o.state; !found || s.active != 0 || polls > 5 || s.signal {
+		b.Errorf("%v: got the message %v, %d loops, %d polls, a signal left %v; want it, 0, at most 5, none", order, found, s.active, polls, s.signal)
 	}
 }
 

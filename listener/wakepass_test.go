@@ -128,8 +128,8 @@ func TestWhatFallsDueInAPauseIsPassedOnUnlessAllArePaused(t *testing.T) {
 			l := New(b.queue, nothing, o)
 			b.run(l)
 			advance(time.Minute)
-			l.pauses.set(by, true)
-			l.session.announcePause()
+			l.session.tell(event{what: asks}) // so that the flag is not read soon
+			l.session.tell(event{what: paused, by: by, on: true})
 			source.subscribed()[0].of.Event(wakeup.Event{Queue: jobsQueue, Due: time.Now().Add(time.Second)})
 			synctest.Wait()
 			source.called()
@@ -138,8 +138,7 @@ func TestWhatFallsDueInAPauseIsPassedOnUnlessAllArePaused(t *testing.T) {
 			if passed := len(calls) > 0 && calls[0] == "More"; passed != (by == ByProgram) {
 				b.Errorf("paused by %v: got calls %v when a message fell due", by, calls)
 			}
-			l.pauses.set(by, false)
-			l.session.announcePause()
+			l.session.tell(event{what: paused, by: by})
 			advance(time.Second)
 			if calls := source.called(); len(calls) != 1 || calls[0] != "Ready(true)" {
 				b.Errorf("paused by %v: got calls %v after the end, want Ready(true)", by, calls)

@@ -89,8 +89,8 @@ func TestTheStopEndsTheSubscription(t *testing.T) {
 			late := eager{source, source.subscribed()[0].of}
 			late.flood()
 			advance(time.Hour)
-			if got := b.dequeues() - before; got != 0 || len(l.session.dues.seconds) > 0 {
-				b.Errorf("got %d dequeues after the end, and %d instants remembered; want none", got, len(l.session.dues.seconds))
+			if got := b.dequeues() - before; got != 0 || len(l.session.agenda.called.seconds) > 0 {
+				b.Errorf("got %d dequeues after the end, and %d instants remembered; want none", got, len(l.session.agenda.called.seconds))
 			}
 		})
 	}

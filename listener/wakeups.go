@@ -1,13 +1,12 @@
 package listener
 
 import (
-	"context"
+	"errors"
 	"fmt"
-	"sync/atomic"
+	"log/slog"
 	"time"
 
 	"github.com/millrace/millrace/internal/hook"
-	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/wakeup"
 )
@@ -20,10 +19,12 @@ const dueMargin = 100 * time.Millisecond
 // a call may call the listener back, and so that calls of Ready keep their order.
 type wakeups struct {
 	changed chan struct{} // buffered, one: there may be something to say to the source, or to log
-	listens chan struct{} // buffered, one: the source has said that events reach the listener
-	more    atomic.Bool   // another instance is to be woken
 	drained chan struct{} // closed when the listener has drained
 	ended   chan struct{} // closed when nothing of the subscription runs any more
+}
+
+func newWakeups() wakeups {
+	return wakeups{make(chan struct{}, 1), make(chan struct{}), make(chan struct{})}
 }
 
 // Wake says that work may have come: the listener polls at once, by a loop that it starts for that if none
@@ -33,32 +34,7 @@ type wakeups struct {
 // nothing itself. Before Run and after the stop it does nothing.
 func (l *Listener[T]) Wake() {
 	if s := l.current(); s != nil && s.looping.Err() == nil {
-		s.hear(true)
-	}
-}
-
-// hear makes a loop poll. With limited it may be later: polls that find nothing must not follow a flood
-// of events.
-func (s *session) hear(limited bool) {
-	interval := time.Duration(0)
-	if limited {
-		interval = min(s.idle.Load().Max, eventInterval)
-	}
-	fresh, wait := s.pool.hear(interval)
-	switch {
-	case wait > 0:
-		s.dues.at(time.Now().Add(wait))
-	case fresh && s.options.Wakeups != nil && s.dispatcher.Saturated():
-		waiting.Signal(s.scaler.raised, struct{}{})
-	}
-}
-
-// fallsDue makes a loop poll for messages that are visible now. An instance that has no room for them wakes
-// another one, because nobody else may know of them, unless the queue is paused for all.
-func (s *session) fallsDue(limited bool) {
-	s.hear(limited)
-	if !s.pool.hears().ready && !s.pauses.forFleet() {
-		s.wakeAnother()
+		s.hears(event{what: called})
 	}
 }
 
@@ -66,11 +42,11 @@ func (s *session) fallsDue(limited bool) {
 func (s *session) onEvent(e wakeup.Event) {
 	switch wait := time.Until(e.Due); {
 	case !concerns(e.Queue, s.queue.Name()):
-	case wait <= 0:
-		s.fallsDue(true) // it may have no room since the source has picked it
+	case wait <= 0: // the listener may have no room since the source has picked it
+		s.hears(event{what: dueNow, limited: true})
 	case s.looping.Err() == nil:
 		// No delay is longer. So however many events there are, the memory for them is bounded.
-		s.dues.at(time.Now().Add(min(wait, queue.MaxVisibility) + dueMargin))
+		s.remember(time.Now().Add(min(wait, queue.MaxVisibility)+dueMargin), true)
 	}
 }
 
@@ -80,80 +56,180 @@ func concerns(event, ours queue.Name) bool {
 }
 
 // onListening implements [wakeup.Subscriber].
-func (s *session) onListening(on bool) {
-	s.pool.listen(on)
-	s.hear(true)
-	if on {
-		waiting.Signal(s.wakeups.listens, struct{}{})
-	}
-	waiting.Signal(s.wakeups.changed, struct{}{})
-}
+func (s *session) onListening(on bool) { s.hears(event{what: listens, on: on}) }
 
-// onWait is called when a loop waits for slots, or in an outage of the handlers. If no slots can be
-// opened there is no room for work, and other instances should get the events.
-func (s *session) onWait(mayOpen bool) {
-	if mayOpen && s.growsByDepth() {
-		if s.pool.hears().owed() {
-			waiting.Signal(s.scaler.raised, struct{}{})
+// A source must not wait. One that does is left behind at the stop after so long, or at Halt sooner.
+const (
+	sourceWithin = 5 * time.Second
+	haltedWithin = 500 * time.Millisecond
+)
+
+// subscribe subscribes to the source of wake-ups, if there is one.
+func (s *session) subscribe(halted <-chan struct{}) error {
+	if s.options.Wakeups == nil {
+		return nil
+	}
+	answered := make(chan error, 1)
+	go func() { // unsubscribe waits for it
+		defer close(s.wakeups.ended)
+		to, err := s.callSubscribe()
+		if answered <- err; err == nil {
+			s.keepSubscription(to)
 		}
-		return
+	}()
+	if err := s.awaitAnswer(answered, halted); err != nil {
+		return fmt.Errorf("subscribe to wake-ups for %v: %w; without Options.Wakeups the listener polls", s.queue.Name(), err)
 	}
-	// Too few shared slots for a full batch leave no other sign that the queue has more.
-	s.passOn(s.pool.hears().owed() || s.options.Slots != nil && s.dispatcher.Backlog())
+	return nil
 }
 
-// listenWithin is how long a loop waits until events reach the listener again.
-const listenWithin = 100 * time.Millisecond
+// callSubscribe subscribes. It may be called when the listener has stopped meanwhile.
+func (s *session) callSubscribe() (to wakeup.Subscription, err error) {
+	returned := s.hooks.Call("Wakeups.Subscribe", func() {
+		to, err = s.options.Wakeups.Subscribe(s.queue.Name(), wakeup.Subscriber{Event: s.onEvent, Listening: s.onListening})
+	})
+	if !returned {
+		err = errors.New("the source failed: see OnError or the log")
+	} else if err == nil && hook.IsNil(to) {
+		err = errors.New("the source returned no subscription")
+	}
+	return to, err
+}
 
-// listenAgain says that there is room again, if there was none for a while, before the second dequeue of a busy
-// period, and waits for a moment until events come. So that dequeue is the last one if it finds nothing.
-// If it finds work the queue has a backlog: then the source is told when that is done.
-func (l *loop) listenAgain(ctx context.Context) {
-	if l.options.Wakeups == nil || l.found != 1 || l.errors != nil || l.dispatcher.Outage() {
-		return
+// awaitAnswer waits for the answer to Subscribe. From the stop on it waits for a moment only.
+func (s *session) awaitAnswer(answered <-chan error, halted <-chan struct{}) error {
+	select {
+	case err := <-answered:
+		return err
+	case <-s.looping.Done():
+	case <-halted:
 	}
-	if h := l.pool.hears(); h.ready || h.listening || !h.connected {
-		return
-	}
-	select { // an older one
-	case <-l.wakeups.listens:
-	default:
-	}
-	l.setReady(true)
-	timer := time.NewTimer(listenWithin)
+	timer := time.NewTimer(haltedWithin)
 	defer timer.Stop()
 	select {
-	case <-l.wakeups.listens:
-		l.wake.drain() // the dequeue that follows serves it
+	case err := <-answered:
+		return err
 	case <-timer.C:
-	case <-ctx.Done():
+		return nil // unsubscribe says so
 	}
 }
 
-// passOn lets events go to other instances. With woken another one is woken, because this one has heard
-// of work and does not get to it.
-func (s *session) passOn(woken bool) {
-	if s.setReady(false) && woken {
-		s.wakeAnother()
+// keepSubscription says to the source what there is to say, and logs when it is lost and comes back. From
+// the stop on the source is told that there is no room. The subscription is closed after the drain: if
+// messages were given back, another instance may be woken for them then.
+func (s *session) keepSubscription(to wakeup.Subscription) {
+	told := true
+	tell := func(ready bool) {
+		if told == ready {
+			return
+		}
+		told = ready
+		if !ready {
+			s.tell(event{what: deafened}) // loops that end from now on would count on events
+		}
+		s.hooks.Call("Wakeups.Ready", func() { to.Ready(ready) })
+		if !ready {
+			s.tell(event{what: deafened}) // Listening(true) may have come in between
+		}
+	}
+	more := func() { s.hooks.Call("Wakeups.More", to.More) }
+	var lines connectionLog
+	for s.looping.Err() == nil {
+		now, actions := s.tell(event{what: speaks})
+		tell(now.ready)
+		if _, wakes := answerIn(actions, callMore); wakes {
+			more()
+		}
+		lines.log(s)
+		select {
+		case <-s.wakeups.changed:
+		case <-lines.later():
+		case <-s.looping.Done():
+		}
+	}
+	lines.stop()
+	if told {
+		s.hooks.Call("Wakeups.Ready", func() { to.Ready(false) })
+	}
+	<-s.wakeups.drained
+	if now := s.snapshot(); now.owed() || now.more {
+		more()
+	}
+	s.hooks.Call("Wakeups.Close", to.Close)
+}
+
+// unsubscribe ends the subscription after the drain, and waits for that. It returns an error if the source
+// does not return.
+func (s *session) unsubscribe(halted <-chan struct{}) error {
+	if s.options.Wakeups == nil {
+		return nil
+	}
+	close(s.wakeups.drained)
+	timer := time.NewTimer(sourceWithin)
+	defer timer.Stop()
+	for {
+		select {
+		case <-s.wakeups.ended:
+			return nil
+		case <-halted:
+			halted = nil
+			timer.Reset(haltedWithin)
+		case <-timer.C:
+			return fmt.Errorf("listener of %v: the source of wake-ups, a %T, is left behind in a call that does not return: Subscribe, Ready, More and Close must not wait", s.queue.Name(), s.options.Wakeups)
+		}
 	}
 }
 
-// setReady says whether events may come to this instance, and reports whether that is a change.
-func (s *session) setReady(ready bool) (changed bool) {
-	if changed = s.options.Wakeups != nil && s.pool.setReady(ready); changed {
-		waiting.Signal(s.wakeups.changed, struct{}{})
-	}
-	if ready && s.pauses.paused() { // it may have begun since the poll
-		s.setReady(false)
-	}
-	return changed
+// connectWithin is how long a source may take to connect before a line says that it has not.
+const connectWithin = time.Second
+
+// connectionLog logs whether events reach the listener, at most one line in logInterval, and in the end
+// what holds.
+type connectionLog struct {
+	begun     bool
+	ever      bool // events have reached the listener
+	connected bool // as was logged, or as is expected at first
+	timer     *time.Timer
+	next      time.Time // when a line may be logged
 }
 
-// wakeAnother lets the source wake another instance.
-func (s *session) wakeAnother() {
-	if s.options.Wakeups != nil {
-		s.wakeups.more.Store(true)
-		waiting.Signal(s.wakeups.changed, struct{}{})
+func (c *connectionLog) log(s *session) {
+	now := s.snapshot().connected
+	c.ever = c.ever || now
+	if !c.begun { // a source that connects soon is not worth a line
+		c.begun, c.connected, c.next = true, true, time.Now().Add(connectWithin)
+	}
+	if now == c.connected {
+		return
+	}
+	if wait := time.Until(c.next); wait > 0 {
+		c.stop()
+		c.timer = time.NewTimer(wait)
+		return
+	}
+	c.connected, c.next = now, time.Now().Add(logInterval)
+	switch {
+	case now:
+		s.report.info("wake-ups come")
+		return
+	case !c.ever:
+		s.report.info("no wake-ups yet: polling until they come")
+		return
+	}
+	s.report.line(slog.LevelWarn, "wake-ups are lost: polling until they come back")
+}
+
+// later is ready when a line may be logged that could not be before.
+func (c *connectionLog) later() <-chan time.Time {
+	if c.timer == nil {
+		return nil
+	}
+	return c.timer.C
+}
+
+func (c *connectionLog) stop() {
+	if c.timer != nil {
+		c.timer.Stop()
 	}
 }
 

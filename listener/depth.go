@@ -1,0 +1,93 @@
+package listener
+
+import (
+	"time"
+
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/scaling"
+)
+
+// readDepth reads the depth, in one transaction. The owner lets one run at a time.
+func (s *session) readDepth() (depth int64, ok bool) {
+	properties, err := s.readProperties(queue.WithCause(s.requests, queue.CauseDepth))
+	s.tell(event{what: depthRead, ok: err == nil, depth: properties.Depth})
+	switch {
+	case err == nil:
+		s.rates.depthRead(properties.Depth)
+	case s.requests.Err() == nil:
+		s.report.poll(err)
+	}
+	return properties.Depth, err == nil
+}
+
+// scaleByDepth starts the loops that the depth calls for beside the running ones. It also wakes another
+// instance if the queue may have more than this listener holds.
+func (s *session) scaleByDepth(received int, more bool) {
+	depth, ok := s.readDepth()
+	if ok {
+		s.tell(event{what: sized, target: s.targetLoops(depth)})
+	}
+	running, settling := s.dispatcher.Running()
+	if more && (!ok || depth > int64(max(running+settling, received))) {
+		s.tell(event{what: exceeded})
+	}
+}
+
+// scaleByBatch is scaleByDepth after a batch that has emptied the queue. Handlers beyond the slots of
+// the running loops were fetched by loops that have ended since, and are no reason to start loops again.
+func (s *session) scaleByBatch(received int) {
+	running, _ := s.dispatcher.Running()
+	depth := max(min(running, s.snapshot().active*s.options.BatchSize), received)
+	s.tell(event{what: sized, target: s.targetLoops(int64(depth))})
+}
+
+// lookAtDepth reads the depth because all open slots are taken.
+func (s *session) lookAtDepth() {
+	e := event{what: looked}
+	depth, ok := s.readDepth()
+	if running, settling := s.dispatcher.Running(); ok && depth > int64(running+settling) {
+		e.target = s.targetLoops(depth)
+	}
+	s.tell(e)
+}
+
+// targetLoops returns how many loops the depth calls for, regardless of the bounds.
+func (s *session) targetLoops(depth int64) int { return s.options.QueueWorkDetected(s.load(depth)) }
+
+// askController asks the controller about the interval that has ended.
+func (s *session) askController() {
+	now := s.snapshot()
+	c := now.control
+	i := scaling.Interval{Load: s.load(now.depth), Took: c.took, Dequeues: c.dequeues, Full: c.full, Empty: c.empty, Failed: c.failed, Busy: c.busy}
+	i.Loops = c.loops
+	i.Intake = scaling.Known(float64(c.received) / max(c.took, time.Nanosecond).Seconds())
+	s.tell(event{what: steered, target: s.controller(i)})
+}
+
+// load returns what the listener knows of its load, given the depth.
+func (s *session) load(depth int64) Load {
+	running, settling := s.dispatcher.Running()
+	now := s.rates.current()
+	return Load{
+		Depth: depth, Loops: s.snapshot().active, Running: running, Settling: settling,
+		Slots: s.dispatcher.Capacity(), BatchSize: s.options.BatchSize,
+		Arrival: now.arrival, Intake: now.intake, Service: now.service, Handling: now.handling,
+	}
+}
+
+// totals returns what was counted since the start.
+func (s *session) totals() totals {
+	t := totals{received: s.snapshot().received, ended: s.ended()}
+	t.handled, t.handling = s.dispatcher.Handled()
+	for o := dispatcher.Deleted; o <= dispatcher.Duplicate; o++ {
+		t.settled += s.dispatcher.Count(o)
+	}
+	return t
+}
+
+// ended returns how many messages were taken off the queue.
+func (s *session) ended() int64 {
+	return s.dispatcher.Count(dispatcher.Deleted) + s.dispatcher.Count(dispatcher.Discarded) +
+		s.dispatcher.Count(dispatcher.Poisoned) + s.dispatcher.Count(dispatcher.Duplicate)
+}
