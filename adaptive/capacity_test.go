@@ -10,6 +10,9 @@ import (
 // a dependency refuses what is beyond its capacity, and its capacity changes: 100, 10, 100. No fixed number is right for
 // both: 64 wastes calls on refusals, 8 leaves most of it unused.
 func TestTheLimitFollowsACapacityThatChanges(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays hours")
+	}
 	notWithRaceDetector(t)
 	const third = 20 * time.Minute
 	for seed := range uint64(2) {

@@ -115,6 +115,9 @@ func near(got, want float64) bool { return got > want*0.8 && got < want*1.2 }
 
 // an agent that is killed and started again a dozen times, before, while and after a flood is served, loses no job and changes its mind no more often.
 func TestAKilledAgentServesAFlood(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays many kills")
+	}
 	asked := func(kills ...int) (asked []int, slowest time.Duration) {
 		synctest.Test(t, func(t *testing.T) {
 			e := localqueue.New(nil)

@@ -110,6 +110,9 @@ func reversals(n int, asked []int) (count int) {
 // an agent that is stopped and started again every few minutes decides as one that runs all the time, and one that is
 // killed, and forgets the last minute, never changes its mind more often.
 func TestAKilledAgentDoesNotFlap(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays many kills")
+	}
 	want := halfAnHour(t, t.TempDir(), 0, false)
 	if reversals(1, want) != 3 {
 		t.Fatalf("without a kill: got Scale %v, want two peaks", want)
@@ -331,6 +334,9 @@ func TestAFolderThatCannotBeUsedEndsRun(t *testing.T) {
 
 // With a forecast the history of days is kept, in a file that is rarely written beside a small one.
 func TestDaysAreKeptInAFileOfTheirOwn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays days")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		folder := t.TempDir()
 		q := created(t, localqueue.New(nil), "jobs")

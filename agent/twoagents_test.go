@@ -14,6 +14,9 @@ import (
 
 // two agents for one pool, which nobody wants, see the same and decide the same: they do not fight.
 func TestTwoAgentsForOnePoolDoNotFight(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays hours")
+	}
 	asked := func(agents int) (asked []int) {
 		synctest.Test(t, func(t *testing.T) {
 			e := localqueue.New(nil)

@@ -188,6 +188,9 @@ func TestAViewThatFailsIsAnError(t *testing.T) {
 
 // What a viewer remembers is bounded.
 func TestAViewerForgets(t *testing.T) {
+	if testing.Short() {
+		t.Skip("fills all that a viewer remembers")
+	}
 	bubble(t, func(w *world) {
 		for n := range 2 * maxRemembered {
 			r := sample(fmt.Sprint(n))

@@ -56,6 +56,9 @@ func TestADelayedMessageCountsUntilItIsDue(t *testing.T) {
 
 // However many messages wait, the counts are few.
 func TestDelayedMessagesTakeBoundedMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a million messages")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		var d delayed
 		most := 0

@@ -156,6 +156,9 @@ func TestTheLargestSendHasRoomForRecords(t *testing.T) {
 // So has the text of the largest body that can be saved, whatever the format of the message, and
 // the body can be saved again in each later delivery.
 func TestTheLargestSaveHasRoomForRecords(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a sweep over sizes")
+	}
 	for form, c := range map[string]struct {
 		format codec.Format // of the listener
 		text   string       // as it was sent

@@ -139,6 +139,9 @@ func closed(all []net.Conn) (n int) {
 // TestStrangersCannotTakeMemory: whatever strangers send without an end, the server closes their
 // oldest connections, and workers lose none.
 func TestStrangersCannotTakeMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("opens many connections")
+	}
 	line := "a: " + strings.Repeat("b", 1000) + "\r\n"
 	for name, c := range map[string]struct {
 		text string

@@ -32,6 +32,9 @@ func TestNoAcceptedMessageIsLost(t *testing.T) {
 			reportLost(t, lostMessages(t, s, engine, s.ConnectionString(), &http.Client{Transport: s}, consume))
 		})
 	})
+	if testing.Short() {
+		return // over sockets it takes seconds
+	}
 	t.Run("net/http", func(t *testing.T) {
 		s, engine := faultyServer(t)
 		reportLost(t, lostMessages(t, s, engine, start(t, s).ConnectionString(), nil, consume))

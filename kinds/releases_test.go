@@ -20,6 +20,9 @@ import (
 // knows is handled by such a worker, every other third fails once and runs exactly twice, and all other
 // jobs stay in the queue without an attempt, until a release comes that knows them all.
 func TestJobsWaitForAReleaseThatKnowsThem(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a sweep over releases")
+	}
 	name := rapid.String().Filter(func(s string) bool { return codec.Head{Kind: s}.Check() == nil })
 	rapid.Check(t, func(rt *rapid.T) {
 		names := rapid.SliceOfNDistinct(name, 1, 5, rapid.ID[string]).Draw(rt, "names")

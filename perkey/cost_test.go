@@ -9,6 +9,9 @@ import (
 // A flood of one key costs three give-backs for each job at most, and one more for each MaxDelay that it has to wait,
 // and the key hardly ever rests while its jobs are hidden.
 func TestAFloodOfOneKeyCostsFewRequestsAndNoTime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays hours")
+	}
 	const n = 300
 	for _, takes := range []time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second, time.Minute} {
 		if takes >= time.Second {

@@ -10,6 +10,9 @@ import (
 // While all members want more than there is, the slots that each holds over time are in proportion to the
 // weights, whatever the durations of their handlers (S-06).
 func TestWeightsAreHonouredOverTime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays hours")
+	}
 	for name, takes := range map[string][]time.Duration{
 		"equal handlers":    {time.Second, time.Second, time.Second},
 		"slow heavy weight": {4 * time.Second, time.Second, 400 * time.Millisecond},

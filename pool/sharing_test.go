@@ -124,6 +124,9 @@ func TestEveryMemberHasASlotInAWeightedPool(t *testing.T) {
 // The slots that come free while a member's dequeue is sent are not lost to it: they would go to members
 // that wait then, and those with long handlers would soon have them all.
 func TestLongHandlersDoNotGatherAllSlots(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays hours")
+	}
 	for name, o := range map[string]*pool.Options{"weighted": {Slots: 20}, "strict": {Slots: 20, Strict: true}} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, o, func(b *bundle) {

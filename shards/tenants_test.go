@@ -163,6 +163,9 @@ func (w *tenantLoad) percentile(sharing bool) time.Duration {
 // percentile of those that share no shard with it, polled and woken. Without tenants it
 // adds much more to everybody, as it does to those that share a shard.
 func TestANoisyTenantSlowsOnlyThoseThatShareAShard(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a percentile needs many jobs")
+	}
 	for _, woken := range []bool{false, true} {
 		lasts := 2 * time.Minute
 		if !woken {

@@ -144,6 +144,9 @@ func TestADirectoryOfTablesIsPrivate(t *testing.T) {
 }
 
 func TestTheTablesOfAFile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for a lock")
+	}
 	t.Parallel()
 	dir := t.TempDir()
 	made := filepath.Join(dir, "made") // by a program that uses filetable, under any name

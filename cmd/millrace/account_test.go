@@ -90,6 +90,9 @@ func TestBadLocationsAreExplainedWithoutSecrets(t *testing.T) {
 // TestUnreachableServerHintsAtServe: without a server, commands fail at once and say how to start
 // one.
 func TestUnreachableServerHintsAtServe(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for retries")
+	}
 	t.Parallel()
 	e, err := emulator.New(nil, nil).Start("")
 	if err != nil {

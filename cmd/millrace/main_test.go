@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -27,6 +28,10 @@ func TestMain(m *testing.M) {
 	}
 	if os.Getenv(programVariable) != "" {
 		main()
+	}
+	flag.Parse()
+	if flag.Lookup("test.fuzz").Value.String() == "" {
+		flag.Set("test.parallel", "16") // tests against servers spend most of their time waiting
 	}
 	code := m.Run()
 	azuritetest.Stop()

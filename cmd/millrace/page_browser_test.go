@@ -17,6 +17,9 @@ import (
 // TestPageFitsEveryWidth: Chromium lays out the page, with names as long as they can be, and nothing
 // sticks out at the side. The page has no script, so it is measured from outside, in frames.
 func TestPageFitsEveryWidth(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	chromium := azuritetest.Program(t, "chromium")
 	v := view{Open: true, Data: "/" + strings.Repeat("directory", 10), Accounts: []accountView{{
 		Name: strings.Repeat("account", 9), Connect: []string{shortForm, strings.Repeat("k", 200)},

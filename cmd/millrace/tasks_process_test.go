@@ -27,6 +27,9 @@ import (
 // TestInterruptedPutCountsItsJobs: a signal ends the wait for more lines, and the error has the
 // number of jobs that were put.
 func TestInterruptedPutCountsItsJobs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	t.Parallel()
 	location := startServer(t)
 	v := on(location)
@@ -76,6 +79,9 @@ func waitForDepth(t *testing.T, q queue.Queue, n int64) {
 // TestSecondSignalDoesNotWaitForTheServer: a second signal aborts a request without a response, and
 // the error says that its outcome is unknown.
 func TestSecondSignalDoesNotWaitForTheServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	t.Parallel()
 	for _, c := range []struct {
 		args []string
@@ -120,6 +126,9 @@ func TestSecondSignalDoesNotWaitForTheServer(t *testing.T) {
 // TestFirstSignalLetsTheRequestFinish: a request that changes something is not aborted, so that its
 // outcome is known.
 func TestFirstSignalLetsTheRequestFinish(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	t.Parallel()
 	server := emulator.New(localqueue.New(nil), nil)
 	began, goOn := make(chan struct{}), make(chan struct{})
@@ -163,6 +172,9 @@ func isPending(pid int) bool {
 
 // TestClosedOutputIsNoError: a reader of the output, such as head, may close it early.
 func TestClosedOutputIsNoError(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	t.Parallel()
 	location := startServer(t)
 	v := on(location)
@@ -195,6 +207,9 @@ func TestClosedOutputIsNoError(t *testing.T) {
 
 // TestFullDiskFails: a command whose output cannot be written fails.
 func TestFullDiskFails(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	t.Parallel()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) && runtime.GOOS != "linux" {

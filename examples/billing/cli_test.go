@@ -74,6 +74,9 @@ func TestHelpNamesEveryCommandAndFlag(t *testing.T) {
 }
 
 func TestWithoutAServerRolesNameTheOneToStart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for retries")
+	}
 	t.Parallel()
 	e, err := emulator.New(nil, nil).Start("")
 	if err != nil {

@@ -103,6 +103,9 @@ func TestAReportThatFailsLeavesTheOneBefore(t *testing.T) {
 // The page is opened in Chromium: nothing sticks out at the side, and it is not empty. If MILLRACE_SCREENSHOTS names a
 // folder, pictures of it are left there.
 func TestThePageFitsEveryWidth(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a browser")
+	}
 	t.Parallel()
 	chromium, err := exec.LookPath("chromium")
 	if err != nil {

@@ -114,6 +114,9 @@ func TestSweep(t *testing.T) {
 
 // On a server without tables they are in a folder, which one process can have.
 func TestTablesOfAServerThatHasNone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for a lock")
+	}
 	t.Parallel()
 	server, err := emulator.New(nil, nil).Start("")
 	if err != nil {

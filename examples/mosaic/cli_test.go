@@ -140,6 +140,9 @@ func temporary(t *testing.T) string {
 }
 
 func TestWithoutArgumentsTheSampleIsRendered(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes a large mosaic")
+	}
 	tmp := temporary(t)
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -249,6 +252,9 @@ func samePixels(img image.Image, r image.Rectangle, tile image.Image) bool {
 }
 
 func TestFormatsSizesAndDefaults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes many mosaics")
+	}
 	t.Parallel()
 	dir := t.TempDir()
 	photo(t, filepath.Join(dir, "in.png"), 50, 33)
@@ -327,6 +333,9 @@ func TestInvalidCommandLines(t *testing.T) {
 }
 
 func TestFailedJobs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes many mosaics")
+	}
 	tmp := temporary(t)
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }

@@ -212,6 +212,9 @@ func TestAVisitorUploadsWatchesAndFinds(t *testing.T) {
 
 // Whatever is uploaded, the visitor is told, and others are served.
 func TestHostileUploadsHurtNobody(t *testing.T) {
+	if testing.Short() {
+		t.Skip("uploads many clips")
+	}
 	site := run(t)
 	film := testFilm(t, 64, 36, 5)
 	many := &gif.GIF{}
@@ -271,6 +274,9 @@ func TestHostileUploadsHurtNobody(t *testing.T) {
 }
 
 func TestOtherSitesUploadNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts the site again")
+	}
 	site := run(t)
 	for _, headers := range [][]string{{"Origin", "http://evil.example"}, {"Sec-Fetch-Site", "cross-site"}, {"Host", "evil.example"}} {
 		if status, _, page := fetch(t, http.MethodPost, site+"/upload", strings.NewReader("x"), headers...); status != http.StatusForbidden && status != http.StatusMisdirectedRequest {

@@ -384,6 +384,9 @@ func (w *scaledWorld) audit(sent int) {
 
 // TestScaledWorkersLoseNoJob plays worlds with an agent: agents and workers are killed, requests and answers are lost.
 func TestScaledWorkersLoseNoJob(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a long scenario")
+	}
 	first, last := uint64(1), worlds(*seeds, 25)
 	if *seed != 0 {
 		first, last = *seed, *seed

@@ -109,6 +109,9 @@ func (b *ledger) summary() (sum summary) {
 // A database is unavailable for three minutes. The jobs that run when the outage begins fail, and
 // each later one hangs for an hour. After the outage the work goes on with the remaining slots.
 func TestOutageOfADatabaseWithHangingProbes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a long scenario")
+	}
 	t.Parallel()
 	for name, change := range map[string]func(*workerPlan){
 		"one at a time": nil,
@@ -190,6 +193,9 @@ func TestDequeuesAsSlowAsTheLease(t *testing.T) {
 // The poison queue is unavailable for longer than the TTL of messages that always fail. They run at
 // most MaxAttempts times, and those that never expire are copied when it is back.
 func TestPoisonQueueOutageAndExpiringMessages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a long scenario")
+	}
 	t.Parallel()
 	for _, rates := range []faultqueue.Rates{{Unavailable: 1}, {Throttled: 1}, {LostRequest: 1}} {
 		p := newScenario(40 * time.Minute)
@@ -219,6 +225,9 @@ func TestHooksThatAlwaysPanic(t *testing.T) {
 		"batches":    func(w *workerPlan) { w.together, w.company = 8, 100*time.Millisecond },
 		"throttled":  func(w *workerPlan) { w.faults.Every.Throttled = 0.5 },
 	} {
+		if testing.Short() && name != "throttled" {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newScenario(5 * time.Minute)

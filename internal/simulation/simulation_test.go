@@ -16,18 +16,18 @@ import (
 )
 
 var (
-	seeds = flag.Int("seeds", 0, "how many seeds to run, from 1; 0 means 300, 100 with the race detector, and a tenth of that with -short")
+	seeds = flag.Int("seeds", 0, "how many seeds to run, from 1; 0 means 300, 100 with the race detector, and 20 with -short")
 	seed  = flag.Uint64("seed", 0, "the one seed to run, with its trace")
 )
 
-// worlds is how many seeds a test plays: what was asked for, or the default, of which -short
-// leaves a tenth.
+// worlds returns how many seeds a test plays: as many as the caller asked for, or the default. With
+// -short it is a tenth of the default, at most 20.
 func worlds(asked, byDefault int) uint64 {
 	switch {
 	case asked > 0:
 		return uint64(asked)
 	case testing.Short():
-		return uint64(byDefault / 10)
+		return uint64(min(byDefault/10, 20))
 	}
 	return uint64(byDefault)
 }

@@ -13,6 +13,9 @@ import (
 // or fails it if MILLRACE_REQUIRE contains mount.
 func Mount(t testing.TB, size int) (folder string) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("fills a disk")
+	}
 	folder = t.TempDir()
 	err := syscall.Mount("tmpfs", folder, "tmpfs", 0, fmt.Sprintf("size=%dm", size))
 	switch {

@@ -42,6 +42,9 @@ var outages = []struct {
 // whatever happens to the primary region, the jobs that were accepted are those that
 // are handled, and each that is handled twice was in doubt before.
 func TestAcceptedIsHandledThroughOutages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays hours")
+	}
 	jobs := *allJobs
 	if testing.Short() {
 		jobs /= 2

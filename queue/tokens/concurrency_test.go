@@ -276,6 +276,9 @@ func (b *bundle) live(ctx context.Context, c tokens.Concurrency, seed uint64, g 
 
 // Under full demand at least 90 % are used, by one process and by many, and it costs few requests.
 func TestAConcurrencyIsUsed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays hours")
+	}
 	for _, c := range []struct {
 		instances, jobs, perToken int
 		length                    time.Duration
@@ -330,6 +333,9 @@ func TestAConcurrencyIsUsed(t *testing.T) {
 
 // A process that has all tokens gives some of them back, so that one that comes later gets its part.
 func TestNobodyStarves(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays hours")
+	}
 	for _, perToken := range []int{1, 4, 20} {
 		synctest.Test(t, func(t *testing.T) {
 			b := setup(t)

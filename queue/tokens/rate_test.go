@@ -195,6 +195,9 @@ func TestARateIsNeverExceeded(t *testing.T) {
 // Under full demand at least 90 % are used, by one process and by many, and tokens cost at most 0.05 requests a job
 // at 100 jobs a token.
 func TestARateIsUsed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays hours")
+	}
 	for _, c := range []struct {
 		instances, jobs, perToken int
 		window                    time.Duration

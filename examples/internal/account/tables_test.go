@@ -45,6 +45,9 @@ func use(t *testing.T, tables *Tables) {
 }
 
 func TestTablesOfAFolder(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for a lock")
+	}
 	t.Setenv("XDG_DATA_HOME", t.TempDir())
 	a := openFor(t, "AccountName=a;"+keyOfAnyone+";QueueEndpoint=http://127.0.0.1:1/a")
 	given := filepath.Join(t.TempDir(), "new", "folder")

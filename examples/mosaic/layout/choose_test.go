@@ -143,7 +143,11 @@ func TestEveryTileOnce(t *testing.T) {
 
 func TestEqualOnAnyNumberOfProcessors(t *testing.T) {
 	library, c := cropLibrary(t, 16, 800), gradient(70, 50, 3)
-	for _, r := range []int{Once, DefaultReuse, BestMatch} {
+	reuses := []int{DefaultReuse, Once, BestMatch}
+	if testing.Short() {
+		reuses = reuses[:1]
+	}
+	for _, r := range reuses {
 		var all []*Layout
 		for _, n := range []int{1, 4} {
 			old := runtime.GOMAXPROCS(n)

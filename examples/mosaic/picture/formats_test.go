@@ -407,6 +407,9 @@ func TestUnsupportedErrorNamesAWayOut(t *testing.T) {
 // DecodeBytes is an estimate of memory that must not be too small, or two pictures at once take more than there is. All
 // that decoding allocates is counted, most of which is garbage before the end.
 func TestDecodeTakesNoMoreThanEstimated(t *testing.T) {
+	if testing.Short() {
+		t.Skip("decodes dozens of pictures")
+	}
 	if raceEnabled {
 		t.Skip("the race detector multiplies what decoders allocate")
 	}

@@ -34,6 +34,9 @@ func generated(t testing.TB, size int) *Library {
 
 // Every colour of a 17³ grid through sRGB has a near tile: within a step of its levels along each primary.
 func TestGenerateCoversSRGB(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compares thousands of colours")
+	}
 	l := generated(t, 16)
 	if l.Len() != 3375 {
 		t.Errorf("got %d tiles; want 3,375", l.Len())
@@ -59,7 +62,11 @@ func abs(n int) int { return max(n, -n) }
 
 // Tiles have patterns, but for those that are black or white, and keep their colour in every size.
 func TestGenerateMakesDistinctTexturedTiles(t *testing.T) {
-	for _, size := range []int{1, 4, 16, 64} {
+	sizes := []int{16, 1, 4, 64}
+	if testing.Short() {
+		sizes = sizes[:1]
+	}
+	for _, size := range sizes {
 		l := generated(t, size)
 		seen := map[[32]byte]string{}
 		for i := range l.Len() {
@@ -112,6 +119,9 @@ func meanOf(pix []byte) (m picture.Linear) {
 }
 
 func TestGenerateIsDeterministic(t *testing.T) {
+	if testing.Short() {
+		t.Skip("generates thousands of tiles")
+	}
 	again, err := Generate(16)
 	if err != nil {
 		t.Fatal(err)

@@ -52,6 +52,7 @@ func TestEveryFailureOfAJobIsSaidInPlainWords(t *testing.T) {
 }
 
 func TestEveryPictureThatIsRefusedIsNamedWithAWayOut(t *testing.T) {
+	t.Parallel()
 	s := setup(t).serve(nil)
 	good := string(picturePNG(64, 64))
 	heic := "\x00\x00\x00\x18ftypheic\x00\x00\x00\x00heicmif1" + strings.Repeat("\x00", 64)
@@ -74,6 +75,7 @@ func TestEveryPictureThatIsRefusedIsNamedWithAWayOut(t *testing.T) {
 
 // A folder whose pictures cannot be used fails the job with a reason.
 func TestTilesThatCannotBeMadeFailTheJob(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	w.tiles = t.TempDir()
 	if err := os.WriteFile(filepath.Join(w.tiles, "a.jpg"), []byte("not a picture"), 0o600); err != nil {

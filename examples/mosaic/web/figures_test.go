@@ -27,6 +27,7 @@ func (s *site) status(ok func(Status) bool) (last Status) {
 }
 
 func TestThePageShowsTheQueues(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	s := w.serve(nil)
 	pass := w.store.hold()
@@ -42,6 +43,7 @@ func TestThePageShowsTheQueues(t *testing.T) {
 }
 
 func TestAnOutageIsShown(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	s := w.serve(func(o *Options) {
 		o.Queue = func(name string) (queue.Queue, error) {
@@ -59,6 +61,7 @@ func TestAnOutageIsShown(t *testing.T) {
 
 // A damaged slice, once it is redriven, completes the picture.
 func TestADamagedSliceStopsAJobUntilItsMessageIsRedriven(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	s := w.serve(nil)
 	if r := s.post("/faults", field{name: "kind", value: "damage"}); r.status != http.StatusConflict {
@@ -92,6 +95,7 @@ func TestADamagedSliceStopsAJobUntilItsMessageIsRedriven(t *testing.T) {
 }
 
 func TestFaults(t *testing.T) {
+	t.Parallel()
 	var busy bool
 	var fail error
 	s := setup(t).serve(func(o *Options) {

@@ -33,6 +33,7 @@ func hugePNG() string {
 }
 
 func TestPicturesThatCannotBeUsedAreRefused(t *testing.T) {
+	t.Parallel()
 	s := setup(t).serve(nil)
 	good := string(picturePNG(64, 64))
 	for _, c := range []struct {
@@ -60,6 +61,7 @@ func TestPicturesThatCannotBeUsedAreRefused(t *testing.T) {
 }
 
 func TestFormsThatMakeNoSenseAreRefused(t *testing.T) {
+	t.Parallel()
 	s := setup(t).serve(nil)
 	builtin := field{name: "builtin", value: "1"}
 	for _, c := range []struct {
@@ -111,6 +113,10 @@ func manyFields() (all []field) {
 }
 
 func TestALargeUploadIsRefusedBeforeItIsRead(t *testing.T) {
+	if testing.Short() {
+		t.Skip("sends 64 MiB twice")
+	}
+	t.Parallel()
 	s := setup(t).serve(nil)
 	body, kind := multipartForm(field{name: "picture", file: "x.png", value: strings.Repeat("x", maxUpload+form64k)})
 	for name, r := range map[string]io.Reader{"chunked": io.MultiReader(bytes.NewReader(body.Bytes())), "with its length": body} {
@@ -123,6 +129,7 @@ func TestALargeUploadIsRefusedBeforeItIsRead(t *testing.T) {
 
 // A client that reads or sends nothing does not hold a connection or a place for ever.
 func TestEveryTransferHasADeadline(t *testing.T) {
+	t.Parallel()
 	s := setup(t).serve(nil)
 	id := s.make(s.small()...)
 	s.until(id, done)
@@ -157,6 +164,7 @@ func (d *deadlines) SetReadDeadline(at time.Time) error {
 func (d *deadlines) SetWriteDeadline(at time.Time) error { d.write = at; return nil }
 
 func TestTheNumberOfUploadsIsLimited(t *testing.T) {
+	t.Parallel()
 	s := setup(t).serve(nil)
 	for range maxUploads {
 		s.uploads <- struct{}{}
@@ -169,6 +177,7 @@ func TestTheNumberOfUploadsIsLimited(t *testing.T) {
 }
 
 func TestNamesOfUploadsAreNeverPaths(t *testing.T) {
+	t.Parallel()
 	s := setup(t).serve(nil)
 	for _, c := range []struct{ name, shown string }{
 		{"../../../etc/passwd", "passwd"}, {`C:\Users\x\..\secret.png`, "secret.png"}, {"..", "picture"}, {".hidden", "hidden"},
@@ -203,6 +212,7 @@ func TestDisplayNamesAreHarmless(t *testing.T) {
 }
 
 func TestOnlyOurOwnPagesChangeAnything(t *testing.T) {
+	t.Parallel()
 	s := setup(t).serve(nil)
 	id := s.make(s.small()...)
 	s.until(id, done)
@@ -231,6 +241,7 @@ func TestOnlyOurOwnPagesChangeAnything(t *testing.T) {
 }
 
 func TestForeignHostsAreRefused(t *testing.T) {
+	t.Parallel()
 	s := setup(t).serve(nil)
 	for host, known := range map[string]bool{
 		"127.0.0.1": true, "127.0.0.1:99": true, "[::1]:8088": true, "localhost:8088": true, "LOCALHOST": true, "x.localhost": true, "192.168.1.2:8088": true,
@@ -243,6 +254,7 @@ func TestForeignHostsAreRefused(t *testing.T) {
 }
 
 func TestAllResponsesHaveTheHeadersOfSecurity(t *testing.T) {
+	t.Parallel()
 	s := setup(t).serve(nil)
 	id := s.make(s.small()...)
 	s.until(id, done)

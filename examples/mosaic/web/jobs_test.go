@@ -52,6 +52,7 @@ func different(t *testing.T, a, b image.Image, r image.Rectangle, at image.Point
 }
 
 func TestAMosaicIsMadeAndShown(t *testing.T) {
+	t.Parallel()
 	s := setup(t).serve(nil)
 	id := s.make(field{name: "picture", file: "Sünset.PNG", value: string(picturePNG(320, 200))}, field{name: "tile", value: "8"}, field{name: "scale", value: "1.5"}, field{name: "tint", value: "10"}, field{name: "reuse", value: "100"})
 	end := s.until(id, done)
@@ -122,6 +123,7 @@ func TestAMosaicIsMadeAndShown(t *testing.T) {
 }
 
 func TestAddressesBeyondAMosaicAreNotFound(t *testing.T) {
+	t.Parallel()
 	s := setup(t).serve(nil)
 	id := s.make(s.small()...)
 	end := s.until(id, done)
@@ -145,6 +147,7 @@ func TestAddressesBeyondAMosaicAreNotFound(t *testing.T) {
 }
 
 func TestNoSliceIsLostOverAReconnection(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	s := w.serve(nil)
 	pass := w.store.hold()
@@ -179,6 +182,7 @@ func TestNoSliceIsLostOverAReconnection(t *testing.T) {
 }
 
 func TestAJobGoesOnAfterARestart(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		before func(*site, string, func(int))
@@ -215,6 +219,7 @@ func TestAJobGoesOnAfterARestart(t *testing.T) {
 
 // The mosaic was stored, and the program was killed before it recorded that.
 func TestAJobWhoseEndWasNotRecordedIsDone(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	s := w.serve(nil)
 	id := s.make(s.small()...)
@@ -231,6 +236,7 @@ func TestAJobWhoseEndWasNotRecordedIsDone(t *testing.T) {
 }
 
 func TestARecordThatMakesNoSenseIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	s := w.serve(nil)
 	id := s.make(s.small()...)
@@ -257,6 +263,7 @@ func TestARecordThatMakesNoSenseIsLeftAlone(t *testing.T) {
 }
 
 func TestJobsWaitForTheirTurn(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	s := w.serve(nil)
 	pass := w.store.hold()
@@ -276,6 +283,7 @@ func TestJobsWaitForTheirTurn(t *testing.T) {
 }
 
 func TestTwoJobsAtOnce(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	s := w.serve(nil)
 	pass := w.store.hold()
@@ -290,6 +298,7 @@ func TestTwoJobsAtOnce(t *testing.T) {
 }
 
 func TestADeletedJobEndsAndLeavesNothing(t *testing.T) {
+	t.Parallel()
 	for _, when := range []state{working, done} {
 		t.Run(string(when), func(t *testing.T) {
 			w := setup(t)
@@ -361,6 +370,7 @@ func TestAnOutageDelaysAJob(t *testing.T) {
 }
 
 func TestAFullDiskElsewhereFailsTheJobWithTheReason(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	s := w.serve(nil)
 	pass := w.store.hold()
@@ -399,6 +409,7 @@ func (s *site) shelfAt(t *testing.T) *shelf {
 
 // A job whose page was left while it was deleted must not come back at the next start.
 func TestAJobIsDeletedAlsoIfTheClientLeaves(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	s := w.serve(nil)
 	id := s.make(s.small()...)
@@ -432,6 +443,7 @@ func TestAJobIsDeletedAlsoIfTheClientLeaves(t *testing.T) {
 
 // A failure is stored while the user starts the job again: what is on disk then must be the newer of the two.
 func TestARecordIsNeverReplacedByAnOlderOne(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	s := w.serve(nil)
 	id := s.make(s.small()...)
@@ -465,6 +477,7 @@ func TestARecordIsNeverReplacedByAnOlderOne(t *testing.T) {
 
 // A job that is posted before Run begins is not also one of an earlier run.
 func TestAJobThatComesBeforeRunBeginsRunsOnce(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	posted := make(chan struct{})
 	s := w.serve(nil)

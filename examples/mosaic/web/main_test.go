@@ -1,6 +1,7 @@
 package web
 
 import (
+	"flag"
 	"os"
 	"testing"
 
@@ -12,5 +13,6 @@ func TestMain(m *testing.M) {
 		child(kind)
 		return
 	}
+	_ = flag.Set("test.parallel", "16") // they wait more than they compute
 	goleak.VerifyTestMain(m)
 }

@@ -71,6 +71,7 @@ func runs(t *testing.T, p *Processors, n int64) ProcessorStatus {
 }
 
 func TestAKilledProcessorIsStartedAgain(t *testing.T) {
+	t.Parallel()
 	p, _, stop := children(t, 2, "works")
 	before := runs(t, p, 1)
 	if pid, ok := p.Kill(0); !ok || pid != before.PID {
@@ -86,6 +87,7 @@ func TestAKilledProcessorIsStartedAgain(t *testing.T) {
 }
 
 func TestSlowProcessorsAreStartedAgain(t *testing.T) {
+	t.Parallel()
 	p, slow, stop := children(t, 1, "works")
 	runs(t, p, 1)
 	if got := slow(); got != 0 {
@@ -99,6 +101,7 @@ func TestSlowProcessorsAreStartedAgain(t *testing.T) {
 }
 
 func TestAProcessorThatDoesNotStopIsKilled(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("waits five seconds")
 	}
@@ -108,6 +111,7 @@ func TestAProcessorThatDoesNotStopIsKilled(t *testing.T) {
 }
 
 func TestProcessorsThatFailAreTriedAgain(t *testing.T) {
+	t.Parallel()
 	_, slow, stop := children(t, 1, "fails")
 	slow()
 	slow()

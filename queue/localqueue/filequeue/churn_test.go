@@ -14,7 +14,11 @@ import (
 // pages of the tree split, merge and become empty at every level. The file must then be sound, with
 // every message.
 func TestPagesSplitAndMergeWithoutDamage(t *testing.T) {
-	const queues, rounds, most = 20, 40, 400
+	const queues, most = 20, 400
+	rounds := 40
+	if testing.Short() {
+		rounds = 5
+	}
 	dir := memoryDirectory(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	var have []storage.MessageKey

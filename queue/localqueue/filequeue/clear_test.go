@@ -35,6 +35,9 @@ func clearedAndKilled(t *testing.T, dir string) map[uint64]string {
 
 // TestOpenRemovesClearedMessages: nobody needs to write first.
 func TestOpenRemovesClearedMessages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes a large file")
+	}
 	dir := memoryDirectory(t)
 	texts := clearedAndKilled(t, dir)
 	if err := os.Truncate(filepath.Join(dir, fileName), rebuildSize-4096); err != nil { // it is not rebuilt
@@ -61,6 +64,9 @@ func TestOpenRemovesClearedMessages(t *testing.T) {
 // TestOpenGivesTheSpaceOfClearedMessagesBack: even if the process was killed right after the
 // clear.
 func TestOpenGivesTheSpaceOfClearedMessagesBack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes a large file")
+	}
 	dir := memoryDirectory(t)
 	texts := clearedAndKilled(t, dir)
 	size := func() int64 {

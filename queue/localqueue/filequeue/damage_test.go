@@ -257,6 +257,9 @@ func TestRandomDamageIsReported(t *testing.T) {
 
 // TestAZeroedPageIsReported zeroes one page after the other.
 func TestAZeroedPageIsReported(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a sweep over pages")
+	}
 	s := sampled(t)
 	page, dir := os.Getpagesize(), memoryDirectory(t)
 	for at := 0; at < len(s.file); at += page {

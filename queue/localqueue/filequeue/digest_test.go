@@ -58,6 +58,9 @@ func bucketRoots(t *testing.T, file []byte) map[string]field {
 
 // TestAPageOfAnEarlierCommitIsDetected: it is valid by itself, and so are its records.
 func TestAPageOfAnEarlierCommitIsDetected(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a sweep over pages")
+	}
 	files := snapshots(t)
 	newest, size := files[len(files)-1], os.Getpagesize()
 	dir := memoryDirectory(t)

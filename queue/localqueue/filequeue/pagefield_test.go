@@ -192,6 +192,9 @@ func fieldNamed(t *testing.T, file []byte, pattern string) field {
 // TestFieldsThatBboltTrustsAreChecked: an invalid field is page damage, and bbolt gets a rebuilt
 // file.
 func TestFieldsThatBboltTrustsAreChecked(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a sweep over fields")
+	}
 	s := sampled(t)
 	size := os.Getpagesize()
 	set := func(pattern string, value func(was uint64) uint64) func([]byte) {
