@@ -63,11 +63,9 @@ func (s *session) newLoop() *loop {
 
 // ask tells the owner of an event of this loop, and reports which of two actions it answers with.
 func (l *loop) ask(e event, one, other verb) (is, isOther bool) {
-	_, actions := l.decide(l, e)
-	l.followUp(actions)
-	_, is = answerIn(actions, one)
-	_, isOther = answerIn(actions, other)
-	return is, isOther
+	_, a := l.decide(l, e)
+	l.followUp(a.rest)
+	return a.is(one), a.is(other)
 }
 
 // run dequeues until the loop ends: when the listener stops, when more loops run than Loops.Max or a
@@ -128,12 +126,12 @@ func (l *loop) poll(reserved int) (wait time.Duration, ended bool) {
 		l.observe(reserved, batch, time.Since(asked), err)
 	}
 	missing := errors.Is(err, queue.ErrQueueMissing)
-	_, actions := l.decide(l, event{
+	_, follows := l.decide(l, event{
 		what: answered, asked: reserved, got: len(batch), first: l.found == 0,
 		err: err, missing: missing, throttled: errors.Is(err, queue.ErrThrottled),
 	})
 	l.dispatcher.Dispatch(batch, reserved, asked, visibility)
-	l.followUp(actions)
+	l.followUp(follows.rest)
 	switch {
 	case missing:
 		return l.onQueueMissing(err)
@@ -155,11 +153,11 @@ func (l *loop) poll(reserved int) (wait time.Duration, ended bool) {
 // returns what the owner knew when it allowed the dequeue. An error stands for that of a dequeue.
 func (l *loop) mayDequeue() (now state, may bool, err error) {
 	for {
-		now, actions := l.decide(l, event{what: begins})
-		if _, held := answerIn(actions, release); held {
+		now, a := l.decide(l, event{what: begins})
+		if a.is(release) {
 			return now, false, nil
 		}
-		due, reads := answerIn(actions, readMetadata)
+		due, reads := a.with(readMetadata)
 		if !reads {
 			return now, true, nil
 		}

@@ -106,11 +106,11 @@ func (s *session) applyProperties(reading int, metadata map[string]string, err e
 		e.seconds = number(1, timeoutName, int(queue.MaxVisibility/time.Second))
 		e.sharing, e.found = s.options.Metadata == WriteMetadata, s.dispatcher.FoundVisibility()
 	}
-	_, actions := s.tell(e)
-	if _, denied := answerIn(actions, tellDenied); denied {
+	_, follows := s.tell(e)
+	if follows.is(tellDenied) {
 		s.report.info("not followed: millrace pause, for lack of the permission to read the metadata of the queue", slog.Any("error", err))
 	}
-	if a, shares := answerIn(actions, share); shares {
+	if a, shares := follows.with(share); shares {
 		s.shareVisibility(metadata, a.d)
 	}
 }

@@ -310,7 +310,7 @@ const (
 
 // transition is one step.
 type transition struct {
-	state
+	*state
 	e       event
 	actions []action
 }
@@ -319,7 +319,14 @@ func (t *transition) do(a action) { t.actions = append(t.actions, a) }
 
 // step returns the state after an event, and the actions that follow from it.
 func step(s state, e event) (state, []action) {
-	t := transition{state: s, e: e}
+	t := transition{state: &s, e: e}
+	t.take()
+	return s, t.actions
+}
+
+// take takes the step in place: the state is large, and each poll takes several steps.
+func (t *transition) take() {
+	alarm, e := t.alarm(), &t.e
 	t.stopping = t.stopping || e.stopped
 	switch e.what {
 	case enters:
@@ -418,10 +425,9 @@ func step(s state, e event) (state, []action) {
 		t.telling = false
 		t.announce()
 	}
-	if t.alarm() != s.alarm() {
+	if t.alarm() != alarm {
 		t.do(action{do: setAlarm})
 	}
-	return t.state, t.actions
 }
 
 // alarm returns the earliest instant at which the owner must hear that time has passed.

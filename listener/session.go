@@ -53,9 +53,10 @@ type session struct {
 // times per poll, and an answer over channels would cost more than a poll of a queue in memory.
 type owner struct {
 	mu     sync.Mutex
-	state  state   // guarded by mu
-	asleep []*loop // longest first; as many as state.asleep; guarded by mu
-	parked []*loop // loops that wait for a change; guarded by mu
+	state  state      // guarded by mu
+	step   transition // the newest; guarded by mu
+	asleep []*loop    // longest first; as many as state.asleep; guarded by mu
+	parked []*loop    // loops that wait for a change; guarded by mu
 }
 
 // jitters are the series that the jitter of waits comes from. The loops share them, and they depend on
@@ -114,24 +115,42 @@ func newSession(q queue.Queue, o sessionOptions, dispatch func(queue.Queue, *dis
 
 // tell tells the owner of an event, and carries out the actions that follow from it. It returns the
 // next state and the actions.
-func (s *session) tell(e event) (state, []action) {
-	now, actions := s.decide(nil, e)
-	s.followUp(actions)
-	return now, actions
+func (s *session) tell(e event) (state, answer) {
+	now, a := s.decide(nil, e)
+	s.followUp(a.rest)
+	return now, a
+}
+
+// answer is what follows from an event for whoever told of it.
+type answer struct {
+	verbs uint64   // a bit for each kind of action
+	rest  []action // that are not carried out yet, or have a value
+}
+
+func (a answer) is(do verb) bool { return a.verbs&(1<<do) != 0 }
+
+// with returns the action of this kind, if there is one.
+func (a answer) with(do verb) (one action, ok bool) {
+	i := slices.IndexFunc(a.rest, func(one action) bool { return one.do == do })
+	if i < 0 {
+		return one, false
+	}
+	return a.rest[i], true
 }
 
 // decide takes the step for an event, of a loop or nil. It carries out the actions that never wait,
 // under the lock, so that they happen in the order of the events. The caller must pass the others to
 // followUp.
-func (s *session) decide(l *loop, e event) (state, []action) {
+func (s *session) decide(l *loop, e event) (now state, follows answer) {
 	e.stopped = s.looping != nil && s.looping.Err() != nil
 	o := &s.owner
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	e.now = time.Since(s.epoch)
-	var actions []action
-	o.state, actions = step(o.state, e)
-	for _, a := range actions {
+	o.step.state, o.step.e, o.step.actions = &o.state, e, o.step.actions[:0]
+	o.step.take()
+	for _, a := range o.step.actions {
+		follows.verbs |= 1 << a.do
 		switch a.do {
 		case startLoops:
 			for range a.n {
@@ -162,9 +181,12 @@ func (s *session) decide(l *loop, e event) (state, []action) {
 			o.asleep = append(o.asleep, l)
 		case park:
 			o.parked = append(o.parked, l)
+		case end, release, again, callMore, tellDenied: // these only answer
+		default:
+			follows.rest = append(follows.rest, a)
 		}
 	}
-	return o.state, actions
+	return o.state, follows
 }
 
 // followUp carries out the actions that call the program or send requests.
@@ -194,16 +216,6 @@ func (s *session) followUp(actions []action) {
 	}
 }
 
-// answerIn returns the action of this kind, if there is one.
-func answerIn(actions []action, do verb) (a action, ok bool) {
-	for _, a := range actions {
-		if a.do == do {
-			return a, true
-		}
-	}
-	return a, false
-}
-
 // awaken takes a loop whose wait is over off the owner's lists. If it is on none of them the owner has
 // woken it.
 func (s *session) awaken(l *loop) (woken bool) {
@@ -212,7 +224,8 @@ func (s *session) awaken(l *loop) (woken bool) {
 	defer o.mu.Unlock()
 	if i := slices.Index(o.asleep, l); i >= 0 {
 		o.asleep = slices.Delete(o.asleep, i, i+1)
-		o.state, _ = step(o.state, event{what: awoke, now: time.Since(s.epoch)})
+		o.step.state, o.step.e = &o.state, event{what: awoke, now: time.Since(s.epoch)}
+		o.step.take()
 		return false
 	}
 	if i := slices.Index(o.parked, l); i >= 0 {

@@ -135,9 +135,9 @@ func (s *session) keepSubscription(to wakeup.Subscription) {
 	more := func() { s.hooks.Call("Wakeups.More", to.More) }
 	var lines connectionLog
 	for s.looping.Err() == nil {
-		now, actions := s.tell(event{what: speaks})
+		now, a := s.tell(event{what: speaks})
 		tell(now.ready)
-		if _, wakes := answerIn(actions, callMore); wakes {
+		if a.is(callMore) {
 			more()
 		}
 		lines.log(s)
