@@ -169,6 +169,9 @@ func (c *combined) done() int {
 // meters work together through an outage: every job that was accepted is handled, none twice, because no response is
 // lost, and all limits hold.
 func TestWhatIsCombinedLosesAndDoublesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays many worlds")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		const jobs = 600
 		c := newCombined(t)

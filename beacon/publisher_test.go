@@ -153,6 +153,9 @@ func TestALostReceiptIsMadeGood(t *testing.T) {
 
 // Whatever the network does, viewers see each instance once, with a report that is not older than its failures explain.
 func TestReportsSurviveAFaultyNetwork(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays many worlds")
+	}
 	for seed := range uint64(10) {
 		bubble(t, func(w *world) {
 			rates := faultqueue.Rates{Throttled: 0.05, Unavailable: 0.05, LostRequest: 0.05, LostResponse: 0.05, Duplicate: 0.05, Slow: 0.02, Late: 0.02}

@@ -164,6 +164,9 @@ var steps = []string{
 // with its body. The next process does every job that was accepted, and what stays stored is what
 // the dead had in hand.
 func TestNoKillTakesABodyThatAMessageNeeds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays many worlds")
+	}
 	for _, kind := range killtest.Every(steps, func(k *killtest.Killer) (killed bool) {
 		bubble(t, func(b *bundle) { killed = b.kill(k, fmt.Sprintf("%s %d, after it: %v", k.Kind, k.Nth, k.After)) })
 		return killed

@@ -178,6 +178,9 @@ func TestStrangersCannotTakeMemory(t *testing.T) {
 // TestClientsWithAKeyCannotTakeMemory: connections with large bodies or responses that make no
 // progress give way.
 func TestClientsWithAKeyCannotTakeMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("opens many connections")
+	}
 	for name, text := range map[string]string{
 		"unread responses":       raw("GET", peekLarge, "", "HTTP/1.1", ""),
 		"unread small responses": strings.Repeat(raw("GET", "/orders?comp=metadata", "", "HTTP/1.1", ""), 200),

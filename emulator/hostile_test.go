@@ -96,6 +96,9 @@ func status(t *testing.T, in *bufio.Reader, method string) int {
 
 // TestUnusualRequests sends requests that no client of the service sends, but others may.
 func TestUnusualRequests(t *testing.T) {
+	if testing.Short() {
+		t.Skip("sends thousands of requests")
+	}
 	e := startEndpoint(t, patient)
 	const http11 = "HTTP/1.1"
 	put := wrap("x")

@@ -31,6 +31,9 @@ func (b *bundle) gatherAll(processes []*gather.Gather, id string, parts int, dic
 
 // Each process lists the parts about ln n times, and the other calls for a part are three at most.
 func TestListsGrowLikeTheLogarithm(t *testing.T) {
+	if testing.Short() {
+		t.Skip("gathers thousands of parts")
+	}
 	for _, k := range []int{1, 3} {
 		for _, parts := range []int{1, 10, 100, 1000} {
 			b := setup(t, nil)

@@ -155,6 +155,9 @@ func (w *checkedListener) play(s change) {
 // Idle.Max, and one that was given back as soon as it is visible. In the end all jobs are done
 // and Loops.Min loops run.
 func TestConfiguringNeverLosesWork(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays many worlds")
+	}
 	rapid.Check(t, func(rt *rapid.T) {
 		begin := drawSettings(rt)
 		steps := rapid.SliceOfN(rapid.Custom(drawStep), 1, 10).Draw(rt, "steps")

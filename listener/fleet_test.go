@@ -65,6 +65,9 @@ func (f *fleet) polls(after time.Time) (at []time.Duration) {
 // C-12: instances that start together poll once per Max together, from the first period on, and
 // are spread over it. Without a random phase they would all poll within a tenth of the period.
 func TestAFleetPollsOncePerMaxTogether(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays a fleet")
+	}
 	const instances, Max = 20, 10 * time.Second
 	bubble(t, func(b *bundle) {
 		f := b.startFleet(instances, func(o *Options[job]) {

@@ -96,6 +96,9 @@ func (b *bundle) recorded() (done codec.ItemSet, messages int) {
 // A process that is killed at any step loses no item, and an item whose completion was recorded is not
 // handled again.
 func TestNoKillLosesAnItemOrRedoesARecordedOne(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays many worlds")
+	}
 	for _, name := range []string{"one by one", "Each"} {
 		for _, kind := range []string{"dequeue", "handler", "failing handler", "update", "enqueue", "create", "delete"} {
 			for _, after := range []bool{false, true} {

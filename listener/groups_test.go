@@ -179,6 +179,9 @@ func TestOnlyTheItemsThatAreLeftAreRetried(t *testing.T) {
 
 // What an item asks for holds for it, and the message is settled once.
 func TestEveryItemHasAResultOfItsOwn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays many worlds")
+	}
 	bothWays(t, func(b *bundle, way func(Handler[job]) Handler[job]) {
 		b.putGroup(6)
 		var got items

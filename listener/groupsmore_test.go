@@ -375,6 +375,9 @@ func (c newerCodec) Decode(body []byte) (job, error) {
 
 // A message without room for the record, which another program has sent, is handled nevertheless.
 func TestAGroupWithoutRoomForItsRecord(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes large messages")
+	}
 	bubble(t, func(b *bundle) {
 		g := codec.Group{[]byte(`{"N":0}`), []byte(`{"N":1}`), nil}
 		overhead := len("millrace/2?id=group&gr=3\n") + len(g[:2].Encode()) + len("65000:\n")

@@ -316,6 +316,9 @@ func TestAHookThatFailsAtEachRenewalLosesNoLease(t *testing.T) {
 // Where a hook with a result fails, its default decides: the number of loops, and how long they
 // wait.
 func TestTheDefaultDecidesForAHookThatFails(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays many worlds")
+	}
 	for _, name := range []string{"QueueEmpty", "Idle.New", "Idle.New: NextBackOff"} {
 		eachFault(t, func(b *bundle, fail func()) {
 			o := options()

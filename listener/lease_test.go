@@ -364,6 +364,9 @@ func TestAPoisonQueueThatFailsLosesNothing(t *testing.T) {
 // A job whose last attempt failed, or that its handler rejects, is not handled again while it
 // waits to be moved, or ever where poison is kept.
 func TestAPoisonMessageIsNotHandledAgain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays many worlds")
+	}
 	for name, c := range map[string]struct {
 		result   error
 		keep     bool
@@ -435,6 +438,9 @@ func TestALeaseShorterThanTheCopyIsNotHandledAgain(t *testing.T) {
 // A poison queue that is itself listened to keeps what fails in it hidden, and does not move
 // it, drop it, or poll in a tight loop.
 func TestAListenerOnAPoisonQueueKeepsWhatFails(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays days")
+	}
 	bubble(t, func(b *bundle) {
 		p := &recordingQueue{Queue: b.queue.Queue.Sibling("-poison"), requestLog: b.queue.requestLog}
 		if err := p.Create(b.Context(), nil); err != nil {

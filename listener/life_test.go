@@ -202,6 +202,9 @@ func TestAMessageWithNoTimeForAnotherAttemptIsPoison(t *testing.T) {
 
 // Invariant 1: while the copy fails, whatever the error, the original is not deleted.
 func TestAnOriginalIsNotDeletedWithoutItsCopy(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays many worlds")
+	}
 	for _, kind := range []error{
 		queue.ErrThrottled, queue.ErrUnavailable, queue.ErrOutcomeUnknown,
 		queue.ErrUnauthorized, queue.ErrQueueBeingDeleted, queue.ErrTooLarge,

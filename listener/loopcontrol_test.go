@@ -176,6 +176,9 @@ func measure(t *testing.T, seed uint64, set func(*network, *Options[job])) (f me
 // with a slow network few loops cannot take what comes, and a fixed number that was right for a fast one
 // falls behind. The controller finds as many as are needed.
 func TestAControllerFindsEnoughLoops(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays hours")
+	}
 	for seed := range uint64(3) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		latency := time.Duration(300+random.IntN(700)) * time.Millisecond

@@ -19,6 +19,9 @@ const flagSet = "2026-11-22T10:00:00Z"
 // has, and says so. While the flag is there each reads it once a minute, never more often, and sends
 // nothing else. When it is removed all is handled.
 func TestTheFlagPausesAFleet(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays a fleet")
+	}
 	bubble(t, func(b *bundle) {
 		b.put(3000)
 		b.setMetadata("owner", "ada")
@@ -119,6 +122,9 @@ func TestAnIdleListenerReadsNoFlag(t *testing.T) {
 
 // C-12: thirty days in a pause cost at most 43,200 requests, and a busy day 1,440 more.
 func TestTheFlagCostsARequestAMinute(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays hours")
+	}
 	bubble(t, func(b *bundle) {
 		b.put(1)
 		b.setMetadata("paused", flagSet)

@@ -33,6 +33,9 @@ func describe[T any](o scaling.Optional[T]) string {
 
 // rates are unknown at first, then exact means of the last 30 s, and known zeros when nothing comes any more.
 func TestRatesAreOfTheLastThirtySeconds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays minutes at full rate")
+	}
 	bubble(t, func(b *bundle) {
 		o := options()
 		o.Idle = Idle{Min: 100 * time.Millisecond, Max: 100 * time.Millisecond}

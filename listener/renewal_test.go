@@ -189,6 +189,9 @@ func TestAnExpiredLeaseCanBeRenewed(t *testing.T) {
 
 // Renewals that hang, however many, lose at most their own leases.
 func TestHangingRenewalsLoseNoOtherLease(t *testing.T) {
+	if testing.Short() {
+		t.Skip("holds thousands of leases")
+	}
 	for _, v := range []time.Duration{10 * time.Second, 30 * time.Second} {
 		bubble(t, func(b *bundle) {
 			const jobs, hanging = 1000, 500
@@ -313,6 +316,9 @@ func underRace() bool {
 // Fifteen thousand long handlers, twice as many as are renewed at 30 s, keep their leases and
 // renew them less and less often: at 30 s, an hour would take 200 renewals each.
 func TestManyLongHandlersKeepTheirLeasesWithFewRenewals(t *testing.T) {
+	if testing.Short() {
+		t.Skip("holds thousands of leases")
+	}
 	const many = 15_000
 	handlers := many
 	if testing.Short() || underRace() {

@@ -90,6 +90,9 @@ func TestAJobThatKillsItsWorkerIsPoison(t *testing.T) {
 
 // Invariant 5 holds behind a network that loses a third of all requests and responses.
 func TestAJobThatKillsItsWorkerIsPoisonBehindABadNetwork(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays many worlds")
+	}
 	seeds := uint64(10)
 	if testing.Short() || underRace() {
 		seeds = 3
@@ -114,6 +117,9 @@ var badNetworks = flag.Int("bad-networks", 8, "seeds of each kind of bad network
 // Behind a bad network no healthy job becomes poison, whether it is short or takes longer than
 // its lease.
 func TestABadNetworkMakesNoHealthyJobPoison(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays many worlds")
+	}
 	seeds := uint64(*badNetworks)
 	switch {
 	case testing.Short():
@@ -469,6 +475,9 @@ func TestGiveBacksOfOldWorkersAreNotLostStarts(t *testing.T) {
 // A head with more settlements or starts than deliveries is forged or was copied from another
 // message.
 func TestAForgedCountDoesNotDisableMaxLost(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays many worlds")
+	}
 	for _, forged := range []string{"s=9223372036854775807", "s=1000", "s=9223372036854775807&st=2147483647", "st=100"} {
 		bubble(t, func(b *bundle) {
 			b.putText("millrace/1?id=7&" + forged + "\n" + `{"N":1}`)
@@ -528,6 +537,9 @@ func TestSavedProgressResetsTheCountOfLostStarts(t *testing.T) {
 // A second process counts the starts that the first recorded and lost, because it cannot know
 // that their handlers returned.
 func TestStartsCountAcrossProcesses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays many worlds")
+	}
 	bubble(t, func(b *bundle) {
 		b.send(1)
 		b.queue.intercept = func(op string, act func() error) error {

@@ -52,6 +52,9 @@ func TestAMessageGivenBackWithoutADelayIsFetchedAtOnce(t *testing.T) {
 
 // Any number of releases is remembered, and those of one second are worth one poll.
 func TestNoReleaseIsForgotten(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays many worlds")
+	}
 	bubble(t, func(b *bundle) {
 		const n = 3000
 		for i := range n {

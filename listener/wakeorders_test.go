@@ -43,6 +43,9 @@ func orders(actors ...[]string) (all [][]string) {
 // which the event may be a call of Wake, one that falls due, a release, or the news that events
 // arrive again. Nothing is stranded, and no more is polled than what the order needs.
 func TestNoOrderOfEventsAndTheLastPollStrandsAMessage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays many worlds")
+	}
 	loop := []string{"execute", "respond", "decide"}
 	for name, actors := range map[string][][]string{
 		"one event":            {loop, {"enqueue", "event"}},

@@ -208,6 +208,9 @@ func checkServer(t *testing.T, b *bundle) {
 // C-01: retries are requests too. Under faults the meter counts exactly what the server does, and knows
 // what was repeated and throttled.
 func TestCountsUnderFaultsAreTheServers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays many worlds")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, "*:503@5% *:500@3% *:408@2% *:reset@2% *:drop@2% *:delay=100ms@5%")
 		st, own := work(t, b)

@@ -161,6 +161,9 @@ func drawWorld(r *rapid.T) world {
 // Whatever the jobs, the slots and the faults of the network: no two handlers of one key run at once, no job
 // starves, every job is handled to success, and in the end nothing is held.
 func TestEveryJobIsHandledAndNoTwoOfAKeyAtOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays many worlds")
+	}
 	rapid.Check(t, func(r *rapid.T) {
 		w := drawWorld(r)
 		var faults []string

@@ -82,6 +82,9 @@ func TestARecordExplainsItself(t *testing.T) {
 // A record that is too large loses its stack first, then the end of its error, then the error,
 // then what can be derived; never the body.
 func TestARecordThatIsTooLargeLosesTheLeast(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a sweep over sizes")
+	}
 	type kept struct{ stack, whole, part, host, record bool }
 	var found []kept
 	for size := queue.MaxText - 8000; size <= queue.MaxText-20; size += 40 {

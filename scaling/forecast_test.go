@@ -20,6 +20,9 @@ func shift(open func(day int) bool) func(second int) float64 {
 // a load that comes at the same time each day finds its instances started. A-10: what was never
 // there a day ago does not keep instances.
 func TestAForecastStartsInstancesBeforeTheDailyLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays days")
+	}
 	worst := map[bool]int64{}
 	for _, forecast := range []bool{false, true} {
 		p := &pool{

@@ -194,6 +194,9 @@ func TestAShortHistoryRemovesNothing(t *testing.T) {
 
 // constant load with noise neither adds nor removes instances once it has settled.
 func TestConstantLoadWithNoiseDoesNotFlap(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays days")
+	}
 	for seed := range uint64(4) {
 		for _, load := range []float64{0.5, 3, 31, 32, 33, 100, 1000} {
 			p := &pool{

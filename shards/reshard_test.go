@@ -212,6 +212,9 @@ func (f *fleet) depth() (sum int64) {
 // different times. Every job that was accepted is handled, exactly once without faults; with them none
 // is lost, and nothing is left in any queue, those of removed shards included.
 func TestReshardingLosesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays many worlds")
+	}
 	synctest.Test(t, func(t *testing.T) { rapid.Check(noDeadline{t}, resharding) })
 }
 

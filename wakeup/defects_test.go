@@ -164,6 +164,9 @@ func TestSuiteFindsDefects(t *testing.T) {
 // on a simulated and on the real clock.
 func TestSuitePassesWithoutDefects(t *testing.T) {
 	for _, bubble := range []bool{true, false} {
+		if testing.Short() && !bubble {
+			continue // it waits
+		}
 		for _, h := range []wakeuptest.Harness{changed(defect{}), between(func(*hub) {})} {
 			h.Bubble = bubble
 			t.Run("", func(t *testing.T) { wakeuptest.Run(t, h) })

@@ -105,6 +105,9 @@ func TestAQueueIsPausedAndResumed(t *testing.T) {
 // Values that a person has set by hand pause too, and are printed safely; others do not, and are
 // replaced.
 func TestAPauseByHand(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for real seconds")
+	}
 	t.Parallel()
 	v := on(startServer(t))
 	name := createQueue(t, v)
@@ -257,6 +260,9 @@ func TestAPausedQueueIsNotCreatedAnew(t *testing.T) {
 // TestSeveralQueuesArePaused: by name and by prefix, each once. One that fails does not keep the
 // others from being paused.
 func TestSeveralQueuesArePaused(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for real seconds")
+	}
 	t.Parallel()
 	v := on(startServer(t))
 	for _, name := range []string{"orders-1", "orders-2", "orders-3", "mail"} {

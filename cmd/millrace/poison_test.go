@@ -102,6 +102,9 @@ func withoutVarying(text string) string {
 // TestTheNightIsAsDocumented runs the commands of docs/poison.md in order and compares what they
 // print with the page, apart from ids and times.
 func TestTheNightIsAsDocumented(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays a night")
+	}
 	t.Parallel()
 	v := on(startServer(t))
 	v.ok(t, "create", "orders")

@@ -156,6 +156,9 @@ func TestPutNamesTheInvalidLine(t *testing.T) {
 // TestPutReadsLinesUpToTheLargestMessage: neither the read buffer nor the end of the input
 // truncates a line.
 func TestPutReadsLinesUpToTheLargestMessage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("puts large messages")
+	}
 	t.Parallel()
 	v := on(startServer(t))
 	for _, n := range []int{4095, 4096, 4097, 60_000, queue.MaxText} {

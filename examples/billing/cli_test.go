@@ -138,6 +138,9 @@ const usageHeader = "id,time,account,tariff,quantity\n"
 // Each line that cannot be billed is named with file, line and reason, and the others are billed. After the lines are
 // corrected in rejections.csv, that file is shipped as it is.
 func TestRejectedLinesAreListedCorrectedAndBilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("bills several batches")
+	}
 	t.Parallel()
 	dir := t.TempDir()
 	usage, out := filepath.Join(dir, "usage.csv"), filepath.Join(dir, "report")

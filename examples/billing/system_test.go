@@ -332,6 +332,9 @@ func (w *world) checkLeft() {
 // M-03, M-06: a machine that is killed between any two of its steps leaves totals that are right, and no batch twice in
 // the books.
 func TestAKillBetweenAnyTwoStepsLosesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays many kills")
+	}
 	killAnywhere(t, 100, func(w *world, dying *power) {
 		w.ship(w.shipper(), "day.csv", generate(1, 60), 3)
 		m := w.start(options{roles: allRoles}, dying)
@@ -409,6 +412,9 @@ func (w *world) fixed() bool {
 
 // M-06: if calls fail, come twice or late, totals are right and every batch is in the books once.
 func TestFaultsOfQueuesStoreAndBooks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays many faults")
+	}
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -651,6 +657,9 @@ func (s *overtakenStore) Open(ctx context.Context, ref blob.Ref) (*blob.Reader, 
 
 // Books that are away for hours delay a batch, and nothing else.
 func TestBooksThatAreAwayDelayABatch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for the books")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.books.fail(errors.New("the books are away"))
@@ -710,6 +719,9 @@ func TestABatchWithADamagedPieceIsMendedByShippingItAgain(t *testing.T) {
 
 // O-06: a record is not a message: a million records take few requests.
 func TestRecordsTakeFewRequests(t *testing.T) {
+	if testing.Short() {
+		t.Skip("bills thousands of records")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		m := w.start(options{roles: allRoles}, nil)

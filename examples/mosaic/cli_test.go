@@ -171,6 +171,9 @@ func TestWithoutArgumentsTheSampleIsRendered(t *testing.T) {
 // TestEveryCellIsATileOfTheFolder identifies the tile of every cell from the files alone, and compares with an exhaustive search for the
 // nearest, with other arithmetic than the program's.
 func TestEveryCellIsATileOfTheFolder(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes a large mosaic")
+	}
 	t.Parallel()
 	dir := t.TempDir()
 	const tile = 5
@@ -398,6 +401,9 @@ func TestFailedJobs(t *testing.T) {
 }
 
 func TestALinkedOutputReplacesTheFileBehindTheLink(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes several mosaics")
+	}
 	t.Parallel()
 	dir := t.TempDir()
 	in, file, link := filepath.Join(dir, "in.png"), filepath.Join(dir, "file.png"), filepath.Join(dir, "link.png")

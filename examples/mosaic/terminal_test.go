@@ -9,6 +9,9 @@ import (
 
 // Names of files come from elsewhere, such as an archive, and may be written to do harm.
 func TestNoNameReachesTheTerminalAsItIs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes several mosaics")
+	}
 	t.Parallel()
 	dir := t.TempDir()
 	photo(t, filepath.Join(dir, "in.png"), 16, 16)

@@ -91,6 +91,9 @@ func (unused) Do(r *http.Request) (*http.Response, error) {
 // TestEveryTransportPlaysTheSame plays worlds over the whole client, with net/http and with http1.
 // The history must be the same as without a network, entry by entry.
 func TestEveryTransportPlaysTheSame(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays each world several times")
+	}
 	for n := uint64(1); n <= max(worlds(*seeds, defaultSeeds)/25, 1); n++ {
 		if p := newPlan(n); p.hooked || p.wakesManyLoops() || p.pausesManyLoops() || p.pairing.on || p.pool.on() || p.shards.on() || p.keys.on() || p.beacons {
 			continue

@@ -58,6 +58,9 @@ func TestConformanceOfTheEmulatorInProcess(t *testing.T) {
 }
 
 func TestConformanceOfTheEmulatorOverASocket(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for real leases")
+	}
 	t.Parallel() // it spends most of its time waiting
 	e, err := emulator.New(localqueue.New(&localqueue.Options{DeletingFor: 1}), nil).Start("")
 	if err != nil {

@@ -182,6 +182,9 @@ func TestADivertedJobCanBeCancelled(t *testing.T) {
 // Whatever answers are lost, late or doubled on both sides: what was accepted is there, and what is there more than once
 // says that it may be.
 func TestLostAnswersLoseNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays many worlds")
+	}
 	for seed := range uint64(20) {
 		bubble(t, func(t *testing.T) {
 			engine := localqueue.New(nil)
@@ -236,6 +239,9 @@ func retried(t *testing.T, f func() error) {
 // a producer and a listener through outages of the primary account of every kind. What was accepted is handled or waits in
 // a backlog queue; the listener receives from the primary queue alone, and works on by itself when it is back.
 func TestAWholeOutage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays an hour")
+	}
 	bubble(t, func(t *testing.T) {
 		b := setup(t, paired.Options{})
 		jobs, all := producer.New[string](b.queue, nil), newLedger()

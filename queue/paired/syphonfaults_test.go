@@ -13,6 +13,9 @@ import (
 
 // A kill loses nothing, and doubles at most what was being copied.
 func TestAKillOfTheSyphonLosesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays many worlds")
+	}
 	const parallel = 8
 	doubles := 0
 	seeds := uint64(200)
@@ -74,6 +77,9 @@ func TestAKillOfTheSyphonLosesNothing(t *testing.T) {
 
 // Whatever goes wrong, nothing is lost, and what is doubled was in doubt.
 func TestFaultsLoseNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays many worlds")
+	}
 	seeds := uint64(300)
 	if testing.Short() {
 		seeds = 50

@@ -64,6 +64,9 @@ func (b *bundle) visible() int {
 
 // A queue under a limit of concurrency that is never reached behaves as the queue does.
 func TestConformanceUnderConcurrency(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the conformance of a rate runs")
+	}
 	queuetest.Run(t, queuetest.Harness{
 		Bubble: true,
 		Open: func(t *testing.T, name string) queue.Manager {
@@ -195,6 +198,9 @@ func (p *process) handle(ctx context.Context, n int, m queue.Message) {
 // There are never more handlers than the limit has, whatever crashes, is lost, is throttled, comes late or twice. An
 // instance that has died is replaced by one that knows nothing.
 func TestAConcurrencyIsNeverExceeded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays many worlds")
+	}
 	full, used := 0, 0.0
 	for seed := range seeds(300, 20) {
 		seed += *firstSeed

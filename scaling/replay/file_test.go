@@ -36,6 +36,9 @@ func TestReadDefaultsAndSettings(t *testing.T) {
 
 // Errors name the file, the line and the reason.
 func TestReadNamesMistakes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a sweep over mistakes")
+	}
 	for text, want := range map[string]string{
 		"":                                 "mine.csv: there are no steps",
 		"arrivals\n":                       "mine.csv: there are no steps",

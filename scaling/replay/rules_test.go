@@ -244,6 +244,9 @@ func TestReadingsFailAndAreOff(t *testing.T) {
 // How the policy does in a closed loop: it holds the SLA with what For sets, also from zero and at the large size, and its last jobs do not wait ever
 // longer while a backlog shrinks.
 func TestThePolicyHoldsTheSLA(t *testing.T) {
+	if testing.Short() {
+		t.Skip("replays days")
+	}
 	for _, size := range []Size{Small(), Large()} {
 		for _, trace := range Generated(size, 11) {
 			trace.Arrivals = trace.Arrivals[:1440] // four hours

@@ -47,6 +47,9 @@ func TestTheSameSeedGivesTheSameRecordsEverywhere(t *testing.T) {
 }
 
 func TestGeneratedRecordsAreLikeRealOnes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("generates many records")
+	}
 	const want, days = 100_003, 30
 	perDay, ids, used := make(map[string]int), make(map[string]bool), make(map[string]bool)
 	tariffs := make(map[string]bool)

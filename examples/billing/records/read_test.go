@@ -258,6 +258,9 @@ func TestALineOfAnyLengthTakesConstantMemory(t *testing.T) {
 
 // TestReadingTakesConstantMemory reads files of 20,000 and 200,000 records while they are made, and compares the live heap.
 func TestReadingTakesConstantMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads a large file")
+	}
 	peak := func(records int) (most uint64) {
 		n := 0
 		for _, err := range Read(usageFile(Generate(1, records, 3)), "u.csv") {

@@ -26,6 +26,9 @@ var (
 //
 // T-12, T-15.
 func TestFaultsLeaveWhatTheyShould(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays many worlds")
+	}
 	seen := map[string]int{}
 	for seed := range uint64(*worlds) {
 		synctest.Test(t, func(t *testing.T) {

@@ -291,6 +291,9 @@ func TestAStoreThatIsAwayIsWaitedFor(t *testing.T) {
 // An error that waiting does not mend is tried for hours, then the message is poison. Nobody sees the channel meanwhile,
 // and a redrive goes on.
 func TestADeletionThatFailsForGoodIsPoison(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays hours")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.request(w.create(30))

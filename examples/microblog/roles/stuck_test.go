@@ -55,6 +55,9 @@ func (s stuck) Apply(ctx context.Context, changes []table.Change) ([]table.ETag,
 //
 // T-15.
 func TestAWorkerThatComesBackDoesNoHarm(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays many worlds")
+	}
 	for _, meanwhile := range []time.Duration{5100 * time.Millisecond, 10 * time.Second} {
 		for _, anew := range []bool{false, true} {
 			reached := 0

@@ -142,6 +142,9 @@ func TestEveryTileOnce(t *testing.T) {
 }
 
 func TestEqualOnAnyNumberOfProcessors(t *testing.T) {
+	if testing.Short() {
+		t.Skip("lays large mosaics")
+	}
 	library, c := cropLibrary(t, 16, 800), gradient(70, 50, 3)
 	reuses := []int{DefaultReuse, Once, BestMatch}
 	if testing.Short() {

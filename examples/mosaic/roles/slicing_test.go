@@ -41,6 +41,9 @@ func made(t *testing.T, change func(*Request)) *image.RGBA {
 }
 
 func TestAMosaicHasTheSamePixelsHoweverItIsSliced(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes many mosaics")
+	}
 	for _, scale := range []float64{0, 3, 2.75} {
 		for _, tint := range []int{0, layout.MaxTint} {
 			for _, reuse := range []int{layout.Once, 80, layout.BestMatch} {

@@ -109,6 +109,9 @@ func TestAnotherProcessTakesTheResponse(t *testing.T) {
 // under running handlers, responses are lost, and requests and blob operations fail before or after
 // their effect.
 func TestRequestsSucceedWithAnyFaults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays many worlds")
+	}
 	seeds := uint64(20)
 	if testing.Short() {
 		seeds = 5
@@ -183,6 +186,9 @@ func (w *world) keptWith(container, name string) bool {
 // TestKilledAnywhereAndRunAgain kills a process after each possible number of operations, and starts
 // another.
 func TestKilledAnywhereAndRunAgain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays many kills")
+	}
 	for after := 0; ; after += 3 {
 		finished := false
 		synctest.Test(t, func(t *testing.T) {

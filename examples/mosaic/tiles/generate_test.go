@@ -62,6 +62,9 @@ func abs(n int) int { return max(n, -n) }
 
 // Tiles have patterns, but for those that are black or white, and keep their colour in every size.
 func TestGenerateMakesDistinctTexturedTiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compares thousands of tiles")
+	}
 	sizes := []int{16, 1, 4, 64}
 	if testing.Short() {
 		sizes = sizes[:1]

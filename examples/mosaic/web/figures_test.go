@@ -43,6 +43,9 @@ func TestThePageShowsTheQueues(t *testing.T) {
 }
 
 func TestAnOutageIsShown(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays an outage")
+	}
 	t.Parallel()
 	w := setup(t)
 	s := w.serve(func(o *Options) {

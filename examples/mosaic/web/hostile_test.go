@@ -177,6 +177,9 @@ func TestTheNumberOfUploadsIsLimited(t *testing.T) {
 }
 
 func TestNamesOfUploadsAreNeverPaths(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes many mosaics")
+	}
 	t.Parallel()
 	s := setup(t).serve(nil)
 	for _, c := range []struct{ name, shown string }{

@@ -182,6 +182,9 @@ func TestNoSliceIsLostOverAReconnection(t *testing.T) {
 }
 
 func TestAJobGoesOnAfterARestart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts again and again")
+	}
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
@@ -337,6 +340,9 @@ func TestADeletedJobEndsAndLeavesNothing(t *testing.T) {
 
 // The producer tries for half a minute, so this takes minutes, in a bubble.
 func TestAnOutageDelaysAJob(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays an outage")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		w := setup(t)
 		s := w.serve(func(o *Options) { o.Data += "/page" }, withoutSocket)

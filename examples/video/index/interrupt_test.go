@@ -44,6 +44,9 @@ func (i *interruption) to(s table.Store) table.Store { return &remote{s, i} }
 // V-01: a worker is interrupted before and after each of its calls, and what others do then is all done when it goes on, or gets
 // no answer and begins again. So each of its steps comes as late as it can.
 func TestInterruptedAtEveryStep(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a sweep over steps")
+	}
 	synctest.Test(t, interruptEveryStep)
 }
 

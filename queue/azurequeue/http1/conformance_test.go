@@ -53,6 +53,9 @@ func (f refusing) Do(r *http.Request) (*http.Response, error) {
 }
 
 func TestConformanceOfTheEmulator(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for real leases")
+	}
 	t.Parallel() // it spends most of its time waiting
 	e, err := emulator.New(localqueue.New(&localqueue.Options{DeletingFor: 1}), nil).Start("")
 	if err != nil {

@@ -226,6 +226,9 @@ func TestAnUndamagedFileHasNoDamage(t *testing.T) {
 
 // TestRandomDamageIsReported damages files at random, as disks do.
 func TestRandomDamageIsReported(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a sweep over positions")
+	}
 	s := sampled(t)
 	page := os.Getpagesize()
 	dir := memoryDirectory(t)

@@ -81,6 +81,9 @@ func (k killed) reopened(t tester, dir string, changed map[string][]byte) (Found
 // TestATornRecordIsReportedAsTorn: it is unknown whether an interrupted commit was
 // acknowledged. All commits before it are there.
 func TestATornRecordIsReportedAsTorn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a sweep over positions")
+	}
 	k := killedSample(t)
 	name, at := k.newestLog(t)
 	without := maps.Clone(k.texts)
@@ -279,6 +282,9 @@ func TestATornWriteIsNoDamage(t *testing.T) {
 // TestRandomDamageToLogsIsReported truncates logs, zeroes pages and flips bits. Messages that are
 // then missing or restored must be reported, and never as unacknowledged.
 func TestRandomDamageToLogsIsReported(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a sweep over positions")
+	}
 	k := busySample(t)
 	name, end := k.busyLog(t)
 	random := rand.New(rand.NewPCG(6, 6))

@@ -301,6 +301,9 @@ func (k killed) found(t tester, changed map[string][]byte) (Found, map[uint64]st
 
 // TestDamageToALogIsReported: no durable commit is lost silently, and later ones are kept.
 func TestDamageToALogIsReported(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a sweep over positions")
+	}
 	k := killedSample(t)
 	name, last := k.newestLog(t)
 	rapid.Check(t, func(t *rapid.T) {
