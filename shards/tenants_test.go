@@ -169,10 +169,7 @@ func TestANoisyTenantSlowsOnlyThoseThatShareAShard(t *testing.T) {
 	for _, woken := range []bool{false, true} {
 		lasts := 2 * time.Minute
 		if !woken {
-			if testing.Short() {
-				continue // the 99th percentile of waits for polls, up to a second, needs many jobs
-			}
-			lasts = 10 * time.Minute
+			lasts = 5 * time.Minute
 		}
 		measure := func(noisy bool, perTenant int) (apart, sharing time.Duration) {
 			bubble(t, func(b *bundle) {

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/millrace/emulator"
 )
 
-var allJobs = flag.Int("jobs", 10_000, "how many jobs the test of outages sends; half of them with -short")
+var allJobs = flag.Int("jobs", 4_000, "how many jobs the test of outages sends")
 
 // The outages of the primary region, in the order in which it has them, with what the secondary region has
 // at the same time.
@@ -46,9 +46,6 @@ func TestAcceptedIsHandledThroughOutages(t *testing.T) {
 		t.Skip("plays hours")
 	}
 	jobs := *allJobs
-	if testing.Short() {
-		jobs /= 2
-	}
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var script time.Duration

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-var kills = flag.Int("kills", 24, "number of times that TestAKillLosesNothingAcknowledged kills its child process")
+var kills = flag.Int("kills", 8, "number of times that TestAKillLosesNothingAcknowledged kills its child process")
 
 // fate is the state of a text according to the lines of a child.
 type fate int

@@ -24,7 +24,7 @@ const (
 	bucketHeader = 16 // root page, sequence
 )
 
-var changedFields = flag.Int("fields", 100, "number of changed page fields that TestEveryDamagedPageFieldIsReported tries; a fifth with -short")
+var changedFields = flag.Int("fields", 40, "number of changed page fields that TestEveryDamagedPageFieldIsReported tries; a fifth with -short")
 
 // field is a number in a file that bbolt trusts.
 type field struct {

@@ -17,7 +17,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
-var trials = flag.Int("trials", 500, "number of logs that TestRandomDamageToLogsIsReported damages; a tenth with -short")
+var trials = flag.Int("trials", 150, "number of logs that TestRandomDamageToLogsIsReported damages; a tenth with -short")
 
 // busySample returns a directory after a kill, with 200 acknowledged puts and 60 deletes that are
 // only in the log.
@@ -282,9 +282,6 @@ func TestATornWriteIsNoDamage(t *testing.T) {
 // TestRandomDamageToLogsIsReported truncates logs, zeroes pages and flips bits. Messages that are
 // then missing or restored must be reported, and never as unacknowledged.
 func TestRandomDamageToLogsIsReported(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a sweep over positions")
-	}
 	k := busySample(t)
 	name, end := k.busyLog(t)
 	random := rand.New(rand.NewPCG(6, 6))
