@@ -3,6 +3,7 @@ package tiles
 import (
 	"fmt"
 	"image"
+	"image/draw"
 	"math"
 
 	"github.com/millrace/millrace/examples/mosaic/picture"
@@ -17,15 +18,31 @@ func Generate(size int) (*Library, error) {
 	if err := checkSize(size); err != nil {
 		return nil, err
 	}
+	// A tile is a pattern in three amounts of light, one for each primary, and there are few of them.
+	var planes [len(patterns)][levels][]uint8
+	for p := range planes {
+		for n := range planes[p] {
+			planes[p][n] = paint(shade(n), patterns[p].at)
+		}
+	}
 	made := make([]Tile, levels*levels*levels)
 	for i := range made {
-		p := &patterns[i*7%len(patterns)] // neighbouring colours have different ones
-		level := func(k int) uint8 { return uint8(k % levels * 255 / (levels - 1)) }
-		c := [3]uint8{level(i / levels / levels), level(i / levels), level(i)}
-		made[i] = tileOf(fmt.Sprintf("%s-%02x%02x%02x", p.name, c[0], c[1], c[2]), paint(c, p.at), size)
+		p := i * 7 % len(patterns) // neighbouring colours have different ones
+		name, img := patterns[p].name+"-", image.NewRGBA(image.Rect(0, 0, painted, painted))
+		draw.Draw(img, img.Rect, image.Opaque, image.Point{}, draw.Src)
+		for k, n := range [...]int{i / levels / levels, i / levels % levels, i % levels} {
+			name += fmt.Sprintf("%02x", shade(n))
+			for at, v := range planes[p][n] {
+				img.Pix[4*at+k] = v
+			}
+		}
+		made[i] = tileOf(name, img, size)
 	}
 	return New(size, made)
 }
+
+// shade is the n-th amount of a primary.
+func shade(n int) uint8 { return uint8(n * 255 / (levels - 1)) }
 
 // pattern is a relief over the square from -1 to 1, of heights from -1 to 1.
 type pattern struct {
@@ -48,9 +65,8 @@ var patterns = [...]pattern{
 // painted is the side of a generated tile before it is scaled, as photographs are.
 const painted = MaxSize / 2
 
-// paint colours a pattern so that its mean is the given colour.
-func paint(c [3]uint8, at func(x, y float64) float64) *image.RGBA {
-	img := image.NewRGBA(image.Rect(0, 0, painted, painted))
+// paint lays a pattern over one primary, so that its mean is the given amount.
+func paint(amount uint8, at func(x, y float64) float64) []uint8 {
 	heights := make([]float64, painted*painted)
 	mean := 0.0
 	for i := range heights {
@@ -61,14 +77,12 @@ func paint(c [3]uint8, at func(x, y float64) float64) *image.RGBA {
 		}
 		mean += heights[i] / float64(len(heights))
 	}
+	plane := make([]uint8, len(heights))
 	for i, h := range heights {
-		for k, v := range c {
-			light := picture.Decode8(v)
-			// Within the range of the primary, so that nothing is clipped and the mean stays.
-			light += (h - mean) * 0.3 * min(light, 1-light)
-			img.Pix[4*i+k] = picture.Encode8(light)
-		}
-		img.Pix[4*i+3] = 0xff
+		light := picture.Decode8(amount)
+		// Within the range of the primary, so that nothing is clipped and the mean stays.
+		light += (h - mean) * 0.3 * min(light, 1-light)
+		plane[i] = picture.Encode8(light)
 	}
-	return img
+	return plane
 }
