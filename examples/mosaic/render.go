@@ -258,7 +258,7 @@ func (s settings) plan(name string, in []byte) (picture.Plan, error) {
 	return plan, nil
 }
 
-// library generates the tiles, or makes them of the photographs in a folder, and says what became of them.
+// library generates the tiles, or makes them of the photographs in a folder, and reports on them.
 func (s settings) library(ctx context.Context, show *progress.Progress) (*tiles.Library, error) {
 	if s.tiles == "" {
 		return tiles.Generate(s.tile)

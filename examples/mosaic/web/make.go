@@ -20,7 +20,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// errDeleted is the cause with which the work on a job ends when it is deleted.
+// errDeleted is the cause that ends the work on a deleted job.
 var errDeleted = errors.New("the job was deleted")
 
 // work makes a mosaic when it is the job's turn, or continues after an earlier run has stopped.

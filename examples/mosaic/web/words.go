@@ -65,7 +65,7 @@ func diskFull(err error) bool {
 
 var errNoTiles = errors.New("there are no tiles")
 
-// whyFailed says in plain words why a mosaic could not be made, and what to do.
+// whyFailed says in plain words why a mosaic could not be made, with advice.
 func whyFailed(err error) string {
 	text := err.Error()
 	switch {
@@ -83,7 +83,7 @@ func whyFailed(err error) string {
 	return "One step failed again and again. Look into the log of this program for the cause."
 }
 
-// unusable says in plain words why an uploaded picture cannot be used, and what to do.
+// unusable says in plain words why an uploaded picture cannot be used, with advice.
 func unusable(name string, err error) error {
 	unsupported := (*picture.UnsupportedError)(nil)
 	switch {
