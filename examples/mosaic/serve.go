@@ -45,7 +45,7 @@ Flags:
   -account LOCATION  where the queues are (default: the environment variable AZURE_STORAGE, or
                      else a durable server in this process):
 ` + locationHelp + `  -blobs DIR         where pictures are stored; the same for all processes on the account
-                     (default: that of mosaic processor, or in -data without an account)
+                     (default: as for mosaic processor, or in -data without an account)
 `
 
 type serving struct {

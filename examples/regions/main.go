@@ -82,7 +82,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	case err != nil:
 		return fmt.Errorf("%w: %w", errUsage, err)
 	case flags.NArg() > 0:
-		return fmt.Errorf("%w: %q is no flag", errUsage, flags.Arg(0))
+		return fmt.Errorf("%w: %q is not a flag", errUsage, flags.Arg(0))
 	}
 	q, err := open(*west, *east, nil, nil, &paired.Options{FailoverInterval: 2 * time.Second, ProbeInterval: 2 * time.Second})
 	if err != nil {

@@ -45,7 +45,7 @@ func (h Head) validate(queue string) error {
 	case h.RequestID == uuid.Nil:
 		return errors.New("requestId is missing")
 	case !h.QueueURI.names(queue):
-		return fmt.Errorf("queueUri %.100q is not that of %s", string(h.QueueURI), queue)
+		return fmt.Errorf("queueUri %.100q does not name %s", string(h.QueueURI), queue)
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func whyFailed(err error) string {
 	case errors.Is(err, errNoTiles):
 		return "The photographs of the folder for the tiles cannot be used. Start the program with another folder for -tiles, and then upload the picture anew."
 	case strings.Contains(text, layout.ErrBadLayout.Error()):
-		return "A slice was damaged in the store, and its message is in the poison queue slicerequest. Redrive it, and the picture is finished."
+		return "A slice was damaged in the store, and its message is in the poison queue of slicerequest. Redrive it, and the picture is finished."
 	case strings.Contains(text, picture.ErrDamaged.Error()), strings.Contains(text, picture.ErrNotPicture.Error()):
 		return "The stored picture was damaged, so it could not be read again. Upload it anew."
 	case errors.Is(err, blob.ErrMissing):

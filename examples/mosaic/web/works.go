@@ -159,7 +159,7 @@ func back(r *http.Request) string {
 // killProcessor is POST /processors/{id}/kill.
 func (s *Server) killProcessor(w http.ResponseWriter, r *http.Request) error {
 	if s.options.Processors == nil {
-		return refuse(http.StatusConflict, "no processors belong to this program, so none can be killed here")
+		return refuse(http.StatusConflict, "this program has not started processors, so it cannot kill one")
 	}
 	id, err := number(r, "id", len(s.options.Processors.all))
 	if err != nil {
