@@ -54,8 +54,8 @@ func run(ctx context.Context, account queue.Account, out io.Writer) error {
 		return err
 	}
 	o := &listener.Options[Order]{
-		// The default of messageEncoding in host.json is base64; none corresponds to codec.Plain.
-		// Without a Format, JSON is read in both.
+		// host.json has messageEncoding base64 by default, as here. Its other value means codec.Plain.
+		// Without a Format, JSON is read in both encodings.
 		Format: codec.Base64,
 		// The defaults of maxDequeueCount and visibilityTimeout in host.json.
 		Poison:     poison.Policy{MaxAttempts: 5, Bare: true},
@@ -88,7 +88,7 @@ func output(ctx context.Context, q queue.Queue) error {
 	return nil
 }
 
-// show prints the messages on a queue. The poison queue is the one that Functions use too.
+// show prints the messages on a queue. Functions use the same poison queue.
 func show(ctx context.Context, q queue.Queue, out io.Writer) error {
 	messages, err := q.Peek(ctx, queue.MaxBatch)
 	for _, m := range messages {

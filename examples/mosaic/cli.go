@@ -17,7 +17,7 @@ func commandLine() *cli.Program {
 	return &cli.Program{
 		Name:  "mosaic",
 		About: "Mosaic turns a photograph into a photo mosaic.",
-		Bare:  "make a sample picture and render it to " + defaultOut,
+		Bare:  "make a mosaic of the built-in photograph: " + defaultOut,
 		Commands: []cli.Command{
 			{Name: "render", Does: "make a mosaic of a photograph", Help: renderHelp, Run: runRender},
 			{Name: "serve", Does: "serve a page that makes mosaics", Help: serveHelp, Run: runServe},

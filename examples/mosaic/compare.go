@@ -17,7 +17,7 @@ import (
 
 const compareHelp = `Usage: mosaic compare [-cell N] PICTURE MOSAIC...
 
-Says how well mosaics of one picture show it, whatever program made them. Less is better.
+Scores mosaics of one picture, made by any program. Less is better.
 
 Flags:
 
@@ -27,7 +27,7 @@ Columns:
 
   outliers  share of cells that are off in hue or chroma by more than 0.10, in OKLab
   near      mean error of the nine sub-cells of each cell, in OKLab
-  far       mean error of the mosaic seen from so far away that its cells blur
+  far       mean error of the mosaic from a distance at which its cells blur
   score     near + far + outliers
 `
 

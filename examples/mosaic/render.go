@@ -38,15 +38,15 @@ Flags:
   -scale S           the mosaic is S times as wide and high as the picture, up to
                      100 megapixels; a number such as 2 or 0.75 (default 1)
   -tint P            mix P per cent of the picture into the tiles, 0 to 40 (default 12)
-  -reuse R           how freely a tile is used again: 0 uses every tile once as far as
-                     they go, 100 takes the best match however often (default 80)
-  -tiles DIR         make the tiles from the pictures in this folder and those within it
+  -reuse R           how freely a tile is used again: 0 uses all tiles about equally
+                     often, 100 takes the best match however often (default 80)
+  -tiles DIR         make the tiles from the pictures in this folder and its subfolders
                      (default: generated tiles)
   -account LOCATION  where the queues are (default: the environment variable AZURE_STORAGE,
                      or else embedded):
                        embedded                      in this process, with all roles
-` + locationHelp + `  -roles client|all  what this process does on such an account: it is the client of mosaic
-                     controller and mosaic processor, or does their work too (default client)
+` + locationHelp + `  -roles client|all  the work of this process on such an account: be the client of mosaic
+                     controller and mosaic processor, or do their work too (default client)
 ` + blobsHelp
 
 // settings are the parsed command line.
@@ -220,7 +220,7 @@ func readInput(path string) (name string, data []byte, err error) {
 		var b bytes.Buffer
 		img := picture.Sample()
 		err := picture.Encode(&b, img)
-		return "sample picture", b.Bytes(), err
+		return "built-in photograph", b.Bytes(), err
 	}
 	info, err := os.Stat(path)
 	switch {
@@ -258,7 +258,7 @@ func (s settings) plan(name string, in []byte) (picture.Plan, error) {
 	return plan, nil
 }
 
-// library generates the tiles, or makes them of the photographs in a folder, and says what became of them.
+// library generates the tiles, or makes them of the photographs in a folder, and reports on them.
 func (s settings) library(ctx context.Context, show *progress.Progress) (*tiles.Library, error) {
 	if s.tiles == "" {
 		return tiles.Generate(s.tile)

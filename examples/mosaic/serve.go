@@ -45,7 +45,7 @@ Flags:
   -account LOCATION  where the queues are (default: the environment variable AZURE_STORAGE, or
                      else a durable server in this process):
 ` + locationHelp + `  -blobs DIR         where pictures are stored; the same for all processes on the account
-                     (default: that of mosaic processor, or in -data without an account)
+                     (default: as for mosaic processor, or in -data without an account)
 `
 
 type serving struct {
@@ -109,7 +109,7 @@ func (s *serving) open(ctx context.Context) (err error) {
 	if own && s.processors == 0 {
 		return cli.UsageErrorf("-processors 0 needs -account: processors elsewhere cannot use the server in this process")
 	}
-	// Whoever has the queues open has all of the data, even if the queues are elsewhere.
+	// The open queues are the lock of the whole data folder, even if the queues in use are elsewhere.
 	server, err := openServer(filepath.Join(s.data, "queues"))
 	if err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/producer"
 )
 
-// ledger is what became of the orders, as far as this process knows.
+// ledger records the fate of the orders, as far as this process knows.
 type ledger struct {
 	begun time.Time
 
@@ -19,7 +19,7 @@ type ledger struct {
 	where    string       // where the last order went; guarded by mu
 	accepted map[int]bool // guarded by mu
 	failed   int          // orders that were not accepted; guarded by mu
-	doubtful int          // orders whose send may have taken effect twice; guarded by mu
+	doubtful int          // orders that may have been sent twice; guarded by mu
 	times    map[int]int  // how often each order was handled; guarded by mu
 }
 
@@ -39,7 +39,7 @@ func (l *ledger) print(format string, args ...any) {
 	fmt.Fprintf(l.out, "%5.1fs  %s\n", time.Since(l.begun).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// sent notes an order, and prints a line when orders go elsewhere than those before.
+// sent notes an order, and prints a line when orders begin to go elsewhere.
 func (l *ledger) sent(n int, sent producer.Sent, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

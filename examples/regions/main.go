@@ -1,5 +1,5 @@
-// Regions shows how sends survive the loss of a region. Two servers are the regions west and east, and
-// whoever wants kills one by hand:
+// Regions shows how sends survive the loss of a region. Two servers are the regions west and east.
+// Kill one of them by hand:
 //
 //	go build -o millrace ./cmd/millrace && go build -o regions ./examples/regions
 //
@@ -8,11 +8,11 @@
 //	terminal 3: ./regions worker
 //	terminal 4: ./regions producer
 //
-// The producer says where its orders go, and the worker how many it has handled. Now kill west in terminal
-// 1, with Ctrl-C or kill -9. After a few seconds the producer says that its orders go to a backlog queue in
-// east. Start west again: the producer says that they go to west, and the worker that those in between have
-// come home. Kill the worker while they do, and start it again: the few orders that it was copying may be
-// handled twice. West can also fail in other ways:
+// The producer says where its orders go, and the worker how many it has handled. Now kill west in
+// terminal 1, with Ctrl-C or kill -9. After a few seconds the producer says that its orders go to a
+// backlog queue in east. Start west again: the producer says that its orders go to west, and the
+// worker that the diverted orders have come home. Kill the worker while they do, and start it
+// again: it may handle the few orders twice that it was copying. West can also fail in other ways:
 //
 //	terminal 5: ./millrace faults set 'put:403'  # nothing fails over: that is a misconfiguration
 //	            ./millrace faults set '*:delay=15s'
@@ -22,8 +22,8 @@
 //
 //	./regions worker -west "$WEST" -east "$EAST"
 //
-// Without arguments the program plays all this by itself, in a few seconds, and compares the orders that
-// were accepted with those that were handled:
+// Without arguments the program plays all of this in a few seconds, and compares the accepted
+// orders with the handled ones:
 //
 //	go run ./examples/regions
 package main
@@ -82,7 +82,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	case err != nil:
 		return fmt.Errorf("%w: %w", errUsage, err)
 	case flags.NArg() > 0:
-		return fmt.Errorf("%w: %q is no flag", errUsage, flags.Arg(0))
+		return fmt.Errorf("%w: %q is not a flag", errUsage, flags.Arg(0))
 	}
 	q, err := open(*west, *east, nil, nil, &paired.Options{FailoverInterval: 2 * time.Second, ProbeInterval: 2 * time.Second})
 	if err != nil {

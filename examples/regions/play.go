@@ -48,7 +48,7 @@ func (l *link) faults(text string) error {
 	return l.server.SetFaults(&emulator.Faults{Seed: 1, Rules: rules})
 }
 
-// scene is what is done to the west, and how long it lasts.
+// scene is a fault of the west, and its duration.
 type scene struct {
 	lasts  time.Duration
 	says   string
@@ -66,7 +66,7 @@ var scenes = []scene{
 	{lasts: time.Second, says: "the west works again"},
 }
 
-// play plays an outage in this process and compares the orders that were accepted with those handled.
+// play plays an outage in this process and compares the accepted orders with the handled ones.
 func play(ctx context.Context, out io.Writer) error {
 	west := &link{server: emulator.New(localqueue.New(nil), nil)}
 	east := &link{server: emulator.New(localqueue.New(nil), nil)}
@@ -123,8 +123,8 @@ func act(ctx context.Context, west *link, l *ledger) error {
 	return nil
 }
 
-// finish waits until what was accepted has been handled, and what was diverted is home. Leases of lost
-// responses end within a minute.
+// finish waits until all accepted orders are handled, and all diverted ones are home. If the
+// response to a fetch was lost, its leases end within a minute.
 func finish(ctx context.Context, l *ledger, away func() int64) error {
 	for range 600 {
 		if l.waiting() == 0 && away() <= 0 {

@@ -208,7 +208,7 @@ type site struct {
 func open(a *account.Account, clips blob.Store, logger *slog.Logger) (s *site, err error) {
 	s = &site{clips: clips, wakeups: a.Wakeups(), account: a, logger: logger}
 	// While all want slots, news and ordinary clips get two for each of the heavy ones. One slot is kept for the news.
-	s.classes = []*class{{name: critical, weight: 2, reserve: 1}, {name: ordinary, weight: 2}, {name: heavy, weight: 1}}
+	s.classes = []*class{{name: critical, weight: 4, reserve: 1}, {name: ordinary, weight: 2}, {name: heavy, weight: 1}}
 	for _, c := range s.classes {
 		if c.queue, err = a.Queue("video-" + c.name); err != nil {
 			return nil, err

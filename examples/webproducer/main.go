@@ -54,7 +54,7 @@ func run(ctx context.Context, q queue.Queue, server *http.Server) error {
 		log.Printf("delivering a letter of %d bytes to %s", len(m.Body.Text), m.Body.To)
 		return nil
 	}, &listener.Options[Letter]{Create: true})
-	// The server stops first, so that the listener can still handle what was accepted.
+	// The server stops first, so that the listener can still handle the accepted letters.
 	return millrace.RunOrdered(ctx, deliver, millrace.HTTP(server))
 }
 

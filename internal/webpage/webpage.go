@@ -1,10 +1,11 @@
-// Package webpage holds what every web front of this repository needs: protection against the pages of others, a base
-// stylesheet, and static files that browsers need not fetch twice.
+// Package webpage holds the common parts of all web fronts of this repository: protection against
+// foreign pages, a base stylesheet, and static files that browsers need not fetch twice.
 //
-// A [Guard] refuses state-changing requests that come from a page of another origin, as [http.CrossOriginProtection] decides.
-// Clients other than browsers may do whatever their user may do. It also refuses requests for an unknown Host, so that a foreign
-// name that resolves to this machine does not share its origin. Its headers forbid browsers to guess types, to send
-// referrers, and to show pages in frames.
+// A [Guard] refuses state-changing requests that come from a page of another origin, as
+// [http.CrossOriginProtection] decides. Clients other than browsers are not restricted. It also
+// refuses requests for an unknown Host, so that a foreign name that resolves to this machine does
+// not share its origin. Its headers forbid browsers to guess types, to send referrers, and to show
+// pages in frames.
 //
 // [Static] serves /static/base.css, the stylesheet that all pages start from, beside the files of a front.
 //
@@ -71,20 +72,20 @@ func Static(files fs.FS, notFound http.Handler) (http.Handler, error) {
 	}), nil
 }
 
-// Guard says what a web front allows.
+// Guard protects a web front.
 type Guard struct {
 	// Policy is the Content-Security-Policy of all responses. It must forbid frame-ancestors. Defaults to one
 	// that allows nothing.
 	Policy string
 
-	// Hosts are names of this server, besides localhost and addresses. Defaults to none.
+	// Hosts are names of this server, besides localhost and addresses. Defaults to an empty list.
 	Hosts []string
 
 	// Foreign answers requests that come from another page. It sets the status. Defaults to 403 with a line of text.
 	Foreign http.Handler
 
-	// Unknown answers requests for a host that is not this server. It must not show what the server has. Defaults to
-	// 421 with a line of text.
+	// Unknown answers requests for a host that is not this server. It must not show any content of the
+	// server. Defaults to 421 with a line of text.
 	Unknown http.Handler
 }
 

@@ -63,7 +63,7 @@ func Open(location string, logger *slog.Logger) (*Account, error) {
 	if a.at, err = azurestorage.Queue.Parse(a.location); err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
-	// Its requests are no transactions, and so do not pass through Do.
+	// Its requests are not counted as transactions, so they bypass Do.
 	if a.wakeups, err = serverwakeup.New(a.location, &serverwakeup.Options{Transport: a.client, Logger: logger}); err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
@@ -87,7 +87,7 @@ func (a *Account) Do(r *http.Request) (*http.Response, error) {
 // Requests returns how many requests were sent through [Account.Do], as the queues do.
 func (a *Account) Requests() int64 { return a.requests.Load() }
 
-// Location returns the location, which may contain a key; that of an embedded account too.
+// Location returns the location, which may contain a key. An embedded account has a location, too.
 func (a *Account) Location() string { return a.location }
 
 // Endpoint returns the address of the queues, without any secret.
@@ -96,7 +96,7 @@ func (a *Account) Endpoint() string { return a.at.Endpoint }
 // Embedded reports whether the account is in this process.
 func (a *Account) Embedded() bool { return a.endpoint != nil }
 
-// Wakeups is the source of wake-ups. A server that has none is polled.
+// Wakeups is the source of wake-ups. A server without wake-ups is polled.
 func (a *Account) Wakeups() *serverwakeup.Source { return a.wakeups }
 
 // Queue opens one queue. An invalid location is a usage error.
@@ -132,8 +132,8 @@ func (a *Account) Idle() scaling.Idle {
 	return scaling.Idle{}
 }
 
-// Server returns how the queue server names itself, such as "Azurite-Queue/3.35.0". The error says what to do if it
-// does not answer.
+// Server returns the name that the queue server gives itself, such as "Azurite-Queue/3.35.0". If it
+// does not answer, the error gives advice.
 func (a *Account) Server(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.Patience())
 	defer cancel()
@@ -155,7 +155,7 @@ func (a *Account) Server(ctx context.Context) (string, error) {
 	}
 }
 
-// Explain returns the error of the first requests with what to do, if no server answered them.
+// Explain adds advice to the error of the first requests, if no server answered them.
 func (a *Account) Explain(err error) error {
 	if known := (*queue.Error)(nil); errors.As(err, &known) && errors.Is(err, queue.ErrUnavailable) && known.Status == 0 {
 		return a.unanswered(err)

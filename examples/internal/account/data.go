@@ -23,11 +23,11 @@ import (
 	"github.com/millrace/millrace/table/filetable"
 )
 
-// Program says whose blobs and tables an account has.
+// Program describes a program, and the data that it keeps in an account.
 type Program struct {
 	Name   string // such as mosaic; its folder in the user's data directory is millrace-mosaic
-	Blobs  string // the content of the blobs, for people, such as pictures; "" if there are none
-	Tables string // the content of the tables, for people, such as channels; "" if there are none
+	Blobs  string // the content of the blobs, for people, such as pictures; "" without blobs
+	Tables string // the content of the tables, for people, such as channels; "" without tables
 	Flag   string // of the folder; -blobs by default
 }
 
@@ -87,7 +87,7 @@ func (h home) leave(closed error) error {
 	return errors.Join(closed, os.RemoveAll(h.folder))
 }
 
-// firstRequest bounds the first request to a service, for which a token may be needed.
+// firstRequest bounds the first request to a service, which may have to get a token.
 const firstRequest = 30 * time.Second
 
 // Blobs is the store of an account.

@@ -25,11 +25,11 @@ const maxLocationFile = 64 << 10
 // Flag is the flag -account.
 type Flag struct{ Given string }
 
-// Location returns the location of the flag, that of the environment variable, or that of the server
+// Location returns the location in the flag or the environment variable. It defaults to the server
 // on this machine.
 func (a Flag) Location() (string, error) { return a.LocationOr(LocalServer) }
 
-// LocationOr returns the location of the flag, that of the environment variable, or the default.
+// LocationOr returns the location in the flag or the environment variable, or else the default.
 func (a Flag) LocationOr(otherwise string) (string, error) {
 	given, source := a.Given, "-account"
 	if given == "" {

@@ -21,13 +21,13 @@ type outage struct {
 	told     bool      // that it does not answer; guarded by mu
 }
 
-// longOutage is how long requests must fail before that is an outage: single failures are repeated, and
-// nobody needs to know.
+// longOutage is how long requests must fail before that is an outage: single failures are repeated
+// silently.
 const longOutage = time.Second
 
 // note takes the result of a request that was sent with ctx.
 func (o *outage) note(ctx context.Context, response *http.Response, err error) {
-	// The error of a request that we gave up is the cause with which its context ended, such as a lost lease.
+	// We gave this request up. Its error is the cause of its context, such as a lost lease.
 	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
 		return
 	}

@@ -1,5 +1,5 @@
-// Package cli is the command line of the large examples: a program with several commands, whose errors are
-// one line each.
+// Package cli is the command line of the large examples: a program with several commands. It prints
+// each error as one line.
 package cli
 
 import (
@@ -21,12 +21,12 @@ const (
 // Program is a program with several commands.
 type Program struct {
 	Name     string
-	About    string // what it does, in one sentence
-	Bare     string // what it does without a command, in one line
+	About    string // its purpose, in one sentence
+	Bare     string // the effect without a command, in one line
 	Commands []Command
 	Hidden   []Command // not in the help
 
-	// Run runs the program without a command. The arguments are none, or begin with a flag.
+	// Run runs the program without a command. The first argument, if any, is a flag.
 	Run func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 
 	// Help is the help on the arguments of Run, with its heading. May be empty.
@@ -132,8 +132,8 @@ func NewFlags(command string) *flag.FlagSet {
 	return f
 }
 
-// ParseFlags parses the arguments of a command that has only flags. Those that are named must not be
-// empty. It returns the names of the flags that were given.
+// ParseFlags parses the arguments of a command that has only flags. The flags in notEmpty must have
+// a value. It returns the names of the flags that were given.
 func ParseFlags(f *flag.FlagSet, args []string, notEmpty ...string) (given map[string]bool, err error) {
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {

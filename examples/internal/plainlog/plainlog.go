@@ -16,10 +16,10 @@ import (
 // New returns a logger of warnings and errors, each a plain line for people.
 func New(w io.Writer) *slog.Logger { return slog.New(&handler{w: w}) }
 
-// handler is a [slog.Handler] of plain lines. It leaves out what users need not know, because it is
-// expected or the roles repeat it: discarded duplicates, messages given back or lost to another process, and
-// poison, which ends a request and is reported as its end. What fails because the queue server does not
-// answer is left out too: there is one line about that already, by package account.
+// handler is a [slog.Handler] of plain lines. It leaves out expected events, and failures that the
+// roles repeat: discarded duplicates, messages given back or lost to another process, and poison,
+// which ends a request and is reported as its end. It also leaves out the failures of requests
+// while the queue server does not answer, because package account prints one line about that.
 type handler struct {
 	w     io.Writer
 	attrs []slog.Attr

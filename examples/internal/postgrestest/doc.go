@@ -4,7 +4,8 @@
 // POSTGRES_BIN names, then on PATH, then where Debian puts them. They are never downloaded.
 // Without them a test is skipped with a message, or fails if MILLRACE_REQUIRE contains postgres.
 //
-// PostgreSQL refuses to run as root: then it runs as the user postgres, or nobody.
+// PostgreSQL refuses to run as root. Under root it runs as the user postgres, or as an unprivileged
+// user.
 //
 // # Concurrency and shutdown
 //

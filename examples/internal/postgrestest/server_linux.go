@@ -91,7 +91,8 @@ func (s *Server) prepare() error {
 		}
 		s.owner = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 	}
-	// A locale in which text is not ordered by bytes, as on most servers; a version before 15 has only the system's.
+	// A locale that does not order text by bytes, as on most servers. Versions before 15 have only the
+	// system's locales.
 	err := s.create("--locale=C", "--locale-provider=icu", "--icu-locale=en")
 	if err != nil && s.create("--locale=C") != nil {
 		return err
@@ -130,8 +131,8 @@ func another() (uid, gid int, err error) {
 }
 
 // watchdogScript runs the command in place of the shell. A watchdog beside it kills the server and
-// removes its folder when the other end of descriptor 3 is closed, even by the death of the test binary. The server's
-// processes end by themselves when the first of them has.
+// removes its folder when the other end of descriptor 3 is closed, even by the death of the test
+// binary. The server's other processes end after the first one.
 const watchdogScript = `p=$$; { read -r _; kill -9 $p; rm -rf -- "$0"; } <&3 >/dev/null 2>&1 & exec 3<&-; exec "$@"`
 
 // Up starts the server where it was killed, and waits until it has recovered.
@@ -243,7 +244,7 @@ func state(pid int) (letter byte, parent int, ok bool) {
 	return letter, parent, n == 2
 }
 
-// alive reports whether a process runs. One that nobody has waited for does not.
+// alive reports whether a process runs. A zombie does not.
 func alive(pid int) bool {
 	letter, _, ok := state(pid)
 	return ok && letter != 'Z'

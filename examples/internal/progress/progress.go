@@ -14,15 +14,15 @@ import (
 	"github.com/millrace/millrace/examples/internal/cli"
 )
 
-// Progress shows what is done: with a bar if stderr is a terminal, and otherwise with lines on stdout, so
-// that stderr has only errors. It is safe for concurrent use.
+// Progress shows the finished work: with a bar if stderr is a terminal, and otherwise with lines on
+// stdout, so that stderr has only errors. It is safe for concurrent use.
 type Progress struct {
 	stdout, stderr io.Writer
 	terminal       bool
 
 	mu     sync.Mutex
-	bar    *progressbar.ProgressBar // nil while there is none, and without a terminal; guarded by mu
-	what   string                   // the bar shows; guarded by mu
+	bar    *progressbar.ProgressBar // nil without a bar, or without a terminal; guarded by mu
+	what   string                   // the work that the bar shows; guarded by mu
 	closed bool                     // guarded by mu
 }
 
@@ -38,7 +38,7 @@ func (p *Progress) Terminal() bool { return p.terminal }
 // Stdout is for results: they come after [Progress.Close].
 func (p *Progress) Stdout() io.Writer { return p.stdout }
 
-// Say prints what is done next, above the bar.
+// Say prints the next step, above the bar.
 func (p *Progress) Say(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,7 +82,7 @@ func newBar(w io.Writer, what string, all int) *progressbar.ProgressBar {
 	)
 }
 
-// Close clears the bar. There are none afterwards.
+// Close clears the bar. No bar is shown afterwards.
 func (p *Progress) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -37,10 +37,11 @@ func Choose(ctx context.Context, c *Cells, library *tiles.Library, o Options) (*
 	return &Layout{Library: library.ID(), Tint: o.Tint, Cells: c, Tiles: p.tiles}, nil
 }
 
-// The weights of the mean colour of a tile, in sixteenths, for lightness and the two colour axes. own is for its difference from the
-// cell: OKLab understates hue and chroma by half beside lightness. balance is for how it makes up for the errors of the cells around.
-// Errors of lightness mix in the eye. Those of hue are seen in the cell itself: with the weight of lightness, cells that are nearly
-// white would be bluish and orange in turn.
+// The weights of the mean colour of a tile, in sixteenths, for lightness and the two colour axes.
+// own is for its difference from the cell: OKLab understates hue and chroma by half beside
+// lightness. balance is for how it makes up for the errors of the cells around. Errors of lightness
+// mix in the eye, but an error of hue is seen in its own cell. If hue had the weight of lightness,
+// nearly white cells would alternate between blue and orange.
 var (
 	own     = [means]int64{16, 64, 64}
 	balance = [means]int64{24, 8, 8}
@@ -51,8 +52,8 @@ type chooser struct {
 	list    []features // of the tiles
 	byLight []int32    // the tiles, ordered by lightness
 
-	tiles []int32        // of the cells; -1 means none yet
-	mean  [][means]int32 // what the cells should look like
+	tiles []int32        // of the cells; -1 means not chosen yet
+	mean  [][means]int32 // the wanted looks of the cells
 	carry [][means]int32 // the errors around each cell, weighted
 	uses  []int64        // of each tile
 
@@ -129,8 +130,9 @@ func (p *chooser) measureSpacing() {
 	p.spacing = sum / n
 }
 
-// makeZone makes the zone around a cell in which the same tile must not come: of a radius in tenths of a cell, or less in a small
-// library, so that half of its tiles are never blocked. Up to twice the radius the same tile costs something.
+// makeZone makes the zone around a cell that must not repeat its tile. The radius is in tenths of a
+// cell. It is smaller for a small library, so that half of the tiles are never blocked. Up to twice
+// the radius a repeated tile costs extra.
 func (p *chooser) makeZone(radius int64) {
 	for blocked := len(p.list); 2*blocked >= len(p.list) && radius >= 0; radius-- {
 		p.zone, blocked = nil, 0
@@ -219,8 +221,8 @@ func mismatch(wanted, tile *features, limit int64) int64 {
 	return sum + int64(distance(wanted, tile, int32(min(limit-sum, math.MaxInt32))))
 }
 
-// best returns the tile of the lowest cost for a cell that has none. It begins with tiles of the wanted lightness, and ends where
-// the lightness alone costs more than the best so far.
+// best returns the tile of the lowest cost for a cell without a tile. It begins with tiles of the
+// wanted lightness, and ends where the lightness alone costs more than the best so far.
 func (p *chooser) best(i int) int32 {
 	p.look(i)
 	wanted := p.wanted(i)
@@ -262,8 +264,8 @@ func (p *chooser) best(i int) int32 {
 	return tile
 }
 
-// exchange improves a choice in which every tile comes about equally often: the last cells had to take the tiles that were left. Two cells exchange
-// their tiles if both together match better afterwards.
+// exchange improves a choice with all tiles about equally often: the last cells had to take the
+// remaining tiles. Two cells exchange their tiles if the pair matches better afterwards.
 func (p *chooser) exchange(ctx context.Context, random source64) error {
 	const perCell, most = 64, 1 << 26
 	n := len(p.tiles)

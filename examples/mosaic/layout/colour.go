@@ -8,8 +8,9 @@ import (
 	"github.com/millrace/millrace/examples/mosaic/tiles"
 )
 
-// Colours are compared in OKLab (Björn Ottosson, "A perceptual color space for image processing", 2020), in integers: the
-// same on every machine, whatever its floating-point unit fuses or rounds.
+// Colours are compared in OKLab (Björn Ottosson, "A perceptual color space for image processing",
+// 2020), in integers. The results are the same on every machine, because no floating-point unit
+// fuses or rounds them.
 
 const (
 	labUnit   = 1 << 12 // lightness 1 in OKLab
@@ -62,19 +63,20 @@ func (c light) lab() lab {
 
 // scaled rounds a product of a factor and a root to units of lab.
 func scaled(v int64) int32 {
-	const shift = labShift + 14 - 12 // of the factor and the root, less that of labUnit
+	const shift = labShift + 14 - 12 // of the factor and the root, minus the shift of labUnit
 	return int32((v + 1<<(shift-1)) >> shift)
 }
 
 // means is how many of the features are the mean colour.
 const means = 3
 
-// features describe how a cell or a tile looks: the coefficients of the discrete cosine transform of its 3×3 sub-cells in OKLab. The
-// transform is orthonormal, so that the squared distance of two lists of features is the sum of those of the nine colours; and it puts
-// first what differs most, so that a comparison can often be ended early. First come the lightness and the two colour axes of the mean,
-// then the gradients of lightness.
+// features describe how a cell or a tile looks: the coefficients of the discrete cosine transform
+// of its 3×3 sub-cells in OKLab. The transform is orthonormal, so the squared distance of two lists
+// of features is the sum of the squared distances of the nine colours. The features with the
+// largest differences come first, so that a comparison can often end early: the lightness and the
+// two colour axes of the mean, then the gradients of lightness.
 //
-// The mean is that of linear light, as one sees it from afar.
+// The mean is taken in linear light, as one sees it from afar.
 type features [means * fine * fine]int16
 
 // order has the place of every coefficient, as 9 × channel + 3 × down + across.

@@ -11,9 +11,9 @@ import (
 // ErrOtherLibrary means that a layout was chosen from another library than it is laid with.
 var ErrOtherLibrary = errors.New("the layout was chosen from another tile library")
 
-// Lay lays the tiles. The library is that of the choice, or one that [tiles.Library.Shrink] made of it. The picture has
-// Size pixels of the library for each cell. The look of a cell depends on nothing around it, so that parts of a layout give the
-// same pixels as the whole.
+// Lay lays the tiles. The library must be the one of [Choose], or be made from it by
+// [tiles.Library.Shrink]. Each cell of the result has Size×Size pixels, the Size of the library. A
+// cell does not depend on its neighbours, so parts of a layout give the same pixels as the whole.
 func (l *Layout) Lay(library *tiles.Library) (*image.RGBA, error) {
 	if library.Origin() != l.Library {
 		return nil, fmt.Errorf("laying the tiles: %w", ErrOtherLibrary)
@@ -64,7 +64,7 @@ func newTint(percent, sub, size int) *tint {
 			m.weights[i] = [fine]int32{tintUnit}
 			continue
 		}
-		// The place of the pixel's centre from that of the first sub-cell, in sub-cells.
+		// The distance of the pixel's centre from the centre of the first sub-cell, in sub-cells.
 		place := ((2*i+1)*fine - size) * tintUnit / (2 * size)
 		k := 0
 		if place >= tintUnit {

@@ -1,16 +1,16 @@
-// Package layout says which tile lies in which cell of a mosaic.
+// Package layout chooses a tile for every cell of a mosaic, and lays the tiles.
 //
 // [Measure] takes the colours of the picture, nine for each cell, so that edges
 // within a cell are seen. [Choose] chooses a tile for every cell of the whole
-// picture at once, because the choice for one cell depends on those around it.
-// Cells are given their tiles in a random order, the same each time. What a tile
-// costs is how far its sub-cells are from those of the cell in OKLab, how little
-// it makes up for the errors of the cells around, how often it was used, and
-// whether it is used nearby. [Options.Reuse] sets the prices.
+// picture, because the choice for one cell depends on its neighbours. It visits
+// the cells in a random order, the same each time. The cost of a tile grows with
+// the distance of its sub-cells from the cell's in OKLab, with the errors of the
+// neighbours that it does not make up for, and with its use, above all nearby.
+// [Options.Reuse] sets the prices.
 //
 // The result, a [Layout], is small. It is cut into slices of whole rows with
-// [Layout.Window], stored with [Layout.Write], and read with [Read] by whoever
-// lays the tiles with [Layout.Lay]. The choice does not depend on how the
+// [Layout.Window], stored with [Layout.Write], read with [Read], and turned into
+// pixels with [Layout.Lay]. The choice does not depend on how the
 // layout is cut, nor on the machine.
 package layout
 
@@ -66,7 +66,7 @@ type Colour [3]uint8
 type Cells struct {
 	Cols, Rows int
 	Sub        int      // sub-cells of a cell each way
-	Colours    []Colour // mean colours of the sub-cells, those of one cell together, row by row
+	Colours    []Colour // mean colours of the sub-cells, cell by cell, row by row
 }
 
 // Measure takes the colours of the rectangle r of a picture, which is divided into cols×rows cells. It fails if r
@@ -104,8 +104,8 @@ func (c *Cells) Cell(i int) []Colour {
 
 // The dial of reuse, a percentage.
 const (
-	// Once uses every tile once as far as they go: none twice if there are as many tiles as cells, else
-	// each of them about equally often.
+	// Once uses no tile twice if there are as many tiles as cells. Otherwise it uses all tiles about
+	// equally often.
 	Once = 0
 
 	// DefaultReuse repeats tiles that match well. With fewer repetitions, tiles that match
@@ -119,8 +119,8 @@ const (
 // MaxTint is the strongest tint, in per cent. Beyond it one sees the picture rather than the tiles.
 const MaxTint = 40
 
-// DefaultTint is the tint of every mosaic for which nobody chose another, in per cent. It pulls
-// tiles of a wrong hue towards the picture, and is too weak to be noticed.
+// DefaultTint is the tint of a mosaic by default, in per cent. It pulls tiles of a wrong hue
+// towards the picture, and is too weak to be noticed.
 const DefaultTint = 12
 
 // Options say how tiles are chosen and laid.

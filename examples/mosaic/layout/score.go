@@ -10,16 +10,17 @@ import (
 
 // Score says how well a mosaic shows its picture. Less is better.
 type Score struct {
-	// Outliers is the share of cells whose mean is off in hue or chroma, by more than 0.10 along the
-	// colour axes of OKLab. One sees each of them as a speck, however good the others are.
+	// Outliers is the share of cells that are off in hue or chroma: the distance of the means along
+	// the colour axes of OKLab is more than 0.10. Each such cell is seen as a speck, even in a good
+	// mosaic.
 	Outliers float64
 
-	// Near is the mean error of the sub-cells, and Far that of the mosaic seen from so far away that its
-	// cells blur (a Gaussian filter of one cell). Both are distances in OKLab.
+	// Near is the mean error of the sub-cells. Far is the mean error of the mosaic from a distance at
+	// which its cells blur (a Gaussian filter of one cell). Both are distances in OKLab.
 	Near, Far float64
 }
 
-// outlier is the error in hue and chroma from which on a cell is seen as a speck.
+// outlier is the error in hue and chroma above which a cell is seen as a speck.
 const outlier = 0.10
 
 // Total is the score in one number.
@@ -54,7 +55,7 @@ func Compare(original, mosaic image.Image, cell int) (Score, error) {
 	return s, nil
 }
 
-// mean is the colour of the cell whose first sub-cell is given.
+// mean returns the colour of the cell with this first sub-cell.
 func mean(g picture.Grid, x, y int) [3]float64 {
 	var sum picture.Linear
 	for k := range fine * fine {

@@ -42,7 +42,7 @@ func (f *file) check() error {
 	return nil
 }
 
-// Write writes the layout to a stream from which [Read] reads it.
+// Write writes the layout to a stream, for [Read].
 func (l *Layout) Write(w io.Writer) error {
 	c := l.Cells
 	f := file{Library: l.Library, Tint: l.Tint, Cols: c.Cols, Rows: c.Rows, Sub: c.Sub, Tiles: l.Tiles}
@@ -59,8 +59,8 @@ func (l *Layout) Write(w io.Writer) error {
 	return nil
 }
 
-// Read reads a layout. The error is [ErrBadLayout] for an invalid stream, or that of r. Whether the library has so many tiles is left
-// to [Layout.Lay].
+// Read reads a layout. An invalid stream gives [ErrBadLayout]. Errors of r are returned, too. Read
+// does not know how many tiles the library has: [Layout.Lay] checks that.
 func Read(r io.Reader) (*Layout, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxFile))
 	if err != nil {

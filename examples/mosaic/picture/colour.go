@@ -10,7 +10,7 @@ import (
 )
 
 // Linear is a colour in linear light: the amounts of the red, green and blue
-// sRGB primaries, each from 0 (none) to 1 (full). Unlike file values, amounts
+// sRGB primaries, each from 0 to 1 (full). Unlike file values, amounts
 // of light may be added and averaged. The zero value is black.
 type Linear struct {
 	R, G, B float64
@@ -137,8 +137,9 @@ func averageRows(src *image.RGBA, r image.Rectangle, g Grid, first, end int) {
 	}
 }
 
-// shares says how pixels and cells divide each other along one axis: a pixel consists of perPixel parts, a cell of
-// perCell. In lowest terms, so that a whole cell gives the same numbers whatever picture it is part of.
+// shares divides pixels and cells into equal parts along one axis: a pixel has perPixel parts, a
+// cell perCell. They are in lowest terms, so that a whole cell gives the same numbers in every
+// picture.
 type shares struct{ perPixel, perCell int }
 
 func sharesOf(pixels, cells int) shares {

@@ -1,9 +1,9 @@
 // Package picture reads photographs, measures their colours, and writes mosaics.
 //
-// The decoders are those of the standard library and of x/image. This package compares the size that a
-// file declares with its limits before it decodes, turns the picture as its EXIF orientation says,
-// converts the colours of Display P3 and Adobe RGB to sRGB, and lays transparent pixels over white. What
-// [Decode] returns is plain: opaque sRGB, upright, with its top left corner at (0, 0).
+// The standard library and x/image decode. This package compares the declared size of a file with
+// its limits before it decodes, turns the picture as its EXIF orientation says, converts the
+// colours of Display P3 and Adobe RGB to sRGB, and lays transparent pixels over white. The result
+// of [Decode] is plain: opaque sRGB, upright, with its top left corner at (0, 0).
 //
 // Colours are averaged in linear light, never in sRGB values, because the eye sees the light of a
 // distant tile mixed, not its file values.
@@ -66,8 +66,9 @@ type Header struct {
 	orientation int
 }
 
-// Inspect reads the facts that [Decode] needs before it decodes any pixel, and applies its limits. It reads
-// ahead: to decode the picture afterwards, open it again. The errors are those of Decode.
+// Inspect reads the facts that [Decode] needs before it decodes any pixel, and applies its limits.
+// It reads ahead: to decode the picture afterwards, open it again. It returns the same errors as
+// Decode.
 func Inspect(r io.Reader) (Header, error) {
 	s, err := open(r)
 	if err != nil {
@@ -246,7 +247,8 @@ func progressive(head []byte) bool {
 	return true // further behind than in any photograph: the worst is assumed
 }
 
-// checkFrame refuses a WebP whose frame has another size than its header declares. It returns the EXIF block.
+// checkFrame refuses a WebP if its frame is not as large as its header declares. It returns the
+// EXIF block.
 func (s *source) checkFrame(h Header) (exif []byte, err error) {
 	if err := s.rewind(); err != nil {
 		return nil, err
@@ -399,7 +401,7 @@ func (s *scanLimit) Read(p []byte) (int, error) {
 // UnsupportedError names the format of a picture that cannot be read, and a way out.
 type UnsupportedError struct {
 	Format string // such as "HEIC", for people
-	Advice string // what to do, without the first capital letter and the full stop
+	Advice string // a way out, without the first capital letter and the full stop
 }
 
 func (e *UnsupportedError) Error() string {
@@ -415,8 +417,8 @@ var ErrUnsupported = errors.New("unsupported picture format")
 
 const develop = "develop it and save it as JPEG or TIFF first"
 
-// Formats that cannot be read are registered like those that can, with a decoder that names a way out. The first
-// match counts, so that the film comes last.
+// Unsupported formats are registered too, with a decoder that names a way out. The first match
+// counts, so the film comes last.
 func init() {
 	const (
 		convert = "save it as JPEG or PNG first"

@@ -17,13 +17,13 @@ const (
 	// DefaultSlices is the default number of slices of a mosaic of up to DefaultSlices × slicePixels.
 	DefaultSlices = 8
 
-	// slicePixels is how many pixels a slice has at most if nobody chose the number of slices, so that the work on one is
-	// short, and the progress of a large mosaic is smooth.
+	// slicePixels is the maximum number of pixels of a slice if the number of slices is not given. It
+	// makes the work on one slice short, and the progress of a large mosaic smooth.
 	slicePixels = 4_000_000
 )
 
-// Plan divides a picture into cells, each of which becomes a tile of the mosaic, and the rows of cells into slices. The
-// zero value is an empty plan; [NewPlan] makes a useful one.
+// Plan divides a picture into cells, one for each tile of the mosaic, and the rows of cells into
+// slices. The zero value is an empty plan; [NewPlan] makes a useful one.
 type Plan struct {
 	Tile       int             // side of a tile in pixels of the mosaic
 	Cols, Rows int             // tiles
@@ -41,8 +41,10 @@ type PlanOptions struct {
 	Slices int
 }
 
-// NewPlan divides a picture of width×height pixels, which is scaled and cropped to whole tiles. The error says what to change if
-// a cell of the picture would be smaller than a pixel, no tile or too many tiles fit, the mosaic would be too large, or it cannot be cut into that many slices.
+// NewPlan divides a picture of width×height pixels, which is scaled and cropped to whole tiles. It
+// fails if a cell of the picture would be smaller than a pixel, if no tile or too many tiles fit,
+// if the mosaic would be too large, or if it cannot be cut into that many slices. The error gives
+// advice.
 func NewPlan(width, height, tile int, o PlanOptions) (Plan, error) {
 	p, err := divide(width, height, tile, o)
 	if err != nil {

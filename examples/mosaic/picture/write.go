@@ -25,9 +25,10 @@ func Encode(w io.Writer, img image.Image) error {
 	return nil
 }
 
-// Compose writes one PNG of the given size in pixels from n slices, top to bottom: open opens slice i, a PNG of [Encode] as
-// wide as the whole, which is closed before the next slice is needed. The heights of the slices must add up to that of
-// the picture. The first error ends the work; the part written to w until then is useless.
+// Compose writes one PNG of the given size in pixels from n slices, top to bottom: open opens slice
+// i, a PNG of [Encode] as wide as the whole, which is closed before the next slice is needed. The
+// heights of the slices must add up to the height of the picture. The first error ends the work;
+// the part written to w until then is useless.
 func Compose(w io.Writer, size image.Point, n int, open func(i int) (io.ReadCloser, error)) error {
 	if size.X < 1 || size.Y < 1 || size.X > MaxOutputPixels/size.Y {
 		return fmt.Errorf("composing the picture: it cannot be %d×%d pixels", size.X, size.Y)
@@ -98,7 +99,7 @@ func readSlice(width, left, i int, open func(i int) (io.ReadCloser, error)) (_ *
 // if the environment variable GOMEMLIMIT already chose a limit.
 //
 // It is needed because by default the collector lets the heap grow to twice
-// what was live at the last collection: a 400 MB picture alone would allow
+// the live heap of the last collection: a 400 MB picture alone would allow
 // 400 MB of garbage beside it. The limit is soft: it costs time, but no
 // allocation fails.
 func LimitMemory() {

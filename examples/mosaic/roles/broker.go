@@ -30,9 +30,9 @@ type Broker struct {
 type Request struct {
 	ClientID string         // name of the client
 	Picture  io.Reader      // as picture.Decode reads it, read once
-	Library  *tiles.Library // of tiles; its Size is that of a cell
+	Library  *tiles.Library // of tiles; its Size is the size of a cell
 	Scale    float64        // of the mosaic, times the picture; 0 means 1
-	Slices   int            // 1 … rows of cells, such as those of picture.NewPlan
+	Slices   int            // 1 … rows of cells, as picture.NewPlan plans them
 	Tint     int            // how much of the picture's own colours is mixed in, in per cent: 0 … layout.MaxTint
 	Reuse    int            // how freely tiles are used again, in per cent: 0 … 100
 }
@@ -138,14 +138,14 @@ func (o *Order) look(ctx context.Context) (*end, Progress, error) {
 	return nil, p, err
 }
 
-// Layout returns which tile lies in which cell of the whole mosaic. It can be read from the first finished slice until
+// Layout returns the layout of the whole mosaic. It can be read from the first finished slice until
 // the mosaic is delivered.
 func (o *Order) Layout(ctx context.Context) (*layout.Layout, error) {
 	return o.broker.jobs.readLayout(ctx, stateRef(o.ID, factLayout))
 }
 
-// Deliver passes the mosaic to deliver, and then deletes what the store has of the request. If deliver fails, the mosaic
-// stays.
+// Deliver passes the mosaic to deliver, and then deletes the blobs of the request. If deliver
+// fails, the mosaic stays.
 func (o *Order) Deliver(ctx context.Context, deliver func(mosaic io.Reader) error) error {
 	j := o.broker.jobs
 	e, err := j.ended(ctx, o.ID)
@@ -174,7 +174,7 @@ func (o *Order) Deliver(ctx context.Context, deliver func(mosaic io.Reader) erro
 	return nil
 }
 
-// drop records that nobody needs the mosaic any more, and deletes it.
+// drop records that the mosaic is no longer needed, and deletes it.
 func (o *Order) drop(ctx context.Context) error {
 	j := o.broker.jobs
 	return persist(ctx, func() error {

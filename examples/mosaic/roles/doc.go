@@ -13,20 +13,19 @@
 //
 // # Delivery
 //
-// Queues deliver at least once, so every step may run any number of times,
-// concurrently, and may be interrupted anywhere. The result of a step is what it
-// has stored, never which messages it received: package gather tells when all slices
-// are in the store, so that a duplicate cannot finish a job early, and the mosaic is stored by a create,
-// so that it is stored once. A request ends with a small record, the end of its gather, which is created
-// once and stays. A message of a request that has ended is discarded. A message
-// whose blob is missing while its request continues is retried, and poison after its last attempt. The record is
-// written before the clean-up, and every step checks for it after it has stored
-// something, so that a late step cleans up after itself.
+// Queues deliver at least once, so every step may run any number of times, concurrently, and may be
+// interrupted anywhere. The result of a step is in the store, not in the messages that it received:
+// package gather reports when all slices are in the store, so that a duplicate cannot finish a job
+// early, and the mosaic is stored by a create, so that it is stored once. A request ends with a
+// small record, the end of its gather, which is created once and stays. A message of a request that
+// has ended is discarded. If a blob is missing while its request continues, the message is retried,
+// and is poison after its last attempt. The record is written before the clean-up, and every step
+// checks for it after it has stored something, so that a late step cleans up after itself.
 //
-// All programs on an account must share the store: a message whose blobs are in another store is
-// poison after its last attempt.
+// All programs on an account must share the store: if the blobs of a message are in another store,
+// it is poison after its last attempt.
 //
-// [Clean] removes the blobs of requests that nobody waits for any more.
+// [Clean] removes the blobs of requests without a waiting client.
 //
 // A request with n slices takes 2n+2 messages, without crashes and redeliveries.
 //

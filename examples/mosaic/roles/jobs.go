@@ -25,7 +25,7 @@ import (
 
 // The facts about a request that the store keeps.
 const (
-	factLayout    = "layout"    // which tile lies in which cell of the whole mosaic
+	factLayout    = "layout"    // the layout of the whole mosaic
 	factPlan      = "plan"      // how the picture is cut
 	factRequested = "requested" // all slices were requested
 	factPoison    = "poison-"   // prefix: why a message is poison
@@ -35,7 +35,7 @@ const (
 type jobs struct {
 	store blob.Store
 
-	// parts gathers the finished slices of each request. Its end is that of the request, and stays.
+	// parts gathers the finished slices of each request. Its end is the end of the request, and stays.
 	parts *gather.Gather
 
 	// responses records that the image response of a request was sent, which is done once.
@@ -49,7 +49,7 @@ func newJobs(store blob.Store) (jobs, error) {
 }
 
 type end struct {
-	// Failed is the reason why there is no mosaic. Empty if there is one.
+	// Failed is the reason why there is no mosaic. Empty on success.
 	Failed string `json:"failed,omitempty"`
 
 	// Output is where the mosaic is kept for its client. Empty if it was delivered.

@@ -27,8 +27,8 @@ type QueueURI string
 
 func uriOf(n queue.Name) QueueURI { return QueueURI("queue://" + n.Account + "/" + n.Queue) }
 
-// names reports whether the URI is that of the queue with this name, in any account: an account
-// may have several names.
+// names reports whether the URI names the queue of this name, in any account: an account may have
+// several names.
 func (u QueueURI) names(name string) bool {
 	parsed, err := url.Parse(string(u))
 	return err == nil && parsed.Scheme == "queue" && parsed.Host != "" && parsed.User == nil &&
@@ -45,7 +45,7 @@ func (h Head) validate(queue string) error {
 	case h.RequestID == uuid.Nil:
 		return errors.New("requestId is missing")
 	case !h.QueueURI.names(queue):
-		return fmt.Errorf("queueUri %.100q is not that of %s", string(h.QueueURI), queue)
+		return fmt.Errorf("queueUri %.100q does not name %s", string(h.QueueURI), queue)
 	}
 	return nil
 }
@@ -162,8 +162,8 @@ func require(ok bool, format string, args ...any) error {
 	return fmt.Errorf(format, args...)
 }
 
-// sameRef compares a reference with the one that follows from the rest of the message, so that
-// no message can make a role read or overwrite the blobs of another request.
+// sameRef compares a reference with the expected one, which follows from the rest of the message,
+// so that no message can make a role read or overwrite the blobs of another request.
 func sameRef(field string, got, want blob.Ref) error {
 	return require(got == want, "%s is %v and should be %v", field, got, want)
 }

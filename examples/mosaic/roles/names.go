@@ -16,7 +16,7 @@ const (
 	imageResponses = "imageresponse"
 )
 
-// The containers. Those of slices have the names of the queues whose messages refer to them.
+// The containers. Slices are in containers with the names of their queues.
 const (
 	imageInput   = "imageinput"
 	imageLibrary = "imagelibrary"
@@ -34,8 +34,8 @@ func outputRef(id uuid.UUID) blob.Ref {
 	return blob.Ref{Container: imageOutput, Name: id.String() + ".png"}
 }
 
-// cutRef and laidRef are the blobs of a slice before and after it is rendered. The names of laidRef and endRef are those of
-// package gather.
+// cutRef and laidRef are the blobs of a slice before and after it is rendered. Package gather
+// chooses the names of laidRef and endRef.
 func cutRef(id uuid.UUID, sequence int) blob.Ref  { return sliceRef(sliceRequests, id, sequence) }
 func laidRef(id uuid.UUID, sequence int) blob.Ref { return sliceRef(sliceResponses, id, sequence) }
 

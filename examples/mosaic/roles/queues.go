@@ -28,7 +28,7 @@ type ImageProcessingQueue[T Message] struct {
 	shared   *shared
 }
 
-// shared is what the four queues of a process share.
+// shared has the common state of the four queues of a process.
 type shared struct {
 	jobs   jobs
 	sent   atomic.Int64

@@ -33,8 +33,8 @@ func (r Roles) Has(other Roles) bool { return r&other == other }
 
 // Step is a message that a role of this process has handled.
 type Step struct {
-	// Role is [Controller] for a picture whose slices were requested, and [Processor] for a
-	// slice that was rendered.
+	// Role is [Controller] after it has requested the slices of a picture, and [Processor] after it
+	// has rendered a slice.
 	Role Roles
 
 	Request uuid.UUID
@@ -56,7 +56,7 @@ type Options struct {
 	// default of package listener.
 	Idle scaling.Idle
 
-	// Wakeups says when messages come, instead of polling. Defaults to none.
+	// Wakeups announce messages, in place of polling. Nil means polling, which is the default.
 	Wakeups wakeup.Source
 
 	// Grace is how long handlers may finish after the stop. Defaults to the default of
@@ -148,7 +148,7 @@ func (s *System) Runners() []millrace.Runner {
 	return all
 }
 
-// QueueNames returns the names of the four queues, in the order in which a request passes them.
+// QueueNames returns the names of the four queues, in the order of a request.
 func QueueNames() []string {
 	return []string{imageRequests, sliceRequests, sliceResponses, imageResponses}
 }

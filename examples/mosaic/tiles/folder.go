@@ -38,17 +38,18 @@ var pictureExtensions = strings.Fields(`
 // machineFolders hold thumbnails, copies or deleted files that programs put beside photographs.
 var machineFolders = []string{"@eadir", "__macosx", "$recycle.bin", "lost+found"}
 
-// found is a file that may be a picture, and what became of it.
+// found is a file that may be a picture, and the result of reading it.
 type found struct {
 	name string // relative to the folder, with slashes
 	tile Tile
 	err  error
 }
 
-// FromDir makes a library of the pictures in a folder and in all folders within it: every regular file, or symbolic link to one,
-// whose name ends like that of a picture. Files and folders whose names begin with a dot are not read, nor are folders of
-// thumbnails and deleted files that programs make, nor links to folders. The name of a tile is its path relative to the folder,
-// with slashes. Of each picture the square in the middle is taken, and scaled to size×size pixels.
+// FromDir makes a library of the pictures in a folder and in all folders within it: every regular
+// file, or symbolic link to a file, with an extension of a picture. It skips files and folders with
+// a dot at the beginning of their names, folders of thumbnails and of deleted files, and links to
+// folders. The name of a tile is its path relative to the folder, with slashes. Of each picture the
+// square in the middle is taken, and scaled to size×size pixels.
 //
 // A file that cannot be used is skipped, and returned even if there is an error. progress is called with the number of
 // pictures that were read, beginning with 0, and the number of all pictures. The calls come one at a time, from any goroutine.

@@ -12,8 +12,9 @@ import (
 // levels is how many amounts of each primary the generated tiles have.
 const levels = 15
 
-// Generate makes a library without any photographs: 3,375 patterned tiles of size×size pixels, whose colours are spread evenly over
-// sRGB. It makes the same tiles each time. It fails if size is not 1 to [MaxSize].
+// Generate makes a library without any photographs: 3,375 patterned tiles of size×size pixels, with
+// colours that are spread evenly over sRGB. It makes the same tiles each time. It fails if size is
+// not 1 to [MaxSize].
 func Generate(size int) (*Library, error) {
 	if err := checkSize(size); err != nil {
 		return nil, err

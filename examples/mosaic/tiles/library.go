@@ -3,7 +3,7 @@
 // A [Library] holds tiles of one size. It comes from a folder of photographs ([FromDir]), is generated ([Generate]), or comes from a
 // stream that another process wrote ([Read], [Library.Write]). Which tile is laid where is for package layout.
 //
-// A Library never changes after it was made and may be used by any number of goroutines at once.
+// A Library never changes after it was made and may be used by any number of goroutines.
 package tiles
 
 import (
@@ -130,8 +130,9 @@ func (l *Library) ID() string { return l.id }
 // Origin is the ID of the library that this one was shrunk from, or its own ID.
 func (l *Library) Origin() string { return cmp.Or(l.origin, l.id) }
 
-// Shrink makes a library of the same tiles, in the same order, of size×size pixels. It fails if size is not 1 to that of
-// this library. Its ID is its own, and its Origin that of this library.
+// Shrink makes a library of the same tiles, in the same order, of size×size pixels. It fails if
+// size is not between 1 and the size of this library. The new library has an ID of its own, and the
+// Origin of this one.
 func (l *Library) Shrink(size int) (*Library, error) {
 	if size == l.size {
 		return l, nil
@@ -176,7 +177,7 @@ type head struct {
 	ID          string
 }
 
-// Write writes the library to a stream from which [Read] gets it back exactly.
+// Write writes the library to a stream. [Read] restores it exactly.
 func (l *Library) Write(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	e := gob.NewEncoder(b)

@@ -32,7 +32,8 @@
 //
 // # Files
 //
-// Everything is kept in one folder: a folder for each job with its record, picture, layout and mosaic, and the tiles of the jobs
-// for the zoom. Files are replaced by a rename, so a kill leaves the old one or the new one. After a restart, jobs that were
-// not finished continue. What the page shows of a mosaic is drawn from its layout and its tiles.
+// Everything is kept in one folder: a folder for each job with its record, picture, layout and
+// mosaic, and the tiles of the jobs for the zoom. Files are replaced by a rename, so a kill leaves
+// the old one or the new one. After a restart, jobs that were not finished continue. The page draws
+// its views of a mosaic from the layout and the tiles.
 package web

@@ -21,7 +21,7 @@ import (
 	"github.com/millrace/millrace/examples/mosaic/roles"
 )
 
-// state is what a job is doing.
+// state is the progress of a job.
 type state string
 
 // The states of a job, in their order.
@@ -34,7 +34,7 @@ const (
 	failed    state = "failed"
 )
 
-// settings are what a user chooses for a mosaic.
+// settings are a user's choices for a mosaic.
 type settings struct {
 	Tile   int     `json:"tile"`  // pixels
 	Scale  float64 `json:"scale"` // of the mosaic, times the picture
@@ -43,7 +43,7 @@ type settings struct {
 	Slices int     `json:"sliceCount"`
 }
 
-// record is what is kept of a job on disk.
+// record is the file of a job on disk.
 type record struct {
 	ID      string    `json:"id"`
 	Name    string    `json:"name"` // of the picture, for people
@@ -72,7 +72,7 @@ type job struct {
 	mu      sync.Mutex
 	record                 // guarded by mu
 	stored  []bool         // by slice; guarded by mu
-	note    string         // what it waits for, for people; guarded by mu
+	note    string         // the reason why it waits, for people; guarded by mu
 	problem string         // why it does not get on, for people; guarded by mu
 	order   *roles.Order   // while it is waited for; guarded by mu
 	layout  *layout.Layout // once its tiles are chosen, if it was needed; guarded by mu
@@ -88,7 +88,7 @@ func newJob(r record) *job {
 	return &job{record: r, stored: slices.Repeat([]bool{r.State == done}, r.Slices), changed: make(chan struct{}), cancel: func() {}, idle: idle}
 }
 
-// update changes a job and tells those who watch it.
+// update changes a job and notifies its watchers.
 func (j *job) update(change func()) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -164,7 +164,7 @@ type shelf struct {
 	jobs []*job // oldest first; guarded by mu
 }
 
-// openShelf reads the jobs of earlier runs. A job whose record cannot be read is left alone and reported.
+// openShelf reads the jobs of earlier runs. It reports unreadable records, and leaves them alone.
 func openShelf(root *os.Root, logger *slog.Logger) (*shelf, error) {
 	for _, f := range []string{jobsFolder, tilesFolder} {
 		if err := root.MkdirAll(f, 0o700); err != nil {
@@ -200,7 +200,7 @@ func file(id, name string) string { return path.Join(jobsFolder, id, name) }
 
 // store replaces the record of a job on disk, unless it was deleted.
 func (s *shelf) store(j *job) error {
-	j.mu.Lock() // also while writing, so that a record is never replaced by an older one
+	j.mu.Lock() // during the write too, so that an older record never replaces a newer one
 	defer j.mu.Unlock()
 	if j.gone {
 		return nil
@@ -222,7 +222,7 @@ func (s *Server) save(j *job) {
 	}
 }
 
-// replace replaces a file with what write writes, or leaves it unchanged.
+// replace replaces a file with the output of write, or leaves it unchanged.
 func replace(root *os.Root, name string, write func(io.Writer) error) (err error) {
 	partial := name + ".partial"
 	f, err := root.OpenFile(partial, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)

@@ -20,7 +20,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// errDeleted is the cause with which the work on a job ends when it is deleted.
+// errDeleted is the cause that ends the work on a deleted job.
 var errDeleted = errors.New("the job was deleted")
 
 // work makes a mosaic when it is the job's turn, or continues after an earlier run has stopped.
@@ -43,7 +43,7 @@ func (s *Server) work(ctx context.Context, j *job) {
 	deleted := errors.Is(context.Cause(ctx), errDeleted)
 	if request := j.current().Request; request != uuid.Nil && (deleted || err != nil && ctx.Err() == nil) {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-		if e := s.options.System.Broker.Resume(request, 0).Cancel(ending, "nobody waits for the mosaic any more"); e != nil {
+		if e := s.options.System.Broker.Resume(request, 0).Cancel(ending, "the mosaic is no longer needed"); e != nil {
 			s.logger.Warn("cannot clean up after a job", "request", request, "error", e)
 		}
 		cancel()

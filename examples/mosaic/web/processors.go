@@ -44,8 +44,9 @@ type processor struct {
 	input io.Closer // of cmd: a processor stops when its input ends
 }
 
-// NewProcessors returns n processors, which the command starts. A processor stops when its standard input ends, so none
-// outlives the program, and writes a line on standard output for every slice.
+// NewProcessors returns n processors, which the command starts. A processor stops when its standard
+// input ends, so it does not outlive the program. It writes a line on standard output for every
+// slice.
 func NewProcessors(n int, command func(ctx context.Context, slow time.Duration) *exec.Cmd, logger *slog.Logger) *Processors {
 	p := &Processors{command: command, logger: logger}
 	for i := range n {

@@ -46,7 +46,8 @@ type Options struct {
 	// to somebody else, and its figures are read less often, because they cost requests.
 	Busy func(on bool) error
 
-	// Processors are the processors that were started by this program. Defaults to nil: there are none.
+	// Processors are the processors that this program started. Nil means that it started no
+	// processors.
 	Processors *Processors
 
 	// Logger receives errors. It is required.
@@ -120,8 +121,8 @@ func (s *Server) Close() error { return s.shelf.root.Close() }
 // number of times.
 func (s *Server) Stop() { s.stop.Do(func() { close(s.stopping) }) }
 
-// Run makes the mosaics of new jobs, and of those that an earlier run did not finish, until ctx ends. It implements
-// millrace.Runner.
+// Run makes the mosaics of new jobs, and of unfinished jobs of an earlier run, until ctx ends. It
+// implements millrace.Runner.
 func (s *Server) Run(ctx context.Context) error {
 	var jobs sync.WaitGroup
 	defer jobs.Wait()
@@ -162,7 +163,8 @@ func take(ctx context.Context, places chan struct{}) (func(), error) {
 	}
 }
 
-// policy allows what the page itself serves. A chosen picture is shown from a blob address before it is uploaded.
+// policy allows the page its own content only. A chosen picture is shown from a blob address before
+// it is uploaded.
 const policy = "default-src 'self'; img-src 'self' blob:; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
 // slowest is the speed of a connection, in bytes a second, that is fast enough for a large upload or download.
@@ -178,7 +180,7 @@ func (s *Server) routes() (http.Handler, error) {
 	mux := http.NewServeMux()
 	handle := func(pattern string, h func(http.ResponseWriter, *http.Request) error) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			_ = http.NewResponseController(w).SetWriteDeadline(timeFor(0)) // a recorder has none
+			_ = http.NewResponseController(w).SetWriteDeadline(timeFor(0)) // a recorder has no deadline
 			if err := h(w, r); err != nil {
 				s.fail(w, r, err)
 			}
@@ -298,14 +300,14 @@ func (s *Server) render(w http.ResponseWriter, status int, name string, data pag
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write(b.Bytes()) // nobody is left to tell
+	_, _ = w.Write(b.Bytes()) // the client has left
 }
 
 func respond(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // nobody is left to tell
+	_ = json.NewEncoder(w).Encode(v) // the client has left
 }
 
 // wantsPage reports whether the client is a person who looks at pages.
@@ -333,7 +335,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, event string, in
 		if err != nil {
 			return err
 		}
-		_ = control.SetWriteDeadline(timeFor(0)) // a recorder has none
+		_ = control.SetWriteDeadline(timeFor(0)) // a recorder has no deadline
 		if _, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", event, text); err != nil || control.Flush() != nil {
 			return nil //nolint:nilerr // the client has left, or does not read
 		}

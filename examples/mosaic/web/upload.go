@@ -33,14 +33,14 @@ const (
 	maxPreview = 2048
 )
 
-// form64k bounds what a form has besides its picture.
+// form64k bounds a form without its picture.
 const form64k = 64 << 10
 
-// upload is what a form asks for.
+// upload is the content of a form.
 type upload struct {
 	settings
 	name    string                // of the picture
-	file    *multipart.FileHeader // nil if there is none
+	file    *multipart.FileHeader // nil without a file
 	builtin bool
 }
 
@@ -57,12 +57,12 @@ func (s *Server) newJob(w http.ResponseWriter, r *http.Request) error {
 		return &http.MaxBytesError{Limit: maxUpload}
 	}
 	control, by := http.NewResponseController(w), timeFor(cmp.Or(max(r.ContentLength, 0), maxUpload))
-	_ = control.SetReadDeadline(by) // a recorder has none
+	_ = control.SetReadDeadline(by) // a recorder has no deadline
 	_ = control.SetWriteDeadline(by)
 	r.Body = http.MaxBytesReader(w, r.Body, maxUpload+form64k)
 	err := r.ParseMultipartForm(form64k) // the picture goes to a temporary file
 	if r.MultipartForm != nil {
-		defer func() { _ = r.MultipartForm.RemoveAll() }() // the system removes what is left
+		defer func() { _ = r.MultipartForm.RemoveAll() }() // the system removes the rest
 	}
 	switch {
 	case errors.Is(err, http.ErrNotMultipart):
@@ -74,7 +74,7 @@ func (s *Server) newJob(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	_ = control.SetReadDeadline(time.Time{}) // a recorder has none
+	_ = control.SetReadDeadline(time.Time{}) // a recorder has no deadline
 	j, err := s.admit(r.Context(), &o)
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func (s *Server) newJob(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// readForm reads the form of a job. A form whose file was left empty has a file without a name.
+// readForm reads the form of a job. If no file was chosen, the form has a file without a name.
 func readForm(form *multipart.Form) (o upload, err error) {
 	o.settings = settings{Tile: defaultTile, Scale: 1, Tint: layout.DefaultTint, Reuse: layout.DefaultReuse}
 	for name, texts := range form.Value {

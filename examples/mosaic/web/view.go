@@ -51,7 +51,7 @@ func (s *Server) sendFile(w http.ResponseWriter, r *http.Request, name, kind str
 	if err != nil {
 		return err
 	}
-	_ = http.NewResponseController(w).SetWriteDeadline(timeFor(info.Size())) // a recorder has none
+	_ = http.NewResponseController(w).SetWriteDeadline(timeFor(info.Size())) // a recorder has no deadline
 	w.Header().Set("Content-Type", kind)
 	http.ServeContent(w, r, "", info.ModTime(), f)
 	return nil
@@ -171,7 +171,7 @@ func (s *Server) draw(w http.ResponseWriter, r *http.Request, j *job, size int, 
 	return sendJPEG(w, img.SubImage(part.Sub(cells.Min.Mul(size))))
 }
 
-// layoutOf returns the layout of a job. Before its tiles are chosen there is none.
+// layoutOf returns the layout of a job. It fails before the tiles are chosen.
 func (s *Server) layoutOf(j *job) (*layout.Layout, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -247,7 +247,7 @@ func (s *Server) tile(w http.ResponseWriter, r *http.Request) error {
 	return sendJPEG(w, &image.RGBA{Pix: library.Tile(n).Pix, Stride: 4 * size, Rect: image.Rect(0, 0, size, size)})
 }
 
-// decodeIn decodes a picture in a folder, but none outside it.
+// decodeIn decodes a picture in a folder. It refuses names that lead out of the folder.
 func decodeIn(folder, name string) (image.Image, error) {
 	if folder == "" {
 		return nil, fs.ErrNotExist // generated tiles
@@ -269,6 +269,6 @@ func sendJPEG(w http.ResponseWriter, img image.Image) error {
 	w.Header().Set("Content-Type", "image/jpeg")
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.Header().Set("Cache-Control", "private, max-age=86400, immutable")
-	_, _ = w.Write(text) // nobody is left to tell
+	_, _ = w.Write(text) // the client has left
 	return nil
 }

@@ -65,7 +65,7 @@ func diskFull(err error) bool {
 
 var errNoTiles = errors.New("there are no tiles")
 
-// whyFailed says in plain words why a mosaic could not be made, and what to do.
+// whyFailed says in plain words why a mosaic could not be made, with advice.
 func whyFailed(err error) string {
 	text := err.Error()
 	switch {
@@ -74,7 +74,7 @@ func whyFailed(err error) string {
 	case errors.Is(err, errNoTiles):
 		return "The photographs of the folder for the tiles cannot be used. Start the program with another folder for -tiles, and then upload the picture anew."
 	case strings.Contains(text, layout.ErrBadLayout.Error()):
-		return "A slice was damaged in the store, and its message is in the poison queue slicerequest. Redrive it, and the picture is finished."
+		return "A slice was damaged in the store, and its message is in the poison queue of slicerequest. Redrive it, and the picture is finished."
 	case strings.Contains(text, picture.ErrDamaged.Error()), strings.Contains(text, picture.ErrNotPicture.Error()):
 		return "The stored picture was damaged, so it could not be read again. Upload it anew."
 	case errors.Is(err, blob.ErrMissing):
@@ -83,7 +83,7 @@ func whyFailed(err error) string {
 	return "One step failed again and again. Look into the log of this program for the cause."
 }
 
-// unusable says in plain words why an uploaded picture cannot be used, and what to do.
+// unusable says in plain words why an uploaded picture cannot be used, with advice.
 func unusable(name string, err error) error {
 	unsupported := (*picture.UnsupportedError)(nil)
 	switch {

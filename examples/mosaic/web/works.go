@@ -15,7 +15,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Status is what the queues and the processes do.
+// Status has the current figures of the queues and the processes.
 type Status struct {
 	Queues     []QueueStatus     `json:"queues"`
 	Requests   int64             `json:"requests"` // since the program began
@@ -70,7 +70,7 @@ func (s *sampler) sample(ctx context.Context) Status {
 			slices += p.Handled
 		}
 	}
-	// Whoever asked may leave meanwhile; the figures are for all.
+	// The client may leave meanwhile, but the figures are for all clients.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 	defer cancel()
 	for i, name := range roles.QueueNames() {
@@ -96,7 +96,8 @@ func (s *sampler) sample(ctx context.Context) Status {
 	return next
 }
 
-// depths returns how many messages a queue and its poison queue have. A queue that does not exist has none.
+// depths returns how many messages a queue and its poison queue have. For a missing queue both are
+// 0.
 func (s *sampler) depths(ctx context.Context, name string) (depth, bad int64, err error) {
 	q, err := s.server.options.Queue(name)
 	if err != nil {
@@ -158,7 +159,7 @@ func back(r *http.Request) string {
 // killProcessor is POST /processors/{id}/kill.
 func (s *Server) killProcessor(w http.ResponseWriter, r *http.Request) error {
 	if s.options.Processors == nil {
-		return refuse(http.StatusConflict, "no processors belong to this program, so none can be killed here")
+		return refuse(http.StatusConflict, "this program has not started processors, so it cannot kill one")
 	}
 	id, err := number(r, "id", len(s.options.Processors.all))
 	if err != nil {
@@ -177,7 +178,7 @@ const slowness = 3 * time.Second
 
 // setFaults is POST /faults.
 func (s *Server) setFaults(w http.ResponseWriter, r *http.Request) error {
-	_ = http.NewResponseController(w).SetReadDeadline(timeFor(0)) // a recorder has none
+	_ = http.NewResponseController(w).SetReadDeadline(timeFor(0)) // a recorder has no deadline
 	r.Body = http.MaxBytesReader(w, r.Body, form64k)
 	if err := r.ParseMultipartForm(form64k); err != nil && !errors.Is(err, http.ErrNotMultipart) {
 		return badForm(err)
