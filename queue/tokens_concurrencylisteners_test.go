@@ -1,4 +1,4 @@
-package tokens_test
+package queue_test
 
 import (
 	"context"
@@ -92,7 +92,7 @@ func TestListenersKeepToAConcurrency(t *testing.T) {
 	for seed := range n {
 		seed += *firstSeed
 		synctest.Test(t, func(t *testing.T) {
-			b := setup(t)
+			b := tokensSetup(t)
 			const jobs = 300
 			b.put(jobs)
 			c := tokens.Concurrency{Jobs: 12, PerToken: 1 + seed%4}
@@ -139,7 +139,7 @@ func TestListenersKeepToAConcurrency(t *testing.T) {
 // Listeners of one process, in a pool, share a limit with those of another.
 func TestListenersShareAConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
+		b := tokensSetup(t)
 		others := b.engine.Queue(queue.Name{Account: "acme", Queue: "others"})
 		if err := others.Create(t.Context(), nil); err != nil {
 			t.Fatal(err)
@@ -199,7 +199,7 @@ func TestListenersShareAConcurrency(t *testing.T) {
 // dies another follows.
 func TestOneTokenIsOneReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
+		b := tokensSetup(t)
 		b.put(2000)
 		c := tokens.Concurrency{Jobs: 8, PerToken: 8}
 		b.limit(c)
@@ -244,7 +244,7 @@ func TestOneTokenIsOneReader(t *testing.T) {
 // A group without Each has a handler for each item, one after the other, and keeps its room between them.
 func TestAGroupKeepsItsRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
+		b := tokensSetup(t)
 		c := tokens.Concurrency{Jobs: 1, Seed: 1}
 		b.limit(c)
 		l, _ := b.open(c, b.tokens)

@@ -1,4 +1,4 @@
-package tokens_test
+package queue_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 // inHandler calls handle in a handler of a process that has one token, with a context below parent.
 func inHandler(parent context.Context, t *testing.T, handle func(ctx context.Context, l *tokens.ConcurrencyLimit)) {
-	b := setup(t)
+	b := tokensSetup(t)
 	c := tokens.Concurrency{Jobs: 1, Seed: 1}
 	b.limit(c)
 	l, _ := b.open(c, b.tokens)
@@ -91,7 +91,7 @@ func TestTheContextOfAHandlerEndsWithItsToken(t *testing.T) {
 func TestTheContextOfAHandlerEndsWithIt(t *testing.T) {
 	for _, asked := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			b := setup(t)
+			b := tokensSetup(t)
 			c := tokens.Concurrency{Jobs: 1, Seed: 1}
 			b.limit(c)
 			l, _ := b.open(c, b.tokens)
@@ -145,7 +145,7 @@ func (q *jobsOnly) Delete(context.Context, queue.Lease) error { return nil }
 // A limit that holds nothing back allocates little for a job.
 func TestAConcurrencyAllocatesLittlePerJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
+		b := tokensSetup(t)
 		c := tokens.Concurrency{Jobs: 64, PerToken: 32, Seed: 1}
 		b.limit(c)
 		l, _ := b.open(c, b.tokens)

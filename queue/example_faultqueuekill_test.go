@@ -1,4 +1,4 @@
-package faultqueue_test
+package queue_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 // A worker dies with a message in its hands: whatever it still tries does not reach the queue,
 // and the trace has what it did.
-func ExampleQueue_Kill() {
+func Example_faultqueueKill() {
 	ctx := context.Background()
 	orders := localqueue.New(nil).Queue(queue.Name{Account: "local", Queue: "orders"})
 	if err := orders.Create(ctx, nil); err != nil {

@@ -1,4 +1,4 @@
-package faultqueue_test
+package queue_test
 
 import (
 	"testing"

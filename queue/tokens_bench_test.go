@@ -1,6 +1,6 @@
 //go:build unix
 
-package tokens_test
+package queue_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package faultqueue_test
+package queue_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 // Half of all responses to an enqueue are lost. The producer sends again until the
 // outcome is known, so that some messages are enqueued twice.
-func Example_lostResponses() {
+func Example_faultqueueLostResponses() {
 	ctx := context.Background()
 	orders := localqueue.New(nil).Queue(queue.Name{Account: "local", Queue: "orders"})
 	if err := orders.Create(ctx, nil); err != nil {

@@ -1,4 +1,4 @@
-package tokens_test
+package queue_test
 
 import (
 	"context"
@@ -52,7 +52,7 @@ func wantNoStart(t *testing.T, l *tokens.ConcurrencyLimit, d dispatcher.Delivery
 // When a token is lost what has not started gives way to what runs, also if it was fetched before.
 func TestWhatHasNotStartedGivesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
+		b := tokensSetup(t)
 		c := tokens.Concurrency{Jobs: 2, PerToken: 1, Seed: 1}
 		b.limit(c)
 		s := &stubborn{Queue: b.tokens, one: true}
@@ -75,7 +75,7 @@ func TestWhatHasNotStartedGivesWay(t *testing.T) {
 // Nothing starts once the tokens are not worth it, at that instant and not only when the keeper has looked.
 func TestNothingStartsUnderATokenThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
+		b := tokensSetup(t)
 		c := tokens.Concurrency{Jobs: 1, Seed: 1}
 		b.limit(c)
 		s := &stubborn{Queue: b.tokens}
@@ -94,7 +94,7 @@ func TestNothingStartsUnderATokenThatEnds(t *testing.T) {
 // A start for which the message was forgotten finds no room.
 func TestAForgottenMessageFindsNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
+		b := tokensSetup(t)
 		c := tokens.Concurrency{Jobs: 1, Seed: 1}
 		b.limit(c)
 		l, _ := b.open(c, b.tokens)
@@ -110,7 +110,7 @@ func TestAForgottenMessageFindsNoRoom(t *testing.T) {
 // No handler starts after the stop, although its token has room.
 func TestNothingStartsAfterTheStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
+		b := tokensSetup(t)
 		c := tokens.Concurrency{Jobs: 4, PerToken: 4, Seed: 1}
 		b.limit(c)
 		l, stop := b.open(c, b.tokens)
@@ -132,7 +132,7 @@ func TestNothingStartsAfterTheStop(t *testing.T) {
 func TestMessagesThatArriveTooLateAreGivenBack(t *testing.T) {
 	for what, latency := range map[string]time.Duration{"stopped": 15 * time.Second, "lost": 50 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			b := setup(t)
+			b := tokensSetup(t)
 			c := tokens.Concurrency{Jobs: 1, Seed: 1}
 			b.limit(c)
 			s := &stubborn{Queue: b.tokens}
@@ -167,7 +167,7 @@ func TestMessagesThatArriveTooLateAreGivenBack(t *testing.T) {
 // A dequeue that waits for a token while the limit is stopped fetches nothing.
 func TestADequeueOfAStoppedLimitFetchesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
+		b := tokensSetup(t)
 		c := tokens.Concurrency{Jobs: 1, Seed: 1}
 		b.limit(c)
 		slow := faultqueue.New(b.tokens, &faultqueue.Options{UsualLatency: faultqueue.Range{Min: time.Second, Max: time.Second}})
@@ -189,7 +189,7 @@ func TestADequeueOfAStoppedLimitFetchesNothing(t *testing.T) {
 // Dequeues that want tokens at the same time send one request for them.
 func TestOneRequestForTokensAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
+		b := tokensSetup(t)
 		c := tokens.Concurrency{Jobs: 4, PerToken: 1, Seed: 1}
 		b.limit(c)
 		m := meter.New()
@@ -219,7 +219,7 @@ func TestOneRequestForTokensAtATime(t *testing.T) {
 func TestAHandlerHasItsRoomWhateverBecomesOfItsMessage(t *testing.T) {
 	for _, group := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			b := setup(t)
+			b := tokensSetup(t)
 			c := tokens.Concurrency{Jobs: 1, Seed: 1}
 			b.limit(c)
 			l, _ := b.open(c, b.tokens)
@@ -245,7 +245,7 @@ func TestAHandlerHasItsRoomWhateverBecomesOfItsMessage(t *testing.T) {
 // A renewal by somebody else than a listener, without a cause, keeps the room; what it makes visible does not.
 func TestAnUpdateWithoutACauseIsARenewalOrNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
+		b := tokensSetup(t)
 		c := tokens.Concurrency{Jobs: 1, Seed: 1}
 		b.limit(c)
 		l, _ := b.open(c, b.tokens)
@@ -267,7 +267,7 @@ func TestAnUpdateWithoutACauseIsARenewalOrNot(t *testing.T) {
 // The items of a group do not start when one was told to end, and its room is free when that has returned.
 func TestAGroupThatWasToldToEndStartsNoItem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
+		b := tokensSetup(t)
 		c := tokens.Concurrency{Jobs: 1, Seed: 1}
 		b.limit(c)
 		s := &stubborn{Queue: b.tokens}
@@ -297,7 +297,7 @@ func TestAGroupThatWasToldToEndStartsNoItem(t *testing.T) {
 // A process that has given a token back for others leaves it alone for 2 to 3 s, although it needs it.
 func TestAProcessLeavesOthersTimeForItsToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
+		b := tokensSetup(t)
 		c := tokens.Concurrency{Jobs: 1, Seed: 1}
 		b.limit(c)
 		l, _ := b.open(c, b.tokens)

@@ -1,4 +1,4 @@
-package tokens_test
+package queue_test
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 
 // All processes together fetch at most 5,000 jobs in any minute. Init makes the tokens, once; Open and Wrap are for
 // every process, which gives the wrapped queue to its listener.
-func ExampleRate() {
+func Example_tokensRate() {
 	ctx := context.Background()
 	account := localqueue.New(nil)
 	source := account.Queue(queue.Name{Account: "shop", Queue: "mail-limit"})
@@ -42,7 +42,7 @@ func ExampleRate() {
 
 // At most 20 videos are encoded at once, by all processes together. The limit is around the queue, intercepts the handlers, and runs
 // until the listener has drained.
-func ExampleConcurrency() {
+func Example_tokensConcurrency() {
 	ctx, stop := context.WithTimeout(context.Background(), 50*time.Millisecond) // a program runs until its signal
 	defer stop()
 	account := localqueue.New(nil)
@@ -75,7 +75,7 @@ func ExampleConcurrency() {
 // The error of a dequeue without a token says what the limit is.
 func TestTheErrorNamesTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
+		b := tokensSetup(t)
 		r := tokens.Rate{Jobs: 100, Window: 30 * time.Second, PerToken: 1, Seed: 1}
 		if err := r.Init(t.Context(), b.tokens); err != nil {
 			t.Fatal(err)

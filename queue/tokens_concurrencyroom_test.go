@@ -1,4 +1,4 @@
-package tokens_test
+package queue_test
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 // A process that stops gives its tokens back at once when its handlers have returned, and starts none meanwhile.
 func TestAStopGivesTheTokensBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
+		b := tokensSetup(t)
 		c := tokens.Concurrency{Jobs: 4, PerToken: 1, Seed: 1}
 		b.limit(c)
 		l, stop := b.open(c, b.tokens)
@@ -66,7 +66,7 @@ func TestAStopGivesTheTokensBack(t *testing.T) {
 // A handler that does not end does not keep Run from returning for ever.
 func TestAHandlerThatIsStuckDoesNotHoldUpTheStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
+		b := tokensSetup(t)
 		c := tokens.Concurrency{Jobs: 1, Seed: 1}
 		b.limit(c)
 		l, stop := b.open(c, b.tokens)
@@ -88,7 +88,7 @@ func TestAHandlerThatIsStuckDoesNotHoldUpTheStop(t *testing.T) {
 // What a listener settles without calling a handler leaves its room; so does what it forgets, when the lease ends.
 func TestWhatNeverStartsLeavesItsRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
+		b := tokensSetup(t)
 		c := tokens.Concurrency{Jobs: 1, Seed: 1}
 		b.limit(c)
 		l, _ := b.open(c, b.tokens)
@@ -145,7 +145,7 @@ func TestWhatNeverStartsLeavesItsRoom(t *testing.T) {
 // Mistakes in the use are errors that say what to do.
 func TestConcurrencyMistakesAreSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
+		b := tokensSetup(t)
 		for want, c := range map[string]tokens.Concurrency{
 			"Concurrency.Jobs is 0":     {},
 			"it must be 1 to Jobs":      {Jobs: 3, PerToken: 4},
@@ -204,7 +204,7 @@ func TestConcurrencyMistakesAreSaid(t *testing.T) {
 func TestVanishedTokensOfAConcurrencyAreNoticed(t *testing.T) {
 	for _, dropped := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			b := setup(t)
+			b := tokensSetup(t)
 			c := tokens.Concurrency{Jobs: 10, Seed: 1}
 			b.limit(c)
 			l, _ := b.open(c, b.tokens)
@@ -234,7 +234,7 @@ func TestVanishedTokensOfAConcurrencyAreNoticed(t *testing.T) {
 // A queue of tokens that fails is not asked at each dequeue.
 func TestAFailingQueueOfTokensIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
+		b := tokensSetup(t)
 		c := tokens.Concurrency{Jobs: 10, Seed: 1}
 		b.limit(c)
 		m := meter.New()
@@ -257,7 +257,7 @@ func TestAFailingQueueOfTokensIsLeftAlone(t *testing.T) {
 // Dequeues that are under way together do not fetch more than there is room for.
 func TestDequeuesUnderWayUseRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
+		b := tokensSetup(t)
 		c := tokens.Concurrency{Jobs: 8, PerToken: 8, Seed: 1}
 		b.limit(c)
 		l, _ := b.open(c, b.tokens)
@@ -290,7 +290,7 @@ func TestDequeuesUnderWayUseRoom(t *testing.T) {
 // While tokens can be had a process keeps what it needs: nobody waits for it, and giving it back would hold up its jobs.
 func TestNoTokenGoesBackWhileOthersCanBeHad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
+		b := tokensSetup(t)
 		c := tokens.Concurrency{Jobs: 10, PerToken: 2, Seed: 1}
 		b.limit(c)
 		l, _ := b.open(c, b.tokens)

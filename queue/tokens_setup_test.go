@@ -1,4 +1,4 @@
-package tokens_test
+package queue_test
 
 import (
 	"context"
@@ -10,15 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/faultqueue"
 	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/queue/tokens"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // faulty are the faults of a bad network and a busy service.
 var faulty = faultqueue.Rates{
@@ -33,7 +29,7 @@ type bundle struct {
 	begin        time.Time
 }
 
-func setup(t *testing.T) *bundle {
+func tokensSetup(t *testing.T) *bundle {
 	e := localqueue.New(nil)
 	b := &bundle{T: t, engine: e, begin: time.Now()}
 	b.tokens = e.Queue(queue.Name{Account: "acme", Queue: "tokens"})
@@ -80,7 +76,7 @@ func TestTheSetUpMakesEachTokenOnce(t *testing.T) {
 	}
 	for seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {
-			b := setup(t)
+			b := tokensSetup(t)
 			r := tokens.Rate{Jobs: 60, Window: time.Minute, PerToken: 1}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
@@ -111,7 +107,7 @@ func TestTheSetUpMakesEachTokenOnce(t *testing.T) {
 func TestAnInterruptedSetUpIsOfNoUse(t *testing.T) {
 	for seed := range 50 {
 		synctest.Test(t, func(t *testing.T) {
-			b := setup(t)
+			b := tokensSetup(t)
 			r := tokens.Rate{Jobs: 60, Window: time.Minute, PerToken: 1}
 			dying := faultqueue.New(b.tokens, &faultqueue.Options{Seed: uint64(seed), DieAfter: 100})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -144,7 +140,7 @@ func TestAnInterruptedSetUpIsOfNoUse(t *testing.T) {
 // A limit that differs from that of the queue, or a queue of something else, is refused.
 func TestAnotherLimitIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
+		b := tokensSetup(t)
 		r := tokens.Rate{Jobs: 100, Window: time.Minute, PerToken: 2}
 		if _, err := r.Open(t.Context(), b.tokens); err == nil || !strings.Contains(err.Error(), "call Init once") {
 			t.Errorf("before Init: got error %v", err)

@@ -1,4 +1,4 @@
-package tokens_test
+package queue_test
 
 import (
 	"context"
@@ -49,7 +49,7 @@ func (s *stubborn) Update(ctx context.Context, l queue.Lease, text string, visib
 func TestHandlersEndBeforeTheirTokenDoes(t *testing.T) {
 	for what, failure := range map[string]error{"unavailable": queue.ErrUnavailable, "lost": queue.ErrReceiptMismatch} {
 		synctest.Test(t, func(t *testing.T) {
-			b := setup(t)
+			b := tokensSetup(t)
 			c := tokens.Concurrency{Jobs: 2, PerToken: 2, Seed: 1}
 			b.limit(c)
 			s := &stubborn{Queue: b.tokens}
@@ -92,7 +92,7 @@ func TestHandlersEndBeforeTheirTokenDoes(t *testing.T) {
 // When a token is lost so many handlers end as it was worth: the newest.
 func TestOneLostTokenEndsOnlyWhatItWasWorth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
+		b := tokensSetup(t)
 		c := tokens.Concurrency{Jobs: 4, PerToken: 2, Seed: 1}
 		b.limit(c)
 		s := &stubborn{Queue: b.tokens, one: true}
@@ -134,7 +134,7 @@ func TestOneLostTokenEndsOnlyWhatItWasWorth(t *testing.T) {
 // the token again.
 func TestAHandlerThatGoesOnKeepsItsRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
+		b := tokensSetup(t)
 		c := tokens.Concurrency{Jobs: 1, Seed: 1}
 		b.limit(c)
 		s := &stubborn{Queue: b.tokens}
@@ -176,7 +176,7 @@ func TestALeaseIsCountedFromBeforeItsRequest(t *testing.T) {
 		{30 * time.Second, 65 * time.Second, 72 * time.Second}, // it is under way, and was sent at 20 to 25 s
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			b := setup(t)
+			b := tokensSetup(t)
 			limit := tokens.Concurrency{Jobs: 1, Seed: 1}
 			b.limit(limit)
 			s := &stubborn{Queue: faultqueue.New(b.tokens, &faultqueue.Options{
@@ -206,7 +206,7 @@ func TestALeaseIsCountedFromBeforeItsRequest(t *testing.T) {
 // A lost token whose lease has ended is forgotten: a process asks for another one as often as one that has none.
 func TestALostTokenIsForgottenInTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
+		b := tokensSetup(t)
 		c := tokens.Concurrency{Jobs: 1, Seed: 1}
 		b.limit(c)
 		m := meter.New()
@@ -239,7 +239,7 @@ func TestALostTokenIsForgottenInTheEnd(t *testing.T) {
 // can be had.
 func TestATurnWithOnlyLostTokensSendsLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
+		b := tokensSetup(t)
 		c := tokens.Concurrency{Jobs: 1, Seed: 1}
 		b.limit(c)
 		m := meter.New()

@@ -1,4 +1,4 @@
-package tokens_test
+package queue_test
 
 import (
 	"context"
@@ -40,7 +40,7 @@ func seeds(usual, short int) int {
 }
 
 // A queue under a rate that is never reached behaves as the queue does.
-func TestConformance(t *testing.T) {
+func TestConformanceUnderARate(t *testing.T) {
 	queuetest.Run(t, queuetest.Harness{
 		Bubble: true,
 		Open: func(t *testing.T, name string) queue.Manager {
@@ -150,7 +150,7 @@ func TestARateIsNeverExceeded(t *testing.T) {
 	for seed := range seeds(300, 30) {
 		seed += *firstSeed
 		synctest.Test(t, func(t *testing.T) {
-			b := setup(t)
+			b := tokensSetup(t)
 			r := tokens.Rate{Jobs: 100 + seed%3*50, Window: time.Duration(30+seed%20) * time.Second, PerToken: 1 + seed%2}
 			b.put(1500)
 			if err := r.Init(t.Context(), b.tokens); err != nil {
@@ -207,7 +207,7 @@ func TestARateIsUsed(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%d instances, %d in %v", c.instances, c.jobs, c.window), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := setup(t)
+				b := tokensSetup(t)
 				const windows = 12
 				b.put(c.jobs * (windows + 1))
 				r := tokens.Rate{Jobs: c.jobs, Window: c.window, PerToken: c.perToken}
@@ -251,7 +251,7 @@ func TestListenersKeepToARate(t *testing.T) {
 	for seed := range seeds(20, 3) {
 		seed += *firstSeed
 		synctest.Test(t, func(t *testing.T) {
-			b := setup(t)
+			b := tokensSetup(t)
 			const jobs = 1000
 			b.put(jobs)
 			r := tokens.Rate{Jobs: 200, Window: 30 * time.Second, PerToken: 4}
@@ -313,7 +313,7 @@ func TestListenersKeepToARate(t *testing.T) {
 // An idle queue costs one request a poll and no token; a job that comes is fetched.
 func TestAnIdleQueueCostsNoTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
+		b := tokensSetup(t)
 		r := tokens.Rate{Jobs: 1000, Window: time.Minute, Seed: 1}
 		if err := r.Init(t.Context(), b.tokens); err != nil {
 			t.Fatal(err)
@@ -344,7 +344,7 @@ func TestAnIdleQueueCostsNoTokens(t *testing.T) {
 // A response that comes when its tokens can no longer be spent brings nothing: its messages go back.
 func TestAResponseThatIsTooLateIsNotUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
+		b := tokensSetup(t)
 		r := tokens.Rate{Jobs: 100, Window: 30 * time.Second, Seed: 1}
 		if err := r.Init(t.Context(), b.tokens); err != nil {
 			t.Fatal(err)
@@ -374,7 +374,7 @@ func TestAResponseThatIsTooLateIsNotUsed(t *testing.T) {
 func TestMissingTokensAreNoticed(t *testing.T) {
 	for _, dropped := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			b := setup(t)
+			b := tokensSetup(t)
 			r := tokens.Rate{Jobs: 100, Window: 30 * time.Second, Seed: 1}
 			if err := r.Init(t.Context(), b.tokens); err != nil {
 				t.Fatal(err)
@@ -410,7 +410,7 @@ func TestMissingTokensAreNoticed(t *testing.T) {
 // The time to spend a token begins before the request: one whose response took longer is not spent.
 func TestATokenThatComesLateIsNotSpent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
+		b := tokensSetup(t)
 		r := tokens.Rate{Jobs: 100, Window: 30 * time.Second, Seed: 1}
 		if err := r.Init(t.Context(), b.tokens); err != nil {
 			t.Fatal(err)
@@ -435,7 +435,7 @@ func TestATokenThatComesLateIsNotSpent(t *testing.T) {
 // set, and texts of others.
 func TestWhatIsNoTokenIsWorthNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
+		b := tokensSetup(t)
 		r := tokens.Rate{Jobs: 100, Window: 30 * time.Second, PerToken: 2, Seed: 1}
 		if err := r.Init(t.Context(), b.tokens); err != nil {
 			t.Fatal(err)

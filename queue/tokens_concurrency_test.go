@@ -1,4 +1,4 @@
-package tokens_test
+package queue_test
 
 import (
 	"context"
@@ -205,7 +205,7 @@ func TestAConcurrencyIsNeverExceeded(t *testing.T) {
 	for seed := range seeds(300, 20) {
 		seed += *firstSeed
 		synctest.Test(t, func(t *testing.T) {
-			b := setup(t)
+			b := tokensSetup(t)
 			c := tokens.Concurrency{Jobs: 6 + seed%4*2, PerToken: 1 + seed%3}
 			b.put(1000)
 			b.limit(c)
@@ -299,7 +299,7 @@ func TestAConcurrencyIsUsed(t *testing.T) {
 		}
 		t.Run(fmt.Sprintf("%d instances, %d jobs of %v", c.instances, c.jobs, c.length), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := setup(t)
+				b := tokensSetup(t)
 				lasts := max(20*time.Minute, 100*c.length)
 				if !*whole {
 					lasts = max(5*time.Minute, 25*c.length)
@@ -344,7 +344,7 @@ func TestNobodyStarves(t *testing.T) {
 	}
 	for _, perToken := range []int{1, 4, 20} {
 		synctest.Test(t, func(t *testing.T) {
-			b := setup(t)
+			b := tokensSetup(t)
 			b.put(20_000)
 			c := tokens.Concurrency{Jobs: 20, PerToken: perToken}
 			b.limit(c)
@@ -375,7 +375,7 @@ func TestNobodyStarves(t *testing.T) {
 // fetched.
 func TestAnIdleProcessHoldsNoTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
+		b := tokensSetup(t)
 		c := tokens.Concurrency{Jobs: 10, PerToken: 1, Seed: 1}
 		b.limit(c)
 		m, jobs := meter.New(), meter.New()
