@@ -1,4 +1,4 @@
-package stores_test
+package millrace_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 )
 
 // A directory on a laptop, an account in Azure: only the setting differs.
-func Example() {
+func Example_stores() {
 	dir, err := os.MkdirTemp("", "stores")
 	if err != nil {
 		fmt.Println(err)

@@ -1,4 +1,4 @@
-package stores_test
+package millrace_test
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"go.uber.org/goleak"
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/blob/azureblob"
@@ -23,19 +22,8 @@ import (
 	"github.com/millrace/millrace/table/filetable"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(stopping{m}) }
-
-// stopping runs the tests and then stops the Azurite that they may have started.
-type stopping struct{ m *testing.M }
-
-func (s stopping) Run() int {
-	code := s.m.Run()
-	azuritetest.Stop()
-	return code
-}
-
-// program stores a blob and an entity at a location, and reads them with stores opened anew.
-func program(t *testing.T, location string, o *stores.Options) {
+// storesProgram stores a blob and an entity at a location, and reads them with stores opened anew.
+func storesProgram(t *testing.T, location string, o *stores.Options) {
 	t.Helper()
 	ref, key := blob.Ref{Container: "reports", Name: "a/b"}, table.Key{Partition: "p", Row: "r"}
 	for _, store := range []bool{true, false} {
@@ -77,8 +65,8 @@ func program(t *testing.T, location string, o *stores.Options) {
 	}
 }
 
-// account returns the connection string of an Azurite with blobs and tables.
-func account(t *testing.T) string {
+// azuriteAccount returns the connection string of an Azurite with blobs and tables.
+func azuriteAccount(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts two servers")
@@ -89,8 +77,8 @@ func account(t *testing.T) string {
 
 func TestADirectoryHoldsBlobsAndTables(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "data")
-	t.Run("directory", func(t *testing.T) { program(t, dir, &stores.Options{Credential: noToken{}}) })
-	t.Run("relative", func(t *testing.T) { t.Chdir(t.TempDir()); program(t, "data\n", nil) })
+	t.Run("directory", func(t *testing.T) { storesProgram(t, dir, &stores.Options{Credential: noToken{}}) })
+	t.Run("relative", func(t *testing.T) { t.Chdir(t.TempDir()); storesProgram(t, "data\n", nil) })
 	for _, path := range []string{"reports/a+b", "tables.db"} {
 		if info, err := os.Stat(filepath.Join(dir, path)); err != nil || !info.Mode().IsRegular() {
 			t.Errorf("%s in the directory: got %v, %v; want a file", path, info, err)
@@ -101,7 +89,7 @@ func TestADirectoryHoldsBlobsAndTables(t *testing.T) {
 // The same program, with another setting.
 func TestAnAccountHoldsWhatADirectoryDoes(t *testing.T) {
 	t.Parallel()
-	program(t, account(t), &stores.Options{Credential: noToken{}})
+	storesProgram(t, azuriteAccount(t), &stores.Options{Credential: noToken{}})
 }
 
 // TestALinkToNowhereIsNamed: a volume that is not mounted, for example.
