@@ -1,8 +1,4 @@
-// Package deployment reads from Kubernetes how many replicas a Deployment is asked to have. It needs one request of the API, and therefore no client library.
-//
-// The process must run in the cluster, under a service account that may get the scale of the Deployment; deploy/keda has the role. A [Cluster] is safe
-// for concurrent use and has no goroutine of its own.
-package deployment
+package main
 
 import (
 	"context"
@@ -20,29 +16,34 @@ import (
 	"time"
 )
 
-// serviceAccount is where Kubernetes puts the token of a pod and the authority of the API server's certificate.
+// serviceAccount is where Kubernetes puts the token of a pod and the authority of the API server's
+// certificate.
 const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 // maxAnswer bounds what is read of an answer, in bytes.
 const maxAnswer = 64 << 10
 
-// Cluster is the cluster in which this process runs. Create one with [InCluster].
-type Cluster struct {
+// cluster is the cluster in which this process runs. It tells how many replicas a Deployment is asked
+// to have. That is one request of the API, and therefore needs no client library. The process must run
+// under a service account that may get the scale of the Deployment; deploy/keda has the role. A cluster
+// is safe for concurrent use.
+type cluster struct {
 	address string // of the API, without a slash at its end
 	token   string // path of the file; Kubernetes renews its content
 	client  *http.Client
 }
 
-// InCluster returns the cluster in which this process runs, as its environment and the files of its service account describe it. It sends no request.
-func InCluster() (*Cluster, error) {
-	c, err := open(os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT"), serviceAccount)
+// inCluster returns the cluster that the environment and the files of the service account describe. It
+// sends no request.
+func inCluster() (*cluster, error) {
+	c, err := openCluster(os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT"), serviceAccount)
 	if err != nil {
 		return nil, fmt.Errorf("find the API of Kubernetes: %w", err)
 	}
 	return c, nil
 }
 
-func open(host, port, folder string) (*Cluster, error) {
+func openCluster(host, port, folder string) (*cluster, error) {
 	if host == "" || port == "" {
 		return nil, errors.New("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: this process does not run in a pod")
 	}
@@ -55,7 +56,7 @@ func open(host, port, folder string) (*Cluster, error) {
 		return nil, fmt.Errorf("%s has no certificate", filepath.Join(folder, "ca.crt"))
 	}
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}
-	return &Cluster{
+	return &cluster{
 		address: "https://" + net.JoinHostPort(host, port),
 		token:   filepath.Join(folder, "token"),
 		client:  &http.Client{Transport: transport, Timeout: 10 * time.Second, CheckRedirect: noRedirect},
@@ -65,8 +66,9 @@ func open(host, port, folder string) (*Cluster, error) {
 // noRedirect keeps the token from other servers.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// Replicas returns how many replicas the Deployment is asked to have, those included that do not run yet. It is one request, of at most 10 s.
-func (c *Cluster) Replicas(ctx context.Context, namespace, name string) (int, error) {
+// Replicas returns how many replicas the Deployment is asked to have, including those that do not run
+// yet. It is one request, of at most 10 s.
+func (c *cluster) Replicas(ctx context.Context, namespace, name string) (int, error) {
 	n, err := c.replicas(ctx, namespace, name)
 	if err != nil {
 		return 0, fmt.Errorf("read the scale of the Deployment %s/%s: %w", namespace, name, err)
@@ -74,8 +76,8 @@ func (c *Cluster) Replicas(ctx context.Context, namespace, name string) (int, er
 	return n, nil
 }
 
-func (c *Cluster) replicas(ctx context.Context, namespace, name string) (int, error) {
-	if err := errors.Join(CheckName(namespace), CheckName(name)); err != nil {
+func (c *cluster) replicas(ctx context.Context, namespace, name string) (int, error) {
+	if err := errors.Join(checkKubernetesName(namespace), checkKubernetesName(name)); err != nil {
 		return 0, err
 	}
 	token, err := os.ReadFile(c.token)
@@ -101,11 +103,12 @@ func (c *Cluster) replicas(ctx context.Context, namespace, name string) (int, er
 	if answer.StatusCode != http.StatusOK {
 		return 0, refusal(answer.StatusCode, body)
 	}
-	return parse(body)
+	return parseScale(body)
 }
 
-// parse returns the replicas of a Scale. A Scale of none has no field "replicas", so what is not a Scale must not count as one of none.
-func parse(body []byte) (int, error) {
+// parseScale returns the replicas of a Scale. A Scale of zero has no field "replicas", so another answer
+// must not count as one.
+func parseScale(body []byte) (int, error) {
 	var scale struct {
 		Kind string
 		Spec struct{ Replicas int }
@@ -135,8 +138,9 @@ func refusal(code int, body []byte) error {
 	return fmt.Errorf("the API answered %d, %.300q%s", code, said.Message, hint)
 }
 
-// CheckName returns an error if this is not a name of Kubernetes: up to 253 lower-case letters, digits, dashes and dots, a letter or digit first and last.
-func CheckName(name string) error {
+// checkKubernetesName returns an error if this is not a name of Kubernetes: up to 253 lower-case letters,
+// digits, dashes and dots, a letter or digit first and last.
+func checkKubernetesName(name string) error {
 	letter := func(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' }
 	ok := name != "" && len(name) <= 253 && letter(name[0]) && letter(name[len(name)-1])
 	for i := range len(name) {

@@ -1,4 +1,4 @@
-package deployment
+package main
 
 import (
 	"context"
@@ -10,20 +10,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"go.uber.org/goleak"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // api is an API server of Kubernetes that answers each request by answer.
 type api struct {
-	*Cluster
+	*cluster
 	folder string
 	last   *http.Request
 }
 
-func serve(t *testing.T, answer http.HandlerFunc) *api {
+func serveAPI(t *testing.T, answer http.HandlerFunc) *api {
 	t.Helper()
 	a := &api{folder: t.TempDir()}
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -37,7 +33,7 @@ func serve(t *testing.T, answer http.HandlerFunc) *api {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a.Cluster, err = open(at.Hostname(), at.Port(), a.folder); err != nil {
+	if a.cluster, err = openCluster(at.Hostname(), at.Port(), a.folder); err != nil {
 		t.Fatal(err)
 	}
 	return a
@@ -65,7 +61,7 @@ func scaleOf(spec string) string {
 
 func TestReplicas(t *testing.T) {
 	for text, want := range map[string]int{scaleOf(`"replicas":12`): 12, scaleOf(``): 0} {
-		a := serve(t, says(http.StatusOK, text))
+		a := serveAPI(t, says(http.StatusOK, text))
 		if got, err := a.Replicas(t.Context(), "jobs", "worker"); got != want || err != nil {
 			t.Errorf("%s: got %d, %v, want %d", text, got, err, want)
 		}
@@ -77,7 +73,7 @@ func TestReplicas(t *testing.T) {
 
 // Kubernetes renews the token of a pod about every hour.
 func TestTheTokenIsReadEachTime(t *testing.T) {
-	a := serve(t, says(http.StatusOK, scaleOf(`"replicas":1`)))
+	a := serveAPI(t, says(http.StatusOK, scaleOf(`"replicas":1`)))
 	for _, token := range []string{"first", "second"} {
 		a.write(t, "token", token+"\n")
 		if _, err := a.Replicas(t.Context(), "jobs", "worker"); err != nil {
@@ -110,7 +106,7 @@ func TestOtherAnswersAreErrors(t *testing.T) {
 		"redirect":     {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }, "302"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := serve(t, test.answer).Replicas(t.Context(), "jobs", "worker")
+			got, err := serveAPI(t, test.answer).Replicas(t.Context(), "jobs", "worker")
 			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "Deployment jobs/worker") {
 				t.Errorf("got %d, %v, want an error about the Deployment that says %s", got, err, test.want)
 			}
@@ -122,7 +118,7 @@ func TestOtherAnswersAreErrors(t *testing.T) {
 }
 
 func TestNamesThatLeadElsewhereAreRefused(t *testing.T) {
-	a := serve(t, says(http.StatusOK, scaleOf(`"replicas":1`)))
+	a := serveAPI(t, says(http.StatusOK, scaleOf(`"replicas":1`)))
 	for _, name := range []string{"", "..", "a/b", "a%2fb", "Upper", "-a", "a-", "a?b", strings.Repeat("a", 254)} {
 		if _, err := a.Replicas(t.Context(), name, "worker"); err == nil {
 			t.Errorf("namespace %q: got no error", name)
@@ -138,7 +134,7 @@ func TestNamesThatLeadElsewhereAreRefused(t *testing.T) {
 
 func TestACancelledContextEndsTheRequest(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	a := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+	a := serveAPI(t, func(_ http.ResponseWriter, r *http.Request) {
 		cancel()
 		<-r.Context().Done()
 	})
@@ -148,9 +144,9 @@ func TestACancelledContextEndsTheRequest(t *testing.T) {
 }
 
 func TestAnotherServerIsNotTrusted(t *testing.T) {
-	a := serve(t, says(http.StatusOK, scaleOf(`"replicas":1`)))
+	a := serveAPI(t, says(http.StatusOK, scaleOf(`"replicas":1`)))
 	// All test servers have one certificate, for 127.0.0.1 and example.com.
-	a.Cluster.address = strings.Replace(a.Cluster.address, "127.0.0.1", "localhost", 1)
+	a.cluster.address = strings.Replace(a.cluster.address, "127.0.0.1", "localhost", 1)
 	if _, err := a.Replicas(t.Context(), "jobs", "worker"); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("got %v, want an error about the certificate", err)
 	}
@@ -171,19 +167,19 @@ func TestOutsideOfAClusterIsSaid(t *testing.T) {
 		{"10.0.0.1", "443", empty, "not mounted"},
 		{"10.0.0.1", "443", bad, "has no certificate"},
 	} {
-		if _, err := open(test.host, test.port, test.folder); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := openCluster(test.host, test.port, test.folder); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("got %v, want %s", err, test.want)
 		}
 	}
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	if _, err := InCluster(); err == nil || !strings.Contains(err.Error(), "find the API of Kubernetes") {
-		t.Errorf("InCluster: got %v, want an error", err)
+	if _, err := inCluster(); err == nil || !strings.Contains(err.Error(), "find the API of Kubernetes") {
+		t.Errorf("inCluster: got %v, want an error", err)
 	}
 }
 
 // A service account without a token, as with automountServiceAccountToken: false.
 func TestAMissingTokenIsSaid(t *testing.T) {
-	a := serve(t, says(http.StatusOK, scaleOf(`"replicas":1`)))
+	a := serveAPI(t, says(http.StatusOK, scaleOf(`"replicas":1`)))
 	if err := os.Remove(filepath.Join(a.folder, "token")); err != nil {
 		t.Fatal(err)
 	}

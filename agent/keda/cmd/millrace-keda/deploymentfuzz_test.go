@@ -1,15 +1,15 @@
-package deployment
+package main
 
 import (
 	"encoding/json"
 	"testing"
 )
 
-// FuzzParse: whatever answers, the result is the number of a Scale or an error.
-func FuzzParse(f *testing.F) {
+// FuzzParseScale: whatever answers, the result is the number of a Scale or an error.
+func FuzzParseScale(f *testing.F) {
 	f.Add([]byte(scaleOf(`"replicas":12`)))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		n, err := parse(body)
+		n, err := parseScale(body)
 		var kind struct{ Kind string }
 		isScale := json.Unmarshal(body, &kind) == nil && kind.Kind == "Scale"
 		if n < 0 || err == nil && !isScale || err != nil && n != 0 {
