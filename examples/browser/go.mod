@@ -1,8 +1,8 @@
-module github.com/millrace/millrace/examples/mosaic/browser
+module github.com/millrace/millrace/examples/browser
 
 go 1.26.0
 
-replace github.com/millrace/millrace => ../../..
+replace github.com/millrace/millrace => ../..
 
 require (
 	github.com/chromedp/cdproto v0.159.0

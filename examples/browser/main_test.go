@@ -1,14 +1,11 @@
 package browser
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,10 +17,10 @@ import (
 // patience is how long anything may take. Machines of tests are busy.
 const patience = 3 * time.Minute
 
-// shared is what the tests of this binary have in common: the program and the browser.
+// shared is what the tests of this binary have in common: the programs and the browser.
 var shared struct {
-	program string
-	browser context.Context
+	mosaic, microblog string // paths of the programs
+	browser           context.Context
 }
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -31,19 +28,19 @@ func TestMain(m *testing.M) { os.Exit(run(m)) }
 func run(m *testing.M) int {
 	chromium, ok := find()
 	if !ok {
-		return m.Run() // setup skips or fails each test
+		return m.Run() // needChromium skips or fails each test
 	}
-	dir, err := os.MkdirTemp("", "mosaic-browser")
+	dir, err := os.MkdirTemp("", "browser")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // a temporary folder
-	shared.program = filepath.Join(dir, "mosaic")
-	build := exec.Command("go", "build", "-o", shared.program, ".")
+	shared.mosaic, shared.microblog = filepath.Join(dir, "mosaic"), filepath.Join(dir, "microblog")
+	build := exec.Command("go", "build", "-o", dir, "./mosaic", "./microblog")
 	build.Dir = ".."
 	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "building the program: %v\n%s", err, out)
+		fmt.Fprintf(os.Stderr, "building the programs: %v\n%s", err, out)
 		return 1
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.ExecPath(chromium), chromedp.WSURLReadTimeout(patience))
@@ -71,96 +68,14 @@ func find() (string, bool) {
 	return "", false
 }
 
-// server is a running program.
-type server struct {
-	t    *testing.T
-	data string
-	addr string // with port 0 until the first start
-
-	account string // of the queues; "" if they are the program's own
-
-	cmd  *exec.Cmd
-	said *output
-}
-
-// setup starts the program, after what is given to it.
-func setup(t *testing.T, before ...func(*server)) *server {
+// needChromium skips the test without Chromium, unless it is required.
+func needChromium(t *testing.T) {
 	t.Helper()
-	if shared.browser == nil {
-		if azuritetest.Required("chromium") {
-			t.Fatal("this test needs Chromium: install it, or name it in CHROMIUM")
-		}
-		t.Skip("NOT TESTED IN A BROWSER: no Chromium here")
+	if shared.browser != nil {
+		return
 	}
-	s := &server{t: t, data: t.TempDir(), addr: "127.0.0.1:0"}
-	for _, do := range before {
-		do(s)
+	if azuritetest.Required("chromium") {
+		t.Fatal("this test needs Chromium: install it, or name it in CHROMIUM")
 	}
-	s.start()
-	t.Cleanup(s.stop)
-	return s
-}
-
-// start starts the program on the address and the data of before.
-func (s *server) start() {
-	s.t.Helper()
-	s.cmd = exec.Command(shared.program, "serve", "-addr", s.addr, "-data", s.data)
-	if s.account != "" {
-		s.cmd.Args = append(s.cmd.Args, "-blobs", filepath.Join(s.data, "blobs"))
-	}
-	s.cmd.Env = append(os.Environ(), "AZURE_STORAGE="+s.account)
-	pipe, err := s.cmd.StdoutPipe()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.said = &output{}
-	s.cmd.Stderr = s.said
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	lines := bufio.NewScanner(pipe)
-	for lines.Scan() {
-		if _, rest, ok := strings.Cut(lines.Text(), "http://"); ok {
-			s.addr, _, _ = strings.Cut(rest, "/")
-			return
-		}
-	}
-	s.t.Fatalf("the program ended before it served the page: %s", s.said)
-}
-
-// kill ends the program without its knowledge.
-func (s *server) kill() {
-	s.t.Helper()
-	if err := s.cmd.Process.Kill(); err != nil {
-		s.t.Fatal(err)
-	}
-	_ = s.cmd.Wait() // its status is that it was killed
-}
-
-func (s *server) stop() {
-	_ = s.cmd.Process.Signal(os.Interrupt) // it may have ended
-	_ = s.cmd.Wait()                       // the test has its result
-	if s.t.Failed() {
-		s.t.Logf("the program said:\n%s", s.said)
-	}
-}
-
-func (s *server) url(path string) string { return "http://" + s.addr + path }
-
-// output keeps what a program says.
-type output struct {
-	mu   sync.Mutex
-	text strings.Builder // guarded by mu
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
+	t.Skip("NOT TESTED IN A BROWSER: no Chromium here")
 }

@@ -21,9 +21,9 @@ const (
 
 // A person makes a channel, writes, pages through and deletes, with hostile texts everywhere: they are shown as texts, nothing
 // of them runs, and nothing of the channel is shown after the deletion.
-func TestASession(t *testing.T) {
-	p := open(t)
-	address := serve(t)
+func TestASessionInTheMicroblog(t *testing.T) {
+	p := openMicroblog(t)
+	address := serveMicroblog(t)
 
 	p.do(chromedp.Navigate(address + "/"))
 	p.harmless()
@@ -58,8 +58,8 @@ func TestASession(t *testing.T) {
 	var titles []string
 	for {
 		p.shows("h1", hostileName)
-		titles = append(titles, value[[]string](p, `[...document.querySelectorAll("article h2")].map((h) => h.textContent)`)...)
-		if !value[bool](p, `document.querySelector("a[rel=next]") !== null`) {
+		titles = append(titles, value[[]string](p.page, `[...document.querySelectorAll("article h2")].map((h) => h.textContent)`)...)
+		if !value[bool](p.page, `document.querySelector("a[rel=next]") !== null`) {
 			break
 		}
 		p.click("a[rel=next]")
@@ -72,7 +72,7 @@ func TestASession(t *testing.T) {
 	if !slices.Equal(titles, want) {
 		p.fail("titles: got %q, want %q", titles, want)
 	}
-	last := value[string](p, `location.href`)
+	last := value[string](p.page, `location.href`)
 
 	// What cannot be is refused, and what was written is still there.
 	p.fill("#title", "x")
@@ -80,7 +80,7 @@ func TestASession(t *testing.T) {
 	p.fill("#user", hostileUser)
 	p.click(".primary")
 	p.shows(".note", "The text has 15000 characters, and may have 10000.")
-	if got := value[string](p, `document.querySelector("#user").value`); got != hostileUser {
+	if got := value[string](p.page, `document.querySelector("#user").value`); got != hostileUser {
 		p.fail("the field has %q, want %q", got, hostileUser)
 	}
 	p.picture("refused")
@@ -109,15 +109,15 @@ func TestASession(t *testing.T) {
 	p.shows(".lede", "There is no channel of this name, or it is being deleted.")
 	p.picture("gone")
 	p.do(chromedp.Navigate(address + "/"))
-	if got := value[[]string](p, `[...document.querySelectorAll(".channels a")].map((a) => a.textContent)`); len(got) != 2 {
+	if got := value[[]string](p.page, `[...document.querySelectorAll(".channels a")].map((a) => a.textContent)`); len(got) != 2 {
 		p.fail("channels: got %q, want the two samples", got)
 	}
 }
 
 // shows checks the text of the first element.
-func (p *page) shows(selector, text string) {
+func (p *blogPage) shows(selector, text string) {
 	p.t.Helper()
-	if got := value[string](p, `document.querySelector(`+strconv.Quote(selector)+`).textContent`); got != text {
+	if got := value[string](p.page, `document.querySelector(`+strconv.Quote(selector)+`).textContent`); got != text {
 		p.fail("%s: got %q, want %q", selector, got, text)
 	}
 }
