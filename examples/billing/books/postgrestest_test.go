@@ -1,4 +1,4 @@
-package postgrestest
+package books
 
 import (
 	"bufio"
@@ -6,72 +6,56 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 
-	"go.uber.org/goleak"
-
+	"github.com/millrace/millrace/examples/internal/postgrestest"
 	"github.com/millrace/millrace/internal/azuritetest"
 )
 
+// dying is set in the child process of TestAKilledTestLeavesNothingBehind.
 const dying = "POSTGRESTEST_DYING"
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	Stop()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			os.Stderr.WriteString(err.Error() + "\n")
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
-
-func execute(t *testing.T, address, statement string) {
-	t.Helper()
-	db, err := sql.Open("pgx", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	if _, err := db.ExecContext(t.Context(), statement); err != nil {
-		t.Fatalf("%s: %v", statement, err)
-	}
-}
-
 func TestWhatWasCommittedOutlastsAKill(t *testing.T) {
-	s := Start(t)
+	s := postgrestest.Start(t)
 	address := s.Database(t)
-	execute(t, address, "CREATE TABLE kept (n INTEGER)")
+	execute(t, "pgx", address, "CREATE TABLE kept (n INTEGER)")
 	for range 2 {
 		s.Kill()
 		if err := s.Up(); err != nil {
 			t.Fatal(err)
 		}
-		execute(t, address, "INSERT INTO kept VALUES (1)")
+		execute(t, "pgx", address, "INSERT INTO kept VALUES (1)")
 	}
 }
 
 func TestEachTestHasADatabase(t *testing.T) {
-	one, other := Database(t), Database(t)
-	execute(t, one, "CREATE TABLE mine (n INTEGER)")
-	execute(t, other, "CREATE TABLE mine (n INTEGER)")
+	one, other := postgrestest.Database(t), postgrestest.Database(t)
+	execute(t, "pgx", one, "CREATE TABLE mine (n INTEGER)")
+	execute(t, "pgx", other, "CREATE TABLE mine (n INTEGER)")
 }
 
-// TestDying starts a server and waits to be killed. It runs only in the child process of
+// TestPostgreSQLOfADyingTest starts a server and waits to be killed. It runs only in the child process of
 // TestAKilledTestLeavesNothingBehind.
-func TestDying(t *testing.T) {
+func TestPostgreSQLOfADyingTest(t *testing.T) {
 	if os.Getenv(dying) == "" {
 		t.Skip("run by TestAKilledTestLeavesNothingBehind")
 	}
-	Database(t)
-	fmt.Println("started", shared.server.dir)
+	db, err := sql.Open("pgx", postgrestest.Database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var data string // a folder in that of the server
+	if err := db.QueryRowContext(t.Context(), "SHOW data_directory").Scan(&data); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("started", filepath.Dir(data))
 	select {} // until killed
 }
 
 func TestAKilledTestLeavesNothingBehind(t *testing.T) {
-	Database(t) // skips the test without PostgreSQL
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDying$")
+	postgrestest.Database(t) // skips the test without PostgreSQL
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestPostgreSQLOfADyingTest$")
 	cmd.Env = append(os.Environ(), dying+"=1")
 	output, err := cmd.StdoutPipe()
 	if err != nil {
