@@ -1,4 +1,4 @@
-package openfile
+package internal_test
 
 import (
 	"errors"
@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/millrace/millrace/internal/openfile"
 )
 
 // TestTheNamesOfNewDirectoriesAreMadeDurable: each in its parent, after it exists. Directories that
@@ -36,17 +38,20 @@ func TestTheNamesOfNewDirectoriesAreMadeDurable(t *testing.T) {
 		{"link/a/../e", []string{"."}},
 	} {
 		var synced []string
-		err := makeDirectory(root+"/"+one.path, 0o700, func(dir string) error {
-			dir, err := filepath.EvalSymlinks(dir)
+		err := openfile.MakeDirectory(func(dir string) (*os.File, error) {
+			resolved, err := filepath.EvalSymlinks(dir)
 			if err != nil {
-				return err
+				return nil, err
 			}
-			below, err := filepath.Rel(root, dir)
-			if err == nil && !slices.Contains(synced, below) {
+			below, err := filepath.Rel(root, resolved)
+			if err != nil {
+				return nil, err
+			}
+			if !slices.Contains(synced, below) {
 				synced = append(synced, below)
 			}
-			return err
-		})
+			return os.Open(dir)
+		}, root+"/"+one.path, 0o700)
 		if err != nil || !slices.Equal(synced, one.want) {
 			t.Errorf("%s: got %q synced, %v; want %q", one.path, synced, err, one.want)
 		}
@@ -55,7 +60,7 @@ func TestTheNamesOfNewDirectoriesAreMadeDurable(t *testing.T) {
 		}
 	}
 	failed := errors.New("input/output error")
-	if err := makeDirectory(filepath.Join(root, "h"), 0o700, func(string) error { return failed }); !errors.Is(err, failed) {
+	if err := openfile.MakeDirectory(func(string) (*os.File, error) { return nil, failed }, filepath.Join(root, "h"), 0o700); !errors.Is(err, failed) {
 		t.Errorf("a sync that fails: got %v, want %v", err, failed)
 	}
 }
@@ -67,7 +72,7 @@ func TestADirectoryBehindALinkToNowhere(t *testing.T) {
 		t.Skip(err)
 	}
 	for _, path := range []string{link, link + "/", filepath.Join(link, "a", "b")} {
-		err := MakeDirectory(path, 0o700)
+		err := openfile.MakeDirectory(os.Open, path, 0o700)
 		if err == nil || !strings.HasPrefix(err.Error(), link+" is a symbolic link to /nowhere/data, which does not exist") {
 			t.Errorf("%s: got %v, want where the link leads", path, err)
 		}
@@ -76,20 +81,20 @@ func TestADirectoryBehindALinkToNowhere(t *testing.T) {
 	if err := os.Symlink("circle", circle); err != nil {
 		t.Fatal(err)
 	}
-	if err := MakeDirectory(circle, 0o700); err == nil || !strings.HasPrefix(err.Error(), circle+" is a symbolic link to circle") {
+	if err := openfile.MakeDirectory(os.Open, circle, 0o700); err == nil || !strings.HasPrefix(err.Error(), circle+" is a symbolic link to circle") {
 		t.Errorf("a link to itself: got %v, want where it leads", err)
 	}
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := MakeDirectory(filepath.Join(file, "a"), 0o700); err == nil || strings.Contains(err.Error(), "symbolic") {
+	if err := openfile.MakeDirectory(os.Open, filepath.Join(file, "a"), 0o700); err == nil || strings.Contains(err.Error(), "symbolic") {
 		t.Errorf("below a file: got %v, want another error", err)
 	}
 }
 
 func TestAMissingDirectoryCannotBeSynced(t *testing.T) {
-	if err := SyncDirectory(os.Open, filepath.Join(t.TempDir(), "missing")); runtime.GOOS != "windows" && !errors.Is(err, fs.ErrNotExist) {
+	if err := openfile.SyncDirectory(os.Open, filepath.Join(t.TempDir(), "missing")); runtime.GOOS != "windows" && !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v, want fs.ErrNotExist", err)
 	}
 }
@@ -109,7 +114,7 @@ func TestOnlyAFailingDiskFailsASync(t *testing.T) {
 		"a sync that fails":   {func(string) (*os.File, error) { f, err := os.Open(t.TempDir()); return f, errors.Join(err, f.Close()) }, fs.ErrClosed},
 		"it cannot be opened": {func(string) (*os.File, error) { return nil, syscall.EIO }, syscall.EIO},
 	} {
-		if err := SyncDirectory(c.open, "dir"); !errors.Is(err, c.want) {
+		if err := openfile.SyncDirectory(c.open, "dir"); !errors.Is(err, c.want) {
 			t.Errorf("%s: got %v, want %v", what, err, c.want)
 		}
 	}
@@ -117,7 +122,7 @@ func TestOnlyAFailingDiskFailsASync(t *testing.T) {
 
 func TestAFailingDiskIsNotFull(t *testing.T) {
 	for cause, want := range map[error]bool{syscall.ENOSPC: true, syscall.EDQUOT: true, syscall.EFBIG: true, syscall.EIO: false, syscall.EROFS: false} {
-		if got := OutOfSpace(&fs.PathError{Op: "write", Path: "file", Err: cause}); got != want {
+		if got := openfile.OutOfSpace(&fs.PathError{Op: "write", Path: "file", Err: cause}); got != want {
 			t.Errorf("%v: got %v, want %v", cause, got, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package openfile_test
+package internal_test
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 )
 
 // A program makes sure that it is the only one that uses a file, and that the file was not deleted.
-func Example() {
+func Example_openfileLock() {
 	if err := useAlone(); err != nil {
 		log.Fatal(err)
 	}

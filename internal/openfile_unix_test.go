@@ -1,6 +1,6 @@
 //go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
 
-package openfile_test
+package internal_test
 
 import (
 	"os"
@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/internal/openfile"
 )
 
-// opened opens a file, which the test's end closes.
-func opened(t *testing.T, path string) *os.File {
+// openedFile opens a file, which the test's end closes.
+func openedFile(t *testing.T, path string) *os.File {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -24,7 +24,7 @@ func opened(t *testing.T, path string) *os.File {
 // TestALockKeepsOthersOut: until it is released, or the file is closed.
 func TestALockKeepsOthersOut(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
-	first, second := opened(t, path), opened(t, path)
+	first, second := openedFile(t, path), openedFile(t, path)
 	try := func(f *os.File, want bool) {
 		t.Helper()
 		if locked, err := openfile.TryLock(f); err != nil || locked != want {
@@ -50,7 +50,7 @@ func TestALockKeepsOthersOut(t *testing.T) {
 
 func TestADeletedFileIsNotLinked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
-	f := opened(t, path)
+	f := openedFile(t, path)
 	for _, want := range []bool{true, false} {
 		info, err := f.Stat()
 		if err != nil {

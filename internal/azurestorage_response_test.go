@@ -1,6 +1,10 @@
-package azurestorage
+package internal_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/millrace/millrace/internal/azurestorage"
+)
 
 func TestMessagesOfErrorDocuments(t *testing.T) {
 	for document, want := range map[string]struct {
@@ -18,7 +22,7 @@ func TestMessagesOfErrorDocuments(t *testing.T) {
 		`not a document`:      {"", -1},
 		``:                    {"", -1},
 	} {
-		if text, change := Message([]byte(document)); text != want.text || change != want.change {
+		if text, change := azurestorage.Message([]byte(document)); text != want.text || change != want.change {
 			t.Errorf("%s: got %q, %d", document, text, change)
 		}
 	}

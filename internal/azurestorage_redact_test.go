@@ -1,6 +1,10 @@
-package azurestorage
+package internal_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/millrace/millrace/internal/azurestorage"
+)
 
 func TestWhatProvesWhoWeAreIsTakenOutOfTexts(t *testing.T) {
 	for text, want := range map[string]string{
@@ -10,7 +14,7 @@ func TestWhatProvesWhoWeAreIsTakenOutOfTexts(t *testing.T) {
 		"<p>/q?sv=1&amp;sig=S3cret%3D&amp;sp=r</p>":  "<p>/q?sv=1&amp;sig=REDACTED&amp;sp=r</p>",
 		"the ring bearer, and a shared key":          "the ring bearer, and a shared key",
 	} {
-		if got := (Location{}).Redact(text); got != want {
+		if got := (azurestorage.Location{}).Redact(text); got != want {
 			t.Errorf("redact(%q) = %q, want %q", text, got, want)
 		}
 	}

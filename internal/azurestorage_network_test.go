@@ -1,4 +1,4 @@
-package azurestorage
+package internal_test
 
 import (
 	"io"
@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/internal/azurestorage"
 	"github.com/millrace/millrace/internal/retry"
 )
 
@@ -17,7 +18,7 @@ import (
 func TestATryTimeoutThatCannotBeDoubledStays(t *testing.T) {
 	for _, most := range []time.Duration{math.MaxInt64, math.MaxInt64/2 + 1, math.MaxInt64/4 + 1} {
 		for n := range 4 {
-			if got := TryTimeout(retry.Repeated(t.Context(), n), most); got < most {
+			if got := azurestorage.TryTimeout(retry.Repeated(t.Context(), n), most); got < most {
 				t.Errorf("%v, repeated %d times: got %v", most, n, got)
 			}
 		}
@@ -42,17 +43,17 @@ func TestTLSFailuresAreNotMissingServers(t *testing.T) {
 		url    string
 		want   string
 	}{
-		{NewClient(1), secure.URL, "does not trust the server's certificate"},
+		{azurestorage.NewClient(1), secure.URL, "does not trust the server's certificate"},
 		{trusting, strings.Replace(secure.URL, "127.0.0.1", "localhost", 1), "certificate is for other names"},
-		{NewClient(1), strings.Replace(plain.URL, "http:", "https:", 1), "the address says https"},
-		{NewClient(1), closed.URL, "start a server"},
+		{azurestorage.NewClient(1), strings.Replace(plain.URL, "http:", "https:", 1), "the address says https"},
+		{azurestorage.NewClient(1), closed.URL, "start a server"},
 	} {
 		response, err := c.client.Get(c.url)
 		if err == nil {
 			response.Body.Close()
 			t.Fatalf("%s: got a response", c.url)
 		}
-		if got := (Location{Hint: "start a server there"}).NetworkHint(err); !Unsent(err) || !strings.Contains(got, c.want) {
+		if got := (azurestorage.Location{Hint: "start a server there"}).NetworkHint(err); !azurestorage.Unsent(err) || !strings.Contains(got, c.want) {
 			t.Errorf("%s: got the hint %q for %v, want %q", c.url, got, err, c.want)
 		}
 		c.client.CloseIdleConnections()
