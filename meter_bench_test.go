@@ -1,4 +1,4 @@
-package meter_test
+package millrace_test
 
 import (
 	"testing"
@@ -8,7 +8,7 @@ import (
 )
 
 // BenchmarkDelete measures what counting adds to a request that costs nothing itself.
-func BenchmarkDelete(b *testing.B) {
+func BenchmarkMeterDelete(b *testing.B) {
 	bare := queue.Queue(answering{})
 	for name, q := range map[string]queue.Queue{"bare": bare, "metered": meter.New().Wrap(bare), "metered twice": meter.New().Wrap(meter.New().Wrap(bare))} {
 		b.Run(name, func(b *testing.B) {
@@ -24,7 +24,7 @@ func BenchmarkDelete(b *testing.B) {
 }
 
 // BenchmarkParallelDelete is the same from all processors.
-func BenchmarkParallelDelete(b *testing.B) {
+func BenchmarkMeterParallelDelete(b *testing.B) {
 	bare := queue.Queue(answering{})
 	for name, q := range map[string]queue.Queue{"bare": bare, "metered": meter.New().Wrap(bare)} {
 		b.Run(name, func(b *testing.B) {
@@ -40,7 +40,7 @@ func BenchmarkParallelDelete(b *testing.B) {
 }
 
 // BenchmarkCounts measures a snapshot.
-func BenchmarkCounts(b *testing.B) {
+func BenchmarkMeterCounts(b *testing.B) {
 	m := meter.New()
 	for _, c := range queue.Causes() {
 		send(queue.WithCause(b.Context(), c), m.Wrap(answering{}), meter.Update)

@@ -1,4 +1,4 @@
-package meter_test
+package millrace_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package meter_test
+package millrace_test
 
 import (
 	"context"
@@ -14,18 +14,18 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-type Order struct{ ID int }
+type meterOrder struct{ ID int }
 
 // A meter around the queue of a program says what its requests are for and what they cost.
-func Example() {
+func Example_meter() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	m := meter.New()
 	q := m.Wrap(localqueue.New(nil).Queue(queue.Name{Account: "shop", Queue: "orders"}))
 
-	orders := producer.New(q, &producer.Options[Order]{Create: true})
+	orders := producer.New(q, &producer.Options[meterOrder]{Create: true})
 	for i := range 3 {
-		if _, err := orders.Send(ctx, Order{i}, nil); err != nil {
+		if _, err := orders.Send(ctx, meterOrder{i}, nil); err != nil {
 			fmt.Println(err)
 			return
 		}
@@ -33,13 +33,13 @@ func Example() {
 	sent := m.Counts()
 	fmt.Println("producer:", sent)
 
-	worker := listener.New(q, func(_ context.Context, m *listener.Message[Order]) error {
+	worker := listener.New(q, func(_ context.Context, m *listener.Message[meterOrder]) error {
 		if m.Body.ID == 2 {
 			stop() // after the last order
 			return listener.Poison(errors.New("no address"))
 		}
 		return nil
-	}, &listener.Options[Order]{Concurrency: 1, Logger: slog.New(slog.DiscardHandler)})
+	}, &listener.Options[meterOrder]{Concurrency: 1, Logger: slog.New(slog.DiscardHandler)})
 	if err := worker.Run(ctx); err != nil {
 		fmt.Println(err)
 		return
@@ -58,7 +58,7 @@ func Example() {
 }
 
 // Counts have a JSON form, for dashboards.
-func ExampleCounts() {
+func Example_meterCounts() {
 	m := meter.New()
 	q := m.Wrap(localqueue.New(nil).Queue(queue.Name{Account: "shop", Queue: "orders"}))
 	ctx := queue.WithCause(context.Background(), queue.CauseCreate)
