@@ -1,9 +1,12 @@
 package millrace
 
 import (
+	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -21,7 +24,7 @@ func TestExamplesAreShortTestedAndListed(t *testing.T) {
 	const maxLines = 130 // of a small example
 	programs := 0
 	for _, entry := range entries {
-		if !entry.IsDir() || entry.Name() == "internal" { // what the large ones share
+		if !entry.IsDir() || entry.Name() == "internal" || entry.Name() == "browser" { // code and tests that large ones share
 			continue
 		}
 		programs++
@@ -43,12 +46,82 @@ func TestExamplesAreShortTestedAndListed(t *testing.T) {
 		if lines == 0 || lines > maxLines {
 			t.Errorf("lines of examples/%s: got %d, want 1 to %d", name, lines, maxLines)
 		}
-		if tests == 0 && name != "firstjob" { // the test of the README runs that one
+		if tests == 0 && name != "firstjob" && exampleOutput[name] == nil { // the test of the README runs that one
 			t.Errorf("test files of examples/%s: got 0, want at least 1", name)
 		}
 	}
 	if programs < 8 {
 		t.Errorf("examples: got %d, want at least 8", programs)
+	}
+}
+
+// exampleOutput has the lines of the examples that end by themselves, sorted, because handlers run concurrently and
+// queues do not preserve order.
+var exampleOutput = map[string][]string{
+	// Base64 of "not an order", {"ID":"8"} and {"Order":"7"}, without envelopes and records.
+	"functions": {
+		"One order is shipped, two are poison, and 0 are left: all in Base64 without envelopes, as Functions reads them.",
+		"orders-poison bm90IGFuIG9yZGVy", "orders-poison eyJJRCI6IjgifQ==", "shipped eyJPcmRlciI6IjcifQ==",
+	},
+	"hooks": {
+		"attempt 1 retried: no paper",
+		"attempt 1 retried: the printer is busy",
+		"pages: loops=1",
+		"pages: loops=2",
+		"printed 100 pages in 102 attempts: the hooks chose the retry delays, the waits, and the loops, and saw every event",
+	},
+	"middleware": {
+		"emails, attempt 1, 4 left: deleted, <nil>",
+		"emails, attempt 1, 4 left: snoozed, <nil>",
+		"orders, attempt 1, 1 left: poisoned, empty order",
+		"orders, attempt 1, 1 left: retried, the bank does not respond",
+		"orders, attempt 2, 0 left: deleted, <nil>",
+		"sent to emails: <nil>",
+		"sent to orders: <nil>",
+		"sent to orders: <nil>",
+	},
+}
+
+// exampleLog has expressions for what these examples log: the hook retries a busy printer immediately, and the curve
+// delays the other failure by about a second.
+var exampleLog = map[string][]string{
+	"hooks": {`delay=0s error="the printer is busy"`, `delay=[12]s error="no paper"`},
+}
+
+// TestExamplesPrintWhatTheySay runs the examples that end by themselves, as users do.
+func TestExamplesPrintWhatTheySay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds and starts three programs")
+	}
+	t.Parallel()
+	dir := t.TempDir()
+	build := []string{"build", "-o", dir + string(filepath.Separator)}
+	for name := range exampleOutput {
+		build = append(build, "./examples/"+name)
+	}
+	if out, err := exec.CommandContext(t.Context(), "go", build...).CombinedOutput(); err != nil {
+		t.Fatalf("go %v: %v\n%s", build, err, out)
+	}
+	for name, want := range exampleOutput {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.CommandContext(t.Context(), filepath.Join(dir, name))
+			var logged bytes.Buffer
+			cmd.Stderr = &logged
+			out, err := cmd.Output()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, &logged)
+			}
+			got := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+			if slices.Sort(got); !slices.Equal(got, want) {
+				t.Errorf("got %q, want %q", got, want)
+			}
+			for _, line := range exampleLog[name] {
+				if !regexp.MustCompile(line).Match(logged.Bytes()) {
+					t.Errorf("log: got %s, want %s", &logged, line)
+				}
+			}
+		})
 	}
 }
 

@@ -10,13 +10,24 @@ import (
 	"testing/synctest"
 
 	"go.uber.org/goleak"
+
+	"github.com/millrace/millrace/internal/azuritetest"
 )
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childVariable) != "" {
 		os.Exit(child())
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(stopping{m})
+}
+
+// stopping runs the tests and then stops the Azurite that they may have started.
+type stopping struct{ m *testing.M }
+
+func (s stopping) Run() int {
+	code := s.m.Run()
+	azuritetest.Stop()
+	return code
 }
 
 // runner is a Runner with scripted behaviour.

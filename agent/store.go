@@ -57,7 +57,7 @@ var errNoHistory = errors.New("the file is not a history of this pool")
 
 // openStore locks the file of a pool for this process.
 func openStore(folder, pool string) (*store, error) {
-	if err := openfile.MakeDirectory(folder, 0o755); err != nil {
+	if err := openfile.MakeDirectory(os.Open, folder, 0o755); err != nil {
 		return nil, fmt.Errorf("create the folder of the history: %w", err)
 	}
 	lock, err := os.OpenFile(filepath.Join(folder, pool+".lock"), os.O_CREATE|os.O_RDWR, 0o644)

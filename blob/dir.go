@@ -59,7 +59,7 @@ const (
 // [Directory.Close] when done. A blob that was stored survives a power cut, provided that the
 // disk keeps what it reports as written.
 func Dir(path string) (*Directory, error) {
-	if err := openfile.MakeDirectory(path, 0o700); err != nil {
+	if err := openfile.MakeDirectory(os.Open, path, 0o700); err != nil {
 		return nil, fmt.Errorf("open the blob directory: %w", err)
 	}
 	root, err := os.OpenRoot(path)

@@ -109,7 +109,7 @@ func openFile(path string) (*TableSet, error) {
 	info, err := os.Stat(path)
 	isFile := err == nil && info.Mode().IsRegular() || err != nil && strings.HasSuffix(path, fileSuffix)
 	if !isFile {
-		if err := openfile.MakeDirectory(path, 0o700); err != nil {
+		if err := openfile.MakeDirectory(os.Open, path, 0o700); err != nil {
 			return nil, fmt.Errorf("open the tables in %s: %w", path, err)
 		}
 		path = filepath.Join(path, tablesFile)

@@ -49,7 +49,7 @@ type folder struct {
 const patience = 200 * time.Millisecond
 
 func openFolder(path string) (*folder, error) {
-	if err := openfile.MakeDirectory(path, 0o700); err != nil {
+	if err := openfile.MakeDirectory(os.Open, path, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder: %w", err)
 	}
 	root, err := os.OpenRoot(path)

@@ -70,8 +70,10 @@ func run(ctx context.Context, account queue.Account, out io.Writer) error {
 	if err := millrace.Run(working, listener.New(orders, ship, o)); err != nil {
 		return err
 	}
-	err := errors.Join(show(ctx, shipped, out), show(ctx, orders.Sibling(poison.Suffix), out))
-	fmt.Fprintln(out, "One order is shipped and two are poison, all in Base64 without envelopes, as Functions reads them.")
+	left, err := orders.Properties(ctx)
+	err = errors.Join(err, show(ctx, shipped, out), show(ctx, orders.Sibling(poison.Suffix), out))
+	fmt.Fprintf(out, "One order is shipped, two are poison, and %d are left: "+
+		"all in Base64 without envelopes, as Functions reads them.\n", left.Depth)
 	return err
 }
 

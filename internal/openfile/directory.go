@@ -11,13 +11,9 @@ import (
 )
 
 // MakeDirectory creates a directory and its missing parents with the given mode, and waits until
-// all their names are on disk. An existing directory is left as it is. An error names a symbolic
-// link that leads nowhere.
-func MakeDirectory(path string, mode fs.FileMode) error {
-	return makeDirectory(path, mode, func(dir string) error { return SyncDirectory(os.Open, dir) })
-}
-
-func makeDirectory(path string, mode fs.FileMode, sync func(dir string) error) error {
+// all their names are on disk, with [SyncDirectory]. An existing directory is left as it is. An error
+// names a symbolic link that leads nowhere.
+func MakeDirectory(open func(name string) (*os.File, error), path string, mode fs.FileMode) error {
 	var missing []string
 	for p := trim(path); p != "" && !exists(p); p = parent(p) {
 		missing = append(missing, p)
@@ -31,7 +27,7 @@ func makeDirectory(path string, mode fs.FileMode, sync func(dir string) error) e
 		return err
 	}
 	for _, p := range missing {
-		if err := sync(p + string(os.PathSeparator) + ".."); err != nil {
+		if err := SyncDirectory(open, p+string(os.PathSeparator)+".."); err != nil {
 			return fmt.Errorf("make the name of the directory %s durable: %w", p, err)
 		}
 	}

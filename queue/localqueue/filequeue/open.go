@@ -211,7 +211,7 @@ type directory struct {
 
 // openDirectory opens a directory, and creates it if it does not exist.
 func openDirectory(path string) (*directory, error) {
-	if err := openfile.MakeDirectory(path, 0o700); err != nil {
+	if err := openfile.MakeDirectory(os.Open, path, 0o700); err != nil {
 		return nil, fmt.Errorf("make the data directory: %w", err)
 	}
 	root, err := os.OpenRoot(path)

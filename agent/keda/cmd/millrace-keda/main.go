@@ -30,7 +30,6 @@ import (
 	"github.com/millrace/millrace/agent"
 	"github.com/millrace/millrace/agent/agentfile"
 	"github.com/millrace/millrace/agent/keda"
-	"github.com/millrace/millrace/agent/keda/deployment"
 )
 
 func main() {
@@ -64,11 +63,11 @@ func serve(ctx context.Context, s *settings, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	cluster, err := deployment.InCluster()
+	c, err := inCluster()
 	if err != nil {
 		return err
 	}
-	p, err := newProgram(file, s.deployments, cluster.Replicas, logger)
+	p, err := newProgram(file, s.deployments, c.Replicas, logger)
 	if err != nil {
 		return err
 	}
@@ -167,7 +166,7 @@ func (d deployments) Set(text string) error {
 	if !ok1 || !ok2 || pool == "" {
 		return errors.New("want POOL=NAMESPACE/NAME, such as orders=jobs/orders-worker")
 	}
-	if err := errors.Join(deployment.CheckName(namespace), deployment.CheckName(name)); err != nil {
+	if err := errors.Join(checkKubernetesName(namespace), checkKubernetesName(name)); err != nil {
 		return err
 	}
 	if _, found := d[pool]; found {
