@@ -10,8 +10,9 @@ import (
 	"github.com/millrace/millrace/queue/faultqueue"
 )
 
-// rest is the interval between checks whether the queue is empty.
-const rest = 10*time.Second + 1
+// rest is the interval between checks whether the queue is empty. It is not a multiple of the
+// intervals of workers, which may begin some nanoseconds late.
+const rest = 10*time.Second + 10
 
 // The workers at the end: healthy is of the next release, so that no message is too new for it;
 // mover moves the poison that others kept.

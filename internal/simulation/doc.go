@@ -80,10 +80,10 @@
 // of a loop are a nanosecond apart. So the order of goroutines does not matter, and a seed has
 // one trace. TestReplay checks this for its seeds, also under the race detector, which shuffles
 // goroutines. It leaves out the worlds in which slots become free, or are taken, by two goroutines at
-// one instant: those with a QueueEmpty hook, which replaces the hooks in which loops wait, those with
-// wake-ups and several loops, which end without a hook, those with pauses and several loops, which go on together,
-// those with backlog queues, which are chosen at random, those with a pool, whose members wait for one another, those with shards or keys, whose handlers do, and those that give up several handlers of a
-// batch.
+// one instant: those with a QueueEmpty hook, which replaces the hooks in which loops wait; with pauses and
+// several loops, which continue together; with backlog queues, which are chosen at random; with a pool,
+// whose members wait for one another; with shards or keys, whose handlers do; and those that give up
+// several handlers of a batch. Worlds with beacons, and with wake-ups and several loops, are included.
 //
 // Worlds therefore never have two undecodable messages with the same text. They would be
 // decoded at the same instant, and the codec could not distinguish them.

@@ -49,6 +49,8 @@ const (
 	reading   kind = "reading"   // a listener reads the properties of the queue
 	read      kind = "read"      // and has the response
 
+	reports kind = "reports" // a worker, in the control queue; the text has the figures
+
 	stored   kind = "stored"   // a body, in a blob; the text is its name
 	entombed kind = "entombed" // a tombstone took the place of a body
 	swept    kind = "swept"    // a tombstone was removed
