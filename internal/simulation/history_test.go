@@ -39,6 +39,8 @@ const (
 	saving     kind = "saving"     // a handler saves its progress
 	saved      kind = "saved"      // with this outcome
 	reported   kind = "reported"   // a handler is reported as stuck
+	itemBegan  kind = "item began" // a handler, for an item of a group; n is its index
+	itemEnded  kind = "item ended"
 
 	diverted kind = "diverted" // a backlog queue has accepted a message
 
