@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -244,20 +245,14 @@ func (s jobResult) worked() bool {
 	return s.now
 }
 
-// postponed reports whether items were postponed in this delivery, and no handler was called.
-func (g *group) postponed() (found bool) {
+// called reports whether the handler of an item was called in this delivery. It was not if all items
+// that had their turn were postponed, or if the context ended before the first of them.
+func (g *group) called() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, s := range g.results {
-		if !s.now {
-			continue
-		}
-		if s.state != jobSnoozed || !s.said.postponed() {
-			return false
-		}
-		found = true
-	}
-	return found
+	return slices.ContainsFunc(g.results, func(s jobResult) bool {
+		return s.now && (s.state != jobSnoozed || !s.said.postponed())
+	})
 }
 
 // unsuccessful chooses everything but success.

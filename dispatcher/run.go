@@ -68,7 +68,7 @@ func (v *delivery) returned(err error) {
 	var said *resultError // the request in err; those of a group are classified already
 	var called bool
 	if g := v.running.group; g != nil {
-		called = !g.postponed()
+		called = g.called()
 	} else {
 		said = explicitResult(err)
 		called = !said.postponed()

@@ -8,23 +8,26 @@ import (
 	"github.com/millrace/millrace/beacon"
 )
 
-// accompany runs what goes on until the drain has ended: the rates, and the reports to a control queue. The
-// caller must call stop then, which waits for it.
-func (s *session) accompany(ctx context.Context) (stop func()) {
+// accompany runs what goes on until the drain has ended: the rates, and from report on the reports to a
+// control queue. The caller must call report when the first loops have started, so that the first report
+// has them, and stop after the drain. Stop waits for both.
+func (s *session) accompany(ctx context.Context) (report, stop func()) {
 	s.rates.begin()
 	counting, stopCounting := context.WithCancel(context.Background())
 	reporting, stopReporting := context.WithCancel(context.WithoutCancel(ctx))
 	var work sync.WaitGroup
 	work.Go(func() { s.rates.watch(counting) })
-	if s.beacon != nil {
-		work.Go(func() { s.beacon.Run(reporting) })
+	report = func() {
+		if s.beacon != nil {
+			work.Go(func() { s.beacon.Run(reporting) })
+		}
 	}
 	// The last report may take a second. Run must return in time also when the drain does not.
 	longest := max(s.options.Grace, 0) + s.dispatcher.SettleTimeout() + time.Second
 	timer := time.AfterFunc(longest, stopReporting)
 	timer.Stop()
 	unbound := context.AfterFunc(s.looping, func() { timer.Reset(longest) })
-	return func() {
+	return report, func() {
 		unbound()
 		stopCounting()
 		stopReporting()

@@ -78,6 +78,21 @@ func TestAListenerReportsItsLoad(t *testing.T) {
 	})
 }
 
+// The first report has the phase and the loops with which the listener starts.
+func TestTheFirstReportHasTheFirstLoops(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		o := options()
+		_, v := b.control(o)
+		o.Loops.Min = 2
+		b.run(New(b.queue, func(context.Context, *Message[job]) error { return nil }, o))
+		advance(time.Second)
+		if r := b.reports(v)[0]; r.Up != 0 || r.Phase != "running" || r.Load.Loops != 2 {
+			t.Errorf("got %+v, want a report of the start with two loops", r)
+		}
+		b.mustFinish()
+	})
+}
+
 // While it drains the listener still reports, and says so at once.
 func TestADrainIsReported(t *testing.T) {
 	bubble(t, func(b *bundle) {

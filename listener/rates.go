@@ -110,7 +110,16 @@ func (r *rates) watch(ctx context.Context) {
 func (r *rates) note() (quiet bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.noteIfDue()
+}
+
+// noteIfDue is note, unless the totals were noted less than rateStep ago. A report that is made at
+// the instant of a note therefore has the same rates whichever of the two comes first. Requires mu.
+func (r *rates) noteIfDue() (quiet bool) {
 	now := moment{time.Now(), r.count()}
+	if now.at.Sub(r.moments[len(r.moments)-1].at) < rateStep {
+		return false
+	}
 	full := len(r.moments) == cap(r.moments)
 	if full && now.totals == r.moments[0].totals && now.received == now.settled {
 		return true
@@ -156,6 +165,8 @@ func (r *rates) current() (f figures) {
 	now := moment{time.Now(), r.count()}
 	if !r.over.IsZero() {
 		now.at = r.over
+	} else {
+		r.noteIfDue()
 	}
 	first := r.moments[0]
 	if elapsed := now.at.Sub(first.at); elapsed >= rateStep {

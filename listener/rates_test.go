@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/millrace/millrace/queue"
@@ -316,4 +317,22 @@ func TestTheJSONFormOfAStateGoesBothWays(t *testing.T) {
 	if text, _ := json.Marshal(State{}); !strings.Contains(string(text), `"Service":null`) {
 		t.Errorf("got %s, want an unknown service to be null", text)
 	}
+}
+
+// A report at the instant of a note has the same rates whichever of the two comes first.
+func TestRatesDoNotDependOnTheOrderOfANote(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		received := int64(0)
+		r := newRates(func() totals { return totals{received: received} })
+		r.begin()
+		for i := range int64(60) {
+			time.Sleep(rateStep)
+			received += i
+			before := r.current()
+			r.note()
+			if after := r.current(); after != before {
+				t.Errorf("after %d steps: got intake %s before the note and %s after it", i+1, describe(before.intake), describe(after.intake))
+			}
+		}
+	})
 }

@@ -295,12 +295,13 @@ func (s *session) run(halted <-chan struct{}) error {
 	defer s.stopLooping()
 	defer s.hangUp()
 	s.logStart()
-	leave := s.accompany(s.looping)
 	s.tell(event{what: enters, phase: Running})
+	report, leave := s.accompany(s.looping)
 	s.work.Go(func() { s.watchTime(s.looping) })
 	failure := s.subscribe(halted)
 	if failure == nil {
 		s.tell(event{what: subscribed})
+		report()
 		select {
 		case <-s.looping.Done():
 		case <-halted:

@@ -568,3 +568,31 @@ func TestStartsCountAcrossProcesses(t *testing.T) {
 		}
 	})
 }
+
+// A group whose start is recorded when the worker stops, and of which no item was handled, accounts
+// for its own delivery only: the deliveries before it may still have killed their workers.
+func TestAGroupThatIsNotHandledLeavesEarlierDeliveriesUnaccounted(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.putGroup(3)
+		b.loseDelivery()
+		b.queue.intercept = func(op string, act func() error) error {
+			if op == "update" { // the record of the start
+				time.Sleep(3 * time.Second)
+			}
+			return act()
+		}
+		o := options()
+		o.Grace = -1
+		b.run(New(b.queue, func(context.Context, *Message[job]) error { t.Error("an item was handled"); return nil }, o))
+		advance(time.Second)
+		b.mustFinish()
+		batch, err := b.queue.Queue.Peek(b.Context(), 1)
+		if err != nil || len(batch) != 1 {
+			t.Fatalf("got %d messages, %v; want 1, no error", len(batch), err)
+		}
+		head, _, _, err := codec.Open(batch[0].Text, codec.Auto, codec.Groups)
+		if err != nil || head.Settled != 1 || head.Starts != 0 || batch[0].DequeueCount != 2 {
+			t.Errorf("after 2 deliveries, the first of them lost: got %+v, %v; want 1 accounted for", head, err)
+		}
+	})
+}

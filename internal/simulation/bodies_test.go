@@ -240,7 +240,7 @@ func (w *world) claimed(j jobPlan, at time.Time, try int) string {
 	if err != nil {
 		return ""
 	}
-	text, err := codec.Seal(codec.Head{ID: "job-" + str(j.n), Key: j.key, Enqueued: at, Claim: claim}, nil, codec.Envelope)
+	text, err := codec.Seal(codec.Head{ID: "job-" + str(j.n), Key: j.key, Kind: j.kind, Enqueued: at, Claim: claim}, nil, codec.Envelope)
 	if err != nil {
 		panic(err)
 	}

@@ -40,6 +40,7 @@ type breakage struct {
 	place   func(sharded.Strategy) sharded.Strategy
 	home    func(queue.Queue) queue.Queue // between syphon and faults, to the primary queue
 	away    func(queue.Queue) queue.Queue // the same to the backlog queues, of the producer too
+	each    int                           // items of a group that are handled at once beyond the option
 	slots   int                           // that a pool has more than it should
 	member  func(*pool.MemberOptions)
 	report  func(queue.Queue) queue.Queue // to the control queue
@@ -184,6 +185,18 @@ func paused(b breakage) breakage {
 	return b
 }
 
+// ofKinds returns the breakage for worlds with kinds.
+func ofKinds(b breakage) breakage {
+	b.only = func(p *plan) bool { return p.kinds }
+	return b
+}
+
+// ofGroups returns the breakage for worlds with groups.
+func ofGroups(b breakage) breakage {
+	b.only = func(p *plan) bool { return p.groups }
+	return b
+}
+
 // homecoming returns a breakage of how syphons put messages into the primary queue.
 func homecoming(change func(*queue.EnqueueOptions)) breakage {
 	return breakage{home: func(q queue.Queue) queue.Queue {
@@ -267,6 +280,13 @@ func (c brokenClaims) Settled(ctx context.Context, claim string) error {
 	}
 	return c.processClaims.Settled(ctx, claim)
 }
+
+// kindInText and doneInText are the parameters of an envelope that name the kind, and the items of
+// a group that are done.
+var (
+	kindInText = regexp.MustCompile(`&kd=\w+`)
+	doneInText = regexp.MustCompile(`&gd=[\w-]+`)
+)
 
 // uncounted are the parameters of an envelope that count.
 var uncounted = regexp.MustCompile(`&(n|s)=\d+`)
@@ -567,6 +587,64 @@ func TestLedgerFindsViolations(t *testing.T) {
 			all := adaptive.New(&adaptive.Options{Exhausted: func(error) bool { return true }})
 			o.Interceptors = append(o.Interceptors, all.Intercept)
 		}), "a failure is not recorded"},
+
+		"a kind is taken for another": {ofKinds(wired(func(p *process) tampered {
+			return tampered{dequeue: func(ctx context.Context, q queue.Queue, n int, visibility time.Duration) ([]queue.Message, error) {
+				batch, err := q.Dequeue(ctx, n, visibility)
+				for i := range batch {
+					if len(p.plan.kinds) > 0 {
+						batch[i].Text = kindInText.ReplaceAllString(batch[i].Text, "&kd="+p.plan.kinds[0])
+					}
+				}
+				return batch, err
+			}}
+		})), "which its worker does not know"},
+
+		"an unknown kind is poison": {ofKinds(wired(func(p *process) tampered {
+			return tampered{dequeue: func(ctx context.Context, q queue.Queue, n int, visibility time.Duration) ([]queue.Message, error) {
+				batch, err := q.Dequeue(ctx, n, visibility)
+				for _, m := range batch {
+					if !p.plan.knows(p.world.sent(m.Text)) {
+						copies := p.world.server(p.plan.name).Sibling("-poison")
+						_ = poison.Policy{Queue: copies}.Copy(ctx, poison.NewRecord(q.Name(), m, 0, poison.ReasonUndecodable, errBroken))
+					}
+				}
+				return batch, err
+			}}
+		})), "is poisoned by a worker that does not know it"},
+
+		"the items that are done are forgotten": {ofGroups(wired(func(*process) tampered {
+			return tampered{dequeue: func(ctx context.Context, q queue.Queue, n int, visibility time.Duration) ([]queue.Message, error) {
+				batch, err := q.Dequeue(ctx, n, visibility)
+				for i := range batch {
+					batch[i].Text = doneInText.ReplaceAllString(batch[i].Text, "")
+				}
+				return batch, err
+			}}
+		})), "is handled, and was recorded as done"},
+
+		"the items that are done are not recorded": {ofGroups(wired(func(*process) tampered {
+			return tampered{update: func(ctx context.Context, q queue.Queue, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
+				return q.Update(ctx, l, doneInText.ReplaceAllString(text, ""), visibility)
+			}}
+		})), "is done, and not recorded as done"},
+
+		"items are recorded as done that are not": {ofGroups(wired(func(*process) tampered {
+			return tampered{update: func(ctx context.Context, q queue.Queue, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
+				return q.Update(ctx, l, doneInText.ReplaceAllString(text, "&gd=_w"), visibility)
+			}}
+		})), "is recorded as done, and is not"},
+
+		"a group is deleted with items that are not done": {ofGroups(breakage{handler: func(h listener.Handler[job]) listener.Handler[job] {
+			return func(ctx context.Context, m *listener.Message[job]) error {
+				if err := h(ctx, m); m.Items == 0 {
+					return err
+				}
+				return nil
+			}
+		}}), "a delete without a success, a discard or a copy"},
+
+		"too many items are handled at once": {ofGroups(breakage{each: 3}), "items of a group are handled at once"},
 
 		"reserved slots are taken": {breakage{member: func(o *pool.MemberOptions) { o.Reserve = 0 }}, "which leaves others less than they have or reserve"},
 

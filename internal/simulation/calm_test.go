@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -10,8 +11,9 @@ import (
 	"github.com/millrace/millrace/queue/faultqueue"
 )
 
-// rest is the interval between checks whether the queue is empty.
-const rest = 10*time.Second + 1
+// rest is the interval between checks whether the queue is empty. It is not a multiple of the
+// intervals of workers, which may begin some nanoseconds late.
+const rest = 10*time.Second + 10
 
 // The workers at the end: healthy is of the next release, so that no message is too new for it;
 // mover moves the poison that others kept.
@@ -63,7 +65,7 @@ func (w *world) startHealthy(name string, keeps bool) *process {
 		idle = time.Minute
 	}
 	p := w.addProcess(workerPlan{
-		name: name, survives: true, ending: stopped, release: 2, policy: policy,
+		name: name, survives: true, ending: stopped, release: 2, kinds: kindNames, policy: policy,
 		faults:      faultqueue.Options{Seed: uint64(w.plan.dice), UsualLatency: usual, Record: true},
 		concurrency: 16, batch: 16, idleMin: 500 * time.Millisecond, idleMax: idle,
 		loops: listener.Loops{Min: 1, Max: 1}, visibility: dispatcher.Fixed(30 * time.Second),
@@ -109,7 +111,6 @@ type leftover struct {
 	text            string
 	hidden, expires time.Duration
 	deliveries      int64
-	newer           bool // an envelope of the next release
 	kept            bool // poison that stays, as far as can be seen
 }
 
@@ -122,7 +123,7 @@ func (w *world) updateLeft() {
 		was, there := w.left[e.id]
 		switch {
 		case e.kind == accepted:
-			w.left[e.id] = leftover{job: w.sent(e.text), text: e.text, hidden: e.hidden, expires: e.until, newer: strings.HasPrefix(e.text, nextMark)}
+			w.left[e.id] = leftover{job: w.sent(e.text), text: e.text, hidden: e.hidden, expires: e.until}
 		case e.kind == deleted && e.outcome == "":
 			delete(w.left, e.id)
 		case e.kind == dropped:
@@ -169,17 +170,21 @@ func (w *world) hangsUntil(id queue.ID) time.Duration {
 	return w.hangs[id]
 }
 
+// allRead reports whether all of the workers handle such jobs.
+func allRead(by []*process, j jobPlan) bool {
+	return !slices.ContainsFunc(by, func(p *process) bool { return !p.plan.reads(j) })
+}
+
 // remaining counts the messages that the workers should handle, and calls show for each. Messages
-// of a newer release than a worker's are excluded, as are those that are kept as poison or until
-// they expire.
+// of a newer release, or of a kind that one of the workers does not know, are excluded, and also
+// messages that are kept as poison or until they expire.
 func (w *world) remaining(by []*process, show func(queue.ID, leftover)) (n int) {
-	old, keeps := false, false
+	keeps := false
 	for _, p := range by {
-		old = old || p.plan.release < 2
 		keeps = keeps || p.plan.policy.keep
 	}
 	for id, l := range w.left {
-		if gone := l.expires != 0 && l.expires <= w.now(); gone || keeps && (l.kept || l.expires != 0) || old && l.newer {
+		if gone := l.expires != 0 && l.expires <= w.now(); gone || keeps && (l.kept || l.expires != 0) || !allRead(by, l.job) {
 			continue
 		}
 		n++

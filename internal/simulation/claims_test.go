@@ -61,7 +61,7 @@ type openedText struct {
 
 // open opens a text. The body of a claim is what was once stored under that name.
 func (w *world) open(text string) openedText {
-	head, body, format, err := codec.Open(text, codec.Auto, codec.Claims)
+	head, body, format, err := codec.Open(text, codec.Auto, features...)
 	o := openedText{head, "", string(body), format, err}
 	if head.Claim == "" {
 		return o
@@ -79,7 +79,7 @@ func claimOf(text string) string {
 	if record, err := poison.ParseRecord(text); err == nil {
 		text = record.Text
 	}
-	head, _, _, err := codec.Open(readable(text), codec.Auto, codec.Claims)
+	head, _, _, err := codec.Open(readable(text), codec.Auto, features...)
 	if err != nil || head.Claim == "" {
 		return ""
 	}

@@ -15,6 +15,9 @@ func (b *ledger) copy(e entry) {
 		return
 	}
 	a := d.message
+	if !b.workers[d.who].plan.knows(a.job) {
+		b.addViolation(e, "a job of the kind %q is poisoned by a worker that does not know it", a.job.kind)
+	}
 	a.copies++
 	d.copied = true
 	if claim := claimOf(e.text); claim != "" {
@@ -32,7 +35,8 @@ func (b *ledger) copy(e entry) {
 	if !b.holds(d, readable(record.Text)) {
 		b.addViolation(e, "the record is not of this delivery")
 	}
-	if record.Error == "" && d.ended != nil && !a.job.largest && !d.endedWith(didSnooze) {
+	b.checkItems(a, d, e, b.world.open(readable(record.Text)).head, true)
+	if record.Error == "" && d.ended != nil && !a.job.largest && !d.endedWith(didSnooze) && !d.endedWith(didLeave) {
 		b.addViolation(e, "the record lacks the error")
 	}
 	if !b.reasonIsRight(d, record.Reason) {
@@ -47,6 +51,9 @@ func (b *ledger) reasonIsRight(d *delivery, reason poison.Reason) bool {
 	// handler may run.
 	if d.head.Poison != "" {
 		return d.began == nil && string(reason) == d.head.Poison
+	}
+	if a.failedFor(reason) {
+		return d.began == nil || d.endedWith(didFail) || d.endedWith(didPoison)
 	}
 	attempt := d.head.Attempts + 1
 	if !d.counted() {

@@ -156,7 +156,7 @@ func (c *pace) course(id queue.ID, l leftover) (runs int, long time.Duration) {
 	if j.form == junk || j.form == broken || j.undecoded {
 		return 0, 0
 	}
-	head, _, _, _ := codec.Open(readable(l.text), codec.Auto, codec.Claims)
+	head, _, _, _ := codec.Open(readable(l.text), codec.Auto, features...)
 	failing, again := max(c.attempts-head.Attempts, 0), max(j.times-n, 0)+1
 	switch j.behaviour {
 	case succeeds, poisons, discards:
@@ -165,6 +165,8 @@ func (c *pace) course(id queue.ID, l leftover) (runs int, long time.Duration) {
 		runs = again
 	case never:
 		runs = failing
+	case grouped:
+		runs = again + failing
 	default:
 		runs = min(again, failing)
 	}
@@ -178,7 +180,7 @@ func (c *pace) course(id queue.ID, l leftover) (runs int, long time.Duration) {
 	cut := c.timeout > 0 && c.timeout < most
 	if cut || c.together { // it may fail because of its time-out, or with its batch
 		runs = max(runs, failing)
-		if j.behaviour == snoozes {
+		if j.behaviour == snoozes || j.behaviour == grouped {
 			runs = again + failing
 		}
 	}
@@ -216,13 +218,14 @@ func (w *world) deadline(by []*process) deadline {
 	var work, chain, probes, keyed, holds time.Duration
 	all := 0
 	hang := make(map[queue.ID]bool)
+	kindHold := w.kindHold(c)
 	w.remaining(by, func(id queue.ID, l leftover) {
 		runs, long := c.course(id, l)
 		work += long
 		all += runs + 1
 		keyed += c.keyedRuns(l.job, runs, long)
 		holds += time.Duration(c.exhausting(l.job, w.begun(id))) * maxHold
-		chain = max(chain, long+2*maxStep+time.Duration(runs)*(2*maxStep+c.pause(l.job)+wakeUp+c.lingering))
+		chain = max(chain, long+2*maxStep+time.Duration(runs)*(2*maxStep+c.pause(l.job)+wakeUp+c.lingering+kindHold))
 		probes += time.Duration(runs) * maxProbePause
 		if until := w.hangsUntil(id); until > w.now() {
 			hang[id] = true
@@ -247,7 +250,7 @@ func (w *world) deadline(by []*process) deadline {
 // pause returns the longest pause before another run of the job.
 func (c *pace) pause(j jobPlan) time.Duration {
 	switch {
-	case j.behaviour != retries && j.behaviour != snoozes:
+	case j.behaviour != retries && j.behaviour != snoozes && j.behaviour != grouped:
 		return c.delay
 	case j.atOnce && c.timeout == 0 && !c.together && !c.adaptive:
 		return 0
@@ -263,7 +266,7 @@ func (w *world) mayLookLikeAnOutage(c pace) bool {
 	n := 0
 	for _, j := range w.plan.jobs {
 		switch j.behaviour {
-		case fails, never, retries, panics, exits, typedNil:
+		case fails, never, retries, panics, exits, typedNil, grouped:
 			n++
 		}
 	}

@@ -20,10 +20,11 @@ type delivery struct {
 	settled   int64    // delivery up to which outcomes were recorded at that time
 	noted     bool     // the start of its handler is recorded in the message
 	began     *entry
-	cut       time.Duration // when the handler's context ended while it ran; 0 for not
-	cause     string        // and why
-	reported  time.Duration // when it was reported as stuck; 0 for not
-	givenUp   bool          // its slot was given to another
+	cut       time.Duration    // when the handler's context ended while it ran; 0 for not
+	cause     string           // and why
+	items     map[int]*itemRun // of a group, by index
+	reported  time.Duration    // when it was reported as stuck; 0 for not
+	givenUp   bool             // its slot was given to another
 	ended     *entry
 	copied    bool
 	hidden    bool // its body was not found, although it is there
@@ -95,7 +96,7 @@ func (d *delivery) missing() int64 { return d.entry.count - 1 - d.head.Settled }
 // starts reports whether an update with the text records that the handler is about to start. A
 // worker that cannot decode the message gives it back with its text unchanged.
 func (b *ledger) starts(d *delivery, text string) bool {
-	if d.message.job.form == newer && b.workers[d.who].plan.release < 2 {
+	if !b.workers[d.who].plan.reads(d.message.job) {
 		return false
 	}
 	o := b.world.open(text)

@@ -28,6 +28,8 @@
 //     or are postponed;
 //   - in one world in eight workers with limits of their own on requests and messages;
 //   - in one world in twelve workers with an adaptive limit on their handlers, whose dependency is exhausted for some jobs;
+//   - in one world in eight messages of two kinds, of which a worker knows both, one, or neither;
+//   - in one world in nine messages that carry groups of jobs, each of which has its own result;
 //   - in one world in eight workers that report in a control queue, over a network as bad as the other;
 //   - stops, halts and kills, and a queue that is deleted and created again.
 //
@@ -54,7 +56,9 @@
 // others what these have and reserve (pools_test.go). No two handlers of a process have the same key at one time (keys_test.go), no limit is exceeded by
 // what waits for it (limits_test.go), no slot of an adaptive limit is left taken, and a job that
 // found its dependency exhausted has not failed (adaptive_test.go), a viewer of the control queue sees the living workers and them alone (beacons_test.go), and messages with one key are in one shard if that places them (shards_test.go). Counters
-// agree with the calls. In a pause nothing is dequeued, a worker that takes messages reads the flag within a minute,
+// agree with the calls. A job of a kind that its worker does not know is neither handled nor poisoned there
+// (kinds_test.go). An item of a group that is recorded as done, or as failed for good, is not handled again, what a
+// settlement records is what happened, and a group is deleted when all its items are done (groups_test.go). In a pause nothing is dequeued, a worker that takes messages reads the flag within a minute,
 // and while the flag pauses it no more often (pauses_test.go). What was diverted
 // comes home, as it was sent, and twice only if a response was lost or a syphon killed (pairing_test.go). No process acts after its end, and no goroutine is left, which the bubble
 // checks. A delivery without a settlement, which is what makes duplicates, needs a cause, and
@@ -80,10 +84,10 @@
 // of a loop are a nanosecond apart. So the order of goroutines does not matter, and a seed has
 // one trace. TestReplay checks this for its seeds, also under the race detector, which shuffles
 // goroutines. It leaves out the worlds in which slots become free, or are taken, by two goroutines at
-// one instant: those with a QueueEmpty hook, which replaces the hooks in which loops wait, those with
-// wake-ups and several loops, which end without a hook, those with pauses and several loops, which go on together,
-// those with backlog queues, which are chosen at random, those with a pool, whose members wait for one another, those with shards or keys, whose handlers do, and those that give up several handlers of a
-// batch.
+// one instant: those with a QueueEmpty hook, which replaces the hooks in which loops wait; with pauses and
+// several loops, which continue together; with backlog queues, which are chosen at random; with a pool,
+// whose members wait for one another; with shards or keys, whose handlers do; and those that give up
+// several handlers of a batch. Worlds with beacons, and with wake-ups and several loops, are included.
 //
 // Worlds therefore never have two undecodable messages with the same text. They would be
 // decoded at the same instant, and the codec could not distinguish them.

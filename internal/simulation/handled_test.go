@@ -45,6 +45,9 @@ func (b *ledger) handled(a *message, e entry) {
 			b.addViolation(e, "a batch waits for company after the stop at %v", s.stopped)
 		}
 	case ended:
+		if a.job.items != nil {
+			e.outcome = b.together(a, d)
+		}
 		b.end(a, d, s, e)
 	}
 }
@@ -60,6 +63,8 @@ func (b *ledger) start(a *message, d *delivery, s *worker, e entry) {
 		b.addViolation(e, "a handler starts after the stop at %v", s.stopped)
 	}
 	switch {
+	case !s.plan.knows(a.job):
+		b.addViolation(e, "a handler runs for a job of the kind %q, which its worker does not know", a.job.kind)
 	case d.began != nil:
 		b.addViolation(e, "one delivery is handled twice")
 	case a.removed != nil:
@@ -112,7 +117,7 @@ func (b *ledger) runsOf(ds []*delivery) (n int) {
 }
 
 func formatOf(text string) codec.Format {
-	_, _, format, _ := codec.Open(text, codec.Auto, codec.Claims)
+	_, _, format, _ := codec.Open(text, codec.Auto, features...)
 	return format
 }
 

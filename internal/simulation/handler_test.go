@@ -46,8 +46,9 @@ type handling struct {
 	*process
 	ctx     context.Context
 	message *listener.Message[job]
+	subject string // of its random decisions: the message, or the item of a group
 	job     jobPlan
-	n       int // earlier runs of the message, of all workers
+	n       int // earlier runs of the subject, of all workers
 
 	outcome string        // the result, as the history has it
 	err     error         // what is returned
@@ -59,6 +60,9 @@ type handling struct {
 // handle does what the plan of the job says. It always takes some time, because events at the same
 // instant have no order.
 func (p *process) handle(ctx context.Context, m *listener.Message[job]) error {
+	if p.world.job(m.Body.N).items != nil {
+		return p.handleGroup(ctx, m)
+	}
 	r := p.begin(ctx, m)
 	defer r.end()
 	time.Sleep(r.within(1, 10*time.Millisecond, "begin"))
@@ -80,7 +84,7 @@ func (p *process) handle(ctx context.Context, m *listener.Message[job]) error {
 // begin records the begin of a run, and the end of its context.
 func (p *process) begin(ctx context.Context, m *listener.Message[job]) *handling {
 	w := p.world
-	r := &handling{process: p, ctx: ctx, message: m, job: w.job(m.Body.N), n: w.run(m.ID), at: w.now(), outcome: didNothing}
+	r := &handling{process: p, ctx: ctx, message: m, subject: string(m.ID), job: w.job(m.Body.N), n: w.run(m.ID), at: w.now(), outcome: didNothing}
 	w.history.note(entry{kind: began, who: p.plan.name, id: m.ID, count: m.DequeueCount, n: m.Attempt})
 	w.running.Add(1)
 	context.AfterFunc(ctx, func() {
@@ -99,6 +103,11 @@ func (r *handling) end() {
 		return
 	}
 	r.longest.Store(max(r.longest.Load(), int64(r.world.now()-r.at))) // no two runs end at one instant
+	r.world.history.note(entry{kind: ended, who: r.plan.name, id: r.message.ID, count: r.message.DequeueCount, outcome: r.result()})
+}
+
+// result returns the result of a run as the history has it.
+func (r *handling) result() string {
 	full := r.outcome
 	if r.err != nil {
 		full += ": " + text(r.err)
@@ -106,7 +115,7 @@ func (r *handling) end() {
 	if r.cut {
 		full += " (cut off: " + context.Cause(r.ctx).Error() + ")"
 	}
-	r.world.history.note(entry{kind: ended, who: r.plan.name, id: r.message.ID, count: r.message.DequeueCount, outcome: full})
+	return full
 }
 
 // text returns the text of an error, also of a typed nil.
@@ -119,7 +128,7 @@ func text(err error) string {
 
 // within draws a duration of the run.
 func (r *handling) within(least, most time.Duration, about string) time.Duration {
-	return r.world.plan.dice.within(least, most, "run", string(r.message.ID), str(r.n), about)
+	return r.world.plan.dice.within(least, most, "run", r.subject, str(r.n), about)
 }
 
 // work takes the time of the run, in portions after each of which it saves, and draws the

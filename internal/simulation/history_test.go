@@ -39,6 +39,8 @@ const (
 	saving     kind = "saving"     // a handler saves its progress
 	saved      kind = "saved"      // with this outcome
 	reported   kind = "reported"   // a handler is reported as stuck
+	itemBegan  kind = "item began" // a handler, for an item of a group; n is its index
+	itemEnded  kind = "item ended"
 
 	diverted kind = "diverted" // a backlog queue has accepted a message
 
@@ -48,6 +50,8 @@ const (
 	receiving kind = "receiving" // and has received messages
 	reading   kind = "reading"   // a listener reads the properties of the queue
 	read      kind = "read"      // and has the response
+
+	reports kind = "reports" // a worker, in the control queue; the text has the figures
 
 	stored   kind = "stored"   // a body, in a blob; the text is its name
 	entombed kind = "entombed" // a tombstone took the place of a body

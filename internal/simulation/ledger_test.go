@@ -94,7 +94,7 @@ func (b *ledger) read(e entry) {
 	a := b.messages[e.id]
 	e.text = readable(e.text)
 	switch e.kind {
-	case delivered, updated, deleted, began, cutOff, saving, saved, batched, ended, reported, remains, hidden:
+	case delivered, updated, deleted, began, cutOff, saving, saved, batched, ended, reported, remains, hidden, itemBegan, itemEnded:
 		if a == nil {
 			b.addViolation(e, "a message that was never accepted")
 			return
@@ -109,6 +109,8 @@ func (b *ledger) read(e entry) {
 		b.delete(a, e)
 	case began, cutOff, saving, saved, batched, ended:
 		b.handled(a, e)
+	case itemBegan, itemEnded:
+		b.item(a, e)
 	case reported:
 		b.report(a, e)
 	case remains:

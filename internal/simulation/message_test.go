@@ -25,6 +25,7 @@ type message struct {
 	copies     int   // in the poison queue
 	removed    *delivery
 	dropped    bool
+	items      []itemOf // of a group
 	remains    bool
 }
 
@@ -35,7 +36,7 @@ func (b *ledger) accept(e entry) {
 		return
 	}
 	b.checkPlace(e)
-	a := &message{id: e.id, job: b.world.jobs[n], acceptance: e, text: readable(e.text)}
+	a := &message{id: e.id, job: b.world.jobs[n], acceptance: e, text: readable(e.text), items: make([]itemOf, len(b.world.jobs[n].items))}
 	b.messages[e.id] = a
 	b.order = append(b.order, a)
 	b.refers(a, e, a.text)
@@ -118,7 +119,15 @@ func (b *ledger) rewrite(a *message, d *delivery, e entry, running bool) {
 		b.addViolation(e, "the text is neither the previous one nor one that its handler saved: %q", a.text)
 		return
 	}
+	changed := head.Done != was.head.Done || head.Failed != was.head.Failed
+	progress := changed && head.Settled == d.entry.count-1 && head.Starts == 0 // a renewal recorded it
+	if a.items != nil {
+		b.checkItems(a, d, e, head, !progress)
+		head.Done, head.Failed, head.Failure = was.head.Done, was.head.Failed, was.head.Failure
+	}
 	switch {
+	case progress:
+		b.progress(a, d, e, head, was.head)
 	case head == was.head && now.format == was.format: // saved, without an envelope, or as it was
 	case now.format != codec.Envelope:
 		b.addViolation(e, "an envelope is removed: %q", a.text)

@@ -95,7 +95,7 @@ func TestEveryTransportPlaysTheSame(t *testing.T) {
 		t.Skip("plays each world several times")
 	}
 	for n := uint64(1); n <= max(worlds(*seeds, defaultSeeds)/25, 1); n++ {
-		if p := newPlan(n); p.hooked || p.wakesManyLoops() || p.pausesManyLoops() || p.pairing.on || p.pool.on() || p.shards.on() || p.keys.on() || p.beacons {
+		if newPlan(n).races() {
 			continue
 		}
 		here := run(t, n, breakage{})

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,6 +36,7 @@ const (
 	panics   behaviour = "panics"    // some times
 	exits    behaviour = "exits"     // ends its goroutine some times
 	typedNil behaviour = "typed nil" // returns a nil pointer as an error some times
+	grouped  behaviour = "grouped"   // is a group, whose items do what they do
 )
 
 // jobPlan is one job and the behaviour of its handler.
@@ -45,7 +47,7 @@ type jobPlan struct {
 	form       form
 	largest    bool // its text has the maximum size
 	claimed    bool // its body is stored elsewhere
-	key        string
+	key, kind  string
 	behaviour  behaviour
 	times      int           // of the behaviour, before it succeeds
 	atOnce     bool          // a retry or snooze is without a delay
@@ -58,6 +60,7 @@ type jobPlan struct {
 	heedless   bool          // does not look at its context
 	stubborn   bool          // succeeds although its context has ended
 	cleaning   time.Duration // how long it runs after its context has ended
+	items      []jobPlan     // of a group; nil for one job
 }
 
 func (p *plan) job(n int) jobPlan {
@@ -164,7 +167,10 @@ func (j jobPlan) body(try, padding int) string {
 
 func (j jobPlan) padded(at time.Time, try, padding int) string {
 	body := j.body(try, padding)
-	sealed, err := codec.Seal(codec.Head{ID: "job-" + str(j.n), Key: j.key, Enqueued: at}, []byte(body), codec.Envelope)
+	if j.items != nil {
+		body = string(codec.Group(slices.Repeat([][]byte{[]byte(body)}, len(j.items))).Encode())
+	}
+	sealed, err := codec.Seal(codec.Head{ID: "job-" + str(j.n), Key: j.key, Kind: j.kind, Items: len(j.items), Enqueued: at}, []byte(body), codec.Envelope)
 	if err != nil {
 		panic(err)
 	}

@@ -30,6 +30,8 @@ type plan struct {
 	pool      poolPlan
 	shards    shardsPlan
 	keys      keysPlan
+	kinds     bool // the jobs have kinds
+	groups    bool // some messages carry several jobs
 	beacons   bool // the workers report in a control queue
 
 	drop        time.Duration // when the queue is deleted; 0 for never
@@ -62,6 +64,8 @@ func newPlan(seed uint64) *plan {
 	p.drawLimits()
 	p.drawBeacons()
 	p.drawAdaptive()
+	p.drawKinds()
+	p.drawGroups()
 	return p
 }
 

@@ -28,7 +28,8 @@ type workerPlan struct {
 	ending     ending
 	hurry      time.Duration // from the stop to the halt
 	faults     faultqueue.Options
-	release    int // 2 for one that reads envelopes of the next version
+	release    int      // 2 for one that reads envelopes of the next version
+	kinds      []string // that it handles, beside jobs without a kind
 
 	policy             policyPlan
 	concurrency, batch int
@@ -47,6 +48,7 @@ type workerPlan struct {
 
 	together  int           // messages in a batch of its handler; 0 for one at a time
 	company   time.Duration // how long the first waits for others
+	each      int           // items of a group at once
 	hookPanic float64       // share of the calls of its hooks that panic
 	changes   []change
 	pauses    []span // by its program

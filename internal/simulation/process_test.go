@@ -29,6 +29,7 @@ type process struct {
 	limit    *limited.Limit        // or nil
 	adaptive *adaptive.Limit       // or nil
 	together listener.Handler[job] // of several messages; nil for one at a time
+	each     listener.Handler[job] // of groups
 	parts    sync.Map              // *listener.Message[job] → *handling, of those on their way into a batch
 	born     chan struct{}         // closed when it has begun
 	calm     chan struct{}         // ends a worker that survives; nil for the others
@@ -60,6 +61,7 @@ func (p *process) live() {
 	if p.plan.together > 0 {
 		p.together = dispatcher.Batch(p.handleTogether, p.plan.together, p.plan.company)
 	}
+	p.each = dispatcher.Each(p.handleItem, p.plan.each+w.breakage.each)
 	p.keys, p.limit, p.adaptive = w.keysOf(&p.plan), p.plan.newLimit(), p.plan.newAdaptive()
 	p.listener = p.listen()
 

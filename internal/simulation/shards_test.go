@@ -125,7 +125,7 @@ type running interface {
 func (p *process) listen() running {
 	h, s, o := p.oneAtATime(p.world.breakage.handler(p.handle)), p.world.plan.shards, p.options()
 	if !s.on() {
-		return listener.New(p.queue(p.wire), h, o)
+		return p.listenTo(p.queue(p.wire), h, o)
 	}
 	slots := o.Concurrency
 	o.Concurrency = 0

@@ -26,6 +26,9 @@ type tardy struct {
 func (q tardy) Sibling(suffix string) queue.Queue { return tardy{q.Queue.Sibling(suffix), q.process} }
 
 func (q tardy) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+	// The messages of one dequeue that no handler can run for are copied at one instant. The poison
+	// queue would number the copies, and be created, in any order.
+	time.Sleep(q.process.world.plan.dice.within(1, time.Millisecond, "copy", withoutPlace(text), q.process.plan.name))
 	defer q.linger(ctx, "enqueue", text)
 	return q.Queue.Enqueue(ctx, text, o)
 }

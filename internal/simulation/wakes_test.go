@@ -173,8 +173,11 @@ func (m *wakeMember) Ready(ready bool) {
 	})
 }
 
-// More implements [wakeup.Subscription].
+// More implements [wakeup.Subscription]. A dead process sends nothing.
 func (m *wakeMember) More() {
+	if m.process.isDead() {
+		return
+	}
 	m.broker.mu.Lock()
 	m.more++
 	name := m.process.plan.name + " more " + str(m.more)

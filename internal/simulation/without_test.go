@@ -49,8 +49,17 @@ var parts = map[string]func(*plan){
 			p.workers[i].pauses = nil
 		}
 	},
-	"adaptive":  eachWorker(func(w *workerPlan) { w.adaptive = adaptivePlan{} }),
-	"beacons":   func(p *plan) { p.beacons = false },
+	"adaptive": eachWorker(func(w *workerPlan) { w.adaptive = adaptivePlan{} }),
+	"beacons":  func(p *plan) { p.beacons = false },
+	"kinds": func(p *plan) {
+		eachJob(func(j *jobPlan) { j.kind = "" })(p)
+		eachWorker(func(w *workerPlan) { w.kinds = nil })(p)
+	},
+	"groups": eachJob(func(j *jobPlan) {
+		if j.items != nil {
+			j.items, j.behaviour, j.shortest, j.longest = nil, succeeds, time.Microsecond, time.Second
+		}
+	}),
 	"losses":    func(p *plan) { p.wakes.lost, p.wakes.breaking = 0, 0 },
 	"incidents": func(p *plan) { p.incidents = nil },
 }

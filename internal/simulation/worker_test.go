@@ -91,7 +91,7 @@ func (b *ledger) checkWorker(s *worker, e entry) {
 		s.stopped = e.at
 	case configured:
 		s.limits = append(s.limits, limit{e.at, s.limits[len(s.limits)-1].plan.with(e.settings)})
-	case ended, cutOff, batched, saving, saved: // also of an abandoned handler
+	case ended, cutOff, batched, saving, saved, itemEnded: // also of an abandoned handler
 	case pausing, resuming: // by the program, at any time
 	case sampled:
 		concurrency, loops := s.bounds()

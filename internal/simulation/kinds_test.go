@@ -1,0 +1,78 @@
+package simulation
+
+import (
+	"slices"
+	"time"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/kinds"
+	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/queue"
+)
+
+// kindNames are the kinds of jobs in a world with kinds. Other jobs have no kind.
+var kindNames = []string{"invoice", "mail"}
+
+// features are the features of envelopes that the ledger opens.
+var features = []codec.Feature{codec.Claims, codec.Kinds, codec.Groups}
+
+// drawKinds draws the kinds of the jobs, and which of them each worker handles. A worker without
+// kinds is of a release that knows none. An outage of all handlers is left to other worlds.
+func (p *plan) drawKinds() {
+	d := p.dice
+	if p.outage.long > 0 || p.claims.outage.long > 0 || p.pairing.on || p.shards.on() || p.adapts() || !d.chance(0.2, "kinds") {
+		return
+	}
+	p.kinds = true
+	for i := range p.jobs {
+		j := &p.jobs[i]
+		if (j.form == enveloped || j.form == newer) && !j.largest && d.chance(0.7, "job "+str(j.n), "of a kind") {
+			j.kind = pick(d, kindNames, "job "+str(j.n), "kind")
+		}
+	}
+	for i := range p.workers {
+		w := &p.workers[i]
+		w.kinds = pick(d, [][]string{nil, kindNames[:1], kindNames[1:], kindNames, kindNames}, w.name, "kinds")
+	}
+}
+
+// knows reports whether the worker has a handler for the kind of the job. All have one for jobs
+// without a kind.
+func (w workerPlan) knows(j jobPlan) bool { return j.kind == "" || slices.Contains(w.kinds, j.kind) }
+
+// reads reports whether the worker handles such jobs: it knows their kind, and their release.
+func (w workerPlan) reads(j jobPlan) bool {
+	return w.knows(j) && (j.form != newer || w.release == 2)
+}
+
+// listenTo returns a listener for the kinds of the worker.
+func (p *process) listenTo(q queue.Queue, h listener.Handler[job], o *listener.Options[job]) running {
+	if len(p.plan.kinds) == 0 {
+		return listener.New(q, h, o)
+	}
+	var all []listener.Kind
+	for _, name := range append([]string{""}, p.plan.kinds...) {
+		all = append(all, kinds.Kind[job]{Name: name, Codec: o.Codec}.Handle(h, nil))
+	}
+	return listener.NewKinds(q, all, &listener.Options[any]{
+		Claims: o.Claims, Adopt: o.Adopt, Concurrency: o.Concurrency, Slots: o.Slots, BatchSize: o.BatchSize,
+		MinFetch: o.MinFetch, Linger: o.Linger, Loops: o.Loops, Idle: o.Idle, Wakeups: o.Wakeups,
+		SafetyPoll: o.SafetyPoll, QueueEmpty: o.QueueEmpty, QueueWorkDetected: o.QueueWorkDetected,
+		Visibility: o.Visibility, Interceptors: o.Interceptors, Timeout: o.Timeout, RetryDelay: o.RetryDelay,
+		Poison: o.Poison, Grace: o.Grace, SettleTimeout: o.SettleTimeout, Beacon: o.Beacon,
+		Observer: o.Observer, StuckAfter: o.StuckAfter, GiveUp: o.GiveUp, Seed: o.Seed,
+		OnError: o.OnError, Logger: o.Logger,
+	})
+}
+
+// maxKindHold bounds how long a job waits before a run while the handlers of its kind keep failing.
+// Before its last attempt it waits until no other job came for as long as all of them wait.
+const maxKindHold = 25 * time.Minute
+
+// kindHold returns how long a run may wait for the end of an outage of its kind.
+func (w *world) kindHold(c pace) time.Duration {
+	if !w.plan.kinds || !w.mayLookLikeAnOutage(c) {
+		return 0
+	}
+	return maxKindHold
+}
