@@ -58,8 +58,9 @@ func (groups) admit(v *delivery) (dec decision, refused bool) {
 	return decision{}, false
 }
 
-// returned records what was done in the head, which the settlement sends.
-func (groups) returned(v *delivery, _ bool) {
+// decided records what was done in the head, which the settlement sends. It is late, so that it includes
+// all that the decision is based on: an Each that middleware has left behind may still handle items.
+func (groups) decided(v *delivery, _ decision) {
 	if v.running.group != nil {
 		v.running.group.recordProgress(&v.head)
 	}

@@ -20,12 +20,14 @@ type running struct {
 // handler ends the goroutine.
 func (v *delivery) run() {
 	d := v.dispatcher
+	var timeout time.Duration
+	if v.running.group == nil { // the items of a group have their own
+		timeout = v.timeoutOf(v.job)
+	}
 	v.running.begin = time.Now()
 	var deadline time.Time
-	if v.running.group == nil { // the items of a group have their own
-		if timeout := v.timeoutOf(v.job); timeout > 0 {
-			deadline = v.running.begin.Add(timeout)
-		}
+	if timeout > 0 {
+		deadline = v.running.begin.Add(timeout)
 	}
 	if v.tracked() { // since before its claim was opened
 		d.leases.setDeadline(&v.lease, deadline)

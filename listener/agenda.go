@@ -104,10 +104,10 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// hears tells the owner of a reason to poll.
-func (s *session) hears(e event) {
+// hears is tell for an event that is, or may be, a reason to poll.
+func (s *session) hears(e event) (state, answer) {
 	e.saturated = s.options.Wakeups != nil && s.dispatcher.Saturated()
-	s.tell(e)
+	return s.tell(e)
 }
 
 // watchTime tells the owner of alarms, and of what falls due, until ctx ends.

@@ -104,12 +104,16 @@ func (s *session) applyProperties(reading int, metadata map[string]string, err e
 		}
 		e.threshold = number(0, thresholdName, math.MaxInt32)
 		e.seconds = number(1, timeoutName, int(queue.MaxVisibility/time.Second))
-		e.sharing, e.found = s.options.Metadata == WriteMetadata, s.dispatcher.FoundVisibility()
 	}
-	_, follows := s.tell(e)
+	_, follows := s.hears(e)
 	if follows.is(tellDenied) {
 		s.report.info("not followed: millrace pause, for lack of the permission to read the metadata of the queue", slog.Any("error", err))
 	}
+	if !e.settings || e.flag || s.options.Metadata != WriteMetadata {
+		return
+	}
+	// After the settings were applied, because they replace what this worker had found before.
+	_, follows = s.tell(event{what: sampled, found: s.dispatcher.FoundVisibility()})
 	if a, shares := follows.with(share); shares {
 		s.shareVisibility(metadata, a.d)
 	}

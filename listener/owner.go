@@ -210,8 +210,7 @@ type event struct {
 	settings           bool // read: they apply, and are these
 	threshold, seconds int
 	complaints         [2]string     // read: what is wrong with each of them
-	sharing            bool          // read: the visibility is shared
-	found              time.Duration // read: the visibility that handling times call for
+	found              time.Duration // sampled: the visibility that handling times call for
 
 	depth  int64 // depthRead
 	target int   // sized, steered, looked: loops that the load calls for
@@ -249,6 +248,7 @@ const (
 
 	asks      // the properties of the queue are asked for
 	read      // they were answered
+	sampled   // the visibility that handling times call for was looked up, to be shared
 	depthRead // so was the depth
 	sized     // it is known how many loops the load calls for
 	looked    // the same, after a reading because all open slots are taken
@@ -406,6 +406,10 @@ func (t *transition) take() {
 		t.asked = e.now
 	case read:
 		t.readProperties()
+	case sampled:
+		if lowest := t.sharing.sample(e.now, e.found); lowest > 0 {
+			t.do(action{do: share, d: lowest})
+		}
 	case depthRead:
 		t.reading = false
 		if e.ok {
@@ -487,7 +491,11 @@ func (t *transition) configure() {
 	}
 	t.grow(t.bounds.Min)
 	t.do(action{do: unpark}) // loops in excess end at once
+	owed := t.owed()
 	t.hear(false)
+	if owed && t.active > t.bounds.Max {
+		t.wake() // so do the ones that sleep
+	}
 }
 
 // applyBounds puts the bounds in force that follow from the settings.
@@ -596,10 +604,11 @@ func (t *transition) leave() {
 }
 
 // steer makes as many loops run as the controller says: the missing ones start, and surplus ones
-// end after their next polls. If no loop runs, the last one has found the queue empty.
+// end after their next polls, but never the last one: nothing would start it again for the messages
+// that are left. If no loop runs, the last one has found the queue empty.
 func (t *transition) steer() {
 	if t.active > 0 {
-		t.surplus = max(t.active-min(max(t.e.target, t.least()), t.bounds.Max), 0)
+		t.surplus = max(t.active-min(max(t.e.target, t.least(), 1), t.bounds.Max), 0)
 		t.grow(t.e.target)
 	}
 	t.control.asking = false
@@ -951,11 +960,6 @@ func (t *transition) readProperties() {
 	case (e.ok || e.missing) && e.reading > t.applied: // else it began before one that was applied
 		t.applied, t.denied = e.reading, false
 		t.pause(ByQueue, e.flag) // a queue that is missing has no flag
-	}
-	if e.sharing && !e.flag {
-		if lowest := t.sharing.sample(e.now, e.found); lowest > 0 {
-			t.do(action{do: share, d: lowest})
-		}
 	}
 	t.planFlag()
 }

@@ -69,7 +69,7 @@ func (l *Listener[T]) setPaused(on bool) {
 	}
 	l.mu.Unlock()
 	if s != nil {
-		s.tell(event{what: paused, by: ByProgram, on: on})
+		s.hears(event{what: paused, by: ByProgram, on: on})
 	}
 }
 

@@ -294,9 +294,10 @@ func (s *session) abort(ctx context.Context) error {
 func (s *session) run(halted <-chan struct{}) error {
 	defer s.stopLooping()
 	defer s.hangUp()
+	_, begun := s.decide(nil, event{what: enters, phase: Running})
 	s.logStart()
 	leave := s.accompany(s.looping)
-	s.tell(event{what: enters, phase: Running})
+	s.followUp(begun.rest) // a pause from before Run is told after the start
 	s.work.Go(func() { s.watchTime(s.looping) })
 	failure := s.subscribe(halted)
 	if failure == nil {

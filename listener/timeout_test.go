@@ -143,3 +143,23 @@ func TestALostLeaseIsNotADeadline(t *testing.T) {
 		}
 	})
 }
+
+// The time-out of a handler begins when it is known.
+func TestATimeoutBeginsWhenItIsKnown(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(1)
+		o := options()
+		o.TimeoutFor = func(*Message[job]) time.Duration {
+			time.Sleep(2 * time.Second)
+			return 3 * time.Second
+		}
+		b.run(New(b.queue, func(ctx context.Context, _ *Message[job]) error {
+			if deadline, _ := ctx.Deadline(); time.Until(deadline) != 3*time.Second {
+				b.Errorf("got %v until the time-out, want 3 s", time.Until(deadline))
+			}
+			return nil
+		}, o))
+		advance(time.Minute)
+		b.mustFinish()
+	})
+}
