@@ -8,8 +8,8 @@ import (
 	"github.com/millrace/millrace/beacon"
 )
 
-// accompany runs what goes on until the drain has ended: the rates, and the reports to a control queue. The
-// caller must call stop then, which waits for it.
+// accompany runs what goes on until the drain has ended: the rates, and the reports to a control
+// queue. The caller must call stop then, which waits for it.
 func (s *session) accompany(ctx context.Context) (stop func()) {
 	s.rates.begin()
 	counting, stopCounting := context.WithCancel(context.Background())
