@@ -3,14 +3,13 @@ package dispatcher
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/poison"
 )
 
-// admission holds the slot of a message and the findings of the stages before its handler runs. Dispatch
-// writes the fields, or the stage that is named.
+// admission holds the slot of a message and the findings of the stages before its handler runs.
+// Dispatch writes the fields, or the stage that is named.
 type admission struct {
 	reserved bool        // whether it has a slot; by Dispatch
 	batch    *batchSlots // shared with its batch; by Dispatch, nil once it is known whether the slot is needed
@@ -27,8 +26,8 @@ type stage interface {
 	// admit returns a decision if the handler must not run.
 	admit(v *delivery) (dec decision, refused bool)
 
-	// returned is called at the end of the last stage that was reached: before the lease is released.
-	// Called tells whether the handler was called.
+	// returned is called at the end of the last stage that was reached: before the lease is
+	// released. Called tells whether the handler was called.
 	returned(v *delivery, called bool)
 
 	// decided is called before the slot is free for another message.
@@ -38,15 +37,16 @@ type stage interface {
 	settled(v *delivery, outcome Outcome)
 }
 
-// newStages returns the stages in the order in which they admit messages. The other methods are called
-// in the opposite order.
+// newStages returns the stages in the order of admission. Their other methods are called in the
+// opposite order.
 func (d *Dispatcher) newStages() []stage {
 	var all []stage
 	if d.kinds != nil {
 		all = append(all, kinds{})
 	}
 	if d.options.Duplicates != nil {
-		// Before the bounds: a job that was handled is never poison, however often its message comes again.
+		// Before the bounds: a job that was handled is never poison, however often its message
+		// comes again.
 		all = append(all, duplicates{})
 	}
 	all = append(all, bounds{}, outages{})
@@ -90,32 +90,34 @@ func (v *delivery) refuse(dec decision) {
 	v.settle(dec)
 }
 
-// bounds is the stage of poison.Policy: it refuses a message that is poison already. That is detected
-// before decoding and handling, because a message that kills workers must not be touched again.
+// bounds is the stage of poison.Policy: it refuses a message that is poison already. That is
+// detected before decoding and handling, because a message that kills workers must not be touched
+// again.
 type bounds struct{ passive }
 
 func (bounds) admit(v *delivery) (dec decision, refused bool) {
 	switch {
 	case v.head.Poison != "":
-		return v.poisoned(poison.Reason(v.head.Poison), errors.New("it was poison at an earlier delivery and could not be moved")), true
+		return poisoned(&v.opened, poison.Reason(v.head.Poison), errors.New("it was poison at an earlier delivery and could not be moved")), true
 	case v.starts >= v.dispatcher.maxLost():
-		return v.poisoned(v.lostReason()), true
+		reason, why := lostReason(v.starts, v.admission.lastStart.returned)
+		return poisoned(&v.opened, reason, why), true
 	case v.attempt() > v.maxAttempts():
-		return v.poisoned(poison.ReasonAttempts, errors.New("every attempt failed, or ended without a result because the worker died or lost its lease")), true
+		return poisoned(&v.opened, poison.ReasonAttempts, errors.New("every attempt failed, or ended without a result because the worker died or lost its lease")), true
 	case v.lifeEnds(time.Second):
-		return v.poisoned(poison.ReasonExpiring, errors.New("its life ends before a handler could finish")), true
+		return poisoned(&v.opened, poison.ReasonExpiring, errors.New("its life ends before a handler could finish")), true
 	}
 	return decision{}, false
 }
 
-// lostReason returns why a message is poison whose handlers started and settled nothing. If this
-// process saw as many of them return without their lease as it excludes, they do not die.
-func (v *delivery) lostReason() (poison.Reason, error) {
-	if returned := v.admission.lastStart.returned; returned >= maxExcluded {
+// lostReason returns why a message is poison after its handlers started and settled nothing. If
+// this process saw as many of them return without their lease as it excludes, they do not die.
+func lostReason(starts, returned int) (poison.Reason, error) {
+	if returned >= maxExcluded {
 		return poison.ReasonOutlived, fmt.Errorf("its handlers kept returning after they had lost its lease, %d of them in this process: "+
 			"they take longer than the visibility, and its renewals fail or other workers get the message; raise Visibility, or let handlers end with their context", returned)
 	}
-	return poison.ReasonLost, fmt.Errorf("%d handlers in a row started and nothing came of it: the worker died or lost its lease", v.starts)
+	return poison.ReasonLost, fmt.Errorf("%d handlers in a row started and nothing came of it: the worker died or lost its lease", starts)
 }
 
 // bodies is the stage that decodes the body of a job that is in no group.
@@ -126,50 +128,8 @@ func (bodies) admit(v *delivery) (dec decision, refused bool) {
 		return decision{}, false
 	}
 	if err := v.job.decodeBody(); err != nil {
-		return v.unreadable(err), true
+		return unreadable(&v.opened, err), true
 	}
 	v.admission.claim.body = nil // the handler has it as T: do not hold it twice
 	return decision{}, false
-}
-
-// batchSlots are the slots that a dequeue reserved and does not need. They are freed together,
-// once their number is known: they are then worth one dequeue, not several small ones.
-type batchSlots struct {
-	undecided atomic.Int32 // messages whose handler may still turn out not to run
-	unused    atomic.Int32 // slots of messages that were refused, or that no message came for
-}
-
-// keepSlot notes that the message needs its slot, before a call that may take a while.
-func (v *delivery) keepSlot() {
-	if v.admission.batch != nil {
-		v.decideSlot()
-	}
-}
-
-// decideSlot notes that it is known whether the message needs its slot, and frees the unused slots of the
-// batch with the last of its messages.
-func (v *delivery) decideSlot() {
-	batch := v.admission.batch
-	v.admission.batch = nil
-	if batch.undecided.Add(-1) > 0 {
-		return
-	}
-	if n := batch.unused.Load(); n > 0 {
-		v.dispatcher.slots.unreserve(int(n))
-	}
-}
-
-// freeSlot frees the slot when the settlement begins.
-func (v *delivery) freeSlot() {
-	slots := v.dispatcher.slots
-	switch {
-	case v.admission.batch != nil: // the handler must not run
-		slots.beginSettlement()
-		v.admission.batch.unused.Add(1)
-		v.decideSlot()
-	case v.running.slot.CompareAndSwap(slotTaken, slotFreed):
-		slots.freeForSettlement(v.tracked())
-	default: // given up: another handler has the slot
-		slots.beginSettlement()
-	}
 }

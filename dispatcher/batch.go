@@ -19,13 +19,12 @@ import (
 // messages have ended, with the cause of the last.
 type BatchHandler[T any] func(ctx context.Context, ms []*Message[T]) []error
 
-// errResults is the error of every message whose batch handler returned the wrong number of
+// errResults is the error of every message of a batch handler that returned the wrong number of
 // results.
 var errResults = errors.New("batch handler returned the wrong number of results")
 
 // wrongNumber returns the error for a wrong number of results. It quotes the first error among
-// them, which may be the real cause, but does not wrap it: nobody knows which message it
-// belongs to.
+// them, which may be the real cause, but does not wrap it: it may belong to any message.
 func wrongNumber(results []error, messages int) error {
 	err := fmt.Errorf("%w: %d for %d messages (nil if all succeeded, or one for each)", errResults, len(results), messages)
 	for _, result := range results {
@@ -36,16 +35,15 @@ func wrongNumber(results []error, messages int) error {
 	return err
 }
 
-// Batch returns a handler that collects messages and calls h when it has size of them, or when
-// the first has waited for the given time. A batch does not wait for messages that cannot come
-// or would come too late: it starts at once when the worker stops, when an outage of the
-// handlers holds messages back, when the context of one of its messages ends, and when half of
-// the first message's time-out has passed. A message whose context ends before its batch starts
-// is left out.
+// Batch returns a handler that collects messages and calls h when it has size of them, or when the
+// first has waited for the given time. A batch does not wait for messages that cannot come or would
+// come too late: it starts immediately when the worker stops, when an outage of the handlers holds
+// messages back, when the context of one of its messages ends, and when half of the first message's
+// time-out has passed. A message is left out if its context ends before its batch starts.
 //
-// Every message of a batch keeps its own slot, lease and settlement. Concurrency must therefore
-// be at least size for batches to fill (a [*SetupError] warns otherwise), and it bounds how
-// many batches run at once. A panic in h is an error for its whole batch. A size under 1 counts
+// Every message of a batch keeps its own slot, lease and settlement. Concurrency must therefore be
+// at least size for batches to fill (a [*SetupError] warns otherwise), and it bounds how many
+// batches run at the same time. A panic in h is an error for its whole batch. A size under 1 counts
 // as 1, a negative wait as zero.
 func Batch[T any](h BatchHandler[T], size int, wait time.Duration) Handler[T] {
 	b := &batcher[T]{handler: h, size: max(size, 1), wait: max(wait, 0)}
@@ -60,7 +58,7 @@ type batcher[T any] struct {
 	warned  atomic.Bool // whether the SetupError was reported
 
 	mu   sync.Mutex
-	open *batch[T] // the batch that accepts messages; nil when there is none; guarded by mu
+	open *batch[T] // the batch that accepts messages; may be nil; guarded by mu
 }
 
 // batch is one call of the batch handler, from its first message to its results.
@@ -77,7 +75,7 @@ type member[T any] struct {
 	result  error // constant once the batch is done; if left out, once it has begun
 }
 
-// role is what a member does when its batch begins.
+// role says how a member takes part when its batch begins.
 type role uint8
 
 const (
@@ -204,7 +202,7 @@ func (b *batcher[T]) run(in *batch[T]) {
 	})
 }
 
-// maxWait bounds a wait for further messages by half of what is left of the handler's time-out.
+// maxWait bounds a wait for further messages by half of the time until the handler's time-out.
 func maxWait(ctx context.Context, wait time.Duration) time.Duration {
 	if deadline, ok := ctx.Deadline(); ok {
 		return min(wait, time.Until(deadline)/2)

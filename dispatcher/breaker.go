@@ -10,12 +10,12 @@ import (
 	"github.com/millrace/millrace/poison"
 )
 
-// When every handler fails, the cause is not the jobs: a database is down, a disk is full.
-// Going on would only use up their attempts. So after this many failed first attempts in a row
-// the breaker opens: it pauses, then lets one message through as a probe, and closes when one
-// succeeds. Later attempts do not count, because many bad messages on their way to the poison
-// queue are not an outage. A body that cannot be read counts like a failed first attempt, because the
-// store of the claims is away.
+// When every handler fails, the cause is not the jobs: a database is down, a disk is full. Going on
+// would only use up their attempts. So after this many failed first attempts in a row the breaker
+// opens: it pauses, then lets one message through as a probe, and closes when one succeeds. Later
+// attempts do not count, because many bad messages on their way to the poison queue are not an
+// outage. A body that cannot be read counts like a failed first attempt, because the store of the
+// claims is away.
 const (
 	minFailures = 16 // in a row; as many as there are slots, if that is more
 	firstPause  = time.Second
@@ -35,12 +35,12 @@ type breaker struct {
 	cause     error         // of the last failure, while it is open; guarded by mu
 	pauses    *retry.Waits  // how long to wait next; guarded by mu
 	until     time.Time     // when the next probe may be let through; guarded by mu
-	probed    time.Time     // when the probe was let through whose result is awaited; zero for none; guarded by mu
+	probed    time.Time     // when the awaited probe was let through; zero if there is no such probe; guarded by mu
 	changed   chan struct{} // closed and replaced when anything here changes; guarded by mu
 }
 
-// newBreaker returns a closed breaker. The seed spreads its pauses, so that processes in the
-// same outage do not probe at the same time, and the kind those of several breakers.
+// newBreaker returns a closed breaker. The seed spreads its pauses, so that processes in the same
+// outage do not probe at the same time, and the kind spreads the pauses of several breakers.
 func newBreaker(concurrency int, seed uint64, kind string) *breaker {
 	b := &breaker{
 		pauses:  retry.NewWaits("breaker/"+strconv.FormatUint(seed, 16)+kind, firstPause, maxPause),
@@ -58,8 +58,7 @@ func (b *breaker) resize(concurrency int) {
 	b.threshold = max(minFailures, concurrency)
 }
 
-// succeeded closes the breaker. Any success counts, including that of a probe that was
-// replaced.
+// succeeded closes the breaker. Any success counts, even of a probe that was replaced.
 func (b *breaker) succeeded() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -101,7 +100,7 @@ func (b *breaker) failed(attempt int, asked time.Time, cause error) {
 // record takes the decision on a delivery as a result.
 func (b *breaker) record(dec decision, attempt int, asked time.Time) {
 	switch dec.health {
-	case cutOff: // whatever its attempts, it is not on its way to the poison queue
+	case cutOff: // it is not on its way to the poison queue, even after many attempts
 		b.failed(1, asked, dec.err)
 	case unhealthy:
 		b.failed(attempt, asked, dec.err)
@@ -112,7 +111,7 @@ func (b *breaker) record(dec decision, attempt int, asked time.Time) {
 	}
 }
 
-// health is what a delivery says about what its handler needs.
+// health says whether a handler's dependencies seem to work, judging by one delivery.
 type health int
 
 const (
@@ -122,9 +121,9 @@ const (
 	cutOff                  // the body could not be read: the store of the claims is away
 )
 
-// healthOf returns what the decision on a delivery says whose handler has returned. A handler that asks
-// for poison, discard or snooze works, and so does one that succeeded for an item of a group. A group in
-// which no item could be decoded says nothing.
+// healthOf returns the health that follows from a decision, once the handler has returned. A
+// handler that asks for poison, discard or snooze works, and so does one that succeeded for an item
+// of a group. A group in which no item could be decoded says nothing.
 func healthOf(dec decision, worked bool) health {
 	switch {
 	case !dec.called || dec.outcome == Lost || dec.outcome == GivenBack || dec.reason == poison.ReasonUndecodable && !worked:
@@ -138,7 +137,7 @@ func healthOf(dec decision, worked bool) health {
 }
 
 // unknown ends a probe without a result, such as one that found no message: the next probe may
-// start at once.
+// start immediately.
 func (b *breaker) unknown(asked time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -154,8 +153,8 @@ func (b *breaker) awaitsResult(asked time.Time) bool {
 	return !b.probed.IsZero() && !asked.Before(b.probed)
 }
 
-// probe records that a probe starts, if the breaker is still open. The next probe may follow
-// after the longest pause whatever becomes of this one, because its handler may hang.
+// probe records that a probe starts, if the breaker is still open. The next probe may follow after
+// the longest pause in any case, because the handler of this one may hang.
 func (b *breaker) probe() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -24,9 +24,9 @@ type Claims interface {
 	// Put stores a body and returns its claim.
 	Put(ctx context.Context, body []byte) (claim string, err error)
 
-	// Open returns the body of a claim; [DeliveryFrom] returns whose. An error matches codec.ErrClaimGone,
-	// codec.ErrClaimSettled, codec.ErrClaimInvalid or codec.ErrNewer; with any other one the body
-	// cannot be read for now.
+	// Open returns the body of a claim; [DeliveryFrom] returns the delivery. An error matches
+	// codec.ErrClaimGone, codec.ErrClaimSettled, codec.ErrClaimInvalid or codec.ErrNewer; with any
+	// other one the body cannot be read for now.
 	Open(ctx context.Context, claim string) ([]byte, error)
 
 	// Settled is called when no message needs the body of a claim any more: the message was
@@ -35,8 +35,8 @@ type Claims interface {
 	Settled(ctx context.Context, claim string) error
 }
 
-// ClaimsError reports that Claims.Settled failed: no message needs the body, and it stays stored as an
-// orphan. No job is lost. It is passed to Options.OnError. Package log/slog logs it as a group.
+// ClaimsError reports that Claims.Settled failed: no message needs the body, and it stays stored as
+// an orphan. No job is lost. It is passed to Options.OnError. Package log/slog logs it as a group.
 type ClaimsError struct {
 	Delivery
 	Claim string // of the body
@@ -55,13 +55,13 @@ func (e *ClaimsError) Unwrap() error { return e.Err }
 // LogValue returns the attributes of [ClaimsError.Attrs] as a group.
 func (e *ClaimsError) LogValue() slog.Value { return slog.GroupValue(e.Attrs()...) }
 
-// Attrs returns the log attributes queue, message, job, kind, attempt, claim and error, without those
-// that do not apply.
+// Attrs returns the log attributes queue, message, job, kind, attempt, claim and error, as far as
+// they apply.
 func (e *ClaimsError) Attrs() []slog.Attr {
 	return append(e.Delivery.attrs(), slog.String("claim", e.Claim), slog.Any("error", e.Err))
 }
 
-// unreadableClaimDelay is how long a message waits whose body cannot be read for now.
+// unreadableClaimDelay is how long a message waits if its body cannot be read for now.
 const unreadableClaimDelay = 30 * time.Second
 
 // understood returns the features of messages that the options allow to open.
@@ -72,18 +72,18 @@ func (o *Options) understood() []codec.Feature {
 	return []codec.Feature{codec.Groups, codec.Claims}
 }
 
-// sumOf returns what tells a stored body from another one in this process.
+// sumOf returns a checksum that tells stored bodies apart within this process.
 func sumOf(body []byte) uint64 { return maphash.Bytes(bodySeed, body) }
 
 var bodySeed = maphash.MakeSeed()
 
-// claim is the stored body of a message. The stage claims writes it, and then Message.Save: the handler
-// calls that once at a time.
+// claim is the stored body of a message. The stage claims writes it, and then Message.Save: the
+// handler calls that once at a time.
 type claim struct {
 	body     []byte   // until it is decoded
 	sum      uint64   // sumOf the stored body
 	unsure   []string // claims of bodies that the message may have instead, because the outcome of a save is unknown
-	saved    bool     // whether a save has replaced the body with which the message came
+	saved    bool     // whether a save has replaced the body that came with the message
 	original string   // its claim then: a duplicate, or a copy in the poison queue, may have it too
 }
 
@@ -122,13 +122,13 @@ func (claims) admit(v *delivery) (dec decision, refused bool) {
 		err = ended
 	}
 	if err != nil {
-		return v.unopened(err), true
+		return unopened(&v.opened, err), true
 	}
 	return decision{}, false
 }
 
-// settled settles the claims of a message that was deleted. A message in the poison queue
-// keeps its body, and so does one whose deletion is not certain.
+// settled settles the claims of a message that was deleted. A message in the poison queue keeps its
+// body, and so does a message that may not have been deleted.
 func (claims) settled(v *delivery, outcome Outcome) {
 	if v.settlement.deleted && (outcome == Deleted || outcome == Discarded || outcome == Duplicate) {
 		for _, claim := range append(v.admission.claim.unsure, v.admission.claim.original, v.head.Claim) {
@@ -137,19 +137,19 @@ func (claims) settled(v *delivery, outcome Outcome) {
 	}
 }
 
-// unopened decides on a message whose claim could not be opened.
-func (o *opened) unopened(err error) decision {
+// unopened decides on a message after its claim could not be opened.
+func unopened(o *opened, err error) decision {
 	switch {
 	case errors.Is(err, codec.ErrClaimGone):
-		return o.poisoned(poison.ReasonBlobGone, err)
+		return poisoned(o, poison.ReasonBlobGone, err)
 	case errors.Is(err, codec.ErrClaimSettled):
 		return decision{outcome: Duplicate, err: err}
 	case errors.Is(err, codec.ErrClaimInvalid):
-		return o.poisoned(poison.ReasonUndecodable, err)
+		return poisoned(o, poison.ReasonUndecodable, err)
 	case errors.Is(err, codec.ErrNewer):
-		return o.unreadable(err)
+		return unreadable(o, err)
 	}
-	dec := o.later(Snoozed, unreadableClaimDelay, err)
+	dec := later(o, Snoozed, unreadableClaimDelay, err)
 	dec.health = cutOff
 	return dec
 }

@@ -38,7 +38,7 @@ const (
 	jobFailed                  // it failed for good, in this delivery or in an earlier one
 )
 
-// rank orders the states by which item of a group decides on its message.
+// rank orders the states: the item with the highest one decides on the message of its group.
 func (s jobState) rank() int {
 	return [...]int{jobDropped: 0, jobDone: 1, jobFailed: 2, jobSnoozed: 3, jobLeft: 4, jobRetried: 5}[s]
 }
@@ -46,19 +46,20 @@ func (s jobState) rank() int {
 // done reports whether a job in this state needs no handler any more, because it needs nothing.
 func (s jobState) done() bool { return s == jobDone || s == jobDropped }
 
-// jobResult is the classified error of a handler. It is written once, when the handler has returned.
+// jobResult is the classified error of a handler. It is written once, when the handler has
+// returned.
 type jobResult struct {
 	state  jobState
 	now    bool          // in this delivery
-	err    error         // with which its handler returned; nil if it succeeded or was not called
+	err    error         // its handler's error; nil if it succeeded or was not called
 	said   *resultError  // the request in err; nil for a plain failure
 	reason poison.Reason // why it failed for good
 	newer  bool          // with jobSnoozed: it is left to a newer worker
 }
 
-// classify returns the result of a handler that returned err, in which said was found. A job that was
-// interrupted has not failed and is left.
-func (o *opened) classify(err error, said *resultError, interrupted bool) jobResult {
+// classify returns the result of a handler that returned err, in which said was found. A job that
+// was interrupted has not failed and is left.
+func classify(o *opened, err error, said *resultError, interrupted bool) jobResult {
 	r := jobResult{now: true, err: err, said: said}
 	switch {
 	case err == nil:
@@ -90,12 +91,12 @@ type result struct {
 	worked    bool  // whether an item of a group did not fail
 }
 
-// resultOf returns the result of the message, whose handler returned err.
+// resultOf returns the result of the message after its handler returned err.
 func (v *delivery) resultOf(err error, said *resultError, interrupted bool) result {
 	if v.running.group != nil {
 		return v.running.group.result()
 	}
-	one := v.classify(err, said, interrupted)
+	one := classify(&v.opened, err, said, interrupted)
 	r := result{jobResult: one, all: err, expiring: err, undone: err != nil, handled: err == nil}
 	if one.state == jobSnoozed {
 		r.expiring = said.err // nothing to report otherwise
@@ -105,40 +106,40 @@ func (v *delivery) resultOf(err error, said *resultError, interrupted bool) resu
 
 // decide decides on a message by the result of its handler, and settles it.
 func (v *delivery) decide(r result, called bool) {
-	dec := v.decision(r)
+	dec := decisionOn(&v.opened, r)
 	dec.returned, dec.called = true, called
 	dec.health = healthOf(dec, r.worked)
 	v.settle(dec)
 }
 
-// decision is the decision on a message by the result of its handler and the state of its lease. A
+// decisionOn decides on a message by the result of its handler and the state of its lease. A
 // group comes again while one of its items is to be handled again. When all others are done, it is
 // poison if one failed for good.
-func (o *opened) decision(r result) decision {
+func decisionOn(o *opened, r result) decision {
 	lease := o.lease.state
 	switch {
 	case lease == expired && r.undone && o.lifeEnds(MinVisibility):
-		return o.poisoned(poison.ReasonExpiring, r.all)
+		return poisoned(o, poison.ReasonExpiring, r.all)
 	case lease == lost, lease == expired && r.undone:
 		return decision{outcome: Lost, err: errors.Join(cause(lease), r.all), handled: r.handled}
 	case r.state == jobRetried && r.said != nil:
-		return o.later(Retried, r.said.delay, r.all)
+		return later(o, Retried, r.said.delay, r.all)
 	case r.state == jobRetried:
-		return o.later(Retried, o.retryDelay(o.attempt(), r.all), r.all)
+		return later(o, Retried, retryWait(o, o.attempt(), r.all), r.all)
 	case r.state == jobLeft:
 		return decision{outcome: GivenBack, err: r.reported}
 	case r.state == jobSnoozed && r.newer:
-		dec := o.later(Snoozed, newerDelay, r.all)
+		dec := later(o, Snoozed, newerDelay, r.all)
 		dec.forOthers = true
 		return dec
 	case r.state == jobSnoozed:
-		dec := o.later(Snoozed, r.said.delay, r.expiring)
+		dec := later(o, Snoozed, r.said.delay, r.expiring)
 		if dec.outcome == Snoozed {
 			dec.err = r.reported
 		}
 		return dec
 	case r.state == jobFailed:
-		return o.poisoned(r.reason, r.all)
+		return poisoned(o, r.reason, r.all)
 	case r.state == jobDropped:
 		return decision{outcome: Discarded, err: r.all}
 	}
@@ -148,24 +149,24 @@ func (o *opened) decision(r result) decision {
 // newerDelay is how long a message with a newer envelope is left to workers of a newer release.
 const newerDelay = 30 * time.Second
 
-// unreadable decides on a message that could not be opened or decoded: what is newer than this
-// program is left to another, anything else is poison. Without an envelope it is left to another as
-// often as there are attempts.
-func (o *opened) unreadable(err error) decision {
+// unreadable decides on a message that could not be opened or decoded: a newer one is left to
+// another worker, anything else is poison. Without an envelope it is left to another as often as
+// there are attempts.
+func unreadable(o *opened, err error) decision {
 	if errors.Is(err, codec.ErrNewer) && (o.enveloped() || o.attempt() <= o.maxAttempts()) {
 		return decision{outcome: Snoozed, delay: newerDelay, err: err, forOthers: true}
 	}
-	return o.poisoned(poison.ReasonUndecodable, codec.Explain(o.queued.Text, o.dispatcher.options.Format, err))
+	return poisoned(o, poison.ReasonUndecodable, codec.Explain(o.queued.Text, o.dispatcher.options.Format, err))
 }
 
 // later gives the message back with the delay, or with a shorter one if the message expires
 // before it could be handled. If less than a second is left it is poison, because the service
 // would drop it without a trace.
-func (o *opened) later(outcome Outcome, delay time.Duration, err error) decision {
+func later(o *opened, outcome Outcome, delay time.Duration, err error) decision {
 	if !o.lease.messageEnd.IsZero() {
 		room := time.Until(o.lease.messageEnd) - o.dispatcher.Visibility()
 		if room < time.Second {
-			return o.poisoned(poison.ReasonExpiring, err)
+			return poisoned(o, poison.ReasonExpiring, err)
 		}
 		delay = min(delay, room.Truncate(time.Second))
 	}
@@ -174,9 +175,9 @@ func (o *opened) later(outcome Outcome, delay time.Duration, err error) decision
 
 // poisoned decides that the message is poison: it is moved to the poison queue, or kept hidden
 // if there is none.
-func (o *opened) poisoned(reason poison.Reason, err error) decision {
+func poisoned(o *opened, reason poison.Reason, err error) decision {
 	if o.dispatcher.options.Poison.Keep {
-		return decision{outcome: Kept, delay: o.keptDelay(), reason: reason, err: err}
+		return decision{outcome: Kept, delay: keptDelay(o), reason: reason, err: err}
 	}
 	return decision{outcome: Poisoned, reason: reason, err: err}
 }
@@ -217,9 +218,9 @@ func curve(attempt int, spread float64) time.Duration {
 	return time.Duration(min(seconds, maxRetryDelay.Seconds()) * float64(time.Second))
 }
 
-// retryDelay returns how long the message waits after a failed attempt: what the hook of its kind or of
-// the options returns, or the default if there is no hook or it fails.
-func (o *opened) retryDelay(attempt int, err error) time.Duration {
+// retryWait returns how long the message waits after a failed attempt. It calls the hook of the
+// kind or of the options. The default applies if there is no hook or it panics.
+func retryWait(o *opened, attempt int, err error) time.Duration {
 	d := o.dispatcher
 	hook := d.options.RetryDelay
 	if o.kind != nil && o.kind.options.RetryDelay != nil {

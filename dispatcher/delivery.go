@@ -26,10 +26,9 @@ type delivery struct {
 	next, before *delivery // list of deliveries in flight; guarded by Dispatcher.mu
 }
 
-// workers are goroutines that run deliveries, one at a time each, and are reused. A new
-// goroutine begins with a small stack, and growing it to what a request needs costs more than
-// the rest of a delivery; a reused one has grown. There are as many as deliveries were ever in
-// flight at once.
+// workers are goroutines that run deliveries, one at a time each, and are reused. A new goroutine
+// begins with a small stack, and growing it for a request costs more than the rest of a delivery; a
+// reused one has grown. Their number is the highest number of deliveries in flight so far.
 //
 // The worker that has waited least is taken first. The garbage collector shrinks the stacks of
 // waiting goroutines: taking turns would make all of them grow again and again, while this way
@@ -105,10 +104,10 @@ type Delivery struct {
 	Inserted     time.Time // by the service's clock
 	Enqueued     time.Time // by the producer's clock, from the envelope; zero for a message without one
 	Expires      time.Time // by the service's clock; in the year 9999 for a message that never expires
-	Trace        string    // the producer's W3C trace context, from the envelope; empty when none
+	Trace        string    // the producer's W3C trace context, from the envelope; may be empty
 	TraceState   string
 	Item         int // the index of the job in its group, from 0; see [Each]
-	Items        int // how many jobs the group has; 0 for a job that is in none
+	Items        int // how many jobs the group has; 0 for a job without a group
 
 	ofItem bool // whether it is for the handler of one item
 }

@@ -56,8 +56,8 @@ type Dispatcher struct {
 	active   *delivery // head of the list of deliveries in flight; guarded by mu
 }
 
-// newDispatcher returns a dispatcher whose deliveries are made by newDeliveries. Kinds is nil for a queue
-// of one kind.
+// newDispatcher returns a dispatcher that makes its deliveries with newDeliveries. Kinds is nil for
+// a queue of one kind.
 func newDispatcher(q queue.Queue, newDeliveries func(n int) *delivery, kinds map[string]*Kind, o *Options) (*Dispatcher, error) {
 	options, err := o.withDefaults(q)
 	if err != nil {
@@ -80,8 +80,8 @@ func newDispatcher(q queue.Queue, newDeliveries func(n int) *delivery, kinds map
 }
 
 // Start makes the dispatcher ready. Handlers see the values of ctx but not its end:
-// [Dispatcher.Drain] shuts down. It is an error if another dispatcher uses Options.Slots; then nothing
-// has started. A second call panics, because it is a mistake in the program.
+// [Dispatcher.Drain] shuts down. It is an error if another dispatcher uses Options.Slots; then
+// nothing has started. A second call panics, because it is a mistake in the program.
 func (d *Dispatcher) Start(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -109,7 +109,8 @@ func (d *Dispatcher) SettleTimeout() time.Duration { return d.options.SettleTime
 // Running returns how many handlers run and how many settlements are in progress.
 func (d *Dispatcher) Running() (handlers, settlements int) { return d.slots.counts() }
 
-// Capacity returns how many handlers may run at once: the concurrency, or the number of shared slots if that is less.
+// Capacity returns how many handlers may run at the same time: the concurrency, or the number of
+// shared slots if that is less.
 func (d *Dispatcher) Capacity() int {
 	n := d.slots.capacity()
 	if d.options.Slots != nil {
@@ -120,8 +121,8 @@ func (d *Dispatcher) Capacity() int {
 	return n
 }
 
-// Handled returns how many handlers have returned since the start, and how long they took together. Those that were not
-// called, see [Postpone], do not count.
+// Handled returns how many handlers have returned since the start, and how long they took together.
+// Handlers that were not called, see [Postpone], do not count.
 func (d *Dispatcher) Handled() (handlers int64, took time.Duration) { return d.visibility.handled() }
 
 // Count returns how many deliveries ended with this outcome.
@@ -142,11 +143,11 @@ func (d *Dispatcher) Renewed() int64 {
 // Late returns how many settlements failed because the visibility timeout had passed.
 func (d *Dispatcher) Late() int64 { return d.visibility.lateCount() }
 
-// Dispatch starts a handler for every message of a batch. It uses the reserved slots and frees
-// those that the batch did not fill; an empty batch frees all. Asked is the time just before
-// the dequeue was sent, visibility the timeout it asked for. Dispatch does not block. Once a
-// drain has begun it gives the messages back instead. It also gives back messages beyond the
-// reserved slots and reports them to OnError.
+// Dispatch starts a handler for every message of a batch. It uses the reserved slots and frees the
+// rest of them; an empty batch frees all. Asked is the time just before the dequeue was sent,
+// visibility the timeout it asked for. Dispatch does not block. Once a drain has begun it gives the
+// messages back instead. It also gives back messages beyond the reserved slots and reports them to
+// OnError.
 func (d *Dispatcher) Dispatch(batch []queue.Message, reserved int, asked time.Time, visibility time.Duration) {
 	d.noteBacklog(len(batch) >= reserved)
 	d.slots.received(len(batch))
@@ -156,7 +157,7 @@ func (d *Dispatcher) Dispatch(batch []queue.Message, reserved int, asked time.Ti
 		return
 	}
 	first := d.newDeliveries(len(batch))
-	shared := new(batchSlots)
+	shared := &batchSlots{slots: d.slots}
 	shared.undecided.Store(int32(len(batch)))
 	shared.unused.Store(int32(reserved - len(batch))) // negative if the queue returned too many
 	v := first
@@ -202,7 +203,7 @@ func (d *Dispatcher) add(first *delivery, n, reserved int) {
 	}
 }
 
-// remove removes a settled delivery from those in flight.
+// remove removes a settled delivery from the list.
 func (d *Dispatcher) remove(v *delivery) {
 	d.mu.Lock()
 	if v.next != nil {
@@ -230,7 +231,7 @@ func (d *Dispatcher) setCancel(l *lease, cancel context.CancelCauseFunc) {
 	}
 }
 
-// stopHandlers cancels the contexts of all handlers, including those that start later.
+// stopHandlers cancels the contexts of all handlers, even of handlers that start later.
 func (d *Dispatcher) stopHandlers() {
 	d.mu.Lock()
 	d.stopped = true

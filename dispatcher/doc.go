@@ -1,20 +1,18 @@
-// Package dispatcher runs handlers for messages. It owns the slots that handlers run in, the
-// leases they run under, the meaning of their results, and the settlement that follows. It
-// knows nothing of loops or of when to poll; package listener does, and is what programs
-// usually use.
+// Package dispatcher runs handlers for messages. It owns the slots that handlers run in, the leases
+// they run under, the meaning of their results, and the settlement that follows. It knows nothing
+// of loops or of when to poll; package listener does, and programs usually use that.
 //
 // # Delivery
 //
-// Delivery is at least once. A message is deleted after its handler returned nil, never
-// before. An error gives it back to the queue with a growing delay; past the bounds of
-// poison.Policy it is copied to the poison queue and then deleted. A handler whose lease is
-// lost is cancelled and its result settles nothing, because another worker may have the
-// message. Handlers must be idempotent.
+// Delivery is at least once. A message is deleted after its handler returned nil, never before. An
+// error gives it back to the queue with a growing delay; past the bounds of poison.Policy it is
+// copied to the poison queue and then deleted. A handler that loses its lease is cancelled and its
+// result settles nothing, because another worker may have the message. Handlers must be idempotent.
 //
 // # The path of a message
 //
-// Package listener passes a dequeued batch to Dispatch. From there on each step ends with the call of
-// the next one, and the source reads in this order:
+// Package listener passes a dequeued batch to Dispatch. From there on each step ends with the call
+// of the next one, and the source reads in this order:
 //
 //  1. dispatcher.go: Dispatch makes the deliveries of a batch and starts them.
 //  2. delivery.go: assign passes each to the goroutine of a worker.
@@ -24,9 +22,9 @@
 //  6. decision.go: decide turns the result into a decision, with one switch.
 //  7. settle.go: settle sends the requests of the decision.
 //
-// A message whose handler must not run goes from 3 or 4 straight to 7. The list of the stages is in
-// admit.go; kinds.go, duplicates.go, starts.go, claims.go and group.go have one or two each. The
-// errors that handlers return are in result.go, and the way to the poison queue in poison.go.
+// If the handler must not run, the message goes from 3 or 4 straight to 7. The list of the stages
+// is in admit.go; kinds.go, duplicates.go, starts.go, claims.go and group.go have one or two each.
+// The errors that handlers return are in result.go, and the way to the poison queue in poison.go.
 //
 // # Concurrency
 //
@@ -45,16 +43,16 @@
 // settled, and a [*HookError] is passed to OnError.
 //
 // A panic anywhere else ends the process: in a queue.Queue, in a goroutine that a handler started,
-// or in a method of an error that is called later. Its messages come again, and a message whose
-// handler ends the process again and again becomes poison: see poison.Policy.MaxLost.
-// runtime.Goexit in a codec or a hook is not contained. It ends a goroutine of the dispatcher,
-// whose message is not settled and whose slot stays taken.
+// or in a method of an error that is called later. Its messages come again, and a message that ends
+// the process again and again becomes poison: see poison.Policy.MaxLost. runtime.Goexit in a codec
+// or a hook is not contained. It ends a goroutine of the dispatcher: its message is not settled,
+// and its slot stays taken.
 //
 // # Shutdown
 //
-// [Dispatcher.Drain] gives back what was not started, lets handlers finish while their leases
-// are still renewed, cancels their contexts when its own context ends, settles, and returns.
-// The error names what still runs then.
+// [Dispatcher.Drain] gives back messages that were not started, lets handlers finish while their
+// leases are still renewed, cancels their contexts when its own context ends, settles, and returns.
+// The error names the messages that are still being handled then.
 //
 // # Cost
 //

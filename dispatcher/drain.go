@@ -2,7 +2,10 @@ package dispatcher
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
+
+	"github.com/millrace/millrace/queue"
 )
 
 // haltTimeout is how long handlers and requests may take to return after a halt has cancelled
@@ -20,12 +23,12 @@ func (d *Dispatcher) Stop() {
 	}
 }
 
-// Drain shuts the dispatcher down. It lets handlers finish until ctx ends (the grace period),
-// then cancels their contexts with [ErrStopping], gives their messages back, and returns when
-// nothing runs any more. A handler that ignores its cancelled context for longer than
-// SettleTimeout, or than a second after [Dispatcher.Halt], is abandoned and named in an
-// [*AbandonedError]. Shared slots are returned, those of abandoned handlers too. Call Drain once, after
-// the last call of Dispatch has returned.
+// Drain shuts the dispatcher down. It lets handlers finish until ctx ends (the grace period), then
+// cancels their contexts with [ErrStopping], gives their messages back, and returns when nothing
+// runs any more. A handler that ignores its cancelled context for longer than SettleTimeout, or
+// than a second after [Dispatcher.Halt], is abandoned and named in an [*AbandonedError]. Shared
+// slots are returned, even the slots of abandoned handlers. Call Drain once, after the last call of
+// Dispatch has returned.
 func (d *Dispatcher) Drain(ctx context.Context) error {
 	d.Stop()
 	done := make(chan struct{})
@@ -88,7 +91,7 @@ func (d *Dispatcher) endsSoon(done <-chan struct{}) bool {
 	}
 }
 
-// Halt ends a drain at once, or makes the coming one short. It may be called at any time and
+// Halt ends a drain immediately, or makes the coming one short. It may be called at any time and
 // more than once.
 func (d *Dispatcher) Halt() { d.halt.Do(func() { close(d.halted) }) }
 
@@ -104,3 +107,44 @@ func (d *Dispatcher) abandoned() error {
 	}
 	return e
 }
+
+// requests is the parent context of settlements and renewals. It outlives the stop of the
+// worker, because handled messages are still deleted. It ends in two steps: first requests in
+// flight are cancelled while new ones still work, so that a handler that returns at the last
+// moment is settled; then all are.
+type requests struct {
+	parent  context.Context
+	current atomic.Pointer[period]
+}
+
+type period struct {
+	ctx context.Context
+	by  []context.Context // ctx with each cause; made once, or each request would cost an allocation
+	end context.CancelFunc
+}
+
+func (r *requests) start(parent context.Context) {
+	r.parent = parent
+	r.renew()
+}
+
+// context returns the parent context of new requests that do not go to a queue.
+func (r *requests) context() context.Context { return r.current.Load().ctx }
+
+// because returns the parent context of new requests to a queue, with their cause.
+func (r *requests) because(c queue.Cause) context.Context { return r.current.Load().by[c] }
+
+func (r *requests) renew() *period {
+	p := &period{}
+	p.ctx, p.end = context.WithCancel(r.parent)
+	for _, c := range queue.Causes() {
+		p.by = append(p.by, queue.WithCause(p.ctx, c))
+	}
+	return r.current.Swap(p)
+}
+
+// cancelCurrent cancels the requests in flight. New ones still work.
+func (r *requests) cancelCurrent() { r.renew().end() }
+
+// cancelAll cancels the requests in flight and all later ones.
+func (r *requests) cancelAll() { r.current.Load().end() }

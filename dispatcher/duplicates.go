@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Duplicates remembers which jobs were handled, so that a message whose job was handled before is
-// deleted and not handled again. Package dedupe implements it, and documents what can be promised.
+// Duplicates remembers which jobs were handled, so that a further message with such a job is
+// deleted and not handled again. Package dedupe implements it, and documents its guarantees.
 // Implementations must be safe for concurrent use and should end with their context.
 //
 // A key names a job: the queue, the kind, and the dedupe key of the message, or else its job id, or
@@ -26,9 +26,9 @@ type Duplicates interface {
 	Record(ctx context.Context, key string) error
 }
 
-// DuplicatesError reports that Options.Duplicates failed for a message, which is handled and settled
-// as if there were none: a duplicate of it may be handled. It is passed to Options.OnError. Package
-// log/slog logs it as a group.
+// DuplicatesError reports that Options.Duplicates failed for a message, which is handled and
+// settled as if the option were not set: a duplicate of it may be handled. It is passed to
+// Options.OnError. Package log/slog logs it as a group.
 type DuplicatesError struct {
 	Delivery
 	Handled bool // the job was handled and could not be recorded; else it is handled although it may have been before
@@ -50,8 +50,8 @@ func (e *DuplicatesError) Unwrap() error { return e.Err }
 // LogValue returns the attributes of [DuplicatesError.Attrs] as a group.
 func (e *DuplicatesError) LogValue() slog.Value { return slog.GroupValue(e.Attrs()...) }
 
-// Attrs returns the log attributes queue, message, job, kind, attempt, handled and error, without
-// those that do not apply.
+// Attrs returns the log attributes queue, message, job, kind, attempt, handled and error, as far as
+// they apply.
 func (e *DuplicatesError) Attrs() []slog.Attr {
 	return append(e.Delivery.attrs(), slog.Bool("handled", e.Handled), slog.Any("error", e.Err))
 }
@@ -64,10 +64,10 @@ var errHookPanicked = errors.New("it panicked")
 // duplicates is the stage of Options.Duplicates.
 type duplicates struct{ passive }
 
-// admit refuses a message whose job was handled before, or whose lease or worker has ended while that was
-// looked up. The lease is not renewed yet, so the call has half of it at most.
+// admit refuses a message if its job was handled before, or if its lease or the worker has ended
+// during the lookup. The lease is not renewed yet, so the call has half of it at most.
 func (duplicates) admit(v *delivery) (dec decision, refused bool) {
-	v.keepSlot()
+	v.admission.keepSlot()
 	d := v.dispatcher
 	ctx, cancel := context.WithTimeout(d.requests.context(), min(max(v.lease.left()/2, time.Second), d.options.SettleTimeout))
 	defer cancel()
@@ -75,7 +75,7 @@ func (duplicates) admit(v *delivery) (dec decision, refused bool) {
 	err := errHookPanicked
 	d.hooks.Call("Duplicates.Handled", func() {
 		var found bool
-		if found, err = d.options.Duplicates.Handled(ctx, v.duplicateKey()); err == nil {
+		if found, err = d.options.Duplicates.Handled(ctx, duplicateKey(&v.opened)); err == nil {
 			known = found
 		}
 	})
@@ -93,8 +93,8 @@ func (duplicates) admit(v *delivery) (dec decision, refused bool) {
 	return decision{}, false
 }
 
-// decided records that the job was handled, before the slot is free: the next message may be of the same
-// job. A lease that is still held is no longer renewed, and the delete needs the rest of it.
+// decided records that the job was handled, before the slot is free: the next message may be of the
+// same job. A lease that is still held is no longer renewed, and the delete needs the rest of it.
 func (duplicates) decided(v *delivery, dec decision) {
 	if !dec.handled {
 		return
@@ -107,7 +107,7 @@ func (duplicates) decided(v *delivery, dec decision) {
 	ctx, cancel := context.WithTimeout(d.requests.context(), limit)
 	defer cancel()
 	err := errHookPanicked
-	d.hooks.Call("Duplicates.Record", func() { err = d.options.Duplicates.Record(ctx, v.duplicateKey()) })
+	d.hooks.Call("Duplicates.Record", func() { err = d.options.Duplicates.Record(ctx, duplicateKey(&v.opened)) })
 	if err != nil {
 		d.options.OnError(&DuplicatesError{Delivery: v.described(), Handled: true, Err: err})
 	}
@@ -115,7 +115,7 @@ func (duplicates) decided(v *delivery, dec decision) {
 
 // duplicateKey returns the key of the job, in the form of a URL: account/queue?kind=…&job=…. Its
 // parts are escaped, so that no two jobs have one key.
-func (o *opened) duplicateKey() string {
+func duplicateKey(o *opened) string {
 	name, value := "message", string(o.queued.ID)
 	switch {
 	case o.head.Dedupe != "":

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// DeliveryError reports a delivery that did not succeed: what happened to which message, and
-// what is done with it. It is passed to Options.OnError. Package log/slog logs it as a group.
+// DeliveryError reports a delivery that did not succeed: the message, its error, and the outcome.
+// It is passed to Options.OnError. Package log/slog logs it as a group.
 type DeliveryError struct {
 	Delivery
 	Outcome Outcome
@@ -56,7 +56,7 @@ func (e *DeliveryError) Unwrap() error { return e.Err }
 func (e *DeliveryError) LogValue() slog.Value { return slog.GroupValue(e.Attrs()...) }
 
 // Attrs returns the log attributes queue, message, job, kind, attempt, outcome, delay, reason and
-// error, without those that do not apply.
+// error, as far as they apply.
 func (e *DeliveryError) Attrs() []slog.Attr {
 	attrs := append(e.Delivery.attrs(), slog.Any("outcome", e.Outcome))
 	switch {
@@ -74,7 +74,7 @@ func (e *DeliveryError) Attrs() []slog.Attr {
 
 // PanicError is the error of a handler that panicked.
 type PanicError struct {
-	Value   any       // what was passed to panic
+	Value   any       // the argument of panic
 	Stack   []byte    // the goroutine's stack at that point
 	Callers []uintptr // the same for runtime.CallersFrames; at most 64
 }
@@ -111,7 +111,7 @@ func stackOf(err error) []byte {
 
 var errGoexit = errors.New("handler called runtime.Goexit")
 
-// AbandonedError names the messages whose handlers or settlements still ran when a drain had to
+// AbandonedError names the messages that were still being handled or settled when a drain had to
 // end. They are delivered again when their leases end.
 type AbandonedError struct {
 	Queue    queue.Name
@@ -130,18 +130,18 @@ func (e *AbandonedError) Error() string {
 		len(e.Messages), e.Queue, ids, more)
 }
 
-// SetupError reports options that are valid by themselves but cannot work together as intended, or
+// SetupError reports options that are valid one by one but cannot work together as intended, or
 // settings in the metadata of a queue that are invalid. It is passed to Options.OnError once. No
 // message is lost.
 type SetupError struct {
 	Queue  queue.Name
-	Detail string // what cannot work, and what to change
+	Detail string // the problem, and how to solve it
 }
 
 // Error describes the error in one line.
 func (e *SetupError) Error() string { return "worker of " + e.Queue.String() + ": " + e.Detail }
 
-// The causes with which a handler's context ends, as context.Cause returns them.
+// Causes of the end of a handler's context, as context.Cause returns them.
 var (
 	// ErrLeaseLost is queue.ErrLeaseLost: the service says that another worker has the message
 	// or that it is gone. The handler's result settles nothing.
@@ -155,8 +155,8 @@ var (
 	// It also matches context.DeadlineExceeded.
 	ErrTimeout error = timeoutError{}
 
-	// ErrStopping means that the worker is stopping and its grace period is over. The message
-	// is given back at once, without recording an attempt.
+	// ErrStopping means that the worker is stopping and its grace period is over. The message is
+	// given back immediately, without recording an attempt.
 	ErrStopping = errors.New("worker is stopping")
 )
 
@@ -188,13 +188,13 @@ func (e *overdueError) Unwrap() error { return e.err }
 // maxItemErrors is how many errors of items the text of a [GroupError] has.
 const maxItemErrors = 3
 
-// GroupError is the error of a group of jobs in which not every handler returned nil. It wraps the
-// errors of the items.
+// GroupError is the error of a group of jobs if not every handler returned nil. It wraps the errors
+// of the items.
 type GroupError struct {
 	Items  int         // of the group
 	Errors []ItemError // of the items that were handled, in order
 	Failed int         // items that failed for good at earlier deliveries
-	Before string      // why the first of those failed, shortened; empty if there are none
+	Before string      // why the first of them failed, shortened; may be empty
 	Left   int         // items that were not handled, because the context ended
 }
 
@@ -239,3 +239,56 @@ func (e *GroupError) Unwrap() []error {
 	}
 	return errs
 }
+
+// HookError reports a panic in a function of the Options. The dispatcher continues with the
+// default of that function, and no message is lost. It is passed to Options.OnError immediately,
+// and then at most every ten seconds per hook.
+type HookError struct {
+	Queue   queue.Name
+	Hook    string    // the field of the options, such as "Observer.Started" or "Codec.Decode"
+	Value   any       // passed to panic
+	Stack   []byte    // the goroutine's stack at that point
+	Callers []uintptr // the same for runtime.CallersFrames; at most 64
+	Times   int       // failures since the last report, this one included; at least 1
+}
+
+// Error describes the failure in one line, without the stack.
+func (e *HookError) Error() string {
+	what := fmt.Sprintf("panicked: %v", e.Value)
+	if e.Times > 1 {
+		what += fmt.Sprintf(" (%d times since the last report)", e.Times)
+	}
+	return fmt.Sprintf("hook %s of %v %s", e.Hook, e.Queue, what)
+}
+
+func newHookError(of queue.Name, f hook.Failure) *HookError {
+	return &HookError{Queue: of, Hook: f.Hook, Value: f.Value, Stack: f.Stack, Callers: f.Callers, Times: f.Times}
+}
+
+// StuckError reports a handler that still runs long after its context has ended. It is passed
+// to Options.OnError.
+type StuckError struct {
+	Queue   queue.Name
+	ID      queue.ID
+	Cause   error         // why its context ended
+	For     time.Duration // how long ago
+	GivenUp bool          // whether its slot was freed
+
+	// Stacks has the stacks of all goroutines that run handlers of the queue in this process, and
+	// of the goroutines that these have started. Equal stacks are shown once, with their number.
+	// They may be truncated.
+	Stacks []byte
+}
+
+// Error describes the handler in one line, without the stacks.
+func (e *StuckError) Error() string {
+	what := "its slot stays taken"
+	if e.GivenUp {
+		what = "its slot was freed for another"
+	}
+	return fmt.Sprintf("handler of message %s of %v still runs %v after its context ended: %s; let handlers watch their context: %v",
+		string(e.ID), e.Queue, e.For, what, e.Cause)
+}
+
+// Unwrap returns Cause.
+func (e *StuckError) Unwrap() error { return e.Cause }

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,27 +15,28 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// group is what the delivery of a group of jobs has beyond others. The handler is called for each
+// group is the part that only the delivery of a group of jobs has. The handler is called for each
 // item that is left, in this delivery or in a later one, and the message is settled once, by the
 // results of all. Handlers of its items that run at once write it, under mu.
 type group struct {
-	delivery *delivery     // whose message has the group
-	head     codec.Head    // for the handlers; that of the delivery may be changed by Save
+	delivery *delivery     // of the message with the group
+	head     codec.Head    // for the handlers; Save may change the head of the delivery
 	saving   chan struct{} // has an element while an item saves
 
 	overdue []time.Time // when the time-outs passed of items whose handlers still run; guarded by leaseManager.mu
 
 	mu       sync.Mutex
-	current  *itemContext // of the item whose handler runs outside of an Each; nil for none; guarded by mu
-	each     any          // the *each[T] that handles the items; nil if there is none; guarded by mu
+	current  *itemContext // of the item that is handled outside of an Each; may be nil; guarded by mu
+	each     any          // the *each[T] that handles the items; may be nil; guarded by mu
 	returned bool         // whether it has returned; guarded by mu
-	eachErr  error        // what it returned; guarded by mu
+	eachErr  error        // the error it returned; guarded by mu
+	eachSaid *resultError // the request in that error; may be nil; guarded by mu
 	items    codec.Group  // encoded; Save replaces it and holds saving meanwhile; guarded by mu
 	results  []jobResult  // by index; the elements are guarded by mu
 	failure  string       // why the first item failed for good, as Head.Failure; guarded by mu
 }
 
-// groups is the stage that takes the body of a group apart, and records what has been done of it.
+// groups is the stage that takes the body of a group apart, and records its progress.
 type groups struct{ passive }
 
 func (groups) admit(v *delivery) (dec decision, refused bool) {
@@ -43,7 +45,7 @@ func (groups) admit(v *delivery) (dec decision, refused bool) {
 	}
 	items, err := codec.DecodeGroup(v.content(), v.head.Items)
 	if err != nil {
-		return v.unreadable(err), true
+		return unreadable(&v.opened, err), true
 	}
 	g := &group{delivery: v, items: items, head: v.head, saving: make(chan struct{}, 1), results: make([]jobResult, len(items)), failure: v.head.Failure}
 	for i := range g.results {
@@ -59,8 +61,9 @@ func (groups) admit(v *delivery) (dec decision, refused bool) {
 	return decision{}, false
 }
 
-// returned records what was done in the head, which the settlement sends.
-func (groups) returned(v *delivery, _ bool) {
+// decided records the progress in the head, which the settlement sends. It does so as late as
+// possible: if middleware has left an Each behind, items may still end.
+func (groups) decided(v *delivery, _ decision) {
 	if v.running.group != nil {
 		v.running.group.recordProgress(&v.head)
 	}
@@ -95,7 +98,7 @@ func reasonOf(failure string) poison.Reason {
 	return poison.ReasonRejected
 }
 
-// undo forgets what became of the chosen items in this delivery, so that they are left.
+// undo forgets the results of the chosen items in this delivery, so that they are left.
 func (g *group) undo(chosen func(jobResult) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -107,7 +110,7 @@ func (g *group) undo(chosen func(jobResult) bool) {
 	g.failure = g.head.Failure
 }
 
-// setCurrent notes the item whose handler runs, or that none does.
+// setCurrent notes the item that is being handled; nil says that there is no such item.
 func (g *group) setCurrent(ctx *itemContext) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -121,24 +124,25 @@ func (g *group) takenOver() bool {
 	return g.each != nil
 }
 
-// eachResult returns whether the [Each] has returned that handled the items, and what: middleware may
-// have left it behind.
-func (g *group) eachResult() (returned bool, err error) {
+// eachResult returns whether the [Each] that handled the items has returned, and its error with the
+// request in it. Middleware may have left it behind.
+func (g *group) eachResult() (returned bool, err error, said *resultError) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.returned, g.eachErr
+	return g.returned, g.eachErr, g.eachSaid
 }
 
-// finishedBy notes what the [Each] returns that handled the items, and returns it.
+// finishedBy notes the error of the [Each] that handled the items, and returns it.
 func (g *group) finishedBy(err error) error {
+	said := explicitResult(err)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.eachErr, g.returned = err, true
+	g.eachErr, g.eachSaid, g.returned = err, said, true
 	return err
 }
 
-// takeOver lets an [Each] handle the items, if it was called with the item whose handler runs. It may
-// do so again, for what is not done.
+// takeOver lets an [Each] handle the items, if it was called with the current item. It may do so
+// again, for the items that are not done.
 func (g *group) takeOver(each any, first int) error {
 	g.mu.Lock()
 	current, before := g.current, g.each
@@ -165,7 +169,8 @@ func (g *group) takeOver(each any, first int) error {
 	return nil
 }
 
-// progress returns the items that are done and those that failed for good, with the first failure.
+// progress returns the items that are done, and the items that failed for good with the first
+// failure.
 func (g *group) progress() (done, failed codec.ItemSet, failure string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -174,9 +179,9 @@ func (g *group) progress() (done, failed codec.ItemSet, failure string) {
 	return done, failed, g.failure
 }
 
-// withProgress returns the text of the message with what has been done of its group. A renewal sends
-// it instead of the text, which it must resend anyway. Without room for the record the text stays
-// as it is.
+// withProgress returns the text of the message with the progress of its group. A renewal sends it
+// instead of the text, which it must resend anyway. Without room for the record the text stays as
+// it is.
 func (g *group) withProgress(text string) string {
 	head, body, _, err := codec.Open(text, codec.Envelope, g.delivery.dispatcher.features...)
 	if err != nil {
@@ -194,8 +199,8 @@ func (g *group) withProgress(text string) string {
 	return recorded
 }
 
-// recordProgress records in the head what has been done of the group, and reports whether that is
-// more than it said.
+// recordProgress records the progress of the group in the head, and reports whether that changed
+// the head.
 func (g *group) recordProgress(head *codec.Head) (changed bool) {
 	done, failed, failure := g.progress()
 	if done == head.Done && failed == head.Failed {
@@ -205,7 +210,8 @@ func (g *group) recordProgress(head *codec.Head) (changed bool) {
 	return true
 }
 
-// err returns the error of the group with those of the items that are chosen, or nil if none is.
+// err returns the error of the group with the errors of the chosen items, or nil if no item is
+// chosen.
 func (g *group) err(chosen func(jobResult) bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -258,8 +264,8 @@ func (g *group) called() bool {
 // unsuccessful chooses everything but success.
 func unsuccessful(s jobResult) bool { return s.state != jobDone }
 
-// reportable chooses what is reported: neither what was interrupted nor a snooze, unless the item is
-// left to a newer worker.
+// reportable chooses the results to report: neither an interruption nor a snooze, unless the item
+// is left to a newer worker.
 func reportable(s jobResult) bool {
 	switch s.state {
 	case jobDone, jobLeft:
@@ -270,9 +276,9 @@ func reportable(s jobResult) bool {
 	return true
 }
 
-// result returns what became of the items together. An item that is to be handled again decides before
-// one that is left, then one that was snoozed, then one that failed for good: the first of this delivery,
-// if there is one.
+// result combines the results of the items. An item that is to be handled again decides before one
+// that is left, then one that was snoozed, then one that failed for good: the first of this
+// delivery, if there is one.
 func (g *group) result() result {
 	all := g.err(reportable)
 	g.mu.Lock()
@@ -312,7 +318,7 @@ func (g *group) beginsNoItem() bool {
 	return g.delivery.running.ctx.Context.Err() != nil || g.delivery.running.slot.Load() != slotTaken
 }
 
-// callItem calls the handler for an item, inside the interceptors, and records what became of it.
+// callItem calls the handler for an item, inside the interceptors, and records the result.
 func (g *group) callItem(item int) {
 	h, ok := g.beginItem(item)
 	if !ok {
@@ -330,7 +336,7 @@ func (g *group) callItem(item int) {
 			g.finishEach(err)
 			return
 		}
-		g.itemReturned(item, err, cause, time.Since(begin))
+		g.itemReturned(item, err, explicitResult(err), cause, time.Since(begin))
 	})
 }
 
@@ -349,13 +355,13 @@ func (g *group) beginItem(item int) (h handling, ok bool) {
 	return nil, false
 }
 
-// itemReturned records what became of an item whose handler returned err when its context had ended
-// with the cause. One that was interrupted has not failed and is left, unless its time-out had passed
-// before.
-func (g *group) itemReturned(item int, err, cause error, took time.Duration) {
+// itemReturned records the result of an item after its handler returned err. Said is the request in
+// err, and cause is why the item's context had ended, if it had. One that was interrupted has not
+// failed and is left, unless its time-out had passed before.
+func (g *group) itemReturned(item int, err error, said *resultError, cause error, took time.Duration) {
 	v := g.delivery
 	overdue := errors.Is(cause, ErrTimeout)
-	s := v.classify(err, explicitResult(err), v.running.ctx.Context.Err() != nil && !overdue)
+	s := classify(&v.opened, err, said, v.running.ctx.Context.Err() != nil && !overdue)
 	s.newer = s.state == jobSnoozed && errors.Is(err, codec.ErrNewer)
 	if err != nil && overdue {
 		s.err = &overdueError{took, err}
@@ -363,12 +369,14 @@ func (g *group) itemReturned(item int, err, cause error, took time.Duration) {
 	g.set(item, s)
 }
 
-// finishEach applies what was returned outside of an [Each] that had handled the items. If that is
-// another result than its own, it is the result of all that are not done, and an error in place of
-// success that of all. An item that was left because the context ended has no result.
+// finishEach applies the result of the middleware around an [Each] that had handled the items. If
+// it differs from the result of the Each, it counts for all items that are not done, and an error
+// in place of success counts for all items. An item that was left because the context ended has no
+// result.
 func (g *group) finishEach(err error) {
-	returned, own := g.eachResult()
-	same := returned && sameResult(err, own)
+	said := explicitResult(err)
+	returned, own, ownSaid := g.eachResult()
+	same := returned && said == ownSaid && errors.Is(err, own) // it may wrap its own
 	replaced := func(s jobResult) bool { return returned && own == nil || !s.state.done() }
 	var items []int
 	for i := range g.results {
@@ -381,26 +389,17 @@ func (g *group) finishEach(err error) {
 		g.undo(replaced)
 	}
 	for _, i := range items {
-		g.itemReturned(i, err, nil, 0)
+		g.itemReturned(i, err, said, nil, 0)
 	}
 }
 
-// sameResult reports whether err is the error that an [Each] returned, or wraps it and asks for
-// nothing else.
-func sameResult(err, own error) bool {
-	if err == nil || own == nil {
-		return err == own //nolint:errorlint // both are nil
-	}
-	return errors.Is(err, own) && explicitResult(err) == explicitResult(own)
-}
-
-// errTwoEach means that what one Each has done another does not know of.
+// errTwoEach means that one Each does not know which items another has handled.
 var errTwoEach = errors.New("several handlers made by Each were called for one message: call all of them inside one Each")
 
 var errLateEach = errors.New("a handler made by Each was called after the one around it had returned, or with the message of another item")
 
-// eachItem handles the items that are left for an [Each], as many at once as said. First is the item
-// of the message with which it was called.
+// eachItem handles the items that are left for an [Each], up to concurrency of them at the same
+// time. First is the item of the message that it was called with.
 func (g *group) eachItem(ctx context.Context, each any, first, concurrency int, handle func(ctx context.Context, item int)) error {
 	if err := g.takeOver(each, first); err != nil {
 		return err
@@ -423,20 +422,223 @@ func (g *group) eachItem(ctx context.Context, each any, first, concurrency int, 
 	running.Wait()
 	if ctx.Err() != nil && g.delivery.running.ctx.Context.Err() == nil { // middleware ended the context
 		err := fmt.Errorf("its handler was not called: %w", context.Cause(ctx))
+		said := explicitResult(err)
 		for i := range g.results {
 			if g.resultOf(i).state == jobLeft {
-				g.itemReturned(i, err, nil, 0)
+				g.itemReturned(i, err, said, nil, 0)
 			}
 		}
 	}
 	return g.finishedBy(g.err(unsuccessful))
 }
 
-// handleItem calls the handler for an item of an [Each], and records what became of it.
+// handleItem calls the handler for an item of an [Each], and records the result.
 func (g *group) handleItem(ctx context.Context, item int, h handling, call func(context.Context) error) {
 	c := newItemContext(ctx, g.delivery, item, g.delivery.timeoutOf(h))
 	begin := time.Now()
 	contained(func() error { return call(c) }, func(err error) {
-		g.itemReturned(item, err, c.end(), time.Since(begin))
+		g.itemReturned(item, err, explicitResult(err), c.end(), time.Since(begin))
 	})
+}
+
+// Each returns a handler that handles several jobs of a group at the same time: producer.SendGroup
+// sends several jobs in one message. The concurrency applies to one group, and other slots have
+// their own jobs; less than 1 counts as 1. A handler that is not made by Each handles the jobs of a
+// group one after the other. A job that is in no group is handled alike with Each and without.
+//
+// Every item of a group is a job of its own for the handler: it has its own message, with Item and
+// Items set, context, time-out and result, and its failure harms no other. The message of the group
+// has one slot, one lease and one settlement:
+//
+//   - It is deleted when every item has succeeded or was discarded.
+//   - An item that failed, or asked for [Retry], makes it come again, for the remaining items only:
+//     finished items are recorded in the message. The attempts are counted per message.
+//   - An item that asked for [Snooze], or that was interrupted, makes it come again without an
+//     attempt, unless another one failed.
+//   - An item that asked for [Poison], cannot be decoded, or failed at the last attempt is not
+//     handled any more. When all others are done the message is moved to the poison queue, once,
+//     and a redrive handles these items only.
+//
+// The delay comes from the first item with the deciding result.
+//
+// Progress is recorded whenever the text must be sent anyway: by renewals, by Message.Save and when
+// the message is given back. If a worker dies, the items since the last renewal are therefore
+// repeated.
+//
+// Each belongs inside of [All] and outside of [Batch], which then collects items. Code around it,
+// such as interceptors and [Middleware], sees a group once, as its first remaining item; without
+// Each it sees every item. If it returns another result than Each did, this result counts for all
+// items that are not done, and an error in place of nil counts for all items that were handled.
+// Items that were not handled because the context ended are handled at a later delivery in any
+// case.
+func Each[T any](h Handler[T], concurrency int) Handler[T] {
+	e := &each[T]{handler: h, concurrency: max(concurrency, 1)}
+	return e.handle
+}
+
+// each handles the items of groups.
+type each[T any] struct {
+	handler     Handler[T]
+	concurrency int
+}
+
+func (e *each[T]) handle(ctx context.Context, m *Message[T]) error {
+	if m.delivery == nil || m.delivery.running.group == nil {
+		return e.handler(ctx, m)
+	}
+	v, g := m.delivery, m.delivery.running.group
+	return g.eachItem(ctx, e, m.Item, e.concurrency, func(ctx context.Context, item int) {
+		one := &typedItem[T]{job: v, message: m}
+		if item != m.Item {
+			h, ok := g.beginItem(item)
+			if !ok {
+				return
+			}
+			one = h.(*typedItem[T])
+		}
+		g.handleItem(ctx, item, one, func(ctx context.Context) error { return e.handler(ctx, one.message) })
+	})
+}
+
+// typedItem is an item of a group with jobs of type T. It implements handling.
+type typedItem[T any] struct {
+	job     *typedJob[T]
+	message *Message[T]
+}
+
+func (i *typedItem[T]) ownTimeout() time.Duration { return i.job.timeoutOf(i.message) }
+
+func (i *typedItem[T]) callHandler(ctx context.Context) error {
+	return i.job.jobs.Handler(ctx, i.message)
+}
+
+func (v *typedJob[T]) decodeItem(item int) (handling, error) {
+	g := v.running.group
+	// A copy: the handler may change bytes in place that a codec does not copy, and another item
+	// may save.
+	body, err := v.decodeJob(bytes.Clone(g.item(item)))
+	if err != nil {
+		return nil, err
+	}
+	m := v.newMessage(body, g.head)
+	m.Item, m.Items = item, len(g.results)
+	return &typedItem[T]{v, &m}, nil
+}
+
+// saveItem implements Message.Save for an item of a group.
+func (v *typedJob[T]) saveItem(ctx context.Context, item int, body T) error {
+	g := v.running.group
+	if item < 0 || item >= len(g.results) {
+		return fmt.Errorf("the group has no item %d", item)
+	}
+	encoded, err := v.encode(body)
+	if err != nil {
+		return err
+	}
+	select {
+	case g.saving <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-g.saving }()
+	g.mu.Lock()
+	items := slices.Clone(g.items)
+	g.mu.Unlock()
+	items[item] = bytes.Clone(encoded) // the handler may change it later
+	if err := v.save(ctx, items.Encode()); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.items = items
+	return nil
+}
+
+// itemContext is the context of the handler of an item. Its time-out is its own, and ends no other
+// item.
+type itemContext struct {
+	context.Context
+	delivery *delivery
+	item     int
+	cancel   context.CancelCauseFunc
+
+	mu       sync.Mutex
+	timer    *time.Timer // nil without a time-out; guarded by mu
+	deadline time.Time   // zero for none; guarded by mu
+	overdue  time.Time   // when its time-out passed; zero if it has not; guarded by mu
+}
+
+// newItemContext returns a context for the handler of an item. A time-out of zero or less means no
+// time-out.
+func newItemContext(parent context.Context, v *delivery, item int, timeout time.Duration) *itemContext {
+	ctx, cancel := context.WithCancelCause(parent)
+	c := &itemContext{Context: ctx, delivery: v, item: item, cancel: cancel}
+	if timeout > 0 {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.deadline = time.Now().Add(timeout)
+		c.timer = time.AfterFunc(timeout, c.expire)
+	}
+	return c
+}
+
+// expire ends the context because the time-out has passed. A handler that then does not return is
+// reported as stuck, like any other.
+func (c *itemContext) expire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timer == nil { // it was stopped
+		return
+	}
+	c.overdue = time.Now()
+	c.cancel(ErrTimeout)
+	c.delivery.dispatcher.leases.itemOverdue(&c.delivery.lease, c.overdue)
+}
+
+// withoutTimeout ends the time-out, because the handler turned out to handle all items.
+func (c *itemContext) withoutTimeout() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timer != nil {
+		c.timer.Stop()
+		c.timer, c.deadline = nil, time.Time{}
+	}
+}
+
+// end ends the context when the handler has returned. It returns why it had ended before, if it
+// had.
+func (c *itemContext) end() (cause error) {
+	c.withoutTimeout()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cause = context.Cause(c.Context)
+	c.cancel(nil)
+	if !c.overdue.IsZero() {
+		c.delivery.dispatcher.leases.itemReturned(&c.delivery.lease, c.overdue)
+	}
+	return cause
+}
+
+// Deadline returns the end of the time-out.
+func (c *itemContext) Deadline() (time.Time, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.deadline, !c.deadline.IsZero()
+}
+
+// Err returns context.DeadlineExceeded after the time-out.
+func (c *itemContext) Err() error {
+	err := c.Context.Err()
+	if err != nil && errors.Is(context.Cause(c.Context), ErrTimeout) {
+		return context.DeadlineExceeded
+	}
+	return err
+}
+
+// Value returns the item for the key of deliveries.
+func (c *itemContext) Value(key any) any {
+	if key == (deliveryKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // Kind is one of several types of jobs on a queue: its name, its handler and its limits. Make one
-// with [NewKind], or with package kinds, which ties a name to a type for senders too. It is safe for
-// concurrent use.
+// with [NewKind], or with package kinds, which ties a name to a type for senders too. It is safe
+// for concurrent use.
 type Kind struct {
 	name    string
 	options KindOptions
@@ -39,7 +39,7 @@ type KindOptions struct {
 	RetryDelay func(attempt int, err error) time.Duration
 }
 
-// NewKind returns the kind of jobs whose envelopes have this name. An empty name is that of jobs
+// NewKind returns the kind of jobs with this name in their envelopes. An empty name is for jobs
 // without a kind. Mistakes in it are errors of [NewKinds].
 func NewKind[T any](name string, jobs Jobs[T], o *KindOptions) Kind {
 	k := Kind{name: name}
@@ -55,8 +55,8 @@ func NewKind[T any](name string, jobs Jobs[T], o *KindOptions) Kind {
 	return k
 }
 
-// NewKinds returns a dispatcher for a queue with jobs of several kinds. A message of another kind is
-// left to other workers: see codec.ErrNewer. It starts and sends nothing. The error names every
+// NewKinds returns a dispatcher for a queue with jobs of several kinds. A message of another kind
+// is left to other workers: see codec.ErrNewer. It starts and sends nothing. The error names every
 // invalid option.
 func NewKinds(q queue.Queue, kinds []Kind, o *Options) (*Dispatcher, error) {
 	if hook.IsNil(q) {
@@ -118,7 +118,7 @@ func (k *Kind) String() string {
 	return fmt.Sprintf("the kind %.60q", k.name)
 }
 
-// newUntypedDeliveries returns n deliveries, linked by their sibling fields, whose jobs are made
+// newUntypedDeliveries returns n deliveries, linked by their sibling fields. Their jobs are made
 // when their kinds are known. They are one allocation.
 func newUntypedDeliveries(n int) *delivery {
 	batch := make([]delivery, n)
@@ -130,13 +130,13 @@ func newUntypedDeliveries(n int) *delivery {
 	return first
 }
 
-// kinds is the stage that makes the job of a message on a queue of several kinds. A message of a kind
-// that this worker does not know is for another one.
+// kinds is the stage that makes the job of a message on a queue of several kinds. A message of a
+// kind that this worker does not know is for another one.
 type kinds struct{ passive }
 
 func (kinds) admit(v *delivery) (dec decision, refused bool) {
 	if v.kind == nil {
-		return v.unreadable(otherKindError{v.head.Kind, v.dispatcher}), true
+		return unreadable(&v.opened, otherKindError{v.head.Kind, v.dispatcher}), true
 	}
 	v.job = v.kind.newJob(v)
 	return decision{}, false
@@ -175,22 +175,22 @@ func (d *Dispatcher) kindNames() string {
 // The kinds of a queue fail apart: a broken mail server says nothing about invoices. So each kind
 // has a breaker. While it is open, messages of the kind are given back as they come, without an
 // attempt, but for a probe now and then; the others are handled. The breaker of the dispatcher is
-// open exactly while those of all kinds are: then nothing is worth a dequeue but its probes.
+// open exactly while the breakers of all kinds are open: then only its probes are worth a dequeue.
 
 // ErrOutage means that a message waits because the handlers of its kind keep failing. It is given
-// back without an attempt, for as long as the outage has lasted: once in a while one is let through,
-// and its success ends the outage. A message that would expire meanwhile does not wait.
+// back without an attempt, for as long as the outage has lasted: once in a while one is let
+// through, and its success ends the outage. A message that would expire meanwhile does not wait.
 var ErrOutage = errors.New("the handlers of its kind keep failing")
 
-// maxHold is the longest time for which a message is given back in an outage of its kind. How often a
-// message comes up therefore grows with the logarithm of the outage, up to that.
+// maxHold is the longest delay of a message in an outage of its kind. How often a message comes up
+// therefore grows with the logarithm of the outage, up to that.
 const maxHold = 10 * time.Minute
 
 func (d *Dispatcher) breakKindsApart() {
 	for _, k := range d.kinds {
 		k.breaker = newBreaker(d.options.Concurrency, d.options.Seed, "/"+k.name)
 	}
-	d.breaker.threshold = 1 // all kinds, each of which has counted
+	d.breaker.threshold = 1 // all kinds, and each has counted
 }
 
 func (d *Dispatcher) breakers() []*breaker {
@@ -212,10 +212,10 @@ func (o *opened) breaker() *breaker {
 	return o.dispatcher.breaker
 }
 
-// outages is the stage of the breakers. It leaves a message for later while the handlers of its kind
-// keep failing. A message in which that cannot be recorded is not held back, because each delivery of it
-// counts as an attempt. Nor is one that would expire before it comes up again: it is poison when its
-// handler has failed, and not before.
+// outages is the stage of the breakers. It leaves a message for later while the handlers of its
+// kind keep failing. A message without room for the record is not held back, because each of its
+// deliveries counts as an attempt. Nor is one that would expire before it comes up again: it is
+// poison when its handler has failed, and not before.
 type outages struct{ passive }
 
 func (outages) admit(v *delivery) (dec decision, refused bool) {
@@ -229,7 +229,7 @@ func (outages) admit(v *delivery) (dec decision, refused bool) {
 		return decision{}, false
 	}
 	// Not wrapped: it is the error of another message.
-	dec = v.later(Snoozed, wait, fmt.Errorf("%w, %.60q; the last error: %.200s", ErrOutage, v.kind.name, fmt.Sprint(cause)))
+	dec = later(&v.opened, Snoozed, wait, fmt.Errorf("%w, %.60q; the last error: %.200s", ErrOutage, v.kind.name, fmt.Sprint(cause)))
 	if dec.outcome != Snoozed {
 		return decision{}, false
 	}
@@ -240,7 +240,7 @@ func (outages) admit(v *delivery) (dec decision, refused bool) {
 	return dec, true
 }
 
-// decided tells the breakers what became of the delivery.
+// decided tells the breakers the result of the delivery.
 func (outages) decided(v *delivery, dec decision) {
 	d := v.dispatcher
 	if v.kind == nil {
@@ -269,8 +269,8 @@ func (d *Dispatcher) allOpen() bool {
 // 0. Otherwise it returns how long the message should wait, and the last error. Now is the time by
 // which the result of the probe is known: see awaitsResult.
 //
-// A message on its last attempt would be poison when its probe fails. It is one only if no other came
-// in the time after which all that wait have come up again.
+// A message on its last attempt would be poison when its probe fails. It is used as the probe only
+// if no other message arrived within one full redelivery interval.
 func (b *breaker) admit(now time.Time, probe, lastAttempt bool) (wait time.Duration, cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

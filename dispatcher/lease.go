@@ -18,18 +18,18 @@ import (
 const safetyMargin = time.Second
 
 // lease is the lease of one message. The worker of its delivery owns it, except while its handler
-// runs: from track to untrack it is the lease manager's, and all fields but the first group are guarded
-// by leaseManager.mu.
+// runs: from track to untrack it is the lease manager's, and all fields but the first group are
+// guarded by leaseManager.mu.
 type lease struct {
 	id         queue.ID
 	asked      time.Time               // just before the request for it
 	visibility time.Duration           // that the request asked for
 	messageEnd time.Time               // when the message expires; zero for never
 	cancel     context.CancelCauseFunc // ends the handler's context; written while Dispatcher.mu is held, too
-	delivery   *delivery               // told what happens to the lease, without the manager's lock; nil if it was never tracked
+	delivery   *delivery               // hears of renewals and of the end of the lease, without the manager's lock; nil if the lease was never tracked
 
 	text     string                   // resent with every renewal, because an update without a text clears it
-	progress func(text string) string // adds to the text what has been done of a group; nil for none
+	progress func(text string) string // adds the progress of a group to the text; may be nil
 	newest   queue.Lease              // with the newest receipt
 	expiry   time.Time                // until when it is certainly ours, by our monotonic clock; zero when it is not
 	renewAt  time.Time                // when to renew next; zero for never
@@ -39,7 +39,7 @@ type lease struct {
 	index    int32                    // in the heap; -1 when not in it
 	stuck    bool                     // its handler was reported as stuck: it is renewed no longer
 	state    leaseState
-	running  chan struct{} // closed when the renewal in flight has returned; nil if there is none
+	running  chan struct{} // closed when the renewal in flight has returned; nil without such a renewal
 	saves    int32         // calls of Save that wait for the renewal in flight
 	dueAt    time.Duration // when it is due next: the earliest of the above, since the manager was created
 }
@@ -65,7 +65,7 @@ func (l *lease) due() time.Time {
 	return due
 }
 
-// neverDue is the dueAt of a lease for which nothing is left to do until its handler returns.
+// neverDue is the dueAt of a lease with nothing to do until its handler returns.
 const neverDue = time.Duration(math.MaxInt64)
 
 // earlier returns the earlier of two times, where zero means never.
@@ -113,11 +113,11 @@ func (h *leaseHeap) Pop() any {
 	return l
 }
 
-// leaseManager renews the leases of running handlers, and cancels handlers whose lease or
-// time-out has ended. It needs one heap and one timer, whatever the number of messages.
+// leaseManager renews the leases of running handlers, and cancels a handler when its lease or
+// time-out has ended. It needs one heap and one timer for any number of messages.
 type leaseManager struct {
 	queue      queue.Queue
-	visibility func(count int, ran time.Duration) time.Duration // what to ask for with this many leases, for a handler that has run this long
+	visibility func(count int, ran time.Duration) time.Duration // the visibility to ask for with this many leases, for a handler that has run this long
 	stuckAfter time.Duration                                    // negative for never
 
 	renewals, saves context.Context // of these requests; they end when the dispatcher is closed
@@ -130,10 +130,10 @@ type leaseManager struct {
 
 	mu       sync.Mutex
 	leases   leaseHeap         // guarded by mu
-	alarm    time.Time         // when run wakes up by itself; zero for never; guarded by mu
+	alarm    time.Time         // when run wakes up without a signal; zero for never; guarded by mu
 	waiting  []*lease          // due for renewal, waiting for a renewer; guarded by mu
 	inFlight []*renewalRequest // renewals in flight, oldest first, and some that have returned; guarded by mu
-	renewers int               // renewers alive, without those that have a slow renewal; guarded by mu
+	renewers int               // renewers alive, without the ones with a slow renewal; guarded by mu
 	renewed  int64             // renewals that succeeded; guarded by mu
 
 	latency time.Duration // recent duration of renewals, dominated by slow ones; guarded by mu
@@ -179,7 +179,7 @@ func (k *leaseManager) track(l *lease) {
 	}
 }
 
-// setDeadline sets when the time-out of a handler passes whose lease is tracked already; zero for
+// setDeadline sets when the time-out of a handler passes after its lease was tracked; zero for
 // never.
 func (k *leaseManager) setDeadline(l *lease, deadline time.Time) {
 	k.mu.Lock()
@@ -189,14 +189,14 @@ func (k *leaseManager) setDeadline(l *lease, deadline time.Time) {
 	k.signal()
 }
 
-// setProgress makes renewals say what has been done of a group.
+// setProgress makes renewals record the progress of a group.
 func (k *leaseManager) setProgress(l *lease, progress func(text string) string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	l.progress = progress
 }
 
-// itemOverdue notes that the time-out of an item has passed whose handler runs. If it does not
+// itemOverdue notes that the time-out of an item has passed while its handler runs. If it does not
 // return it is reported as stuck.
 func (k *leaseManager) itemOverdue(l *lease, since time.Time) {
 	k.mu.Lock()
@@ -237,9 +237,8 @@ func (k *leaseManager) itemReturned(l *lease, since time.Time) {
 	k.signal()
 }
 
-// extend sets the times after a request, sent at asked, that hid the message for the
-// visibility. The time before the request is a lower bound for when the service began to count,
-// whatever the clocks say. Requires mu.
+// extend sets the times after a request, sent at asked, that hid the message for the visibility.
+// The service began to count after that time, even if the clocks differ. Requires mu.
 func (k *leaseManager) extend(l *lease, asked time.Time, visibility time.Duration) {
 	l.expiry = asked.Add(visibility - safetyMargin)
 	if !l.messageEnd.IsZero() && l.messageEnd.Before(l.expiry) {
@@ -266,7 +265,7 @@ func (k *leaseManager) renewAfter(l *lease, visibility time.Duration) time.Durat
 // sent, judging by recent renewals. Requires mu.
 func (k *leaseManager) margin() time.Duration { return k.latency * 3 / 2 }
 
-// untrack stops renewing a lease whose handler has returned. It waits for a renewal in flight
+// untrack stops renewing a lease after its handler has returned. It waits for a renewal in flight
 // and never cancels it, because settling needs that renewal's receipt.
 func (k *leaseManager) untrack(l *lease) {
 	k.mu.Lock()
@@ -362,4 +361,221 @@ func (k *leaseManager) reschedule(l *lease) {
 
 func (k *leaseManager) signal() {
 	waiting.Signal(k.wake, struct{}{})
+}
+
+// Renewals are sent by goroutines, the renewers. A quarter as many as there are leases may be in
+// flight at the same time, or minRenewers if that is more. Slow ones do not count, so that hanging
+// requests do not keep other leases from being renewed.
+const (
+	minRenewers = 64
+	slowRenewal = time.Second
+)
+
+// maxRenewalTimeout bounds how long the response to a renewal is awaited. The wait is shorter for
+// a short lease: a response after the end of the old lease is still useful, one after the end of
+// the new lease is not.
+const maxRenewalTimeout = 20 * time.Second
+
+// cleanUp is how long a handler may take to return after its time-out before its lease is
+// renewed, if the lease lasts that long.
+const cleanUp = time.Second
+
+type renewalRequest struct {
+	slowAt   time.Time // when it starts to count as slow
+	done     bool      // it has returned; guarded by leaseManager.mu
+	replaced bool      // it was slow, and its renewer is no longer counted; guarded by leaseManager.mu
+}
+
+// queueRenewal hands the lease to a renewer if a renewal is useful now. Requires mu.
+func (k *leaseManager) queueRenewal(l *lease, now time.Time) {
+	if l.renewAt = k.worthRenewing(l, now); l.renewAt.After(now) || l.renewAt.IsZero() {
+		return
+	}
+	l.running = make(chan struct{})
+	k.waiting = append(k.waiting, l)
+	k.startRenewer()
+}
+
+// startRenewer starts a renewer if one is needed and allowed. Requires mu.
+func (k *leaseManager) startRenewer() {
+	if len(k.waiting) > 0 && k.renewers < max(minRenewers, len(k.leases)/4) {
+		k.renewers++
+		k.workers.Go(k.renew)
+	}
+}
+
+// worthRenewing returns when a renewal would move the expiry: now, or later if the visibility has
+// become shorter than the rest of the lease, or never (zero) if the message expires first. If the
+// handler's time-out passes well before the lease ends, the renewal waits for it: most handlers
+// return then. Requires mu.
+func (k *leaseManager) worthRenewing(l *lease, now time.Time) time.Time {
+	visibility := k.visibility(len(k.leases), now.Sub(l.asked))
+	if !l.deadline.IsZero() {
+		returned := l.deadline.Add(cleanUp)
+		if l.expiry.Sub(returned) >= max(visibility/4, k.margin()) {
+			return returned
+		}
+	}
+	extension := k.extension(l, now, visibility)
+	switch {
+	case extension <= 0:
+		return time.Time{}
+	case now.Add(extension - safetyMargin).After(l.expiry):
+		return now
+	case extension < visibility:
+		return time.Time{}
+	}
+	return l.expiry.Add(-visibility / 2)
+}
+
+// extension returns how much of the visibility a renewal asks for: the service refuses one that
+// goes beyond the message's expiry when it arrives. Requires mu.
+func (k *leaseManager) extension(l *lease, now time.Time, visibility time.Duration) time.Duration {
+	if l.messageEnd.IsZero() {
+		return visibility
+	}
+	return min(visibility, (l.messageEnd.Sub(now) - k.margin()).Truncate(time.Second))
+}
+
+// renew is a renewer: it renews leases as long as any wait, or until it was slow and another
+// renewer has replaced it.
+func (k *leaseManager) renew() {
+	for counts := true; counts; {
+		k.mu.Lock()
+		if len(k.waiting) == 0 {
+			k.waiting = nil
+			k.renewers--
+			k.mu.Unlock()
+			return
+		}
+		l := k.waiting[0]
+		k.waiting = k.waiting[1:]
+		k.mu.Unlock()
+		counts, _ = k.send(l, true) // the delivery is told of the error
+	}
+}
+
+// replaceSlow replaces renewers after their renewals have become slow, and returns when the next
+// one will be, or zero. Requires mu.
+func (k *leaseManager) replaceSlow(now time.Time) time.Time {
+	for len(k.inFlight) > 0 {
+		f := k.inFlight[0]
+		if !f.done && f.slowAt.After(now) {
+			return f.slowAt
+		}
+		k.inFlight = k.inFlight[1:]
+		if !f.done {
+			f.replaced = true
+			k.renewers--
+			k.startRenewer()
+		}
+	}
+	k.inFlight = nil
+	return time.Time{}
+}
+
+// renewNow sends one renewal, if it is still useful, for a caller that is not a renewer.
+// l.running must be set.
+func (k *leaseManager) renewNow(l *lease) error {
+	_, err := k.send(l, false)
+	return err
+}
+
+// send sends one renewal, if it is still useful, and reports whether its renewer still counts.
+func (k *leaseManager) send(l *lease, renewer bool) (counts bool, err error) {
+	k.mu.Lock()
+	asked := time.Now()
+	visibility := k.extension(l, asked, k.visibility(len(k.leases), asked.Sub(l.asked)))
+	if l.index < 0 || l.state == lost {
+		visibility = 0 // untracked or lost while it waited for a renewer
+	}
+	f := &renewalRequest{slowAt: asked.Add(slowRenewal), replaced: !renewer}
+	if renewer {
+		k.trackRequest(f)
+	}
+	old, text, progress := l.newest, l.text, l.progress
+	k.mu.Unlock()
+
+	fresh := old
+	if visibility > 0 {
+		if progress != nil && renewer { // the text of a save has it already
+			text = progress(text)
+		}
+		parent := k.saves
+		if renewer {
+			parent = k.renewals
+		}
+		ctx, cancel := context.WithTimeout(parent, min(max(visibility-safetyMargin, safetyMargin), maxRenewalTimeout))
+		fresh, err = k.queue.Update(ctx, old, text, visibility)
+		cancel()
+	}
+	k.finishRenewal(l, asked, visibility, fresh, err, f)
+	if visibility <= 0 {
+		err = ErrLeaseExpired
+	}
+	return !f.replaced, err // no longer written by others
+}
+
+// trackRequest makes the manager wake up when the renewal becomes slow. Requires mu.
+func (k *leaseManager) trackRequest(f *renewalRequest) {
+	k.inFlight = append(k.inFlight, f)
+	if k.alarm.IsZero() || f.slowAt.Before(k.alarm) {
+		k.alarm = f.slowAt
+		k.signal()
+	}
+}
+
+// finishRenewal applies the outcome of a renewal. A visibility of zero means that no request was
+// sent.
+func (k *leaseManager) finishRenewal(l *lease, asked time.Time, visibility time.Duration, fresh queue.Lease, err error, f *renewalRequest) {
+	now := time.Now()
+	k.mu.Lock()
+	close(l.running)
+	l.running = nil
+	f.done = true
+	if visibility > 0 {
+		k.recordLatency(now.Sub(asked))
+	}
+	kept := l.index >= 0 // the handler still runs
+	switch {
+	case visibility <= 0:
+		l.renewAt = time.Time{} // not useful, now or later
+	case err == nil:
+		l.newest = fresh
+		k.renewed++
+		k.extend(l, asked, visibility)
+		l.state = held // even if it had expired by our clock
+	case leaseGone(err):
+		if kept && l.state == held {
+			k.cancelHandler(l, now, ErrLeaseLost)
+		}
+		l.state = lost
+		l.expiry, l.renewAt = time.Time{}, time.Time{}
+	case l.stuck:
+		l.renewAt = time.Time{}
+	case l.state == held:
+		// The outcome is unknown, or the service was busy: try again with the old receipt, more
+		// often as the end comes near, until the expiry cancels the handler.
+		l.renewAt = now.Add(max(l.expiry.Sub(now)/4, 250*time.Millisecond))
+	default:
+		// Expired by our clock. While its handler has not returned the lease may still be
+		// regained.
+		l.renewAt = now.Add(max(visibility/8, time.Second))
+	}
+	k.reschedule(l)
+	k.mu.Unlock()
+	k.signal()
+	if visibility > 0 {
+		l.delivery.renewed(visibility, err)
+	}
+}
+
+// recordLatency records how long a renewal took. A slow one counts immediately and decays as others
+// are faster. Requires mu.
+func (k *leaseManager) recordLatency(d time.Duration) {
+	if d >= k.latency {
+		k.latency = d
+		return
+	}
+	k.latency -= (k.latency - d) / 8
 }

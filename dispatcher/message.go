@@ -39,10 +39,10 @@ type Message[T any] struct {
 	Head codec.Head
 
 	// Item is the index of the job in its group, from 0. The group and the index, Head.ID and Item,
-	// identify a job of a group. 0 for a job that is in none.
+	// identify a job of a group. 0 for a job without a group.
 	Item int
 
-	// Items is how many jobs the group has. 0 for a job that is in none. See [Each].
+	// Items is how many jobs the group has. 0 for a job without a group. See [Each].
 	Items int
 
 	// Inserted is when the service accepted the message, by its clock.
@@ -62,8 +62,8 @@ func (m *Message[T]) Last() bool { return m.AttemptsLeft() == 0 }
 // AttemptsLeft returns how many attempts remain after this one.
 func (m *Message[T]) AttemptsLeft() int { return max(m.MaxAttempts-m.Attempt, 0) }
 
-// Concurrency returns how many handlers the listener of the message may run at once, for middleware that
-// makes some of them wait. 0 for a message made by a test.
+// Concurrency returns how many handlers the listener of the message may run at once, for middleware
+// that makes some of them wait. 0 for a message made by a test.
 func (m *Message[T]) Concurrency() int {
 	if m.delivery == nil {
 		return 0
@@ -72,7 +72,8 @@ func (m *Message[T]) Concurrency() int {
 }
 
 // AttemptsRecorded reports whether the message carries the number of its failed attempts, so that a
-// [Snooze] is none: it has an envelope, or gets one by Options.Adopt. False for a message made by a test.
+// [Snooze] does not count as an attempt: it has an envelope, or gets one by Options.Adopt. False
+// for a message made by a test.
 func (m *Message[T]) AttemptsRecorded() bool { return m.delivery != nil && m.delivery.recordable() }
 
 // errNoQueue is the error of Save for a message made by a test.
@@ -87,12 +88,13 @@ var errNoQueue = errors.New("the message does not come from a queue")
 //
 // A body too large for later attempts to be recorded is [queue.ErrTooLarge], and nothing is sent.
 // With Options.Claims it is stored instead, as a new one each time, and so is a body that is over
-// their limit. When the service has accepted the update, the body of an earlier Save of this delivery
-// is given up. The one with which the message came is given up when the message is deleted, because a
-// duplicate may need it; if the delivery ends otherwise that body stays stored as an orphan.
+// their limit. When the service has accepted the update, the body of an earlier Save of this
+// delivery is given up. The original body of the message is given up when the message is deleted,
+// because a duplicate may need it; if the delivery ends otherwise that body stays stored as an
+// orphan.
 //
 // Save of an item of a group replaces the item, and sends or stores the whole group for that. Items
-// of one message save one after the other.
+// of one message save in turn.
 func (m *Message[T]) Save(ctx context.Context, body T) error {
 	err := errNoQueue
 	switch {
@@ -110,9 +112,9 @@ func (m *Message[T]) Save(ctx context.Context, body T) error {
 }
 
 // Handler handles one message. Returning nil deletes the message. An error gives it back with a
-// delay that grows with the attempt. [Retry], [Snooze], [Poison] and [Discard] make errors that
-// ask for something else, and [Postpone] one for middleware. A panic counts as an error, and so does a nil pointer stored in the
-// error: return nil itself.
+// delay that grows with the attempt. [Retry], [Snooze], [Poison] and [Discard] make errors that ask
+// for something else, and [Postpone] one for middleware. A panic counts as an error, and so does a
+// nil pointer stored in the error: return nil itself.
 //
 // The context ends when the lease is lost ([ErrLeaseLost], [ErrLeaseExpired]), when the
 // time-out has passed ([ErrTimeout]), or when the worker is stopping and its grace period is
@@ -120,7 +122,7 @@ func (m *Message[T]) Save(ctx context.Context, body T) error {
 // [DeliveryFrom] returns the delivery of the context.
 type Handler[T any] func(ctx context.Context, m *Message[T]) error
 
-// Jobs is what a [Dispatcher] must know of the type of its jobs. Codec and TimeoutFor are
+// Jobs is the part of a [Dispatcher] that depends on the type of its jobs. Codec and TimeoutFor are
 // documented in full at listener.Options.
 type Jobs[T any] struct {
 	// Handler handles the messages. It is required.
@@ -130,7 +132,7 @@ type Jobs[T any] struct {
 	Codec codec.Codec[T]
 
 	// TimeoutFor returns the time-out for one message and overrides Options.Timeout. Defaults to
-	// none.
+	// nil.
 	TimeoutFor func(m *Message[T]) time.Duration
 }
 
@@ -158,15 +160,15 @@ type job interface {
 }
 
 type handling interface {
-	// ownTimeout returns the time-out for this message; zero means the one for all, negative
-	// none.
+	// ownTimeout returns the time-out for this message; zero means the one for all, negative no
+	// time-out.
 	ownTimeout() time.Duration
 
 	// callHandler calls the handler with the message.
 	callHandler(ctx context.Context) error
 }
 
-// typedJob is what the delivery of a job of type T has beyond other deliveries. It implements job.
+// typedJob is the part of a delivery that depends on the type T of its job. It implements job.
 type typedJob[T any] struct {
 	*delivery
 	jobs    *Jobs[T]
@@ -255,3 +257,42 @@ func callCodec[A, R any](of queue.Name, name string, method func(A) (R, error), 
 	}()
 	return method(arg)
 }
+
+// All returns a handler that calls each of the handlers in turn with the same message and
+// combines their results: poison if any asks for it, else the first error or retry, else a
+// snooze, else a discard if every handler that did not succeed discards, else nil. A retry runs
+// all of them again, so each must be idempotent. All of no handlers succeeds.
+func All[T any](hs ...Handler[T]) Handler[T] {
+	return func(ctx context.Context, m *Message[T]) error {
+		var worst error
+		rank := 0
+		for _, h := range hs {
+			err := h(ctx, m)
+			if err == nil {
+				continue
+			}
+			if r := explicitResult(err).precedence(); r > rank {
+				worst, rank = err, r
+			}
+		}
+		return worst
+	}
+}
+
+// Chain wraps a handler in middleware: the first is the outermost.
+func Chain[T any](h Handler[T], ms ...Middleware[T]) Handler[T] {
+	for i := len(ms) - 1; i >= 0; i-- {
+		h = ms[i](h)
+	}
+	return h
+}
+
+// Middleware wraps a handler, for logging, tracing, limits and the like.
+type Middleware[T any] func(Handler[T]) Handler[T]
+
+// Interceptor is middleware that does not depend on the type of the jobs, so that one serves every
+// listener of a program: for logging, tracing, limits and authentication. It calls next, which runs
+// the handler, with ctx or a context derived from it, and returns next's error or another. It may
+// skip next, and then returns [Postpone] if the job should come again, but must not call it twice.
+// It must be safe for concurrent use. [ResultOf] returns the request in an error.
+type Interceptor func(ctx context.Context, d Delivery, next func(context.Context) error) error

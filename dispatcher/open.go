@@ -7,11 +7,11 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// opened is a message as it stands in its queue, with its lease and the parts of its text. open writes
-// it. The stages starts and groups, and [Message.Save], change the text and the head later.
+// opened is a message as it stands in its queue, with its lease and the parts of its text. open
+// writes it. The stages starts and groups, and [Message.Save], change the text and the head later.
 type opened struct {
 	dispatcher *Dispatcher
-	queued     queue.Message // its receipt is that of the dequeue: the lease has the newest
+	queued     queue.Message // its receipt is from the dequeue: the lease has the newest
 	lease      lease
 
 	head   codec.Head
@@ -24,7 +24,7 @@ type opened struct {
 // open reads the text of the message and passes it on, unless this worker must leave it alone.
 func (v *delivery) open() {
 	unread := v.read()
-	v.countStarts()
+	v.admission.lastStart = v.dispatcher.starts.count(&v.opened)
 	took := time.Since(v.lease.asked)
 	v.dispatcher.visibility.recordDequeue(took, v.lease.visibility)
 	switch {
@@ -34,13 +34,13 @@ func (v *delivery) open() {
 	case !v.admission.reserved:
 		v.refuse(decision{outcome: GivenBack})
 	case unread != nil:
-		v.refuse(v.unreadable(unread))
+		v.refuse(unreadable(&v.opened, unread))
 	default:
 		v.admit()
 	}
 }
 
-// read reads the text. With Adopt an envelope is recognised whatever the format.
+// read reads the text. With Adopt an envelope is recognised in any format.
 func (o *opened) read() (err error) {
 	d, open := o.dispatcher, codec.Open
 	if d.options.Adopt {
@@ -56,7 +56,7 @@ func (o *opened) read() (err error) {
 // enveloped reports whether the message has an envelope, which counts attempts.
 func (o *opened) enveloped() bool { return o.format == codec.Envelope }
 
-// recordable reports whether an update of the message can record what happened to it.
+// recordable reports whether an update of the message can record the outcome of a delivery.
 func (o *opened) recordable() bool {
 	return o.enveloped() || o.dispatcher.options.Adopt && o.format != codec.Auto
 }
@@ -92,48 +92,4 @@ func (o *opened) withinLife(delay time.Duration) time.Duration {
 		return delay
 	}
 	return min(delay, max(time.Until(o.lease.messageEnd), 0).Truncate(time.Second))
-}
-
-// sealed returns the body in the text of the message; it is empty if the message has a claim. The
-// format is the one recognised at first, because a saved body may look like another.
-func (o *opened) sealed() ([]byte, error) {
-	_, body, _, err := codec.Open(o.queued.Text, o.format, o.dispatcher.features...)
-	return body, err
-}
-
-// withHead returns the text of the message with another head in an envelope, or the text as it is if
-// the message cannot be read.
-func (o *opened) withHead(head codec.Head) string {
-	if o.body == nil {
-		return o.queued.Text
-	}
-	body, err := o.sealed() // with what was saved; the handler may have changed o.body in place
-	if err != nil {
-		return o.queued.Text
-	}
-	text, err := codec.Seal(head, body, codec.Envelope)
-	if err != nil {
-		return o.queued.Text
-	}
-	return text
-}
-
-// recordedText returns the text with this many failures, and the deliveries accounted for. A
-// message without an envelope is not rewritten unless it is adopted; an unreadable one never
-// is.
-func (o *opened) recordedText(head codec.Head, failures int, called bool) string {
-	if !o.recordable() {
-		return o.queued.Text
-	}
-	head.Attempts = failures
-	head.Settled, head.Starts = o.queued.DequeueCount, 0
-	if !called && o.enveloped() && head.Poison == "" && o.lostDeliveries() > 0 {
-		// No handler started: only this delivery is accounted for, not those before it. What a handler saved, which then
-		// found its dependency exhausted, has accounted for them.
-		head.Settled, head.Starts = o.head.Settled+1, o.starts
-	}
-	if o.head.Poison != "" { // what came since is how often it could not be moved
-		head.Settled = o.head.Settled
-	}
-	return o.withHead(head)
 }

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -41,16 +42,17 @@ type Options struct {
 	// Adopt puts messages without an envelope into one. Defaults to false.
 	Adopt bool
 
-	// Claims opens bodies that are stored elsewhere. Defaults to none.
+	// Claims opens bodies from another store. Defaults to nil.
 	Claims Claims
 
-	// Duplicates recognizes messages whose jobs were handled before. Defaults to none.
+	// Duplicates recognizes jobs that were handled before. Defaults to nil.
 	Duplicates Duplicates
 
-	// Concurrency is how many handlers may run at once. Defaults to 64, or to the number of Slots.
+	// Concurrency is how many handlers may run at the same time. Defaults to 64, or to the number
+	// of Slots.
 	Concurrency int
 
-	// Slots are slots that are shared with other dispatchers. Defaults to none.
+	// Slots are slots that are shared with other dispatchers. Defaults to nil.
 	Slots Slots
 
 	// BatchSize is how many messages one dequeue requests at most, 1…32. Defaults to 32.
@@ -64,14 +66,14 @@ type Options struct {
 	// 100 ms, or to a fifth of the handling time if that is longer, at most 1 s.
 	Linger time.Duration
 
-	// Visibility is how long dequeued messages are hidden. Defaults to 30 s at first, then to
-	// what handling times call for, within 10 s … 10 min.
+	// Visibility is how long dequeued messages are hidden. Defaults to 30 s at first, then follows
+	// the handling times, within 10 s … 10 min.
 	Visibility Visibility
 
-	// Timeout ends a handler's context when it has run this long. Defaults to none.
+	// Timeout ends a handler's context when it has run this long. Defaults to no time-out.
 	Timeout time.Duration
 
-	// Interceptors wrap every handler, the first outermost. Defaults to none.
+	// Interceptors wrap every handler, the first outermost. Defaults to nil.
 	Interceptors []Interceptor
 
 	// RetryDelay returns how long a message waits after a failed attempt, 1 for the first.
@@ -85,7 +87,7 @@ type Options struct {
 	// SettleTimeout bounds the settlement of a message. Defaults to 15 s.
 	SettleTimeout time.Duration
 
-	// Observer receives events of deliveries. Defaults to none.
+	// Observer receives events of deliveries. Defaults to no functions.
 	Observer Observer
 
 	// StuckAfter is how long after its context has ended a handler that still runs is reported
@@ -98,19 +100,19 @@ type Options struct {
 	// Seed makes the pauses in an outage of the handlers repeatable. Defaults to a random one.
 	Seed uint64
 
-	// OnWait is called when a caller of [Dispatcher.Reserve] waits in an outage of the handlers, or has
-	// waited for 10 ms because no slot is free that [Dispatcher.Open] allows; then mayOpen tells whether
-	// that could allow more. It is called again while the wait goes on, and must not block. Defaults to
-	// none.
+	// OnWait is called when a caller of [Dispatcher.Reserve] waits in an outage of the handlers, or
+	// has waited for 10 ms because no slot is free that [Dispatcher.Open] allows; then mayOpen
+	// tells whether that could allow more. It is called again while the wait goes on, and must not
+	// block. Defaults to nil.
 	OnWait func(mayOpen bool)
 
 	// OnRelease is called with the time at which a message that was given back becomes visible
 	// again, unless it expires within a second or is left to other workers. It must not block.
-	// Defaults to none.
+	// Defaults to nil.
 	OnRelease func(time.Time)
 
-	// OnError receives the errors of deliveries, renewals, stuck handlers and hooks. Its own
-	// panics go to slog's default logger. Defaults to none.
+	// OnError receives the errors of deliveries, renewals, stuck handlers and hooks. Its own panics
+	// go to slog's default logger. Defaults to nil.
 	OnError func(error)
 }
 
@@ -189,8 +191,8 @@ func (o *Options) sizeSlots() error {
 	return err
 }
 
-// DefaultConcurrency returns the default of Concurrency, which is at least 1. It is an error if Slots
-// cannot be used.
+// DefaultConcurrency returns the default of Concurrency, which is at least 1. It is an error if
+// Slots cannot be used.
 func (o *Options) DefaultConcurrency() (int, error) {
 	if o.Slots == nil {
 		return DefaultConcurrency, nil
@@ -231,20 +233,21 @@ type Observer struct {
 	Poisoned func(Delivery, poison.Reason, error)
 }
 
-// thresholds replace those of Options.Poison while a dispatcher runs. Zero means as in the options.
+// thresholds replace the ones in Options.Poison while a dispatcher runs. Zero means as in the
+// options.
 type thresholds struct {
 	maxAttempts, maxLost atomic.Int64
 }
 
 // SetThresholds replaces MaxAttempts and MaxLost of Options.Poison from now on, also for the
-// handlers that are running. Zero or less means as in the options. A [Kind] with attempts of its own
-// keeps them.
+// handlers that are running. Zero or less means as in the options. A [Kind] with attempts of its
+// own keeps them.
 func (d *Dispatcher) SetThresholds(maxAttempts, maxLost int) {
 	d.thresholds.maxAttempts.Store(int64(maxAttempts))
 	d.thresholds.maxLost.Store(int64(maxLost))
 }
 
-// maxAttempts returns the number of the last attempt of a message whose kind has none of its own.
+// maxAttempts returns the number of the last attempt, for kinds without a number of their own.
 func (d *Dispatcher) maxAttempts() int {
 	if n := d.thresholds.maxAttempts.Load(); n > 0 {
 		return int(n)
@@ -258,4 +261,30 @@ func (d *Dispatcher) maxLost() int {
 		return int(n)
 	}
 	return d.options.Poison.MaxLost
+}
+
+// onError is the name of the hook that receives the failures of the others.
+const onError = "OnError"
+
+// guard contains the panics of the hooks. Hooks with a result are guarded at their calls.
+func (o *Options) guard(of queue.Name) *hook.Guard {
+	g := hook.New(func(f hook.Failure) {
+		err := newHookError(of, f)
+		if f.Hook == onError {
+			slog.Error("hook failed", slog.Any("error", err), slog.String("stack", string(err.Stack)))
+			return
+		}
+		o.OnError(err)
+	})
+	o.OnError = hook.Guard1(g, onError, o.OnError)
+	o.OnWait = hook.Guard1(g, "OnWait", o.OnWait)
+	o.OnRelease = hook.Guard1(g, "OnRelease", o.OnRelease)
+	w := &o.Observer
+	w.Started = hook.Guard1(g, "Observer.Started", w.Started)
+	w.Finished = hook.Guard3(g, "Observer.Finished", w.Finished)
+	w.Settled = hook.Guard3(g, "Observer.Settled", w.Settled)
+	w.Renewed = hook.Guard3(g, "Observer.Renewed", w.Renewed)
+	w.Lost = hook.Guard2(g, "Observer.Lost", w.Lost)
+	w.Poisoned = hook.Guard3(g, "Observer.Poisoned", w.Poisoned)
+	return g
 }

@@ -28,7 +28,7 @@ func (s *settlement) move(dec decision) error {
 	return nil // it expired meanwhile: only the copy is left
 }
 
-// record returns what the poison queue keeps of the message.
+// record returns the message as the poison queue keeps it.
 func (s *settlement) record(dec decision) poison.Record {
 	m := s.queued
 	m.Text = s.poisonedText()
@@ -41,8 +41,8 @@ func (s *settlement) record(dec decision) poison.Record {
 	return r
 }
 
-// poisonedText returns the text that the poison queue keeps of the message. A redrive handles
-// what is not done, so nothing else of the group is said.
+// poisonedText returns the text for the poison queue. A redrive handles the items that are not
+// done, so nothing else is recorded of a group.
 func (s *settlement) poisonedText() string {
 	if s.head.Items == 0 {
 		return s.queued.Text
@@ -135,29 +135,29 @@ func (o *opened) timesUnmoved() int64 {
 	return o.lostDeliveries()
 }
 
-// moveDelay returns how long a message waits whose move has failed. That is at least as long as a
-// failed attempt would, as far as that grows while there are attempts left, and grows with every
-// failed move, because nothing bounds their number.
-func (o *opened) moveDelay(err error) time.Duration {
-	maxTries := int64(max(o.attempt(), o.maxAttempts()))
-	tries := max(o.attempt(), int(min(o.queued.DequeueCount, maxTries)))
-	return o.untilSeenAgain(max(o.retryDelay(tries, err), o.unmovedDelay(firstMoveWait, maxMoveWait)))
+// moveDelay returns how long a message waits after a failed move. It waits at least as long as
+// after a failed attempt, as far as that delay grows while attempts are left. The delay grows with
+// every failed move, because nothing bounds their number.
+func (s *settlement) moveDelay(err error) time.Duration {
+	maxTries := int64(max(s.attempt(), s.maxAttempts()))
+	tries := max(s.attempt(), int(min(s.queued.DequeueCount, maxTries)))
+	return untilSeenAgain(s.opened, max(retryWait(s.opened, tries, err), unmovedDelay(s.opened, firstMoveWait, maxMoveWait)))
 }
 
 // keptDelay returns how long a message waits that is poison and may not be moved.
-func (o *opened) keptDelay() time.Duration {
-	return o.untilSeenAgain(o.unmovedDelay(firstKeptWait, maxKeptWait))
+func keptDelay(o *opened) time.Duration {
+	return untilSeenAgain(o, unmovedDelay(o, firstKeptWait, maxKeptWait))
 }
 
 // unmovedDelay returns a delay between the bounds for poison that was not moved.
-func (o *opened) unmovedDelay(first, longest time.Duration) time.Duration {
+func unmovedDelay(o *opened, first, longest time.Duration) time.Duration {
 	n := o.timesUnmoved()
 	return doubled(first, longest, n, waiting.Jitter(string(o.queued.ID), int(min(n, math.MaxInt32))))
 }
 
 // untilSeenAgain bounds the delay by half of the message's remaining life: it is to be delivered
 // again before it is gone.
-func (o *opened) untilSeenAgain(delay time.Duration) time.Duration {
+func untilSeenAgain(o *opened, delay time.Duration) time.Duration {
 	if o.lease.messageEnd.IsZero() {
 		return delay
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Outcome is how a delivery ended. The zero value is none of the outcomes.
+// Outcome is how a delivery ended. The zero value is not a valid outcome.
 type Outcome int
 
 // The outcomes.
@@ -56,16 +56,16 @@ func (o *Outcome) UnmarshalText(text []byte) error {
 	return fmt.Errorf("dispatcher: unknown outcome %q", text)
 }
 
-// Result is what a handler's error asks for. The zero value asks for nothing.
+// Result is the request in a handler's error. The zero value asks for nothing.
 type Result struct {
-	// Outcome is [Deleted] for nil, what [Retry], [Snooze], [Postpone], [Poison] or [Discard] asked
-	// for, and [Retried] for any other error. Snooze and Postpone both ask for [Snoozed].
+	// Outcome is [Deleted] for nil and [Retried] for a plain error. [Retry], [Snooze], [Postpone],
+	// [Poison] and [Discard] ask for others. Snooze and Postpone both ask for [Snoozed].
 	Outcome Outcome
 
-	// Explicit reports whether the error was made by one of those functions.
+	// Explicit reports whether one of these functions made the error.
 	Explicit bool
 
-	// Delay is the delay of Retry, Snooze or Postpone. Zero otherwise, also for errors whose delay
+	// Delay is the delay of Retry, Snooze or Postpone. It is zero otherwise, even if
 	// Options.RetryDelay decides.
 	Delay time.Duration
 
@@ -74,17 +74,17 @@ type Result struct {
 	Err error
 }
 
-// ResultOf returns what a handler's error asks for, so that middleware can tell a snooze from
-// a failure. Messages are settled by the same rule:
+// ResultOf returns the request in a handler's error, so that middleware can tell a snooze from a
+// failure. Messages are settled by the same rule:
 //
-//   - An error of [Retry], [Snooze], [Postpone], [Poison] or [Discard] counts also when it is
+//   - An error of [Retry], [Snooze], [Postpone], [Poison] or [Discard] counts even if it is
 //     wrapped. If one wraps another, the outer one counts.
-//   - Of joined errors, by errors.Join or several %w, the one that asks for most counts:
-//     Poison, then a plain error or Retry, then Snooze or Postpone, then Discard. A failure joined
-//     with a snooze is a failure. Of those that ask for equally much, the first counts.
+//   - Of joined errors, by errors.Join or several %w, the strongest counts: Poison, then a plain
+//     error or Retry, then Snooze or Postpone, then Discard. A failure joined with a snooze is a
+//     failure. Of equally strong ones the first counts.
 //
-// The attempts still matter: a message whose last attempt failed is moved to the poison queue
-// even if its error asks for a retry. ResultOf is safe for concurrent use.
+// The attempts still matter: after its last attempt a message is moved to the poison queue even if
+// the error asks for a retry. ResultOf is safe for concurrent use.
 func ResultOf(err error) Result {
 	if err == nil {
 		return Result{Outcome: Deleted}
@@ -142,7 +142,7 @@ func (v *resultError) precedence() int {
 	return 1 // Discarded
 }
 
-// resultError is the error type by which a handler asks for a result.
+// resultError is the type of errors that ask for a result.
 type resultError struct {
 	err      error
 	outcome  Outcome       // Retried, Snoozed, Discarded or Poisoned
@@ -159,27 +159,28 @@ func (v *resultError) Error() string {
 
 func (v *resultError) Unwrap() error { return v.err }
 
-// Retry returns an error that gives the message back for another attempt after the delay, in
-// place of Options.RetryDelay. The delay is bounded by the longest visibility timeout and the
-// message's remaining life; negative means at once. A message without attempts left is poison
+// Retry returns an error that gives the message back for another attempt after the delay, in place
+// of Options.RetryDelay. The delay is bounded by the longest visibility timeout and the message's
+// remaining life; negative means immediately. A message without attempts left is poison
 // nevertheless.
 func Retry(delay time.Duration, err error) error {
 	return &resultError{err: err, outcome: Retried, delay: min(max(delay, 0), queue.MaxVisibility)}
 }
 
-// Snooze returns an error that gives the message back with the delay and records no attempt:
-// the job did not fail, it is too early for it. For a message without an envelope the dequeue
-// count, and so the attempt, rises nevertheless (see Options.Adopt). It shows that the handler works:
+// Snooze returns an error that gives the message back with the delay and records no attempt: the
+// job did not fail, it is too early for it. For a message without an envelope the dequeue count,
+// and so the attempt, rises nevertheless (see Options.Adopt). It shows that the handler works:
 // middleware that has not called it returns [Postpone].
 func Snooze(delay time.Duration) error {
 	return &resultError{outcome: Snoozed, delay: min(max(delay, 0), queue.MaxVisibility)}
 }
 
-// Postpone is [Snooze] for middleware and interceptors that have not called the handler, because the
-// job must wait for something else than its own time: a key that another job has, a limit. A snooze
-// shows that the handler works, and ends an outage of the handlers; a postponed delivery says nothing
-// about it. Nor does it hide that earlier deliveries of the message were lost. Why is what the delivery
-// waits for; it is not reported unless the message becomes poison because its life ends.
+// Postpone is [Snooze] for middleware and interceptors that have not called the handler, because
+// the job must wait for something else than its own time: a key that another job has, a limit. A
+// snooze shows that the handler works, and ends an outage of the handlers; a postponed delivery
+// says nothing about it. Nor does it hide that earlier deliveries of the message were lost. Why is
+// the reason for the wait; it is not reported unless the message becomes poison because its life
+// ends.
 func Postpone(delay time.Duration, why error) error {
 	return &resultError{err: why, outcome: Snoozed, delay: min(max(delay, 0), queue.MaxVisibility), uncalled: true}
 }

@@ -1,14 +1,19 @@
 package dispatcher
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"runtime/pprof"
+	"sync/atomic"
 	"time"
+
+	"github.com/millrace/millrace/queue"
 )
 
-// running holds the context of a handler, its slot, and its group. run writes it. The context begins
-// before a claim is opened, because that may take as long as a handler.
+// running holds the context of a handler, its slot, and its group. run writes it. The context
+// begins before a claim is opened, because that may take as long as a handler.
 type running struct {
 	ctx   handlerContext
 	begin time.Time // of the handler
@@ -16,16 +21,18 @@ type running struct {
 	group *group    // nil unless the message has a group of jobs; by the stage groups
 }
 
-// run runs the handler while the lease manager renews the lease. The result is decided on even if the
-// handler ends the goroutine.
+// run runs the handler while the lease manager renews the lease. The result is decided on even if
+// the handler ends the goroutine.
 func (v *delivery) run() {
 	d := v.dispatcher
+	var timeout time.Duration
+	if v.running.group == nil { // the items of a group have their own
+		timeout = v.timeoutOf(v.job)
+	}
 	v.running.begin = time.Now()
 	var deadline time.Time
-	if v.running.group == nil { // the items of a group have their own
-		if timeout := v.timeoutOf(v.job); timeout > 0 {
-			deadline = v.running.begin.Add(timeout)
-		}
+	if timeout > 0 {
+		deadline = v.running.begin.Add(timeout)
 	}
 	if v.tracked() { // since before its claim was opened
 		d.leases.setDeadline(&v.lease, deadline)
@@ -65,7 +72,7 @@ func (v *delivery) intercept(ctx context.Context, is []Interceptor, h handling, 
 func (v *delivery) returned(err error) {
 	d := v.dispatcher
 	took := time.Since(v.running.begin)
-	var said *resultError // the request in err; those of a group are classified already
+	var said *resultError // the request in err; the errors of a group are classified already
 	var called bool
 	if g := v.running.group; g != nil {
 		called = g.called()
@@ -116,8 +123,8 @@ func (v *delivery) trackLease() {
 // tracked reports whether trackLease was called.
 func (v *delivery) tracked() bool { return v.lease.delivery != nil }
 
-// release ends the context and the renewals of the lease. It returns why the context had ended before,
-// if it had. From then on the lease is no longer the lease manager's.
+// release ends the context and the renewals of the lease. It returns why the context had ended
+// before, if it had. From then on the lease is no longer the lease manager's.
 func (v *delivery) release() (ended error) {
 	v.dispatcher.leases.untrack(&v.lease)
 	ended = context.Cause(v.running.ctx.Context)
@@ -125,7 +132,8 @@ func (v *delivery) release() (ended error) {
 	return ended
 }
 
-// timeoutOf returns the handler's time-out for this message or item; zero or less means none.
+// timeoutOf returns the handler's time-out for this message or item; zero or less means no
+// time-out.
 func (o *opened) timeoutOf(h handling) time.Duration {
 	if own := h.ownTimeout(); own != 0 {
 		return own
@@ -172,9 +180,9 @@ func (v *delivery) lost(cause error) {
 	}
 }
 
-// DeliveryFrom returns the delivery whose handler runs under ctx, for code that a handler calls
-// without its message, such as a logger. It returns false outside of a handler, and for the
-// context of a [BatchHandler], which has several deliveries.
+// DeliveryFrom returns the delivery that ctx belongs to, for code that a handler calls without its
+// message, such as a logger. It returns false outside of a handler, and for the context of a
+// [BatchHandler], which has several deliveries.
 func DeliveryFrom(ctx context.Context) (Delivery, bool) {
 	switch of := ctx.Value(deliveryKey{}).(type) {
 	case *delivery:
@@ -217,7 +225,7 @@ func (c *handlerContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// withoutDelivery is a context whose delivery is hidden.
+// withoutDelivery is a context that hides its delivery.
 type withoutDelivery struct{ context.Context }
 
 // Value returns no delivery.
@@ -226,4 +234,56 @@ func (c withoutDelivery) Value(key any) any {
 		return nil
 	}
 	return c.Context.Value(key)
+}
+
+// maxStacks bounds the size of the stacks in bytes.
+const maxStacks = 256 << 10
+
+// slotState tells whether a delivery still has its slot. The handler's return and the check for
+// stuck handlers race for it, and only one may free it.
+type slotState = atomic.Int32
+
+const (
+	slotTaken int32 = iota
+	slotFreed       // by giving the handler up, or by its settlement
+)
+
+// stuck reports the handler, or the download of its body. The lease manager calls it at most once,
+// while that runs, or once for each item of a group that is stuck after another has returned.
+func (v *delivery) stuck() {
+	d := v.dispatcher
+	givenUp := d.options.GiveUp && v.running.slot.CompareAndSwap(slotTaken, slotFreed)
+	if givenUp {
+		d.slots.giveUp()
+	}
+	cause := context.Cause(v.running.ctx.Context)
+	if cause == nil { // the context of an item has ended
+		cause = ErrTimeout
+	}
+	d.options.OnError(&StuckError{
+		Queue: d.name, ID: v.queued.ID, Cause: cause, For: d.options.StuckAfter,
+		GivenUp: givenUp, Stacks: handlerStacks(d.name),
+	})
+}
+
+// queueLabel is the key of the goroutine label with the queue of the handler that runs. Goroutines
+// that the handler starts inherit it, and every profile shows it.
+const queueLabel = "millrace.queue"
+
+func withQueueLabel(ctx context.Context, of queue.Name) context.Context {
+	return pprof.WithLabels(ctx, pprof.Labels(queueLabel, of.String()))
+}
+
+// handlerStacks returns the stacks of the goroutines that have the queue's label.
+func handlerStacks(of queue.Name) []byte {
+	var all bytes.Buffer
+	_ = pprof.Lookup("goroutine").WriteTo(&all, 1) // a buffer does not fail
+	label := fmt.Appendf(nil, "%q:%q", queueLabel, of.String())
+	var ours []byte
+	for one := range bytes.SplitSeq(all.Bytes(), []byte("\n\n")) {
+		if bytes.Contains(one, label) {
+			ours = append(append(ours, one...), "\n\n"...)
+		}
+	}
+	return ours[:min(len(ours), maxStacks)]
 }

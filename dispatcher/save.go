@@ -30,8 +30,8 @@ func (v *delivery) save(ctx context.Context, body []byte) error {
 		return err
 	}
 	if err := v.dispatcher.leases.rewrite(ctx, &v.lease, text); err != nil {
-		// The message may have either body, also after a refusal: the network may have delivered the
-		// update twice, and refused is then only the second.
+		// The message may have either body, also after a refusal: the network may have delivered
+		// the update twice, and refused is then only the second.
 		c.unsure = append(c.unsure, stored)
 		return err
 	}
@@ -115,9 +115,9 @@ func (k *leaseManager) rewrite(ctx context.Context, l *lease, text string) error
 	return err
 }
 
-// waitForRenewal waits until no renewal of the lease is in flight. The manager starts none
-// meanwhile: where renewals are slow the next one is due when the last one returns, and a save could
-// wait for ever. Requires mu, which it unlocks while it waits.
+// waitForRenewal waits until no renewal of the lease is in flight. The manager starts no renewal
+// meanwhile: where renewals are slow the next one is due when the last one returns, and a save
+// could wait for ever. Requires mu, which it unlocks while it waits.
 func (k *leaseManager) waitForRenewal(ctx context.Context, l *lease) error {
 	if l.running == nil {
 		return nil

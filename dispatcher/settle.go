@@ -3,8 +3,11 @@ package dispatcher
 import (
 	"context"
 	"errors"
+	"math/bits"
+	"sync"
 	"time"
 
+	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/queue"
 )
@@ -13,7 +16,7 @@ import (
 type settlement struct {
 	*opened // of the same delivery
 
-	delay    time.Duration // before the message is visible again: that of the decision, or of poison that could not be moved
+	delay    time.Duration // before the message is visible again, by the decision or because poison could not be moved
 	deleted  bool          // whether it is certain that the message was deleted
 	released bool          // whether it was given back
 	hidden   time.Duration // for how long, then; less than delay if the service has refused that
@@ -56,13 +59,14 @@ func (v *delivery) settle(dec decision) {
 	}
 	d.counts[outcome].Add(1)
 	d.slots.endSettlement()
-	// A hook may end the goroutine: what follows it is deferred.
+	// A hook may end the goroutine: the steps after it are deferred.
 	defer d.remove(v)
 	defer v.report(dec, outcome, err)
 	if s.released {
 		d.delayed.add(wholeSeconds(s.hidden))
-		// After the settlement has ended, so that the loop that it wakes finds its room. A message that is left to
-		// others is not worth a poll: this worker would take it again before they see it.
+		// After the settlement has ended, so that the loop that it wakes finds its room. A message
+		// that is left to others is not worth a poll: this worker would take it again before they
+		// see it.
 		if f := d.options.OnRelease; f != nil && !dec.forOthers {
 			f(time.Now().Add(wholeSeconds(s.hidden)))
 		}
@@ -124,8 +128,8 @@ func (s *settlement) try(cause queue.Cause, request func(context.Context) error)
 	return retry.Again(ctx, string(s.queued.ID), err, queue.Transient, request)
 }
 
-// remove deletes the message. If it is gone after a try of unknown outcome, that try deleted
-// it. That is certain only while the lease lasts: after that another worker may have deleted it, and
+// remove deletes the message. If it is gone after a try of unknown outcome, that try deleted it.
+// That is certain only while the lease lasts: after that another worker may have deleted it, and
 // copied it to the poison queue before.
 func (s *settlement) remove(cause queue.Cause) error {
 	unknown := false
@@ -141,10 +145,9 @@ func (s *settlement) remove(cause queue.Cause) error {
 	})
 }
 
-// giveBack makes the message visible again after the delay, with a text that records what
-// happened, since an update must resend the text anyway. After a try of unknown outcome a
-// receipt mismatch means that the try took effect or that another worker has the message;
-// either is fine.
+// giveBack makes the message visible again after the delay. The text records the outcome, since an
+// update must resend it anyway. After a try of unknown outcome a receipt mismatch means that the
+// try took effect or that another worker has the message; either is fine.
 //
 // In the last second of its life the message is left hidden until it is gone: no delay fits in, and
 // it would be fetched and given back as fast as requests go.
@@ -156,7 +159,7 @@ func (s *settlement) giveBack(cause queue.Cause, delay time.Duration, text strin
 	err := s.try(cause, func(ctx context.Context) (err error) {
 		delay, err = s.update(ctx, delay, text)
 		if errors.Is(err, queue.ErrTooLarge) && text != s.queued.Text {
-			// There is no room for the record: give the message back without it.
+			// There is no room for the record.
 			text = s.queued.Text
 			delay, err = s.update(ctx, delay, text)
 		}
@@ -180,4 +183,129 @@ func (s *settlement) update(ctx context.Context, delay time.Duration, text strin
 			return delay, err
 		}
 	}
+}
+
+// delayed counts messages that were given back until they are due. Messages that are due at about
+// the same time share a count: the times are rounded up to whole seconds, or for delays from 32 s
+// on to a power of two of seconds that is at most a sixteenth of the delay. So there are at most 32
+// counts for each of the 16 powers up to the longest delay, and a message is counted up to a
+// sixteenth of its delay too long. The zero value is ready to use.
+type delayed struct {
+	mu    sync.Mutex
+	epoch time.Time       // start of second 0; guarded by mu
+	due   map[int64]int64 // how many are due, by second; guarded by mu
+	swept int64           // the second of the last removal; guarded by mu
+}
+
+// add counts a message that is due after this delay.
+func (d *delayed) add(delay time.Duration) {
+	if delay <= 0 {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.due == nil {
+		d.due, d.epoch = make(map[int64]int64), time.Now()
+	}
+	width := int64(1)
+	if coarse := int64(delay/time.Second) / 16; coarse > 1 {
+		width = 1 << (bits.Len64(uint64(coarse)) - 1)
+	}
+	due := time.Since(d.epoch) + delay
+	second := int64((due + time.Second - 1) / time.Second)
+	second = (second + width - 1) / width * width
+	d.due[second]++
+	d.sweep()
+}
+
+// count returns how many messages are not due yet.
+func (d *delayed) count() (n int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.due == nil {
+		return 0
+	}
+	d.sweep()
+	for _, one := range d.due {
+		n += one
+	}
+	return n
+}
+
+// sweep removes the counts that are due, once a second. Requires mu.
+func (d *delayed) sweep() {
+	now := int64(time.Since(d.epoch) / time.Second)
+	if now == d.swept {
+		return
+	}
+	d.swept = now
+	for second := range d.due {
+		if second <= now {
+			delete(d.due, second)
+		}
+	}
+}
+
+// Delayed returns how many messages this dispatcher has given back that are not due yet, such as
+// retries and snoozes, and poison that it keeps hidden. It cannot know of later deletions, such as
+// by a purge. Times are rounded up: a message counts up to a second too long, or up to a sixteenth
+// of its delay if that is longer.
+func (d *Dispatcher) Delayed() int64 { return d.delayed.count() }
+
+// freeSlot frees the slot when the settlement begins.
+func (v *delivery) freeSlot() {
+	slots := v.dispatcher.slots
+	switch {
+	case v.admission.batch != nil: // the handler must not run
+		slots.beginSettlement()
+		v.admission.batch.unused.Add(1)
+		v.admission.decideSlot()
+	case v.running.slot.CompareAndSwap(slotTaken, slotFreed):
+		slots.freeForSettlement(v.tracked())
+	default: // given up: another handler has the slot
+		slots.beginSettlement()
+	}
+}
+
+// sealed returns the body in the text of the message; it is empty if the message has a claim. The
+// format is the one recognised at first, because a saved body may look like another.
+func (o *opened) sealed() ([]byte, error) {
+	_, body, _, err := codec.Open(o.queued.Text, o.format, o.dispatcher.features...)
+	return body, err
+}
+
+// withHead returns the text of the message with another head in an envelope, or the text as it is
+// if the message cannot be read.
+func (o *opened) withHead(head codec.Head) string {
+	if o.body == nil {
+		return o.queued.Text
+	}
+	body, err := o.sealed() // with a saved body; the handler may have changed o.body in place
+	if err != nil {
+		return o.queued.Text
+	}
+	text, err := codec.Seal(head, body, codec.Envelope)
+	if err != nil {
+		return o.queued.Text
+	}
+	return text
+}
+
+// recordedText returns the text with this many failures, and the deliveries accounted for. A
+// message without an envelope is not rewritten unless it is adopted; an unreadable one never
+// is.
+func (o *opened) recordedText(head codec.Head, failures int, called bool) string {
+	if !o.recordable() {
+		return o.queued.Text
+	}
+	head.Attempts = failures
+	head.Settled, head.Starts = o.queued.DequeueCount, 0
+	if !called && o.enveloped() && head.Poison == "" && o.lostDeliveries() > 0 {
+		// No handler started: only this delivery is accounted for, not the ones before it.
+		head.Settled, head.Starts = o.head.Settled+1, o.starts
+	}
+	if o.head.Poison != "" { // later deliveries count the failed moves
+		head.Settled = o.head.Settled
+	}
+	return o.withHead(head)
 }

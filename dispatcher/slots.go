@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/internal/waiting"
@@ -22,14 +23,14 @@ type slots struct {
 
 	batch int // slots per dequeue, at most
 
-	onWait func(mayOpen bool) // called when no slot has been free for waitLimit; nil for none
+	onWait func(mayOpen bool) // called when no slot has been free for waitLimit; may be nil
 
 	sharing bool // there are shared slots, see share
 
 	mu      sync.Mutex
 	size    int  // concurrency; guarded by mu
-	wanted  int  // what setOpen was told; guarded by mu
-	maxOpen int  // what setOpen was told; guarded by mu
+	wanted  int  // as setOpen was told; guarded by mu
+	maxOpen int  // as setOpen was told; guarded by mu
 	open    int  // slots that may be used, see updateOpen; guarded by mu
 	extra   int  // slots beyond open that the next reservation may use; guarded by mu
 	used    int  // reserved or running; guarded by mu
@@ -37,7 +38,7 @@ type slots struct {
 	pending int  // settlements in progress; guarded by mu
 	waiting bool // the last caller of take found no free slot and waits; guarded by mu
 
-	shared Slots // used only while mu is held; nil for none, and after leave; guarded by mu
+	shared Slots // used only while mu is held; nil without shared slots, and after leave; guarded by mu
 	asking bool  // shared knows that a caller of take waits; guarded by mu
 	likely int   // messages that the next dequeue may well bring, if slots are shared; guarded by mu
 }
@@ -96,8 +97,8 @@ func (s *slots) reserve(ctx context.Context, maxSlots int, minSlots func() int, 
 	return 0
 }
 
-// waitLimit is how long no slot must be free before onWait is called: the slots of a dequeue are all taken
-// for a moment, until its messages have started.
+// waitLimit is how long no slot must be free before onWait is called: the slots of a dequeue are
+// all taken for a moment, until its messages have started.
 const waitLimit = 10 * time.Millisecond
 
 // waitTimer measures for how long no slot has been free. The zero value is ready to use.
@@ -210,7 +211,7 @@ func (s *slots) giveUp() {
 	s.signal()
 }
 
-// beginSettlement begins the settlement of a delivery whose slot is already free.
+// beginSettlement begins the settlement of a delivery that has no slot any more.
 func (s *slots) beginSettlement() {
 	s.mu.Lock()
 	s.pending++
@@ -286,23 +287,25 @@ func (s *slots) signal() {
 }
 
 // Slots are slots that several dispatchers share: a member of a pool of package pool is one
-// dispatcher's access to them. One dispatcher uses it at a time, between [Slots.Join] and [Slots.Leave].
-// The methods are called while locks of the dispatcher are held: they must not block, and must not call
-// the dispatcher. They are safe for concurrent use.
+// dispatcher's access to them. One dispatcher uses it at a time, between [Slots.Join] and
+// [Slots.Leave]. The methods are called while locks of the dispatcher are held: they must not
+// block, and must not call the dispatcher. They are safe for concurrent use.
 type Slots interface {
-	// Size returns how many slots there are for all, which is the default of Options.Concurrency, or an
-	// error that says why these cannot be used.
+	// Size returns how many slots there are for all, which is the default of Options.Concurrency,
+	// or an error that says why these cannot be used.
 	Size() (int, error)
 
-	// Join begins the use. From then on freed is sent a value, without waiting, whenever a Take that took
-	// nothing should be called again. It is an error if another dispatcher uses these slots.
+	// Join begins the use. From then on freed is sent a value, without waiting, whenever a Take
+	// that took nothing should be called again. It is an error if another dispatcher uses these
+	// slots.
 	Join(freed chan<- struct{}) error
 
-	// Take takes slots for one dequeue, or none if too few are free for it. Then the dispatcher waits,
-	// and free says how many slots are kept for it meanwhile. The latest request counts.
+	// Take takes slots for one dequeue. It takes no slots if too few are free. Then the dispatcher
+	// waits, and free says how many slots are kept for it meanwhile. The latest request counts.
 	Take(r SlotRequest) (taken, free int)
 
-	// Withdraw says that the dispatcher does not wait any more, and will not ask for more slots soon.
+	// Withdraw says that the dispatcher does not wait any more, and will not ask for more slots
+	// soon.
 	Withdraw()
 
 	// Free returns slots that were taken.
@@ -317,16 +320,16 @@ type SlotRequest struct {
 	Least int // how many are worth a dequeue; fewer are taken if so many cannot be had
 	Most  int // how many can be used
 
-	// Likely is how many messages the queue may well have, from the last dequeue. Slots beyond are taken
-	// on speculation, and others cannot use them while the dequeue lasts.
+	// Likely is how many messages the queue may well have, from the last dequeue. Slots beyond are
+	// taken on speculation, and others cannot use them while the dequeue lasts.
 	Likely int
 
 	// Unanswered is how many slots were taken for dequeues that have brought no message yet.
 	Unanswered int
 }
 
-// likelyGrowth is how many times as many messages as the last dequeue brought may well come next. So a
-// queue in which work appears is asked for a full batch after three dequeues.
+// likelyGrowth is how many times as many messages as the last dequeue brought may well come next.
+// So when work appears, the fourth dequeue asks for a full batch.
 const likelyGrowth = 4
 
 // share makes s take its slots from these, if they are not nil. It is called before the first use.
@@ -357,8 +360,8 @@ func (s *slots) withdrawLocked() {
 	}
 }
 
-// received notes how many messages a dequeue has brought. After none the next one may be long in coming,
-// and no slots need to be kept for it.
+// received notes how many messages a dequeue has brought. After an empty dequeue the next message
+// may be long in coming, and no slots need to be kept for it.
 func (s *slots) received(messages int) {
 	if !s.sharing {
 		return
@@ -371,7 +374,8 @@ func (s *slots) received(messages int) {
 	}
 }
 
-// rest says that shared slots may not be asked for soon: none need to be kept for the next request.
+// rest says that shared slots may not be asked for soon: no slots need to be kept for the next
+// request.
 func (s *slots) rest() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -395,12 +399,143 @@ func (s *slots) join() error {
 	return s.shared.Join(s.freed)
 }
 
-// leave returns all shared slots. A handler that was abandoned, and returns later, returns none.
+// leave returns all shared slots. If an abandoned handler returns later, it frees no slot.
 func (s *slots) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.shared != nil {
 		s.shared.Leave()
 		s.shared, s.asking = nil, false
+	}
+}
+
+// Reserve waits for free slots and takes up to a batch of them. It returns when MinFetch slots
+// are free, or any after Linger, and 0 when ctx ended first. In an outage of the handlers it
+// waits, then takes one slot for a probe. Every reserved slot must be passed to
+// [Dispatcher.Dispatch] or [Dispatcher.Release]. Callers are served in the order of their calls.
+func (d *Dispatcher) Reserve(ctx context.Context) int {
+	if !d.slots.takeTurn(ctx) {
+		return 0
+	}
+	defer d.slots.endTurn()
+	for {
+		if d.options.OnWait != nil && d.breaker.isOpen() {
+			d.options.OnWait(false)
+		}
+		probe, ok := d.breaker.await(ctx)
+		if !ok {
+			return 0
+		}
+		if probe {
+			n := d.slots.reserve(ctx, probeSlots, func() int { return probeSlots }, 0)
+			if n > 0 {
+				d.breaker.probe()
+			}
+			return n
+		}
+		n := d.slots.reserve(ctx, d.options.BatchSize, d.minFetch, d.linger())
+		if n == 0 || !d.breaker.isOpen() {
+			return n
+		}
+		d.slots.rest()
+		d.slots.unreserve(n) // the failures that freed the slots opened the breaker
+	}
+}
+
+// Release frees reserved slots without a dequeue. Unlike an empty batch in [Dispatcher.Dispatch] it
+// says nothing about the queue. If one was for a probe in an outage, the next probe may follow
+// immediately.
+func (d *Dispatcher) Release(reserved int) {
+	d.slots.rest()
+	d.slots.unreserve(reserved)
+	d.breaker.unknown(time.Now())
+}
+
+// minFetch returns how many slots must be free before a dequeue is sent. A full batch shows that
+// more messages wait in the queue: then the handlers are busy, and the price of a message counts.
+// Otherwise new work should be noticed soon.
+func (d *Dispatcher) minFetch() int {
+	if d.options.MinFetch != 0 {
+		return d.options.MinFetch
+	}
+	slots := d.slots.capacity()
+	if d.backlog.Load() {
+		return min(max((slots+3)/6, 1), maxDefaultMinFetch) // rounded: 11 of 64, and 1 up to 8
+	}
+	return min(max(slots/10, 1), maxDefaultMinFetch)
+}
+
+// noteBacklog records whether a dequeue returned as many messages as it asked for. If not it leaves
+// slots, and when they are freed a caller of Reserve looks again how many it needs.
+func (d *Dispatcher) noteBacklog(full bool) { d.backlog.Store(full) }
+
+// Backlog reports whether the last dequeue returned as many messages as it asked for.
+func (d *Dispatcher) Backlog() bool { return d.backlog.Load() }
+
+// maxDefaultLinger bounds the default of Linger. Handlers so slow that a fifth of their time is
+// longer cost far more than their dequeues, and messages should not wait while slots are free.
+const maxDefaultLinger = time.Second
+
+// linger returns how long free slots wait for more. With slow handlers a fixed time would end
+// before a tenth of them have returned, and batches would stay small.
+func (d *Dispatcher) linger() time.Duration {
+	if d.options.Linger != 0 {
+		return d.options.Linger
+	}
+	return min(max(defaultLinger, d.visibility.handlingTime()/5), maxDefaultLinger)
+}
+
+// Open sets how many slots may be used, at most Concurrency. Handlers beyond the bound finish.
+// When the bound is lowered, room for one batch beside the running handlers stays open, up to
+// maxOpen slots, so that new work is still noticed.
+func (d *Dispatcher) Open(slots, maxOpen int) { d.slots.setOpen(slots, maxOpen) }
+
+// OpenOnce lets one call of [Dispatcher.Reserve] take up to this many slots beyond the bound of
+// [Dispatcher.Open], within Concurrency.
+func (d *Dispatcher) OpenOnce(slots int) { d.slots.openOnce(slots) }
+
+// Resize changes Concurrency, which must be at least 1, with the default of MinFetch and the
+// number of failures that count as an outage. Handlers beyond the new bound finish.
+func (d *Dispatcher) Resize(concurrency int) {
+	concurrency = max(concurrency, 1)
+	d.slots.resize(concurrency)
+	for _, b := range d.breakers() {
+		b.resize(concurrency)
+	}
+}
+
+// Saturated reports whether a caller of [Dispatcher.Reserve] waits because all slots that
+// [Dispatcher.Open] allows are taken, while Concurrency would allow more.
+func (d *Dispatcher) Saturated() bool { return d.slots.saturated() }
+
+// Outage reports whether handlers have failed so often that the dispatcher lets only probes
+// through.
+func (d *Dispatcher) Outage() bool { return d.breaker.isOpen() }
+
+// batchSlots are the slots that a dequeue reserved and does not need. They are freed together,
+// once their number is known: they are then worth one dequeue, not several small ones.
+type batchSlots struct {
+	slots     *slots
+	undecided atomic.Int32 // messages that may still be refused
+	unused    atomic.Int32 // slots of messages that were refused, or that no message came for
+}
+
+// keepSlot notes that the message needs its slot, before a call that may take a while.
+func (a *admission) keepSlot() {
+	if a.batch != nil {
+		a.decideSlot()
+	}
+}
+
+// decideSlot notes that it is known whether the message needs its slot, and frees the unused slots
+// of the batch with the last of its messages.
+func (a *admission) decideSlot() {
+	batch := a.batch
+	a.batch = nil
+	if batch.undecided.Add(-1) > 0 {
+		return
+	}
+	if n := batch.unused.Load(); n > 0 {
+		batch.slots.unreserve(int(n))
 	}
 }

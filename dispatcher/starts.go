@@ -14,15 +14,14 @@ import (
 )
 
 // A message is poison as lost when too many of its handlers started without a result: it may be
-// what kills its workers. Deliveries alone do not prove that, because the response to a dequeue
-// may get lost. So an update records that a handler is about to start, from the second delivery
-// on that follows a recorded settlement. The first is not recorded and does not count, because
-// that would cost every message an update.
+// killing its workers. Deliveries alone do not prove that, because the response to a dequeue may
+// get lost. So an update records that a handler is about to start, from the second delivery on that
+// follows a recorded settlement. The first is not recorded and does not count, because that would
+// cost every message an update.
 //
-// A process excludes from the count what it knows to be harmless: handlers that never started
-// because the response to the update was lost, and handlers that returned although their lease
-// was lost. What remains are starts that ended their process, and those whose message another
-// process receives next.
+// A process excludes harmless starts from the count: handlers that never started because the
+// response to the update was lost, and handlers that returned although their lease was lost. The
+// remaining starts have ended their process, or another process received the message next.
 
 // maxExcluded bounds how many starts of a message are excluded because their handlers returned
 // here, so that a job which loses its lease every time does not run for ever.
@@ -31,15 +30,15 @@ const maxExcluded = 20
 // maxRemembered bounds for how many messages starts are remembered. Forgotten starts count.
 const maxRemembered = 4096
 
-// recordedStart is what a process knows of the last start that it recorded, or tried to record,
-// for a message that has not been settled since.
+// recordedStart describes the last start that this process recorded, or tried to record, for a
+// message that has not been settled since.
 type recordedStart struct {
 	delivery int64 // its dequeue count
 	settled  int64 // deliveries accounted for at that time
 	since    int64 // the last delivery whose start was no longer recorded in the message by then
 	read     int   // starts in the message if the record did not take effect
 	written  int   // starts in the message if it did
-	excluded int   // how many of those are excluded
+	excluded int   // how many of them are excluded
 	returned int   // how many were excluded because the handler returned
 }
 
@@ -57,8 +56,8 @@ func (s recordedStart) countedStarts(head codec.Head) int {
 	return min(s.written-s.excluded+max(head.Starts-base, 0), head.Starts)
 }
 
-// starts is the stage that records starts, and remembers those that this process has recorded. The zero
-// value is ready to use.
+// starts is the stage that records starts, and remembers the ones that this process has recorded.
+// The zero value is ready to use.
 type starts struct {
 	passive
 
@@ -66,8 +65,8 @@ type starts struct {
 	byID map[queue.ID]recordedStart // guarded by mu
 }
 
-// remember replaces what is known of the message. Before is what was known when the starts were
-// counted: starts excluded since then, while the record was in flight, are excluded in it too.
+// remember replaces the record of the message. Before is the record when the starts were counted:
+// starts excluded since then, while the record was in flight, are excluded in it too.
 func (s *starts) remember(id queue.ID, one, before recordedStart) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +99,7 @@ func (s *starts) recall(id queue.ID) (one recordedStart, known bool) {
 }
 
 // exclude excludes the recorded start of a delivery: its handler returned or did not run. It is
-// called at once and not when the delivery is settled, because the message may be delivered
+// called immediately and not when the delivery is settled, because the message may be delivered
 // here again before that.
 func (s *starts) exclude(id queue.ID, delivery int64, ran bool) {
 	s.mu.Lock()
@@ -116,7 +115,7 @@ func (s *starts) exclude(id queue.ID, delivery int64, ran bool) {
 	s.byID[id] = one
 }
 
-// forget removes what is known of the message up to this delivery.
+// forget removes the record of the message up to this delivery.
 func (s *starts) forget(id queue.ID, delivery int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,26 +124,28 @@ func (s *starts) forget(id queue.ID, delivery int64) {
 	}
 }
 
-// countStarts sets how many of the recorded starts count. There cannot be more settlements and
-// starts than deliveries: a head that says so is forged, or was copied from another message,
-// and its counts are ignored.
-func (v *delivery) countStarts() {
-	if before := max(v.queued.DequeueCount-1, 0); int64(v.head.Starts) > before-v.head.Settled {
-		v.head.Settled, v.head.Starts = 0, 0
+// count sets how many of the recorded starts count, and returns this process's record of the last
+// one. There cannot be more settlements and starts than deliveries: a head that says so is forged,
+// or was copied from another message, and its counts are ignored.
+func (s *starts) count(o *opened) (last recordedStart) {
+	if before := max(o.queued.DequeueCount-1, 0); int64(o.head.Starts) > before-o.head.Settled {
+		o.head.Settled, o.head.Starts = 0, 0
 	}
-	v.starts = v.head.Starts
-	if v.starts == 0 {
-		return
+	o.starts = o.head.Starts
+	if o.starts == 0 {
+		return last
 	}
-	if one, known := v.dispatcher.starts.recall(v.queued.ID); known {
-		v.starts, v.admission.lastStart = one.countedStarts(v.head), one
+	last, known := s.recall(o.queued.ID)
+	if known {
+		o.starts = last.countedStarts(o.head)
 	}
+	return last
 }
 
-// admit records in the message that its handler is about to start, if that is necessary. It refuses a
-// message in which that is impossible, or after which too little of the lease is left.
+// admit records in the message that its handler is about to start, if that is necessary. It refuses
+// the message if that is impossible, or takes too much of the lease.
 func (s *starts) admit(v *delivery) (dec decision, refused bool) {
-	v.keepSlot()
+	v.admission.keepSlot()
 	if v.lostDeliveries() == 0 || !v.enveloped() {
 		return decision{}, false
 	}
@@ -153,18 +154,18 @@ func (s *starts) admit(v *delivery) (dec decision, refused bool) {
 	head.Starts = v.starts + 1
 	text, err := codec.Seal(head, v.body, codec.Envelope)
 	if err == nil {
-		err = s.write(v, text)
+		err = s.write(&v.opened, v.admission.lastStart, text)
 	}
 	switch {
 	case errors.Is(err, queue.ErrTooLarge): // no room for the record: deliveries count instead
 		if v.lostDeliveries() < int64(d.maxLost()) {
 			return decision{}, false
 		}
-		return v.poisoned(poison.ReasonLost, fmt.Errorf("%d deliveries in a row ended in nothing, and there is no room to record which of them were started: %w", v.lostDeliveries(), err)), true
+		return poisoned(&v.opened, poison.ReasonLost, fmt.Errorf("%d deliveries in a row ended in nothing, and there is no room to record which of them were started: %w", v.lostDeliveries(), err)), true
 	case err != nil:
 		return decision{outcome: Lost, err: fmt.Errorf("record the start of its handler: %w", err)}, true
 	}
-	s.remember(v.queued.ID, v.thisStart(head.Starts), v.admission.lastStart)
+	s.remember(v.queued.ID, thisStart(&v.opened, head.Starts), v.admission.lastStart)
 	v.head.Starts, v.queued.Text, v.lease.text = head.Starts, text, text
 	v.admission.recorded = true
 	if v.lease.left() <= 0 {
@@ -174,36 +175,36 @@ func (s *starts) admit(v *delivery) (dec decision, refused bool) {
 	return decision{}, false
 }
 
-// write updates the message with the text, retrying while the lease lasts; a success
-// renews the lease. If it is unknown whether an update took effect, so is the newest receipt,
-// and no handler can start.
-func (s *starts) write(v *delivery, text string) error {
-	d := v.dispatcher
-	ctx, cancel := context.WithDeadline(d.requests.because(queue.CauseStart), v.lease.expiry)
+// write updates the message with the text, retrying while the lease lasts; a success renews the
+// lease. Before is the record when the starts were counted. If it is unknown whether an update took
+// effect, so is the newest receipt, and no handler can start.
+func (s *starts) write(o *opened, before recordedStart, text string) error {
+	d := o.dispatcher
+	ctx, cancel := context.WithDeadline(d.requests.because(queue.CauseStart), o.lease.expiry)
 	defer cancel()
 	unknown := false
-	err := retry.Do(ctx, string(v.queued.ID), queue.Transient, func(ctx context.Context) error {
+	err := retry.Do(ctx, string(o.queued.ID), queue.Transient, func(ctx context.Context) error {
 		asked := time.Now()
-		visibility := v.withinLife(max(v.lease.visibility, d.Visibility()))
-		fresh, err := d.queue.Update(ctx, v.lease.newest, text, visibility)
+		visibility := o.withinLife(max(o.lease.visibility, d.Visibility()))
+		fresh, err := d.queue.Update(ctx, o.lease.newest, text, visibility)
 		unknown = unknown || errors.Is(err, queue.ErrOutcomeUnknown) || errors.Is(err, queue.ErrReceiptMismatch)
 		if err == nil {
-			v.lease.newest, v.lease.asked, v.lease.visibility = fresh, asked, visibility
-			v.lease.expiry = asked.Add(visibility - safetyMargin)
+			o.lease.newest, o.lease.asked, o.lease.visibility = fresh, asked, visibility
+			o.lease.expiry = asked.Add(visibility - safetyMargin)
 		}
 		return err
 	})
 	if err != nil && unknown {
-		one := v.thisStart(v.head.Starts)
+		one := thisStart(o, o.head.Starts)
 		one.excluded++ // the handler never starts
-		s.remember(v.queued.ID, one, v.admission.lastStart)
+		s.remember(o.queued.ID, one, before)
 	}
 	return err
 }
 
-// thisStart returns what is known of the start of this delivery, given the starts in the
-// message if it was not recorded.
-func (o *opened) thisStart(read int) recordedStart {
+// thisStart returns the record of the start of this delivery, given the number in the message if
+// the update fails.
+func thisStart(o *opened, read int) recordedStart {
 	return recordedStart{delivery: o.queued.DequeueCount, settled: o.head.Settled, read: read, written: o.starts + 1}
 }
 

@@ -72,14 +72,14 @@ type visibilityEstimator struct {
 	recent   [256]time.Duration // ring buffer of handling times; guarded by mu
 	n        int                // recorded in total; guarded by mu
 	total    time.Duration      // of all handling times; guarded by mu
-	estimate time.Duration      // what handling times call for; guarded by mu
+	estimate time.Duration      // twice the 95th percentile, as last computed; guarded by mu
 	long     int                // entries of the ring that are not brief; guarded by mu
 	p95      time.Duration      // 95th percentile of the handling times; zero while unknown or brief; guarded by mu
 	floor    time.Duration      // minimum raised by leases that were too short; guarded by mu
 	shortAt  time.Time          // when one last was too short, or would have been without the floor; guarded by mu
 	neededAt time.Time          // shortAt, when no calm period has moved it; guarded by mu
 	lates    int64              // settlements that were too late; guarded by mu
-	told     time.Duration      // what begin was last told; guarded by mu
+	told     time.Duration      // the last argument of begin; guarded by mu
 }
 
 // calmPeriod is how long no lease may be too short before the floor is halved.
@@ -106,10 +106,10 @@ const maxRenewalRate = 500
 // seconds.
 func (f *visibilityEstimator) forDequeue(held int) time.Duration { return f.forRenewal(held, 0) }
 
-// forRenewal returns the visibility for a renewal when the handler has run this long: that of a
-// dequeue, or the time it has run if that is longer. Leases of long handlers are so renewed
-// less and less often, and the message of a worker that died is still delivered again after at
-// most as long as its handler had run, or the visibility.
+// forRenewal returns the visibility for a renewal: as for a dequeue, or as long as the handler has
+// run if that is longer. Leases of long handlers are so renewed less and less often, and the
+// message of a worker that died is still delivered again after at most as long as its handler had
+// run, or the visibility.
 func (f *visibilityEstimator) forRenewal(held int, ran time.Duration) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -171,8 +171,8 @@ func (f *visibilityEstimator) percentile95() time.Duration {
 	return times[rank]
 }
 
-// recordLate records a settlement that failed because the visibility had passed with which the
-// message was fetched: it was too short, whatever handling times say.
+// recordLate records a settlement that failed because the visibility of the dequeue had passed: it
+// was too short, even if handling times are short.
 func (f *visibilityEstimator) recordLate(visibility time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -180,7 +180,7 @@ func (f *visibilityEstimator) recordLate(visibility time.Duration) {
 	f.raise(visibility)
 }
 
-// recordTooShort records a lease whose visibility was too short for its requests.
+// recordTooShort records that a visibility was too short for the requests of its lease.
 func (f *visibilityEstimator) recordTooShort(visibility time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -231,19 +231,19 @@ func wholeSeconds(d time.Duration) time.Duration {
 	return time.Duration(queue.Seconds(d)) * time.Second
 }
 
-// trouble is how long leases that were too short count for what was found. It is shorter than a calm
-// period: the minimum that they raise sinks slowly, and long after them would look like a need.
+// trouble is how long a lease that was too short counts in found. It is shorter than a calm period:
+// the minimum that they raise sinks slowly, and long after them would look like a need.
 const trouble = calmPeriod / 2
 
 // BeginWith makes the dispatcher begin with a visibility that another worker has found, or a
 // person. Within the bounds of Options.Visibility it is the shortest for ten minutes, and is then
 // halved every ten minutes in which no lease would have been too short; meanwhile handling times
-// become known, and may ask for more. Zero means Options.Visibility.First. A value that is the
-// same as the last one changes nothing. A smaller one replaces it at once.
+// become known, and may ask for more. Zero means Options.Visibility.First. A value that is the same
+// as the last one changes nothing. A smaller one replaces it immediately.
 func (d *Dispatcher) BeginWith(visibility time.Duration) { d.visibility.begin(visibility) }
 
-// FoundVisibility returns the visibility that handling times call for, and leases that were too short
-// in the last five minutes, in whole seconds. It is zero while they call for none, and when the
+// FoundVisibility returns the visibility that handling times call for, and leases that were too
+// short in the last five minutes, in whole seconds. It is zero until they are known, and when the
 // visibility is fixed.
 func (d *Dispatcher) FoundVisibility() time.Duration { return d.visibility.found() }
 

@@ -9,16 +9,16 @@ import (
 	"github.com/millrace/millrace/internal/waiting"
 )
 
-// agenda remembers when work becomes visible. It has a lock of its own, so that single messages do not
-// reach the owner.
+// agenda remembers when work becomes visible. It has a lock of its own, so that single messages do
+// not reach the owner.
 type agenda struct {
 	mu       sync.Mutex
 	released calendar // messages that were given back; guarded by mu
 	called   calendar // events that are due later; guarded by mu
 }
 
-// calendar has at most one time in each second, the last that was added: all times of a second are worth
-// one poll, and the memory is bounded by the longest delay, not by the number of messages.
+// calendar has at most one time in each second, the last that was added: all times of a second are
+// worth one poll, and the memory is bounded by the longest delay, not by the number of messages.
 type calendar struct {
 	seconds secondHeap
 	latest  map[int64]time.Time // by second
@@ -39,8 +39,8 @@ func (c *calendar) add(due time.Time, second int64) (first bool) {
 	return !known && c.seconds[0] == second
 }
 
-// take removes what is due, and reports whether anything was. It returns the time of what is next, or
-// zero.
+// take removes the times that are due, and reports whether there were any. It returns the next
+// time, or zero.
 func (c *calendar) take(now time.Time) (fell bool, next time.Time) {
 	for len(c.seconds) > 0 {
 		if next = c.latest[c.seconds[0]]; next.After(now) {
@@ -84,8 +84,8 @@ func (s *session) remember(due time.Time, called bool) {
 	}
 }
 
-// fallDue takes what is due off the agenda, and returns the event of that. It returns the time of what is
-// next, or zero.
+// fallDue takes the times that are due off the agenda, and returns the event for them. It returns
+// the next time, or zero.
 func (a *agenda) fallDue(now time.Time) (e event, next time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -104,13 +104,13 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// hears tells the owner of a reason to poll.
-func (s *session) hears(e event) {
+// hears is tell for an event that is, or may be, a reason to poll.
+func (s *session) hears(e event) (state, answer) {
 	e.saturated = s.options.Wakeups != nil && s.dispatcher.Saturated()
-	s.tell(e)
+	return s.tell(e)
 }
 
-// watchTime tells the owner of alarms, and of what falls due, until ctx ends.
+// watchTime tells the owner of alarms, and of times that fall due, until ctx ends.
 func (s *session) watchTime(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()

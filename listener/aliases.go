@@ -29,7 +29,7 @@ const (
 	Duplicate = dispatcher.Duplicate // deleted unhandled: its job was handled before
 )
 
-// Result is what a handler's error asks for. See dispatcher.Result.
+// Result is the request in a handler's error. See dispatcher.Result.
 type Result = dispatcher.Result
 
 // DeliveryError reports a delivery that did not succeed. See dispatcher.DeliveryError.
@@ -52,7 +52,7 @@ type SetupError = dispatcher.SetupError
 // dispatcher.AbandonedError.
 type AbandonedError = dispatcher.AbandonedError
 
-// The causes with which a handler's context ends, as context.Cause returns them.
+// Causes of the end of a handler's context, as context.Cause returns them.
 var (
 	ErrLeaseLost    = dispatcher.ErrLeaseLost    // another worker has the message, or it is gone
 	ErrLeaseExpired = dispatcher.ErrLeaseExpired // the lease could not be renewed in time
@@ -101,20 +101,20 @@ type Visibility = dispatcher.Visibility
 // raised to 5 s.
 func FixedVisibility(d time.Duration) Visibility { return dispatcher.Fixed(d) }
 
-// Retry returns an error that gives the message back for another attempt after the delay, in
-// place of Options.RetryDelay. The delay is bounded by the longest visibility timeout and the
-// message's remaining life; negative means at once. A message without attempts left is poison
+// Retry returns an error that gives the message back for another attempt after the delay, in place
+// of Options.RetryDelay. The delay is bounded by the longest visibility timeout and the message's
+// remaining life; negative means immediately. A message without attempts left is poison
 // nevertheless.
 func Retry(delay time.Duration, err error) error { return dispatcher.Retry(delay, err) }
 
-// Snooze returns an error that gives the message back with the delay and records no attempt:
-// the job did not fail, it is too early for it. For a message without an envelope the dequeue
-// count, and so the attempt, rises nevertheless (see Options.Adopt). It shows that the handler works:
+// Snooze returns an error that gives the message back with the delay and records no attempt: the
+// job did not fail, it is too early for it. For a message without an envelope the dequeue count,
+// and so the attempt, rises nevertheless (see Options.Adopt). It shows that the handler works:
 // middleware that has not called it returns Postpone.
 func Snooze(delay time.Duration) error { return dispatcher.Snooze(delay) }
 
-// Postpone is Snooze for middleware and interceptors that have not called the handler: it says nothing
-// about whether the handler works. Why is what the job waits for. See dispatcher.Postpone.
+// Postpone is Snooze for middleware and interceptors that have not called the handler: it says
+// nothing about whether the handler works. Why is the reason for the wait. See dispatcher.Postpone.
 func Postpone(delay time.Duration, why error) error { return dispatcher.Postpone(delay, why) }
 
 // Poison returns an error that moves the message to the poison queue now, because no further
@@ -132,11 +132,10 @@ func RetryCurve(attempt int) time.Duration { return dispatcher.RetryCurve(attemp
 // dispatcher.Delivery.
 type Delivery = dispatcher.Delivery
 
-// DeliveryFrom returns the delivery whose handler runs under ctx. See
-// dispatcher.DeliveryFrom.
+// DeliveryFrom returns the delivery that ctx belongs to. See dispatcher.DeliveryFrom.
 func DeliveryFrom(ctx context.Context) (Delivery, bool) { return dispatcher.DeliveryFrom(ctx) }
 
-// ResultOf returns what a handler's error asks for, so that middleware can tell a snooze from a
+// ResultOf returns the request in a handler's error, so that middleware can tell a snooze from a
 // failure. See dispatcher.ResultOf for joined and nested errors.
 func ResultOf(err error) Result { return dispatcher.ResultOf(err) }
 
@@ -149,11 +148,11 @@ func Batch[T any](h BatchHandler[T], size int, wait time.Duration) Handler[T] {
 	return dispatcher.Batch(h, size, wait)
 }
 
-// Each returns a handler that handles several jobs of a group at once: producer.SendGroup sends
-// several jobs in one message. See dispatcher.Each for the results of the items.
+// Each returns a handler that handles several jobs of a group at the same time: producer.SendGroup
+// sends several jobs in one message. See dispatcher.Each for the results of the items.
 func Each[T any](h Handler[T], concurrency int) Handler[T] { return dispatcher.Each(h, concurrency) }
 
-// GroupError is the error of a group of which not every item succeeded. See dispatcher.GroupError.
+// GroupError is the error of a group if not every item succeeded. See dispatcher.GroupError.
 type GroupError = dispatcher.GroupError
 
 // ItemError is the error of one item of a group. See dispatcher.ItemError.

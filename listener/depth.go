@@ -21,8 +21,8 @@ func (s *session) readDepth() (depth int64, ok bool) {
 	return properties.Depth, err == nil
 }
 
-// scaleByDepth starts the loops that the depth calls for beside the running ones. It also wakes another
-// instance if the queue may have more than this listener holds.
+// scaleByDepth starts the loops that the depth calls for beside the running ones. It also wakes
+// another instance if the queue may have more than this listener holds.
 func (s *session) scaleByDepth(received int, more bool) {
 	depth, ok := s.readDepth()
 	if ok {
@@ -34,8 +34,9 @@ func (s *session) scaleByDepth(received int, more bool) {
 	}
 }
 
-// scaleByBatch is scaleByDepth after a batch that has emptied the queue. Handlers beyond the slots of
-// the running loops were fetched by loops that have ended since, and are no reason to start loops again.
+// scaleByBatch is scaleByDepth after a batch that has emptied the queue. Handlers beyond the slots
+// of the running loops were fetched by loops that have ended since, and are no reason to start
+// loops again.
 func (s *session) scaleByBatch(received int) {
 	running, _ := s.dispatcher.Running()
 	depth := max(min(running, s.snapshot().active*s.options.BatchSize), received)
@@ -65,7 +66,7 @@ func (s *session) askController() {
 	s.tell(event{what: steered, target: s.controller(i)})
 }
 
-// load returns what the listener knows of its load, given the depth.
+// load returns the load of the listener, given the depth.
 func (s *session) load(depth int64) Load {
 	running, settling := s.dispatcher.Running()
 	now := s.rates.current()
@@ -76,7 +77,7 @@ func (s *session) load(depth int64) Load {
 	}
 }
 
-// totals returns what was counted since the start.
+// totals returns the counts since the start.
 func (s *session) totals() totals {
 	t := totals{received: s.snapshot().received, ended: s.ended()}
 	t.handled, t.handling = s.dispatcher.Handled()

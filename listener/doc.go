@@ -15,49 +15,47 @@
 //
 // # Concurrency
 //
-// Loops are goroutines that dequeue; handlers run beside them. At most
-// min(Concurrency, loops × BatchSize) handlers run at once, and a dequeue requests no more than
-// there are free slots, so no message waits in memory. The number of loops grows with the depth
-// of the queue when work appears and while full batches keep coming, and shrinks to Loops.Min
-// when the queue stays empty. Loops that decide at the same time neither start too many nor all
-// end. When loops end while handlers run on, the slots that these use close with them, and room
-// for one more dequeue stays open. If slow handlers take all open slots, new work is noticed
-// within 30 s.
+// Loops are goroutines that dequeue; handlers run beside them. At most min(Concurrency, loops ×
+// BatchSize) handlers run at the same time, and a dequeue requests no more than there are free
+// slots, so no message waits in memory. The number of loops grows with the depth of the queue when
+// work appears and while full batches keep coming, and shrinks to Loops.Min when the queue stays
+// empty. Loops that decide at the same time neither start too many nor all end. When loops end
+// while handlers run on, the slots that these use close with them, and room for one more dequeue
+// stays open. If slow handlers take all open slots, new work is noticed within 30 s.
 //
 // # Wake-ups
 //
-// With Options.Wakeups an idle listener has no loop and sends nothing: an event, from a producer that
-// publishes or from the server, starts a loop at once. Events are hints. What was lost is found by
-// Options.SafetyPoll, and while the source is not connected a loop polls as without it. See package
-// wakeup for the sources. [Listener.Wake] says the same by any other way.
+// With Options.Wakeups an idle listener has no loop and sends nothing: an event, from a producer
+// that publishes or from the server, starts a loop immediately. Events are hints. Lost ones are
+// made up for by Options.SafetyPoll, and while the source is not connected a loop polls as without
+// it. See package wakeup for the sources. [Listener.Wake] says the same by any other way.
 //
 // # Settings in the queue
 //
 // A queue can have settings in its metadata, which apply to all its workers that have no option of
 // their own for them: how many attempts make a message poison, and how long messages are hidden at
-// first. Options.Metadata makes a listener follow them, also when they change, and write the
-// visibility that it has found: see [Metadata].
+// first. Options.Metadata makes a listener follow them and their changes, and write the visibility
+// that it has found: see [Metadata].
 //
 // # Hooks
 //
 // A function in [Options] that panics stops neither a loop nor the listener: its default is used
-// instead, and a [*HookError] goes to OnError and the log. Package dispatcher documents what is
-// not contained.
+// instead, and a [*HookError] goes to OnError and the log. Package dispatcher documents which
+// panics are not contained.
 //
 // # Shutdown
 //
 // When the context of [Listener.Run] ends, no further dequeue is sent. One in flight is not
-// cancelled, because that could hide 32 messages. Messages that were not started are given back
-// at once. Handlers finish, with their leases renewed, until Grace is over; they are then
-// cancelled, and their messages given back. Run returns when nothing of the listener runs any
-// more, or names what it abandoned. [Listener.Halt] ends the grace period at once.
+// cancelled, because that could hide 32 messages. Messages that were not started are given back at
+// once. Handlers finish, with their leases renewed, until Grace is over; they are then cancelled,
+// and their messages given back. Run returns when nothing of the listener runs any more, or names
+// the abandoned messages. [Listener.Halt] ends the grace period immediately.
 //
 // # Cost
 //
-// One transaction per dequeue and one per delete: 1 + 1/batch per message. An idle listener
-// polls once per Idle.Max (plus up to 10 % jitter) and loop, of which Loops.Min remain; with
-// Options.Wakeups it sends one safety poll a minute. The
-// depth is read when work appears, and then at most once per 256 messages, or once in 30 s,
-// while loops could be added. While there is work the metadata of the queue are read once a minute, for
-// the flag that pauses workers and for Options.Metadata.
+// One transaction per dequeue and one per delete: 1 + 1/batch per message. An idle listener polls
+// once per Idle.Max (plus up to 10 % jitter) and loop. Loops.Min loops remain; with Options.Wakeups
+// it sends one safety poll a minute. The depth is read when work appears, and then at most once per
+// 256 messages, or once in 30 s, while loops could be added. While there is work the metadata of
+// the queue are read once a minute, for the flag that pauses workers and for Options.Metadata.
 package listener

@@ -454,3 +454,44 @@ func TestAGroupErrorHasTheErrorsOfTheItems(t *testing.T) {
 		t.Errorf("got %q\nwant %q", got, want)
 	}
 }
+
+// What an item has done while the last renewal was in flight is recorded, when middleware has left its
+// Each behind.
+func TestAnItemThatEndsDuringTheLastRenewalIsRecorded(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.putGroup(2)
+		var slow atomic.Bool
+		slow.Store(true)
+		q := customUpdate{b.queue, func(_ context.Context, _ queue.Lease, act func() (queue.Lease, error)) (queue.Lease, error) {
+			fresh, err := act()
+			if slow.Swap(false) {
+				time.Sleep(10 * time.Second)
+			}
+			return fresh, err
+		}}
+		var got items
+		each := Each(got.handler(t, func(_ context.Context, m *Message[job]) error {
+			if m.Attempt == 1 {
+				time.Sleep([]time.Duration{22 * time.Second, time.Minute}[m.Item])
+			}
+			return nil
+		}), 2)
+		o := options()
+		o.Visibility = FixedVisibility(30 * time.Second) // renewed between 15 and 19 s
+		l := New(q, func(ctx context.Context, m *Message[job]) error {
+			if m.Attempt > 1 {
+				return each(ctx, m)
+			}
+			go func() { _ = each(ctx, m) }()
+			time.Sleep(20 * time.Second)
+			return errors.New("too slow")
+		}, o)
+		b.run(l)
+		advance(5 * time.Minute)
+		b.mustFinish()
+		got.wantCounts(t, 1, 2)
+		if st := l.State(); st.Retried != 1 || st.Succeeded != 1 {
+			t.Errorf("got %d retried and %d succeeded, want 1 and 1", st.Retried, st.Succeeded)
+		}
+	})
+}

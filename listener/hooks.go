@@ -61,7 +61,8 @@ func (c *guardedCurve) Reset() {
 	c.own.Reset()
 }
 
-// newController returns the user's controller, guarded, or nil for none. After a panic as many loops run as before.
+// newController returns the user's controller, guarded, which may be nil. After a panic as many
+// loops run as before.
 func newController(g *hook.Guard, f func() scaling.Controller) scaling.Controller {
 	if f == nil {
 		return nil

@@ -15,9 +15,9 @@ const (
 // longestFleetWait bounds Fleet × Max.
 const longestFleetWait = 100 * 365 * 24 * time.Hour
 
-// idleWithDefaults fills in Min and Max. It returns an error if a bound or Fleet is negative, if Min
-// is above Max, if Max is under 1 µs, which is a number without a unit, or if Fleet × Max is over a
-// century, which may be no Duration any more.
+// idleWithDefaults fills in Min and Max. It returns an error if a bound or Fleet is negative, if
+// Min is above Max, if Max is under 1 µs, which is a number without a unit, or if Fleet × Max is
+// over a century, which may be no Duration any more.
 func idleWithDefaults(i Idle) (Idle, error) {
 	if i.Min < 0 || i.Max < 0 {
 		return i, fmt.Errorf("idle bounds %v and %v must not be negative", i.Min, i.Max)
@@ -48,8 +48,8 @@ func idleWithDefaults(i Idle) (Idle, error) {
 
 // fleetWait returns the wait of a loop that has reached Max and stays: Fleet × Max, with up to 10 %
 // jitter added. So processes that started together do not poll together, and one poll per Fleet ×
-// Max stays an upper bound. That jitter alone would spread a fleet over a tenth of its period, so the
-// first wait is anywhere within the period.
+// Max stays an upper bound. That jitter alone would spread a fleet over a tenth of its period, so
+// the first wait is anywhere within the period.
 func (l *loop) fleetWait(idle *Idle) time.Duration {
 	wait := idle.Max * time.Duration(max(idle.Fleet, 1))
 	if idle.Fleet > 1 && !l.phased {

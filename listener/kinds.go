@@ -7,15 +7,16 @@ import "github.com/millrace/millrace/queue"
 // envelope.
 //
 // A message of a kind that is not among these is left to another worker, such as one of a newer
-// release: it is given back for 30 s, again and again, without an attempt. So is a message without a
-// kind, unless one of the kinds has no name; if it also has no envelope, it is poison after as many
-// deliveries as attempts. A message of a known kind that cannot be decoded is poison at once.
+// release: it is given back for 30 s, again and again, without an attempt. So is a message without
+// a kind, unless one of the kinds has no name; if it also has no envelope, it is poison after as
+// many deliveries as attempts. A message of a known kind that cannot be decoded is poison
+// immediately.
 //
-// A kind whose handlers keep failing waits without its attempts, and the others are handled: see
-// [ErrOutage].
+// While the handlers of a kind keep failing, its messages wait without attempts, and the others are
+// handled: see [ErrOutage].
 //
-// The options are those of all kinds together. Codec and TimeoutFor, which depend on the type, must
-// not be set. NewKinds starts and sends nothing; [Listener.Run] reports invalid kinds and options.
+// The options apply to all kinds together. Codec and TimeoutFor, which depend on the type, must not
+// be set. NewKinds starts and sends nothing; [Listener.Run] reports invalid kinds and options.
 func NewKinds(q queue.Queue, kinds []Kind, o *Options[any]) *Listener[any] {
 	l := New[any](q, nil, o)
 	l.kinds = append([]Kind{}, kinds...) // not nil; the caller may reuse its slice

@@ -3,6 +3,8 @@ package listener
 import (
 	"context"
 	"errors"
+	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -231,3 +233,29 @@ func TestAnOriginalIsNotDeletedWithoutItsCopy(t *testing.T) {
 		})
 	}
 }
+
+// The log says that the listener listens when its phase is Running.
+func TestTheFirstLineIsLoggedInThePhaseRunning(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		var l *Listener[job]
+		phases := map[string]Phase{}
+		o := options()
+		o.Logger = textLogger(writerFunc(func(line []byte) (int, error) {
+			_, text, _ := strings.Cut(string(line), "msg=")
+			what, _, _ := strings.Cut(text, " ")
+			phases[what] = l.State().Phase
+			return len(line), nil
+		}))
+		l = New(b.queue, nothing, o)
+		b.run(l)
+		advance(time.Second)
+		b.mustFinish()
+		if want := map[string]Phase{"listening": Running, "draining": Draining, "stopped": Stopped}; !maps.Equal(phases, want) {
+			b.Errorf("got phases %v, want %v", phases, want)
+		}
+	})
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(line []byte) (int, error) { return f(line) }

@@ -63,7 +63,7 @@ func (l *Listener[T]) hasRun() error {
 	return fmt.Errorf("listener of %v: it has already run: make a new one", l.queue.Name())
 }
 
-// Check returns the error with which [Listener.Run] would refuse the queue, the handler or the options, or
+// Check returns the error if [Listener.Run] would refuse the queue, the handler or the options, or
 // nil. It starts and sends nothing, and may be called at any time.
 func (l *Listener[T]) Check() error {
 	_, err := l.prepare()

@@ -58,7 +58,7 @@ func (t *logLimiter) check(message, text string, must bool) (leftOut int, ok boo
 	return leftOut, true
 }
 
-// kind returns the kind of a line, and makes it if there is none. Requires mu.
+// kind returns the kind of a line, and makes it if it is new. Requires mu.
 func (t *logLimiter) kind(key, message string, now time.Time) *kind {
 	if k := t.kinds[key]; k != nil {
 		return k

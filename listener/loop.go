@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/millrace/scaling"
 )
 
-// After an error a loop waits within these bounds, growing, whatever its idle curve says.
+// After an error a loop waits within these bounds, growing, and ignores its idle curve.
 const (
 	firstErrorWait = 100 * time.Millisecond
 	maxErrorWait   = 30 * time.Second
@@ -24,16 +24,16 @@ const errorsInARow = 2
 // minHookWait keeps a QueueEmpty hook that returns zero from polling in a busy loop.
 const minHookWait = time.Millisecond
 
-// A loop whose dequeue was held back by a limit waits as long as the limit says, within these bounds, and
-// then up to a tenth longer: loops that were refused together do not ask together. The spread is bounded,
-// because the limit may lose what it allows if no loop asks for it soon.
+// If a limit holds a dequeue back, the loop waits as long as the limit says, within these bounds,
+// and then up to a tenth longer: loops that were refused together do not ask together. The spread
+// is bounded, because the limit may lose what it allows if no loop asks for it soon.
 const (
 	minLimitWait   = time.Millisecond
 	maxLimitWait   = 30 * time.Second
 	maxLimitSpread = 100 * time.Millisecond
 )
 
-// longLimit is from which wait on events go to other instances, which may have room.
+// longLimit is the shortest wait that sends events to other instances, which may have room.
 const longLimit = time.Second
 
 // listenWithin is how long a loop waits until events reach the listener again.
@@ -45,9 +45,9 @@ type loop struct {
 	*session
 	woken   chan struct{} // buffered, one: the owner wakes the loop
 	empties int           // empty polls in a row
-	setting *Idle         // for which curve was made
+	setting *Idle         // curve was made for it
 	curve   BackOff       // waits after empty polls
-	phased  bool          // its polls are spread over those of the fleet: see fleetWait
+	phased  bool          // its polls are spread over the period of the fleet: see fleetWait
 	errors  *retry.Waits  // waits after errors in a row; nil before the first
 	failed  int           // errors in this row
 	created bool          // it created the queue, and no dequeue has succeeded since
@@ -68,8 +68,8 @@ func (l *loop) ask(e event, one, other verb) (is, isOther bool) {
 	return a.is(one), a.is(other)
 }
 
-// run dequeues until the loop ends: when the listener stops, when more loops run than Loops.Max or a
-// controller allows, or when an empty poll finds that it may end.
+// run dequeues until the loop ends: when the listener stops, when more loops run than Loops.Max or
+// a controller allows, or when an empty poll finds that it may end.
 func (l *loop) run(ctx context.Context) {
 	for woken := false; ; {
 		ends, waits := l.ask(event{what: turn, woken: woken}, end, park)
@@ -93,9 +93,10 @@ func (l *loop) run(ctx context.Context) {
 	}
 }
 
-// listenAgain says that there is room again, if there was none for a while, before the second dequeue of a busy
-// period, and waits for a moment until events come. So that dequeue is the last one if it finds nothing.
-// If it finds work the queue has a backlog: then the source is told when that is done.
+// listenAgain says that there is room again, after a while without room, before the second dequeue
+// of a busy period, and waits for a moment until events come. So that dequeue is the last one if it
+// finds nothing. If it finds work the queue has a backlog: then the source is told when that is
+// done.
 func (l *loop) listenAgain(ctx context.Context) {
 	if l.options.Wakeups == nil || l.found != 1 || l.errors != nil || l.dispatcher.Outage() {
 		return
@@ -150,7 +151,8 @@ func (l *loop) poll(reserved int) (wait time.Duration, ended bool) {
 }
 
 // mayDequeue asks whether a dequeue may be sent, and reads the metadata first if they are due. It
-// returns what the owner knew when it allowed the dequeue. An error stands for that of a dequeue.
+// returns the state in which the owner allowed the dequeue. An error stands for an error of the
+// dequeue.
 func (l *loop) mayDequeue() (now state, may bool, err error) {
 	for {
 		now, a := l.decide(l, event{what: begins})
@@ -186,8 +188,9 @@ func (l *loop) observe(asked int, batch []queue.Message, took time.Duration, err
 	}
 }
 
-// onEmptyPoll decides what follows an empty poll. seen is what had been heard before it. Without a queue
-// none is found: the loops do not rely on events then, so that the state soon shows that it is there.
+// onEmptyPoll decides about the next step after an empty poll. Seen is state.heard before it. Found
+// is false if the queue is missing: loops do not rely on events then, so that the state soon shows
+// when the queue is there.
 func (l *loop) onEmptyPoll(found bool, seen uint64) (wait time.Duration, ended bool) {
 	l.empties, l.found = l.empties+1, 0
 	wait, stop, hooked := l.askQueueEmpty()
@@ -198,7 +201,7 @@ func (l *loop) onEmptyPoll(found bool, seen uint64) (wait time.Duration, ended b
 	}
 	if hooked {
 		if stop && l.endsIdle() {
-			return 0, true // at once, without waiting
+			return 0, true // without waiting
 		}
 		return max(wait, minHookWait), false
 	}
@@ -218,8 +221,8 @@ func (l *loop) endsIdle() bool {
 	return ends
 }
 
-// onQueueMissing decides what follows a dequeue from a queue that does not exist: it is created
-// if the options say so, and otherwise treated as empty.
+// onQueueMissing decides about the next step if the queue does not exist: it is created if the
+// options say so, and otherwise treated as empty.
 func (l *loop) onQueueMissing(err error) (wait time.Duration, ended bool) {
 	if l.options.Create && !l.created {
 		err = l.queue.Create(queue.WithCause(l.requests, queue.CauseCreate), nil)
@@ -235,7 +238,7 @@ func (l *loop) onQueueMissing(err error) (wait time.Duration, ended bool) {
 	return l.onEmptyPoll(false, 0)
 }
 
-// askQueueEmpty calls the QueueEmpty hook. ok is false if there is none or it fails.
+// askQueueEmpty calls the QueueEmpty hook. ok is false without a hook, or if it panics.
 func (l *loop) askQueueEmpty() (wait time.Duration, stop, ok bool) {
 	f := l.options.QueueEmpty
 	if f == nil {
@@ -301,8 +304,9 @@ func limitOf(err error) *queue.LimitedError {
 	return limit
 }
 
-// onLimited returns how long to wait after a dequeue that a limit held back. The slots are given back,
-// because others may share them. owed says whether that dequeue would have served a reason to poll.
+// onLimited returns how long to wait after a dequeue that a limit held back. The slots are given
+// back, because others may share them. owed says whether that dequeue would have served a reason to
+// poll.
 func (l *loop) onLimited(limit *queue.LimitedError, reserved int, owed bool) time.Duration {
 	l.limited = true
 	l.dispatcher.Release(reserved)
@@ -328,7 +332,8 @@ func (l *loop) sleep(ctx context.Context, d time.Duration) (woken bool) {
 	return l.await(ctx, d)
 }
 
-// await waits until the owner wakes the loop, until d has passed if it is positive, or until ctx ends.
+// await waits until the owner wakes the loop, until d has passed if it is positive, or until ctx
+// ends.
 func (l *loop) await(ctx context.Context, d time.Duration) (woken bool) {
 	var over <-chan time.Time
 	if d > 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/millrace/millrace/wakeup"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -387,4 +388,26 @@ func TestAControllerCostsNoRequests(t *testing.T) {
 	if with > polls+polls/20 || read > readings {
 		t.Errorf("got %d polls and %d readings of the depth, want no more than the %d and %d without", with, read, polls, readings)
 	}
+}
+
+// A controller that wants no loop ends all but one: only an empty poll ends the last one, because nobody
+// would start it again for the messages that are left.
+func TestAControllerDoesNotEndTheLastLoop(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		source := &wakeup.Bus{}
+		o := wakeOptions(source)
+		o.SafetyPoll, o.Concurrency, o.BatchSize = noSafety, 4, 1
+		o.LoopController = func() scaling.Controller { return func(scaling.Interval) int { return 0 } }
+		b.queue.latency = 20 * time.Millisecond
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		advance(time.Minute)
+		b.put(300)
+		b.publish(source)
+		advance(time.Minute)
+		if st := l.State(); st.Succeeded != 300 || st.Loops != 0 {
+			b.Errorf("got %d jobs done and %d loops, want 300 and 0", st.Succeeded, st.Loops)
+		}
+		b.mustFinish()
+	})
 }

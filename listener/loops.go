@@ -7,10 +7,10 @@ import (
 
 // Loops bounds how many dequeue loops run.
 type Loops struct {
-	// Min is how many loops run at least, even while the queue is empty. If Max is not set, no
-	// more than Concurrency of them run, because a loop without a slot could not dequeue.
-	// Defaults to 1, and to none with Options.Wakeups: while events reach the listener every loop then
-	// ends at its first empty poll.
+	// Min is how many loops run at least, even while the queue is empty. If Max is not set, no more
+	// than Concurrency of them run, because a loop without a slot could not dequeue. Defaults to 1,
+	// and to 0 with Options.Wakeups: while events reach the listener every loop then ends at its
+	// first empty poll.
 	Min int
 
 	// Max is how many loops run at most. Defaults to as many as Concurrency needs,
@@ -18,9 +18,9 @@ type Loops struct {
 	// changes.
 	Max int
 
-	// Pause is how long after a growth no loop ends, so that the number of loops does not
-	// oscillate when work comes in bursts. It does not apply while events of Options.Wakeups reach
-	// the listener, nor to what a LoopController ends. Negative means none. Defaults to 30 s.
+	// Pause is how long after a growth no loop ends, so that the number of loops does not oscillate
+	// when work comes in bursts. It does not apply while events of Options.Wakeups reach the
+	// listener, nor to loops that a LoopController ends. Negative means no pause. Defaults to 30 s.
 	Pause time.Duration
 }
 
@@ -57,7 +57,7 @@ func (l Loops) bounds(concurrency, batch, least int) Loops {
 	l.Min = max(l.Min, least)
 	if l.Max == 0 {
 		l.Min = min(l.Min, concurrency)
-		l.Max = max((concurrency+batch-1)/batch, l.Min) // enough to fill all slots at once
+		l.Max = max((concurrency+batch-1)/batch, l.Min) // enough to fill all slots together
 	}
 	l.Min = min(l.Min, l.Max)
 	if l.Pause == 0 {

@@ -528,3 +528,33 @@ func TestADepthThatCannotBeReadStopsNothing(t *testing.T) {
 		}
 	})
 }
+
+// Loops in excess that sleep end at once, also while another loop is about to poll for an older reason.
+func TestASleepingLoopInExcessEndsWhileAPollIsOwed(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		o := options()
+		o.BatchSize, o.Concurrency, o.Loops = 1, 2, Loops{Min: 3, Max: 3}
+		o.Idle.Min, o.Idle.Max = time.Hour, time.Hour
+		b.put(1)
+		l := New(b.queue, slowHandler(10*time.Hour), o)
+		b.run(l)
+		advance(time.Second)
+		b.put(1)
+		l.Wake() // for the second message, which takes the last slot
+		advance(time.Second)
+		l.Wake() // for a loop that waits for a slot from now on
+		advance(time.Second)
+		if st := l.State(); st.Loops != 3 || st.Running != 2 {
+			b.Fatalf("got %d loops and %d handlers, want 3 and 2", st.Loops, st.Running)
+		}
+		if err := l.Configure(Settings{Loops: Loops{Max: 1}}); err != nil {
+			b.Fatal(err)
+		}
+		advance(time.Second)
+		if n := l.State().Loops; n != 2 {
+			b.Errorf("got %d loops, want 2: the one that slept has ended", n)
+		}
+		l.Halt()
+		b.mustFinish()
+	})
+}

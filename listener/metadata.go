@@ -17,34 +17,35 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Metadata says which part the metadata of the queue have in a listener. The names, in any case, are
+// Metadata says which part the metadata of the queue have in a listener. The names, in any case,
+// are
 //
 //   - poisonthreshold: Poison.MaxAttempts and Poison.MaxLost, 1…2147483647
 //   - defaulttimeout: the visibility to begin with, in seconds, 1…604800
 //
-// An option that is set wins over the metadata: MaxAttempts and MaxLost over the one, Visibility.First
-// and [FixedVisibility] over the other. What is missing or is no such number has its default; the
-// latter is also reported, once, as a [*SetupError]. The visibility is moved into Visibility.Min…Max;
-// it is the shortest for ten minutes, and then gives way to what handling times call for.
+// An option that is set wins over the metadata: MaxAttempts and MaxLost over the one,
+// Visibility.First and [FixedVisibility] over the other. A missing or invalid number has its
+// default; an invalid one is also reported, once, as a [*SetupError]. The visibility is moved into
+// Visibility.Min…Max; it is the shortest for ten minutes, and then gives way to the handling times.
 type Metadata int
 
 const (
-	// IgnoreMetadata applies neither of them. What pauses the workers of the queue is followed all the
-	// same: see [Listener.Pause].
+	// IgnoreMetadata applies neither of them. The flag that pauses the workers of the queue is
+	// followed all the same: see [Listener.Pause].
 	IgnoreMetadata Metadata = iota
 
-	// ReadMetadata applies the metadata, also when they change. They are read before the first
-	// dequeue, by each loop that starts with the listener, then with every reading of the depth, and
-	// before a dequeue when that was a minute ago. So they cost a busy or an idle listener at most one
+	// ReadMetadata applies the metadata and their changes. They are read before the first dequeue,
+	// by each loop that starts with the listener, then with every reading of the depth, and before
+	// a dequeue when that was a minute ago. So they cost a busy or an idle listener at most one
 	// transaction a minute. Nothing is dequeued until they are known, which each failure reports.
 	ReadMetadata
 
-	// WriteMetadata also raises defaulttimeout, so that other workers, and those that start later,
-	// begin with the visibility that this one has found. It does so at most every ten minutes, if
-	// half as much again was called for all the time, and never lowers it. All other metadata are
-	// written back as they were read just before: a change of another program in between is lost,
-	// because the service can only replace all metadata. Their names come back in lower case from
-	// Azure. The queue must be a [queue.Manager]. A write that fails is reported and does no harm.
+	// WriteMetadata also raises defaulttimeout, so that other workers, even later ones, begin with
+	// the visibility that this one has found. It does so at most every ten minutes, if half as much
+	// again was called for all the time, and never lowers it. All other metadata are written back
+	// as they were read just before: a change of another program in between is lost, because the
+	// service can only replace all metadata. Their names come back in lower case from Azure. The
+	// queue must be a [queue.Manager]. A write that fails is reported and does no harm.
 	WriteMetadata
 )
 
@@ -54,10 +55,10 @@ const (
 	timeoutName   = "defaulttimeout"
 )
 
-// check returns an error for an unknown value, and for a queue whose metadata cannot be written.
+// check returns an error for an unknown value, and for a queue without writable metadata.
 func (m Metadata) check(q queue.Queue) error {
 	if m < IgnoreMetadata || m > WriteMetadata {
-		return fmt.Errorf("metadata %d is none of IgnoreMetadata, ReadMetadata and WriteMetadata", int(m))
+		return fmt.Errorf("metadata %d must be IgnoreMetadata, ReadMetadata or WriteMetadata", int(m))
 	}
 	if _, ok := q.(queue.Manager); !ok && m == WriteMetadata {
 		return fmt.Errorf("WriteMetadata needs a queue that implements queue.Manager, which %T does not: use ReadMetadata", q)
@@ -65,9 +66,9 @@ func (m Metadata) check(q queue.Queue) error {
 	return nil
 }
 
-// readMetadata reads the metadata before a dequeue. An error means that nothing may be dequeued: the
-// queue is missing, or its settings are not known yet. Messages might become poison by thresholds
-// that are not those of the queue.
+// readMetadata reads the metadata before a dequeue. An error means that nothing may be dequeued:
+// the queue is missing, or its settings are not known yet. Messages might become poison by the
+// wrong thresholds.
 func (l *loop) readMetadata(first bool) error {
 	_, err := l.readProperties(queue.WithCause(l.request(), queue.CauseMetadata))
 	switch {
@@ -80,8 +81,8 @@ func (l *loop) readMetadata(first bool) error {
 	return nil
 }
 
-// readProperties reads the properties of the queue. All that they say is applied, whatever they are
-// read for.
+// readProperties reads the properties of the queue. They are applied completely, for any reason of
+// the reading.
 func (s *session) readProperties(ctx context.Context) (queue.Properties, error) {
 	began, _ := s.tell(event{what: asks})
 	p, err := s.queue.Properties(ctx)
@@ -89,7 +90,7 @@ func (s *session) readProperties(ctx context.Context) (queue.Properties, error) 
 	return p, err
 }
 
-// applyProperties tells the owner what a reading says.
+// applyProperties tells the owner of a reading.
 func (s *session) applyProperties(reading int, metadata map[string]string, err error) {
 	e := event{what: read, reading: reading, ok: err == nil, missing: errors.Is(err, queue.ErrQueueMissing)}
 	e.refusal = !e.ok && !e.missing && isDenied(err)
@@ -104,12 +105,17 @@ func (s *session) applyProperties(reading int, metadata map[string]string, err e
 		}
 		e.threshold = number(0, thresholdName, math.MaxInt32)
 		e.seconds = number(1, timeoutName, int(queue.MaxVisibility/time.Second))
-		e.sharing, e.found = s.options.Metadata == WriteMetadata, s.dispatcher.FoundVisibility()
 	}
-	_, follows := s.tell(e)
+	_, follows := s.hears(e)
 	if follows.is(tellDenied) {
 		s.report.info("not followed: millrace pause, for lack of the permission to read the metadata of the queue", slog.Any("error", err))
 	}
+	if !e.settings || e.flag || s.options.Metadata != WriteMetadata {
+		return
+	}
+	// After the settings were applied, because they replace the visibility that this worker had
+	// found before.
+	_, follows = s.tell(event{what: sampled, found: s.dispatcher.FoundVisibility()})
 	if a, shares := follows.with(share); shares {
 		s.shareVisibility(metadata, a.d)
 	}
@@ -168,8 +174,8 @@ func unless(explicit bool, n int) int {
 
 // raised returns the metadata with this visibility in place of a shorter one. It reports false if
 // there is nothing to write: the visibility is not half as much again as workers begin with, or the
-// value that is there is invalid and may be another program's. So a queue gets few writes, however many
-// workers it has, and they cannot take turns in writing.
+// value that is there is invalid and may be another program's. So a queue gets few writes, however
+// many workers it has, and they cannot take turns in writing.
 func raised(read map[string]string, found time.Duration) (written map[string]string, ok bool) {
 	seconds, err := settingIn(read, timeoutName, int(queue.MaxVisibility/time.Second))
 	if err != nil {

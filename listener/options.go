@@ -23,17 +23,17 @@ type Options[T any] struct {
 
 	// Adopt puts a message without an envelope into one when it is first given back, so that
 	// attempts are counted apart from deliveries. Other consumers of the queue must then read
-	// envelopes; this one recognises them whatever the Format. Defaults to false: such messages
-	// are never rewritten.
+	// envelopes; this one recognises them in any Format. Defaults to false: such messages are never
+	// rewritten.
 	Adopt bool
 
-	// Claims opens the bodies of messages that only refer to them, and stores those that are too
-	// large for Message.Save to put into the message. It must be that of the producers. See package
-	// claimcheck. Defaults to none: such messages are left to workers that have it.
+	// Claims opens the bodies of messages that only refer to them, and stores bodies that are too
+	// large for Message.Save to put into the message. It must be the store of the producers. See
+	// package claimcheck. Defaults to nil: such messages are left to other workers.
 	Claims Claims
 
-	// Duplicates recognizes messages whose jobs were handled before, and deletes them. See package
-	// dedupe for what it can promise. Defaults to none: such a job is handled again.
+	// Duplicates recognizes jobs that were handled before, and deletes their messages. See package
+	// dedupe for its guarantees. Defaults to nil: such a job is handled again.
 	Duplicates Duplicates
 
 	// Create creates the queue when it is missing, at the start and later. Metadata of an
@@ -41,14 +41,14 @@ type Options[T any] struct {
 	// queue.
 	Create bool
 
-	// Concurrency is how many handlers may run at once. Defaults to 64, or with Slots to as many as those
-	// are at the start.
+	// Concurrency is how many handlers may run at the same time. Defaults to 64, or with Slots to
+	// their number at the start.
 	Concurrency int
 
-	// Slots are slots that are shared with other listeners, such as a member of a pool: see package pool.
-	// The listener takes part while it runs. Concurrency stays a bound of its own, MinFetch and Linger
-	// count the slots that it can get. No other listener may have the same member. Defaults to none:
-	// Concurrency slots of its own.
+	// Slots are slots that are shared with other listeners, such as a member of a pool: see package
+	// pool. The listener takes part while it runs. Concurrency stays a bound of its own, MinFetch
+	// and Linger count the slots that it can get. No other listener may have the same member.
+	// Defaults to nil: Concurrency slots of its own.
 	Slots Slots
 
 	// BatchSize is how many messages one dequeue requests at most, 1…32. Defaults to 32.
@@ -59,12 +59,12 @@ type Options[T any] struct {
 	// of it after a full batch, which shows a backlog; within 1…28.
 	MinFetch int
 
-	// Linger is how long free slots wait for MinFetch before a dequeue is sent for those there
-	// are. Negative means not at all. Defaults to 100 ms, or to a fifth of the handling time if
-	// that is longer, at most 1 s: in that time about a fifth of the handlers return.
+	// Linger is how long free slots wait for MinFetch before a dequeue is sent for fewer. Negative
+	// means not at all. Defaults to 100 ms, or to a fifth of the handling time if that is longer,
+	// at most 1 s: in that time about a fifth of the handlers return.
 	Linger time.Duration
 
-	// Loops bounds how many dequeue loops run. Defaults to 1, or none with Wakeups, … as many as
+	// Loops bounds how many dequeue loops run. Defaults to 1, or 0 with Wakeups, … as many as
 	// Concurrency needs.
 	Loops Loops
 
@@ -73,17 +73,18 @@ type Options[T any] struct {
 	// together as one alone. Defaults to 100 ms … 1 s on the curve of scaling.Curve.
 	Idle Idle
 
-	// Wakeups says when work comes. While its events reach the listener a loop ends at its first empty
-	// poll, and an idle listener sends no request at all but those of SafetyPoll; an event starts a loop
-	// at once. Idle and Loops.Pause apply only while they do not reach it, such as when a connection is
-	// lost: then a loop polls. The producers must publish, or the server: see package wakeup. A source
-	// that is not usable ends Run with an error. Defaults to none: the listener polls.
+	// Wakeups says when work comes. While its events reach the listener a loop ends at its first
+	// empty poll, and an idle listener sends no request at all but safety polls; an event starts a
+	// loop immediately. Idle and Loops.Pause apply only while they do not reach it, such as when a
+	// connection is lost: then a loop polls. The producers must publish, or the server: see package
+	// wakeup. A source that is not usable ends Run with an error. Defaults to nil: the listener
+	// polls.
 	Wakeups wakeup.Source
 
-	// SafetyPoll is after how long without a dequeue a listener with Wakeups sends one all the same,
-	// up to 10 % later. It finds messages whose events were lost, or that other workers gave back or
-	// lost. Negative means never: they then wait for the next event. Without Wakeups it has no effect.
-	// Defaults to 60 s.
+	// SafetyPoll is after how long without a dequeue a listener with Wakeups sends one all the
+	// same, up to 10 % later. It finds messages after their events were lost, or that other workers
+	// gave back or lost. Negative means never: they then wait for the next event. Without Wakeups
+	// it has no effect. Defaults to 60 s.
 	SafetyPoll time.Duration
 
 	// QueueEmpty decides after every empty poll in place of Idle. It gets the number of
@@ -99,16 +100,16 @@ type Options[T any] struct {
 	// scaling.PerBatch.
 	QueueWorkDetected func(Load) int
 
-	// LoopController makes the controller of this listener's loops, such as scaling.ByIntake: it is asked about every
-	// eight dequeues of each loop how many should run, and also ends loops. QueueWorkDetected then only says with how many to
-	// begin when work appears on an idle queue, the depth is not read while full batches keep coming, and the number
-	// of loops does not limit the handlers: Concurrency alone does. It is called once, by Run; if it returns
-	// nil or panics there is no controller, and OnError is called. Defaults to none.
+	// LoopController makes the controller of this listener's loops, such as scaling.ByIntake: it is
+	// asked about every eight dequeues of each loop how many should run, and also ends loops.
+	// QueueWorkDetected then only says with how many to begin when work appears on an idle queue,
+	// the depth is not read while full batches keep coming, and the number of loops does not limit
+	// the handlers: Concurrency alone does. It is called once, by Run; if it returns nil or panics
+	// there is no controller, and OnError is called. Defaults to nil.
 	LoopController func() scaling.Controller
 
-	// Visibility is how long dequeued messages are hidden. Leases are renewed while handlers
-	// run. Defaults to 30 s at first, then to what handling times call for, within 10 s … 10
-	// min.
+	// Visibility is how long dequeued messages are hidden. Leases are renewed while handlers run.
+	// Defaults to 30 s at first, then follows the handling times, within 10 s … 10 min.
 	Visibility Visibility
 
 	// Metadata says whether settings in the metadata of the queue apply where these options have
@@ -116,25 +117,25 @@ type Options[T any] struct {
 	// Defaults to IgnoreMetadata.
 	Metadata Metadata
 
-	// Interceptors wrap every handler, the first outermost: middleware that does not depend on
-	// T. Defaults to none.
+	// Interceptors wrap every handler, the first outermost: middleware that does not depend on T.
+	// Defaults to nil.
 	Interceptors []Interceptor
 
-	// Timeout ends a handler's context when it has run this long: the context has that
-	// deadline, and its cause is [ErrTimeout]. The lease is renewed until the handler returns
-	// or counts as stuck. Less than 1 µs is refused as a number without a unit. Defaults to
-	// none.
+	// Timeout ends a handler's context when it has run this long: the context has that deadline,
+	// and its cause is [ErrTimeout]. The lease is renewed until the handler returns or counts as
+	// stuck. Less than 1 µs is refused as a number without a unit. Defaults to no
+	// time-out.
 	Timeout time.Duration
 
-	// TimeoutFor returns the time-out for one message and overrides Timeout. Zero means
-	// Timeout, negative means none. It must not change the message. A listener of kinds refuses
-	// it: each kind has its Timeout. Defaults to none.
+	// TimeoutFor returns the time-out for one message and overrides Timeout. Zero means Timeout,
+	// negative means no time-out. It must not change the message. A listener of kinds refuses it:
+	// each kind has its Timeout. Defaults to nil.
 	TimeoutFor func(m *Message[T]) time.Duration
 
 	// RetryDelay returns how long a message waits after a failed attempt, 1 for the first. The
-	// delay is bounded by the message's remaining life. To treat only some errors specially,
-	// fall back on [RetryCurve]. It also delays poison that cannot be moved, if that is longer
-	// than what doubles from a second to an hour with each failed move. Defaults to RetryCurve of
+	// delay is bounded by the message's remaining life. To treat only some errors specially, fall
+	// back on [RetryCurve]. It also delays poison that cannot be moved, if that is longer than a
+	// delay that doubles from a second to an hour with each failed move. Defaults to RetryCurve of
 	// the attempt: attempt⁴ seconds ± 10 %, at most 1 h.
 	RetryDelay func(attempt int, err error) time.Duration
 
@@ -143,11 +144,11 @@ type Options[T any] struct {
 	Poison PoisonPolicy
 
 	// Grace is how long handlers may finish after the stop. Negative means not at all: they are
-	// cancelled at once. Less than 1 µs is refused as a number without a unit. [Listener.Run]
+	// cancelled immediately. Less than 1 µs is refused as a number without a unit. [Listener.Run]
 	// returns no later than Grace, SettleTimeout and two seconds after the stop. That should be
 	// less than the platform allows after its signal. Kubernetes allows 30 s unless
-	// terminationGracePeriodSeconds is set: with these defaults set it to 50, or use shorter
-	// ones, such as 20 s and 5 s. Defaults to 30 s.
+	// terminationGracePeriodSeconds is set: with these defaults set it to 50, or use shorter ones,
+	// such as 20 s and 5 s. Defaults to 30 s.
 	Grace time.Duration
 
 	// SettleTimeout bounds the settlement of a message, which is a delete, an update or a move:
@@ -156,12 +157,13 @@ type Options[T any] struct {
 	// 15 s.
 	SettleTimeout time.Duration
 
-	// Beacon makes the listener report its state in a control queue, where a scaling agent, or anybody, sees it: see
-	// package beacon. It costs a request every 10 s, also while the listener is idle, when it costs one a minute.
-	// A control queue that fails does not affect the listener: OnError is told. Defaults to none.
+	// Beacon makes the listener report its state in a control queue, where a scaling agent, or
+	// anybody, sees it: see package beacon. It costs a request every 10 s, or one a minute while
+	// the listener is idle. A control queue that fails does not affect the listener: OnError is
+	// told. Defaults to no reports.
 	Beacon beacon.Options
 
-	// Observer receives events. Defaults to none.
+	// Observer receives events. Defaults to no functions.
 	Observer Observer
 
 	// StuckAfter is how long after its context has ended a handler that still runs is reported
@@ -179,11 +181,11 @@ type Options[T any] struct {
 	Seed uint64
 
 	// OnError receives every error: of polls and renewals, of failed deliveries as a
-	// [*DeliveryError], of stuck handlers as a [*StuckError], of Duplicates as a [*DuplicatesError],
-	// of bodies that Claims cannot give up as a [*ClaimsError], of options that cannot work
-	// together as a [*SetupError], and of panics in these options as a [*HookError]. It is
-	// called concurrently and should not block. Its own panics go to the Logger. Defaults to
-	// none.
+	// [*DeliveryError], of stuck handlers as a [*StuckError], of Duplicates as a
+	// [*DuplicatesError], of bodies that Claims cannot give up as a [*ClaimsError], of options that
+	// cannot work together as a [*SetupError], and of panics in these options as a [*HookError]. It
+	// is called concurrently and should not block. Its own panics go to the Logger. Defaults to
+	// nil.
 	OnError func(error)
 
 	// Logger logs the start, the drain and the end of the listener, and errors. Of errors whose
@@ -193,7 +195,7 @@ type Options[T any] struct {
 	Logger *slog.Logger
 }
 
-// session returns the options that do not depend on T. Nil has none.
+// session returns the options that do not depend on T. Nil has no options.
 func (o *Options[T]) session() sessionOptions {
 	if o == nil {
 		return sessionOptions{}

@@ -7,7 +7,7 @@ import (
 )
 
 // One owner decides everything about the loops of a listener: how many run, when they poll, when
-// they may leave, and what is read and said meanwhile. Its decisions are the function step, which
+// they may leave, and which readings and calls follow. Its decisions are the function step, which
 // takes a state and an event, and returns the next state and the actions that follow. It reads no
 // clock and holds no lock; session.tell runs it and carries the actions out. The owner hears of
 // polls, slots, and signals, and never of single jobs.
@@ -24,7 +24,7 @@ type state struct {
 	controlled  bool          // a LoopController says how many loops run
 	metadata    bool          // settings in the metadata of the queue apply
 	shared      bool          // the slots are shared with other listeners
-	safety      time.Duration // the interval of safety polls; not positive for none
+	safety      time.Duration // the interval of safety polls; zero or less means no safety polls
 	batch, most int           // BatchSize, and the messages in a dequeue that is full
 	key         string        // of the jitter
 
@@ -47,13 +47,13 @@ type state struct {
 	surplus int     // of these, the ones that end after their next poll
 	asleep  int     // of these, the ones that a signal wakes
 	signal  bool    // a reason to poll that found no loop asleep; the next one does not sleep
-	peak    int     // the highest number at once
+	peak    int     // the highest number so far
 	started int     // in total
 	grown   instant // when loops last started
 
 	// Reasons to poll: events, calls of Wake, changes of listening, messages that become visible
-	// again, changed settings. A poll is owed while heard and polled differ. Any number of reasons is
-	// worth one poll, so heard goes up only when no poll is owed.
+	// again, changed settings. A poll is owed while heard and polled differ. Any number of reasons
+	// is worth one poll, so heard goes up only when no poll is owed.
 
 	heard    uint64
 	polled   uint64  // heard, when the newest dequeue was about to be sent
@@ -73,20 +73,20 @@ type state struct {
 
 	by        PausedBy
 	pausedAt  instant
-	announced PausedBy // what log and observer were told
+	announced PausedBy // as log and observer were told
 	telling   bool     // they are being told
 	asked     instant  // when the properties of the queue were last asked for
 	readings  int      // readings of the properties that began
-	applied   int      // the number of the newest reading whose flag was applied
-	denied    bool     // there is no permission to read the flag
+	applied   int      // the number of the newest reading that was applied
+	denied    bool     // the permission to read the flag is missing
 	looks     int      // readings of the flag that were planned in this pause
 
 	// Settings in the metadata.
 
 	known      bool      // they were read, and the queue was not missing since
 	metadataAt instant   // when they were last asked for or read
-	threshold  int       // as applied; 0 for none
-	seconds    int       // as applied; 0 for none
+	threshold  int       // as applied; may be 0
+	seconds    int       // as applied; may be 0
 	complaints [2]string // about them, as last reported
 	sharing    visibilitySharing
 
@@ -111,17 +111,17 @@ type state struct {
 	flagAt      instant
 	lookAt      instant
 
-	// What State shows.
+	// Figures for State.
 
 	lastPoll                             instant
 	pollError                            error
 	polls, emptyPolls, received, limited int64
 }
 
-// control is an interval of the LoopController: what the loops did while their number stayed. It
+// control is an interval of the LoopController: the work of the loops while their number stayed. It
 // begins when all loops have had time to begin and to find the slots that others had taken. It ends
-// with a dequeue, after so many of each loop: loops that poll in step bring their messages in lumps,
-// and an interval that ended by the clock would hold one lump more or less.
+// with a dequeue, after so many of each loop: loops that poll in step bring their messages in
+// lumps, and an interval that ended by the clock would hold one lump more or less.
 type control struct {
 	loops                               int
 	settling                            int // dequeues before the interval
@@ -132,8 +132,8 @@ type control struct {
 	asking                              bool // the controller is being asked
 }
 
-// visibilitySharing is the lowest visibility that was called for since a time. The lowest, because a
-// bad minute is no reason for other workers to begin with more.
+// visibilitySharing is the lowest visibility that was called for since a time. The lowest, because
+// a bad minute is no reason for other workers to begin with more.
 type visibilitySharing struct {
 	since  instant
 	lowest time.Duration
@@ -146,28 +146,29 @@ const (
 	measuredRounds = 8
 	minInterval    = 100 * time.Millisecond
 
-	// Events, changes of listening, and calls of Wake cause a burst of this many polls at once, and then
-	// one in eventInterval, or in Idle.Max if that is less. A dequeue that finds messages allows a new
-	// burst.
+	// Events, changes of listening, and calls of Wake cause a burst of this many polls, and then
+	// one in eventInterval, or in Idle.Max if that is less. A dequeue that finds messages allows a
+	// new burst.
 	eventBurst    = 10
 	eventInterval = time.Second
 
 	// messagesPerDepth is how many messages must have been received since the depth was last read
-	// before it is read again. depthInterval is when it is read again although few were received: with
-	// slow handlers that many take hours.
+	// before it is read again. depthInterval is when it is read again although few were received:
+	// with slow handlers that many take hours.
 	messagesPerDepth = 256
 	depthInterval    = 30 * time.Second
 
-	// raisedWait is how long after higher bounds the open slots are looked at. The loops that the bounds
-	// start, and the ones that wait, take the free slots first.
+	// raisedWait is how long after higher bounds the open slots are looked at. The loops that the
+	// bounds start, and the ones that wait, take the free slots first.
 	raisedWait = 10 * time.Millisecond
 
-	// flagInterval is how long after a reading of the metadata they are read again for the flag that
-	// pauses the workers of a queue: beside a fetch, and while the flag is set. Up to a tenth is added
-	// while it is set, so that the workers of a fleet do not read in step.
+	// flagInterval is how long after a reading of the metadata they are read again for the flag
+	// that pauses the workers of a queue: beside a fetch, and while the flag is set. Up to a tenth
+	// is added while it is set, so that the workers of a fleet do not read in step.
 	flagInterval = time.Minute
 
-	// metadataInterval is how long after a reading the metadata are read again for the settings in them.
+	// metadataInterval is how long after a reading the metadata are read again for the settings in
+	// them.
 	metadataInterval = time.Minute
 
 	// sharingPeriod is how long a visibility must have been called for before it is written to the
@@ -203,21 +204,20 @@ type event struct {
 	first      bool  // answered: the loop has found nothing before
 
 	ok      bool // read, depthRead: the request succeeded
-	refusal bool // read: there is no permission
+	refusal bool // read: the permission is missing
 	reading int  // read: its number
 	flag    bool // read: the queue is paused
 
 	settings           bool // read: they apply, and are these
 	threshold, seconds int
-	complaints         [2]string     // read: what is wrong with each of them
-	sharing            bool          // read: the visibility is shared
-	found              time.Duration // read: the visibility that handling times call for
+	complaints         [2]string     // read: the mistake in each of them
+	found              time.Duration // sampled: the visibility that handling times call for
 
 	depth  int64 // depthRead
 	target int   // sized, steered, looked: loops that the load calls for
 }
 
-// happening is what an event is about.
+// happening is the kind of an event.
 type happening int
 
 const (
@@ -236,7 +236,7 @@ const (
 	timePassed // an alarm, or an instant that was remembered
 
 	turn     // a loop is about to reserve slots
-	room     // a loop has slots again, and knows that the listener had none
+	room     // a loop has slots again, after a while without
 	met      // that loop has waited for events to reach the listener
 	begins   // a loop is about to send a dequeue
 	refused  // a limit of the program held the dequeue back
@@ -249,6 +249,7 @@ const (
 
 	asks      // the properties of the queue are asked for
 	read      // they were answered
+	sampled   // the visibility that handling times call for was looked up, to be shared
 	depthRead // so was the depth
 	sized     // it is known how many loops the load calls for
 	looked    // the same, after a reading because all open slots are taken
@@ -283,7 +284,8 @@ const (
 	tellSource                // there may be something to tell the source of wake-ups
 	applySettings             // the threshold n and the visibility of m seconds
 
-	// These call the program or send requests. Whoever tells of the event carries them out.
+	// These call the program or send requests. The goroutine that tells of the event carries them
+	// out.
 
 	tellScaled    // tell the observer of the number of loops
 	tellPause     // tell log and observer that by pauses, and was did
@@ -296,13 +298,13 @@ const (
 	size          // say how many loops n messages, or as many as run, call for
 	askController // about the interval
 
-	// These answer whoever tells of the event. Without one, a loop goes on.
+	// These answer the goroutine that tells of the event. Without one, a loop continues.
 
 	end          // the loop has left
 	park         // wait until something changes
 	release      // give the slots back
 	readMetadata // read them before the dequeue; on: the dequeue depends on them
-	again        // poll at once
+	again        // poll immediately
 	goToSleep    // until a signal or the timer
 	share        // write the visibility d to the metadata
 	callMore     // let the source wake another instance
@@ -406,6 +408,10 @@ func (t *transition) take() {
 		t.asked = e.now
 	case read:
 		t.readProperties()
+	case sampled:
+		if lowest := t.sharing.sample(e.now, e.found); lowest > 0 {
+			t.do(action{do: share, d: lowest})
+		}
 	case depthRead:
 		t.reading = false
 		if e.ok {
@@ -486,8 +492,12 @@ func (t *transition) configure() {
 		t.raise()
 	}
 	t.grow(t.bounds.Min)
-	t.do(action{do: unpark}) // loops in excess end at once
+	t.do(action{do: unpark}) // loops in excess end immediately
+	owed := t.owed()
 	t.hear(false)
+	if owed && t.active > t.bounds.Max {
+		t.wake() // so do the ones that sleep
+	}
 }
 
 // applyBounds puts the bounds in force that follow from the settings.
@@ -535,8 +545,9 @@ func (t *transition) add(n int) {
 	t.open()
 }
 
-// open opens the slots that the loops fill in one dequeue each. With a controller all that Loops.Max
-// allows are open, or it could not tell what more loops bring from what more handlers do.
+// open opens the slots that the loops fill in one dequeue each. With a controller all that
+// Loops.Max allows are open, or it could not tell the effect of more loops from the effect of more
+// handlers.
 func (t *transition) open() {
 	loops := t.active
 	if t.controlled {
@@ -545,7 +556,7 @@ func (t *transition) open() {
 	t.do(action{do: openSlots, n: loops * t.batch, m: t.bounds.Max * t.batch})
 }
 
-// startOne starts a loop for something that was heard while none runs.
+// startOne starts a loop for something that was heard while no loop runs.
 func (t *transition) startOne() {
 	if t.mayRun() {
 		t.add(1)
@@ -569,7 +580,7 @@ func (t *transition) takeTurn() {
 	}
 }
 
-// endLoop ends the calling loop, while others may go on.
+// endLoop ends the calling loop, while others may continue.
 func (t *transition) endLoop() {
 	t.active--
 	t.surplus = max(t.surplus-1, 0)
@@ -582,9 +593,9 @@ func (t *transition) endLoop() {
 }
 
 // leave ends the calling loop after an empty poll, if events reach the listener. The last loop may
-// only leave if nothing was heard since its dequeue was about to be sent: that may be about a message
-// that came after the service had looked. The others leave it to that loop, unless no poll since then
-// has begun. If the loop must not leave, it polls again.
+// only leave if nothing was heard since its dequeue was about to be sent: that may be about a
+// message that came after the service had looked. The others leave it to that loop, unless no poll
+// since then has begun. If the loop must not leave, it polls again.
 func (t *transition) leave() {
 	switch {
 	case !t.listening || t.stopping || t.active <= t.bounds.Min:
@@ -596,10 +607,11 @@ func (t *transition) leave() {
 }
 
 // steer makes as many loops run as the controller says: the missing ones start, and surplus ones
-// end after their next polls. If no loop runs, the last one has found the queue empty.
+// end after their next polls, but never the last one: nothing would start it again for the messages
+// that are left. If no loop runs, the last one has found the queue empty.
 func (t *transition) steer() {
 	if t.active > 0 {
-		t.surplus = max(t.active-min(max(t.e.target, t.least()), t.bounds.Max), 0)
+		t.surplus = max(t.active-min(max(t.e.target, t.least(), 1), t.bounds.Max), 0)
 		t.grow(t.e.target)
 	}
 	t.control.asking = false
@@ -608,8 +620,8 @@ func (t *transition) steer() {
 
 // Reasons to poll.
 
-// hear records that a poll is called for, and starts a loop if none runs, or else wakes one. With
-// limited it may have to wait for its turn: polls that find nothing must not follow a flood of
+// hear records that a poll is called for, and starts a loop if no loop runs, or else wakes one.
+// With limited it may have to wait for its turn: polls that find nothing must not follow a flood of
 // events.
 func (t *transition) hear(limited bool) {
 	fresh := !t.owed()
@@ -651,8 +663,9 @@ func (t *transition) wake() {
 	t.do(action{do: wakeLoop})
 }
 
-// fallDue makes a loop poll for messages that are visible now. An instance that has no room for them
-// wakes another one, because nobody else may know of them, unless the queue is paused for all.
+// fallDue makes a loop poll for messages that are visible now. An instance that has no room for
+// them wakes another one, because no other instance may know of them, unless the queue is paused
+// for all.
 func (t *transition) fallDue(limited bool) {
 	t.hear(limited)
 	if !t.ready && t.by&ByQueue == 0 {
@@ -688,7 +701,7 @@ func (t *transition) refuse() {
 	}
 }
 
-// answer records the answer to a dequeue, and decides what is read and said because of it.
+// answer records the answer to a dequeue, and decides about readings and calls that follow.
 func (t *transition) answer() {
 	e := &t.e
 	t.pollError = e.err
@@ -715,12 +728,13 @@ func (t *transition) answer() {
 	full := e.got >= e.asked
 	more := full && e.asked >= t.most // the queue may have more
 	if t.by == NotPaused {
-		// A dequeue for the few shared slots that an idle listener may take is full soon: the next one, for
-		// more, tells whether the load calls for a reading of the depth.
+		// A dequeue for the few shared slots that an idle listener may take is full soon: the next
+		// one, for more, tells whether the load calls for a reading of the depth.
 		if look := t.shared && e.first && full && !more; !look {
 			more = t.rescale(full, more)
 		}
-		// After rescale, whose reading of the depth is as good. So an idle listener never reads the flag.
+		// After rescale, because a reading of the depth is as good. So an idle listener never reads
+		// the flag.
 		if !t.stopping && !t.denied && t.ago(t.asked) >= flagInterval {
 			t.asked = e.now
 			t.do(action{do: readFlag})
@@ -732,12 +746,12 @@ func (t *transition) answer() {
 }
 
 // rescale asks how many loops the load calls for, after a batch with messages: when work appears on
-// an idle queue, including at the start, and otherwise only while full batches keep coming. That edge
-// is the listener's, not each loop's, so that loops that wake up together ask once. Reading the depth
-// costs a transaction, so it is read only after a full batch; a batch that was not full has emptied
-// the queue, and then the depth is what this listener holds. With a controller it asks only at that
-// edge. If the queue may have more than the batch, the depth also decides whether another instance
-// is woken; rescale returns true if it is not read and one must be.
+// an idle queue, including at the start, and otherwise only while full batches keep coming. That
+// edge is the listener's, not each loop's, so that loops that wake up together ask once. Reading
+// the depth costs a transaction, so it is read only after a full batch; a batch that was not full
+// has emptied the queue, and then the depth is what this listener holds. With a controller it asks
+// only when work appears. If the queue may have more than the batch, the depth also decides whether
+// another instance is woken; rescale returns true if it is not read and one must be.
 func (t *transition) rescale(full, more bool) (wake bool) {
 	t.since += t.e.got
 	again := full && (t.since >= messagesPerDepth || t.ago(t.depthAsk) >= depthInterval)
@@ -758,8 +772,8 @@ func (t *transition) rescale(full, more bool) (wake bool) {
 func (t *transition) beginReading() { t.reading, t.since, t.depthAsk = true, 0, t.e.now }
 
 // growsByDepth reports whether a backlog is a reason to read the depth and start loops: not with a
-// controller, which learns from the dequeues whether more loops bring more, and with which all slots
-// are open.
+// controller, which learns from the dequeues whether more loops bring more, and keeps all slots
+// open.
 func (t *transition) growsByDepth() bool { return !t.controlled && t.active < t.bounds.Max }
 
 // measure counts a dequeue for the controller, and asks it if that ends the interval.
@@ -806,8 +820,8 @@ func (c *control) count(e *event) {
 
 // Slots that are all taken.
 
-// crowd acts on a loop that waits for slots. If none can be opened there is no room for work, and
-// other instances should get the events.
+// crowd acts on a loop that waits for slots. If no more can be opened there is no room for work,
+// and other instances should get the events.
 func (t *transition) crowd() {
 	switch {
 	case !t.e.mayOpen || !t.growsByDepth():
@@ -827,7 +841,7 @@ func (t *transition) raise() {
 }
 
 // look reads the depth if all open slots are taken and more may be opened, unless it was read
-// recently: nobody dequeues then, so a backlog would go unnoticed.
+// recently: no loop dequeues then, so a backlog would go unnoticed.
 func (t *transition) look() {
 	raised := t.raised
 	t.raised = false
@@ -846,8 +860,8 @@ func (t *transition) look() {
 }
 
 // endLook ends that. If the queue holds more than this listener and that calls for more loops, the
-// waiting loop may send one dequeue. Only one, because others may hold those messages: only a full
-// batch proves a backlog, and then the depth is read again.
+// waiting loop may send one dequeue. Only one, because other instances may hold the messages: only
+// a full batch proves a backlog, and then the depth is read again.
 func (t *transition) endLook() {
 	if t.e.target > t.active {
 		t.since = messagesPerDepth
@@ -927,14 +941,14 @@ func (t *transition) announce() {
 	if t.by != NotPaused {
 		t.setReady(false) // events are for instances that are not paused
 		if t.owed() {
-			t.wakeAnother() // also the one that this instance was woken for
+			t.wakeAnother() // even for the event that woke this instance
 		}
 	}
 }
 
 // The properties of the queue.
 
-// readProperties applies all that a reading says, whatever it was for.
+// readProperties applies a reading completely, for any reason of the reading.
 func (t *transition) readProperties() {
 	e := &t.e
 	if e.settings {
@@ -943,7 +957,7 @@ func (t *transition) readProperties() {
 	switch {
 	case t.stopping:
 	case e.refusal:
-		// A paused listener goes on reading, or nothing would ever resume it.
+		// A paused listener continues to read, or nothing would ever resume it.
 		if !t.denied && t.by&ByQueue == 0 {
 			t.denied = true
 			t.do(action{do: tellDenied})
@@ -951,11 +965,6 @@ func (t *transition) readProperties() {
 	case (e.ok || e.missing) && e.reading > t.applied: // else it began before one that was applied
 		t.applied, t.denied = e.reading, false
 		t.pause(ByQueue, e.flag) // a queue that is missing has no flag
-	}
-	if e.sharing && !e.flag {
-		if lowest := t.sharing.sample(e.now, e.found); lowest > 0 {
-			t.do(action{do: share, d: lowest})
-		}
 	}
 	t.planFlag()
 }
@@ -1044,9 +1053,8 @@ func (t *transition) isDue(at *instant) bool {
 	return true
 }
 
-// planSafetyPoll plans a poll for when none has begun for long, so that an event that was lost costs
-// no more than that time. Longer by up to 10 %, so that processes that started together do not poll
-// together.
+// planSafetyPoll plans a poll for a time without polls, so that a lost event costs no more than
+// that time. Longer by up to 10 %, so that processes that started together do not poll together.
 func (t *transition) planSafetyPoll() {
 	t.safetyPolls++
 	t.safetyWait = t.safety + time.Duration(waiting.Jitter(t.key+"/safety", t.safetyPolls)*float64(t.safety)/10)

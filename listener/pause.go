@@ -49,16 +49,18 @@ func (p *PausedBy) UnmarshalText(text []byte) error {
 }
 
 // Pause stops fetching: no further dequeue is sent, and nothing else for the sake of fetching. The
-// messages of a dequeue in flight are handled, handlers go on, and their leases are renewed. Pause
-// does not wait. It may be called at any time: before Run the listener starts paused, after the
-// stop nothing happens, and twice is once. It is safe for concurrent use. See [Listener.Resume].
+// messages of a dequeue in flight are handled, handlers continue, and their leases are renewed.
+// Pause does not wait. It may be called at any time: before Run the listener starts paused, after
+// the stop nothing happens, and twice is once. It is safe for concurrent use. See
+// [Listener.Resume].
 //
 // A stop and [Listener.Halt] end a paused listener like any other.
 func (l *Listener[T]) Pause() { l.setPaused(true) }
 
-// Resume undoes [Listener.Pause], however often that was called: loops poll at once, except those
-// that wait after an error. A listener whose queue is paused too, by the flag in its metadata, stays
-// paused until that is removed. Resume may be called at any time and is safe for concurrent use.
+// Resume undoes [Listener.Pause], however often that was called: loops poll immediately, except
+// those that wait after an error. A listener whose queue is paused too, by the flag in its
+// metadata, stays paused until that is removed. Resume may be called at any time and is safe for
+// concurrent use.
 func (l *Listener[T]) Resume() { l.setPaused(false) }
 
 func (l *Listener[T]) setPaused(on bool) {
@@ -69,11 +71,11 @@ func (l *Listener[T]) setPaused(on bool) {
 	}
 	l.mu.Unlock()
 	if s != nil {
-		s.tell(event{what: paused, by: ByProgram, on: on})
+		s.hears(event{what: paused, by: ByProgram, on: on})
 	}
 }
 
-// tellOfPause tells log and observer what has changed.
+// tellOfPause tells log and observer of a change.
 func (s *session) tellOfPause(before, now PausedBy) {
 	s.changed()
 	if now == NotPaused {

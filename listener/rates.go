@@ -9,26 +9,28 @@ import (
 	"github.com/millrace/millrace/scaling"
 )
 
-// Rates are means over the last rateWindow, or since the start if that is less: long enough that ten messages in it are no burst,
-// and short against the minute in which a backlog should be gone and the time an instance takes to start. The totals
-// are noted every rateStep while they grow, so the window is exact to that.
+// Rates are means over the last rateWindow, or since the start if that is less: long enough that
+// ten messages in it are no burst, and short against the minute in which a backlog should be gone
+// and the time an instance takes to start. The totals are noted every rateStep while they grow, so
+// the window is exact to that.
 const (
 	rateStep   = time.Second
 	rateWindow = 30 * time.Second
 )
 
-// Arrival is the mean since the youngest reading of the depth that is at least rateWindow older than the newest, or since the oldest one.
-// What is older than maxBaseline does not say what is usual lately, and a newest reading older than maxReadingAge says nothing of now:
-// under load the depth is read every 30 s.
+// Arrival is the mean since the youngest reading of the depth that is at least rateWindow older
+// than the newest, or since the oldest one. Readings older than maxBaseline do not count, and a
+// newest reading older than maxReadingAge says nothing about the present: under load the depth is
+// read every 30 s.
 const (
 	maxBaseline   = 5 * time.Minute
 	maxReadingAge = time.Minute
 )
 
-// totals are what a listener has counted since its start.
+// totals are the counts of a listener since its start.
 type totals struct {
 	received int64         // messages
-	settled  int64         // deliveries, whatever their outcome
+	settled  int64         // deliveries with any outcome
 	ended    int64         // messages taken off the queue
 	handled  int64         // handlers that returned
 	handling time.Duration // which they took together
@@ -47,7 +49,7 @@ type reading struct {
 	open         int64 // deliveries in progress, which may be off the queue and not yet in ended
 }
 
-// figures are what rates knows.
+// figures are the results of rates.
 type figures struct {
 	arrival, intake, service scaling.Optional[float64]
 	handling                 scaling.Optional[time.Duration]
@@ -61,7 +63,7 @@ type rates struct {
 	mu       sync.Mutex
 	moments  []moment                        // oldest first, rateStep apart; empty before begin; guarded by mu
 	over     time.Time                       // when the run ended; zero before; guarded by mu
-	handling scaling.Optional[time.Duration] // of the last window in which a handler returned; guarded by mu
+	handling scaling.Optional[time.Duration] // of the last window with a handler that returned; guarded by mu
 	readings []reading                       // oldest first, at least rateStep apart; guarded by mu
 }
 
@@ -76,11 +78,11 @@ func (r *rates) begin() {
 	r.moments = append(make([]moment, 0, rateWindow/rateStep+1), moment{time.Now(), r.count()})
 }
 
-// received says that there are messages: what is quiet ends.
+// received says that there are messages: it ends a quiet time.
 func (r *rates) received() { waiting.Signal(r.busy, struct{}{}) }
 
-// watch notes the totals every rateStep until ctx ends, but not while the listener is idle: a timer for nothing would keep a machine
-// awake.
+// watch notes the totals every rateStep until ctx ends, but not while the listener is idle: a timer
+// for nothing would keep a machine awake.
 func (r *rates) watch(ctx context.Context) {
 	timer := time.NewTimer(rateStep)
 	defer timer.Stop()
@@ -106,7 +108,8 @@ func (r *rates) watch(ctx context.Context) {
 	}
 }
 
-// note notes the totals, and reports whether it is quiet: a whole window has passed without a change, and no delivery is in progress.
+// note notes the totals, and reports whether it is quiet: a whole window has passed without a
+// change, and no delivery is in progress.
 func (r *rates) note() (quiet bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,7 +135,7 @@ func (r *rates) noteIfDue() (quiet bool) {
 	return false
 }
 
-// resume ends the quiet: what the totals are now has come in the last moment, and before that nothing had changed.
+// resume ends a quiet time: the totals have changed in the last moment, and not before.
 func (r *rates) resume() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -179,7 +182,8 @@ func (r *rates) current() (f figures) {
 	return f
 }
 
-// depthRead notes a reading of the depth. One that failed is not noted: the arrival stays what it was until it is too old.
+// depthRead notes a reading of the depth. One that failed is not noted: the arrival stays the same
+// until it is too old.
 func (r *rates) depthRead(depth int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,7 +192,7 @@ func (r *rates) depthRead(depth int64) {
 	for len(r.readings) > 0 && now.at.Sub(r.readings[0].at) > maxBaseline {
 		r.readings = r.readings[1:]
 	}
-	// The first of those before rateWindow is not needed while the second is.
+	// The first reading before rateWindow is not needed while there is a second.
 	for len(r.readings) > 1 && now.at.Sub(r.readings[1].at) >= rateWindow {
 		r.readings = r.readings[1:]
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// reporter passes every error to OnError, and logs those that were not logged a moment ago.
+// reporter passes every error to OnError, and logs an error unless it logged the same a moment ago.
 type reporter struct {
 	queue   queue.Name
 	onError func(error)
@@ -191,10 +191,10 @@ func (r *reporter) line(level slog.Level, what string, attrs ...slog.Attr) {
 	})
 }
 
-// maxSuppressedKinds bounds how many lines report at the end what was suppressed.
+// maxSuppressedKinds bounds the number of lines about suppressed errors at the end.
 const maxSuppressedKinds = 10
 
-// logSuppressed logs what was suppressed and not reported yet.
+// logSuppressed logs the suppressed lines that were not reported yet.
 func (r *reporter) logSuppressed() {
 	rest := r.limiter.suppressed()
 	for _, k := range rest[:min(len(rest), maxSuppressedKinds)] {

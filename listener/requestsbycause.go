@@ -5,8 +5,8 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// RequestsByCause are the requests of a listener by what they were for. Those of the first group add up
-// to all requests; the second counts some of them again.
+// RequestsByCause are the requests of a listener by cause. The first group adds up to all requests;
+// the second counts some of them again.
 type RequestsByCause struct {
 	Fetches   int64 // dequeues
 	Renewals  int64 // leases renewed
@@ -19,17 +19,17 @@ type RequestsByCause struct {
 	Metadata  int64 // metadata read or written
 	Creates   int64 // creations of the queue
 	Beacons   int64 // reports in the control queue of Options.Beacon
-	Others    int64 // what a Queue of the program's sends for other causes
+	Others    int64 // requests of the program's own Queue for other causes
 
 	EmptyFetches int64 // dequeues without a message
 	Repeated     int64 // sent again because the request before failed
 	Throttled    int64 // refused because the service was busy, which is not billed
-	Unreached    int64 // the service was not reached, or there was no token to ask it with
+	Unreached    int64 // the service was not reached, or a token was missing
 	Failed       int64 // any other error, but not that the poison queue does not exist yet
 }
 
 // Counts returns the requests of the listener and its poison queue by operation, cause and outcome;
-// [meter.Counts.Cost] prices them. Before Run there are none. It sends no request and is safe for
+// [meter.Counts.Cost] prices them. Before Run all are zero. It sends no request and is safe for
 // concurrent use.
 func (l *Listener[T]) Counts() meter.Counts {
 	if s := l.current(); s != nil {

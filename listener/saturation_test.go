@@ -2,6 +2,7 @@ package listener
 
 import (
 	"context"
+	"github.com/millrace/millrace/wakeup"
 	"sync"
 	"testing"
 	"time"
@@ -410,5 +411,30 @@ func TestSlowSettlementsDoNotStopTheListener(t *testing.T) {
 		if st.Succeeded != n {
 			t.Errorf("got %d jobs done, want %d", st.Succeeded, n)
 		}
+	})
+}
+
+// A resumption is a reason to look at the open slots at once, as an event is.
+func TestAResumptionLooksAtTheOpenSlots(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(64)
+		o := wakeOptions(&wakeup.Bus{})
+		o.Concurrency = 640
+		l := New(b.queue, slowHandler(time.Hour), o)
+		b.run(l)
+		advance(90 * time.Second)
+		if n := l.State().Running; n != 64 {
+			b.Fatalf("Running: got %d, want 64", n)
+		}
+		l.Pause()
+		b.put(3000)
+		advance(time.Second)
+		l.Resume()
+		advance(time.Second)
+		if n := l.State().Running; n != 640 {
+			b.Errorf("Running a second after the resumption: got %d, want 640", n)
+		}
+		advance(10 * time.Hour)
+		b.mustFinish()
 	})
 }

@@ -46,7 +46,7 @@ type session struct {
 	hangUp      context.CancelFunc
 	fetches     context.Context // requests, with the cause of dequeues
 	work        sync.WaitGroup  // loops, readings of the properties, and watchTime
-	failed      chan error      // what ends the run early; buffered, one
+	failed      chan error      // the reason to end the run early; buffered, one
 }
 
 // owner runs step. The goroutine that tells of an event takes the step, because a loop asks several
@@ -59,9 +59,9 @@ type owner struct {
 	parked []*loop    // loops that wait for a change; guarded by mu
 }
 
-// jitters are the series that the jitter of waits comes from. The loops share them, and they depend on
-// the seed and so differ between processes. With series per loop it would matter which loop polls
-// first, and a run could not be repeated.
+// jitters are the series that the jitter of waits comes from. The loops share them, and they depend
+// on the seed and so differ between processes. With series per loop it would matter which loop
+// polls first, and a run could not be repeated.
 type jitters struct {
 	key    string
 	curves atomic.Int64 // drawn for curves
@@ -121,7 +121,7 @@ func (s *session) tell(e event) (state, answer) {
 	return now, a
 }
 
-// answer is what follows from an event for whoever told of it.
+// answer has the actions that follow from an event.
 type answer struct {
 	verbs uint64   // a bit for each kind of action
 	rest  []action // that are not carried out yet, or have a value
@@ -139,8 +139,8 @@ func (a answer) with(do verb) (one action, ok bool) {
 }
 
 // decide takes the step for an event, of a loop or nil. It carries out the actions that never wait,
-// under the lock, so that they happen in the order of the events. The caller must pass the others to
-// followUp.
+// under the lock, so that they happen in the order of the events. The caller must pass the others
+// to followUp.
 func (s *session) decide(l *loop, e event) (now state, follows answer) {
 	e.stopped = s.looping != nil && s.looping.Err() != nil
 	o := &s.owner
@@ -216,7 +216,7 @@ func (s *session) followUp(actions []action) {
 	}
 }
 
-// awaken takes a loop whose wait is over off the owner's lists. If it is on none of them the owner has
+// awaken takes a loop off the owner's lists after its wait. If it is not on a list the owner has
 // woken it.
 func (s *session) awaken(l *loop) (woken bool) {
 	o := &s.owner
@@ -236,7 +236,7 @@ func (s *session) awaken(l *loop) (woken bool) {
 	return true
 }
 
-// snapshot returns what the owner knows.
+// snapshot returns the state of the owner.
 func (s *session) snapshot() state {
 	s.owner.mu.Lock()
 	defer s.owner.mu.Unlock()
@@ -251,8 +251,8 @@ func (s *session) timeOf(at instant) time.Time {
 	return s.epoch.Add(at)
 }
 
-// startLoop starts one loop. It is called under the owner's lock, so that the goroutine that is new makes
-// the curve, which may block in a hook, and tells the observer if the caller must not wait.
+// startLoop starts one loop. It is called under the owner's lock, so that the goroutine that is new
+// makes the curve, which may block in a hook, and tells the observer if the caller must not wait.
 func (s *session) startLoop(tells bool) {
 	s.work.Go(func() {
 		if tells {
@@ -294,9 +294,10 @@ func (s *session) abort(ctx context.Context) error {
 func (s *session) run(halted <-chan struct{}) error {
 	defer s.stopLooping()
 	defer s.hangUp()
+	_, begun := s.decide(nil, event{what: enters, phase: Running})
 	s.logStart()
-	s.tell(event{what: enters, phase: Running})
 	report, leave := s.accompany(s.looping)
+	s.followUp(begun.rest) // a pause from before Run is told after the start
 	s.work.Go(func() { s.watchTime(s.looping) })
 	failure := s.subscribe(halted)
 	if failure == nil {
@@ -313,7 +314,7 @@ func (s *session) run(halted <-chan struct{}) error {
 	s.dispatcher.Stop()
 	s.logDraining(failure)
 	if running, settling := s.dispatcher.Running(); running+settling > 0 {
-		s.changed() // else the last report follows at once
+		s.changed() // else the last report follows immediately
 	}
 	err := errors.Join(failure, s.drain(halted), s.unsubscribe(halted))
 	leave()

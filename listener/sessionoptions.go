@@ -63,7 +63,7 @@ func (c sessionOptions) withDefaults() (sessionOptions, error) {
 		c.QueueWorkDetected = scaling.PerBatch
 	}
 	if c.Grace > 0 && c.Grace < time.Microsecond { // a number without its unit, which compiles
-		errs = append(errs, fmt.Errorf("grace %v is too short: give it a unit, such as %d*time.Second, or a negative one for none", c.Grace, c.Grace))
+		errs = append(errs, fmt.Errorf("grace %v is too short: give it a unit, such as %d*time.Second, or a negative one for no grace period", c.Grace, c.Grace))
 	}
 	if c.Grace == 0 {
 		c.Grace = defaultGrace

@@ -7,25 +7,26 @@ import (
 
 // Settings can be changed while a listener runs. A zero field leaves its setting unchanged.
 type Settings struct {
-	// Concurrency is how many handlers may run at once. Handlers beyond a lower number finish.
+	// Concurrency is how many handlers may run at the same time. Handlers beyond a lower number
+	// finish.
 	Concurrency int
 
-	// Loops bounds how many dequeue loops run. Missing loops start at once; loops in excess end
-	// after their next poll. A value stays set; Max adapts to Concurrency as long as it was
-	// never set: see Loops. If Max is set below Min, Max applies; a Min above Max raises Max. Since zero
-	// changes nothing, a Min that was set cannot become the none of a listener with Options.Wakeups again.
+	// Loops bounds how many dequeue loops run. Missing loops start immediately; loops in excess end
+	// after their next poll. A value stays set; Max adapts to Concurrency as long as it was never
+	// set: see Loops. If Max is set below Min, Max applies; a Min above Max raises Max. Since zero
+	// changes nothing, a Min that was set cannot become 0 again, the default with Options.Wakeups.
 	Loops Loops
 
-	// Idle is how long loops wait when the queue is empty. It applies from the next empty poll
-	// on, as a whole, and every loop polls once to pick it up. Setting it together with a QueueEmpty hook,
-	// which overrides it, is an error.
+	// Idle is how long loops wait when the queue is empty. It applies from the next empty poll on,
+	// as a whole, and every loop polls once to pick it up. Setting it together with a QueueEmpty
+	// hook, which overrides it, is an error.
 	Idle Idle
 }
 
 // errNotRunning is the error of [Listener.Configure] before and after Run.
 var errNotRunning = errors.New("it is not running: pass the options to New instead")
 
-// Configure changes settings of a running listener: all of them or, with an error, none. It
+// Configure changes settings of a running listener: all of them, or no setting with an error. It
 // sends nothing and does not wait. It is safe for concurrent use.
 func (l *Listener[T]) Configure(c Settings) error {
 	if err := l.check(); err != nil {

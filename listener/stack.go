@@ -17,8 +17,8 @@ const maxFrames = 12
 // hookPackage is the package that calls hooks.
 var hookPackage = reflect.TypeFor[hook.Guard]().PkgPath()
 
-// hiddenPackages are the package that calls handlers, and those of the runtime. Their frames are not
-// logged.
+// hiddenPackages are the package that calls handlers, and the packages of the runtime. Their frames
+// are not logged.
 var hiddenPackages = map[string]bool{
 	reflect.TypeFor[dispatcher.Dispatcher]().PkgPath(): true,
 	"runtime": true,

@@ -48,16 +48,16 @@ func (p *Phase) UnmarshalText(text []byte) error {
 	return fmt.Errorf("listener: unknown phase %q", text)
 }
 
-// State describes what a listener is doing. The counts are of this listener since its start.
+// State describes the work of a listener. The counts are of this listener since its start.
 type State struct {
 	Phase Phase
 
-	PausedBy    PausedBy  // who has stopped the fetching; NotPaused if nobody has
+	PausedBy    PausedBy  // who has stopped the fetching; else NotPaused
 	PausedSince time.Time // when; zero if it is not paused
 
-	LastPoll    time.Time // when a dequeue last succeeded; zero if none has; with Options.Wakeups it may be long ago
+	LastPoll    time.Time // when a dequeue last succeeded; zero before that; with Options.Wakeups it may be long ago
 	PollError   error     `json:"-"` // why the last dequeue failed; nil if it succeeded
-	LastError   error     `json:"-"` // the last error of any kind; nil if there was none
+	LastError   error     `json:"-"` // the last error of any kind; may be nil
 	LastErrorAt time.Time // when it occurred
 
 	Depth   int64     // last depth that was read: approximate, includes invisible messages; see DepthAt
@@ -66,20 +66,20 @@ type State struct {
 	Listening bool // events of Options.Wakeups reach the listener: loops end when the queue is empty
 
 	Loops        int // dequeue loops now running
-	LoopsPeak    int // highest number of loops at once
+	LoopsPeak    int // highest number of loops so far
 	LoopsStarted int // loops started in total
 
 	Running  int   // handlers now running
 	Settling int   // settlements in progress
-	Slots    int   // how many handlers may run at once; with shared slots, how many there are for all
+	Slots    int   // how many handlers may run at the same time; with shared slots, how many there are for all
 	Delayed  int64 // messages given back that are not due yet, and poison kept hidden; up to a sixteenth of the delay too long
 
-	// The rates are of the last 30 s, or since the start if that is less, and unknown in the first second. Those of a listener that
-	// has stopped are the last ones.
+	// The rates are of the last 30 s, or since the start if that is less, and unknown in the first
+	// second. They stay when the listener has stopped.
 	Arrival  scaling.Optional[float64]       // messages a second that come to the queue; see scaling.Load
 	Intake   scaling.Optional[float64]       // messages a second received
 	Service  scaling.Optional[float64]       // messages a second taken off the queue: deleted or moved to the poison queue
-	Handling scaling.Optional[time.Duration] // how long a handler took on average; the last known if none has returned since
+	Handling scaling.Optional[time.Duration] // how long a handler took on average; the last known mean if no handler has returned since
 
 	Requests   int64 // all requests, each of them a billed transaction unless the service was busy
 	Polls      int64 // successful dequeues
@@ -96,8 +96,8 @@ type State struct {
 	Kept       int64 // poison kept hidden in its queue
 	Snoozed    int64 // given back with a delay, without recording an attempt
 	GivenBack  int64 // given back unhandled, when stopping
-	Lost       int64 // deliveries whose lease was lost
-	Unsettled  int64 // deliveries whose settlement failed
+	Lost       int64 // deliveries that lost their lease
+	Unsettled  int64 // deliveries that could not be settled
 	Duplicates int64 // deleted unhandled: the job was handled before
 	Late       int64 // settlements that failed because the visibility had passed
 
@@ -106,8 +106,8 @@ type State struct {
 	ByCause RequestsByCause // Requests by cause, and how many of them failed; Listener.Counts has them by operation too
 }
 
-// Ready reports whether the listener runs and its last dequeue succeeded. A missing queue is
-// not ready. A pause changes nothing, and a listener that starts paused is ready, although it has not
+// Ready reports whether the listener runs and its last dequeue succeeded. A missing queue is not
+// ready. A pause changes nothing, and a listener that starts paused is ready, although it has not
 // polled: a restart would help neither. Use it for a readiness probe.
 func (s State) Ready() bool {
 	return s.Phase == Running && (!s.LastPoll.IsZero() || s.PausedBy != NotPaused) && s.PollError == nil
@@ -117,8 +117,8 @@ func (s State) Ready() bool {
 // because restarting the worker would not help. Use it for a liveness probe.
 func (s State) Healthy() bool { return s.Phase != Stopped }
 
-// State returns what the listener is doing. It sends no request: Depth is the last one read.
-// Before Run only PausedBy and PausedSince can be set.
+// State returns the state of the listener. It sends no request: Depth is the last one read. Before
+// Run only PausedBy and PausedSince can be set.
 func (l *Listener[T]) State() (st State) {
 	l.mu.Lock()
 	s := l.session

@@ -143,3 +143,53 @@ func TestALostLeaseIsNotADeadline(t *testing.T) {
 		}
 	})
 }
+
+// The time-out of a handler begins when it is known.
+func TestATimeoutBeginsWhenItIsKnown(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(1)
+		o := options()
+		o.TimeoutFor = func(*Message[job]) time.Duration {
+			time.Sleep(2 * time.Second)
+			return 3 * time.Second
+		}
+		b.run(New(b.queue, func(ctx context.Context, _ *Message[job]) error {
+			if deadline, _ := ctx.Deadline(); time.Until(deadline) != 3*time.Second {
+				b.Errorf("got %v until the time-out, want 3 s", time.Until(deadline))
+			}
+			return nil
+		}, o))
+		advance(time.Minute)
+		b.mustFinish()
+	})
+}
+
+// A handler that succeeds after its time-out has succeeded.
+func TestASuccessAfterTheTimeoutCounts(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(1)
+		o := options()
+		o.Timeout = time.Second
+		l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(3 * time.Second); return nil }, o)
+		b.run(l)
+		advance(time.Minute)
+		b.mustFinish()
+		if st := l.State(); st.Succeeded != 1 || st.Errors != 0 {
+			b.Errorf("got %d succeeded and %d errors, want 1 and 0", st.Succeeded, st.Errors)
+		}
+	})
+}
+
+// The context of a handler ends when the handler has returned.
+func TestTheContextEndsWithTheHandler(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(1)
+		var kept context.Context
+		b.run(New(b.queue, func(ctx context.Context, _ *Message[job]) error { kept = ctx; return nil }, options()))
+		advance(time.Second)
+		if kept.Err() == nil {
+			b.Error("the context has not ended")
+		}
+		b.mustFinish()
+	})
+}

@@ -277,3 +277,32 @@ func TestHalfAsMuchAgainIsWritten(t *testing.T) {
 		}
 	}
 }
+
+// A person who lowers the visibility in the metadata sees that obeyed, also by a worker that is about to
+// write what it had found before.
+func TestAVisibilityThatAPersonLowersIsNotWrittenBack(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.queue.intercept = func(op string, act func() error) error {
+			if op == "delete" {
+				return queue.ErrReceiptMismatch // so that all leases are too short
+			}
+			return act()
+		}
+		b.setMetadata("defaulttimeout", "50")
+		o := sharing()
+		o.Visibility.Max = time.Minute
+		b.run(New(b.managed(), nothing, o))
+		late := func(d time.Duration) {
+			for end := time.Now().Add(d); time.Now().Before(end); advance(30 * time.Second) {
+				b.put(2)
+			}
+		}
+		late(19*time.Minute + 30*time.Second)
+		b.setMetadata("defaulttimeout", "30")
+		late(5 * time.Minute)
+		b.mustFinish()
+		if got := b.metadata()["defaulttimeout"]; got != "30" {
+			t.Errorf("defaulttimeout is %s after %d writes, want 30 as the person has set it", got, len(b.queue.sent("set metadata")))
+		}
+	})
+}

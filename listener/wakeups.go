@@ -11,12 +11,12 @@ import (
 	"github.com/millrace/millrace/wakeup"
 )
 
-// dueMargin is how long after its Due an event causes a poll: clocks of machines that are set by NTP
-// differ by less, and a poll that comes too early finds nothing.
+// dueMargin is how long after its Due an event causes a poll: clocks of machines that are set by
+// NTP differ by less, and a poll that comes too early finds nothing.
 const dueMargin = 100 * time.Millisecond
 
-// wakeups is the listener's side of its subscription. Only one goroutine calls the subscription, because
-// a call may call the listener back, and so that calls of Ready keep their order.
+// wakeups is the listener's side of its subscription. Only one goroutine calls the subscription,
+// because a call may call the listener back, and so that calls of Ready keep their order.
 type wakeups struct {
 	changed chan struct{} // buffered, one: there may be something to say to the source, or to log
 	drained chan struct{} // closed when the listener has drained
@@ -27,11 +27,11 @@ func newWakeups() wakeups {
 	return wakeups{make(chan struct{}, 1), make(chan struct{}), make(chan struct{})}
 }
 
-// Wake says that work may have come: the listener polls at once, by a loop that it starts for that if none
-// runs. Use it for news that come by other ways than Options.Wakeups, with or without those. Like an
-// event it is a hint: see package wakeup. Many calls do not make many polls: those that find nothing are
-// ten at once, and then one a second, or one in Idle.Max if that is less. It does not wait and sends
-// nothing itself. Before Run and after the stop it does nothing.
+// Wake says that work may have come: the listener polls immediately, and starts a loop for that if
+// no loop runs. Use it for news from other sources than Options.Wakeups, with or without that. Like
+// an event it is a hint: see package wakeup. Many calls do not make many polls: empty ones are
+// limited to a burst of ten, and then one a second, or one in Idle.Max if that is less. It does not
+// wait and sends nothing itself. Before Run and after the stop it does nothing.
 func (l *Listener[T]) Wake() {
 	if s := l.current(); s != nil && s.looping.Err() == nil {
 		s.hears(event{what: called})
@@ -50,7 +50,8 @@ func (s *session) onEvent(e wakeup.Event) {
 	}
 }
 
-// concerns reports whether an event is about a queue. An account that is not known may be the right one.
+// concerns reports whether an event is about a queue. An account that is not known may be the right
+// one.
 func concerns(event, ours queue.Name) bool {
 	return event.Queue == ours.Queue && (event.Account == ours.Account || event.Account == "" || ours.Account == "")
 }
@@ -58,7 +59,8 @@ func concerns(event, ours queue.Name) bool {
 // onListening implements [wakeup.Subscriber].
 func (s *session) onListening(on bool) { s.hears(event{what: listens, on: on}) }
 
-// A source must not wait. One that does is left behind at the stop after so long, or at Halt sooner.
+// A source must not wait. One that does is left behind at the stop after so long, or at Halt
+// sooner.
 const (
 	sourceWithin = 5 * time.Second
 	haltedWithin = 500 * time.Millisecond
@@ -114,8 +116,8 @@ func (s *session) awaitAnswer(answered <-chan error, halted <-chan struct{}) err
 	}
 }
 
-// keepSubscription says to the source what there is to say, and logs when it is lost and comes back. From
-// the stop on the source is told that there is no room. The subscription is closed after the drain: if
+// keepSubscription calls the source, and logs when the connection is lost and comes back. From the
+// stop on the source is told that there is no room. The subscription is closed after the drain: if
 // messages were given back, another instance may be woken for them then.
 func (s *session) keepSubscription(to wakeup.Subscription) {
 	told := true
@@ -158,8 +160,8 @@ func (s *session) keepSubscription(to wakeup.Subscription) {
 	s.hooks.Call("Wakeups.Close", to.Close)
 }
 
-// unsubscribe ends the subscription after the drain, and waits for that. It returns an error if the source
-// does not return.
+// unsubscribe ends the subscription after the drain, and waits for that. It returns an error if the
+// source does not return.
 func (s *session) unsubscribe(halted <-chan struct{}) error {
 	if s.options.Wakeups == nil {
 		return nil
@@ -183,8 +185,8 @@ func (s *session) unsubscribe(halted <-chan struct{}) error {
 // connectWithin is how long a source may take to connect before a line says that it has not.
 const connectWithin = time.Second
 
-// connectionLog logs whether events reach the listener, at most one line in logInterval, and in the end
-// what holds.
+// connectionLog logs whether events reach the listener, at most one line in logInterval. The last
+// line is always true.
 type connectionLog struct {
 	begun     bool
 	ever      bool // events have reached the listener
@@ -239,7 +241,7 @@ func (c *sessionOptions) checkWakeups() error {
 		return fmt.Errorf("the option Wakeups is a nil %T: leave it out for polling", c.Wakeups)
 	}
 	if c.SafetyPoll > 0 && c.SafetyPoll < time.Microsecond {
-		return fmt.Errorf("safety poll %v is too short for any request: give it a unit, such as %d*time.Second, or a negative one for none", c.SafetyPoll, c.SafetyPoll)
+		return fmt.Errorf("safety poll %v is too short for any request: give it a unit, such as %d*time.Second, or a negative one to turn it off", c.SafetyPoll, c.SafetyPoll)
 	}
 	return nil
 }
