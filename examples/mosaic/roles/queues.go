@@ -42,16 +42,6 @@ type queues struct {
 	imageResponses *ImageProcessingQueue[ImageResponse]
 }
 
-func openQueues(open func(name string) (queue.Queue, error), s *shared) (*queues, error) {
-	var q queues
-	var errs [4]error
-	q.imageRequests, errs[0] = openQueue[ImageRequest](open, s)
-	q.sliceRequests, errs[1] = openQueue[SliceRequest](open, s)
-	q.sliceResponses, errs[2] = openQueue[SliceResponse](open, s)
-	q.imageResponses, errs[3] = openQueue[ImageResponse](open, s)
-	return &q, errors.Join(errs[:]...)
-}
-
 // openQueue returns the queue for messages of type T. Sending and listening create it if it is missing.
 func openQueue[T Message](open func(name string) (queue.Queue, error), s *shared) (*ImageProcessingQueue[T], error) {
 	var message T

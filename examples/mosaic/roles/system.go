@@ -1,6 +1,8 @@
 package roles
 
 import (
+	"cmp"
+	"errors"
 	"log/slog"
 	"runtime"
 	"time"
@@ -91,25 +93,25 @@ type worker interface {
 
 // Open creates a System. It starts no role: run the result of [System.Runners].
 func Open(open func(name string) (queue.Queue, error), store blob.Store, options Options) (*System, error) {
-	if options.Roles == 0 {
-		options.Roles = All
-	}
+	options.Roles = cmp.Or(options.Roles, All)
 	if options.Handled == nil {
 		options.Handled = func(Step) {}
 	}
 	if options.Processors <= 0 {
 		options.Processors = runtime.GOMAXPROCS(0)
 	}
-	if options.Logger == nil {
-		options.Logger = slog.Default()
-	}
+	options.Logger = cmp.Or(options.Logger, slog.Default())
 	jobs, err := newJobs(store)
 	if err != nil {
 		return nil, err
 	}
 	shared := &shared{jobs: jobs, logger: options.Logger}
-	qs, err := openQueues(open, shared)
-	if err != nil {
+	qs, errs := &queues{}, [4]error{}
+	qs.imageRequests, errs[0] = openQueue[ImageRequest](open, shared)
+	qs.sliceRequests, errs[1] = openQueue[SliceRequest](open, shared)
+	qs.sliceResponses, errs[2] = openQueue[SliceResponse](open, shared)
+	qs.imageResponses, errs[3] = openQueue[ImageResponse](open, shared)
+	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}
 	libraries := &libraries{jobs: jobs}

@@ -3,7 +3,6 @@ package tiles
 import (
 	"fmt"
 	"image"
-	"image/draw"
 	"math"
 
 	"github.com/millrace/millrace/examples/mosaic/picture"
@@ -30,11 +29,10 @@ func Generate(size int) (*Library, error) {
 	for i := range made {
 		p := i * 7 % len(patterns) // neighbouring colours have different ones
 		name, img := patterns[p].name+"-", image.NewRGBA(image.Rect(0, 0, painted, painted))
-		draw.Draw(img, img.Rect, image.Opaque, image.Point{}, draw.Src)
 		for k, n := range [...]int{i / levels / levels, i / levels % levels, i % levels} {
 			name += fmt.Sprintf("%02x", shade(n))
 			for at, v := range planes[p][n] {
-				img.Pix[4*at+k] = v
+				img.Pix[4*at+k], img.Pix[4*at+3] = v, 0xff
 			}
 		}
 		made[i] = tileOf(name, img, size)
@@ -78,12 +76,10 @@ func paint(amount uint8, at func(x, y float64) float64) []uint8 {
 		}
 		mean += heights[i] / float64(len(heights))
 	}
-	plane := make([]uint8, len(heights))
+	light, plane := picture.Decode8(amount), make([]uint8, len(heights))
 	for i, h := range heights {
-		light := picture.Decode8(amount)
 		// Within the range of the primary, so that nothing is clipped and the mean stays.
-		light += (h - mean) * 0.3 * min(light, 1-light)
-		plane[i] = picture.Encode8(light)
+		plane[i] = picture.Encode8(light + (h-mean)*0.3*min(light, 1-light))
 	}
 	return plane
 }
