@@ -126,10 +126,10 @@ func (g *group) takenOver() bool {
 
 // eachResult returns whether the [Each] that handled the items has returned, and its error with the
 // request in it. Middleware may have left it behind.
-func (g *group) eachResult() (returned bool, err error, said *resultError) {
+func (g *group) eachResult() (returned bool, said *resultError, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.returned, g.eachErr, g.eachSaid
+	return g.returned, g.eachSaid, g.eachErr
 }
 
 // finishedBy notes the error of the [Each] that handled the items, and returns it.
@@ -375,7 +375,7 @@ func (g *group) itemReturned(item int, err error, said *resultError, cause error
 // result.
 func (g *group) finishEach(err error) {
 	said := explicitResult(err)
-	returned, own, ownSaid := g.eachResult()
+	returned, ownSaid, own := g.eachResult()
 	same := returned && said == ownSaid && errors.Is(err, own) // it may wrap its own
 	replaced := func(s jobResult) bool { return returned && own == nil || !s.state.done() }
 	var items []int

@@ -68,7 +68,7 @@ type world struct {
 }
 
 const (
-	worldNow  = instant(time.Hour) // every world is shifted to this time
+	worldNow  = time.Hour // every world is shifted to this time
 	longAgo   = worldNow - 2*time.Minute
 	worldWait = time.Second
 )

@@ -58,7 +58,7 @@ const (
 // check returns an error for an unknown value, and for a queue without writable metadata.
 func (m Metadata) check(q queue.Queue) error {
 	if m < IgnoreMetadata || m > WriteMetadata {
-		return fmt.Errorf("metadata %d must be IgnoreMetadata, ReadMetadata or WriteMetadata", int(m))
+		return fmt.Errorf("metadata %d is none of IgnoreMetadata, ReadMetadata and WriteMetadata", int(m))
 	}
 	if _, ok := q.(queue.Manager); !ok && m == WriteMetadata {
 		return fmt.Errorf("WriteMetadata needs a queue that implements queue.Manager, which %T does not: use ReadMetadata", q)

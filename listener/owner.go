@@ -755,7 +755,7 @@ func (t *transition) answer() {
 func (t *transition) rescale(full, more bool) (wake bool) {
 	t.since += t.e.got
 	again := full && (t.since >= messagesPerDepth || t.ago(t.depthAsk) >= depthInterval)
-	if t.reading || t.busy && !(again && t.growsByDepth()) {
+	if t.reading || t.busy && (!again || !t.growsByDepth()) {
 		return more
 	}
 	t.busy = true

@@ -9,7 +9,7 @@ import (
 // Steps that neither the tests of whole listeners nor the exploration tell apart from their nearest
 // faults, because a fault costs no more than a request or a call.
 func TestSteps(t *testing.T) {
-	const at = instant(time.Hour)
+	const at = time.Hour
 	full := event{what: answered, now: at, asked: 2, got: 2}
 	again := full
 	again.now = at + time.Millisecond
@@ -64,7 +64,7 @@ func TestSteps(t *testing.T) {
 
 // What was raised while the open slots were looked at has them looked at again soon.
 func TestALookThatWasOvertakenIsRepeatedSoon(t *testing.T) {
-	const at = instant(time.Hour)
+	const at = time.Hour
 	for raised, want := range map[bool]instant{true: at + raisedWait, false: at + depthInterval} {
 		s, _ := step(state{phase: Running, active: 1, looking: true, raised: raised}, event{what: looked, now: at})
 		if s.lookAt != want {

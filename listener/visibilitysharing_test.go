@@ -249,7 +249,7 @@ func sequence(n int) (all []int) {
 // What counts is the lowest that was called for in ten minutes.
 func TestAVisibilityIsSampledForTenMinutes(t *testing.T) {
 	var v visibilitySharing
-	now := instant(time.Hour)
+	now := time.Hour
 	var got []string
 	for i, found := range []int{9, 9, 9, 5, 9, 9, 9, 9, 9, 9, 9, 9, 8, 7, 9, 9, 9, 9, 9, 9, 9, 6, 9} {
 		if lowest := v.sample(now+time.Duration(i)*time.Minute, time.Duration(found)*time.Second); lowest > 0 {
