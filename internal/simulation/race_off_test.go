@@ -4,5 +4,5 @@ package simulation
 
 const (
 	defaultSeeds   = 300
-	defaultReplays = 100
+	defaultReplays = 80
 )

@@ -10,12 +10,18 @@ import (
 	"github.com/millrace/millrace/queue/faultqueue"
 )
 
-var replays = flag.Int("replays", 0, "number of seeds that TestReplay plays twice, from 1; 0 means 100, 50 with the race detector, and a tenth of that with -short")
+var replays = flag.Int("replays", 0, "number of seeds that TestReplay plays twice, from 1; 0 means 80, 40 with the race detector, and 6 with -short")
+
+// shortReplays is the number of seeds with -short.
+const shortReplays = 6
 
 // TestReplay plays seeds twice: the same events must happen at the same instants, on the server, in
 // the handlers and in the fault queues.
 func TestReplay(t *testing.T) {
 	last, played, differ := worlds(*replays, defaultReplays), 0, 0
+	if testing.Short() && *replays == 0 {
+		last = shortReplays
+	}
 	for n := uint64(1); n <= last; n++ {
 		if newPlan(n).races() {
 			continue
