@@ -90,10 +90,10 @@ var exampleLog = map[string][]string{
 
 // TestExamplesPrintWhatTheySay runs the examples that end by themselves, as users do.
 func TestExamplesPrintWhatTheySay(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds and starts three programs")
 	}
-	t.Parallel()
 	dir := t.TempDir()
 	build := []string{"build", "-o", dir + string(filepath.Separator)}
 	for name := range exampleOutput {

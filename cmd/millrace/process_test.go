@@ -255,10 +255,10 @@ func TestSecondSignalAbortsRequests(t *testing.T) {
 
 // TestErrorsAreOneLineWithAHint: every error is one line with a hint, and has the right status.
 func TestErrorsAreOneLineWithAHint(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
-	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -74,10 +74,10 @@ func TestHelpNamesEveryCommandAndFlag(t *testing.T) {
 }
 
 func TestWithoutAServerRolesNameTheOneToStart(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("waits for retries")
 	}
-	t.Parallel()
 	e, err := emulator.New(nil, nil).Start("")
 	if err != nil {
 		t.Fatal(err)
@@ -138,10 +138,10 @@ const usageHeader = "id,time,account,tariff,quantity\n"
 // Each line that cannot be billed is named with file, line and reason, and the others are billed. After the lines are
 // corrected in rejections.csv, that file is shipped as it is.
 func TestRejectedLinesAreListedCorrectedAndBilled(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("bills several batches")
 	}
-	t.Parallel()
 	dir := t.TempDir()
 	usage, out := filepath.Join(dir, "usage.csv"), filepath.Join(dir, "report")
 	write(t, usage, usageHeader+`A1,2026-11-02T10:00:00Z,DE-1,electricity-de,10

@@ -21,10 +21,10 @@ import (
 
 // M-07: the totals of the program are those that sort, awk and bc compute from the same files.
 func TestTotalsAreThoseOfAScript(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
-	t.Parallel()
 	for _, tool := range []string{"sh", "awk", "bc", "sort", "paste", "mktemp"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			if azuritetest.Required("awk") {

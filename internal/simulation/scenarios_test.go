@@ -109,10 +109,10 @@ func (b *ledger) summary() (sum summary) {
 // A database is unavailable for three minutes. The jobs that run when the outage begins fail, and
 // each later one hangs for an hour. After the outage the work goes on with the remaining slots.
 func TestOutageOfADatabaseWithHangingProbes(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("a long scenario")
 	}
-	t.Parallel()
 	for name, change := range map[string]func(*workerPlan){
 		"one at a time": nil,
 		"in batches":    func(w *workerPlan) { w.together, w.company = 10, 10*time.Minute },
@@ -193,10 +193,10 @@ func TestDequeuesAsSlowAsTheLease(t *testing.T) {
 // The poison queue is unavailable for longer than the TTL of messages that always fail. They run at
 // most MaxAttempts times, and those that never expire are copied when it is back.
 func TestPoisonQueueOutageAndExpiringMessages(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("a long scenario")
 	}
-	t.Parallel()
 	for _, rates := range []faultqueue.Rates{{Unavailable: 1}, {Throttled: 1}, {LostRequest: 1}} {
 		p := newScenario(40 * time.Minute)
 		p.incidents = []incident{{from: 0, long: 35 * time.Minute, queue: "jobs-poison", faults: everything(rates)}}

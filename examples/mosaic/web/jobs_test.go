@@ -304,6 +304,7 @@ func TestADeletedJobEndsAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for _, when := range []state{working, done} {
 		t.Run(string(when), func(t *testing.T) {
+			t.Parallel()
 			w := setup(t)
 			s := w.serve(nil)
 			pass := w.store.hold()
