@@ -24,9 +24,16 @@ type goPackage struct {
 	Standard   bool
 }
 
+// listed has what go list said, because several tests ask the same.
+var listed = map[string][]goPackage{}
+
 // goList leaves out folders that have only tests.
 func goList(t *testing.T, args ...string) []goPackage {
 	t.Helper()
+	asked := strings.Join(args, " ")
+	if packages, known := listed[asked]; known {
+		return packages
+	}
 	command := append([]string{"list", "-json=ImportPath,GoFiles,Imports,Module,Standard"}, args...)
 	out, err := exec.CommandContext(t.Context(), "go", command...).Output()
 	if err != nil {
@@ -36,6 +43,7 @@ func goList(t *testing.T, args ...string) []goPackage {
 	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
 		var p goPackage
 		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			listed[asked] = packages
 			return packages
 		} else if err != nil {
 			t.Fatal(err)

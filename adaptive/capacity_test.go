@@ -16,9 +16,6 @@ func TestTheLimitFollowsACapacityThatChanges(t *testing.T) {
 	notWithRaceDetector(t)
 	const third = 20 * time.Minute
 	for seed := range uint64(2) {
-		if testing.Short() && seed > 0 {
-			break
-		}
 		changing := func(third time.Duration) func(*dependency) {
 			return func(d *dependency) {
 				begin := time.Now()

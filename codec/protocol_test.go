@@ -103,6 +103,9 @@ type opened struct {
 // The reader that docs/protocol.md shows reads what is sealed here, and what it seals is read here. It
 // leaves alone what other readers leave alone.
 func TestTheReaderOfTheProtocolReadsEnvelopes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a sweep over bodies")
+	}
 	node, err := exec.LookPath("node")
 	if err != nil {
 		if azuritetest.Required("storage-queue") {

@@ -98,6 +98,9 @@ func bomb(t testing.TB, n int, saysSo bool) []byte {
 
 // O-05.
 func TestABombIsRefused(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes large bodies")
+	}
 	const limit = 1 << 20
 	c := zstdcodec.New(codec.Bytes(), &zstdcodec.Options{MaxBody: limit})
 	half := bomb(t, limit/2, true)

@@ -377,6 +377,9 @@ func TestAFailedAcceptMakesRoom(t *testing.T) {
 
 // TestAPageOfQueuesIsBounded lists queues with more metadata than a page may have.
 func TestAPageOfQueuesIsBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes thousands of queues")
+	}
 	s := New(localqueue.New(nil), nil)
 	metadata := map[string]string{"a": strings.Repeat("b", queue.MaxMetadata-1)}
 	const all = 200

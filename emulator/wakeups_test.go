@@ -276,6 +276,9 @@ func TestAStreamOfAnotherQueueCannotBeChanged(t *testing.T) {
 }
 
 func TestStreamsAreLimited(t *testing.T) {
+	if testing.Short() {
+		t.Skip("opens a thousand streams")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		s, q := withOptions(t, nil)
 		status := func(path string) int {

@@ -635,7 +635,7 @@ var configurations = []struct {
 func TestEveryOrderOfEventsKeepsTheInvariants(t *testing.T) {
 	depth := 8
 	if testing.Short() {
-		depth = 5
+		depth = 4
 	}
 	if *exploreDepth > 0 {
 		depth = *exploreDepth

@@ -316,9 +316,6 @@ func underRace() bool {
 // Fifteen thousand long handlers, twice as many as are renewed at 30 s, keep their leases and
 // renew them less and less often: at 30 s, an hour would take 200 renewals each.
 func TestManyLongHandlersKeepTheirLeasesWithFewRenewals(t *testing.T) {
-	if testing.Short() {
-		t.Skip("holds thousands of leases")
-	}
 	const many = 15_000
 	handlers := many
 	if testing.Short() || underRace() {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -21,6 +22,7 @@ func TestMain(m *testing.M) {
 	if location := os.Getenv(workerVariable); location != "" {
 		os.Exit(work(location))
 	}
+	debug.SetGCPercent(400) // worlds are small and many
 	goleak.VerifyTestMain(m)
 }
 

@@ -294,9 +294,6 @@ func TestAConcurrencyIsUsed(t *testing.T) {
 		{1, 20, 1, time.Minute, 6}, {3, 20, 2, time.Minute, 6}, {2, 20, 20, 500 * time.Millisecond, 0.02},
 		{1, 40, 20, 5 * time.Minute, 2},
 	} {
-		if testing.Short() && c.instances == 1 {
-			continue // as many jobs or turns as in all other cases
-		}
 		t.Run(fmt.Sprintf("%d instances, %d jobs of %v", c.instances, c.jobs, c.length), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := tokensSetup(t)

@@ -167,6 +167,9 @@ func watched(t *testing.T, site, video string) (page string) {
 
 // V-01: what a visitor uploads is converted, played, found, and found by its new credits once they are corrected.
 func TestAVisitorUploadsWatchesAndFinds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes films")
+	}
 	site := run(t)
 	name := newName()
 	fields := []string{"name", name, "title", "The Mill <b>", "actors", "Ann Weir, Tom Race", "directors", "Ada", "keywords", "water, wheel", "news", "1"}

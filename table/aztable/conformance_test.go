@@ -71,6 +71,9 @@ func fewerChecks(t *testing.T) {
 
 // TestTheFakeServiceConforms settles T-06 and T-07: it has pages of 4 MiB, the ends of partitions and empty pages with a token.
 func TestTheFakeServiceConforms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the conformance of two other stores runs")
+	}
 	tabletest.Run(t, tabletest.Harness{
 		Bubble: true, Secrets: []string{azuritetest.Key},
 		Open: func(t *testing.T, name string) table.Store { return newService().open(t, name, aztable.Options{}) },

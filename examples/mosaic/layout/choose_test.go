@@ -64,6 +64,9 @@ func gradient(cols, rows, sub int) *Cells {
 }
 
 func TestNoTileTwiceWithinTheRadius(t *testing.T) {
+	if testing.Short() {
+		t.Skip("lays large mosaics")
+	}
 	library, c := randomLibrary(t, 6, 200, 1), gradient(60, 40, 3)
 	for _, r := range []int{0, 10, 50, 90, 100} {
 		l := chosen(t, c, library, r)
@@ -146,11 +149,7 @@ func TestEqualOnAnyNumberOfProcessors(t *testing.T) {
 		t.Skip("lays large mosaics")
 	}
 	library, c := cropLibrary(t, 16, 800), gradient(70, 50, 3)
-	reuses := []int{DefaultReuse, Once, BestMatch}
-	if testing.Short() {
-		reuses = reuses[:1]
-	}
-	for _, r := range reuses {
+	for _, r := range []int{Once, DefaultReuse, BestMatch} {
 		var all []*Layout
 		for _, n := range []int{1, 4} {
 			old := runtime.GOMAXPROCS(n)

@@ -80,6 +80,9 @@ func TestEncodedPNGsHaveThePixelsOfThePicture(t *testing.T) {
 }
 
 func TestComposeGivesThePixelsOfThePictureHoweverItIsCut(t *testing.T) {
+	if testing.Short() {
+		t.Skip("composes many pictures")
+	}
 	all := photos(37, 90)
 	rapid.Check(t, func(t *rapid.T) {
 		img := all[rapid.SampledFrom([]string{"YCbCr420", "RGBA", "Gray"}).Draw(t, "kind")]

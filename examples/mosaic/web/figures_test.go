@@ -27,6 +27,9 @@ func (s *site) status(ok func(Status) bool) (last Status) {
 }
 
 func TestThePageShowsTheQueues(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for figures")
+	}
 	t.Parallel()
 	w := setup(t)
 	s := w.serve(nil)
@@ -64,6 +67,9 @@ func TestAnOutageIsShown(t *testing.T) {
 
 // A damaged slice, once it is redriven, completes the picture.
 func TestADamagedSliceStopsAJobUntilItsMessageIsRedriven(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes several mosaics")
+	}
 	t.Parallel()
 	w := setup(t)
 	s := w.serve(nil)

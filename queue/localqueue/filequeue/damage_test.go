@@ -217,6 +217,9 @@ func patched(file, patches []byte) []byte {
 }
 
 func TestAnUndamagedFileHasNoDamage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a sweep over files")
+	}
 	s := sampled(t)
 	found, err := inspectDamaged(t, s.file, s.texts)
 	if err != nil || found.Damaged > 0 || found.Messages != s.depth || found.Queues != 3 || found.Copy != "" {

@@ -41,6 +41,9 @@ func refused(t *testing.T, s *Store) {
 // TestAFullDiskThatWasDrainedTakesPutsAgain: the space of deletes that are only in the log is
 // available without a restart.
 func TestAFullDiskThatWasDrainedTakesPutsAgain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes a large file")
+	}
 	for how, drain := range map[string]func(t *testing.T, s *Store){
 		"deleted": func(t *testing.T, s *Store) {
 			for n := range uint64(150) { // too few for a checkpoint

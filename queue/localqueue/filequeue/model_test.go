@@ -104,6 +104,9 @@ func (w *twins) sameMessages(t tester, a, b []queue.Message) {
 
 // TestAgainstMemory runs random operations on both, on simulated time.
 func TestAgainstMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays many worlds")
+	}
 	rapid.Check(t, func(r *rapid.T) {
 		var thrown any
 		dir := memoryDirectory(t)

@@ -155,6 +155,9 @@ var releasesHave = map[string]int64{
 // TestDirectoriesOfReleasesAreRead: also those of a server that was killed. After this release was
 // killed too, everything is still there.
 func TestDirectoriesOfReleasesAreRead(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads directories of several releases")
+	}
 	dirs := map[string]string{}
 	for how, dir := range thisRelease(t) {
 		dirs["this release, "+how] = dir

@@ -108,6 +108,9 @@ func TestOrdinaryChangesDoNotTouchTheTree(t *testing.T) {
 // TestACheckpointEmptiesTheLog: there is a checkpoint when the log is full, when much of the tree has
 // changed, and for a change that a record cannot hold. A kill after it loses nothing.
 func TestACheckpointEmptiesTheLog(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes a large log")
+	}
 	kilobyte := strings.Repeat("x", 1000)
 	for name, change := range map[string]func(n uint64) storage.Change{
 		"full":    func(n uint64) storage.Change { return added(n, kilobyte) },
