@@ -416,6 +416,9 @@ func TestSlowSettlementsDoNotStopTheListener(t *testing.T) {
 
 // A resumption is a reason to look at the open slots at once, as an event is.
 func TestAResumptionLooksAtTheOpenSlots(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays a backlog")
+	}
 	bubble(t, func(b *bundle) {
 		b.put(64)
 		o := wakeOptions(&wakeup.Bus{})
