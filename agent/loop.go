@@ -66,23 +66,16 @@ func (p *pool) dry() bool { return p.Actuator == nil }
 // run measures and decides until ctx ends.
 func (p *pool) run(ctx context.Context) {
 	defer p.wakeups.close()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			p.stop()
-			return
-		case <-p.wake:
-			// A flood of events costs one measurement a second.
-			timer.Reset(max(wakeInterval-time.Since(p.before.at), 0))
-			continue
-		case <-timer.C:
-		}
+	for ctx.Err() == nil {
 		begin := time.Now()
 		p.round(ctx)
-		timer.Reset(max(p.agent.options.Interval-time.Since(begin), 0))
+		// A flood of events costs one measurement a second.
+		waiting.For(wakeInterval-time.Since(begin), ctx.Done())
+		if left := p.agent.options.Interval - time.Since(begin); left > 0 {
+			waiting.ForChange(left, p.wake, ctx.Done())
+		}
 	}
+	p.stop()
 }
 
 // round measures once, decides, and makes it so.

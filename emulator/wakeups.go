@@ -213,13 +213,11 @@ func (s *stream) endsAt() time.Time {
 // is closed, or the queue is gone, and closes the stream.
 func (s *stream) run(ctx context.Context, stopping <-chan struct{}, sendBy func(line string, deadline time.Time) error) {
 	defer s.close()
-	alive, end := time.NewTicker(keepAlive), time.NewTimer(maxStreamLife)
-	defer alive.Stop()
-	defer end.Stop()
-	silence := time.NewTimer(time.Until(s.endsAt()))
-	defer silence.Stop()
+	end := time.Now().Add(maxStreamLife)
+	var said time.Time
 	send := func(line string) error {
-		deadline := time.Now().Add(writeWithin)
+		said = time.Now()
+		deadline := said.Add(writeWithin)
 		if at := s.endsAt(); at.Before(deadline) {
 			deadline = at
 		}
@@ -227,23 +225,25 @@ func (s *stream) run(ctx context.Context, stopping <-chan struct{}, sendBy func(
 	}
 	// The watcher is in force before the client reads that it is.
 	err := send("ready " + s.id + " " + strconv.Itoa(int(keepAlive/time.Second)))
+	timer := time.NewTimer(keepAlive)
+	defer timer.Stop()
 	for err == nil {
+		quiet, left := keepAlive-time.Since(said), min(time.Until(end), time.Until(s.endsAt()))
+		switch {
+		case left <= 0:
+			return
+		case quiet <= 0:
+			err = send("")
+			continue
+		}
+		timer.Reset(min(quiet, left))
 		select {
 		case bytes := <-s.watcher.Woken():
 			err = send("event " + strconv.FormatInt(bytes, 10))
-		case <-alive.C:
-			err = send("")
-		case <-silence.C:
-			left := time.Until(s.endsAt())
-			if left <= 0 {
-				return
-			}
-			silence.Reset(left)
+		case <-timer.C:
 		case <-s.replaced:
 			return
 		case <-s.watcher.Ended():
-			return
-		case <-end.C:
 			return
 		case <-stopping:
 			return

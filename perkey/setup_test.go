@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/perkey"
 	"github.com/millrace/millrace/producer"
@@ -98,9 +99,7 @@ func (b *bundle) flood(key string, n int, takes time.Duration) {
 func (b *bundle) handle(ctx context.Context, m *listener.Message[job]) error {
 	began := b.enter(m.Head.Key)
 	defer b.leave(m.Head.Key)
-	select {
-	case <-time.After(m.Body.Takes):
-	case <-ctx.Done():
+	if !waiting.For(m.Body.Takes, ctx.Done()) {
 		return ctx.Err()
 	}
 	b.mu.Lock()

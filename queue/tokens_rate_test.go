@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/meter"
 	"github.com/millrace/millrace/queue"
@@ -136,10 +137,7 @@ func instance(ctx context.Context, q queue.Queue, pace time.Duration, u *uses) {
 		case len(batch) == 0:
 			wait = time.Second
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-		}
+		waiting.For(wait, ctx.Done())
 	}
 }
 

@@ -193,14 +193,19 @@ const patience = 50 * time.Millisecond
 // repeats the newest state, because the server ends a stream without a sign of life. One request is
 // under way at a time, so that they take effect in order.
 func (s *stream) tell(ctx context.Context, id string, every time.Duration) error {
-	repeat := time.NewTicker(every)
+	repeat := time.NewTimer(every)
 	defer repeat.Stop()
+	say := func(ready bool) error {
+		err := s.source.setReady(ctx, s.name, id, ready)
+		repeat.Reset(every)
+		return err
+	}
 	told := true
 	for ctx.Err() == nil {
 		ready, missed := s.wanted()
 		switch {
 		case ready && !told:
-			if err := s.source.setReady(ctx, s.name, id, true); err != nil {
+			if err := say(true); err != nil {
 				return err
 			}
 			told = true
@@ -216,7 +221,7 @@ func (s *stream) tell(ctx context.Context, id string, every time.Duration) error
 			}
 		}
 		if told && s.suspend() {
-			if err := s.source.setReady(ctx, s.name, id, false); err != nil {
+			if err := say(false); err != nil {
 				return err
 			}
 			told = false
@@ -225,7 +230,7 @@ func (s *stream) tell(ctx context.Context, id string, every time.Duration) error
 		select {
 		case <-s.changed:
 		case <-repeat.C:
-			_ = s.source.setReady(ctx, s.name, id, told) // if it keeps failing, the stream ends
+			_ = say(told) // if it keeps failing, the stream ends
 		case <-ctx.Done():
 		}
 	}
