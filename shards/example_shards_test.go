@@ -41,7 +41,7 @@ func Example() {
 		shipped.Done()
 		return nil
 	}
-	l := shards.New(three, ship, &shards.Options[Order]{Settle: time.Second})
+	l := shards.New(three, ship, &shards.Options[Order]{Settle: 100 * time.Millisecond})
 	done := make(chan error, 1)
 	go func() { done <- l.Run(ctx) }()
 
