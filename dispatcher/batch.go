@@ -137,19 +137,21 @@ func (b *batcher[T]) waitToBegin(in *batch[T], m *member[T], first bool) {
 	if v := m.message.delivery; v != nil {
 		stopping, heldBack = v.dispatcher.stopping, v.breaker().openSignal()
 	}
-	var waited <-chan time.Time
-	if first {
-		timer := time.NewTimer(maxWait(m.ctx, b.wait))
-		defer timer.Stop()
-		waited = timer.C
-	}
-	select {
-	case <-in.begun:
-		return
-	case <-waited:
-	case <-m.ctx.Done():
-	case <-stopping:
-	case <-heldBack:
+	if wait := maxWait(m.ctx, b.wait); !first || wait > 0 {
+		var waited <-chan time.Time
+		if first {
+			timer := time.NewTimer(wait)
+			defer timer.Stop()
+			waited = timer.C
+		}
+		select {
+		case <-in.begun:
+			return
+		case <-waited:
+		case <-m.ctx.Done():
+		case <-stopping:
+		case <-heldBack:
+		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
