@@ -134,6 +134,22 @@ func TestAMessageThatIsGoneAfterItsCopyWasMoved(t *testing.T) {
 	})
 }
 
+func TestAFailureTellsWhenItsMessageComesAgain(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(1)
+		var told errorList
+		o := options()
+		o.OnError = told.add
+		b.run(New(b.queue, func(context.Context, *Message[job]) error { return dispatcher.Retry(7*time.Minute, errors.New("no stock")) }, o))
+		advance(time.Minute)
+		b.mustFinish()
+		delivery := (*dispatcher.DeliveryError)(nil)
+		if len(told.list) != 1 || !errors.As(told.list[0], &delivery) || delivery.Delay != 7*time.Minute {
+			t.Errorf("told %v, want one delivery that comes again after 7m0s", told.list)
+		}
+	})
+}
+
 // A message that cannot be moved to the poison queue says why it is poison and how many attempts
 // failed: the last one too, if it failed, and not a rejection, nor a body that nobody read.
 func TestPoisonThatStaysRecordsItsFailures(t *testing.T) {
