@@ -42,11 +42,12 @@ type recordedStart struct {
 	returned int   // how many were excluded because the handler returned
 }
 
-// countedStarts returns how many of the starts recorded in the head of a later delivery count.
-// If other processes have recorded more since, it may be unknown whether our record took
-// effect; then the lowest possible number is returned.
-func (s recordedStart) countedStarts(head codec.Head) int {
-	if head.Settled >= s.delivery-1 {
+// countedStarts returns how many of the starts recorded in the head of a later delivery count,
+// which has this many before it. If other processes have recorded more since, it may be unknown
+// whether our record took effect; then the lowest possible number is returned. So it is if it may
+// have been settled since, or only given back unstarted: see [opened.recordedText].
+func (s recordedStart) countedStarts(head codec.Head, before int64) int {
+	if givenBack := before - s.delivery; head.Settled >= s.delivery-1 && head.Settled-s.settled > givenBack {
 		return head.Starts // it was settled or saved since, and these are new starts
 	}
 	base := s.written
@@ -128,7 +129,8 @@ func (s *starts) forget(id queue.ID, delivery int64) {
 // one. There cannot be more settlements and starts than deliveries: a head that says so is forged,
 // or was copied from another message, and its counts are ignored.
 func (s *starts) count(o *opened) (last recordedStart) {
-	if before := max(o.queued.DequeueCount-1, 0); int64(o.head.Starts) > before-o.head.Settled {
+	before := max(o.queued.DequeueCount-1, 0)
+	if int64(o.head.Starts) > before-o.head.Settled {
 		o.head.Settled, o.head.Starts = 0, 0
 	}
 	o.starts = o.head.Starts
@@ -137,7 +139,7 @@ func (s *starts) count(o *opened) (last recordedStart) {
 	}
 	last, known := s.recall(o.queued.ID)
 	if known {
-		o.starts = last.countedStarts(o.head)
+		o.starts = last.countedStarts(o.head, before)
 	}
 	return last
 }

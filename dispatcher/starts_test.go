@@ -20,22 +20,26 @@ func TestOnlyStartsThatAreKnownToBeHarmlessAreLeftOut(t *testing.T) {
 		known recordedStart
 		head  codec.Head
 		want  int
+		lost  int64 // deliveries since of which nothing is recorded
 	}{
-		"its own, which took effect":               {recordedStart{delivery: 3, read: 1, written: 1, excluded: 1}, codec.Head{Starts: 1}, 0},
-		"its own, which may have taken effect":     {recordedStart{delivery: 3, read: 0, written: 1, excluded: 1}, codec.Head{Starts: 1}, 0},
-		"its own, which did not take effect":       {recordedStart{delivery: 3, read: 2, written: 3, excluded: 1}, codec.Head{Starts: 2}, 2},
-		"others before it":                         {recordedStart{delivery: 3, read: 3, written: 3, excluded: 1}, codec.Head{Starts: 3}, 2},
-		"others after it":                          {recordedStart{delivery: 3, read: 1, written: 1, excluded: 1}, codec.Head{Starts: 3}, 2},
-		"its own still runs":                       {recordedStart{delivery: 3, read: 2, written: 2}, codec.Head{Starts: 2}, 2},
-		"less was written than there was, and not": {recordedStart{delivery: 5, read: 3, written: 1, excluded: 1}, codec.Head{Starts: 3}, 0},
-		"the same, and others after it":            {recordedStart{delivery: 5, read: 3, written: 1, excluded: 1}, codec.Head{Starts: 4}, 1},
-		"less was written, and others after it":    {recordedStart{delivery: 5, read: 3, written: 1, excluded: 1}, codec.Head{Starts: 2}, 1},
-		"settled since, and started by others":     {recordedStart{delivery: 3, read: 2, written: 2, excluded: 2}, codec.Head{Settled: 3, Starts: 2}, 2},
-		"saved with progress by it":                {recordedStart{delivery: 3, read: 1, written: 1, excluded: 1}, codec.Head{Settled: 2, Starts: 1}, 1},
-		"not settled since":                        {recordedStart{delivery: 3, read: 2, written: 2, excluded: 2}, codec.Head{Settled: 1, Starts: 2}, 0},
-		"corrected by another that knows more":     {recordedStart{delivery: 3, read: 4, written: 4, excluded: 1}, codec.Head{Starts: 1}, 1},
+		"its own, which took effect":               {known: recordedStart{delivery: 3, read: 1, written: 1, excluded: 1}, head: codec.Head{Starts: 1}, want: 0},
+		"its own, which may have taken effect":     {known: recordedStart{delivery: 3, read: 0, written: 1, excluded: 1}, head: codec.Head{Starts: 1}, want: 0},
+		"its own, which did not take effect":       {known: recordedStart{delivery: 3, read: 2, written: 3, excluded: 1}, head: codec.Head{Starts: 2}, want: 2},
+		"others before it":                         {known: recordedStart{delivery: 3, read: 3, written: 3, excluded: 1}, head: codec.Head{Starts: 3}, want: 2},
+		"others after it":                          {known: recordedStart{delivery: 3, read: 1, written: 1, excluded: 1}, head: codec.Head{Starts: 3}, want: 2},
+		"its own still runs":                       {known: recordedStart{delivery: 3, read: 2, written: 2}, head: codec.Head{Starts: 2}, want: 2},
+		"less was written than there was, and not": {known: recordedStart{delivery: 5, read: 3, written: 1, excluded: 1}, head: codec.Head{Starts: 3}, want: 0},
+		"the same, and others after it":            {known: recordedStart{delivery: 5, read: 3, written: 1, excluded: 1}, head: codec.Head{Starts: 4}, want: 1},
+		"less was written, and others after it":    {known: recordedStart{delivery: 5, read: 3, written: 1, excluded: 1}, head: codec.Head{Starts: 2}, want: 1},
+		"settled since, and started by others":     {known: recordedStart{delivery: 3, read: 2, written: 2, excluded: 2}, head: codec.Head{Settled: 3, Starts: 2}, want: 2},
+		"saved with progress by it":                {known: recordedStart{delivery: 3, read: 1, written: 1, excluded: 1}, head: codec.Head{Settled: 2, Starts: 1}, want: 1},
+		"not settled since":                        {known: recordedStart{delivery: 3, read: 2, written: 2, excluded: 2}, head: codec.Head{Settled: 1, Starts: 2}, want: 0},
+		"given back unstarted by another": {known: recordedStart{delivery: 3, settled: 1, read: 1, written: 1, excluded: 1},
+			head: codec.Head{Settled: 2, Starts: 1}, want: 0, lost: 2},
+		"corrected by another that knows more": {known: recordedStart{delivery: 3, read: 4, written: 4, excluded: 1}, head: codec.Head{Starts: 1}, want: 1},
 	} {
-		if got := c.known.countedStarts(c.head); got != c.want {
+		before := max(c.known.delivery, c.head.Settled+int64(c.head.Starts)) + c.lost
+		if got := c.known.countedStarts(c.head, before); got != c.want {
 			t.Errorf("%s: counted starts: got %d of %d, want %d", name, got, c.head.Starts, c.want)
 		}
 	}
@@ -98,12 +102,12 @@ func TestAStartRemovedByProgressExcludesNoOther(t *testing.T) {
 	s.remember("m", recordedStart{delivery: 12, settled: 10, read: 0, written: 1}, recordedStart{})
 	s.exclude("m", 11, true)
 	head := codec.Head{Settled: 10, Starts: 1}
-	if one, _ := s.recall("m"); one.countedStarts(head) != 1 {
-		t.Errorf("got %d counted starts, want 1", one.countedStarts(head))
+	if one, _ := s.recall("m"); one.countedStarts(head, 12) != 1 {
+		t.Errorf("got %d counted starts, want 1", one.countedStarts(head, 12))
 	}
 	s.exclude("m", 12, true)
-	if one, _ := s.recall("m"); one.countedStarts(head) != 0 {
-		t.Errorf("when both have returned: got %d counted starts, want 0", one.countedStarts(head))
+	if one, _ := s.recall("m"); one.countedStarts(head, 12) != 0 {
+		t.Errorf("when both have returned: got %d counted starts, want 0", one.countedStarts(head, 12))
 	}
 }
 
@@ -115,8 +119,8 @@ func TestAStartIsExcludedWhileTheNextIsRecorded(t *testing.T) {
 	before, _ := s.recall("m")
 	s.exclude("m", 11, true)
 	s.remember("m", recordedStart{delivery: 12, settled: 9, read: 2, written: 2}, before)
-	if one, _ := s.recall("m"); one.countedStarts(codec.Head{Settled: 9, Starts: 2}) != 1 {
-		t.Errorf("got %d counted starts, want 1, that of delivery 12", one.countedStarts(codec.Head{Settled: 9, Starts: 2}))
+	if one, _ := s.recall("m"); one.countedStarts(codec.Head{Settled: 9, Starts: 2}, 12) != 1 {
+		t.Errorf("got %d counted starts, want 1, that of delivery 12", one.countedStarts(codec.Head{Settled: 9, Starts: 2}, 12))
 	}
 }
 

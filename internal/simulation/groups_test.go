@@ -145,6 +145,7 @@ func (b *ledger) item(a *message, e entry) {
 
 // endItem records what became of an item in a run.
 func (b *ledger) endItem(i *itemOf, d *delivery, run *itemRun) {
+	i.failed = "" // in an earlier run whose worker died before it recorded that
 	switch {
 	case strings.HasPrefix(run.outcome, didSucceed):
 		i.succeeded = true
