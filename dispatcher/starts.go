@@ -35,6 +35,7 @@ const maxRemembered = 4096
 type recordedStart struct {
 	delivery int64 // its dequeue count
 	settled  int64 // deliveries accounted for at that time
+	attempts int   // failed attempts at that time
 	since    int64 // the last delivery whose start was no longer recorded in the message by then
 	read     int   // starts in the message if the record did not take effect
 	written  int   // starts in the message if it did
@@ -47,7 +48,8 @@ type recordedStart struct {
 // whether our record took effect; then the lowest possible number is returned. So it is if it may
 // have been settled since, or only given back unstarted: see [opened.recordedText].
 func (s recordedStart) countedStarts(head codec.Head, before int64) int {
-	if givenBack := before - s.delivery; head.Settled >= s.delivery-1 && head.Settled-s.settled > givenBack {
+	givenBack := before - s.delivery // at most
+	if head.Settled >= s.delivery-1 && (head.Settled-s.settled > givenBack || head.Attempts > s.attempts) {
 		return head.Starts // it was settled or saved since, and these are new starts
 	}
 	base := s.written
@@ -207,7 +209,9 @@ func (s *starts) write(o *opened, before recordedStart, text string) error {
 // thisStart returns the record of the start of this delivery, given the number in the message if
 // the update fails.
 func thisStart(o *opened, read int) recordedStart {
-	return recordedStart{delivery: o.queued.DequeueCount, settled: o.head.Settled, read: read, written: o.starts + 1}
+	return recordedStart{
+		delivery: o.queued.DequeueCount, settled: o.head.Settled, attempts: o.head.Attempts, read: read, written: o.starts + 1,
+	}
 }
 
 // returned notes that the recorded start of this delivery did not end the process.

@@ -36,6 +36,8 @@ func TestOnlyStartsThatAreKnownToBeHarmlessAreLeftOut(t *testing.T) {
 		"not settled since":                        {known: recordedStart{delivery: 3, read: 2, written: 2, excluded: 2}, head: codec.Head{Settled: 1, Starts: 2}, want: 0},
 		"given back unstarted by another": {known: recordedStart{delivery: 3, settled: 1, read: 1, written: 1, excluded: 1},
 			head: codec.Head{Settled: 2, Starts: 1}, want: 0, lost: 2},
+		"failed since, and started by others": {known: recordedStart{delivery: 3, settled: 1, read: 1, written: 1, excluded: 1},
+			head: codec.Head{Settled: 2, Starts: 1, Attempts: 1}, want: 1, lost: 2},
 		"corrected by another that knows more": {known: recordedStart{delivery: 3, read: 4, written: 4, excluded: 1}, head: codec.Head{Starts: 1}, want: 1},
 	} {
 		before := max(c.known.delivery, c.head.Settled+int64(c.head.Starts)) + c.lost

@@ -131,10 +131,10 @@ func (d *delivery) killed() (n int) {
 	return n
 }
 
-// isFirst reports whether its worker did not get the message before since the last record, and so
-// knows no more than the record.
+// isFirst reports whether its worker did not get the message before, and so knows no more than the
+// record. One that did may not know whether starts that it remembers as harmless are still counted.
 func (d *delivery) isFirst() bool {
-	return !slices.ContainsFunc(d.before(), func(o *delivery) bool { return o.who == d.who })
+	return !slices.ContainsFunc(d.message.deliveries[:d.entry.count-1], func(o *delivery) bool { return o.who == d.who })
 }
 
 // runs returns how often a handler ran for the message.
