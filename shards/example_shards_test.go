@@ -68,7 +68,7 @@ func Example() {
 	if err := orders.Remove(ctx, gone); err != nil { // it gets no more of them
 		panic(err)
 	}
-	if err := l.Remove(ctx, gone); err != nil { // it has been empty for a second: nobody listens to it any more
+	if err := l.Remove(ctx, gone); err != nil { // it has been empty for a tenth of a second: nobody listens to it any more
 		panic(err)
 	}
 	send(30)
