@@ -124,7 +124,11 @@ func TestABadNetworkMakesNoHealthyJobPoison(t *testing.T) {
 	case underRace():
 		seeds = min(seeds, 3)
 	}
-	for _, faults := range []faultqueue.Rates{badNetwork, {LostResponse: 0.3}, {LostRequest: 0.3}, {Duplicate: 0.15, Late: 0.15}} {
+	networks := []faultqueue.Rates{badNetwork, {LostResponse: 0.3}, {LostRequest: 0.3}, {Duplicate: 0.15, Late: 0.15}}
+	if testing.Short() {
+		networks = networks[:1]
+	}
+	for _, faults := range networks {
 		for seed := range seeds {
 			bubble(t, func(b *bundle) {
 				const jobs = 60

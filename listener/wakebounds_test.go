@@ -17,6 +17,9 @@ import (
 // Messages that are given back or sent with a delay are fetched when they become visible, however many
 // they are, by a loop that starts for them.
 func TestWhatFallsDueStartsALoop(t *testing.T) {
+	if testing.Short() {
+		t.Skip("12,000 jobs are snoozed")
+	}
 	const n = 12_000
 	bubble(t, func(b *bundle) {
 		source := connected()
