@@ -140,7 +140,9 @@ func TestAFailureTellsWhenItsMessageComesAgain(t *testing.T) {
 		var told errorList
 		o := options()
 		o.OnError = told.add
-		b.run(New(b.queue, func(context.Context, *Message[job]) error { return dispatcher.Retry(7*time.Minute, errors.New("no stock")) }, o))
+		b.run(New(b.queue, func(context.Context, *Message[job]) error {
+			return dispatcher.Retry(7*time.Minute, errors.New("no stock"))
+		}, o))
 		advance(time.Minute)
 		b.mustFinish()
 		delivery := (*dispatcher.DeliveryError)(nil)
