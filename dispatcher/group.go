@@ -85,6 +85,11 @@ func (g *group) set(i int, s jobResult) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.results[i] = s
+	g.noteFailure(i, s)
+}
+
+// noteFailure keeps the failure of the first item that has failed for good. Requires mu.
+func (g *group) noteFailure(i int, s jobResult) {
 	if s.state == jobFailed && g.failure == "" {
 		g.failure = codec.ShortFailure(string(s.reason) + " " + ItemError{i, s.err}.Error())
 	}
@@ -99,15 +104,17 @@ func reasonOf(failure string) poison.Reason {
 }
 
 // undo forgets the results of the chosen items in this delivery, so that they are left.
-func (g *group) undo(chosen func(jobResult) bool) {
+func (g *group) undo(chosen func(item int, s jobResult) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.failure = g.head.Failure
 	for i, s := range g.results {
-		if s.now && chosen(s) {
+		if s.now && chosen(i, s) {
 			g.results[i] = jobResult{}
+		} else if s.now {
+			g.noteFailure(i, s)
 		}
 	}
-	g.failure = g.head.Failure
 }
 
 // setCurrent notes the item that is being handled; nil says that there is no such item.
@@ -161,9 +168,9 @@ func (g *group) takeOver(each any, first int) error {
 	case nil:
 		current.withoutTimeout()
 	case each: // middleware tries again
-		g.undo(func(s jobResult) bool { return !s.state.done() })
+		g.undo(func(_ int, s jobResult) bool { return !s.state.done() })
 	default:
-		g.undo(func(jobResult) bool { return true })
+		g.undo(func(int, jobResult) bool { return true })
 		return errTwoEach
 	}
 	return nil
@@ -377,6 +384,9 @@ func (g *group) finishEach(err error) {
 	said := explicitResult(err)
 	returned, ownSaid, own := g.eachResult()
 	same := returned && said == ownSaid && errors.Is(err, own) // it may wrap its own
+	if !same && returned && g.replaceRequests(own, err) {
+		same = true
+	}
 	replaced := func(s jobResult) bool { return returned && own == nil || !s.state.done() }
 	var items []int
 	for i := range g.results {
@@ -386,11 +396,35 @@ func (g *group) finishEach(err error) {
 		}
 	}
 	if !same {
-		g.undo(replaced)
+		g.undo(func(_ int, s jobResult) bool { return replaced(s) })
 	}
 	for _, i := range items {
 		g.itemReturned(i, err, said, nil, 0)
 	}
+}
+
+// replaceRequests applies the result of middleware that has replaced the error of its [Each] by
+// another *GroupError: the request in each item's error counts for that item. It returns false for
+// any other result.
+func (g *group) replaceRequests(own, err error) bool {
+	var before, after *GroupError
+	if !errors.As(own, &before) || !errors.As(err, &after) || before == after {
+		return false
+	}
+	if explicitResult(err) != explicitResult(after) { // a request for all items around it
+		return false
+	}
+	for _, one := range after.Errors {
+		if one.Item < 0 || one.Item >= len(g.results) {
+			continue
+		}
+		was, said := g.resultOf(one.Item), explicitResult(one.Err)
+		if was.now && !was.state.done() && was.said != said {
+			g.undo(func(i int, _ jobResult) bool { return i == one.Item })
+			g.itemReturned(one.Item, one.Err, said, nil, 0)
+		}
+	}
+	return true
 }
 
 // errTwoEach means that one Each does not know which items another has handled.
@@ -468,8 +502,9 @@ func (g *group) handleItem(ctx context.Context, item int, h handling, call func(
 // Each belongs inside of [All] and outside of [Batch], which then collects items. Code around it,
 // such as interceptors and [Middleware], sees a group once, as its first remaining item; without
 // Each it sees every item. If it returns another result than Each did, this result counts for all
-// items that are not done, and an error in place of nil counts for all items that were handled.
-// Items that were not handled because the context ended are handled at a later delivery in any
+// items that are not done, and an error in place of nil counts for all items that were handled. If
+// it returns another *[GroupError] in place of that of Each, the request in each item's error
+// counts for that item. Items that were not handled because the context ended are handled at a later delivery in any
 // case.
 func Each[T any](h Handler[T], concurrency int) Handler[T] {
 	e := &each[T]{handler: h, concurrency: max(concurrency, 1)}
