@@ -116,6 +116,43 @@ func TestALoneExhaustedJobIsNeverPoison(t *testing.T) {
 	}
 }
 
+// A result that other code asks for in place of that of the group counts for all its items, whether
+// it is inside of the limit or outside.
+func TestAResultInPlaceOfAGroupStands(t *testing.T) {
+	poisons := func(err error) error {
+		if err != nil {
+			return listener.Poison(err)
+		}
+		return nil
+	}
+	for name, inside := range map[string]bool{"middleware inside": true, "an interceptor outside": false} {
+		synctest.Test(t, func(t *testing.T) {
+			l := adaptive.New(nil)
+			each := listener.Each(func(context.Context, *listener.Message[job]) error { return adaptive.Exhausted(errTooMany) }, 2)
+			h := func(ctx context.Context, m *listener.Message[job]) error {
+				if inside {
+					return poisons(each(ctx, m))
+				}
+				return each(ctx, m)
+			}
+			w := start(t, "jobs", 0, l, h, func(o *listener.Options[job]) {
+				if !inside {
+					outside := func(ctx context.Context, _ listener.Delivery, next func(context.Context) error) error {
+						return poisons(next(ctx))
+					}
+					o.Interceptors = []listener.Interceptor{outside, l.Intercept}
+				}
+			})
+			w.sendGroups(1, 3)
+			advance(time.Minute)
+			if st := w.listener.State(); st.Poisoned != 1 || st.Snoozed != 0 {
+				t.Errorf("%s: got %d poisoned and %d snoozed, want 1 and 0", name, st.Poisoned, st.Snoozed)
+			}
+			w.finish()
+		})
+	}
+}
+
 // Of a group with a job that fails and one that is refused only the failures count: the group
 // becomes poison for the failed job alone, after the other one has succeeded.
 func TestOfAGroupOnlyFailuresCount(t *testing.T) {

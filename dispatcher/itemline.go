@@ -20,7 +20,6 @@ type itemLine struct {
 	ready   []int                  // items to be called, before the fresh ones; guarded by mu
 	gaveWay []int                  // items whose key is held outside of the group, and that let others go first; guarded by mu
 	stuck   []int                  // such items that have waited in vain; guarded by mu
-	last    bool                   // nothing else runs: such items wait as single jobs do; guarded by mu
 	running map[int]bool           // items whose handlers are called; guarded by mu
 	open    map[int]bool           // items that were looked at and are not done; guarded by mu
 	funcs   []*keyFunc             // guarded by mu
@@ -73,7 +72,7 @@ func (l *itemLine) next() *lineItem {
 			l.ready, l.gaveWay = l.gaveWay, nil
 			continue
 		case len(l.running) == 0 && len(l.stuck) > 0:
-			l.ready, l.stuck, l.last = l.stuck, nil, true
+			l.ready, l.stuck = l.stuck, nil // the last of them waits as a single job does
 			continue
 		default:
 			return nil
@@ -112,7 +111,7 @@ func (l *itemLine) returned(c *lineItem) {
 	case !c.later:
 		l.close(c.item, c.err)
 		l.ready = slices.Concat(l.ready, l.gaveWay, l.stuck)
-		l.gaveWay, l.stuck, l.last = nil, nil, false
+		l.gaveWay, l.stuck = nil, nil
 	case !l.isFirst(c.item): // close makes it ready
 	case c.behind:
 		l.ready = append(l.ready, c.item)
@@ -229,9 +228,6 @@ func (c *lineItem) Others() (startable, running bool) {
 	l := c.line
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.last {
-		return false, false
-	}
 	c.gaveWay = len(l.ready) > 0 || l.fresh < len(l.group.results)
 	return c.gaveWay, len(l.running) > 1
 }

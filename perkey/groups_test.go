@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -264,6 +265,53 @@ func TestItemsWhoseKeyIsHeldElsewhereLetOthersGoFirst(t *testing.T) {
 	}
 }
 
+// An item runs when its key is free, while another of its group still runs for a minute: after it was
+// held outside of the group, and even if the middleware returns late.
+func TestAnItemDoesNotWaitForItemsOfOtherKeys(t *testing.T) {
+	for name, held := range map[string]bool{"held outside": true, "held by an earlier item": false} {
+		bubble(t, nil, func(b *bundle) {
+			g := &groups{bundle: b, items: 3, each: 3, of: func(n int) string { return []string{"a", "a", "b"}[n] }}
+			jobs := 3
+			if held {
+				jobs++
+				g.each = 2 // so that the first item lets others go first
+				b.send("a", 0, 2*time.Second)
+				_, stop := b.start(b.limited(b.handle))
+				advance(time.Second)
+				go stop()
+				advance(time.Millisecond)
+			}
+			g.handler = func(_ context.Context, m *listener.Message[job]) error {
+				if m.Body.N == 2 {
+					time.Sleep(time.Minute)
+				}
+				return nil
+			}
+			g.wrap = func(next listener.Handler[job]) listener.Handler[job] {
+				return func(ctx context.Context, m *listener.Message[job]) error {
+					if held && m.Body.N == 1 {
+						time.Sleep(100 * time.Millisecond) // the first item asks first
+					}
+					err := next(ctx, m)
+					if err != nil && !held {
+						time.Sleep(2 * time.Second)
+					}
+					return err
+				}
+			}
+			g.send(1, time.Second)
+			_, stop := g.start()
+			advance(10 * time.Second)
+			if n := b.count("a"); n != jobs-1 {
+				t.Errorf("%s: after 10 s: got %d jobs of the key done, want %d", name, n, jobs-1)
+			}
+			b.until(jobs, 2*time.Minute)
+			stop()
+			b.wantFree()
+		})
+	}
+}
+
 // A stop leaves the items that wait. They are handled later, in order, and nothing holds a key.
 func TestAStopLeavesItemsThatWait(t *testing.T) {
 	bubble(t, nil, func(b *bundle) {
@@ -293,8 +341,10 @@ func TestASemaphoreAroundWaitingItems(t *testing.T) {
 	bubble(t, nil, func(b *bundle) {
 		tokens := make(chan struct{}, 2)
 		g := &groups{bundle: b, of: func(n int) string { return fmt.Sprint(n % 2) }, items: 40, each: 8}
+		var calls atomic.Int64
 		g.wrap = func(next listener.Handler[job]) listener.Handler[job] {
 			return func(ctx context.Context, m *listener.Message[job]) error {
+				calls.Add(1)
 				tokens <- struct{}{}
 				defer func() { <-tokens }()
 				return next(ctx, m)
@@ -305,6 +355,9 @@ func TestASemaphoreAroundWaitingItems(t *testing.T) {
 		b.until(40, 22*time.Second)
 		advance(time.Second)
 		stop()
+		if n := calls.Load(); n > 40+8 {
+			t.Errorf("calls for 40 items: got %d, want one each, and at most one more for those that began together", n)
+		}
 		g.wantOrder(40)
 		b.wantFree()
 		b.wantEmpty(l)
