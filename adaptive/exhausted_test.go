@@ -98,7 +98,8 @@ func TestALoneExhaustedJobIsNeverPoison(t *testing.T) {
 			}, func(o *listener.Options[job]) { o.Poison = listener.PoisonPolicy{MaxAttempts: 1} })
 			advance(hours*time.Hour + 6*time.Minute)
 			st := w.listener.State()
-			t.Logf("%s: %d poisoned; calls by hour: %v", name, st.Poisoned, calls)
+			t.Logf("%s: %d poisoned; calls by hour: %v; %d deliveries, %d requests that give them back, %d in all with idle polls",
+				name, st.Poisoned, calls, st.Received, st.Snoozed, st.Requests)
 			if st.Poisoned != 0 || st.Succeeded != 1 {
 				t.Fatalf("%s: got %d poisoned and %d succeeded, want 0 and 1", name, st.Poisoned, st.Succeeded)
 			}

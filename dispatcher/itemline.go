@@ -18,8 +18,8 @@ type itemLine struct {
 	mu      sync.Mutex
 	fresh   int                    // the next item that was not looked at; guarded by mu
 	ready   []int                  // items to be called, before the fresh ones; guarded by mu
-	gaveWay []int                  // items whose key is held outside of the group, and that let others go first; guarded by mu
-	stuck   []int                  // such items that have waited in vain; guarded by mu
+	gaveWay []int                  // their key is held elsewhere, and others go first; guarded by mu
+	stuck   []int                  // the same, after they have waited in vain; guarded by mu
 	running map[int]bool           // items whose handlers are called; guarded by mu
 	open    map[int]bool           // items that were looked at and are not done; guarded by mu
 	funcs   []*keyFunc             // guarded by mu
@@ -99,7 +99,9 @@ func (l *itemLine) postpone(item int) bool {
 
 // isFirst reports whether no earlier item has a key of this one. Requires mu.
 func (l *itemLine) isFirst(item int) bool {
-	return !slices.ContainsFunc(l.ofItem[item], func(key keyed.Key) bool { return l.lines[key].items[0] != item })
+	return !slices.ContainsFunc(l.ofItem[item], func(key keyed.Key) bool {
+		return l.lines[key].items[0] != item
+	})
 }
 
 // returned notes what came of a call.
@@ -146,7 +148,7 @@ func (l *itemLine) close(item int, err error) {
 // waits reports whether the item is called, or will be without being the first of a line first.
 // Requires mu.
 func (l *itemLine) waits(item int) bool {
-	return l.running[item] || slices.Contains(l.ready, item) || slices.Contains(l.gaveWay, item) || slices.Contains(l.stuck, item)
+	return l.running[item] || slices.Contains(slices.Concat(l.ready, l.gaveWay, l.stuck), item)
 }
 
 // join puts the item into the line of its key. Requires mu.
@@ -171,7 +173,11 @@ func (l *itemLine) learn(item int, f *keyFunc) {
 	if h, err := l.group.delivery.job.decodeItem(item); err == nil {
 		var asked sync.WaitGroup
 		asked.Go(func() {
-			contained(func() error { key, found = (*f.of)(h.decoded()); return nil }, func(err error) { found = found && err == nil })
+			ask := func() error {
+				key, found = (*f.of)(h.decoded())
+				return nil
+			}
+			contained(ask, func(err error) { found = found && err == nil })
 		})
 		asked.Wait()
 	}
@@ -188,7 +194,7 @@ type lineItem struct {
 	item int
 
 	behind  bool // an earlier item has its key; guarded by line.mu
-	gaveWay bool // the key is held outside of the group, and another item could run instead; guarded by line.mu
+	gaveWay bool // another item could run, if the key is held elsewhere; guarded by line.mu
 
 	later bool  // it asks for another call; written before the call has returned
 	err   error // of the handler; written before the call has returned

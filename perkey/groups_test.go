@@ -426,8 +426,8 @@ func TestAKeyThatCannotBeToldFailsItsItem(t *testing.T) {
 	}
 }
 
-// Whatever groups and jobs share keys: every item is done once, no two of a key run at once, and the
-// items of a key in a group keep their order.
+// For any groups and jobs that share keys, every item is done once, no two of a key run at once, and
+// the items of a key in a group keep their order.
 func TestAnyGroupsKeepTheirOrder(t *testing.T) {
 	seeds := 200
 	if testing.Short() {
