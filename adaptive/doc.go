@@ -37,8 +37,9 @@
 // The wait is 1 to 5 s at first. It grows by half with each delivery that ended without an attempt,
 // up to 4 to 5 min. A longer delay of Retry counts instead. So a job whose dependency refuses it for
 // hours is delivered 23 or 24 times in the first hour and 13 or 14 times in each later one, with a
-// dequeue, an update and perhaps a reading of the depth each time. It runs at most 5 min after the recovery. That also holds for a job that
-// exhausts its dependency alone: it stays in the queue until its life ends.
+// dequeue, an update and perhaps a reading of the depth each time. It runs at most 5 min after the
+// recovery. That also holds for a job that exhausts its dependency alone: it stays in the queue until
+// its life ends.
 //
 // A message without an envelope cannot record that an attempt does not count. Its dequeue count is
 // its attempt: see Options.Adopt of the listener.
