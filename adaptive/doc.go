@@ -28,12 +28,21 @@
 //
 // # Delivery
 //
-// A job that found the dependency exhausted has not failed. Unless its error asks for something else, it comes again in 1 to
-// 5 s, or when its error says by Retry, and no attempt is recorded (a dispatcher.Postpone): neither does it bring the message nearer to the
-// poison queue, nor does it count towards an outage of the handlers or end one. After 20 such deliveries for each of its attempts
-// the error counts as the failure that it is, because a job may exhaust its dependency by itself. Without an envelope the
-// service's dequeue count is the attempt, and rises nevertheless: see Options.Adopt of the listener. A group handled by Each
-// keeps its own result.
+// A job that found the dependency exhausted has not failed. Unless its error asks for poison, a snooze
+// or a discard, it comes again later and no attempt is recorded (a dispatcher.Postpone). It never
+// becomes poison by that, and it neither counts towards an outage of the handlers nor ends one. In a
+// group this holds for each item: only items that failed otherwise bring the group nearer to the
+// poison queue.
+//
+// The wait is 1 to 5 s at first. It grows by half with each delivery that ended without an attempt,
+// up to 4 to 5 min. A longer delay of Retry counts instead. So a job whose dependency refuses it for
+// hours is delivered 23 or 24 times in the first hour and 13 or 14 times in each later one, with a
+// dequeue, an update and perhaps a reading of the depth each time. It runs at most 5 min after the
+// recovery. That also holds for a job that exhausts its dependency alone: it stays in the queue until
+// its life ends.
+//
+// A message without an envelope cannot record that an attempt does not count. Its dequeue count is
+// its attempt: see Options.Adopt of the listener.
 //
 // A time-out is an attempt, as it is without a limit: the job may be at fault.
 //

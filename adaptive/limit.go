@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -121,7 +122,7 @@ func (l *Limit) Intercept(ctx context.Context, d dispatcher.Delivery, next func(
 	defer func() { l.end(c, &d, said, err) }()
 	err = next(ctx)
 	if said = l.judge(ctx, err); said == exhausted {
-		return again(d, err)
+		return l.again(d, err)
 	}
 	return err
 }
@@ -165,33 +166,66 @@ func (l *Limit) end(c call, d *dispatcher.Delivery, said verdict, err error) {
 	}
 }
 
-// A job that found the dependency exhausted comes again after a time within these bounds.
+// A job that found the dependency exhausted comes again after a time between minComeAgain and
+// maxComeAgain, then after 1.5 times as long with each delivery that ended without an attempt, up
+// to longestComeAgain. So a job that is always refused costs a bounded number of requests an hour.
 const (
-	minComeAgain = time.Second
-	maxComeAgain = 5 * time.Second
+	minComeAgain     = time.Second
+	maxComeAgain     = 5 * time.Second
+	longestComeAgain = 5 * time.Minute
+	comeAgainGrowth  = 1.5
 )
 
-// maxFree is how many deliveries of a message, for each of its attempts, may end without one because the dependency was
-// exhausted. A job that exhausts it by itself must become poison at some time.
-const maxFree = 20
+// again returns the result of a delivery that found the dependency exhausted. Of a group only the
+// items that found it so come again without an attempt.
+func (l *Limit) again(d dispatcher.Delivery, err error) error {
+	var group *dispatcher.GroupError
+	if !errors.As(err, &group) {
+		return comeAgain(d, err)
+	}
+	whole, own := dispatcher.ResultOf(err), dispatcher.ResultOf(group)
+	if whole.Outcome != own.Outcome || whole.Explicit != own.Explicit || whole.Delay != own.Delay {
+		return err // middleware has asked for something else for all items
+	}
+	changed := *group
+	changed.Errors = slices.Clone(group.Errors)
+	for i, one := range changed.Errors {
+		if l.isExhausted(one.Err) {
+			changed.Errors[i].Err = comeAgain(d, one.Err)
+		}
+	}
+	return &changed
+}
 
-// again returns the result of a job that found the dependency exhausted: it has not failed. What its error asks for
-// itself stands, and so does the result of a group, which says what is done.
-func again(d dispatcher.Delivery, err error) error {
+// comeAgain returns the result of a job that found the dependency exhausted: it has not failed. A
+// request in its error stands. The delay of a Retry is a minimum.
+func comeAgain(d dispatcher.Delivery, err error) error {
 	r := dispatcher.ResultOf(err)
-	group := (*dispatcher.GroupError)(nil)
-	if r.Outcome != dispatcher.Retried || d.DequeueCount >= maxFree*int64(d.Attempt) || errors.As(err, &group) {
+	if r.Outcome != dispatcher.Retried {
 		return err
 	}
-	delay := r.Delay
-	if !r.Explicit {
-		spread := waiting.Jitter(string(d.ID), int(d.DequeueCount))
-		delay = minComeAgain + time.Duration(spread*float64(maxComeAgain-minComeAgain))
-	}
-	return dispatcher.Postpone(delay, err)
+	return dispatcher.Postpone(max(r.Delay, comeAgainDelay(d)), err)
+}
+
+func comeAgainDelay(d dispatcher.Delivery) time.Duration {
+	spread := waiting.Jitter(string(d.ID), int(d.DequeueCount))
+	first := float64(minComeAgain) + spread*float64(maxComeAgain-minComeAgain)
+	unattempted := float64(max(d.DequeueCount-int64(d.Attempt), 0))
+	longest := float64(longestComeAgain) * (0.8 + 0.2*spread)
+	return time.Duration(min(first*math.Pow(comeAgainGrowth, unattempted), longest))
 }
 
 func (l *Limit) limit() int { return int(l.current.Load()) }
+
+// isExhausted reports whether an error says that the dependency is exhausted. That of a group does
+// if the error of an item does.
+func (l *Limit) isExhausted(err error) bool {
+	var group *dispatcher.GroupError
+	if errors.As(err, &group) && slices.ContainsFunc(group.Errors, func(one dispatcher.ItemError) bool { return l.isExhausted(one.Err) }) {
+		return true
+	}
+	return errors.Is(err, ErrExhausted) || l.saysExhausted(err)
+}
 
 // saysExhausted asks Options.Exhausted. If it panics, the answer is no.
 func (l *Limit) saysExhausted(err error) (yes bool) {
@@ -234,7 +268,7 @@ func (l *Limit) judge(ctx context.Context, err error) verdict {
 	if err == nil {
 		return coped
 	}
-	if errors.Is(err, ErrExhausted) || l.saysExhausted(err) {
+	if l.isExhausted(err) {
 		return exhausted
 	}
 	switch dispatcher.ResultOf(err).Outcome {

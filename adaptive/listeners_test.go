@@ -129,24 +129,6 @@ func TestExhaustedJobsKeepTheirAttempts(t *testing.T) {
 	})
 }
 
-// A job that exhausts the dependency each time, whatever the limit, becomes poison in the end.
-func TestAJobThatAlwaysExhaustsBecomesPoison(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := adaptive.New(nil)
-		runs := 0
-		w := start(t, "jobs", 1, l, func(context.Context, *listener.Message[job]) error {
-			runs++
-			return adaptive.ErrExhausted
-		}, func(o *listener.Options[job]) { o.Poison = listener.PoisonPolicy{MaxAttempts: 2} })
-		advance(2 * time.Hour)
-		if st := w.listener.State(); st.Poisoned != 1 || runs < 21 || runs > 45 {
-			t.Errorf("got %d poisoned after %d runs, want 1 after 21 to 45", st.Poisoned, runs)
-		}
-		w.finish()
-		mustBeFree(t, l)
-	})
-}
-
 // What a handler asks for explicitly stands, and Retry sets when the job comes again.
 func TestExplicitResultsStand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

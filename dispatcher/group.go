@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/keyed"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
@@ -85,6 +86,11 @@ func (g *group) set(i int, s jobResult) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.results[i] = s
+	g.noteFailure(i, s)
+}
+
+// noteFailure keeps the failure of the first item that has failed for good. Requires mu.
+func (g *group) noteFailure(i int, s jobResult) {
 	if s.state == jobFailed && g.failure == "" {
 		g.failure = codec.ShortFailure(string(s.reason) + " " + ItemError{i, s.err}.Error())
 	}
@@ -99,15 +105,17 @@ func reasonOf(failure string) poison.Reason {
 }
 
 // undo forgets the results of the chosen items in this delivery, so that they are left.
-func (g *group) undo(chosen func(jobResult) bool) {
+func (g *group) undo(chosen func(item int, s jobResult) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.failure = g.head.Failure
 	for i, s := range g.results {
-		if s.now && chosen(s) {
+		if s.now && chosen(i, s) {
 			g.results[i] = jobResult{}
+		} else if s.now {
+			g.noteFailure(i, s)
 		}
 	}
-	g.failure = g.head.Failure
 }
 
 // setCurrent notes the item that is being handled; nil says that there is no such item.
@@ -161,9 +169,9 @@ func (g *group) takeOver(each any, first int) error {
 	case nil:
 		current.withoutTimeout()
 	case each: // middleware tries again
-		g.undo(func(s jobResult) bool { return !s.state.done() })
+		g.undo(func(_ int, s jobResult) bool { return !s.state.done() })
 	default:
-		g.undo(func(jobResult) bool { return true })
+		g.undo(func(int, jobResult) bool { return true })
 		return errTwoEach
 	}
 	return nil
@@ -325,7 +333,7 @@ func (g *group) callItem(item int) {
 		return
 	}
 	v := g.delivery
-	ctx := newItemContext(&v.running.ctx, v, item, v.timeoutOf(h))
+	ctx := newItemContext(&v.running.ctx, v, item, v.timeoutOf(h), nil)
 	g.setCurrent(ctx)
 	begin := time.Now()
 	call := func() error { return v.intercept(ctx, v.dispatcher.options.Interceptors, h, item) }
@@ -377,6 +385,9 @@ func (g *group) finishEach(err error) {
 	said := explicitResult(err)
 	returned, ownSaid, own := g.eachResult()
 	same := returned && said == ownSaid && errors.Is(err, own) // it may wrap its own
+	if !same && returned && g.replaceRequests(own, err) {
+		same = true
+	}
 	replaced := func(s jobResult) bool { return returned && own == nil || !s.state.done() }
 	var items []int
 	for i := range g.results {
@@ -386,40 +397,76 @@ func (g *group) finishEach(err error) {
 		}
 	}
 	if !same {
-		g.undo(replaced)
+		g.undo(func(_ int, s jobResult) bool { return replaced(s) })
 	}
 	for _, i := range items {
 		g.itemReturned(i, err, said, nil, 0)
 	}
 }
 
+// replaceRequests applies the result of middleware that has replaced the error of its [Each] by
+// another *GroupError: the request in each item's error counts for that item. It returns false for
+// any other result.
+func (g *group) replaceRequests(own, err error) bool {
+	var before, after *GroupError
+	if !errors.As(own, &before) || !errors.As(err, &after) || before == after {
+		return false
+	}
+	if explicitResult(err) != explicitResult(after) { // a request for all items around it
+		return false
+	}
+	for _, one := range after.Errors {
+		if one.Item < 0 || one.Item >= len(g.results) {
+			continue
+		}
+		was, said := g.resultOf(one.Item), explicitResult(one.Err)
+		if was.now && !was.state.done() && was.said != said {
+			g.undo(func(i int, _ jobResult) bool { return i == one.Item })
+			g.itemReturned(one.Item, one.Err, said, nil, 0)
+		}
+	}
+	return true
+}
+
 // errTwoEach means that one Each does not know which items another has handled.
 var errTwoEach = errors.New("several handlers made by Each were called for one message: call all of them inside one Each")
+
+// errKeyedEach is the result of a wrong order of middleware. It is that of every job, so that the
+// first one shows the mistake and not the first group.
+var errKeyedEach = errors.New("a handler made by Each was called inside the middleware of package perkey, which would take a group for one job and let several of its items with one key run at once: " +
+	"put the middleware inside, as in listener.Each(perkey.Middleware[Job](keys)(handle), n)")
 
 var errLateEach = errors.New("a handler made by Each was called after the one around it had returned, or with the message of another item")
 
 // eachItem handles the items that are left for an [Each], up to concurrency of them at the same
 // time. First is the item of the message that it was called with.
-func (g *group) eachItem(ctx context.Context, each any, first, concurrency int, handle func(ctx context.Context, item int)) error {
+func (g *group) eachItem(ctx context.Context, each any, first, concurrency int, handle func(ctx context.Context, i *lineItem)) error {
 	if err := g.takeOver(each, first); err != nil {
 		return err
 	}
-	var running sync.WaitGroup
-	slots := make(chan struct{}, concurrency)
-	for i := range g.results {
-		if g.resultOf(i).state != jobLeft {
-			continue
+	line, running, returned := newItemLine(g), 0, make(chan struct{})
+	for {
+		var i *lineItem
+		if running < concurrency && ctx.Err() == nil && !g.beginsNoItem() {
+			i = line.next()
 		}
-		slots <- struct{}{}
-		if ctx.Err() != nil || g.beginsNoItem() {
+		if i == nil && running == 0 {
 			break
 		}
-		running.Go(func() {
-			defer func() { <-slots }()
+		if i == nil {
+			<-returned
+			running--
+			continue
+		}
+		running++
+		go func() {
+			defer func() {
+				line.returned(i)
+				returned <- struct{}{}
+			}()
 			handle(ctx, i)
-		})
+		}()
 	}
-	running.Wait()
 	if ctx.Err() != nil && g.delivery.running.ctx.Context.Err() == nil { // middleware ended the context
 		err := fmt.Errorf("its handler was not called: %w", context.Cause(ctx))
 		said := explicitResult(err)
@@ -433,11 +480,14 @@ func (g *group) eachItem(ctx context.Context, each any, first, concurrency int, 
 }
 
 // handleItem calls the handler for an item of an [Each], and records the result.
-func (g *group) handleItem(ctx context.Context, item int, h handling, call func(context.Context) error) {
-	c := newItemContext(ctx, g.delivery, item, g.delivery.timeoutOf(h))
+func (g *group) handleItem(ctx context.Context, i *lineItem, h handling, call func(context.Context) error) {
+	c := newItemContext(ctx, g.delivery, i.item, g.delivery.timeoutOf(h), i)
 	begin := time.Now()
 	contained(func() error { return call(c) }, func(err error) {
-		g.itemReturned(item, err, explicitResult(err), c.end(), time.Since(begin))
+		said, cause := explicitResult(err), c.end()
+		if i.later, i.err = isLater(err, said), err; !i.later {
+			g.itemReturned(i.item, err, said, cause, time.Since(begin))
+		}
 	})
 }
 
@@ -465,10 +515,12 @@ func (g *group) handleItem(ctx context.Context, item int, h handling, call func(
 // the message is given back. If a worker dies, the items since the last renewal are therefore
 // repeated.
 //
-// Each belongs inside of [All] and outside of [Batch], which then collects items. Code around it,
-// such as interceptors and [Middleware], sees a group once, as its first remaining item; without
-// Each it sees every item. If it returns another result than Each did, this result counts for all
-// items that are not done, and an error in place of nil counts for all items that were handled.
+// Each belongs inside of [All] and outside of [Batch], which then collects items. It belongs outside
+// of the middleware of package perkey, and fails inside of it. Code around it, such as interceptors
+// and [Middleware], sees a group once, as its first remaining item; without Each it sees every item.
+// If it returns another result than Each did, this result counts for all items that are not done,
+// and an error in place of nil counts for all items that were handled. If it returns another
+// *[GroupError] in place of that of Each, the request in each item's error counts for that item.
 // Items that were not handled because the context ended are handled at a later delivery in any
 // case.
 func Each[T any](h Handler[T], concurrency int) Handler[T] {
@@ -483,20 +535,23 @@ type each[T any] struct {
 }
 
 func (e *each[T]) handle(ctx context.Context, m *Message[T]) error {
+	if keyed.From(ctx).Inside() {
+		return errKeyedEach
+	}
 	if m.delivery == nil || m.delivery.running.group == nil {
 		return e.handler(ctx, m)
 	}
 	v, g := m.delivery, m.delivery.running.group
-	return g.eachItem(ctx, e, m.Item, e.concurrency, func(ctx context.Context, item int) {
+	return g.eachItem(ctx, e, m.Item, e.concurrency, func(ctx context.Context, i *lineItem) {
 		one := &typedItem[T]{job: v, message: m}
-		if item != m.Item {
-			h, ok := g.beginItem(item)
+		if i.item != m.Item {
+			h, ok := g.beginItem(i.item)
 			if !ok {
 				return
 			}
 			one = h.(*typedItem[T])
 		}
-		g.handleItem(ctx, item, one, func(ctx context.Context) error { return e.handler(ctx, one.message) })
+		g.handleItem(ctx, i, one, func(ctx context.Context) error { return e.handler(ctx, one.message) })
 	})
 }
 
@@ -511,6 +566,8 @@ func (i *typedItem[T]) ownTimeout() time.Duration { return i.job.timeoutOf(i.mes
 func (i *typedItem[T]) callHandler(ctx context.Context) error {
 	return i.job.jobs.Handler(ctx, i.message)
 }
+
+func (i *typedItem[T]) decoded() any { return i.message }
 
 func (v *typedJob[T]) decodeItem(item int) (handling, error) {
 	g := v.running.group
@@ -561,6 +618,7 @@ type itemContext struct {
 	delivery *delivery
 	item     int
 	cancel   context.CancelCauseFunc
+	keyed    keyed.Call
 
 	mu       sync.Mutex
 	timer    *time.Timer // nil without a time-out; guarded by mu
@@ -569,10 +627,13 @@ type itemContext struct {
 }
 
 // newItemContext returns a context for the handler of an item. A time-out of zero or less means no
-// time-out.
-func newItemContext(parent context.Context, v *delivery, item int, timeout time.Duration) *itemContext {
+// time-out. The call is nil unless an [Each] makes it.
+func newItemContext(parent context.Context, v *delivery, item int, timeout time.Duration, call *lineItem) *itemContext {
 	ctx, cancel := context.WithCancelCause(parent)
 	c := &itemContext{Context: ctx, delivery: v, item: item, cancel: cancel}
+	if call != nil {
+		c.keyed.Item = call
+	}
 	if timeout > 0 {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -635,10 +696,13 @@ func (c *itemContext) Err() error {
 	return err
 }
 
-// Value returns the item for the key of deliveries.
+// Value returns the item for the key of deliveries, and its call.
 func (c *itemContext) Value(key any) any {
-	if key == (deliveryKey{}) {
+	switch key {
+	case deliveryKey{}:
 		return c
+	case keyed.ContextKey{}:
+		return &c.keyed
 	}
 	return c.Context.Value(key)
 }

@@ -38,6 +38,41 @@ func TestMiddlewareWrapsTheResultOfEach(t *testing.T) {
 	})
 }
 
+// Middleware may replace the error of a group by one in which items ask for something else. It counts
+// for these items, unless they are done.
+func TestMiddlewareReplacesTheErrorsOfItems(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.putGroup(3)
+		var got items
+		each := Each(got.handler(t, func(_ context.Context, m *Message[job]) error {
+			switch {
+			case m.Item == 0:
+				return Discard(errors.New("unwanted"))
+			case m.Item == 1 && m.DequeueCount == 1:
+				return errors.New("busy")
+			}
+			return nil
+		}), 2)
+		l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
+			err := each(ctx, m)
+			var group *GroupError
+			if m.DequeueCount > 1 || !errors.As(err, &group) || len(group.Errors) != 2 {
+				return err
+			}
+			changed := *group
+			changed.Errors = []ItemError{{Item: 0, Err: errors.New("failed")}, {Item: 1, Err: Snooze(time.Second)}}
+			return &changed
+		}, options())
+		b.run(l)
+		advance(time.Hour)
+		b.mustFinish()
+		got.wantCounts(t, 1, 2, 1)
+		if s := l.State(); s.Snoozed != 1 || s.Retried != 0 || s.Succeeded != 1 {
+			t.Errorf("got %d snoozed, %d retried, %d succeeded; want 1, 0, 1", s.Snoozed, s.Retried, s.Succeeded)
+		}
+	})
+}
+
 // What middleware makes of failures is no result of items that were not handled: a stop leaves them.
 func TestAStopLosesNoItemWhoseErrorsAreIgnored(t *testing.T) {
 	bubble(t, func(b *bundle) {
