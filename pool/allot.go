@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -106,9 +105,8 @@ func (p *Pool) keptBefore(rank int) (n int) {
 type tier struct {
 	rank    int
 	hungry  int  // members that want more than they get
-	wanting int  // the hungry ones, and those that wait beside them
-	crowded bool // more members want slots than there are without reserves: they take turns
-	rivals  int  // members that ask and do not come after this rank
+	crowded bool // these are more than the slots without reserves: they take turns
+	rivals  int  // members that ask
 	weights int  // of the rivals
 
 	// Of the hungry members, while time is passed.
@@ -117,32 +115,23 @@ type tier struct {
 
 // tierOf returns the tier of a rank. Requires mu.
 func (p *Pool) tierOf(rank int) *tier {
-	i, found := slices.BinarySearchFunc(p.tiers, rank, func(t *tier, rank int) int { return cmp.Compare(t.rank, rank) })
-	if !found {
-		p.tiers = slices.Insert(p.tiers, i, &tier{rank: rank})
+	i := slices.IndexFunc(p.tiers, func(t *tier) bool { return t.rank == rank })
+	if i < 0 {
+		i = len(p.tiers)
+		p.tiers = append(p.tiers, &tier{rank: rank})
 	}
 	return p.tiers[i]
 }
 
-// countRivals counts those that ask, and those that want slots, by rank. Requires mu.
+// countRivals counts those that ask, by rank. Requires mu.
 func (p *Pool) countRivals() {
 	for _, t := range p.tiers {
 		t.rivals, t.weights = 0, 0
-		t.wanting = t.hungry
+		t.crowded = t.hungry > p.slots-p.reserved
 	}
 	for _, m := range p.asking {
 		m.tier.rivals++
 		m.tier.weights += m.weight
-		if !m.hungry {
-			m.tier.wanting++
-		}
-	}
-	for i, t := range p.tiers {
-		t.crowded = t.wanting > p.slots-p.reserved
-		if i > 0 {
-			t.rivals += p.tiers[i-1].rivals
-			t.weights += p.tiers[i-1].weights
-		}
 	}
 }
 
@@ -213,7 +202,7 @@ func (m *Member) expect(taken int) {
 	m.stopAsking() // and begin again at the end
 	m.request.Most -= taken
 	m.soon = time.Now().Add(expected)
-	if m.hungry && m.request.Most > 0 && !m.tier.crowded {
+	if m.hungry && m.request.Most > 0 {
 		m.ask()
 		m.waits = false
 	}
@@ -344,7 +333,7 @@ func (p *Pool) forgetHunger(now time.Time) {
 }
 
 // ahead returns how many slots the lead of m counts for; less than zero if it is behind. Where members take
-// turns, all of it counts: it is longer than one slot if a handler takes longer than a second. Requires pool.mu.
+// turns, all of it counts: a bound would make those with small weights wait for ever. Requires pool.mu.
 func (m *Member) ahead() float64 {
 	if m.tier.crowded {
 		return m.lead / leadSecond.Seconds()

@@ -33,7 +33,7 @@ type Pool struct {
 	idle     int         // of these, not in use: nobody else may take them; guarded by mu
 	weights  int         // of all members; guarded by mu
 	members  []*Member   // made, and not left; guarded by mu
-	tiers    []*tier     // of all ranks so far, in their order; guarded by mu
+	tiers    []*tier     // of all ranks so far; guarded by mu
 	asking   []*Member   // that wait or will soon ask again, in the order in which they began to; guarded by mu
 	timer    *time.Timer // calls forget; nil before its first use; guarded by mu
 	due      time.Time   // when the timer runs out; zero if it does not run; guarded by mu

@@ -137,6 +137,12 @@ func TestSlotsAreKeptForABacklogUntilItEnds(t *testing.T) {
 		{"for too long", func(taker) { time.Sleep(6 * time.Second) }, 6},
 		{"rests", func(first taker) { first.Withdraw() }, 6},
 		{"leaves", func(first taker) { first.Leave() }, 10},
+		{"comes back", func(first taker) {
+			first.Leave()
+			if err := first.Join(first.freed); err != nil {
+				first.Fatal(err)
+			}
+		}, 10},
 		{"has all", func(first taker) { first.Take(full) }, 2},
 		{"has no backlog", func(first taker) {
 			first.Take(dispatcher.SlotRequest{Least: 1, Most: 1, Likely: 1, Bound: 8})
@@ -145,14 +151,7 @@ func TestSlotsAreKeptForABacklogUntilItEnds(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := pool.New(&pool.Options{Slots: 10, Strict: true})
-				join := func(rank int) taker {
-					m := taker{t, p.Member(&pool.MemberOptions{Rank: rank}), make(chan struct{}, 1)}
-					if err := m.Join(m.freed); err != nil {
-						t.Fatal(err)
-					}
-					return m
-				}
-				first, second := join(0), join(1)
+				first, second := ranked(t, p, 0, 0), ranked(t, p, 1, 0)
 				if n, _ := first.Take(full); n != 4 {
 					t.Fatalf("got %d slots for the first, want 4", n)
 				}
@@ -176,4 +175,52 @@ func TestSlotsAreKeptForABacklogUntilItEnds(t *testing.T) {
 			})
 		})
 	}
+}
+
+// ranked returns a taker of a rank with a reserve.
+func ranked(t *testing.T, p *pool.Pool, rank, reserve int) taker {
+	m := taker{t, p.Member(&pool.MemberOptions{Rank: rank, Reserve: reserve}), make(chan struct{}, 1)}
+	if err := m.Join(m.freed); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// What a busy member has in reserve is not kept a second time.
+func TestAReserveCountsTowardsWhatIsKept(t *testing.T) {
+	p := pool.New(&pool.Options{Slots: 10, Strict: true})
+	first, second := ranked(t, p, 0, 6), ranked(t, p, 1, 0)
+	if n, _ := first.Take(dispatcher.SlotRequest{Least: 1, Most: 4, Likely: 40, Backlog: true, Bound: 8}); n != 4 {
+		t.Fatalf("got %d slots for the first, want 4", n)
+	}
+	if n, _ := second.Take(dispatcher.SlotRequest{Least: 1, Most: 10, Likely: 40, Bound: 10}); n != 2 {
+		t.Errorf("got %d slots for the next rank, want 2: the first can use 8, and holds or reserves 6", n)
+	}
+}
+
+// A wait that ends earlier than one that the pool already waits for ends in time.
+func TestAnEarlierExpectationEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pool.New(&pool.Options{Slots: 10, Strict: true})
+		busy, one, other := ranked(t, p, 0, 0), ranked(t, p, 1, 0), ranked(t, p, 1, 0)
+		busy.Take(dispatcher.SlotRequest{Least: 1, Most: 4, Likely: 40, Backlog: true, Bound: 4}) // for 5 s
+		one.want(3, 1, 3, 0)
+		other.want(3, 1, 3, 0)
+		other.want(0, 1, 8, 0)
+		one.want(0, 1, 8, 0)
+		one.Free(1)
+		one.want(1, 1, 8, 0) // and it is expected to ask again
+		one.Free(2)
+		if other.told() {
+			t.Fatal("the other member was told of slots that are kept")
+		}
+		time.Sleep(300 * time.Millisecond)
+		synctest.Wait()
+		if !other.told() {
+			t.Error("the other member was not told of the slots when the wait for the first one was over")
+		}
+		for _, m := range []taker{busy, one, other} {
+			m.Leave()
+		}
+	})
 }

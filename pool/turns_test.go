@@ -13,6 +13,7 @@ type crowd struct {
 	members, slots int
 	takes          []time.Duration // of the handlers; one after the other
 	weights        []int           // the same; nil for 1
+	reserved       int             // slots that another member reserves
 }
 
 // crowdFigures are those of one measurement.
@@ -41,6 +42,7 @@ func (c crowd) idle(t *testing.T, over time.Duration) (f crowdFigures) {
 func (c crowd) run(t *testing.T, o pool.Options, messages int, f func([]*worker)) {
 	o.Slots = c.slots
 	bubble(t, &o, func(b *bundle) {
+		b.pool.Member(&pool.MemberOptions{Reserve: c.reserved})
 		var all []*worker
 		for i := range c.members {
 			m := &pool.MemberOptions{}
@@ -98,7 +100,7 @@ func (c crowd) measure(all []*worker, warm, over time.Duration) (f crowdFigures)
 	for _, s := range spent {
 		f.least, f.most = min(f.least, s/average), max(f.most, s/average)
 	}
-	f.used = sum / over.Seconds() / float64(time.Second) / float64(c.slots)
+	f.used = sum / over.Seconds() / float64(time.Second) / float64(c.slots-c.reserved)
 	return f
 }
 
@@ -120,7 +122,8 @@ func TestMoreMembersThanSlotsTakeTurns(t *testing.T) {
 		{"many", crowd{members: 500, slots: 20, takes: second}, false, 300 * time.Second, 1.25, false},
 		{"many of a rank", crowd{members: 100, slots: 4, takes: mixed}, true, 1000 * time.Second, 1.25, true},
 		{"mixed", crowd{members: 500, slots: 20, takes: mixed}, false, 500 * time.Second, 1.4, true},
-		{"weights", crowd{members: 100, slots: 4, takes: mixed, weights: []int{1, 2, 4, 8}}, false, 1000 * time.Second, 1.25, true},
+		{"weights", crowd{members: 100, slots: 4, takes: mixed, weights: []int{1, 2, 4, 8}}, false, 1000 * time.Second, 1.25, false},
+		{"beside a reserve", crowd{members: 12, slots: 20, takes: mixed, reserved: 17}, false, 1000 * time.Second, 1.1, false},
 		{"long", crowd{members: 60, slots: 4, takes: []time.Duration{time.Second, time.Minute}}, false, 10_000 * time.Second, 1.25, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
