@@ -179,7 +179,8 @@ func TestTheNextDequeueIsExpectedToBringLittleAfterAnEmptyOne(t *testing.T) {
 	if shared.withdraw != 2 {
 		t.Errorf("got %d withdrawals, want one after each empty dequeue", shared.withdraw)
 	}
-	s.setOpen(8, 24)
+	s.setOpen(8, 8)
+	s.setOpen(8, 24) // more when there is more work
 	s.take(4, 1, false)
 	if r := shared.requests[len(shared.requests)-1]; r.Bound != 24 {
 		t.Errorf("got a bound of %d, want the 24 that may be opened", r.Bound)
