@@ -46,8 +46,8 @@ func (p *Pool) allot() {
 
 // place works out the place of m among those of its rank. A block counts by its middle: so members with blocks
 // of different sizes, and with large and small weights, have their shares on average. If there are enough
-// slots, members without one come first. Otherwise members take turns, and it is the turn of the one that is
-// furthest behind. Requires pool.mu.
+// slots, members without one come first. Otherwise members take turns: those that hold little and are behind come
+// first, and of those that are equally far behind the one that has waited longest. Requires pool.mu.
 func (m *Member) place() {
 	holds := m.held + m.granted
 	m.first = holds == 0 && !m.tier.crowded
@@ -332,12 +332,8 @@ func (p *Pool) forgetHunger(now time.Time) {
 	}
 }
 
-// ahead returns how many slots the lead of m counts for; less than zero if it is behind. Where members take
-// turns, all of it counts: a bound would make those with small weights wait for ever. Requires pool.mu.
+// ahead returns how many slots the lead of m counts for; less than zero if it is behind. Requires pool.mu.
 func (m *Member) ahead() float64 {
-	if m.tier.crowded {
-		return m.lead / leadSecond.Seconds()
-	}
 	limit := max(m.share/leadPart, 1)
 	return min(max(m.lead/leadSecond.Seconds(), -limit), limit)
 }
