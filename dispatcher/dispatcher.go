@@ -150,7 +150,7 @@ func (d *Dispatcher) Late() int64 { return d.visibility.lateCount() }
 // OnError.
 func (d *Dispatcher) Dispatch(batch []queue.Message, reserved int, asked time.Time, visibility time.Duration) {
 	d.noteBacklog(len(batch) >= reserved)
-	d.slots.received(len(batch))
+	d.slots.received(len(batch), reserved)
 	if len(batch) == 0 {
 		d.slots.unreserve(reserved)
 		d.breaker.unknown(asked)

@@ -169,17 +169,22 @@ func TestTheNextDequeueIsExpectedToBringLittleAfterAnEmptyOne(t *testing.T) {
 	shared := &fewSlots{free: 40}
 	s := sharing(t, 40, shared)
 	for _, c := range []struct{ received, want int }{{0, 0}, {3, 12}, {32, 128}, {0, 0}} {
-		s.received(c.received)
+		s.received(c.received, 32)
 		n, _ := s.take(4, 1, false)
-		if r := shared.requests[len(shared.requests)-1]; r.Likely != c.want || r.Unanswered != 0 || r.Most != 4 || r.Least != 1 {
-			t.Errorf("got request %+v after a dequeue of %d, want %d likely", r, c.received, c.want)
+		if r := shared.requests[len(shared.requests)-1]; r.Likely != c.want || r.Unanswered != 0 || r.Most != 4 || r.Least != 1 || r.Backlog != (c.received == 32) || r.Bound != 40 {
+			t.Errorf("got request %+v after a dequeue of %d of 32, want %d likely, and a bound of 40", r, c.received, c.want)
 		}
 		s.unreserve(n)
 	}
 	if shared.withdraw != 2 {
 		t.Errorf("got %d withdrawals, want one after each empty dequeue", shared.withdraw)
 	}
+	s.setOpen(8, 8)
+	s.setOpen(8, 24) // more when there is more work
 	s.take(4, 1, false)
+	if r := shared.requests[len(shared.requests)-1]; r.Bound != 24 {
+		t.Errorf("got a bound of %d, want the 24 that may be opened", r.Bound)
+	}
 	s.started()
 	s.take(4, 1, false)
 	if r := shared.requests[len(shared.requests)-1]; r.Unanswered != 3 {
@@ -198,7 +203,7 @@ func TestReleasedSlotsSayNothingAboutTheQueue(t *testing.T) {
 	if err := d.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	d.slots.received(10)
+	d.slots.received(10, 10)
 	d.noteBacklog(true)
 	n := d.Reserve(t.Context())
 	d.Release(n)

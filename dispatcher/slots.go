@@ -41,6 +41,7 @@ type slots struct {
 	shared Slots // used only while mu is held; nil without shared slots, and after leave; guarded by mu
 	asking bool  // shared knows that a caller of take waits; guarded by mu
 	likely int   // messages that the next dequeue may well bring, if slots are shared; guarded by mu
+	full   bool  // the last dequeue brought as many as it asked for, if slots are shared; guarded by mu
 }
 
 func newSlots(size, batch int, onWait func(mayOpen bool)) *slots {
@@ -326,6 +327,12 @@ type SlotRequest struct {
 
 	// Unanswered is how many slots were taken for dequeues that have brought no message yet.
 	Unanswered int
+
+	// Backlog reports whether the last dequeue brought as many messages as it asked for.
+	Backlog bool
+
+	// Bound is how many slots the dispatcher can hold in all, including those it holds.
+	Bound int
 }
 
 // likelyGrowth is how many times as many messages as the last dequeue brought may well come next.
@@ -340,7 +347,10 @@ func (s *slots) share(shared Slots) *slots {
 
 // takeShared takes up to n shared slots if at least least of them are worth a dequeue. Requires mu.
 func (s *slots) takeShared(least, n int) (taken, free int) {
-	taken, free = s.shared.Take(SlotRequest{Least: least, Most: n, Likely: s.likely, Unanswered: s.used - s.running})
+	taken, free = s.shared.Take(SlotRequest{
+		Least: least, Most: n, Likely: s.likely, Unanswered: s.used - s.running,
+		Backlog: s.full, Bound: min(max(s.maxOpen, s.open), s.size),
+	})
 	s.asking = taken == 0
 	return taken, free
 }
@@ -360,15 +370,15 @@ func (s *slots) withdrawLocked() {
 	}
 }
 
-// received notes how many messages a dequeue has brought. After an empty dequeue the next message
-// may be long in coming, and no slots need to be kept for it.
-func (s *slots) received(messages int) {
+// received notes how many messages a dequeue with so many reserved slots has brought. After an
+// empty dequeue the next message may be long in coming, and no slots need to be kept for it.
+func (s *slots) received(messages, reserved int) {
 	if !s.sharing {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.likely = likelyGrowth * messages
+	s.likely, s.full = likelyGrowth*messages, messages >= reserved
 	if messages == 0 {
 		s.restLocked()
 	}

@@ -15,83 +15,141 @@ import (
 func (p *Pool) allot() {
 	free := max(p.slots-p.used, 0)
 	common := max(free-p.idle, 0)
-	rivals, weights := p.rivals(0)
+	p.countRivals()
 	for _, m := range p.asking {
-		if p.strict {
-			rivals, weights = p.rivals(m.rank)
-		}
 		m.most = min(m.request.Most, m.speculation())
-		m.least = min(m.worth(rivals, weights), m.most)
+		m.least = min(m.worth(), m.most)
 		m.own = min(m.unused(), m.most, free)
 		m.granted, m.kept = m.own, 0
 		m.block = max(m.least-m.own, 1)
+		m.place()
 	}
 	for common > 0 {
 		m := p.next()
 		if m == nil {
 			return
 		}
-		if m.block > common {
-			m.kept = common
+		left := common - p.keptBefore(m.rank)
+		if left <= 0 {
+			return
+		}
+		if m.block > left {
+			m.kept = left
 			return
 		}
 		m.granted += m.block
 		common -= m.block
 		m.block = 1
+		m.place()
 	}
+}
+
+// place works out the place of m among those of its rank. A block counts by its middle: so members with blocks
+// of different sizes, and with large and small weights, have their shares on average. If there are enough
+// slots, members without one come first. Otherwise members take turns: those that hold little and are behind come
+// first, and of those that are equally far behind the one that has waited longest. Requires pool.mu.
+func (m *Member) place() {
+	holds := m.held + m.granted
+	m.first = holds == 0 && !m.tier.crowded
+	m.middle = (float64(holds) + float64(m.block)/2 + m.ahead()) / float64(m.weight)
 }
 
 // next returns the member that comes first of those that would take more, or nil. Requires mu.
 func (p *Pool) next() (first *Member) {
 	for _, m := range p.asking {
-		if m.granted < m.most && (first == nil || p.before(m, first)) {
+		if m.granted < m.most && (first == nil || m.before(first)) {
 			first = m
 		}
 	}
 	return first
 }
 
-// before reports whether a comes before b, which has waited longer. A block counts by its middle: so
-// members with blocks of different sizes, and with large and small weights, have their shares on average.
-// Requires mu.
-func (p *Pool) before(a, b *Member) bool {
-	if p.strict && a.rank != b.rank {
-		return a.rank < b.rank
+// before reports whether m comes before one that has waited longer.
+func (m *Member) before(other *Member) bool {
+	switch {
+	case m.rank != other.rank:
+		return m.rank < other.rank
+	case m.first || other.first:
+		return !other.first
 	}
-	holdsA, holdsB := a.held+a.granted, b.held+b.granted
-	if holdsA == 0 || holdsB == 0 {
-		return holdsB > 0
+	return m.middle < other.middle
+}
+
+// busyFor is for how long lower ranks leave slots to a member whose last dequeue has shown a backlog, until
+// it asks again. It is longer than slow dequeues take, and than a listener lingers for slots of its own.
+const busyFor = 5 * time.Second
+
+// setBusy records whether the last dequeue of m has shown a backlog. Requires pool.mu.
+func (m *Member) setBusy(busy bool) {
+	m.busy = time.Time{}
+	if busy && m.pool.strict {
+		m.busy = time.Now().Add(busyFor)
 	}
-	middleA, middleB := float64(holdsA)+float64(a.block)/2+a.ahead(), float64(holdsB)+float64(b.block)/2+b.ahead()
-	return middleA*float64(b.weight) < middleB*float64(a.weight)
+}
+
+// keptBefore returns how many slots are kept for busy members of the ranks before this one: what they can
+// use beyond what they hold, would get, and have in reserve. Requires mu.
+func (p *Pool) keptBefore(rank int) (n int) {
+	if !p.strict {
+		return 0
+	}
+	for _, m := range p.members {
+		if m.rank < rank && !m.busy.IsZero() {
+			n += max(m.request.Bound-max(m.held+m.granted, m.reserve), 0)
+		}
+	}
+	return n
+}
+
+// tier is what the members of one rank have in common. A weighted pool has one.
+type tier struct {
+	rank    int
+	hungry  int  // members that want more than they get
+	crowded bool // these are more than the slots without reserves: they take turns
+	rivals  int  // members that ask
+	weights int  // of the rivals
+
+	// Of the hungry members, while time is passed.
+	held, hungryWeights int
+}
+
+// tierOf returns the tier of a rank. Requires mu.
+func (p *Pool) tierOf(rank int) *tier {
+	i := slices.IndexFunc(p.tiers, func(t *tier) bool { return t.rank == rank })
+	if i < 0 {
+		i = len(p.tiers)
+		p.tiers = append(p.tiers, &tier{rank: rank})
+	}
+	return p.tiers[i]
+}
+
+// countRivals counts those that ask, by rank. Requires mu.
+func (p *Pool) countRivals() {
+	for _, t := range p.tiers {
+		t.rivals, t.weights = 0, 0
+		t.crowded = t.hungry > p.slots-p.reserved
+	}
+	for _, m := range p.asking {
+		m.tier.rivals++
+		m.tier.weights += m.weight
+	}
 }
 
 // contendedPart is the part of its share that a member waits for while others wait too. More would save
 // requests, and make what a member holds vary by more.
 const contendedPart = 3
 
-// worth returns how many slots are worth a dequeue to m, while so many with these weights ask for the
-// same slots. A member without any does not wait for more than one. Requires pool.mu.
-func (m *Member) worth(rivals, weights int) int {
+// worth returns how many slots are worth a dequeue to m, beside the rivals of its rank. A member without any
+// does not wait for more than one. Requires pool.mu.
+func (m *Member) worth() int {
 	switch {
 	case m.held == 0:
 		return 1
-	case rivals == 1:
+	case m.tier.rivals == 1:
 		return m.request.Least
 	}
-	share := max(m.reserve, m.pool.slots*m.weight/weights)
+	share := max(m.reserve, m.pool.slots*m.weight/m.tier.weights)
 	return min(m.request.Least, max(share/contendedPart, 1))
-}
-
-// rivals returns how many members ask that do not come after this rank, and their weights. Requires mu.
-func (p *Pool) rivals(rank int) (n, weights int) {
-	for _, m := range p.asking {
-		if !p.strict || m.rank <= rank {
-			n++
-			weights += m.weight
-		}
-	}
-	return n, weights
 }
 
 // served reports whether m gets as many slots as are worth a dequeue, after allot. A member that gets
@@ -154,6 +212,7 @@ func (m *Member) expect(taken int) {
 func (m *Member) stopAsking() {
 	if m.asks {
 		m.asks, m.waits, m.told = false, false, false
+		m.allotment = allotment{}
 		p := m.pool
 		p.asking = slices.DeleteFunc(p.asking, func(one *Member) bool { return one == m })
 	}
@@ -162,21 +221,22 @@ func (m *Member) stopAsking() {
 // arm makes sure that slots which are kept for members that do not ask again go to those that wait.
 // Requires mu.
 func (p *Pool) arm() {
-	if p.armed {
-		return
-	}
 	var first time.Time
 	waiting := false
-	for _, m := range p.asking {
-		waiting = waiting || m.waits
-		if !m.waits && (first.IsZero() || m.soon.Before(first)) {
-			first = m.soon
+	for _, m := range p.members {
+		if m.waits {
+			waiting = true
+			continue
 		}
+		if m.asks {
+			first = earlier(first, m.soon)
+		}
+		first = earlier(first, m.busy)
 	}
-	if first.IsZero() || !waiting {
+	if first.IsZero() || !waiting || !p.due.IsZero() && !first.Before(p.due) {
 		return
 	}
-	p.armed = true
+	p.due = first
 	if p.timer == nil {
 		p.timer = time.AfterFunc(time.Until(first), p.forget)
 	} else {
@@ -184,15 +244,29 @@ func (p *Pool) arm() {
 	}
 }
 
+// earlier returns the earlier of two times that are not zero.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // forget ends the expectation of members that have not asked again.
 func (p *Pool) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.armed = false
+	p.due = time.Time{}
 	p.passTime()
 	now := time.Now()
-	for _, m := range slices.Clone(p.asking) {
-		if !m.waits && !now.Before(m.soon) {
+	for _, m := range p.members {
+		if m.waits {
+			continue
+		}
+		if !now.Before(m.busy) {
+			m.busy = time.Time{}
+		}
+		if !now.Before(m.soon) {
 			m.stopAsking()
 		}
 	}
@@ -206,17 +280,14 @@ func (p *Pool) forget() {
 // while. Only members that want more than they get count.
 const (
 	leadSecond = 1 * time.Second  // a lead of one slot for so long counts as one slot more
-	leadMemory = 10 * time.Second // a lead of the whole share counts for so long at most
+	leadMemory = 10 * time.Second // a lead of the whole share, or of one slot, counts for so long at most
+	turnMemory = 10 * time.Minute // the same where members take turns: the longest handler that counts fully
 	leadPart   = 4                // a lead counts as a part of the share at most, or one slot
 )
 
 // passTime adds what has passed since the last call to the leads. It is called before anything changes.
 // Requires mu.
 func (p *Pool) passTime() {
-	if p.strict || p.hungry < 2 {
-		p.passed = time.Time{}
-		return
-	}
 	now := time.Now()
 	last := p.passed
 	p.passed = now
@@ -224,21 +295,29 @@ func (p *Pool) passTime() {
 		return
 	}
 	p.forgetHunger(now)
-	seconds := now.Sub(last).Seconds()
-	held, weights := 0, 0
+	for _, t := range p.tiers {
+		t.held, t.hungryWeights = 0, 0
+	}
 	for _, m := range p.members {
 		if m.hungry {
-			held += m.held
-			weights += m.weight
+			m.tier.held += m.held
+			m.tier.hungryWeights += m.weight
 		}
 	}
-	perWeight := float64(held) / float64(weights)
+	seconds := now.Sub(last).Seconds()
 	for _, m := range p.members {
-		if m.hungry {
-			m.share = perWeight * float64(m.weight)
-			limit := m.share * leadMemory.Seconds()
-			m.lead = min(max(m.lead+(float64(m.held)-m.share)*seconds, -limit), limit)
+		// Others do not owe anything to one that only looks for work, but its turn comes nearer.
+		looks := m.waits && m.tier.crowded
+		if m.tier.hungryWeights == 0 || !m.hungry && !looks {
+			continue
 		}
+		m.share = float64(m.tier.held*m.weight) / float64(m.tier.hungryWeights)
+		low := max(m.share, 1) * leadMemory.Seconds()
+		high := low
+		if m.tier.crowded {
+			high = turnMemory.Seconds()
+		}
+		m.lead = min(max(m.lead+(float64(m.held)-m.share)*seconds, -low), high)
 	}
 }
 
@@ -267,11 +346,11 @@ func (m *Member) setHungry(hungry bool) {
 	}
 	m.hungry = hungry
 	if !hungry {
-		m.pool.hungry--
+		m.tier.hungry--
 		m.fed = time.Now()
 		return
 	}
-	m.pool.hungry++
+	m.tier.hungry++
 	if time.Since(m.fed) > leadMemory {
 		m.lead, m.share = 0, 0
 	}

@@ -33,10 +33,10 @@ func TestNothingIsStrandedWhateverHappensToMembers(t *testing.T) {
 	}
 	for seed := range uint64(seeds) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		o := &pool.Options{Slots: 4 + random.IntN(20), Strict: random.IntN(3) == 0}
+		o := &pool.Options{Slots: 2 + random.IntN(20), Strict: random.IntN(3) == 0}
 		bubble(t, o, func(b *bundle) {
 			c := &chaos{bundle: b, random: random, bus: new(wakeup.Bus), slots: o.Slots}
-			for i := range 2 + random.IntN(3) {
+			for i := range 2 + random.IntN(7) {
 				c.add(i, o)
 			}
 			for range 40 {
@@ -54,7 +54,7 @@ func TestNothingIsStrandedWhateverHappensToMembers(t *testing.T) {
 // add adds a worker and starts its listener.
 func (c *chaos) add(i int, o *pool.Options) {
 	m := &pool.MemberOptions{Weight: 1 + c.random.IntN(5)}
-	if c.random.IntN(3) == 0 {
+	if i == 0 && c.random.IntN(2) == 0 {
 		m.Reserve = 1
 	}
 	if o.Strict {
@@ -87,7 +87,7 @@ func (c *chaos) step() {
 	case 5, 6:
 		w.run.Resume()
 	case 7:
-		n := 4 + c.random.IntN(20)
+		n := 1 + c.random.IntN(20)
 		if c.pool.Resize(n) == nil {
 			c.slots = max(c.slots, n)
 		}

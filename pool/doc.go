@@ -13,8 +13,14 @@
 // # Strict
 //
 // In a strict pool free slots go to the lowest [MemberOptions.Rank] that waits, and weights decide
-// among equal ranks. A rank that always has work leaves nearly nothing to those after it but what they
-// have reserved.
+// among equal ranks. A rank with a backlog leaves nothing to the ranks after it but their reserves, and
+// slots that it cannot use: free slots are kept for a member whose last dequeue brought as many messages as it
+// asked for. Slots that are kept run nothing, so a strict pool does less work in all.
+//
+// # More members than slots
+//
+// Members then take turns. A free slot goes to the one that is furthest behind its share of the handler
+// time, so that each has its share, however long its handlers take.
 //
 // # Reserves
 //

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -21,6 +22,9 @@ type user struct {
 	kept    int                     // what was kept for it when it last asked
 	request *dispatcher.SlotRequest // it waits with; nil if it does not wait
 	told    bool                    // what freed said since its last Take
+	rank    int
+	busy    bool // lower ranks leave it what it can use
+	bound   int  // that it can hold
 }
 
 // model is a pool with its users, and what must hold after every step.
@@ -74,34 +78,38 @@ func (m *model) make(t *rapid.T) {
 	if m.pool.strict {
 		o.Rank = rapid.IntRange(-1, 2).Draw(t, "rank")
 	}
-	u := &user{member: m.pool.Member(o), reserve: o.Reserve, freed: make(chan struct{}, 1)}
-	members, reserved := m.counted()
-	fits := members < m.slots && reserved+o.Reserve <= m.slots
+	u := &user{member: m.pool.Member(o), reserve: o.Reserve, rank: o.Rank, freed: make(chan struct{}, 1)}
+	fits := m.fits(m.slots, u)
 	if _, err := u.member.Size(); (err == nil) != fits {
-		t.Fatalf("member %d with a reserve of %d beside %d with %d, of %d slots: got error %v", members+1, o.Reserve, members, reserved, m.slots, err)
+		t.Fatalf("a member more with a reserve of %d, of %d slots: got error %v", o.Reserve, m.slots, err)
 	}
 	if fits {
 		m.users = append(m.users, u)
 	}
 }
 
-// counted returns the members that have not left, and their reserves.
-func (m *model) counted() (members, reserved int) {
+// fits reports whether so many slots are enough for the reserves of all that have not left, and of one more unless it
+// is nil, and leave one to those without a reserve.
+func (m *model) fits(slots int, more *user) bool {
+	need, open := 0, 0
 	for _, u := range m.users {
-		if !u.left {
-			members++
-			reserved += u.reserve
+		if !u.left || u == more {
+			need += u.reserve
+			open = max(open, 1-u.reserve)
 		}
 	}
-	return members, reserved
+	if more != nil && !slices.Contains(m.users, more) {
+		need += more.reserve
+		open = max(open, 1-more.reserve)
+	}
+	return need+open <= slots
 }
 
 func (m *model) join(t *rapid.T) {
 	u := m.pick(t, func(u *user) bool { return !u.joined })
-	members, reserved := m.counted()
-	fits := !u.left || members < m.slots && reserved+u.reserve <= m.slots
+	fits := m.fits(m.slots, u)
 	if err := u.member.Join(u.freed); (err == nil) != fits {
-		t.Fatalf("join beside %d members with reserves of %d, of %d slots: got error %v", members, reserved, m.slots, err)
+		t.Fatalf("join of a member with a reserve of %d, of %d slots: got error %v", u.reserve, m.slots, err)
 	}
 	if fits {
 		u.joined, u.left = true, false
@@ -117,6 +125,7 @@ func (m *model) take(t *rapid.T) {
 	r := dispatcher.SlotRequest{
 		Least: rapid.IntRange(1, most).Draw(t, "least"), Most: most,
 		Likely: rapid.IntRange(0, 12).Draw(t, "likely"), Unanswered: rapid.IntRange(0, u.held).Draw(t, "unanswered"),
+		Backlog: rapid.Bool().Draw(t, "backlog"), Bound: u.held + rapid.IntRange(0, 12).Draw(t, "room"),
 	}
 	m.takeWith(t, u, r)
 }
@@ -125,7 +134,8 @@ func (m *model) takeWith(t *rapid.T, u *user, r dispatcher.SlotRequest) {
 	m.drain(u)
 	u.told = false
 	unused := max(u.reserve-u.held, 0)
-	free := m.freeSlots() - m.unusedReserves() // for all
+	free := m.freeSlots() - m.unusedReserves() - m.keptBefore(u.rank) // for all
+	u.busy, u.bound = r.Backlog && m.pool.strict, r.Bound
 	n, kept := u.member.Take(r)
 	switch {
 	case n == 0:
@@ -136,7 +146,7 @@ func (m *model) takeWith(t *rapid.T, u *user, r dispatcher.SlotRequest) {
 	case n > r.Most:
 		t.Fatalf("got %d slots, want at most %d", n, r.Most)
 	case n > unused+max(free, 0):
-		t.Fatalf("got %d slots, with %d free for all and %d of its own: others reserved them", n, free, unused)
+		t.Fatalf("got %d slots, with %d free for all and %d of its own: others reserved them, or are before it", n, free, unused)
 	default:
 		u.request = nil
 		u.held += n
@@ -160,6 +170,16 @@ func (m *model) unusedReserves() (n int) {
 	return n
 }
 
+// keptBefore returns how many slots are left to busy members of the ranks before this one.
+func (m *model) keptBefore(rank int) (n int) {
+	for _, u := range m.users {
+		if u.busy && u.rank < rank {
+			n += max(u.bound-max(u.held, u.reserve), 0)
+		}
+	}
+	return n
+}
+
 func (m *model) free(t *rapid.T) {
 	u := m.pick(t, func(u *user) bool { return u.held > 0 })
 	n := rapid.IntRange(1, u.held).Draw(t, "n")
@@ -169,22 +189,21 @@ func (m *model) free(t *rapid.T) {
 
 func (m *model) withdraw(t *rapid.T) {
 	u := m.pick(t, func(u *user) bool { return u.request != nil })
-	u.request = nil
+	u.request, u.busy = nil, false
 	u.member.Withdraw()
 }
 
 func (m *model) leave(t *rapid.T) {
 	u := m.pick(t, func(u *user) bool { return u.joined })
 	u.member.Leave()
-	u.joined, u.left, u.held, u.request = false, true, 0, nil
+	u.joined, u.left, u.held, u.request, u.busy = false, true, 0, nil, false
 }
 
 func (m *model) resize(t *rapid.T) {
 	n := rapid.IntRange(1, 40).Draw(t, "slots")
-	members, reserved := m.counted()
-	fits := members <= n && reserved <= n
+	fits := m.fits(n, nil)
 	if err := m.pool.Resize(n); (err == nil) != fits {
-		t.Fatalf("resize to %d with %d members that reserve %d: got error %v", n, members, reserved, err)
+		t.Fatalf("resize to %d: got error %v", n, err)
 	}
 	if fits {
 		m.slots = n
@@ -210,7 +229,13 @@ func (m *model) check(t *rapid.T) {
 	if st.Held != held || st.Slots != m.slots {
 		t.Fatalf("the pool says that %d of %d slots are held, want %d of %d", st.Held, st.Slots, held, m.slots)
 	}
-	if members, _ := m.counted(); len(st.Members) != members {
+	members := 0
+	for _, u := range m.users {
+		if !u.left {
+			members++
+		}
+	}
+	if len(st.Members) != members {
 		t.Fatalf("the pool has %d members, want %d", len(st.Members), members)
 	}
 	if got, want := m.pool.idle, m.unusedReserves(); got != want {
@@ -256,8 +281,16 @@ func (m *model) expire(t *rapid.T) {
 				one.soon = time.Time{}
 			}
 		}
+		for _, one := range m.pool.members {
+			if !one.waits && !one.busy.IsZero() {
+				one.busy = time.Now().Add(-time.Second)
+			}
+		}
 		m.pool.mu.Unlock()
 		m.pool.forget()
+		for _, u := range m.users {
+			u.busy = u.busy && u.request != nil
+		}
 		m.checkWaiting(t)
 	}
 	free := m.freeSlots() - m.unusedReserves()

@@ -33,12 +33,12 @@ type Pool struct {
 	idle     int         // of these, not in use: nobody else may take them; guarded by mu
 	weights  int         // of all members; guarded by mu
 	members  []*Member   // made, and not left; guarded by mu
+	tiers    []*tier     // of all ranks so far; guarded by mu
 	asking   []*Member   // that wait or will soon ask again, in the order in which they began to; guarded by mu
 	timer    *time.Timer // calls forget; nil before its first use; guarded by mu
-	armed    bool        // the timer runs; guarded by mu
+	due      time.Time   // when the timer runs out; zero if it does not run; guarded by mu
 	made     int         // members so far; guarded by mu
-	hungry   int         // members that want more than they get; guarded by mu
-	passed   time.Time   // until when leads are known; zero if none count; guarded by mu
+	passed   time.Time   // until when leads are known; guarded by mu
 }
 
 // New returns a pool without members. Run of a listener reports invalid options.
@@ -56,28 +56,31 @@ func New(o *Options) *Pool {
 
 // Resize changes the number of slots. Handlers beyond a lower number finish. A listener that has no
 // Concurrency of its own keeps the number of slots that there were when it began as its bound. It is an
-// error, and nothing changes, if the members could not have the slots that they reserve, or one each.
+// error, and nothing changes, if the members could not have the slots that they reserve, or if those
+// without a reserve would have none.
 func (p *Pool) Resize(slots int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if slots < 1 {
 		return fmt.Errorf("resize a pool to %d slots: there must be at least 1", slots)
 	}
-	if err := fit(slots, len(p.members), p.reserved); err != nil {
+	open := slices.ContainsFunc(p.members, func(m *Member) bool { return m.reserve == 0 })
+	if err := fit(slots, p.reserved, open); err != nil {
 		return fmt.Errorf("resize a pool from %d slots: %w", p.slots, err)
 	}
+	p.passTime()
 	p.slots = slots
 	p.wake()
 	return nil
 }
 
-// fit returns an error if so many members with these reserves cannot share the slots.
-func fit(slots, members, reserved int) error {
-	if reserved > slots {
+// fit returns an error if members cannot reserve so many of the slots. Open tells that some have no reserve.
+func fit(slots, reserved int, open bool) error {
+	switch {
+	case reserved > slots:
 		return fmt.Errorf("the members of a pool of %d slots would reserve %d in all: lower their reserves, or give the pool more slots", slots, reserved)
-	}
-	if members > slots {
-		return fmt.Errorf("a pool of %d slots would have %d members, and each needs one: give the pool more slots", slots, members)
+	case reserved == slots && open:
+		return fmt.Errorf("the members of a pool would reserve all %d slots and leave nothing to those without a reserve: lower a reserve, or give the pool more slots", slots)
 	}
 	return nil
 }
@@ -142,9 +145,11 @@ type Member struct {
 	in      bool // one of pool.members
 	held    int
 	freed   chan<- struct{} // of the listener; nil while none runs
+	tier    *tier           // of its rank
 	asks    bool            // one of pool.asking
 	waits   bool            // asks, and has got nothing yet
 	soon    time.Time       // until when it is expected to ask again, if it does not wait and wants more
+	busy    time.Time       // until when lower ranks leave it what it can use, if it does not wait; zero for never
 	told    bool            // knows that some slots are kept for it
 	hungry  bool            // wants more than it gets
 	fed     time.Time       // when it last ceased to be hungry
@@ -156,12 +161,14 @@ type Member struct {
 
 // allotment is what allot works out for a member that waits.
 type allotment struct {
-	most    int // what it would take
-	least   int // what is worth a dequeue
-	granted int // what it would get
-	own     int // how many of these are of its reserve
-	block   int // what it must get next of the slots for all, to get any
-	kept    int // slots that are kept for it until they are enough
+	most    int     // what it would take
+	least   int     // what is worth a dequeue
+	granted int     // what it would get
+	own     int     // how many of these are of its reserve
+	block   int     // what it must get next of the slots for all, to get any
+	kept    int     // slots that are kept for it until they are enough
+	first   bool    // it holds nothing, and there are enough slots for all
+	middle  float64 // of what it holds and would get, for its weight
 }
 
 var _ dispatcher.Slots = (*Member)(nil)
@@ -208,10 +215,11 @@ const maxWeight = 1_000_000
 // enter makes m one of the pool's members. Requires pool.mu.
 func (m *Member) enter() error {
 	p := m.pool
-	if err := fit(p.slots, len(p.members)+1, p.reserved+m.reserve); err != nil {
+	open := m.reserve == 0 || slices.ContainsFunc(p.members, func(one *Member) bool { return one.reserve == 0 })
+	if err := fit(p.slots, p.reserved+m.reserve, open); err != nil {
 		return fmt.Errorf("pool member %q: %w", m.name, err)
 	}
-	m.in = true
+	m.in, m.tier = true, p.tierOf(m.rank)
 	p.members = append(p.members, m)
 	p.reserved += m.reserve
 	p.idle += m.reserve
@@ -258,6 +266,7 @@ func (m *Member) Leave() {
 	m.hold(-m.held)
 	m.stopAsking()
 	m.setHungry(false)
+	m.busy = time.Time{}
 	m.freed, m.in = nil, false
 	p.members = slices.DeleteFunc(p.members, func(one *Member) bool { return one == m })
 	p.reserved -= m.reserve
@@ -278,15 +287,14 @@ func (m *Member) Take(r dispatcher.SlotRequest) (taken, free int) {
 	m.request = r
 	waited := m.waits
 	m.ask()
+	m.setBusy(r.Backlog)
 	p.allot()
 	if !m.served() {
 		m.setHungry(r.Likely > 0)
 		p.arm()
 		free = m.gathered()
 		m.told = free > 0
-		if !waited {
-			p.wake() // with one more that waits, fewer slots are worth a dequeue to the others
-		}
+		p.wake() // others may be before it now, and with one more that waits fewer slots are worth a dequeue
 		return 0, free
 	}
 	taken = m.granted
@@ -307,6 +315,7 @@ func (m *Member) Withdraw() {
 	m.pool.passTime()
 	m.stopAsking()
 	m.setHungry(false)
+	m.busy = time.Time{}
 	m.pool.wake()
 }
 

@@ -48,7 +48,9 @@ type worker struct {
 	deaf    bool          // handlers ignore their contexts
 	result  error         // of every handler
 	broken  atomic.Bool   // every handler fails
+	refill  bool          // every handler enqueues another message
 	handled atomic.Int64
+	spent   atomic.Int64 // by handlers that have ended well; a time.Duration
 	started atomic.Int64
 	running atomic.Int64
 	run     *listener.Listener[string]
@@ -154,6 +156,10 @@ func (w *worker) handle(ctx context.Context, _ *listener.Message[string]) error 
 		return errors.New("it does not work")
 	}
 	w.handled.Add(1)
+	w.spent.Add(int64(takes))
+	if w.refill {
+		w.put(1)
+	}
 	return w.result
 }
 

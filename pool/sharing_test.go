@@ -384,15 +384,16 @@ func TestOptionsThatThePoolCannotGiveAreRefused(t *testing.T) {
 		member pool.MemberOptions
 		want   []string
 	}{
-		"slots":          {pool: pool.Options{Slots: -3}, want: []string{"pool of -3 slots"}},
-		"weight":         {member: pool.MemberOptions{Weight: -1}, want: []string{`pool member "late"`, "weight -1"}},
-		"large weight":   {member: pool.MemberOptions{Weight: 2_000_000}, want: []string{"weight 2000000"}},
-		"reserve":        {member: pool.MemberOptions{Reserve: -2}, want: []string{"reserve -2"}},
-		"rank":           {member: pool.MemberOptions{Rank: 1}, want: []string{"rank 1", "strict"}},
-		"both":           {member: pool.MemberOptions{Weight: -1, Reserve: -2}, want: []string{"weight -1", "reserve -2"}},
-		"reserves":       {pool: pool.Options{Slots: 8}, before: []pool.MemberOptions{{Reserve: 5}}, member: pool.MemberOptions{Reserve: 4}, want: []string{`"late"`, "of 8 slots", "reserve 9"}},
-		"single reserve": {pool: pool.Options{Slots: 8}, member: pool.MemberOptions{Reserve: 9}, want: []string{"reserve 9"}},
-		"members":        {pool: pool.Options{Slots: 2}, before: []pool.MemberOptions{{}, {}}, want: []string{"2 slots", "3 members"}},
+		"slots":           {pool: pool.Options{Slots: -3}, want: []string{"pool of -3 slots"}},
+		"weight":          {member: pool.MemberOptions{Weight: -1}, want: []string{`pool member "late"`, "weight -1"}},
+		"large weight":    {member: pool.MemberOptions{Weight: 2_000_000}, want: []string{"weight 2000000"}},
+		"reserve":         {member: pool.MemberOptions{Reserve: -2}, want: []string{"reserve -2"}},
+		"rank":            {member: pool.MemberOptions{Rank: 1}, want: []string{"rank 1", "strict"}},
+		"both":            {member: pool.MemberOptions{Weight: -1, Reserve: -2}, want: []string{"weight -1", "reserve -2"}},
+		"reserves":        {pool: pool.Options{Slots: 8}, before: []pool.MemberOptions{{Reserve: 5}}, member: pool.MemberOptions{Reserve: 4}, want: []string{`"late"`, "of 8 slots", "reserve 9"}},
+		"single reserve":  {pool: pool.Options{Slots: 8}, member: pool.MemberOptions{Reserve: 9}, want: []string{"reserve 9"}},
+		"nothing left":    {pool: pool.Options{Slots: 8}, before: []pool.MemberOptions{{Reserve: 8}}, want: []string{"all 8 slots", "without a reserve"}},
+		"reserves of all": {pool: pool.Options{Slots: 8}, before: []pool.MemberOptions{{}}, member: pool.MemberOptions{Reserve: 8}, want: []string{"all 8 slots"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, &c.pool, func(b *bundle) {

@@ -2,6 +2,8 @@ package pool_test
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/pool"
@@ -77,6 +79,36 @@ func TestAMemberIsToldThatFewerSlotsAreWorthADequeue(t *testing.T) {
 		t.Error("the first member was not told that what is kept for it is enough now")
 	}
 	m[0].want(6, 10, 20, 0)
+}
+
+// While a member that was told does not ask, another one may come to be before it. Then that one is told.
+func TestAMemberThatIsOvertakenPassesTheSlotOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := takers(t, 12, 2, 8, 2)
+		m[0].want(0, 1, 8, 0)
+		m[1].want(0, 1, 8, 0)
+		time.Sleep(5 * time.Second) // the first is behind
+		m[1].Withdraw()
+		m[2].Withdraw()
+		m[1].Free(5)
+		m[0].want(3, 1, 3, 0)
+		m[2].want(2, 1, 2, 0)
+		m[2].Withdraw()
+		m[0].want(0, 1, 8, 0)
+		m[1].want(0, 1, 8, 0)
+		m[0].told()
+		m[1].told()
+		m[2].Free(1)
+		if !m[0].told() || m[1].told() {
+			t.Fatal("want that the first is told, and only that")
+		}
+		time.Sleep(30 * time.Second) // the first has had more than its share
+		m[0].want(0, 1, 8, 0)
+		if !m[1].told() {
+			t.Fatal("the second, which comes first now, was not told")
+		}
+		m[1].want(1, 1, 8, 0)
+	})
 }
 
 // More slots than were taken cannot be returned: something is counted twice.

@@ -27,8 +27,8 @@ type Options[T any] struct {
 	// Its Slots must not be set: they come from the pool. Defaults to the defaults of a listener.
 	Listener *listener.Options[T]
 
-	// Slots is how many handlers of all shards together may run at once, when there is no Pool. There
-	// must be one for each shard at least. Defaults to 64, or to the number of shards if that is more.
+	// Slots is how many handlers of all shards together may run at once, when there is no Pool. If
+	// there are more shards than slots, they take turns. Defaults to 64.
 	Slots int
 
 	// Pool is the pool whose slots the shards use, so that they share them with other listeners.
@@ -52,8 +52,8 @@ const (
 	defaultSettle = 5 * time.Minute
 )
 
-// withDefaults returns the options for so many shards. The caller may reuse its structs.
-func (o *Options[T]) withDefaults(shards int) Options[T] {
+// withDefaults returns the options with their defaults. The caller may reuse its structs.
+func (o *Options[T]) withDefaults() Options[T] {
 	c := *cmp.Or(o, &Options[T]{})
 	own := *cmp.Or(c.Listener, &listener.Options[T]{})
 	own.Logger = cmp.Or(own.Logger, slog.Default())
@@ -61,20 +61,20 @@ func (o *Options[T]) withDefaults(shards int) Options[T] {
 	member := *cmp.Or(c.Member, &pool.MemberOptions{})
 	c.Member = &member
 	if c.Slots == 0 && c.Pool == nil {
-		c.Slots = max(defaultSlots, shards)
+		c.Slots = defaultSlots
 	}
 	c.Settle = cmp.Or(c.Settle, defaultSettle)
 	return c
 }
 
-func (o *Options[T]) check(shards int) error {
+func (o *Options[T]) check() error {
 	switch {
 	case o.Listener.Slots != nil:
 		return errors.New("shards: Options.Listener.Slots is set: the slots of shards are those of Options.Pool")
 	case o.Pool != nil && o.Slots != 0:
 		return errors.New("shards: Options.Slots and Options.Pool are both set: the pool has its slots")
-	case o.Pool == nil && o.Slots < shards:
-		return fmt.Errorf("shards: %d slots are too few for %d shards: each needs one at least", o.Slots, shards)
+	case o.Pool == nil && o.Slots < 1:
+		return fmt.Errorf("shards: %d slots: there must be at least 1", o.Slots)
 	case o.Settle > 0 && o.Settle < time.Microsecond:
 		return fmt.Errorf("shards: Options.Settle %d has no unit: write such as %d*time.Second, or a negative one for no wait", o.Settle, o.Settle)
 	}
@@ -147,13 +147,13 @@ func NewKinds(shards []queue.Queue, kinds []listener.Kind, o *Options[any]) *Lis
 
 func newListener[T any](shards []queue.Queue, o *Options[T], listen func(queue.Queue, *listener.Options[T]) *listener.Listener[T]) *Listener[T] {
 	l := &Listener[T]{
-		listen: listen, options: o.withDefaults(len(shards)),
+		listen: listen, options: o.withDefaults(),
 		readings: meter.New(), hopeless: make(chan struct{}, 1),
 	}
 	if l.seed = l.options.Listener.Seed; l.seed == 0 {
 		l.seed = rand.Uint64() // processes must not try a shard in step
 	}
-	if l.invalid = l.options.check(len(shards)); l.invalid != nil {
+	if l.invalid = l.options.check(); l.invalid != nil {
 		return l
 	}
 	if l.pool = l.options.Pool; l.pool == nil {

@@ -78,7 +78,7 @@ func TestBadArgumentsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 			{"no shard", nil, nil, "there is no shard"},
 			{"nil", []queue.Queue{all[0], nil}, nil, "is nil"},
 			{"twice", []queue.Queue{all[0], all[1], all[0]}, nil, "test/jobs-0: it is a shard already"},
-			{"too few slots", all, func(o *shards.Options[job]) { o.Slots = 1 }, "1 slots are too few for 2 shards"},
+			{"negative slots", all, func(o *shards.Options[job]) { o.Slots = -1 }, "-1 slots"},
 			{"slots and pool", all, func(o *shards.Options[job]) { o.Slots, o.Pool = 8, p }, "both set"},
 			{"slots of the listener", all, func(o *shards.Options[job]) { o.Listener.Slots = p.Member(nil) }, "Listener.Slots is set"},
 			{"settle", all, func(o *shards.Options[job]) { o.Settle = 30 }, "has no unit"},
@@ -293,12 +293,12 @@ func TestShardsShareAPoolWithOthers(t *testing.T) {
 	}
 }
 
-// A shard for which the pool has no slot is refused, and leaves nothing reserved.
-func TestAShardForWhichThereIsNoSlotIsRefused(t *testing.T) {
+// A shard whose reserve the pool does not have is refused, and leaves nothing reserved.
+func TestAShardForWhichThereIsNoReserveIsRefused(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		all := b.shards(3)
 		o := b.options()
-		o.Slots = 2
+		o.Slots, o.Member = 8, &pool.MemberOptions{Reserve: 3}
 		r := b.run(shards.New(all[:2], b.handle, o))
 		advance(time.Second)
 		if err := r.Add(all[2]); err == nil || !strings.Contains(err.Error(), "test/jobs-2") || !strings.Contains(err.Error(), "more slots") {
