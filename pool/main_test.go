@@ -7,3 +7,12 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// skipLong skips a simulation of many jobs with -short, and with the race detector, for which the short ones run the
+// same code.
+func skipLong(t *testing.T) {
+	t.Helper()
+	if testing.Short() || raced {
+		t.Skip("many jobs")
+	}
+}

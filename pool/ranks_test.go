@@ -58,7 +58,7 @@ func (l rankLoad) run(t *testing.T, strict, alone bool) (first, second float64) 
 // While the first rank always has a backlog, the next one takes at most a twentieth of the handler time, whether handlers
 // are short or long and dequeues fast or slow. The price is that the slots are used as by the first rank alone (S-06).
 func TestALowerRankLeavesTheSlotsToABacklog(t *testing.T) {
-	for _, l := range []rankLoad{
+	for i, l := range []rankLoad{
 		{8, 50 * time.Millisecond, time.Second, 10 * time.Millisecond},
 		{8, time.Second, time.Minute, 10 * time.Millisecond},
 		{20, 200 * time.Millisecond, 10 * time.Second, 100 * time.Millisecond},
@@ -68,6 +68,9 @@ func TestALowerRankLeavesTheSlotsToABacklog(t *testing.T) {
 		{64, 200 * time.Millisecond, 10 * time.Second, time.Second},
 	} {
 		t.Run(l.String(), func(t *testing.T) {
+			if i > 0 {
+				skipLong(t)
+			}
 			first, second := l.run(t, true, false)
 			alone, _ := l.run(t, true, true)
 			weighted, other := l.run(t, false, false)

@@ -121,14 +121,14 @@ func TestMoreMembersThanSlotsTakeTurns(t *testing.T) {
 		{"half more", crowd{members: 30, slots: 20, takes: second}, false, 300 * time.Second, 1.1, true},
 		{"many", crowd{members: 500, slots: 20, takes: second}, false, 300 * time.Second, 1.25, true},
 		{"many of a rank", crowd{members: 100, slots: 4, takes: mixed}, true, 1000 * time.Second, 1.25, true},
-		{"mixed", crowd{members: 500, slots: 20, takes: mixed}, false, 500 * time.Second, 1.4, true},
-		{"weights", crowd{members: 100, slots: 4, takes: mixed, weights: []int{1, 2, 4, 8}}, false, 1000 * time.Second, 1.25, false},
+		{"mixed", crowd{members: 250, slots: 10, takes: mixed}, false, 500 * time.Second, 1.4, true},
+		{"weights", crowd{members: 100, slots: 4, takes: mixed, weights: []int{1, 2, 4, 8}}, false, 1000 * time.Second, 1.25, true},
 		{"beside a reserve", crowd{members: 12, slots: 20, takes: mixed, reserved: 17}, false, 1000 * time.Second, 1.1, false},
-		{"long", crowd{members: 60, slots: 4, takes: []time.Duration{time.Second, time.Minute}}, false, 10_000 * time.Second, 1.25, false},
+		{"long", crowd{members: 60, slots: 4, takes: []time.Duration{time.Second, time.Minute}}, false, 5_000 * time.Second, 1.25, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if c.long && testing.Short() {
-				t.Skip("many jobs")
+			if c.long {
+				skipLong(t)
 			}
 			f := c.busy(t, pool.Options{Strict: c.strict}, c.over/5, c.over)
 			t.Logf("handler time of a member %.2f to %.2f of its share; %.1f %% of the slots used; %.2f requests a job", f.least, f.most, 100*f.used, f.requests)
@@ -144,12 +144,10 @@ func TestMoreMembersThanSlotsTakeTurns(t *testing.T) {
 
 // Members with empty queues poll as often as with a slot for each, and leave the slots to those with work.
 func TestIdleMembersBeyondTheSlotsPollAsEver(t *testing.T) {
-	if testing.Short() {
-		t.Skip("many members")
-	}
+	skipLong(t)
 	takes := []time.Duration{time.Second}
-	each := crowd{members: 20, slots: 20, takes: takes}.idle(t, 2*time.Minute).requests
-	many := crowd{members: 500, slots: 20, takes: takes}.idle(t, 2*time.Minute).requests
+	each := crowd{members: 20, slots: 20, takes: takes}.idle(t, time.Minute).requests
+	many := crowd{members: 500, slots: 20, takes: takes}.idle(t, time.Minute).requests
 	t.Logf("%.1f requests for each member and minute with a slot for each, %.1f for 500 members on 20 slots", each, many)
 	if many > 1.05*each || many < each/1.05 {
 		t.Errorf("got %.1f requests for each member and minute, want about %.1f", many, each)
