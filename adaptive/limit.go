@@ -83,7 +83,6 @@ type Limit struct {
 	running  int      // handlers, those included that their listeners have given up; guarded by mu
 	begun    int64    // handlers so far; guarded by mu
 	users    []*slots // those whose listeners run; guarded by mu
-	places   int      // made by Slots, or joined, and not left: the pool has one slot for each; guarded by mu
 	counts   Counts   // guarded by mu
 	last     change   // guarded by mu
 	hold     hold     // guarded by mu
@@ -287,22 +286,16 @@ func (l *Limit) judge(ctx context.Context, err error) verdict {
 }
 
 // Slots returns slots for the option Slots of one listener. It runs as many handlers as the limit allows, together with the
-// other listeners that use the limit: what there is goes to them in equal parts while several want more. Each of
-// them has one slot at least, so with more listeners than the limit their number is the limit.
+// other listeners that use the limit: what there is goes to them in equal parts while several want more. With
+// more listeners than the limit they take turns.
 //
 // Within are slots that the listener's handlers take too, such as a member of a pool: then both bound them. Nil means
 // none. The limit then takes the place of that member: only the result is passed to a listener.
 func (l *Limit) Slots(within dispatcher.Slots) dispatcher.Slots {
-	s := &slots{limit: l, within: within}
+	s := &slots{limit: l, own: l.pool.Member(nil), within: within}
 	if within != nil && hook.IsNil(within) {
 		s.err = fmt.Errorf("adaptive limit: the slots around it are a nil %T: pass nil for none", within)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.places++
-	l.resize()
-	s.entered = true
-	s.own = l.pool.Member(nil)
 	return s
 }
 
@@ -312,10 +305,9 @@ type slots struct {
 	within dispatcher.Slots // nil for none
 	err    error
 
-	mu      sync.Mutex      // held during calls of own and within, so that what is taken of both is one
-	entered bool            // it is counted in limit.places; guarded by limit.mu
-	freed   chan<- struct{} // nil while no listener runs; guarded by mu and limit.mu
-	asking  bool            // within knows that the listener waits; guarded by mu
+	mu     sync.Mutex      // held during calls of own and within, so that what is taken of both is one
+	freed  chan<- struct{} // nil while no listener runs; guarded by mu and limit.mu
+	asking bool            // within knows that the listener waits; guarded by mu
 }
 
 var _ dispatcher.Slots = (*slots)(nil)
@@ -342,13 +334,6 @@ func (s *slots) Join(freed chan<- struct{}) error {
 	if s.freed != nil {
 		return errors.New("these slots of an adaptive limit are in use by a listener that runs: call Slots for each listener")
 	}
-	s.limit.mu.Lock()
-	if !s.entered { // among those that need a place
-		s.entered = true
-		s.limit.places++
-		s.limit.resize()
-	}
-	s.limit.mu.Unlock()
 	if err := s.own.Join(freed); err != nil {
 		s.limit.exit(s)
 		return err
@@ -400,7 +385,7 @@ func (s *slots) Take(r dispatcher.SlotRequest) (taken, free int) {
 		}
 		return taken, free
 	}
-	r.Most, r.Least = taken, min(r.Least, taken)
+	r.Most, r.Least, r.Bound = taken, min(r.Least, taken), min(r.Bound, s.limit.limit())
 	got, free := s.within.Take(r)
 	s.asking = got == 0
 	if got < taken {
@@ -459,11 +444,6 @@ func (l *Limit) exit(s *slots) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s.freed = nil
-	if s.entered {
-		s.entered = false
-		l.places--
-		l.resize()
-	}
 	l.users = slices.DeleteFunc(l.users, func(one *slots) bool { return one == s })
 	if len(l.users) == 0 && l.hold.timer != nil {
 		l.hold.timer.Stop()

@@ -189,16 +189,61 @@ func TestListenersShareALimit(t *testing.T) {
 	})
 }
 
-// In a pool the listener keeps to the limit, and the others have what it cannot use.
+// However many listeners share a limit, the dependency refuses at most a fifth of their calls: with more
+// of them than it bears they take turns.
+func TestManyListenersShareALimit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays 50 listeners")
+	}
+	for _, n := range []int{1, 4, 20, 50} {
+		synctest.Test(t, func(t *testing.T) {
+			c := &crowd{capacity: 5}
+			l := adaptive.New(nil)
+			handler := func(context.Context, *listener.Message[job]) error { return c.call(200 * time.Millisecond) }
+			var all []*worker
+			for i := range n {
+				all = append(all, start(t, fmt.Sprintf("listener-%d", i), 4000/n, l, handler, nil))
+			}
+			advance(2 * time.Minute)
+			fewest, sum := int64(4000), int64(0)
+			for _, w := range all {
+				done := w.listener.State().Succeeded
+				fewest, sum = min(fewest, done), sum+done
+			}
+			t.Logf("%d listeners: %d jobs, the least %d, %d refused: %v", n, sum, fewest, c.turned.Load(), l.State())
+			if possible := int64(5 * 5 * 120); sum < possible*7/10 || fewest < sum/int64(n)*7/10 {
+				t.Errorf("%d listeners: got %d jobs and %d of one, want 70 %% or more of %d, and the same of each part", n, sum, fewest, possible)
+			}
+			if part := float64(c.turned.Load()) / float64(sum+c.turned.Load()); part > 0.2 {
+				t.Errorf("%d listeners: got %.0f %% of the calls refused, want at most 20 %%", n, 100*part)
+			}
+			for _, w := range all {
+				w.finish()
+			}
+			mustBeFree(t, l)
+		})
+	}
+}
+
+// In a pool the listener keeps to the limit, and the others have what it cannot use, even of a later rank.
 func TestALimitWithinAPool(t *testing.T) {
+	t.Run("weighted", func(t *testing.T) { testALimitWithinAPool(t, false) })
+	t.Run("strict", func(t *testing.T) { testALimitWithinAPool(t, true) })
+}
+
+func testALimitWithinAPool(t *testing.T, strict bool) {
 	synctest.Test(t, func(t *testing.T) {
 		c, free := &crowd{capacity: 5}, &crowd{capacity: 1000}
-		p := pool.New(&pool.Options{Slots: 30})
+		p := pool.New(&pool.Options{Slots: 30, Strict: strict})
 		l, none := adaptive.New(&adaptive.Options{Max: 30}), adaptive.New(&adaptive.Options{Max: 30, Start: 30})
+		later := &pool.MemberOptions{}
+		if strict {
+			later.Rank = 1
+		}
 		limited := start(t, "limited", 2000, l, func(context.Context, *listener.Message[job]) error { return c.call(time.Second) },
 			func(o *listener.Options[job]) { o.Slots = l.Slots(p.Member(nil)) })
 		other := start(t, "other", 5000, none, func(context.Context, *listener.Message[job]) error { return free.call(time.Second) },
-			func(o *listener.Options[job]) { o.Slots, o.Interceptors = p.Member(nil), nil })
+			func(o *listener.Options[job]) { o.Slots, o.Interceptors = p.Member(later), nil })
 		advance(2 * time.Minute)
 		if got := limited.listener.State().Succeeded; got < 5*120*75/100 {
 			t.Errorf("the limited listener: got %d jobs in 2 minutes, want 450 or more: %v", got, l.State())

@@ -62,10 +62,10 @@ func (l *Limit) set(exact float64, c change) {
 	l.resize()
 }
 
-// resize gives the pool as many slots as the limit is, but one for each listener at least. Requires mu.
+// resize gives the pool as many slots as the limit is. Requires mu.
 func (l *Limit) resize() {
-	if err := l.pool.Resize(max(l.limit(), l.places, 1)); err != nil {
-		panic("adaptive: " + err.Error()) // each has one and reserves none
+	if err := l.pool.Resize(max(l.limit(), 1)); err != nil {
+		panic("adaptive: " + err.Error()) // members reserve none
 	}
 }
 
@@ -296,7 +296,7 @@ func (l *Limit) State() State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return State{
-		Limit: max(l.limit(), l.places), Min: l.options.Min, Max: l.options.Max, Running: l.running, Held: held,
+		Limit: l.limit(), Min: l.options.Min, Max: l.options.Max, Running: l.running, Held: held,
 		Changed: l.last.at, Why: l.last.String(), Waits: l.isHeld(), Memory: l.memory.Memory, Err: l.failure, Counts: l.counts,
 	}
 }
