@@ -20,6 +20,7 @@ type itemLine struct {
 	ready   []int                  // items to be called, before the fresh ones; guarded by mu
 	gaveWay []int                  // their key is held elsewhere, and others go first; guarded by mu
 	stuck   []int                  // the same, after they have waited in vain; guarded by mu
+	retried bool                   // whether stuck were called again, and none is done since; guarded by mu
 	running map[int]bool           // items whose handlers are called; guarded by mu
 	open    map[int]bool           // items that were looked at and are not done; guarded by mu
 	funcs   []*keyFunc             // guarded by mu
@@ -68,11 +69,15 @@ func (l *itemLine) next() *lineItem {
 			for _, f := range l.funcs {
 				l.learn(item, f)
 			}
-		case len(l.gaveWay) > 0:
-			l.ready, l.gaveWay = l.gaveWay, nil
-			continue
+		case len(l.gaveWay) > 0: // not by way of ready: they would give way to each other for ever
+			item, l.gaveWay = l.gaveWay[0], l.gaveWay[1:]
+			l.running[item] = true
 		case len(l.running) == 0 && len(l.stuck) > 0:
-			l.ready, l.stuck = l.stuck, nil // the last of them waits as a single job does
+			some := len(l.stuck)
+			if l.retried {
+				some = 1 // alone, it waits as a single job does: they would wait for each other for ever
+			}
+			l.ready, l.stuck, l.retried = l.stuck[:some:some], l.stuck[some:], true
 			continue
 		default:
 			return nil
@@ -113,7 +118,7 @@ func (l *itemLine) returned(c *lineItem) {
 	case !c.later:
 		l.close(c.item, c.err)
 		l.ready = slices.Concat(l.ready, l.gaveWay, l.stuck)
-		l.gaveWay, l.stuck = nil, nil
+		l.gaveWay, l.stuck, l.retried = nil, nil, false
 	case !l.isFirst(c.item): // close makes it ready
 	case c.behind:
 		l.ready = append(l.ready, c.item)
