@@ -355,6 +355,34 @@ func TestItemsWithHeldKeysDoNotAskForEver(t *testing.T) {
 	}
 }
 
+// The order of a key stays if an item is given back before its key is known: by middleware outside of
+// perkey, or for another key.
+func TestAnItemThatIsGivenBackStaysBeforeThoseOfItsKey(t *testing.T) {
+	for _, each := range []int{1, 4} {
+		bubble(t, nil, func(b *bundle) {
+			g := &groups{bundle: b, of: func(int) string { return "a" }, items: 8, each: each}
+			var postponed atomic.Bool
+			g.wrap = func(next listener.Handler[job]) listener.Handler[job] {
+				return func(ctx context.Context, m *listener.Message[job]) error {
+					if m.Body.N == 0 && postponed.CompareAndSwap(false, true) {
+						return listener.Postpone(time.Second, errors.New("not yet"))
+					}
+					time.Sleep(time.Millisecond) // the first item is given back before
+					return next(ctx, m)
+				}
+			}
+			g.send(1, time.Second)
+			l, stop := g.start()
+			b.until(8, time.Minute)
+			advance(time.Second)
+			stop()
+			g.wantOrder(8)
+			b.wantFree()
+			b.wantEmpty(l)
+		})
+	}
+}
+
 // A stop leaves the items that wait. They are handled later, in order, and nothing holds a key.
 func TestAStopLeavesItemsThatWait(t *testing.T) {
 	bubble(t, nil, func(b *bundle) {
