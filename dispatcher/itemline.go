@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"slices"
@@ -20,8 +21,10 @@ type itemLine struct {
 	ready   []int                  // items to be called, before the fresh ones; guarded by mu
 	gaveWay []int                  // their key is held elsewhere, and others go first; guarded by mu
 	stuck   []int                  // the same, after they have waited in vain; guarded by mu
+	retried bool                   // whether stuck were called again, and none is done since; guarded by mu
 	running map[int]bool           // items whose handlers are called; guarded by mu
 	open    map[int]bool           // items that were looked at and are not done; guarded by mu
+	back    map[int]error          // items that were postponed; guarded by mu
 	funcs   []*keyFunc             // guarded by mu
 	lines   map[keyed.Key]*keyLine // guarded by mu
 	ofItem  map[int][]keyed.Key    // guarded by mu
@@ -30,7 +33,7 @@ type itemLine struct {
 // keyFunc is a function that middleware uses for keys.
 type keyFunc struct {
 	of      *keyed.Func
-	unknown map[int]bool // the open items whose keys it has not told
+	unknown map[int]bool // the items, open or postponed, whose keys it has not told
 }
 
 // keyLine has the open items of a key. If one was postponed, so are the later ones: their order
@@ -42,7 +45,7 @@ type keyLine struct {
 
 func newItemLine(g *group) *itemLine {
 	return &itemLine{
-		group: g, running: map[int]bool{}, open: map[int]bool{},
+		group: g, running: map[int]bool{}, open: map[int]bool{}, back: map[int]error{},
 		lines: map[keyed.Key]*keyLine{}, ofItem: map[int][]keyed.Key{},
 	}
 }
@@ -68,11 +71,15 @@ func (l *itemLine) next() *lineItem {
 			for _, f := range l.funcs {
 				l.learn(item, f)
 			}
-		case len(l.gaveWay) > 0:
-			l.ready, l.gaveWay = l.gaveWay, nil
-			continue
+		case len(l.gaveWay) > 0: // not by way of ready: they would give way to each other for ever
+			item, l.gaveWay = l.gaveWay[0], l.gaveWay[1:]
+			l.running[item] = true
 		case len(l.running) == 0 && len(l.stuck) > 0:
-			l.ready, l.stuck = l.stuck, nil // the last of them waits as a single job does
+			some := len(l.stuck)
+			if l.retried {
+				some = 1 // alone, it waits as a single job does: they would wait for each other for ever
+			}
+			l.ready, l.stuck, l.retried = l.stuck[:some:some], l.stuck[some:], true
 			continue
 		default:
 			return nil
@@ -113,7 +120,7 @@ func (l *itemLine) returned(c *lineItem) {
 	case !c.later:
 		l.close(c.item, c.err)
 		l.ready = slices.Concat(l.ready, l.gaveWay, l.stuck)
-		l.gaveWay, l.stuck = nil, nil
+		l.gaveWay, l.stuck, l.retried = nil, nil, false
 	case !l.isFirst(c.item): // close makes it ready
 	case c.behind:
 		l.ready = append(l.ready, c.item)
@@ -130,15 +137,17 @@ func (l *itemLine) close(item int, err error) {
 	keys := l.ofItem[item]
 	delete(l.ofItem, item)
 	delete(l.open, item)
-	for _, f := range l.funcs {
-		delete(f.unknown, item)
+	if explicitResult(err).postponed() {
+		l.back[item] = err
+	} else {
+		for _, f := range l.funcs {
+			delete(f.unknown, item)
+		}
 	}
 	for _, key := range keys {
 		line := l.lines[key]
 		line.items = slices.DeleteFunc(line.items, func(other int) bool { return other == item })
-		if explicitResult(err).postponed() {
-			line.postponed = err
-		}
+		line.postponed = cmp.Or(l.back[item], line.postponed)
 		if len(line.items) > 0 && !l.waits(line.items[0]) {
 			l.ready = append(l.ready, line.items[0])
 		}
@@ -158,6 +167,7 @@ func (l *itemLine) join(item int, key keyed.Key) {
 		line = &keyLine{}
 		l.lines[key] = line
 	}
+	line.postponed = cmp.Or(l.back[item], line.postponed)
 	if at, found := slices.BinarySearch(line.items, item); !found && l.open[item] {
 		line.items = slices.Insert(line.items, at, item)
 		l.ofItem[item] = append(l.ofItem[item], key)
@@ -213,7 +223,7 @@ func (c *lineItem) Claim(key keyed.Key, of *keyed.Func) bool {
 			l.learn(other, f)
 		}
 	}
-	c.behind = !l.isFirst(c.item)
+	c.behind = !l.isFirst(c.item) || l.lines[key].postponed != nil
 	return !c.behind
 }
 
@@ -225,6 +235,9 @@ func (l *itemLine) funcOf(of *keyed.Func) *keyFunc {
 		}
 	}
 	f := &keyFunc{of, maps.Clone(l.open)}
+	for item := range l.back {
+		f.unknown[item] = true
+	}
 	l.funcs = append(l.funcs, f)
 	return f
 }

@@ -312,6 +312,77 @@ func TestAnItemDoesNotWaitForItemsOfOtherKeys(t *testing.T) {
 	}
 }
 
+// Items whose keys are all held outside of their group are asked a few times and then wait or are
+// given back, even if middleware around them takes a moment. They do not ask again and again.
+func TestItemsWithHeldKeysDoNotAskForEver(t *testing.T) {
+	for name, delays := range map[string][2]time.Duration{
+		"before": {time.Millisecond, 0}, "after": {0, time.Millisecond}, "both": {time.Millisecond, time.Millisecond},
+	} {
+		for _, each := range []int{1, 2, 3, 8} {
+			bubble(t, nil, func(b *bundle) {
+				const items = 6
+				for i := range items {
+					b.send(fmt.Sprint(i), 1000+i, 10*time.Minute)
+				}
+				_, stopHolders := b.start(b.limited(b.handle))
+				advance(time.Minute)
+				stopped := make(chan struct{})
+				go func() { stopHolders(); close(stopped) }()
+				advance(time.Second)
+
+				g := &groups{bundle: b, items: items, each: each, of: func(n int) string { return fmt.Sprint(n) }}
+				var calls atomic.Int64
+				g.wrap = func(next listener.Handler[job]) listener.Handler[job] {
+					return func(ctx context.Context, m *listener.Message[job]) error {
+						calls.Add(1)
+						time.Sleep(delays[0])
+						err := next(ctx, m)
+						time.Sleep(delays[1])
+						return err
+					}
+				}
+				g.send(1, 0)
+				l, stop := g.start()
+				advance(2 * time.Second)
+				if n := calls.Load(); n > 3*items*items || l.State().Snoozed == 0 {
+					t.Errorf("%s, Each of %d: got %d calls and %d give-backs in 2 s, want at most %d and some", name, each, n, l.State().Snoozed, 3*items*items)
+				}
+				stop()
+				<-stopped
+				b.wantFree()
+			})
+		}
+	}
+}
+
+// The order of a key stays if an item is given back before its key is known: by middleware outside of
+// perkey, or for another key.
+func TestAnItemThatIsGivenBackStaysBeforeThoseOfItsKey(t *testing.T) {
+	for _, each := range []int{1, 4} {
+		bubble(t, nil, func(b *bundle) {
+			g := &groups{bundle: b, of: func(int) string { return "a" }, items: 8, each: each}
+			var postponed atomic.Bool
+			g.wrap = func(next listener.Handler[job]) listener.Handler[job] {
+				return func(ctx context.Context, m *listener.Message[job]) error {
+					if m.Body.N == 0 && postponed.CompareAndSwap(false, true) {
+						return listener.Postpone(time.Second, errors.New("not yet"))
+					}
+					time.Sleep(time.Millisecond) // the first item is given back before
+					return next(ctx, m)
+				}
+			}
+			g.send(1, time.Second)
+			l, stop := g.start()
+			b.until(8, time.Minute)
+			advance(time.Second)
+			stop()
+			g.wantOrder(8)
+			b.wantFree()
+			b.wantEmpty(l)
+		})
+	}
+}
+
 // A stop leaves the items that wait. They are handled later, in order, and nothing holds a key.
 func TestAStopLeavesItemsThatWait(t *testing.T) {
 	bubble(t, nil, func(b *bundle) {
