@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
-	"github.com/millrace/millrace/internal/keyed"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
@@ -333,7 +332,7 @@ func (g *group) callItem(item int) {
 		return
 	}
 	v := g.delivery
-	ctx := newItemContext(&v.running.ctx, v, item, v.timeoutOf(h), nil)
+	ctx := newItemContext(&v.running.ctx, v, item, v.timeoutOf(h))
 	g.setCurrent(ctx)
 	begin := time.Now()
 	call := func() error { return v.intercept(ctx, v.dispatcher.options.Interceptors, h, item) }
@@ -431,42 +430,30 @@ func (g *group) replaceRequests(own, err error) bool {
 // errTwoEach means that one Each does not know which items another has handled.
 var errTwoEach = errors.New("several handlers made by Each were called for one message: call all of them inside one Each")
 
-// errKeyedEach is the result of a wrong order of middleware. It is that of every job, so that the
-// first one shows the mistake and not the first group.
-var errKeyedEach = errors.New("a handler made by Each was called inside the middleware of package perkey, which would take a group for one job and let several of its items with one key run at once: " +
-	"put the middleware inside, as in listener.Each(perkey.Middleware[Job](keys)(handle), n)")
-
 var errLateEach = errors.New("a handler made by Each was called after the one around it had returned, or with the message of another item")
 
 // eachItem handles the items that are left for an [Each], up to concurrency of them at the same
 // time. First is the item of the message that it was called with.
-func (g *group) eachItem(ctx context.Context, each any, first, concurrency int, handle func(ctx context.Context, i *lineItem)) error {
+func (g *group) eachItem(ctx context.Context, each any, first, concurrency int, handle func(ctx context.Context, item int)) error {
 	if err := g.takeOver(each, first); err != nil {
 		return err
 	}
-	line, running, returned := newItemLine(g), 0, make(chan struct{})
-	for {
-		var i *lineItem
-		if running < concurrency && ctx.Err() == nil && !g.beginsNoItem() {
-			i = line.next()
-		}
-		if i == nil && running == 0 {
-			break
-		}
-		if i == nil {
-			<-returned
-			running--
+	var running sync.WaitGroup
+	slots := make(chan struct{}, concurrency)
+	for i := range g.results {
+		if g.resultOf(i).state != jobLeft {
 			continue
 		}
-		running++
-		go func() {
-			defer func() {
-				line.returned(i)
-				returned <- struct{}{}
-			}()
+		slots <- struct{}{}
+		if ctx.Err() != nil || g.beginsNoItem() {
+			break
+		}
+		running.Go(func() {
+			defer func() { <-slots }()
 			handle(ctx, i)
-		}()
+		})
 	}
+	running.Wait()
 	if ctx.Err() != nil && g.delivery.running.ctx.Context.Err() == nil { // middleware ended the context
 		err := fmt.Errorf("its handler was not called: %w", context.Cause(ctx))
 		said := explicitResult(err)
@@ -480,14 +467,11 @@ func (g *group) eachItem(ctx context.Context, each any, first, concurrency int, 
 }
 
 // handleItem calls the handler for an item of an [Each], and records the result.
-func (g *group) handleItem(ctx context.Context, i *lineItem, h handling, call func(context.Context) error) {
-	c := newItemContext(ctx, g.delivery, i.item, g.delivery.timeoutOf(h), i)
+func (g *group) handleItem(ctx context.Context, item int, h handling, call func(context.Context) error) {
+	c := newItemContext(ctx, g.delivery, item, g.delivery.timeoutOf(h))
 	begin := time.Now()
 	contained(func() error { return call(c) }, func(err error) {
-		said, cause := explicitResult(err), c.end()
-		if i.later, i.err = isLater(err, said), err; !i.later {
-			g.itemReturned(i.item, err, said, cause, time.Since(begin))
-		}
+		g.itemReturned(item, err, explicitResult(err), c.end(), time.Since(begin))
 	})
 }
 
@@ -515,13 +499,12 @@ func (g *group) handleItem(ctx context.Context, i *lineItem, h handling, call fu
 // the message is given back. If a worker dies, the items since the last renewal are therefore
 // repeated.
 //
-// Each belongs inside of [All] and outside of [Batch], which then collects items. It belongs outside
-// of the middleware of package perkey, and fails inside of it. Code around it, such as interceptors
-// and [Middleware], sees a group once, as its first remaining item; without Each it sees every item.
-// If it returns another result than Each did, this result counts for all items that are not done,
-// and an error in place of nil counts for all items that were handled. If it returns another
-// *[GroupError] in place of that of Each, the request in each item's error counts for that item.
-// Items that were not handled because the context ended are handled at a later delivery in any
+// Each belongs inside of [All] and outside of [Batch], which then collects items. Code around it,
+// such as interceptors and [Middleware], sees a group once, as its first remaining item; without
+// Each it sees every item. If it returns another result than Each did, this result counts for all
+// items that are not done, and an error in place of nil counts for all items that were handled. If
+// it returns another *[GroupError] in place of that of Each, the request in each item's error
+// counts for that item. Items that were not handled because the context ended are handled at a later delivery in any
 // case.
 func Each[T any](h Handler[T], concurrency int) Handler[T] {
 	e := &each[T]{handler: h, concurrency: max(concurrency, 1)}
@@ -535,23 +518,20 @@ type each[T any] struct {
 }
 
 func (e *each[T]) handle(ctx context.Context, m *Message[T]) error {
-	if keyed.From(ctx).Inside() {
-		return errKeyedEach
-	}
 	if m.delivery == nil || m.delivery.running.group == nil {
 		return e.handler(ctx, m)
 	}
 	v, g := m.delivery, m.delivery.running.group
-	return g.eachItem(ctx, e, m.Item, e.concurrency, func(ctx context.Context, i *lineItem) {
+	return g.eachItem(ctx, e, m.Item, e.concurrency, func(ctx context.Context, item int) {
 		one := &typedItem[T]{job: v, message: m}
-		if i.item != m.Item {
-			h, ok := g.beginItem(i.item)
+		if item != m.Item {
+			h, ok := g.beginItem(item)
 			if !ok {
 				return
 			}
 			one = h.(*typedItem[T])
 		}
-		g.handleItem(ctx, i, one, func(ctx context.Context) error { return e.handler(ctx, one.message) })
+		g.handleItem(ctx, item, one, func(ctx context.Context) error { return e.handler(ctx, one.message) })
 	})
 }
 
@@ -566,8 +546,6 @@ func (i *typedItem[T]) ownTimeout() time.Duration { return i.job.timeoutOf(i.mes
 func (i *typedItem[T]) callHandler(ctx context.Context) error {
 	return i.job.jobs.Handler(ctx, i.message)
 }
-
-func (i *typedItem[T]) decoded() any { return i.message }
 
 func (v *typedJob[T]) decodeItem(item int) (handling, error) {
 	g := v.running.group
@@ -618,7 +596,6 @@ type itemContext struct {
 	delivery *delivery
 	item     int
 	cancel   context.CancelCauseFunc
-	keyed    keyed.Call
 
 	mu       sync.Mutex
 	timer    *time.Timer // nil without a time-out; guarded by mu
@@ -627,13 +604,10 @@ type itemContext struct {
 }
 
 // newItemContext returns a context for the handler of an item. A time-out of zero or less means no
-// time-out. The call is nil unless an [Each] makes it.
-func newItemContext(parent context.Context, v *delivery, item int, timeout time.Duration, call *lineItem) *itemContext {
+// time-out.
+func newItemContext(parent context.Context, v *delivery, item int, timeout time.Duration) *itemContext {
 	ctx, cancel := context.WithCancelCause(parent)
 	c := &itemContext{Context: ctx, delivery: v, item: item, cancel: cancel}
-	if call != nil {
-		c.keyed.Item = call
-	}
 	if timeout > 0 {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -696,13 +670,10 @@ func (c *itemContext) Err() error {
 	return err
 }
 
-// Value returns the item for the key of deliveries, and its call.
+// Value returns the item for the key of deliveries.
 func (c *itemContext) Value(key any) any {
-	switch key {
-	case deliveryKey{}:
+	if key == (deliveryKey{}) {
 		return c
-	case keyed.ContextKey{}:
-		return &c.keyed
 	}
 	return c.Context.Value(key)
 }

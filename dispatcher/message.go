@@ -166,9 +166,6 @@ type handling interface {
 
 	// callHandler calls the handler with the message.
 	callHandler(ctx context.Context) error
-
-	// decoded returns the message.
-	decoded() any
 }
 
 // typedJob is the part of a delivery that depends on the type T of its job. It implements job.
@@ -233,8 +230,6 @@ func (v *typedJob[T]) timeoutOf(m *Message[T]) time.Duration {
 func (v *typedJob[T]) callHandler(ctx context.Context) error {
 	return v.jobs.Handler(ctx, &v.message)
 }
-
-func (v *typedJob[T]) decoded() any { return &v.message }
 
 // saveBody implements Message.Save.
 func (v *typedJob[T]) saveBody(ctx context.Context, body T) error {

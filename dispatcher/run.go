@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/millrace/internal/keyed"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -19,8 +18,7 @@ type running struct {
 	ctx   handlerContext
 	begin time.Time // of the handler
 	slot  slotState // by the worker, and by the report of a stuck handler
-	keyed keyed.Call
-	group *group // nil unless the message has a group of jobs; by the stage groups
+	group *group    // nil unless the message has a group of jobs; by the stage groups
 }
 
 // run runs the handler while the lease manager renews the lease. The result is decided on even if
@@ -221,11 +219,8 @@ func (c *handlerContext) Err() error {
 
 // Value returns the delivery for its key.
 func (c *handlerContext) Value(key any) any {
-	switch key {
-	case deliveryKey{}:
+	if key == (deliveryKey{}) {
 		return c.delivery
-	case keyed.ContextKey{}:
-		return &c.delivery.running.keyed
 	}
 	return c.Context.Value(key)
 }
@@ -235,8 +230,7 @@ type withoutDelivery struct{ context.Context }
 
 // Value returns no delivery.
 func (c withoutDelivery) Value(key any) any {
-	switch key {
-	case deliveryKey{}, keyed.ContextKey{}:
+	if key == (deliveryKey{}) {
 		return nil
 	}
 	return c.Context.Value(key)

@@ -56,26 +56,9 @@
 //
 // # Groups, kinds, batches
 //
-// A handler of a group is called for each item, each with its own key; the key of the message is
-// that of all items. Inside of listener.Each the items of one key run one after the other, in the
-// order of the group, and items of other keys beside them:
-//
-//	listener.Each(perkey.Middleware[Order](keys)(ship), 8)
-//
-// An item that waits for an earlier one of its group takes neither a goroutine nor a part of the
-// concurrency of Each, and its time-out has not begun. If its key is held outside of the group, the
-// other items go first. It waits in its slot, or the message is given back, only if nothing else of
-// the group can run. If an item is given back, so are the later ones of its key. The order ends
-// there and with an item that fails.
-//
-// The function of MiddlewareBy may be called more than once for an item, with copies of its message.
-// Middleware between Each and perkey sees the error of an item that waits, and a further call.
-//
-// In the opposite order, with Each inside of the middleware, a group would be one job whose items
-// run at once. Each then fails every job before its handler runs, with an error that says what to
-// write instead.
-//
-// Kinds may share a Keys: then a key is
+// A handler of a group is called for each item, each with its own key; the key of the message is that of all
+// items. Outside of listener.Each the middleware sees a group once, as its first item, and the group has one
+// key; inside it each item has its own, and those with one key take turns. Kinds may share a Keys: then a key is
 // held by one job of any kind. Outside of listener.Batch a batch has at most one job of each key.
 // Middleware for one Keys must not be nested, or the inner one waits for the outer one.
 //

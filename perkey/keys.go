@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/dispatcher"
-	"github.com/millrace/millrace/internal/keyed"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -27,32 +26,14 @@ func Middleware[T any](k *Keys) dispatcher.Middleware[T] {
 // function must not change the message and must be safe for concurrent use. Its panic is a failed
 // attempt of the message, as a panic of the handler is.
 func MiddlewareBy[T any](k *Keys, key func(m *dispatcher.Message[T]) string) dispatcher.Middleware[T] {
-	var keyOf keyed.Func = func(message any) (keyed.Key, bool) {
-		m, ok := message.(*dispatcher.Message[T])
-		if !ok {
-			return keyed.Key{}, false
-		}
-		name := key(m)
-		return keyed.Key{Owner: k, Name: name}, name != ""
-	}
 	return func(next dispatcher.Handler[T]) dispatcher.Handler[T] {
 		return func(ctx context.Context, m *dispatcher.Message[T]) error {
-			call := keyed.From(ctx)
-			call.Enter()
-			defer call.Leave()
 			name := key(m)
 			if name == "" {
 				return next(ctx, m)
 			}
-			item := call.ItemOf()
-			if item != nil && !item.Claim(keyed.Key{Owner: k, Name: name}, &keyOf) {
-				return dispatcher.Postpone(0, keyed.ErrLater)
-			}
-			admitted, delay := k.acquire(ctx, name, terms{m.AttemptsRecorded(), m.Concurrency(), item})
-			switch {
-			case delay == later:
-				return dispatcher.Postpone(0, keyed.ErrLater)
-			case !admitted:
+			admitted, delay := k.acquire(ctx, name, terms{postponable: m.AttemptsRecorded(), slots: m.Concurrency()})
+			if !admitted {
 				return dispatcher.Postpone(delay, fmt.Errorf("%w: %.100q", ErrBusy, name))
 			}
 			defer k.release(name)
@@ -61,32 +42,10 @@ func MiddlewareBy[T any](k *Keys, key func(m *dispatcher.Message[T]) string) dis
 	}
 }
 
-// later in place of a delay says that an item of a group comes again in the same delivery.
-const later time.Duration = -1
-
 // terms says how a job may wait.
 type terms struct {
-	postponable bool       // whether it can be given back without an attempt
-	slots       int        // of its listener
-	item        keyed.Item // nil unless an Each calls the handler
-}
-
-// givesWay reports whether another item of the group could run in place of this one.
-func (t terms) givesWay() bool {
-	if t.item == nil {
-		return false
-	}
-	startable, _ := t.item.Others()
-	return startable
-}
-
-// accompanied reports whether other items of the group run, so that this one can wait for them.
-func (t terms) accompanied() bool {
-	if t.item == nil {
-		return false
-	}
-	startable, running := t.item.Others()
-	return startable || running
+	postponable bool // whether it can be given back without an attempt
+	slots       int  // of its listener
 }
 
 // places returns how many slots may be taken by jobs that wait, in all and of one key.
@@ -176,7 +135,7 @@ func (k *Keys) State() State {
 func (k *Keys) acquire(ctx context.Context, key string, of terms) (admitted bool, delay time.Duration) {
 	w, limit, delay := k.enter(ctx, key, of)
 	switch {
-	case delay != 0:
+	case delay > 0:
 		return false, delay
 	case w == nil:
 		return true, 0
@@ -204,9 +163,6 @@ func (k *Keys) enter(ctx context.Context, key string, of terms) (w *waiter, limi
 		k.held[key] = k.lines.take(key, k.typical, now)
 		return nil, 0, 0
 	}
-	if of.givesWay() {
-		return nil, 0, later
-	}
 	if limit = k.patience(ctx, now, t, of); of.postponable && limit <= 0 {
 		return nil, 0, k.postpone(now, t, of)
 	}
@@ -233,12 +189,8 @@ func (k *Keys) patience(ctx context.Context, now time.Time, t *turns, of terms) 
 	return limit
 }
 
-// postpone returns after how long a job should come again: when it is expected to be its turn. An item
-// of a group comes again in the same delivery while others of the group run. Requires mu.
+// postpone returns after how long a job should come again: when it is expected to be its turn. Requires mu.
 func (k *Keys) postpone(now time.Time, t *turns, of terms) time.Duration {
-	if of.accompanied() {
-		return later
-	}
 	k.postponed++
 	_, ofKey := of.places()
 	// Messages are hidden for whole seconds: no more come up in one than can run or wait then.
