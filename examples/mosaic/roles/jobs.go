@@ -10,7 +10,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -263,14 +262,18 @@ func (p Progress) overcame(message string) bool {
 // libraries caches the two tile libraries that were used last. Libraries never change.
 type libraries struct {
 	jobs jobs
-	mu   sync.Mutex // held while a library is read, so that each is read once
+	turn chan struct{} // has room for one: full while a library is looked for, so that each is read once
 	last []*tiles.Library
 }
 
 // get returns a library. A library that cannot be read is poison.
 func (l *libraries) get(ctx context.Context, ref blob.Ref) (library *tiles.Library, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	for _, library := range l.last {
 		if libraryRef(library.ID()) == ref {
 			return library, nil

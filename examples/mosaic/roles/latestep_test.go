@@ -59,7 +59,7 @@ func TestAStepThatFailsTooLateLeavesNothing(t *testing.T) {
 						t.Error(err)
 					}
 				}})
-				libraries := &libraries{jobs: all}
+				libraries := &libraries{jobs: all, turn: make(chan struct{}, 1)}
 				library := libraryRef(testLibrary(t).ID())
 				queues := p.Broker.queues
 				controller := &jobController{jobs: all, queues: queues, libraries: libraries, handled: func(Step) {}}

@@ -114,7 +114,7 @@ func Open(open func(name string) (queue.Queue, error), store blob.Store, options
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}
-	libraries := &libraries{jobs: jobs}
+	libraries := &libraries{jobs: jobs, turn: make(chan struct{}, 1)}
 	controller := &jobController{jobs: jobs, queues: qs, libraries: libraries, composing: make(chan struct{}, 1), handled: options.Handled}
 	processor := &imageProcessor{jobs: jobs, queues: qs, libraries: libraries, handled: options.Handled, slow: options.Slow}
 	s := &System{Broker: &Broker{jobs, qs, shared}}
