@@ -51,9 +51,9 @@
 //
 // # Concurrency
 //
-// Everything is safe for concurrent use. Several listeners share what there is in equal parts, and take turns
-// if the limit is lower than their number. Within a pool ([Limit.Slots]) both bound the handlers. The limit counts slots, so a dequeue in flight uses some of
-// it. A handler that was given up as stuck (Options.GiveUp) uses the dependency on, beyond the limit. It is a limit of one process: n
+// Everything is safe for concurrent use. Several listeners share what there is in equal parts, and take
+// turns if the limit is lower than their number. Within a pool ([Limit.Slots]) both bound the handlers.
+// The limit counts slots, so a dequeue in flight uses some of it. A handler that was given up as stuck (Options.GiveUp) uses the dependency on, beyond the limit. It is a limit of one process: n
 // of them adapt each by itself, and their parts become alike. See package queue/tokens for a bound of all processes together.
 //
 // # Shutdown and cost
