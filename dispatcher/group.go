@@ -384,9 +384,7 @@ func (g *group) finishEach(err error) {
 	said := explicitResult(err)
 	returned, ownSaid, own := g.eachResult()
 	same := returned && said == ownSaid && errors.Is(err, own) // it may wrap its own
-	if !same && returned && g.replaceRequests(own, err) {
-		same = true
-	}
+	same = same || returned && g.replaceRequests(own, err)
 	replaced := func(s jobResult) bool { return returned && own == nil || !s.state.done() }
 	var items []int
 	for i := range g.results {
@@ -504,8 +502,8 @@ func (g *group) handleItem(ctx context.Context, item int, h handling, call func(
 // Each it sees every item. If it returns another result than Each did, this result counts for all
 // items that are not done, and an error in place of nil counts for all items that were handled. If
 // it returns another *[GroupError] in place of that of Each, the request in each item's error
-// counts for that item. Items that were not handled because the context ended are handled at a later delivery in any
-// case.
+// counts for that item. Items that were not handled because the context ended are handled at a
+// later delivery in any case.
 func Each[T any](h Handler[T], concurrency int) Handler[T] {
 	e := &each[T]{handler: h, concurrency: max(concurrency, 1)}
 	return e.handle
