@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"hash/maphash"
-	"runtime/debug"
 	"slices"
 	"testing"
 	"time"
@@ -571,32 +570,46 @@ func (x *explorer) checkQuiet(w *world) {
 func (x *explorer) explore(w world, depth int) {
 	x.seed = maphash.MakeSeed()
 	x.visited, x.restful = map[uint64]struct{}{}, map[uint64]struct{}{}
-	level := []world{w}
+	level := [][]world{{w}}
 	for d := range depth {
-		var next []world
-		for i := range level {
-			w := level[i]
-			for n := range inners + outers {
-				if ok := n < inners && x.inner(&w, n) || n >= inners && x.outer(&w, n-inners); !ok {
-					continue // it has changed nothing
-				}
-				w.normal()
-				key := maphash.Comparable(x.seed, w)
-				if _, known := x.visited[key]; !known {
-					x.visited[key] = struct{}{}
-					x.check(&w)
-					x.checkRest(w, key)
-					if d+1 < depth {
-						next = append(next, w)
+		var next [][]world // in parts: one slice of all would be copied whenever it grows
+		for p, part := range level {
+			for _, from := range part {
+				w := from
+				for n := range inners + outers {
+					if ok := n < inners && x.inner(&w, n) || n >= inners && x.outer(&w, n-inners); !ok {
+						continue // it has changed nothing
 					}
+					w.normal()
+					key := maphash.Comparable(x.seed, w)
+					if _, known := x.visited[key]; !known {
+						x.visited[key] = struct{}{}
+						x.check(&w)
+						x.checkRest(w, key)
+						if d+1 < depth {
+							next = add(next, w)
+						}
+					}
+					w = from
 				}
-				w = level[i]
 			}
+			level[p] = nil
 		}
 		if level = next; len(x.faults) > 0 {
 			return // the shortest way to a fault
 		}
 	}
+}
+
+// add appends a world to the last part.
+func add(parts [][]world, w world) [][]world {
+	const size = 1 << 10
+	if n := len(parts); n == 0 || len(parts[n-1]) == size {
+		parts = append(parts, make([]world, 0, size))
+	}
+	last := &parts[len(parts)-1]
+	*last = append(*last, w)
+	return parts
 }
 
 // newWorld returns the world of a listener that is about to start its first loops.
@@ -640,7 +653,6 @@ func TestEveryOrderOfEventsKeepsTheInvariants(t *testing.T) {
 	if *exploreDepth > 0 {
 		depth = *exploreDepth
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(25)) // a level of worlds is large
 	worlds, steps, begin := 0, 0, time.Now()
 	for _, c := range configurations {
 		x := newExplorer(step)

@@ -48,7 +48,8 @@ func runTests(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dataHome) }()
-	for name, value := range map[string]string{"XDG_DATA_HOME": dataHome, account.Variable: ""} {
+	// The processors of a mosaic serve in this process are the program too, and no second run of all tests.
+	for name, value := range map[string]string{asMosaic: "1", "TMPDIR": dataHome, "XDG_DATA_HOME": dataHome, account.Variable: ""} {
 		if err := os.Setenv(name, value); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1

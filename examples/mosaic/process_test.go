@@ -75,7 +75,7 @@ func start(t *testing.T, args ...string) *program {
 	p := &program{t: t, tmp: t.TempDir()}
 	p.stderr.wrote = make(chan struct{}, 1)
 	p.cmd = exec.CommandContext(t.Context(), os.Args[0], args...)
-	p.cmd.Env = append(os.Environ(), asMosaic+"=1", "TMPDIR="+p.tmp, "XDG_DATA_HOME="+dataHome)
+	p.cmd.Env = append(os.Environ(), "TMPDIR="+p.tmp)
 	p.cmd.Stderr = &p.stderr
 	pipe, err := p.cmd.StdoutPipe()
 	if err != nil {
