@@ -123,46 +123,34 @@ func TestRolesInProcessesOfTheirOwn(t *testing.T) {
 	}
 }
 
-// The processor says when to kill. A client hears of slices every half a second, and the mosaic may be finished before.
+// One job lives through the deaths of a processor, of the controller, of the server, and of all at once. The processor says
+// when to kill. A client hears of slices every half a second, and the mosaic may be finished before.
 func TestAMosaicIsFinishedAfterAKillInEachRole(t *testing.T) {
 	t.Parallel()
-	for name, kill := range map[string]func(s *site, controller, processor, client *program) *program{
-		"processor": func(s *site, _, processor, client *program) *program {
-			processor.until("is rendered")
-			s.kill(processor)
-			s.role("processor")
-			return client
-		},
-		"controller": func(s *site, controller, processor, client *program) *program {
-			processor.until("is rendered")
-			s.kill(controller)
-			s.role("controller")
-			return client
-		},
-		"server": func(s *site, _, processor, client *program) *program {
-			processor.until("is rendered")
-			s.server.kill()
-			s.server.start()
-			return client
-		},
-		"all at once": func(s *site, controller, processor, client *program) *program {
-			processor.until("is rendered")
-			s.server.kill()
-			s.kill(controller)
-			s.kill(processor)
-			s.server.start()
-			s.role("controller")
-			s.role("processor")
-			return client
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newSite(t)
-			controller, processor := s.role("controller"), s.role("processor", "-slices-at-once", "1")
-			s.finished(kill(s, controller, processor, s.client()))
-		})
-	}
+	s := newSite(t)
+	controller, processor := s.role("controller"), s.role("processor", "-slices-at-once", "1")
+	client := s.client()
+
+	processor.until("is rendered")
+	s.kill(processor)
+	processor = s.role("processor", "-slices-at-once", "1")
+
+	processor.until("is rendered")
+	s.kill(controller)
+	controller = s.role("controller")
+
+	processor.until("is rendered")
+	s.server.kill()
+	s.server.start()
+
+	processor.until("is rendered")
+	s.server.kill()
+	s.kill(controller)
+	s.kill(processor)
+	s.server.start()
+	s.role("controller")
+	s.role("processor")
+	s.finished(client)
 }
 
 // The mosaic of a client that was killed is kept among the blobs.
@@ -172,13 +160,13 @@ func TestTheMosaicOfAKilledClientIsKept(t *testing.T) {
 	blobs := filepath.Join(s.dir, "blobs")
 	s.role("controller", "-blobs", blobs)
 	processor := s.role("processor", "-slices-at-once", "1", "-blobs", blobs)
-	victim := s.client("-blobs", blobs)
+	victim := s.client("-blobs", blobs, "-slices", "100")
 	processor.until("is rendered")
 	s.kill(victim)
-	processor.until("slice 200 of 200 is rendered")
+	processor.until("slice 100 of 100 is rendered")
 	var kept []string
 	for range 20 { // the first mosaic may be composed only while a later client runs
-		s.finished(s.client("-blobs", blobs))
+		s.finished(s.client("-blobs", blobs, "-slices", "2"))
 		if kept, _ = filepath.Glob(filepath.Join(blobs, "imageoutput", "*.png")); len(kept) > 0 {
 			break
 		}
@@ -221,7 +209,7 @@ func TestAnOutageOfTheServerIsTwoLinesInEachRole(t *testing.T) {
 func TestAClientAloneSaysWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	c := s.client()
+	c := s.client("-slices", "2")
 	c.until("Start mosaic controller and mosaic processor")
 	s.role("controller")
 	s.role("processor")
