@@ -83,11 +83,9 @@
 // loops that are woken together poll one after the other (stagger_test.go), and successive steps
 // of a loop are a nanosecond apart. So the order of goroutines does not matter, and a seed has
 // one trace. TestReplay checks this for its seeds, also under the race detector, which shuffles
-// goroutines. It leaves out the worlds in which slots become free, or are taken, by two goroutines at
-// one instant: those with a QueueEmpty hook, which replaces the hooks in which loops wait; with pauses and
-// several loops, which continue together; with backlog queues, which are chosen at random; with a pool,
-// whose members wait for one another; with shards or keys, whose handlers do; and those that give up
-// several handlers of a batch. Worlds with beacons, and with wake-ups and several loops, are included.
+// goroutines. It leaves out the worlds in which chance or several listeners decide: those with backlog
+// queues, which are chosen at random; and with a pool or shards, whose listeners ask for the same slots at
+// one instant.
 //
 // Worlds therefore never have two undecodable messages with the same text. They would be
 // decoded at the same instant, and the codec could not distinguish them.

@@ -69,6 +69,9 @@ func (p *process) handleGroup(ctx context.Context, m *listener.Message[job]) err
 
 // handleItem handles an item of a group.
 func (p *process) handleItem(ctx context.Context, m *listener.Message[job]) error {
+	if p.isDead() {
+		return errBroken // a run of a dead process is none: the next one of the item would depend on whether it began
+	}
 	w, id := p.world, string(m.ID)+"/"+str(m.Item)
 	r := &handling{process: p, ctx: ctx, message: m, subject: id, job: w.job(m.Body.N).items[m.Item], n: w.run(queue.ID(id)), at: w.now(), outcome: didNothing}
 	e := entry{kind: itemBegan, who: p.plan.name, id: m.ID, count: m.DequeueCount, n: m.Item}

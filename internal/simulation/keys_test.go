@@ -72,7 +72,14 @@ func (p *process) oneAtATime(h listener.Handler[job]) listener.Handler[job] {
 		}
 		return h(ctx, m)
 	}
-	return listener.Chain(alive, perkey.MiddlewareBy(p.keys, p.world.breakage.key))
+	apart := func(next listener.Handler[job]) listener.Handler[job] {
+		return func(ctx context.Context, m *listener.Message[job]) error {
+			// The messages of a dequeue would ask for their key at one instant, in any order.
+			time.Sleep(p.world.plan.dice.within(1, time.Millisecond, "ask for the key", string(m.ID), str(int(m.DequeueCount)), p.plan.name))
+			return next(ctx, m)
+		}
+	}
+	return listener.Chain(alive, apart, perkey.MiddlewareBy(p.keys, p.world.breakage.key))
 }
 
 // keyedRuns returns what the wait for keys may add to the deadline: one run after the other of all jobs with

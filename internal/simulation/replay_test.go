@@ -42,13 +42,7 @@ func TestReplay(t *testing.T) {
 // races reports whether two goroutines of the world may do something at one instant whose order matters,
 // so that two runs of it may differ: see doc.go.
 func (p *plan) races() bool {
-	return p.hooked || p.givesBatchesUp() || p.pausesManyLoops() || p.pairing.on || p.pool.on() || p.shards.on() || p.keys.on()
-}
-
-// givesBatchesUp reports whether the slots of several handlers may become free at the same instant.
-// How many of them a waiting loop gets is then a race.
-func (p *plan) givesBatchesUp() bool {
-	return slices.ContainsFunc(p.workers, func(w workerPlan) bool { return w.giveUp && w.together > 0 })
+	return p.pausesManyLoops() || p.pairing.on || p.pool.on() || p.shards.on()
 }
 
 // trace returns the events of the world, and then the calls of every process before its death, after
