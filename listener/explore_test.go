@@ -646,6 +646,7 @@ var configurations = []struct {
 // changes of the settings, and the stop: nothing is stranded, loops stay within their bounds, nothing
 // is fetched after a pause or the stop, every alarm that is needed is set, and the system comes to rest.
 func TestEveryOrderOfEventsKeepsTheInvariants(t *testing.T) {
+	t.Parallel()
 	depth := 8
 	if testing.Short() {
 		depth = 4
@@ -667,6 +668,7 @@ func TestEveryOrderOfEventsKeepsTheInvariants(t *testing.T) {
 
 // The exploration finds a fault that is planted for each invariant.
 func TestTheExplorationFindsPlantedFaults(t *testing.T) {
+	t.Parallel()
 	for _, plant := range []struct {
 		name, invariant string
 		step            func(state, event) (state, []action)

@@ -20,7 +20,8 @@ func TestKilledWorkersLoseNoJob(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
-	const workers, jobs, every = 3, 600, 60
+	t.Parallel() // it waits for leases
+	const workers, jobs, every = 3, 300, 50
 	service := emulator.New(nil, nil)
 	endpoint, err := service.Start("")
 	if err != nil {
