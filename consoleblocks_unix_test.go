@@ -22,7 +22,7 @@ const (
 )
 
 // TestTheFirstJobOfTheReadmeRuns runs the commands of the README in order and compares their output,
-// except for the parts that vary.
+// except for the parts that vary. Workers of other tests would see the file that makes its jobs fail.
 func TestTheFirstJobOfTheReadmeRuns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds two programs")
@@ -40,6 +40,7 @@ func TestTheFirstJobOfTheReadmeRuns(t *testing.T) {
 
 // TestThePausePageRuns runs the commands of docs/pause.md.
 func TestThePausePageRuns(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds a program")
 	}

@@ -15,6 +15,7 @@ import (
 // TestTwoWorkerProcessesAreWokenAndDoNotPoll runs millrace serve, two workers of the README and a producer, and reads
 // from the server's own log how many dequeues idle time and bursts have cost.
 func TestTwoWorkerProcessesAreWokenAndDoNotPoll(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds two programs")
 	}
