@@ -37,6 +37,7 @@ func TestKilledAnywhereNothingIsLostOrBilledTwice(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a server and kills it")
 	}
+	t.Parallel()
 	first := firstSeed()
 	for begun := 0; begun < *kills; begun += killsOfAPlay {
 		one := first + uint64(begun/killsOfAPlay)
@@ -54,6 +55,7 @@ func TestKilledAnywhereWithPostgreSQL(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts two servers and kills them")
 	}
+	t.Parallel()
 	database := postgrestest.Start(t)
 	one := firstSeed()
 	t.Logf("again: go test ./examples/billing -run TestKilledAnywhereWith -seed %d -kills %d", one, *kills)

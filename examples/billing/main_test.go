@@ -19,6 +19,12 @@ func TestMain(m *testing.M) {
 		main()
 	}
 	flag.Parse()
+	// The parallel tests wait for processes and leases more than they compute.
+	if n := flag.Lookup("test.parallel"); n.Value.String() == n.DefValue {
+		if err := flag.Set(n.Name, "5"); err != nil {
+			panic(err)
+		}
+	}
 	os.Exit(runTests(m))
 }
 

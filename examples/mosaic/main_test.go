@@ -5,8 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"runtime"
-	"strconv"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -19,9 +17,6 @@ import (
 // asMosaic makes this test binary the program itself, for tests that need a process: of signals, kills
 // and the exit status.
 const asMosaic = "MOSAIC_TEST_MAIN"
-
-// parallelTests is how many tests run at a time, on a machine with fewer processors too.
-const parallelTests = 5
 
 // dataHome is the user's data directory in tests.
 var dataHome string
@@ -57,10 +52,8 @@ func runTests(m *testing.M) int {
 	}
 	// The parallel tests wait for processes, queues and leases more than they compute.
 	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
-		if err := flag.Set("test.parallel", strconv.Itoa(max(runtime.GOMAXPROCS(0), parallelTests))); err != nil {
+	if n := flag.Lookup("test.parallel"); n.Value.String() == n.DefValue {
+		if err := flag.Set(n.Name, "5"); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}

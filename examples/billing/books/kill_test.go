@@ -74,7 +74,9 @@ func TestKilledRecordersLoseAndRepeatNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes and kills them")
 	}
+	t.Parallel()
 	onBoth(t, func(t *testing.T, address string) {
+		t.Parallel()
 		for kill := 0; ; kill++ {
 			output := make(chan string, 2*recorderBatches+10)
 			one, other := killtest.Start(t, output, recorderVariable+"="+address), killtest.Start(t, output, recorderVariable+"="+address)
@@ -116,6 +118,7 @@ func TestKilledRecordersLoseAndRepeatNothing(t *testing.T) {
 // TestAKilledServerLeavesNothingOfATransaction: the server is killed when the batch and its sums are
 // written and the rejections wait for a lock.
 func TestAKilledServerLeavesNothingOfATransaction(t *testing.T) {
+	t.Parallel()
 	server := postgrestest.Start(t)
 	address := server.Database(t)
 	b := opened(t, address)
@@ -159,6 +162,7 @@ func TestAServerThatIsKilledAgainAndAgainLosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("kills a server again and again")
 	}
+	t.Parallel()
 	server := postgrestest.Start(t)
 	b := opened(t, server.Database(t))
 	const batches, accounts = 60, 200
