@@ -36,6 +36,7 @@ func TestConformanceOverSocket(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the test waits for real seconds")
 	}
+	t.Parallel()
 	s := emulator.New(localqueue.New(&localqueue.Options{DeletingFor: 1}), nil)
 	e, err := s.Start("")
 	if err != nil {

@@ -165,6 +165,7 @@ func TestEndlessBodiesAreCutOff(t *testing.T) {
 	if testing.Short() {
 		t.Skip("sends for a second")
 	}
+	t.Parallel()
 	e := startEndpoint(t, patient)
 	for name, head := range map[string]string{
 		"put":     raw("POST", "/orders/messages", "", "HTTP/1.1", "Transfer-Encoding: chunked\r\n"),
