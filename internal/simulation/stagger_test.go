@@ -87,7 +87,7 @@ func (q *staggered) turn(n int) loopCalls {
 	defer q.mu.Unlock()
 	t := q.loops[id]
 	if t == nil {
-		name := q.process.world.now().String() + " for " + str(n) + " of " + q.Name().String()
+		name := q.process.world.now().String() + " for " + str(n)
 		t = &loopCalls{name: name + ", " + str(q.fresh[name])}
 		q.loops[id] = t
 		q.fresh[name]++
