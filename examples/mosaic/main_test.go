@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -52,7 +53,7 @@ func runTests(m *testing.M) int {
 	}
 	// The parallel tests wait for processes, queues and leases more than they compute.
 	flag.Parse()
-	if n := flag.Lookup("test.parallel"); n.Value.String() == n.DefValue {
+	if n := flag.Lookup("test.parallel"); n.Value.String() == n.DefValue && runtime.GOMAXPROCS(0) < 5 {
 		if err := flag.Set(n.Name, "5"); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1

@@ -84,8 +84,8 @@
 // of a loop are a nanosecond apart. So the order of goroutines does not matter, and a seed has
 // one trace. TestReplay checks this for its seeds, also under the race detector, which shuffles
 // goroutines. It leaves out the worlds in which chance or several listeners decide: those with backlog
-// queues, which are chosen at random; and with a pool or shards, whose listeners ask for the same slots at
-// one instant.
+// queues, which are chosen at random; with a pool or shards, whose listeners ask for the same slots at one
+// instant; and with pauses and several loops, which continue together.
 //
 // Worlds therefore never have two undecodable messages with the same text. They would be
 // decoded at the same instant, and the codec could not distinguish them.
