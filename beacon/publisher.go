@@ -173,9 +173,12 @@ func (p *Publisher) Run(ctx context.Context) {
 	p.end(requests)
 }
 
+// together is the shortest wait before a report, so that all that changes at one instant is in it.
+const together = time.Microsecond
+
 // pause waits until the next report is due, wait after the last one at that time, or until ctx ends.
 func (p *Publisher) pause(ctx context.Context, at time.Time, wait time.Duration) {
-	timer := time.NewTimer(max(wait-time.Since(at), 0))
+	timer := time.NewTimer(max(wait-time.Since(at), together))
 	defer timer.Stop()
 	changed := p.changed
 	if p.failures > 0 {
@@ -185,7 +188,7 @@ func (p *Publisher) pause(ctx context.Context, at time.Time, wait time.Duration)
 		select {
 		case <-changed:
 			changed = nil
-			timer.Reset(max(min(wait, p.options.Interval)-time.Since(at), 0))
+			timer.Reset(max(min(wait, p.options.Interval)-time.Since(at), together))
 		case <-timer.C:
 			return
 		case <-ctx.Done():

@@ -104,7 +104,7 @@ func TestReportsAreRareWhileNothingChanges(t *testing.T) {
 		}
 		i.set(func(r *Report) { r.Received = 1 })
 		i.Changed()
-		advance(0)
+		advance(together)
 		if r := w.view().Reports[0]; r.Received != 1 || r.Next != 10*time.Second {
 			t.Errorf("changed: got %+v, want the change and the next in 10 s", r)
 		}

@@ -2,13 +2,13 @@ package listener
 
 import (
 	"context"
-	"github.com/millrace/millrace/wakeup"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/scaling"
+	"github.com/millrace/millrace/wakeup"
 )
 
 // slowHandler returns a handler that takes the given time, or until it is cancelled.

@@ -138,13 +138,11 @@ func TestABadNetworkMakesNoHealthyJobPoison(t *testing.T) {
 				var done sync.Map
 				l, q := b.newProcess(&faultqueue.Options{Seed: seed, Every: faults}, func(ctx context.Context, m *Message[job]) error {
 					long := time.Duration(m.Body.N%10) * 10 * time.Second
-					select {
-					case <-time.After(long + time.Duration(m.Body.N)*time.Millisecond):
-						done.Store(m.Body.N, true)
-						return nil
-					case <-ctx.Done():
-						return ctx.Err()
+					if err := sleep(ctx, long+time.Duration(m.Body.N)*time.Millisecond); err != nil {
+						return err
 					}
+					done.Store(m.Body.N, true)
+					return nil
 				}, options())
 				b.run(l)
 				for hours := 0; b.depth(b.queue.Queue) > 0 && hours < 48; hours++ {

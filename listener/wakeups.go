@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/hook"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/wakeup"
 )
@@ -142,14 +143,8 @@ func (s *session) keepSubscription(to wakeup.Subscription) {
 		if a.is(callMore) {
 			more()
 		}
-		lines.log(s)
-		select {
-		case <-s.wakeups.changed:
-		case <-lines.later():
-		case <-s.looping.Done():
-		}
+		waiting.ForChange(lines.log(s), s.wakeups.changed, s.looping.Done())
 	}
-	lines.stop()
 	if told {
 		s.hooks.Call("Wakeups.Ready", func() { to.Ready(false) })
 	}
@@ -189,50 +184,34 @@ const connectWithin = time.Second
 // line is always true.
 type connectionLog struct {
 	begun     bool
-	ever      bool // events have reached the listener
-	connected bool // as was logged, or as is expected at first
-	timer     *time.Timer
+	ever      bool      // events have reached the listener
+	connected bool      // as was logged, or as is expected at first
 	next      time.Time // when a line may be logged
 }
 
-func (c *connectionLog) log(s *session) {
+// log returns how long to wait before it can log what it could not yet, or 0 if there is nothing.
+func (c *connectionLog) log(s *session) (wait time.Duration) {
 	now := s.snapshot().connected
 	c.ever = c.ever || now
 	if !c.begun { // a source that connects soon is not worth a line
 		c.begun, c.connected, c.next = true, true, time.Now().Add(connectWithin)
 	}
 	if now == c.connected {
-		return
+		return 0
 	}
 	if wait := time.Until(c.next); wait > 0 {
-		c.stop()
-		c.timer = time.NewTimer(wait)
-		return
+		return wait
 	}
 	c.connected, c.next = now, time.Now().Add(logInterval)
 	switch {
 	case now:
 		s.report.info("wake-ups come")
-		return
 	case !c.ever:
 		s.report.info("no wake-ups yet: polling until they come")
-		return
+	default:
+		s.report.line(slog.LevelWarn, "wake-ups are lost: polling until they come back")
 	}
-	s.report.line(slog.LevelWarn, "wake-ups are lost: polling until they come back")
-}
-
-// later is ready when a line may be logged that could not be before.
-func (c *connectionLog) later() <-chan time.Time {
-	if c.timer == nil {
-		return nil
-	}
-	return c.timer.C
-}
-
-func (c *connectionLog) stop() {
-	if c.timer != nil {
-		c.timer.Stop()
-	}
+	return 0
 }
 
 // checkWakeups returns an error if the source is a nil pointer, or if the safety poll has no unit.

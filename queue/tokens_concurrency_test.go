@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/meter"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/faultqueue"
@@ -181,10 +182,7 @@ func (p *process) handle(ctx context.Context, n int, m queue.Message) {
 			return nil
 		case <-p.died:
 		case <-ctx.Done():
-			select {
-			case <-time.After(p.react):
-			case <-p.died:
-			}
+			waiting.For(p.react, p.died)
 		}
 		return context.Cause(ctx)
 	})

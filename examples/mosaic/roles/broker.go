@@ -100,8 +100,6 @@ const (
 // Wait returns when the mosaic can be delivered, or cannot be made any more. It calls progress with each look at the
 // store, and returns its error.
 func (o *Order) Wait(ctx context.Context, progress func(Progress) error) error {
-	tick := time.NewTicker(lookInterval)
-	defer tick.Stop()
 	for answered := time.Now(); ; {
 		e, p, err := o.look(ctx)
 		switch {
@@ -122,7 +120,7 @@ func (o *Order) Wait(ctx context.Context, progress func(Progress) error) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-tick.C:
+		case <-time.After(lookInterval):
 		}
 	}
 }

@@ -64,10 +64,12 @@ func (p *imageProcessor) lay(ctx context.Context, m SliceRequest) error {
 	if err != nil {
 		return err
 	}
-	select {
-	case <-time.After(p.slow):
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if p.slow > 0 {
+		select {
+		case <-time.After(p.slow):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 	return write(func(w io.Writer) error { return writeSlice(w, slice, library) },
 		func(r io.Reader) error { return p.jobs.parts.Put(ctx, m.RequestID.String(), m.SliceSequence, r) })
