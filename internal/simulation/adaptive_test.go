@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -22,9 +23,11 @@ func (a adaptivePlan) on() bool { return a.max > 0 }
 // The longest that a limit holds up a job whose dependency was exhausted, and all others meanwhile: see package
 // adaptive.
 const (
-	maxComeAgain   = 5 * time.Second
-	maxHold        = 19 * time.Second // with its spread
-	mostExhausting = 20               // deliveries that may end so
+	maxComeAgain     = 5 * time.Second // the first time
+	comeAgainGrowth  = 1.5             // with each delivery
+	longestComeAgain = 5 * time.Minute
+	maxHold          = 19 * time.Second // with its spread
+	mostExhausting   = 20               // deliveries that may end so
 )
 
 var errRefused = errors.New("the dependency refuses the call")
@@ -110,6 +113,15 @@ func (c *pace) exhausting(j jobPlan, begun int) int {
 		return 0
 	}
 	return max(j.exhausts-begun, 0)
+}
+
+// comesAgain returns the longest that a message waits because its runs find their dependency exhausted.
+func (c *pace) comesAgain(l leftover, begun int) (d time.Duration) {
+	for k := range c.exhausting(l.job, begun) {
+		deliveries := float64(l.deliveries) + float64(k+1+c.lost)
+		d += time.Duration(min(float64(maxComeAgain)*math.Pow(comeAgainGrowth, deliveries), float64(longestComeAgain)))
+	}
+	return d
 }
 
 // isFree reports whether a run that found its dependency exhausted leaves no more than that its delivery is over. What it

@@ -225,7 +225,7 @@ func (w *world) deadline(by []*process) deadline {
 		all += runs + 1
 		keyed += c.keyedRuns(l.job, runs, long)
 		holds += time.Duration(c.exhausting(l.job, w.begun(id))) * maxHold
-		chain = max(chain, long+2*maxStep+time.Duration(runs)*(2*maxStep+c.pause(l.job)+wakeUp+c.lingering+kindHold))
+		chain = max(chain, long+2*maxStep+time.Duration(runs)*(2*maxStep+c.pause(l.job)+wakeUp+c.lingering+kindHold)+c.comesAgain(l, w.begun(id)))
 		probes += time.Duration(runs) * maxProbePause
 		if until := w.hangsUntil(id); until > w.now() {
 			hang[id] = true

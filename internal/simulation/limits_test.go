@@ -141,6 +141,9 @@ func (b *ledger) checkRate(s *worker, what string, rate float64, cost func(fault
 		if c.Fault == faultqueue.Arrival {
 			continue // the request of an earlier call
 		}
+		if s.death > 0 && s.birth+c.At >= s.death {
+			return // nothing was sent from here on
+		}
 		brought := rate * (c.At - last).Seconds()
 		waiting, all, last = max(waiting-brought, 0), max(all-brought, 0)+cost(c), c.At
 		if !waits(c) {
