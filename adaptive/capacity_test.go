@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/internal/suitetest"
 )
 
 // a dependency refuses what is beyond its capacity, and its capacity changes: 100, 10, 100. No fixed number is right for
@@ -15,7 +17,7 @@ func TestTheLimitFollowsACapacityThatChanges(t *testing.T) {
 	}
 	notWithRaceDetector(t)
 	const third = 20 * time.Minute
-	for seed := range uint64(2) {
+	for seed := range uint64(suitetest.Size(1, 2)) {
 		changing := func(third time.Duration) func(*dependency) {
 			return func(d *dependency) {
 				begin := time.Now()
@@ -54,7 +56,7 @@ func TestTheGradientFindsTheKneeOfALatency(t *testing.T) {
 		t.Skip("simulates hours of a busy process")
 	}
 	notWithRaceDetector(t)
-	for seed := range uint64(2) {
+	for seed := range uint64(suitetest.Size(1, 2)) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		knee := 8 + random.IntN(25)
 		base := time.Duration(200+random.IntN(800)) * time.Millisecond
@@ -83,7 +85,7 @@ func TestTheMemoryGuardKeepsTheContainerAlive(t *testing.T) {
 	}
 	notWithRaceDetector(t)
 	const container = 2 << 30
-	for seed := range uint64(2) {
+	for seed := range uint64(suitetest.Size(1, 2)) {
 		random := rand.New(rand.NewPCG(seed, 2))
 		mean := int64(20+random.IntN(40)) << 20
 		const lasts = time.Hour

@@ -14,11 +14,15 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/pool"
 	"github.com/millrace/millrace/queue"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	suitetest.OneProcessor()
+	goleak.VerifyTestMain(m)
+}
 
 // dependency is what the handlers of a test call. Its fields are set before the first call.
 type dependency struct {

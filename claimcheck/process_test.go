@@ -18,6 +18,7 @@ import (
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/claimcheck"
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/producer"
@@ -235,7 +236,7 @@ func TestKilledProcessesTakeNoBodyThatAMessageNeeds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes and kills them")
 	}
-	const generations = 12
+	generations := suitetest.Size(4, 12)
 	dir := t.TempDir()
 	l := &books{sent: map[string]bool{}, done: map[string]bool{}, perhaps: map[string]bool{}}
 	for generation := range generations {

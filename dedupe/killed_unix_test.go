@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/emulator"
 	"github.com/millrace/millrace/internal/azuritetest"
 	"github.com/millrace/millrace/internal/killtest"
+	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
@@ -22,7 +23,7 @@ func TestKilledProcessesHandleNoRecordedJobAgain(t *testing.T) {
 	if testing.Short() {
 		t.Skip("leases of killed processes take ten seconds to end")
 	}
-	const jobs, workers, every = 120, 2, 30
+	jobs, workers, every := suitetest.Size(60, 120), 2, 30
 	data, err := filequeue.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

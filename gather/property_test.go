@@ -7,9 +7,11 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace/millrace/internal/azuritetest"
+	"github.com/millrace/millrace/internal/suitetest"
 )
 
 func TestMain(m *testing.M) {
+	suitetest.OneProcessor()
 	goleak.VerifyTestMain(stopping{m})
 }
 

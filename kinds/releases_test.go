@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/kinds"
 	"github.com/millrace/millrace/listener"
 )
@@ -23,6 +24,7 @@ func TestJobsWaitForAReleaseThatKnowsThem(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a sweep over releases")
 	}
+	suitetest.Checks(t, 25)
 	name := rapid.String().Filter(func(s string) bool { return codec.Head{Kind: s}.Check() == nil })
 	rapid.Check(t, func(rt *rapid.T) {
 		names := rapid.SliceOfNDistinct(name, 1, 5, rapid.ID[string]).Draw(rt, "names")

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/kinds"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
@@ -20,7 +21,10 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	suitetest.OneProcessor()
+	goleak.VerifyTestMain(m)
+}
 
 type order struct{ Total int }
 

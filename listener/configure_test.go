@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/scaling"
 )
@@ -158,6 +159,7 @@ func TestConfiguringNeverLosesWork(t *testing.T) {
 	if testing.Short() {
 		t.Skip("plays many worlds")
 	}
+	suitetest.Checks(t, 30)
 	rapid.Check(t, func(rt *rapid.T) {
 		begin := drawSettings(rt)
 		steps := rapid.SliceOfN(rapid.Custom(drawStep), 1, 10).Draw(rt, "steps")

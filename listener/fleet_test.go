@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -142,7 +143,7 @@ func TestAFleetPicksUpAMessageWithinItsPeriod(t *testing.T) {
 		t.Skip("simulates hours of many listeners")
 	}
 	const Max, messages = 10 * time.Second, 1500
-	for _, c := range []struct{ instances, fleet int }{{1, 0}, {1, 1}, {5, 5}, {20, 20}, {5, 20}, {1, 20}} {
+	for _, c := range []struct{ instances, fleet int }{{5, 5}, {5, 20}, {1, 0}, {1, 1}, {20, 20}, {1, 20}}[:suitetest.Size(3, 6)] {
 		bubble(t, func(b *bundle) {
 			f := b.startFleet(c.instances, func(o *Options[job]) {
 				o.Idle = Idle{Min: Max, Max: Max, Fleet: c.fleet}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
@@ -318,7 +319,7 @@ func underRace() bool {
 func TestManyLongHandlersKeepTheirLeasesWithFewRenewals(t *testing.T) {
 	const many = 15_000
 	handlers := many
-	if testing.Short() || underRace() {
+	if !suitetest.Long() || underRace() {
 		handlers = 2_000
 	}
 	bubble(t, func(b *bundle) {

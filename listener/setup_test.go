@@ -14,11 +14,13 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
 func TestMain(m *testing.M) {
+	suitetest.OneProcessor()
 	if location := os.Getenv(workerVariable); location != "" {
 		os.Exit(work(location))
 	}

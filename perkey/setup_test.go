@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/perkey"
@@ -19,7 +20,10 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	suitetest.OneProcessor()
+	goleak.VerifyTestMain(m)
+}
 
 // job takes as long as it says.
 type job struct {

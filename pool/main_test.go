@@ -4,9 +4,14 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/millrace/millrace/internal/suitetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	suitetest.OneProcessor()
+	goleak.VerifyTestMain(m)
+}
 
 // skipLong skips a simulation of many jobs with -short, and with the race detector, for which the short ones run the
 // same code.
@@ -14,5 +19,13 @@ func skipLong(t *testing.T) {
 	t.Helper()
 	if testing.Short() || raced {
 		t.Skip("many jobs")
+	}
+}
+
+// onlyLong skips one without the long form, too.
+func onlyLong(t *testing.T) {
+	t.Helper()
+	if skipLong(t); !suitetest.Long() {
+		t.Skip("a long form: set MILLRACE_LONG=1")
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/limited"
@@ -155,6 +156,7 @@ func fetch(t *testing.T, q queue.Queue, until time.Time) {
 // B-18: whatever a process sends and receives, by however many goroutines and queues, no time has more of it
 // than the rate and the burst allow.
 func TestNoWindowHasMoreThanTheLimit(t *testing.T) {
+	suitetest.Checks(t, 30)
 	rapid.Check(t, func(rt *rapid.T) {
 		perSecond := rapid.SampledFrom([]float64{0.5, 3, 20, 100, 2000}).Draw(rt, "messages")
 		burst := rapid.SampledFrom([]time.Duration{10 * time.Millisecond, time.Second, 5 * time.Second}).Draw(rt, "burst")

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/meter"
@@ -30,14 +31,14 @@ var (
 )
 
 // seeds returns how many seeds a test runs.
-func seeds(usual, short int) int {
+func seeds(long, short int) int {
 	switch {
 	case *seedsFlag > 0:
 		return *seedsFlag
 	case testing.Short():
 		return short
 	}
-	return usual
+	return suitetest.Size(long/3, long)
 }
 
 // A queue under a rate that is never reached behaves as the queue does.

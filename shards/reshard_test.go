@@ -13,6 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
@@ -215,6 +216,7 @@ func TestReshardingLosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("plays many worlds")
 	}
+	suitetest.Checks(t, 30)
 	synctest.Test(t, func(t *testing.T) { rapid.Check(noDeadline{t}, resharding) })
 }
 

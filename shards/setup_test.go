@@ -14,13 +14,17 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/shards"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	suitetest.OneProcessor()
+	goleak.VerifyTestMain(m)
+}
 
 type job struct{ N int }
 

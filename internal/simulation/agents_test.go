@@ -387,7 +387,7 @@ func TestScaledWorkersLoseNoJob(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a long scenario")
 	}
-	first, last := uint64(1), worlds(*seeds, 25)
+	first, last := uint64(1), max(worlds()/12, 1)
 	if *seed != 0 {
 		first, last = *seed, *seed
 	}

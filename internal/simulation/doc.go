@@ -66,8 +66,8 @@
 //
 // # Running it
 //
-//	go test ./internal/simulation                      300 seeds, 100 with the race detector
-//	go test -short ./internal/simulation               a tenth of them
+//	go test ./internal/simulation                      100 seeds; 300 with MILLRACE_LONG=1
+//	go test -short ./internal/simulation               20
 //	go test ./internal/simulation -seeds 10000
 //	go test ./internal/simulation -run TestSeeds -seed 42    one, with its trace if it fails
 //	go test ./internal/simulation -run TestReplay -replays 2000

@@ -5,9 +5,12 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/millrace/millrace/internal/suitetest"
 )
 
 func TestMain(m *testing.M) {
+	suitetest.OneProcessor()
 	debug.SetGCPercent(400) // worlds are small and many
 	goleak.VerifyTestMain(m)
 }

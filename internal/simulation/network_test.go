@@ -94,7 +94,7 @@ func TestEveryTransportPlaysTheSame(t *testing.T) {
 	if testing.Short() {
 		t.Skip("plays each world several times")
 	}
-	for n := uint64(1); n <= max(worlds(*seeds, defaultSeeds)/25, 1); n++ {
+	for n := uint64(1); n <= max(worlds()/25, 1); n++ {
 		if newPlan(n).races() {
 			continue
 		}

@@ -7,22 +7,23 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/queue/faultqueue"
 )
 
-var replays = flag.Int("replays", 0, "number of seeds that TestReplay plays twice, from 1; 0 means 80, 40 with the race detector, and 6 with -short")
-
-// shortReplays is the number of seeds with -short.
-const shortReplays = 6
+var replays = flag.Int("replays", 0, "number of seeds that TestReplay plays twice, from 1; 0 means 30, 80 in the long form, and 6 with -short")
 
 // TestReplay plays seeds twice: the same events must happen at the same instants, on the server, in
 // the handlers and in the fault queues.
 func TestReplay(t *testing.T) {
-	last, played, differ := worlds(*replays, defaultReplays), 0, 0
-	if testing.Short() && *replays == 0 {
-		last = shortReplays
+	last := *replays
+	if last == 0 {
+		if last = suitetest.Size(30, 80); testing.Short() {
+			last = 6
+		}
 	}
-	for n := uint64(1); n <= last; n++ {
+	played, differ := 0, 0
+	for n := uint64(1); n <= uint64(last); n++ {
 		if newPlan(n).races() {
 			continue
 		}

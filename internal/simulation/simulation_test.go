@@ -13,23 +13,24 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/millrace/millrace/internal/suitetest"
 )
 
 var (
-	seeds = flag.Int("seeds", 0, "how many seeds to run, from 1; 0 means 300, 100 with the race detector, and 20 with -short")
+	seeds = flag.Int("seeds", 0, "how many seeds to run, from 1; 0 means 100, 300 in the long form, and 20 with -short")
 	seed  = flag.Uint64("seed", 0, "the one seed to run, with its trace")
 )
 
-// worlds returns how many seeds a test plays: as many as the caller asked for, or the default. With
-// -short it is a tenth of the default, at most 20.
-func worlds(asked, byDefault int) uint64 {
+// worlds returns how many seeds TestSeeds plays.
+func worlds() uint64 {
 	switch {
-	case asked > 0:
-		return uint64(asked)
+	case *seeds > 0:
+		return uint64(*seeds)
 	case testing.Short():
-		return uint64(min(byDefault/10, 20))
+		return 20
 	}
-	return uint64(byDefault)
+	return uint64(suitetest.Size(100, 300))
 }
 
 // run plays a seed in a bubble and audits it. A panic of the bubble, such as the one
@@ -66,7 +67,7 @@ func TestSeeds(t *testing.T) {
 		report(t, *seed, run(t, *seed, breakage{}))
 		return
 	}
-	last := worlds(*seeds, defaultSeeds)
+	last := worlds()
 	var next atomic.Uint64
 	var all sync.WaitGroup
 	var mu sync.Mutex

@@ -1,5 +1,5 @@
-// Package suitetest helps to test conformance suites: it runs one inside an example, and one that
-// must fail in a process of its own.
+// Package suitetest says how long tests may take, and helps to test conformance suites: it runs one
+// inside an example, and one that must fail in a process of its own.
 package suitetest
 
 import (
@@ -7,9 +7,51 @@ import (
 	"flag"
 	"os"
 	"os/exec"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 )
+
+// Long reports whether tests run in their long form, for which .ci/run sets MILLRACE_LONG. Without it they
+// play fewer worlds, so that go test ./... stays short.
+func Long() bool { return os.Getenv("MILLRACE_LONG") != "" && !testing.Short() }
+
+// Size returns the size of a test in its usual form, or that in its long form.
+func Size(usual, long int) int {
+	if Long() {
+		return long
+	}
+	return usual
+}
+
+// OneProcessor is for TestMain of a package that plays bubbles: their goroutines take turns, and cost up to
+// twice the time on several processors. These remain for benchmarks, with GOMAXPROCS in the environment, and in
+// the long form.
+func OneProcessor() {
+	flag.Parse()
+	if flag.Lookup("test.bench").Value.String() == "" && os.Getenv("GOMAXPROCS") == "" && os.Getenv("MILLRACE_LONG") == "" {
+		runtime.GOMAXPROCS(1)
+	}
+}
+
+// Checks limits the property tests of package rapid to n draws in this test, unless it runs in its long form
+// or the command line has -rapid.checks. The test must not be parallel.
+func Checks(t testing.TB, n int) {
+	t.Helper()
+	checks := flag.Lookup("rapid.checks")
+	before := checks.Value.String()
+	if Long() || before != checks.DefValue {
+		return
+	}
+	set := func(to string) {
+		if err := checks.Value.Set(to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(strconv.Itoa(n))
+	t.Cleanup(func() { set(before) })
+}
 
 // Passes runs a test inside an example, which has no *testing.T, and reports whether it passed.
 // A test that passes prints nothing, even with -v, because the output of an example is compared.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/millrace/millrace/examples/mosaic/picture"
 	"github.com/millrace/millrace/examples/mosaic/tiles"
+	"github.com/millrace/millrace/internal/suitetest"
 )
 
 // The photographs are test data of a module that the example depends on. Those of the library are cut into crops.
@@ -132,7 +133,7 @@ func TestQualityOnPhotographs(t *testing.T) {
 		t.Skip("makes many mosaics of photographs")
 	}
 	library := cropLibrary(t, 16, 800)
-	for _, in := range inputs {
+	for _, in := range inputs[:suitetest.Size(1, len(inputs))] {
 		img := photo(t, in.name)
 		c := measured(t, img, in.cell)
 		best := scored(t, img, laidAs(t, c, library, Options{Reuse: BestMatch}), in.cell)

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/millrace/millrace/internal/suitetest"
 )
 
 // part is a part of a picture, of its own kind if that has parts.
@@ -83,6 +85,7 @@ func TestComposeGivesThePixelsOfThePictureHoweverItIsCut(t *testing.T) {
 	if testing.Short() {
 		t.Skip("composes many pictures")
 	}
+	suitetest.Checks(t, 25)
 	all := photos(37, 90)
 	rapid.Check(t, func(t *rapid.T) {
 		img := all[rapid.SampledFrom([]string{"YCbCr420", "RGBA", "Gray"}).Draw(t, "kind")]

@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/queue/localqueue/storage"
@@ -15,6 +16,7 @@ import (
 func TestMain(m *testing.M) {
 	taskIfAsked() // child processes run this program, too
 	flag.Parse()
+	suitetest.OneProcessor()
 	goleak.VerifyTestMain(m)
 }
 
