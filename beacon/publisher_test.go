@@ -87,7 +87,8 @@ func TestADayOfReports(t *testing.T) {
 	}
 }
 
-// While nothing changes reports follow less and less often, and say so; a change is reported at once if the last one is old.
+// While nothing changes reports follow less and less often, and say so; a change is reported at once if the last one is old,
+// with all that changes at that instant.
 func TestReportsAreRareWhileNothingChanges(t *testing.T) {
 	bubble(t, func(w *world) {
 		i := w.start(w.control, Options{})
@@ -104,9 +105,11 @@ func TestReportsAreRareWhileNothingChanges(t *testing.T) {
 		}
 		i.set(func(r *Report) { r.Received = 1 })
 		i.Changed()
+		advance(0)
+		i.set(func(r *Report) { r.Received = 2 }) // at the same instant: it is in the same report
 		advance(together)
-		if r := w.view().Reports[0]; r.Received != 1 || r.Next != 10*time.Second {
-			t.Errorf("changed: got %+v, want the change and the next in 10 s", r)
+		if r := w.view().Reports[0]; r.Received != 2 || r.Next != 10*time.Second {
+			t.Errorf("changed: got %+v, want both changes and the next in 10 s", r)
 		}
 		for n := range int64(50) { // changes do not make it more often
 			i.set(func(r *Report) { r.Received = 2 + n })

@@ -20,10 +20,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	suitetest.OneProcessor()
 	if location := os.Getenv(workerVariable); location != "" {
 		os.Exit(work(location))
 	}
+	suitetest.OneProcessor()
 	debug.SetGCPercent(400) // worlds are small and many
 	goleak.VerifyTestMain(m)
 }

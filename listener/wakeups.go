@@ -189,8 +189,9 @@ type connectionLog struct {
 	next      time.Time // when a line may be logged
 }
 
-// log returns how long to wait before it can log what it could not yet, or 0 if there is nothing.
-func (c *connectionLog) log(s *session) (wait time.Duration) {
+// log logs a change of the connection. If it is too soon for another line, it returns how long to wait
+// before the next call, and otherwise 0.
+func (c *connectionLog) log(s *session) time.Duration {
 	now := s.snapshot().connected
 	c.ever = c.ever || now
 	if !c.begun { // a source that connects soon is not worth a line

@@ -21,11 +21,3 @@ func skipLong(t *testing.T) {
 		t.Skip("many jobs")
 	}
 }
-
-// onlyLong skips one without the long form, too.
-func onlyLong(t *testing.T) {
-	t.Helper()
-	if skipLong(t); !suitetest.Long() {
-		t.Skip("a long form: set MILLRACE_LONG=1")
-	}
-}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/pool"
 )
 
@@ -107,7 +108,6 @@ func (c crowd) measure(all []*worker, warm, over time.Duration) (f crowdFigures)
 // With more members than slots, members with a backlog take turns: each has its share of the handler time, however long
 // its handlers take, and a message costs few more requests than with a slot for each member (S-02, S-06).
 func TestMoreMembersThanSlotsTakeTurns(t *testing.T) {
-	always := func(*testing.T) {}
 	second := []time.Duration{time.Second}
 	mixed := []time.Duration{200 * time.Millisecond, time.Second, 4 * time.Second}
 	for _, c := range []struct {
@@ -116,19 +116,21 @@ func TestMoreMembersThanSlotsTakeTurns(t *testing.T) {
 		strict bool
 		over   time.Duration
 		factor float64 // between a member's handler time for its weight and the average, at most
-		skip   func(*testing.T)
+		long   bool
 	}{
-		{"a slot for each", crowd{members: 20, slots: 20, takes: second}, false, 300 * time.Second, 1.01, always},
-		{"half more", crowd{members: 30, slots: 20, takes: second}, false, 300 * time.Second, 1.1, onlyLong},
-		{"many", crowd{members: 500, slots: 20, takes: second}, false, 300 * time.Second, 1.25, skipLong},
-		{"many of a rank", crowd{members: 100, slots: 4, takes: mixed}, true, 1000 * time.Second, 1.25, onlyLong},
-		{"mixed", crowd{members: 250, slots: 10, takes: mixed}, false, 500 * time.Second, 1.4, onlyLong},
-		{"weights", crowd{members: 100, slots: 4, takes: mixed, weights: []int{1, 2, 4, 8}}, false, 1000 * time.Second, 1.25, skipLong},
-		{"beside a reserve", crowd{members: 12, slots: 20, takes: mixed, reserved: 17}, false, 1000 * time.Second, 1.1, always},
-		{"long", crowd{members: 60, slots: 4, takes: []time.Duration{time.Second, time.Minute}}, false, 5_000 * time.Second, 1.25, onlyLong},
-	} {
+		{"a slot for each", crowd{members: 20, slots: 20, takes: second}, false, 300 * time.Second, 1.01, false},
+		{"beside a reserve", crowd{members: 12, slots: 20, takes: mixed, reserved: 17}, false, 1000 * time.Second, 1.1, false},
+		{"many", crowd{members: 500, slots: 20, takes: second}, false, 300 * time.Second, 1.25, true},
+		{"weights", crowd{members: 100, slots: 4, takes: mixed, weights: []int{1, 2, 4, 8}}, false, 1000 * time.Second, 1.25, true},
+		{"half more", crowd{members: 30, slots: 20, takes: second}, false, 300 * time.Second, 1.1, true},
+		{"many of a rank", crowd{members: 100, slots: 4, takes: mixed}, true, 1000 * time.Second, 1.25, true},
+		{"mixed", crowd{members: 250, slots: 10, takes: mixed}, false, 500 * time.Second, 1.4, true},
+		{"long", crowd{members: 60, slots: 4, takes: []time.Duration{time.Second, time.Minute}}, false, 5_000 * time.Second, 1.25, true},
+	}[:suitetest.Size(4, 8)] {
 		t.Run(c.name, func(t *testing.T) {
-			c.skip(t)
+			if c.long {
+				skipLong(t)
+			}
 			f := c.busy(t, pool.Options{Strict: c.strict}, c.over/5, c.over)
 			t.Logf("handler time of a member %.2f to %.2f of its share; %.1f %% of the slots used; %.2f requests a job", f.least, f.most, 100*f.used, f.requests)
 			if f.least < 1/c.factor || f.most > c.factor {

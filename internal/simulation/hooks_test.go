@@ -87,8 +87,8 @@ func (p *process) queueEmpty(idle int) (time.Duration, bool) {
 	return p.world.plan.dice.within(p.plan.idleMin, p.plan.idleMax, p.plan.name, "idle", str(idle)), idle > 3
 }
 
-// curve returns the waits of one loop after empty polls. A new loop asks for it before it asks for slots: it comes after
-// the loops that are woken at the instant at which it starts.
+// curve returns the waits of one loop after empty polls. A new loop asks for it before it asks for slots. It is held up
+// for longer than the steps of other loops are apart, so that those that are woken at the same instant come first.
 func (p *process) curve() scaling.BackOff {
 	time.Sleep(3 * time.Nanosecond)
 	return &curve{process: p}

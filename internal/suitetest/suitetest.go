@@ -17,7 +17,7 @@ import (
 // play fewer worlds, so that go test ./... stays short.
 func Long() bool { return os.Getenv("MILLRACE_LONG") != "" && !testing.Short() }
 
-// Size returns the size of a test in its usual form, or that in its long form.
+// Size returns how large a test is: usual, or long in the long form.
 func Size(usual, long int) int {
 	if Long() {
 		return long
@@ -25,9 +25,9 @@ func Size(usual, long int) int {
 	return usual
 }
 
-// OneProcessor is for TestMain of a package that plays bubbles: their goroutines take turns, and cost up to
-// twice the time on several processors. These remain for benchmarks, with GOMAXPROCS in the environment, and in
-// the long form.
+// OneProcessor makes the tests of a package run on one processor. TestMain calls it if most of them play
+// bubbles: the goroutines of a bubble take turns, and on several processors they take up to twice the time.
+// Benchmarks, the long form, and a run with GOMAXPROCS in its environment keep all processors.
 func OneProcessor() {
 	flag.Parse()
 	if flag.Lookup("test.bench").Value.String() == "" && os.Getenv("GOMAXPROCS") == "" && os.Getenv("MILLRACE_LONG") == "" {
