@@ -55,8 +55,8 @@ func TestAnOutageOfTheStoreDoesNotChurnTheQueue(t *testing.T) {
 		if len(h.jobs) != jobs || state.Succeeded != jobs || state.Poisoned != 0 {
 			b.Errorf("got %d runs, state %+v; want every job done once", len(h.jobs), state)
 		}
-		// A probe in 15 s is a dequeue and two updates; the beginning is two per slot.
-		if most := int64(hours*3600/10*3 + 4*64); during > most {
+		// Each comes up after as long as the outage has lasted, and later every 7.5 to 10 min.
+		if most := int64(jobs * 2 * (10 + hours*60/7)); during > most {
 			b.Errorf("got %d requests to the queue in the outage of %d h, want at most %d", during, hours, most)
 		}
 	})

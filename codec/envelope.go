@@ -118,6 +118,7 @@ func sealEnvelope(h Head, body []byte) string {
 	addCount("n", int64(h.Attempts))
 	addCount("s", h.Settled)
 	addCount("st", int64(h.Starts))
+	add("fp", h.Fingerprint)
 	add("px", h.Poison)
 	add("tp", h.Trace)
 	add("ts", h.TraceState)
@@ -213,6 +214,8 @@ func parseHead(query string) (h Head, isBase64 bool, err error) {
 			h.Settled, err = parseCount[int64](key, value, 63)
 		case "st":
 			h.Starts, err = parseCount[int](key, value, 31)
+		case "fp":
+			h.Fingerprint = value
 		case "px":
 			h.Poison = value
 		case "tp":

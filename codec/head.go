@@ -40,6 +40,10 @@ type Head struct {
 	// saved progress. The workers of the earlier ones may have died.
 	Starts int
 
+	// Fingerprint is equal for jobs whose last recorded failure had the same error, but for the
+	// numbers in it. Empty if nothing failed, or if the message had no room for it.
+	Fingerprint string
+
 	// Poison is why the message is poison, if it is and could not be moved: no handler sees it
 	// any more. Empty otherwise.
 	Poison string

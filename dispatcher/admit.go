@@ -16,7 +16,7 @@ type admission struct {
 
 	recorded  bool          // whether the start of its handler is recorded in its text; by starts
 	lastStart recordedStart // known in this process when starts were counted; by open
-	letIn     time.Time     // when the breaker of its kind let it through; zero if it did not; by outages
+	ticket    ticket        // by outages
 	claim     claim         // by claims, and by Message.Save
 }
 

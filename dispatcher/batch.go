@@ -133,11 +133,12 @@ func (b *batcher[T]) join(m *member[T]) (in *batch[T], first bool) {
 // a reason to: its context or the worker ends, an outage begins, or it is the first and has
 // waited long enough.
 func (b *batcher[T]) waitToBegin(in *batch[T], m *member[T], first bool) {
-	var stopping, heldBack <-chan struct{} // never signal for a message made by a test
+	var stopping <-chan struct{} // never signals for a message made by a test
+	alone := false
 	if v := m.message.delivery; v != nil {
-		stopping, heldBack = v.dispatcher.stopping, v.breaker().openSignal()
+		stopping, alone = v.dispatcher.stopping, v.admission.ticket.rationed()
 	}
-	if wait := maxWait(m.ctx, b.wait); !first || wait > 0 {
+	if wait := maxWait(m.ctx, b.wait); !alone && (!first || wait > 0) {
 		var waited <-chan time.Time
 		if first {
 			timer := time.NewTimer(wait)
@@ -150,7 +151,6 @@ func (b *batcher[T]) waitToBegin(in *batch[T], m *member[T], first bool) {
 		case <-waited:
 		case <-m.ctx.Done():
 		case <-stopping:
-		case <-heldBack:
 		}
 	}
 	b.mu.Lock()

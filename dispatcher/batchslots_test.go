@@ -75,7 +75,7 @@ func TestTheSlotsOfABatchAreFreedTogether(t *testing.T) {
 	}
 }
 
-// In an outage one loop waits to send the probe: the first that called Reserve.
+// When everything fails, one loop waits for the next round: the first that called Reserve.
 func TestReserveKeepsTheOrderOfItsCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		handler := func(context.Context, *dispatcher.Message[[]byte]) error { return errors.New("the database is down") }
@@ -93,7 +93,8 @@ func TestReserveKeepsTheOrderOfItsCallers(t *testing.T) {
 			batch[i] = batch[2*i]
 		}
 		d.Dispatch(batch[:16], d.Reserve(t.Context()), time.Now(), time.Minute)
-		synctest.Wait() // all have failed: no dequeue for a second
+		synctest.Wait()
+		time.Sleep(time.Minute) // all have failed, and nothing has succeeded
 		type turn struct{ caller, slots int }
 		turns := make(chan turn, 8)
 		for caller := range 8 {
@@ -102,8 +103,8 @@ func TestReserveKeepsTheOrderOfItsCallers(t *testing.T) {
 		}
 		for caller := range 8 {
 			got := <-turns
-			if got != (turn{caller, 1}) {
-				t.Errorf("turn %d: got %d slots for caller %d, want 1 for caller %d", caller, got.slots, got.caller, caller)
+			if got != (turn{caller, 16}) {
+				t.Errorf("turn %d: got %d slots for caller %d, want 16 for caller %d", caller, got.slots, got.caller, caller)
 			}
 			d.Dispatch(nil, got.slots, time.Now(), time.Minute) // the dequeue found nothing
 		}

@@ -61,7 +61,8 @@ func (e *ClaimsError) Attrs() []slog.Attr {
 	return append(e.Delivery.attrs(), slog.String("claim", e.Claim), slog.Any("error", e.Err))
 }
 
-// unreadableClaimDelay is how long a message waits if its body cannot be read for now.
+// unreadableClaimDelay is how long a message waits if its body cannot be read for now. It waits
+// longer when the store has been away for longer.
 const unreadableClaimDelay = 30 * time.Second
 
 // understood returns the features of messages that the options allow to open.
@@ -105,27 +106,38 @@ func (claims) admit(v *delivery) (dec decision, refused bool) {
 	}
 	d := v.dispatcher
 	v.trackLease()
+	begin := time.Now()
+	ctx, cancel := context.WithCancelCause(context.WithValue(v.running.ctx.Context, deliveryKey{}, v))
+	unwatch := d.failures.watch(func() { cancel(errStoreHangs) })
 	var err error
 	pprof.SetGoroutineLabels(d.handlers)
 	returned := d.hooks.Call("Claims.Open", func() {
 		var body []byte
-		ctx := context.WithValue(v.running.ctx.Context, deliveryKey{}, v)
 		if body, err = d.options.Claims.Open(ctx, v.head.Claim); err == nil {
 			v.admission.claim.body, v.admission.claim.sum = body, sumOf(body)
 		}
 	})
 	pprof.SetGoroutineLabels(d.unlabelled)
+	unwatch()
+	cut := context.Cause(ctx)
+	cancel(nil)
 	switch ended := context.Cause(v.running.ctx.Context); {
 	case !returned:
 		err = errors.New("the download panicked")
 	case err == nil && ended != nil:
 		err = ended
+	case err != nil && errors.Is(cut, errStoreHangs):
+		err = fmt.Errorf("%w after %v: %w", errStoreHangs, time.Since(begin).Round(time.Second), err)
 	}
 	if err != nil {
 		return unopened(&v.opened, err), true
 	}
+	d.failures.read(begin)
 	return decision{}, false
 }
+
+// errStoreHangs is why a download was cut off.
+var errStoreHangs = errors.New("no body could be read, and this download was given up")
 
 // settled settles the claims of a message that was deleted. A message in the poison queue keeps its
 // body, and so does a message that may not have been deleted.
@@ -149,7 +161,7 @@ func unopened(o *opened, err error) decision {
 	case errors.Is(err, codec.ErrNewer):
 		return unreadable(o, err)
 	}
-	dec := later(o, Snoozed, unreadableClaimDelay, err)
+	dec := later(o, Snoozed, max(unreadableClaimDelay, o.dispatcher.failures.away()), err)
 	dec.health = cutOff
 	return dec
 }

@@ -23,6 +23,7 @@ type decision struct {
 	called    bool   // whether the handler was called: see Postpone
 	handled   bool   // whether the job was handled to success, or every item of a group that was not discarded
 	forOthers bool   // whether the message is left to workers that know more than this one
+	excused   bool   // whether the attempt does not count
 	health    health // whether the handlers work
 }
 
@@ -59,7 +60,7 @@ type jobResult struct {
 
 // classify returns the result of a handler that returned err, in which said was found. A job that
 // was interrupted has not failed and is left.
-func classify(o *opened, err error, said *resultError, interrupted bool) jobResult {
+func (v *delivery) classify(err error, said *resultError, interrupted bool) jobResult {
 	r := jobResult{now: true, err: err, said: said}
 	switch {
 	case err == nil:
@@ -72,7 +73,7 @@ func classify(o *opened, err error, said *resultError, interrupted bool) jobResu
 		r.state, r.reason = jobFailed, poison.ReasonRejected
 	case said != nil && said.outcome == Snoozed:
 		r.state = jobSnoozed
-	case o.attempt() >= o.maxAttempts():
+	case v.attempt() >= v.maxAttempts() && !v.admission.ticket.excused:
 		r.state, r.reason = jobFailed, poison.ReasonAttempts
 	default:
 		r.state = jobRetried
@@ -96,7 +97,7 @@ func (v *delivery) resultOf(err error, said *resultError, interrupted bool) resu
 	if v.running.group != nil {
 		return v.running.group.result()
 	}
-	one := classify(&v.opened, err, said, interrupted)
+	one := v.classify(err, said, interrupted)
 	r := result{jobResult: one, all: err, expiring: err, undone: err != nil, handled: err == nil}
 	if one.state == jobSnoozed {
 		r.expiring = said.err // nothing to report otherwise
@@ -109,6 +110,7 @@ func (v *delivery) decide(r result, called bool) {
 	dec := decisionOn(&v.opened, r)
 	dec.returned, dec.called = true, called
 	dec.health = healthOf(dec, r.worked)
+	dec.excused = v.admission.ticket.excused
 	v.settle(dec)
 }
 

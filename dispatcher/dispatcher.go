@@ -29,7 +29,7 @@ type Dispatcher struct {
 	slots      *slots
 	visibility *visibilityEstimator
 	thresholds thresholds
-	breaker    *breaker // with kinds, of all of them: see kinds.go
+	failures   *failures
 	leases     *leaseManager
 	starts     starts
 	workers    workers
@@ -43,8 +43,6 @@ type Dispatcher struct {
 	halt       sync.Once
 
 	backlog atomic.Bool // the last dequeue returned as many messages as it asked for
-
-	kindResults sync.Mutex // held while the breakers of kinds and breaker take a result
 
 	inFlight sync.WaitGroup // one per message dispatched and not settled
 	counts   [outcomes]atomic.Int64
@@ -68,12 +66,11 @@ func newDispatcher(q queue.Queue, newDeliveries func(n int) *delivery, kinds map
 		queue: q, name: q.Name(), newDeliveries: newDeliveries, kinds: kinds, options: options, hooks: hooks,
 		features:   options.understood(),
 		slots:      newSlots(options.Concurrency, options.BatchSize, options.OnWait).share(options.Slots),
-		visibility: newVisibilityEstimator(options.Visibility), breaker: newBreaker(options.Concurrency, options.Seed, ""),
+		visibility: newVisibilityEstimator(options.Visibility), failures: newFailures(&options, len(kinds)),
 		halted: make(chan struct{}), stopping: make(chan struct{}),
 	}
 	if kinds != nil {
 		d.features = append(d.features, codec.Kinds)
-		d.breakKindsApart()
 	}
 	d.stages = d.newStages()
 	return d, nil
@@ -140,6 +137,9 @@ func (d *Dispatcher) Renewed() int64 {
 	return d.leases.renewed
 }
 
+// Limited returns the sources of failures that are limited, the oldest first.
+func (d *Dispatcher) Limited() []LimitedSource { return d.failures.limited() }
+
 // Late returns how many settlements failed because the visibility timeout had passed.
 func (d *Dispatcher) Late() int64 { return d.visibility.lateCount() }
 
@@ -153,7 +153,7 @@ func (d *Dispatcher) Dispatch(batch []queue.Message, reserved int, asked time.Ti
 	d.slots.received(len(batch), reserved)
 	if len(batch) == 0 {
 		d.slots.unreserve(reserved)
-		d.breaker.unknown(asked)
+		d.failures.foundNothing()
 		return
 	}
 	first := d.newDeliveries(len(batch))

@@ -97,10 +97,18 @@ type Options struct {
 	// GiveUp frees the slot of a handler that is reported as stuck. Defaults to false.
 	GiveUp bool
 
+	// NoSourceLimits lets what keeps failing have all the slots, and never slows down. Defaults to
+	// false: see [LimitedSource].
+	NoSourceLimits bool
+
+	// OnLimited is called when a source of failures becomes limited, and when that has ended. It must
+	// not block. Defaults to nil.
+	OnLimited func(s LimitedSource, ended bool)
+
 	// Seed makes the pauses in an outage of the handlers repeatable. Defaults to a random one.
 	Seed uint64
 
-	// OnWait is called when a caller of [Dispatcher.Reserve] waits in an outage of the handlers, or
+	// OnWait is called when a caller of [Dispatcher.Reserve] waits because everything fails, or
 	// has waited for 10 ms because no slot is free that [Dispatcher.Open] allows; then mayOpen
 	// tells whether that could allow more. It is called again while the wait goes on, and must not
 	// block. Defaults to nil.
@@ -279,6 +287,7 @@ func (o *Options) guard(of queue.Name) *hook.Guard {
 	o.OnError = hook.Guard1(g, onError, o.OnError)
 	o.OnWait = hook.Guard1(g, "OnWait", o.OnWait)
 	o.OnRelease = hook.Guard1(g, "OnRelease", o.OnRelease)
+	o.OnLimited = hook.Guard2(g, "OnLimited", o.OnLimited)
 	w := &o.Observer
 	w.Started = hook.Guard1(g, "Observer.Started", w.Started)
 	w.Finished = hook.Guard3(g, "Observer.Finished", w.Finished)

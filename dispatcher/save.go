@@ -24,7 +24,7 @@ func (v *delivery) save(ctx context.Context, body []byte) error {
 		g.recordProgress(&head)
 	}
 	// The job has made progress: earlier lost deliveries no longer count.
-	head.Settled, head.Starts = max(v.queued.DequeueCount-1, 0), 0
+	head.Settled, head.Starts, head.Fingerprint = max(v.queued.DequeueCount-1, 0), 0, ""
 	text, stored, err := v.store(ctx, head, body)
 	if err != nil {
 		return err

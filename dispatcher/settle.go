@@ -101,10 +101,12 @@ func (s *settlement) apply(dec decision) error {
 			return err
 		}
 		return s.remove(queue.CauseDelete)
-	case Retried:
-		return s.giveBack(queue.CauseGiveBack, s.delay, s.recordedText(s.head, s.attempt(), dec.called))
-	case Snoozed, GivenBack:
-		return s.giveBack(queue.CauseGiveBack, s.delay, s.recordedText(s.head, s.attempt()-1, dec.called))
+	case Retried, Snoozed, GivenBack:
+		failures := s.attempt() - 1
+		if dec.outcome == Retried && !dec.excused {
+			failures++
+		}
+		return s.giveBack(queue.CauseGiveBack, s.delay, s.recordedText(s.head, failures, dec.called))
 	case Kept:
 		return s.giveBack(queue.CausePoison, s.delay, s.poisonText(dec))
 	case Poisoned:
@@ -307,5 +309,10 @@ func (o *opened) recordedText(head codec.Head, failures int, called bool) string
 	if o.head.Poison != "" { // later deliveries count the failed moves
 		head.Settled = o.head.Settled
 	}
-	return o.withHead(head)
+	text := o.withHead(head)
+	if head.Fingerprint != "" && queue.CheckRequest(text, head.Room()) != nil {
+		head.Fingerprint = ""
+		text = o.withHead(head)
+	}
+	return text
 }

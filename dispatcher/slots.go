@@ -420,8 +420,8 @@ func (s *slots) leave() {
 }
 
 // Reserve waits for free slots and takes up to a batch of them. It returns when MinFetch slots
-// are free, or any after Linger, and 0 when ctx ended first. In an outage of the handlers it
-// waits, then takes one slot for a probe. Every reserved slot must be passed to
+// are free, or any after Linger, and 0 when ctx ended first. While nearly everything fails it waits
+// for the next round. Every reserved slot must be passed to
 // [Dispatcher.Dispatch] or [Dispatcher.Release]. Callers are served in the order of their calls.
 func (d *Dispatcher) Reserve(ctx context.Context) int {
 	if !d.slots.takeTurn(ctx) {
@@ -429,36 +429,35 @@ func (d *Dispatcher) Reserve(ctx context.Context) int {
 	}
 	defer d.slots.endTurn()
 	for {
-		if d.options.OnWait != nil && d.breaker.isOpen() {
+		if d.options.OnWait != nil && d.failures.paced() {
 			d.options.OnWait(false)
 		}
-		probe, ok := d.breaker.await(ctx)
+		round, ok := d.failures.await(ctx, d.options.BatchSize)
 		if !ok {
 			return 0
 		}
-		if probe {
-			n := d.slots.reserve(ctx, probeSlots, func() int { return probeSlots }, 0)
+		if round > 0 {
+			n := d.slots.reserve(ctx, round, func() int { return 1 }, 0)
 			if n > 0 {
-				d.breaker.probe()
+				d.failures.begin()
 			}
 			return n
 		}
 		n := d.slots.reserve(ctx, d.options.BatchSize, d.minFetch, d.linger())
-		if n == 0 || !d.breaker.isOpen() {
+		if n == 0 || !d.failures.paced() {
 			return n
 		}
 		d.slots.rest()
-		d.slots.unreserve(n) // the failures that freed the slots opened the breaker
+		d.slots.unreserve(n) // it has slowed down meanwhile
 	}
 }
 
 // Release frees reserved slots without a dequeue. Unlike an empty batch in [Dispatcher.Dispatch] it
-// says nothing about the queue. If one was for a probe in an outage, the next probe may follow
-// immediately.
+// says nothing about the queue.
 func (d *Dispatcher) Release(reserved int) {
 	d.slots.rest()
 	d.slots.unreserve(reserved)
-	d.breaker.unknown(time.Now())
+	d.failures.foundNothing()
 }
 
 // minFetch returns how many slots must be free before a dequeue is sent. A full batch shows that
@@ -505,22 +504,20 @@ func (d *Dispatcher) Open(slots, maxOpen int) { d.slots.setOpen(slots, maxOpen) 
 func (d *Dispatcher) OpenOnce(slots int) { d.slots.openOnce(slots) }
 
 // Resize changes Concurrency, which must be at least 1, with the default of MinFetch and the
-// number of failures that count as an outage. Handlers beyond the new bound finish.
+// shares of limited sources. Handlers beyond the new bound finish.
 func (d *Dispatcher) Resize(concurrency int) {
 	concurrency = max(concurrency, 1)
 	d.slots.resize(concurrency)
-	for _, b := range d.breakers() {
-		b.resize(concurrency)
-	}
+	d.failures.resize(concurrency)
 }
 
 // Saturated reports whether a caller of [Dispatcher.Reserve] waits because all slots that
 // [Dispatcher.Open] allows are taken, while Concurrency would allow more.
 func (d *Dispatcher) Saturated() bool { return d.slots.saturated() }
 
-// Outage reports whether handlers have failed so often that the dispatcher lets only probes
-// through.
-func (d *Dispatcher) Outage() bool { return d.breaker.isOpen() }
+// Outage reports whether nearly everything has failed, so that the dispatcher tries a few messages at
+// a time.
+func (d *Dispatcher) Outage() bool { return d.failures.paced() }
 
 // batchSlots are the slots that a dequeue reserved and does not need. They are freed together,
 // once their number is known: they are then worth one dequeue, not several small ones.

@@ -60,7 +60,10 @@ var (
 	ErrStopping     = dispatcher.ErrStopping     // the worker is stopping and its grace period is over
 )
 
-// ErrOutage means that a message waits because the handlers of its kind keep failing. See
+// LimitedSource describes what jobs have in common that keep failing. See dispatcher.LimitedSource.
+type LimitedSource = dispatcher.LimitedSource
+
+// ErrOutage means that a message waits because what it belongs to keeps failing. See
 // dispatcher.ErrOutage.
 var ErrOutage = dispatcher.ErrOutage
 

@@ -76,24 +76,25 @@ func TestTheEdgeFromIdleToBusyIsOneForSeveralBatches(t *testing.T) {
 	})
 }
 
-// Slots that are reserved when an outage begins are given back: only a probe is fetched.
-func TestAnOutageThatBeginsWhileALoopWaitsForSlotsFetchesAProbe(t *testing.T) {
+// Slots that are reserved when the listener slows down are given back: a round fetches one message
+// that cannot be given back without an attempt.
+func TestAListenerThatSlowsDownWhileALoopWaitsForSlotsFetchesOne(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(100)
 		o := options()
 		o.Concurrency, o.MinFetch, o.Linger = 16, 16, time.Hour // the loop waits for all slots
 		l := New(b.queue, func(context.Context, *Message[job]) error {
-			time.Sleep(time.Second)
+			time.Sleep(25 * time.Second)
 			return errors.New("the database is down")
 		}, o)
 		b.run(l)
-		advance(1700 * time.Millisecond) // before the first pause of 0.75…1.25 s is over
-		if polls := b.queue.sent("dequeue"); len(polls) != 1 || polls[0].n != 16 {
-			t.Errorf("dequeues %+v before the pause was over, want one for 16 messages", polls)
+		advance(99 * time.Second) // the fourth batch has not returned, a minute after the first has failed
+		if polls := b.queue.sent("dequeue"); len(polls) != 4 || polls[3].n != 16 {
+			t.Errorf("dequeues %+v in 99 s, want four for 16 messages", polls)
 		}
-		advance(time.Second)
-		if polls := b.queue.sent("dequeue"); len(polls) != 2 || polls[1].n != 1 {
-			t.Errorf("dequeues %+v after the pause, want a second one for 1 message", polls)
+		advance(5 * time.Second)
+		if polls := b.queue.sent("dequeue"); len(polls) != 5 || polls[4].n != 1 {
+			t.Errorf("dequeues %+v after that, want a fifth one for 1 message", polls)
 		}
 		b.mustFinish()
 	})

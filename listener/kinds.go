@@ -12,8 +12,7 @@ import "github.com/millrace/millrace/queue"
 // many deliveries as attempts. A message of a known kind that cannot be decoded is poison
 // immediately.
 //
-// While the handlers of a kind keep failing, its messages wait without attempts, and the others are
-// handled: see [ErrOutage].
+// A kind whose handlers keep failing gets a tenth of the slots: see [LimitedSource].
 //
 // The options apply to all kinds together. Codec and TimeoutFor, which depend on the type, must not
 // be set. NewKinds starts and sends nothing; [Listener.Run] reports invalid kinds and options.

@@ -175,6 +175,11 @@ type Options[T any] struct {
 	// Its later result settles nothing. Defaults to false.
 	GiveUp bool
 
+	// NoSourceLimits lets jobs that keep failing have all the slots, and fetches them as fast as ever
+	// when everything fails; attempts always count then. Otherwise they get a tenth of the slots: see
+	// [LimitedSource]. Defaults to false.
+	NoSourceLimits bool
+
 	// Seed makes the jitter of all waits repeatable, also of the pauses in an outage of the
 	// handlers. Processes that share a queue must use different seeds. Defaults to a random
 	// one.
@@ -206,7 +211,7 @@ func (o *Options[T]) session() sessionOptions {
 			Concurrency: o.Concurrency, Slots: o.Slots, BatchSize: o.BatchSize, MinFetch: o.MinFetch, Linger: o.Linger,
 			Visibility: o.Visibility, Interceptors: o.Interceptors, Timeout: o.Timeout,
 			RetryDelay: o.RetryDelay, Poison: o.Poison, SettleTimeout: o.SettleTimeout,
-			StuckAfter: o.StuckAfter, GiveUp: o.GiveUp, Seed: o.Seed,
+			StuckAfter: o.StuckAfter, GiveUp: o.GiveUp, NoSourceLimits: o.NoSourceLimits, Seed: o.Seed,
 			Observer: o.Observer.dispatcher(),
 		},
 		Create: o.Create, Metadata: o.Metadata, Loops: o.Loops, Idle: o.Idle,

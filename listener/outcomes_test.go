@@ -16,9 +16,9 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// When every handler fails the listener pauses and probes with one message, so that an outage
+// When every handler fails for a minute the listener tries one message at a time, so that an outage
 // does not use up the attempts of all messages, and continues after a success.
-func TestWhenEverythingFailsOneMessageProbes(t *testing.T) {
+func TestWhenEverythingFailsOneMessageIsTriedAtATime(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		const n = 500
 		b.put(n)
@@ -26,7 +26,7 @@ func TestWhenEverythingFailsOneMessageProbes(t *testing.T) {
 		var runs, during atomic.Int64
 		o := options()
 		o.Poison.MaxAttempts = 50
-		o.RetryDelay = func(int, error) time.Duration { return time.Second }
+		o.RetryDelay = func(int, error) time.Duration { return 20 * time.Second }
 		l := New(b.queue, func(context.Context, *Message[job]) error {
 			runs.Add(1)
 			if time.Since(b.begin) < outage {
@@ -37,10 +37,10 @@ func TestWhenEverythingFailsOneMessageProbes(t *testing.T) {
 		}, o)
 		b.run(l)
 		advance(outage)
-		// 64 failures start the pause, up to 64 handlers still run then, and after that one
-		// message is tried per pause of up to 15 s ± a quarter.
-		if d := during.Load(); d > 64+64+130 || d < 64+60 {
-			t.Errorf("got %d runs in an outage of %v, want %d to %d", d, outage, 64+60, 64+64+130)
+		// Three attempts of each in the first minute, and after that one message is tried per pause of
+		// up to 15 s ± a quarter.
+		if d := during.Load(); d > 3*n+130 || d < 3*n+60 {
+			t.Errorf("got %d runs in an outage of %v, want %d to %d", d, outage, 3*n+60, 3*n+130)
 		}
 		advance(5 * time.Minute)
 		b.mustFinish()

@@ -385,8 +385,8 @@ func TestAPauseDoesNotDelayAProbe(t *testing.T) {
 		resumed := time.Now().Add(-1)
 		l.Resume()
 		advance(time.Second)
-		if got := b.queue.since(resumed, "dequeue"); len(got) == 0 || got[0].n != 1 {
-			t.Errorf("dequeues within a second of the resumption: %+v, want one probe", got)
+		if got := b.queue.since(resumed, "dequeue"); len(got) == 0 {
+			t.Error("no dequeues within a second of the resumption, want those of a round")
 		}
 		b.mustFinish()
 	})

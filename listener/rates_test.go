@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -304,7 +305,7 @@ func TestTheJSONFormOfAStateGoesBothWays(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got State
-		if err := json.Unmarshal(text, &got); err != nil || got != want {
+		if err := json.Unmarshal(text, &got); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("got %+v, %v from %s, want %+v", got, err, text, want)
 		}
 	}

@@ -179,6 +179,18 @@ func stackOf(err error) (stack []string, panicked bool) {
 	return nil, false
 }
 
+// limited logs that a source of failures is limited, or is not any more. Of one that comes and goes it
+// logs as much as of equal errors.
+func (r *reporter) limited(s LimitedSource, ended bool) {
+	level, what := slog.LevelWarn, "failures are limited"
+	if ended {
+		level, what = slog.LevelInfo, "failures are not limited any more"
+	}
+	if leftOut, ok := r.limiter.allow(what, s.Source); ok {
+		r.line(level, what, slog.String("source", s.Source), slog.Time("since", s.Since), slog.Int("slots", s.Slots), slog.String("error", s.Error), slog.Int("left_out", leftOut))
+	}
+}
+
 // info logs a message about the listener itself.
 func (r *reporter) info(what string, attrs ...slog.Attr) {
 	r.line(slog.LevelInfo, what, attrs...)

@@ -74,6 +74,8 @@ type State struct {
 	Slots    int   // how many handlers may run at the same time; with shared slots, how many there are for all
 	Delayed  int64 // messages given back that are not due yet, and poison kept hidden; up to a sixteenth of the delay too long
 
+	Failing []LimitedSource `json:",omitempty"` // what keeps failing and therefore gets few slots, the oldest first
+
 	// The rates are of the last 30 s, or since the start if that is less, and unknown in the first
 	// second. They stay when the listener has stopped.
 	Arrival  scaling.Optional[float64]       // messages a second that come to the queue; see scaling.Load
@@ -108,9 +110,30 @@ type State struct {
 
 // Ready reports whether the listener runs and its last dequeue succeeded. A missing queue is not
 // ready. A pause changes nothing, and a listener that starts paused is ready, although it has not
-// polled: a restart would help neither. Use it for a readiness probe.
+// polled; nor do jobs that fail: a restart would help none of them. Use it for a readiness probe, with
+// [State.Reasons] as the text of its answer.
 func (s State) Ready() bool {
 	return s.Phase == Running && (!s.LastPoll.IsZero() || s.PausedBy != NotPaused) && s.PollError == nil
+}
+
+// Reasons returns in sentences why the listener is not ready, or why jobs wait although it is: it is
+// paused, or limits what keeps failing. It is empty if there is no such reason.
+func (s State) Reasons() (all []string) {
+	switch {
+	case s.Phase != Running:
+		all = append(all, "its phase is "+s.Phase.String())
+	case s.PollError != nil:
+		all = append(all, "the last dequeue failed: "+s.PollError.Error())
+	case s.PausedBy == NotPaused && s.LastPoll.IsZero():
+		all = append(all, "no dequeue has succeeded yet")
+	}
+	if s.PausedBy != NotPaused {
+		all = append(all, fmt.Sprintf("it is paused by the %v since %s", s.PausedBy, s.PausedSince.UTC().Format(time.RFC3339)))
+	}
+	for _, one := range s.Failing {
+		all = append(all, one.String())
+	}
+	return all
 }
 
 // Healthy reports whether Run has not returned. It stays true in an outage of the service,
@@ -140,7 +163,7 @@ func (s *session) state() State {
 		Phase: now.phase, PausedBy: now.by,
 		LastPoll: s.timeOf(now.lastPoll), PollError: now.pollError, Depth: now.depth, DepthAt: s.timeOf(now.depthAt),
 		Listening: now.listening, Loops: now.active, LoopsPeak: now.peak, LoopsStarted: now.started,
-		Slots: s.dispatcher.Capacity(), Delayed: s.dispatcher.Delayed(),
+		Slots: s.dispatcher.Capacity(), Delayed: s.dispatcher.Delayed(), Failing: s.dispatcher.Limited(),
 		Arrival: rates.arrival, Intake: rates.intake, Service: rates.service, Handling: rates.handling,
 		Requests: counts.Total().Requests, ByCause: requestsByCause(counts), Polls: now.polls, EmptyPolls: now.emptyPolls, Limited: now.limited, Received: now.received,
 		Renewed: s.dispatcher.Renewed(), Errors: s.report.errors.Load(),

@@ -185,7 +185,7 @@ func anew(text string) (string, error) {
 	case err != nil:
 		return text, nil //nolint:nilerr // a worker is to say what is wrong with it
 	}
-	head.Attempts, head.Settled, head.Starts, head.Poison = 0, 0, 0, ""
+	head.Attempts, head.Settled, head.Starts, head.Fingerprint, head.Poison = 0, 0, 0, "", ""
 	head.Failed, head.Failure = "", ""
 	return codec.Seal(head, body, codec.Envelope)
 }
