@@ -23,13 +23,11 @@
 // A queue that has had jobs of one type keeps their handler as the kind without a name:
 // Kind[Order]{}.
 //
-// # Outages
+// # Failures
 //
-// When the handlers of one kind keep failing, only that kind waits: its jobs are given back without
-// an attempt, for as long as the outage has lasted so far, at most 10 min, and one is tried now and
-// then. They are reported as listener.ErrOutage. The other kinds are handled meanwhile. Jobs without
-// an envelope, or with no room in it to record that, are tried all the same. So are jobs that would
-// expire before they come up again.
+// A kind whose handlers keep failing gets a tenth of the slots. What there is no room for is given
+// back without an attempt, and reported as listener.ErrOutage. The other kinds go on. Its jobs become
+// poison as any others do, unless nothing else works either: see listener.LimitedSource.
 //
 // # Concurrency
 //
@@ -39,5 +37,5 @@
 // # Cost
 //
 // As much as a queue of one kind. What no worker handles costs a dequeue and an update every 30 s.
-// What waits in an outage costs them after 1, 2, 4 … s, and in the end every 10 min.
+// What waits because its kind fails costs a few more.
 package kinds

@@ -13,8 +13,7 @@
 // options end the test; the result of a handler never does. A test can be ended only from its
 // own goroutine: in a handler use Error, not Fatal.
 //
-// Outside a synctest bubble only handlers take time, unless so many fail in a row that the
-// listener assumes an outage and pauses. In a bubble that takes no time either.
+// Outside a synctest bubble only handlers take time. However many fail, nothing is limited.
 //
 // # One job
 //

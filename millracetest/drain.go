@@ -27,9 +27,9 @@ import (
 //	got := millracetest.Drain(t, q, handle, nil)
 //	if got[dispatcher.Deleted] != 3 || got[dispatcher.Retried] != 1 { … }
 //
-// All options apply but two: there is one loop, so that at most BatchSize handlers run at once,
-// and Grace is unlimited, because handlers are never cancelled. There is no wait between empty
-// polls. The log goes to the test's output. Failed jobs do not fail the test; invalid options,
+// All options apply but three: there is one loop, so that at most BatchSize handlers run at once,
+// Grace is unlimited, because handlers are never cancelled, and no source of failures is limited.
+// There is no wait between empty polls. The log goes to the test's output. Failed jobs do not fail the test; invalid options,
 // a missing queue and a message that was delivered a thousand times do.
 //
 // A handler must not wait for another job of the queue to be handled.
@@ -39,8 +39,7 @@ func Drain[T any](t testing.TB, q queue.Queue, h listener.Handler[T], o *listene
 }
 
 // DrainKinds is [Drain] for a queue with jobs of several kinds: see listener.NewKinds. Messages of
-// other kinds are left, snoozed, and so are those of a kind whose handlers fail so often in a row that
-// the listener assumes an outage of that kind.
+// other kinds are left, snoozed.
 func DrainKinds(t testing.TB, q queue.Queue, kinds []listener.Kind, o *listener.Options[any]) map[dispatcher.Outcome]int {
 	t.Helper()
 	return drain(t, q, func(q queue.Queue, o *listener.Options[any]) *listener.Listener[any] {
@@ -170,6 +169,7 @@ func round[T any](t testing.TB, q *watchedQueue, listen listening[T], o *listene
 	// A single loop, because after its empty poll everything it fetched has been dispatched.
 	// With more loops, one could still hold a batch, which the stop would give back.
 	options.Loops = listener.Loops{Min: 1, Max: 1}
+	options.NoSourceLimits = true
 	// The shutdown begins while handlers still run: none may be cancelled.
 	options.Grace = queue.MaxVisibility
 	if options.Logger == nil {

@@ -90,6 +90,27 @@ func (d *delivery) failed() bool {
 	return d.endedWith(didFail) && (d.cut == 0 || d.cause == dispatcher.ErrTimeout.Error())
 }
 
+// excused reports whether the attempt may not count: its worker had slowed down because many jobs had
+// failed and for a minute none had worked.
+func (b *ledger) excused(d *delivery) bool {
+	failures := 0
+	for _, a := range b.sent() {
+		for _, o := range a.deliveries {
+			if o.who != d.who || o.ended == nil || o.ended.at > d.began.at {
+				continue
+			}
+			worked := o.endedWith(didSucceed) || o.endedWith(didPoison) || o.endedWith(didDiscard) || o.endedWith(didSnooze)
+			switch {
+			case o.endedWith(didFail):
+				failures++
+			case worked && o.cut == 0 && o.ended.at > d.began.at-time.Minute:
+				return false
+			}
+		}
+	}
+	return failures >= minOutage
+}
+
 // missing returns the number of earlier deliveries without a recorded outcome.
 func (d *delivery) missing() int64 { return d.entry.count - 1 - d.head.Settled }
 

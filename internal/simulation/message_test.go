@@ -150,6 +150,7 @@ func (b *ledger) progress(a *message, d *delivery, e entry, head, was codec.Head
 		b.addViolation(e, "settled is %d with %d starts after a save of delivery %d", head.Settled, head.Starts, d.entry.count)
 	}
 	head.Settled, head.Starts = was.Settled, was.Starts
+	head.Fingerprint, was.Fingerprint = "", "" // a save makes room
 	if head != was {
 		b.addViolation(e, "a save changes more than the body: %q", a.text)
 	}
@@ -175,7 +176,7 @@ func (b *ledger) record(a *message, d *delivery, e entry, head codec.Head) {
 		before = int(d.entry.count) - 1
 	}
 	switch recorded := head.Attempts - before; {
-	case recorded == 0 && d.failed() && b.workers[d.who].stopped == 0 && head.Attempts < p.maxAttempts:
+	case recorded == 0 && d.failed() && b.workers[d.who].stopped == 0 && head.Attempts < p.maxAttempts && !b.excused(d):
 		b.addViolation(e, "a failure is not recorded")
 	case recorded == 0:
 	case p.keep && head.Attempts == p.maxAttempts && !d.endedWith(didSucceed):

@@ -107,18 +107,15 @@ func (b *ledger) summary() (sum summary) {
 }
 
 // A database is unavailable for three minutes. The jobs that run when the outage begins fail, and
-// each later one hangs for an hour. After the outage the work goes on with the remaining slots.
-func TestOutageOfADatabaseWithHangingProbes(t *testing.T) {
+// each later one hangs for an hour and is given up. After the outage the work goes on.
+func TestOutageOfADatabaseInWhichHandlersHang(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("a long scenario")
 	}
 	for name, change := range map[string]func(*workerPlan){
-		"one at a time": nil,
-		"in batches":    func(w *workerPlan) { w.together, w.company = 10, 10*time.Minute },
-		"given up": func(w *workerPlan) {
-			w.timeout, w.stuckAfter, w.giveUp = 20*time.Second, 20*time.Second, true
-		},
+		"one at a time": func(*workerPlan) {},
+		"in batches":    func(w *workerPlan) { w.together, w.company = 10, time.Minute },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -128,9 +125,8 @@ func TestOutageOfADatabaseWithHangingProbes(t *testing.T) {
 			p.send(200, brief(9*time.Second))
 			p.addWorker("worker", func(w *workerPlan) {
 				w.concurrency = 32
-				if change != nil {
-					change(w)
-				}
+				w.timeout, w.stuckAfter, w.giveUp = 20*time.Second, 20*time.Second, true
+				change(w)
 			})
 			b := p.live(t, breakage{})
 			hung, done := 0, 0
@@ -142,10 +138,9 @@ func TestOutageOfADatabaseWithHangingProbes(t *testing.T) {
 					done++
 				}
 			}
-			const most = 30                            // one probe each 15 s, and those before it
 			waiting := max(p.workers[0].together-1, 0) // for the company of a last batch
-			if hung == 0 || hung > most || done < 200-hung-waiting {
-				t.Errorf("of 200 jobs: got %d that hang and %d done two minutes after the outage, want 1 to %d that hang and the others done", hung, done, most)
+			if hung == 0 || done < 200-waiting {
+				t.Errorf("of 200 jobs: got %d that hang and %d done two minutes after the outage, want some that hang and all done", hung, done)
 			}
 		})
 	}
