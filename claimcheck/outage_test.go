@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -114,4 +116,69 @@ func (h hanging) Settled(ctx context.Context, _ string) error {
 	case <-over:
 		return context.Cause(ctx)
 	}
+}
+
+// While the store is away or hangs, jobs that need no body go on, also when there were none before.
+// The others wait and keep their attempts.
+func TestSmallJobsGoOnWithoutTheStore(t *testing.T) {
+	for name, hangs := range map[string]bool{"away": false, "hanging": true} {
+		for _, first := range []time.Duration{0, 5 * time.Minute} {
+			bubble(t, func(b *bundle) {
+				const jobs, outage = 1000, time.Hour
+				for n := range jobs {
+					b.send(job{fmt.Sprint(n), large})
+				}
+				var end time.Time
+				claims := b.claims
+				c := stoppable{claims, func(ctx context.Context) error {
+					switch {
+					case time.Now().After(end):
+						return nil
+					case hangs:
+						select {
+						case <-ctx.Done():
+							return ctx.Err()
+						case <-time.After(time.Until(end) + 20*time.Minute): // the connection is noticed to be dead
+						}
+					}
+					return blob.ErrUnavailable
+				}}
+				end = time.Now().Add(outage)
+				for at := first; at < outage; at += 10 * time.Second {
+					time.AfterFunc(at, func() { b.send(job{fmt.Sprint("small ", at), ""}) })
+				}
+				var waits []time.Duration
+				done := 0
+				state := b.run(&listener.Options[job]{Claims: c, Logger: slog.New(slog.DiscardHandler)}, func(_ context.Context, m *listener.Message[job]) error {
+					b.store.mu.Lock()
+					defer b.store.mu.Unlock()
+					if m.Body.Text == "" {
+						waits = append(waits, time.Since(m.Head.Enqueued))
+					} else {
+						done++
+					}
+					return nil
+				}, 2*time.Hour)
+				slices.Sort(waits)
+				p99 := waits[len(waits)*99/100]
+				t.Logf("%s, first small job after %v: %d small jobs waited %v (p99) and %v at most, %d requests", name, first, len(waits), p99, waits[len(waits)-1], state.Requests)
+				if p99 > 2*time.Second || done != jobs || state.Poisoned != 0 || state.Unsettled+state.Lost != 0 {
+					b.Errorf("%s, first small job after %v: small jobs waited %v, %d large ones are done: %+v", name, first, p99, done, state)
+				}
+			})
+		}
+	}
+}
+
+// stoppable are claims whose bodies are read after a function has returned nil.
+type stoppable struct {
+	listener.Claims
+	before func(context.Context) error
+}
+
+func (c stoppable) Open(ctx context.Context, claim string) ([]byte, error) {
+	if err := c.before(ctx); err != nil {
+		return nil, err
+	}
+	return c.Claims.Open(ctx, claim)
 }

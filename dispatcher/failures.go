@@ -52,10 +52,10 @@ const (
 	minPatience    = time.Second
 	maxPatience    = 2 * time.Minute
 
-	// A download is cut off when it has taken this long and no other one has succeeded meanwhile.
-	// The limit adapts: a store may be slow.
+	// A download is cut off when it has taken this long, at first, and no other one has succeeded
+	// meanwhile. The limit adapts: a store may be slow.
 	minDownload = 10 * time.Second
-	maxDownload = 5 * time.Minute
+	maxDownload = 10 * time.Minute
 )
 
 // ErrOutage means that a message waits because its source fails: its kind, its key, the error of its
@@ -191,6 +191,7 @@ type failures struct {
 	downloads  int           // of bodies, under way; guarded by mu
 	download   time.Duration // how long one may take; guarded by mu
 	downloaded time.Time     // when the last one succeeded; guarded by mu
+	lengthened time.Time     // when download was last doubled; guarded by mu
 }
 
 // The lanes of a round: a good message is rather among those that have not failed.
@@ -530,15 +531,16 @@ func (f *failures) paced() bool {
 	return f.size > 0
 }
 
-// watch cuts a download off when it has taken too long, no other has succeeded meanwhile, and more
-// slots wait like this than a limited source gets. The caller calls stop when it has returned.
+// watch cuts a download off when it has taken too long, no other has succeeded meanwhile, and it is in
+// the way: others wait because the store is limited, or more slots are taken like this than it would
+// get then. The caller calls stop when the download has returned.
 func (f *failures) watch(cut func()) (stop func()) {
 	begin := time.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.downloads++
 	var timer *time.Timer
-	done := false // guarded by mu
+	done := false
 	end := func() (first bool) {
 		if first = !done; first {
 			done = true
@@ -551,9 +553,12 @@ func (f *failures) watch(cut func()) (stop func()) {
 		defer f.mu.Unlock()
 		switch {
 		case done:
-		case f.off || f.downloaded.After(begin) || f.downloads <= f.share():
+		case f.off || f.downloaded.After(begin) || f.downloads <= f.share() && !f.sources[sourceName{of: ofBodies}].limited():
 			timer.Reset(f.download)
 		default:
+			if begin.After(f.lengthened) { // once for all that hang together
+				f.download, f.lengthened = min(2*f.download, maxDownload), time.Now()
+			}
 			end()
 			cut()
 		}

@@ -313,3 +313,42 @@ func TestAnAdoptedMessageIsHeldBack(t *testing.T) {
 		}
 	})
 }
+
+// A kind that always fails, beside one that works, is poison within twice the time that a lone job
+// needs, and each of its attempts costs a few requests.
+func TestABrokenKindIsSoonPoison(t *testing.T) {
+	fails := func(context.Context, *listener.Message[email]) error {
+		time.Sleep(10 * time.Millisecond)
+		return errFails
+	}
+	// day runs for an hour with so many jobs that fail, and returns the end of the last, the requests,
+	// and the longest wait of the others.
+	day := func(broken int) (last time.Duration, requests int64, wait time.Duration) {
+		bubble(t, func(b *bundle) {
+			begin := time.Now()
+			b.options.Observer.Poisoned = func(listener.Delivery, listener.PoisonReason, error) { last = time.Since(begin) }
+			b.sendMany(broken)
+			for i := range 3600 {
+				time.AfterFunc(time.Duration(i)*time.Second, func() { send(b, orders, order{i}) })
+			}
+			bill := func(_ context.Context, m *listener.Message[order]) error {
+				wait = max(wait, time.Since(m.Head.Enqueued))
+				return nil
+			}
+			state := b.run(time.Hour+time.Second, b.kindsOf(emails.Handle(fails, nil), orders.Handle(bill, nil)))
+			if state.Poisoned != int64(broken) || state.Succeeded != 3600 {
+				b.Errorf("%d broken jobs: %+v", broken, state)
+			}
+			requests = state.Requests
+		})
+		return last, requests, wait
+	}
+	alone, _, _ := day(1)
+	_, without, _ := day(0)
+	last, with, wait := day(200)
+	each := float64(with-without) / (200 * 5)
+	t.Logf("200 broken jobs are poison after %v, a lone one after %v; %.1f requests an attempt; the others wait %v at most", last, alone, each, wait)
+	if last > 2*alone || each > 10 || wait > 2*time.Second {
+		t.Errorf("200 broken jobs are poison after %v, a lone one after %v; %.1f requests an attempt; the others wait %v", last, alone, each, wait)
+	}
+}

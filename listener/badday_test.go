@@ -1,0 +1,264 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/producer"
+)
+
+// The tests in this file are the worst days of a listener with its defaults. Each logs its figure.
+
+// day is a listener and what it handles. The jobs say themselves what becomes of them.
+type day struct {
+	*bundle
+	jobs *producer.Producer[task]
+
+	mu      sync.Mutex
+	waits   []time.Duration // of good jobs, from Send to handler; guarded by mu
+	started map[string]int  // runs, by name; guarded by mu
+	running int             // guarded by mu
+	most    int             // that ran at once, since it was last set to 0; guarded by mu
+}
+
+type task struct {
+	Name string
+	Good bool
+}
+
+var errDay = errors.New("the database is down")
+
+func aDay(t *testing.T, f func(*day)) {
+	t.Helper()
+	bubble(t, func(b *bundle) {
+		d := &day{bundle: b, started: make(map[string]int)}
+		d.jobs = producer.New[task](b.queue.Queue, nil)
+		f(d)
+	})
+}
+
+func (d *day) send(n int, one task, o *producer.SendOptions) {
+	d.Helper()
+	for i := range n {
+		if n > 1 {
+			one.Name = fmt.Sprint("job ", i)
+		}
+		if _, err := d.jobs.Send(d.Context(), one, o); err != nil {
+			d.Fatal(err)
+		}
+	}
+}
+
+// sendGood sends a good job at each interval for that long.
+func (d *day) sendGood(interval, long time.Duration, o *producer.SendOptions) {
+	for at := time.Duration(0); at < long; at += interval {
+		time.AfterFunc(at, func() { d.send(1, task{"good", true}, o) })
+	}
+}
+
+// listener returns a listener whose good jobs succeed; the others are left to the function.
+func (d *day) listener(others func(context.Context, *Message[task]) error) *Listener[task] {
+	return New(d.queue, func(ctx context.Context, m *Message[task]) error {
+		d.mu.Lock()
+		d.running++
+		d.most = max(d.most, d.running)
+		d.started[m.Body.Name]++
+		if m.Body.Good {
+			d.waits = append(d.waits, time.Since(m.Head.Enqueued))
+		}
+		d.mu.Unlock()
+		defer func() {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.running--
+		}()
+		if m.Body.Good {
+			return nil
+		}
+		return others(ctx, m)
+	}, &Options[task]{Logger: options().Logger})
+}
+
+// waited returns how many good jobs were handled, and the wait that 99 % of them stay below.
+func (d *day) waited() (n int, p99 time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	slices.Sort(d.waits)
+	if n = len(d.waits); n == 0 {
+		return 0, 0
+	}
+	return n, d.waits[n*99/100]
+}
+
+// peak returns how many handlers ran at once since the last call.
+func (d *day) peak() (n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n, d.most = d.most, d.running
+	return n
+}
+
+// Good jobs pass a thousand bad ones, whose errors differ in numbers only.
+func TestGoodJobsPassAThousandBadOnes(t *testing.T) {
+	t.Parallel()
+	for name, takes := range map[string]time.Duration{"bad ones of 10 ms": 10 * time.Millisecond, "bad ones of 2 s": 2 * time.Second} {
+		aDay(t, func(d *day) {
+			d.send(1000, task{}, nil)
+			d.sendGood(10*time.Second, 30*time.Minute, nil)
+			l := d.listener(func(_ context.Context, m *Message[task]) error {
+				time.Sleep(takes)
+				return fmt.Errorf("order %s of batch %d is bad", m.ID, m.DequeueCount)
+			})
+			d.run(l)
+			advance(31 * time.Minute)
+			s := l.State()
+			n, p99 := d.waited()
+			t.Logf("%s: %d good jobs waited %v (p99), %d are poison, %d requests", name, n, p99, s.Poisoned, s.Requests)
+			if n != 180 || p99 > 30*time.Second || takes < time.Second && s.Poisoned != 1000 {
+				t.Errorf("%s: %d good jobs waited %v, %d are poison", name, n, p99, s.Poisoned)
+			}
+			d.mustFinish()
+		})
+	}
+}
+
+// A lone bad job is poison after its five attempts.
+func TestALoneBadJobIsPoisonAfterItsAttempts(t *testing.T) {
+	t.Parallel()
+	aDay(t, func(d *day) {
+		d.send(1, task{Name: "bad"}, nil)
+		l := d.listener(func(context.Context, *Message[task]) error { return errDay })
+		d.run(l)
+		advance(7 * time.Minute)
+		if s := l.State(); s.Poisoned != 1 || d.started["bad"] != 5 {
+			t.Errorf("%d runs, %d poisoned after 7 min", d.started["bad"], s.Poisoned)
+		}
+		d.mustFinish()
+	})
+}
+
+// Jobs of a key whose handlers fail slowly leave the slots to others.
+func TestAKeyThatFailsLeavesTheSlotsToOthers(t *testing.T) {
+	t.Parallel()
+	aDay(t, func(d *day) {
+		d.send(500, task{}, &producer.SendOptions{Key: "bad"})
+		d.sendGood(time.Second, 30*time.Minute, nil)
+		l := d.listener(func(context.Context, *Message[task]) error {
+			time.Sleep(10 * time.Second)
+			return errDay
+		})
+		d.run(l)
+		advance(31 * time.Minute)
+		n, p99 := d.waited()
+		t.Logf("%d jobs of other keys waited %v (p99)", n, p99)
+		if n != 1800 || p99 > 30*time.Second {
+			t.Errorf("%d jobs of other keys waited %v", n, p99)
+		}
+		d.mustFinish()
+	})
+}
+
+// After a short outage handlers of ten minutes use all slots within a minute.
+func TestAfterAShortOutageLongHandlersUseAllSlots(t *testing.T) {
+	t.Parallel()
+	aDay(t, func(d *day) {
+		d.send(500, task{}, nil)
+		begin := time.Now()
+		l := d.listener(func(ctx context.Context, _ *Message[task]) error {
+			if time.Since(begin) < 2*time.Second {
+				return errDay
+			}
+			select {
+			case <-time.After(10 * time.Minute):
+			case <-ctx.Done():
+			}
+			return nil
+		})
+		d.run(l)
+		advance(62 * time.Second)
+		n := d.peak()
+		t.Logf("a minute after an outage of 2 s %d of 64 slots run", n)
+		if n != 64 {
+			t.Errorf("%d of 64 slots run", n)
+		}
+		d.stop()
+		<-d.done
+	})
+}
+
+// In an outage of everything a job has at most the attempts of the first minute, for six hours. Then
+// all slots run within a minute.
+func TestAnOutageOfEverythingCostsTheAttemptsOfItsFirstMinute(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		outage, failure time.Duration
+		poisoned        bool
+	}{
+		{3 * time.Hour, 0, false},
+		{3 * time.Hour, 10 * time.Millisecond, false},
+		{3 * time.Hour, 20 * time.Second, false},
+		{24 * time.Hour, 0, true},
+	} {
+		aDay(t, func(d *day) {
+			const n = 500
+			d.send(n, task{}, nil)
+			begin, most := time.Now(), 0
+			l := d.listener(func(_ context.Context, m *Message[task]) error {
+				if time.Since(begin) < c.outage {
+					d.mu.Lock()
+					most = max(most, m.Attempt)
+					d.mu.Unlock()
+					time.Sleep(c.failure)
+					return errDay
+				}
+				time.Sleep(30 * time.Second)
+				return nil
+			})
+			d.run(l)
+			advance(c.outage)
+			requests := l.State().Requests
+			d.peak()
+			advance(time.Minute)
+			peak := d.peak()
+			advance(30 * time.Minute)
+			s := l.State()
+			t.Logf("%v of failures of %v: attempt %d at most, %d poisoned, %d requests; %d of 64 slots ran within a minute, %d succeeded", c.outage, c.failure, most, s.Poisoned, requests, peak, s.Succeeded)
+			switch {
+			case c.poisoned:
+				if s.Poisoned == 0 {
+					t.Errorf("%v: none is poison", c.outage)
+				}
+			case most > 4 || s.Poisoned != 0 || peak != 64 || s.Succeeded != n:
+				t.Errorf("%v of failures of %v: attempt %d, %d poisoned, %d slots, %d succeeded", c.outage, c.failure, most, s.Poisoned, peak, s.Succeeded)
+			}
+			d.mustFinish()
+		})
+	}
+}
+
+// What is limited is in State and in its reasons, and Ready stays true.
+func TestStateNamesWhatFails(t *testing.T) {
+	t.Parallel()
+	aDay(t, func(d *day) {
+		d.send(200, task{}, nil)
+		l := d.listener(func(context.Context, *Message[task]) error { return errDay })
+		d.run(l)
+		advance(2 * time.Minute)
+		s := l.State()
+		reasons := strings.Join(s.Reasons(), "\n")
+		if len(s.Failing) != 2 || !s.Ready() || !strings.Contains(reasons, "all jobs: limited to 1 handlers since 2000-01-01T00:01:00Z: the database is down") ||
+			!strings.Contains(reasons, "limited to 6 handlers since") {
+			t.Errorf("ready is %v, failing %v, because of:\n%s", s.Ready(), s.Failing, reasons)
+		}
+		d.mustFinish()
+		if got := l.State().Reasons(); len(got) == 0 || got[0] != "its phase is stopped" {
+			t.Errorf("after the end: %q", got)
+		}
+	})
+}
