@@ -326,12 +326,18 @@ func TestABrokenKindIsSoonPoison(t *testing.T) {
 	day := func(broken int) (last time.Duration, requests int64, wait time.Duration) {
 		bubble(t, func(b *bundle) {
 			begin := time.Now()
-			b.options.Observer.Poisoned = func(listener.Delivery, listener.PoisonReason, error) { last = time.Since(begin) }
+			b.options.Observer.Poisoned = func(listener.Delivery, listener.PoisonReason, error) {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				last = time.Since(begin)
+			}
 			b.sendMany(broken)
 			for i := range 3600 {
 				time.AfterFunc(time.Duration(i)*time.Second, func() { send(b, orders, order{i}) })
 			}
 			bill := func(_ context.Context, m *listener.Message[order]) error {
+				b.mu.Lock()
+				defer b.mu.Unlock()
 				wait = max(wait, time.Since(m.Head.Enqueued))
 				return nil
 			}
