@@ -28,10 +28,10 @@ import (
 //
 // If nearly everything fails, there is nothing else to do for the slots. When as many first attempts
 // as there are slots, and at least minFailures, have failed, and for a minute nothing has succeeded,
-// the listener slows down. It polls in rounds, with pauses that grow. Of each batch it
-// tries one message that has not failed and one that has, and gives the others back. Attempts do not
-// count meanwhile. After the first success a round follows every rampStep and tries twice as many,
-// until all slots are used again.
+// the listener slows down. It fetches in rounds, with pauses that grow. Of each batch it tries one
+// message that has not failed and one that has, and gives the others back. Attempts do not count
+// meanwhile. After the first success a round follows every rampStep and tries twice as many, until all
+// slots are used again.
 const (
 	minFailures = 16
 	sourceShare = 10   // a limited source gets one slot in this many
@@ -496,7 +496,8 @@ func (f *failures) await(ctx context.Context, batch int) (round int, ok bool) {
 			return min(size, batch), true
 		case due:
 			return batch, true
-		case !waitForChange(ctx, changed, wait):
+		}
+		if waiting.ForChange(wait, changed, ctx.Done()); ctx.Err() != nil {
 			return 0, false
 		}
 	}
@@ -539,20 +540,19 @@ func (f *failures) watch(cut func()) (stop func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.downloads++
-	var timer *time.Timer
-	done := false
-	end := func() (first bool) {
-		if first = !done; first {
-			done = true
+	running := true
+	end := func() {
+		if running {
+			running = false
 			f.downloads--
 		}
-		return first
 	}
+	var timer *time.Timer
 	timer = time.AfterFunc(f.download, func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		switch {
-		case done:
+		case !running:
 		case f.off || f.downloaded.After(begin) || f.downloads <= f.share() && !f.sources[sourceName{of: ofBodies}].limited():
 			timer.Reset(f.download)
 		default:
@@ -649,11 +649,4 @@ func healthOf(dec decision, worked bool) health {
 		return unhealthy
 	}
 	return healthy
-}
-
-// waitForChange waits until changed is closed or the time has passed. It returns false when ctx
-// ended first.
-func waitForChange(ctx context.Context, changed <-chan struct{}, wait time.Duration) bool {
-	waiting.ForChange(wait, changed, ctx.Done())
-	return ctx.Err() == nil
 }
