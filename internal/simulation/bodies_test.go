@@ -82,7 +82,13 @@ func (c call) act(ctx context.Context, do func() error) error {
 	}
 	plan := &c.world.plan.claims
 	dies := c.chance(plan.deadly, "dies")
-	away := c.chance(plan.away, "away") || c.faulty() && plan.outage.covers(c.world.now())
+	gone := c.faulty() && plan.outage.covers(c.world.now())
+	away := c.chance(plan.away, "away") || gone
+	if gone && plan.hangs {
+		if err := c.wait(ctx, min(plan.outage.from+plan.outage.long, c.world.plan.horizon)-c.world.now()); err != nil {
+			return err
+		}
+	}
 	switch {
 	case dies && c.chance(0.5, "before"):
 		c.kill()

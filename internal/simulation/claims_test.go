@@ -24,6 +24,7 @@ type claimsPlan struct {
 	missing    float64    // share of the downloads that do not find the body
 	deadly     float64    // share of the calls of a store that kill the process
 	outage     outagePlan // when all calls of a store fail
+	hangs      bool       // instead of failing they hang, until it is over
 }
 
 func (p *plan) drawClaims() {
@@ -44,6 +45,7 @@ func (p *plan) drawClaims() {
 	if !p.faultless && d.chance(0.3, "claims", "outage") {
 		p.claims.outage.from = d.within(0, p.horizon, "claims", "outage", "from")
 		p.claims.outage.long = d.within(10*time.Second, 4*time.Minute, "claims", "outage", "long")
+		p.claims.hangs = d.chance(0.4, "claims", "outage", "hangs")
 	}
 	if d.chance(0.4, "claims", "deadly") {
 		p.claims.deadly = 0.02

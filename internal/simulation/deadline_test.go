@@ -218,14 +218,14 @@ func (w *world) deadline(by []*process) deadline {
 	var work, chain, probes, keyed, holds time.Duration
 	all := 0
 	hang := make(map[queue.ID]bool)
-	kindHold := w.kindHold(c)
+	sourceHold := w.sourceHold(c)
 	w.remaining(by, func(id queue.ID, l leftover) {
 		runs, long := c.course(id, l)
 		work += long
 		all += runs + 1
 		keyed += c.keyedRuns(l.job, runs, long)
 		holds += time.Duration(c.exhausting(l.job, w.begun(id))) * maxHold
-		chain = max(chain, long+2*maxStep+time.Duration(runs)*(2*maxStep+c.pause(l.job)+wakeUp+c.lingering+kindHold)+c.comesAgain(l, w.begun(id)))
+		chain = max(chain, long+2*maxStep+time.Duration(runs)*(2*maxStep+c.pause(l.job)+wakeUp+c.lingering+sourceHold)+c.comesAgain(l, w.begun(id)))
 		probes += time.Duration(runs) * maxProbePause
 		if until := w.hangsUntil(id); until > w.now() {
 			hang[id] = true

@@ -91,19 +91,25 @@ func (d *delivery) failed() bool {
 }
 
 // excused reports whether the attempt may not count: its worker had slowed down because many jobs had
-// failed and for a minute none had worked.
+// failed and for a minute none had worked, when the message came or when its handler began, which may
+// be after it had waited for its key.
 func (b *ledger) excused(d *delivery) bool {
+	return b.slow(d.who, d.entry.at) || b.slow(d.who, d.began.at)
+}
+
+// slow reports whether the worker may have slowed down by then.
+func (b *ledger) slow(who string, at time.Duration) bool {
 	failures := 0
 	for _, a := range b.sent() {
 		for _, o := range a.deliveries {
-			if o.who != d.who || o.ended == nil || o.ended.at > d.began.at {
+			if o.who != who || o.ended == nil || o.ended.at > at {
 				continue
 			}
 			worked := o.endedWith(didSucceed) || o.endedWith(didPoison) || o.endedWith(didDiscard) || o.endedWith(didSnooze)
 			switch {
 			case o.endedWith(didFail):
 				failures++
-			case worked && o.cut == 0 && o.ended.at > d.began.at-time.Minute:
+			case worked && o.cut == 0 && o.ended.at > at-time.Minute:
 				return false
 			}
 		}

@@ -14,7 +14,8 @@
 //   - jobs with and without envelopes, undecodable, of a newer release, delayed, and with a TTL;
 //   - handlers that succeed, fail, panic, snooze, poison, discard, save their progress, work in
 //     batches, take longer than their lease or their time-out, and ignore their context;
-//   - an outage of a database that all handlers need;
+//   - an outage of a database that all handlers need, or of a store of bodies, which then may hang;
+//   - in one world in seven many jobs that fail with the same error, so that they are limited;
 //   - in one world in seven wake-ups, which are lost, late, doubled, or for other queues, and connections
 //     that are lost: idle workers then have no loops, and a safety poll finds what nobody heard of;
 //   - in one world in seven pauses, by the program of a worker or by the flag in the metadata of the queue;

@@ -65,14 +65,14 @@ func (p *process) listenTo(q queue.Queue, h listener.Handler[job], o *listener.O
 	})
 }
 
-// maxKindHold bounds how long a job waits before a run while the handlers of its kind keep failing.
-// Before its last attempt it waits until no other job came for as long as all of them wait.
-const maxKindHold = 25 * time.Minute
+// maxSourceHold bounds how long a job waits before a run while its source keeps failing: twice until
+// its turn, because others may take the places then.
+const maxSourceHold = 25 * time.Minute
 
-// kindHold returns how long a run may wait for the end of an outage of its kind.
-func (w *world) kindHold(c pace) time.Duration {
-	if !w.plan.kinds || !w.mayLookLikeAnOutage(c) {
+// sourceHold returns how long a run may wait for room.
+func (w *world) sourceHold(c pace) time.Duration {
+	if !w.plan.kinds && !w.plan.sick || !w.mayLookLikeAnOutage(c) {
 		return 0
 	}
-	return maxKindHold
+	return maxSourceHold
 }

@@ -78,6 +78,9 @@ func (p *plan) job(n int) jobPlan {
 	if p.ordinary && d.chance(0.5, about, "healthy") {
 		j.form, j.behaviour = enveloped, succeeds
 	}
+	if p.sick && d.chance(0.7, about, "sick") {
+		j.form, j.behaviour = enveloped, fails
+	}
 	if d.chance(0.4, about, "burst") { // many at once, so that batches are full
 		j.at = p.horizon*time.Duration(d.number(0, 2, about, "which burst"))/4 + d.within(0, time.Second, about, "in burst")
 	}

@@ -16,6 +16,7 @@ type plan struct {
 	policy    policyPlan // of workers without their own
 	manyLoops bool       // whether listeners may have more than one
 	hooked    bool       // whether listeners may have a QueueEmpty hook: see doc.go
+	sick      bool       // whether many jobs fail with the same error
 
 	horizon   time.Duration // when the faults end and calm begins
 	jobs      []jobPlan
@@ -78,6 +79,7 @@ func newCommonPlan(seed uint64) *plan {
 		ordinary:  d.chance(0.4, "ordinary"),
 		manyLoops: d.chance(0.5, "many loops"),
 		hooked:    d.chance(0.1, "hooked"),
+		sick:      d.chance(0.15, "sick"),
 		horizon:   d.within(2*time.Minute, 12*time.Minute, "horizon"),
 	}
 	p.policy = p.bounds("world")
