@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -107,23 +108,41 @@ func (d *day) peak() (n int) {
 // Good jobs pass a thousand bad ones, whose errors differ in numbers only.
 func TestGoodJobsPassAThousandBadOnes(t *testing.T) {
 	t.Parallel()
-	for name, takes := range map[string]time.Duration{"bad ones of 10 ms": 10 * time.Millisecond, "bad ones of 2 s": 2 * time.Second} {
+	for name, c := range map[string]struct {
+		takes     time.Duration
+		listeners int
+	}{
+		"bad ones of 10 ms":                {10 * time.Millisecond, 1},
+		"bad ones of 10 ms, two listeners": {10 * time.Millisecond, 2},
+		"bad ones of 2 s":                  {2 * time.Second, 1},
+	} {
 		aDay(t, func(d *day) {
 			d.send(1000, task{}, nil)
 			d.sendGood(10*time.Second, 30*time.Minute, nil)
-			l := d.listener(func(_ context.Context, m *Message[task]) error {
-				time.Sleep(takes)
+			bad := func(_ context.Context, m *Message[task]) error {
+				time.Sleep(c.takes)
 				return fmt.Errorf("order %s of batch %d is bad", m.ID, m.DequeueCount)
-			})
-			d.run(l)
-			advance(31 * time.Minute)
-			s := l.State()
-			n, p99 := d.waited()
-			t.Logf("%s: %d good jobs waited %v (p99), %d are poison, %d requests", name, n, p99, s.Poisoned, s.Requests)
-			if n != 180 || p99 > 30*time.Second || takes < time.Second && s.Poisoned != 1000 {
-				t.Errorf("%s: %d good jobs waited %v, %d are poison", name, n, p99, s.Poisoned)
 			}
-			d.mustFinish()
+			ctx, stop := context.WithCancel(d.Context())
+			var running sync.WaitGroup
+			var all []*Listener[task]
+			for range c.listeners {
+				l := d.listener(bad)
+				all = append(all, l)
+				running.Go(func() { _ = l.Run(ctx) })
+			}
+			advance(31 * time.Minute)
+			stop()
+			running.Wait()
+			var requests, poisoned int64
+			for _, l := range all {
+				requests, poisoned = requests+l.State().Requests, poisoned+l.State().Poisoned
+			}
+			n, p99 := d.waited()
+			t.Logf("%s: %d good jobs waited %v (p99), %d are poison, %d requests", name, n, p99, poisoned, requests)
+			if n != 180 || p99 > 30*time.Second || c.takes < time.Second && poisoned != 1000 {
+				t.Errorf("%s: %d good jobs waited %v, %d are poison", name, n, p99, poisoned)
+			}
 		})
 	}
 }
@@ -189,6 +208,35 @@ func TestAfterAShortOutageLongHandlersUseAllSlots(t *testing.T) {
 		}
 		d.stop()
 		<-d.done
+	})
+}
+
+// After an outage the listener goes on although the handlers of its first tries hang.
+func TestHandlersThatHangAfterAnOutageHoldNothingUp(t *testing.T) {
+	t.Parallel()
+	aDay(t, func(d *day) {
+		const n, hang, outage = 200, 3, 5 * time.Minute
+		d.send(n, task{}, nil)
+		begin, release := time.Now(), make(chan struct{})
+		var after, done atomic.Int64
+		l := d.listener(func(context.Context, *Message[task]) error {
+			if time.Since(begin) < outage {
+				return errDay
+			}
+			if after.Add(1) <= hang {
+				<-release
+			}
+			done.Add(1)
+			return nil
+		})
+		d.run(l)
+		advance(outage + 5*time.Minute)
+		t.Logf("five minutes after an outage %d of %d are done while %d hang", done.Load(), n, hang)
+		if done.Load() != n-hang || l.State().Poisoned != 0 {
+			t.Errorf("%d of %d are done, %d poisoned", done.Load(), n, l.State().Poisoned)
+		}
+		close(release)
+		d.mustFinish()
 	})
 }
 
