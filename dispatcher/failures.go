@@ -378,12 +378,14 @@ func (f *failures) fail(name sourceName, now time.Time, took time.Duration, caus
 	}
 }
 
-// makeRoom forgets the source that was not seen for longest, if there are too many. Requires mu.
+// makeRoom forgets the source that has failed least in a row, if there are too many. Requires mu.
 func (f *failures) makeRoom() {
 	if len(f.sources) < maxSources {
 		return
 	}
-	f.forget(slices.MinFunc(slices.Collect(maps.Values(f.sources)), func(a, b *source) int { return a.seen.Compare(b.seen) }))
+	f.forget(slices.MinFunc(slices.Collect(maps.Values(f.sources)), func(a, b *source) int {
+		return cmp.Or(cmp.Compare(a.failures, b.failures), a.seen.Compare(b.seen))
+	}))
 }
 
 // forget forgets the failures of a source, which may be nil. Requires mu.

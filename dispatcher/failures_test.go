@@ -349,6 +349,25 @@ func TestAfterASuccessTheRoundsGrow(t *testing.T) {
 	})
 }
 
+// A failure in a round after the first success starts a pause, and the next round tries as many again.
+func TestAFailureKeepsTheRoundsFromGrowing(t *testing.T) {
+	testFailures(t, dispatcher.Options{}, func(x *failuresTest) {
+		x.slowDown(64)
+		running, _ := x.round(codec.Head{})
+		x.end(nil, running...)
+		running, _ = x.round(repeat(32, codec.Head{})...)
+		x.end(errDown, running...)
+		again, waited := x.round(repeat(32, codec.Head{})...)
+		if len(running) != 2 || len(again) != 2 || waited < 700*time.Millisecond {
+			t.Errorf("rounds of %d and, %v after their failure, %d; want 2 and 2 after a pause", len(running), waited, len(again))
+		}
+		x.end(nil, again...)
+		if more, _ := x.round(repeat(32, codec.Head{})...); len(more) != 4 {
+			t.Errorf("then a round of %d, want 4", len(more))
+		}
+	})
+}
+
 // A handler that runs several times longer than the failures took counts as a success: after a short
 // outage of long handlers all slots run within a minute.
 func TestAHandlerThatRunsLongCountsAsASuccess(t *testing.T) {
@@ -451,7 +470,7 @@ func TestALimitedSourceGetsATenthOfTheSlots(t *testing.T) {
 		`key "7"`:     {key, other},
 		"error":       {codec.Head{Kind: "mail", Attempts: 1, Settled: 1, Fingerprint: retried.Fingerprint}, mail},
 	} {
-		for _, concurrency := range []int{1, 64} {
+		for _, concurrency := range []int{1, 15, 64} {
 			testFailures(t, dispatcher.Options{Concurrency: concurrency, Claims: noClaims{}}, func(x *failuresTest) {
 				x.fail(8, c.bad)
 				good, _ := x.round(c.good) // of the same kind, but for one of the cases
@@ -478,7 +497,7 @@ func TestALimitedSourceGetsATenthOfTheSlots(t *testing.T) {
 						t.Fatalf("%s: message %d was given back with %+v, want no attempt and a second or two", name, n, got)
 					}
 				}
-				if concurrency == 1 {
+				if concurrency < 64 {
 					return
 				}
 				if slots, running := x.reserve(time.Second), x.begin(0); slots != 32 || len(running) > 0 {
