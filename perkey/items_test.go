@@ -480,3 +480,49 @@ func TestAnItemThatIsTriedAgainKeepsTheConcurrency(t *testing.T) {
 		b.wantEmpty(l)
 	})
 }
+
+// Items that cannot be decoded take nothing from the others.
+func TestItemsThatCannotBeDecodedTakeNoPlace(t *testing.T) {
+	bubble(t, nil, func(b *bundle) {
+		items := []any{"x", job{0, time.Second}, "y", "z", job{1, time.Second}}
+		if _, err := producer.New[any](b.queue, nil).SendGroup(b.Context(), items, nil); err != nil {
+			t.Fatal(err)
+		}
+		g := &groups{bundle: b, of: func(int) string { return "a" }, each: 1}
+		_, stop := g.start()
+		advance(time.Minute)
+		stop()
+		if n := b.count("a"); n != 2 {
+			t.Errorf("got %d items done, want 2", n)
+		}
+		b.wantFree()
+	})
+}
+
+// A bounded number of items of a group waits, and all are handled.
+func TestTheItemsThatWaitAreBounded(t *testing.T) {
+	bubble(t, nil, func(b *bundle) {
+		g := &groups{bundle: b, of: func(int) string { return "a" }, items: 1500, each: 2}
+		var inside, most atomic.Int64
+		g.wrap = func(next listener.Handler[job]) listener.Handler[job] {
+			return func(ctx context.Context, m *listener.Message[job]) error {
+				if n := inside.Add(1); n > most.Load() {
+					most.Store(n)
+				}
+				defer inside.Add(-1)
+				return next(ctx, m)
+			}
+		}
+		g.send(1, time.Millisecond)
+		l, stop := g.start()
+		b.until(1500, time.Minute)
+		advance(time.Second)
+		stop()
+		if n := most.Load(); n != 1024+2 {
+			t.Errorf("got %d items at once in the middleware, want 1026", n)
+		}
+		g.wantOnce(1500)
+		b.wantFree()
+		b.wantEmpty(l)
+	})
+}
