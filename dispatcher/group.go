@@ -32,7 +32,6 @@ type group struct {
 	each     any          // the *each[T] that handles the items; may be nil; guarded by mu
 	returned bool         // whether it has returned; guarded by mu
 	eachErr  error        // the error it returned; guarded by mu
-	eachSaid *resultError // the request in that error; may be nil; guarded by mu
 	items    codec.Group  // encoded; Save replaces it and holds saving meanwhile; guarded by mu
 	results  []jobResult  // by index; the elements are guarded by mu
 	failure  string       // why the first item failed for good, as Head.Failure; guarded by mu
@@ -129,10 +128,9 @@ func (g *group) takenOver() bool {
 
 // finishedBy notes the error of the [Each] that handled the items, and returns it.
 func (g *group) finishedBy(err error) error {
-	said := explicitResult(err)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.eachErr, g.eachSaid, g.returned = err, said, true
+	g.eachErr, g.returned = err, true
 	return err
 }
 
@@ -360,9 +358,9 @@ func (g *group) itemReturned(item int, err error, said *resultError, cause error
 func (g *group) finishEach(err error) {
 	said := explicitResult(err)
 	g.mu.Lock()
-	returned, ownSaid, own := g.returned, g.eachSaid, g.eachErr // not returned if middleware left it behind
+	returned, own := g.returned, g.eachErr // not returned if middleware left it behind
 	g.mu.Unlock()
-	same := returned && said == ownSaid && errors.Is(err, own) // it may wrap its own
+	same := returned && said == explicitResult(own) && errors.Is(err, own) // it may wrap its own
 	same = same || returned && g.replaceRequests(own, err)
 	replaced := func(s jobResult) bool { return returned && own == nil || !s.state.done() }
 	var items []int

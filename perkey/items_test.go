@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -99,15 +100,15 @@ func TestItemsOfAKeyWaitInsideTheirGroup(t *testing.T) {
 		of                  func(n int) string
 		seconds, most       int // most seconds and give-backs
 	}{
-		"one group, one key":        {1, 200, 8, func(int) string { return "a" }, 200, 0},                       // before: 3743
+		"one group, one key":        {1, 200, 8, func(int) string { return "a" }, 200, 0},                       // before: 9910
 		"one group, ten keys":       {1, 200, 8, func(n int) string { return fmt.Sprint(n % 10) }, 33, 0},       // before: 25
-		"two groups, one key":       {2, 100, 8, func(int) string { return "a" }, 202, 0},                       // before: 947
+		"two groups, one key":       {2, 100, 8, func(int) string { return "a" }, 202, 0},                       // before: 5019
 		"ten groups, one key":       {10, 20, 8, func(int) string { return "a" }, 230, 250},                     // before: 1019
-		"20 groups, five keys":      {20, 50, 8, func(n int) string { return fmt.Sprint(n % 5) }, 230, 400},     // before: 413
+		"20 groups, five keys":      {20, 50, 8, func(n int) string { return fmt.Sprint(n % 5) }, 230, 400},     // before: 353
 		"ten groups, 50 keys":       {10, 100, 8, func(n int) string { return fmt.Sprint(n % 50) }, 45, 30},     // before: 40
-		"a key before another":      {1, 40, 8, func(n int) string { return fmt.Sprint(n / 20) }, 21, 0},        // before: 97
+		"a key before another":      {1, 40, 8, func(n int) string { return fmt.Sprint(n / 20) }, 21, 0},        // before: 100
 		"a hot key":                 {1, 200, 8, func(n int) string { return fmt.Sprint(n * (n % 2)) }, 110, 0}, // before: 1729
-		"a hot key, two at once":    {1, 100, 2, func(n int) string { return fmt.Sprint(n * (n % 2)) }, 80, 0},  // before: 1729
+		"a hot key, two at once":    {1, 100, 2, func(n int) string { return fmt.Sprint(n * (n % 2)) }, 80, 0},  // before: 50
 		"one at a time":             {1, 40, 1, func(n int) string { return fmt.Sprint(n % 3) }, 40, 0},         // before: 40
 		"two groups, one at a time": {2, 40, 1, func(n int) string { return fmt.Sprint(n % 3) }, 42, 0},         // before: 40
 	} {
@@ -522,6 +523,29 @@ func TestTheItemsThatWaitAreBounded(t *testing.T) {
 			t.Errorf("got %d items at once in the middleware, want 1026", n)
 		}
 		g.wantOnce(1500)
+		b.wantFree()
+		b.wantEmpty(l)
+	})
+}
+
+// Groups and jobs with one key take turns: the items of a long group do not keep a job waiting.
+func TestAJobHasItsTurnAmongTheItemsOfAGroup(t *testing.T) {
+	bubble(t, nil, func(b *bundle) {
+		g := &groups{bundle: b, of: func(int) string { return "a" }, items: 100, each: 8}
+		g.send(1, time.Second)
+		l, stop := g.start()
+		advance(10 * time.Second)
+		b.send("a", 1000, time.Second)
+		advance(5 * time.Second)
+		b.mu.Lock()
+		if !slices.ContainsFunc(b.done, func(f finished) bool { return f.n == 1000 }) {
+			t.Errorf("5 s after it was sent the job is not done: %v", b.done)
+		}
+		b.mu.Unlock()
+		b.until(101, 5*time.Minute)
+		advance(time.Second)
+		stop()
+		g.wantOnce(101)
 		b.wantFree()
 		b.wantEmpty(l)
 	})

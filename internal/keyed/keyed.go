@@ -48,7 +48,7 @@ type Line struct {
 // with leave, or with the item: middleware may have left the call behind. Otherwise Acquire returns
 // the delay after which the item should come again. The items that wait return the same delay.
 func (l *Line) Acquire(ctx context.Context, item Item, acquire func() time.Duration) (delay time.Duration, leave func()) {
-	end := func() { <-l.turn }
+	end := sync.OnceFunc(func() { <-l.turn })
 	select {
 	case l.turn <- struct{}{}:
 		l.delay = 0
@@ -62,12 +62,8 @@ func (l *Line) Acquire(ctx context.Context, item Item, acquire func() time.Durat
 	}
 	for l.delay == 0 && item.Enter() {
 		if l.delay = acquire(); l.delay == 0 {
-			stop := context.AfterFunc(item, end)
-			return 0, func() {
-				if stop() {
-					end()
-				}
-			}
+			context.AfterFunc(item, end)
+			return 0, end
 		}
 		if item.Leave(); l.rests(ctx, item) {
 			l.delay = 0
