@@ -8,9 +8,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/keyed"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
@@ -30,7 +32,6 @@ type group struct {
 	each     any          // the *each[T] that handles the items; may be nil; guarded by mu
 	returned bool         // whether it has returned; guarded by mu
 	eachErr  error        // the error it returned; guarded by mu
-	eachSaid *resultError // the request in that error; may be nil; guarded by mu
 	items    codec.Group  // encoded; Save replaces it and holds saving meanwhile; guarded by mu
 	results  []jobResult  // by index; the elements are guarded by mu
 	failure  string       // why the first item failed for good, as Head.Failure; guarded by mu
@@ -73,12 +74,6 @@ func (g *group) resultOf(i int) jobResult {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.results[i]
-}
-
-func (g *group) item(i int) []byte {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.items[i]
 }
 
 func (g *group) set(i int, s jobResult) {
@@ -131,20 +126,11 @@ func (g *group) takenOver() bool {
 	return g.each != nil
 }
 
-// eachResult returns whether the [Each] that handled the items has returned, and its error with the
-// request in it. Middleware may have left it behind.
-func (g *group) eachResult() (returned bool, said *resultError, err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.returned, g.eachSaid, g.eachErr
-}
-
 // finishedBy notes the error of the [Each] that handled the items, and returns it.
 func (g *group) finishedBy(err error) error {
-	said := explicitResult(err)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.eachErr, g.eachSaid, g.returned = err, said, true
+	g.eachErr, g.returned = err, true
 	return err
 }
 
@@ -176,16 +162,6 @@ func (g *group) takeOver(each any, first int) error {
 	return nil
 }
 
-// progress returns the items that are done, and the items that failed for good with the first
-// failure.
-func (g *group) progress() (done, failed codec.ItemSet, failure string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	done = codec.NewItemSet(len(g.results), func(i int) bool { return g.results[i].state.done() })
-	failed = codec.NewItemSet(len(g.results), func(i int) bool { return g.results[i].state == jobFailed })
-	return done, failed, g.failure
-}
-
 // withProgress returns the text of the message with the progress of its group. A renewal sends it
 // instead of the text, which it must resend anyway. Without room for the record the text stays as
 // it is.
@@ -209,11 +185,14 @@ func (g *group) withProgress(text string) string {
 // recordProgress records the progress of the group in the head, and reports whether that changed
 // the head.
 func (g *group) recordProgress(head *codec.Head) (changed bool) {
-	done, failed, failure := g.progress()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	done := codec.NewItemSet(len(g.results), func(i int) bool { return g.results[i].state.done() })
+	failed := codec.NewItemSet(len(g.results), func(i int) bool { return g.results[i].state == jobFailed })
 	if done == head.Done && failed == head.Failed {
 		return false
 	}
-	head.Done, head.Failed, head.Failure = done, failed, failure
+	head.Done, head.Failed, head.Failure = done, failed, g.failure
 	return true
 }
 
@@ -223,13 +202,9 @@ func (g *group) err(chosen func(jobResult) bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	e := &GroupError{Items: len(g.results)}
-	none := true
 	for i, s := range g.results {
-		if !chosen(s) {
-			continue
-		}
-		none = false
 		switch {
+		case !chosen(s):
 		case s.err != nil:
 			e.Errors = append(e.Errors, ItemError{i, s.err})
 		case s.state == jobFailed:
@@ -239,7 +214,7 @@ func (g *group) err(chosen func(jobResult) bool) error {
 			e.Left++
 		}
 	}
-	if none {
+	if len(e.Errors)+e.Failed+e.Left == 0 {
 		return nil
 	}
 	return e
@@ -332,7 +307,7 @@ func (g *group) callItem(item int) {
 		return
 	}
 	v := g.delivery
-	ctx := newItemContext(&v.running.ctx, v, item, v.timeoutOf(h))
+	ctx := newItemContext(&v.running.ctx, v, item, v.timeoutOf(h), nil)
 	g.setCurrent(ctx)
 	begin := time.Now()
 	call := func() error { return v.intercept(ctx, v.dispatcher.options.Interceptors, h, item) }
@@ -382,8 +357,10 @@ func (g *group) itemReturned(item int, err error, said *resultError, cause error
 // result.
 func (g *group) finishEach(err error) {
 	said := explicitResult(err)
-	returned, ownSaid, own := g.eachResult()
-	same := returned && said == ownSaid && errors.Is(err, own) // it may wrap its own
+	g.mu.Lock()
+	returned, own := g.returned, g.eachErr // not returned if middleware left it behind
+	g.mu.Unlock()
+	same := returned && said == explicitResult(own) && errors.Is(err, own) // it may wrap its own
 	same = same || returned && g.replaceRequests(own, err)
 	replaced := func(s jobResult) bool { return returned && own == nil || !s.state.done() }
 	var items []int
@@ -428,27 +405,36 @@ func (g *group) replaceRequests(own, err error) bool {
 // errTwoEach means that one Each does not know which items another has handled.
 var errTwoEach = errors.New("several handlers made by Each were called for one message: call all of them inside one Each")
 
+// errKeyedEach is the result of every job, in a group or not: the first one shows the mistake.
+var errKeyedEach = errors.New("a handler made by Each was called inside the middleware of package perkey, which would let items with one key run at once: " +
+	"put the middleware inside, as in listener.Each(perkey.Middleware[Job](keys)(handle), n)")
+
 var errLateEach = errors.New("a handler made by Each was called after the one around it had returned, or with the message of another item")
+
+// maxWaiting is how many items of a group wait for their keys at most. Each has a goroutine.
+const maxWaiting = 1024
 
 // eachItem handles the items that are left for an [Each], up to concurrency of them at the same
 // time. First is the item of the message that it was called with.
-func (g *group) eachItem(ctx context.Context, each any, first, concurrency int, handle func(ctx context.Context, item int)) error {
+func (g *group) eachItem(ctx context.Context, each any, first, concurrency int, handle func(ctx context.Context, item int, in *keyed.Each)) error {
 	if err := g.takeOver(each, first); err != nil {
 		return err
 	}
 	var running sync.WaitGroup
-	slots := make(chan struct{}, concurrency)
+	in, begun := &keyed.Each{Places: make(chan struct{}, concurrency)}, make(chan struct{}, concurrency+maxWaiting)
 	for i := range g.results {
 		if g.resultOf(i).state != jobLeft {
 			continue
 		}
-		slots <- struct{}{}
+		begun <- struct{}{}
+		in.Places <- struct{}{}
 		if ctx.Err() != nil || g.beginsNoItem() {
+			<-in.Places
 			break
 		}
 		running.Go(func() {
-			defer func() { <-slots }()
-			handle(ctx, i)
+			defer func() { <-begun }()
+			handle(ctx, i, in)
 		})
 	}
 	running.Wait()
@@ -464,9 +450,10 @@ func (g *group) eachItem(ctx context.Context, each any, first, concurrency int, 
 	return g.finishedBy(g.err(unsuccessful))
 }
 
-// handleItem calls the handler for an item of an [Each], and records the result.
-func (g *group) handleItem(ctx context.Context, item int, h handling, call func(context.Context) error) {
-	c := newItemContext(ctx, g.delivery, item, g.delivery.timeoutOf(h))
+// handleItem calls the handler for an item of an [Each], and records the result. The item has a
+// place.
+func (g *group) handleItem(ctx context.Context, item int, in *keyed.Each, h handling, call func(context.Context) error) {
+	c := newItemContext(ctx, g.delivery, item, g.delivery.timeoutOf(h), in)
 	begin := time.Now()
 	contained(func() error { return call(c) }, func(err error) {
 		g.itemReturned(item, err, explicitResult(err), c.end(), time.Since(begin))
@@ -497,13 +484,14 @@ func (g *group) handleItem(ctx context.Context, item int, h handling, call func(
 // the message is given back. If a worker dies, the items since the last renewal are therefore
 // repeated.
 //
-// Each belongs inside of [All] and outside of [Batch], which then collects items. Code around it,
-// such as interceptors and [Middleware], sees a group once, as its first remaining item; without
-// Each it sees every item. If it returns another result than Each did, this result counts for all
-// items that are not done, and an error in place of nil counts for all items that were handled. If
-// it returns another *[GroupError] in place of that of Each, the request in each item's error
-// counts for that item. Items that were not handled because the context ended are handled at a
-// later delivery in any case.
+// Each belongs inside of [All] and outside of [Batch], which then collects items. It belongs outside
+// of the middleware of package perkey, and fails inside of it. Code around it, such as interceptors
+// and [Middleware], sees a group once, as its first remaining item; without Each it sees every item.
+// If it returns another result than Each did, this result counts for all items that are not done,
+// and an error in place of nil counts for all items that were handled. If it returns another
+// *[GroupError] in place of that of Each, the request in each item's error counts for that item.
+// Items that were not handled because the context ended are handled at a later delivery in any
+// case.
 func Each[T any](h Handler[T], concurrency int) Handler[T] {
 	e := &each[T]{handler: h, concurrency: max(concurrency, 1)}
 	return e.handle
@@ -516,20 +504,24 @@ type each[T any] struct {
 }
 
 func (e *each[T]) handle(ctx context.Context, m *Message[T]) error {
+	if keyed.IsInside(ctx) {
+		return errKeyedEach
+	}
 	if m.delivery == nil || m.delivery.running.group == nil {
 		return e.handler(ctx, m)
 	}
 	v, g := m.delivery, m.delivery.running.group
-	return g.eachItem(ctx, e, m.Item, e.concurrency, func(ctx context.Context, item int) {
+	return g.eachItem(ctx, e, m.Item, e.concurrency, func(ctx context.Context, item int, in *keyed.Each) {
 		one := &typedItem[T]{job: v, message: m}
 		if item != m.Item {
 			h, ok := g.beginItem(item)
 			if !ok {
+				<-in.Places
 				return
 			}
 			one = h.(*typedItem[T])
 		}
-		g.handleItem(ctx, item, one, func(ctx context.Context) error { return e.handler(ctx, one.message) })
+		g.handleItem(ctx, item, in, one, func(ctx context.Context) error { return e.handler(ctx, one.message) })
 	})
 }
 
@@ -547,9 +539,10 @@ func (i *typedItem[T]) callHandler(ctx context.Context) error {
 
 func (v *typedJob[T]) decodeItem(item int) (handling, error) {
 	g := v.running.group
-	// A copy: the handler may change bytes in place that a codec does not copy, and another item
-	// may save.
-	body, err := v.decodeJob(bytes.Clone(g.item(item)))
+	g.mu.Lock()
+	encoded := bytes.Clone(g.items[item]) // the handler may change it in place, and another item may save
+	g.mu.Unlock()
+	body, err := v.decodeJob(encoded)
 	if err != nil {
 		return nil, err
 	}
@@ -594,6 +587,9 @@ type itemContext struct {
 	delivery *delivery
 	item     int
 	cancel   context.CancelCauseFunc
+	timeout  time.Duration // zero or less for none
+	each     *keyed.Each   // nil outside of an Each
+	placed   atomic.Bool   // whether it has one of its places
 
 	mu       sync.Mutex
 	timer    *time.Timer // nil without a time-out; guarded by mu
@@ -601,18 +597,56 @@ type itemContext struct {
 	overdue  time.Time   // when its time-out passed; zero if it has not; guarded by mu
 }
 
-// newItemContext returns a context for the handler of an item. A time-out of zero or less means no
-// time-out.
-func newItemContext(parent context.Context, v *delivery, item int, timeout time.Duration) *itemContext {
+// newItemContext returns a context for the handler of an item. In an [Each] the item has a place. A
+// time-out of zero or less means no time-out.
+func newItemContext(parent context.Context, v *delivery, item int, timeout time.Duration, in *keyed.Each) *itemContext {
 	ctx, cancel := context.WithCancelCause(parent)
-	c := &itemContext{Context: ctx, delivery: v, item: item, cancel: cancel}
-	if timeout > 0 {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.deadline = time.Now().Add(timeout)
-		c.timer = time.AfterFunc(timeout, c.expire)
-	}
+	c := &itemContext{Context: ctx, delivery: v, item: item, cancel: cancel, timeout: timeout, each: in}
+	c.placed.Store(in != nil)
+	c.startTimeout()
 	return c
+}
+
+func (c *itemContext) startTimeout() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timeout > 0 {
+		c.deadline = time.Now().Add(c.timeout)
+		c.timer = time.AfterFunc(c.timeout, c.expire)
+	}
+}
+
+// Each implements keyed.Item.
+func (c *itemContext) Each() *keyed.Each { return c.each }
+
+// Leave implements keyed.Item.
+func (c *itemContext) Leave() {
+	c.withoutTimeout()
+	if c.placed.CompareAndSwap(true, false) {
+		<-c.each.Places
+	}
+}
+
+// maxPlaceWait is how long an item waits for a place. It ends a deadlock of items that hold
+// something else meanwhile, such as a semaphore of middleware.
+const maxPlaceWait = time.Minute
+
+// Enter implements keyed.Item. Middleware may have left the call behind, which then gives the place
+// back here or in end.
+func (c *itemContext) Enter() bool {
+	if !c.placed.Load() {
+		select {
+		case c.each.Places <- struct{}{}:
+			c.placed.Store(true)
+			c.startTimeout()
+		case <-time.After(maxPlaceWait):
+		case <-c.Done():
+		}
+		if c.Context.Err() != nil || c.delivery.running.group.beginsNoItem() {
+			c.Leave()
+		}
+	}
+	return c.placed.Load()
 }
 
 // expire ends the context because the time-out has passed. A handler that then does not return is
@@ -642,6 +676,7 @@ func (c *itemContext) withoutTimeout() {
 // had.
 func (c *itemContext) end() (cause error) {
 	c.withoutTimeout()
+	defer c.Leave()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cause = context.Cause(c.Context)

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/internal/keyed"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -194,7 +195,7 @@ func DeliveryFrom(ctx context.Context) (Delivery, bool) {
 }
 
 // deliveryKey is the key of a delivery in its handler's context.
-type deliveryKey struct{}
+type deliveryKey = keyed.DeliveryKey
 
 // handlerContext is the context of a handler. It is part of the delivery, which saves an
 // allocation, and its deadline needs no timer because the lease manager enforces it.

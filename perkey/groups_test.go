@@ -3,6 +3,7 @@ package perkey_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,27 +51,50 @@ func TestItemsOfGroupsTakeTurns(t *testing.T) {
 	}
 }
 
-// Outside of Each a group is one job of the key, whose items run at once.
-func TestOutsideOfEachAGroupIsOneJobOfItsKey(t *testing.T) {
+// Each inside of the middleware would run the items of a key at once: it fails before any handler
+// runs, for jobs in groups and others, and says what to write instead.
+func TestEachInsideOfTheMiddlewareFails(t *testing.T) {
+	for name, grouped := range map[string]bool{"groups": true, "single jobs": false} {
+		for key, option := range map[string]string{"with a key": "a", "without a key": ""} {
+			bubble(t, nil, func(b *bundle) {
+				if grouped {
+					b.sendGroup(option, 8, time.Second)
+				} else {
+					b.send(option, 0, time.Second)
+				}
+				var reported string
+				b.options.OnError = func(err error) { reported = err.Error() }
+				l, stop := b.start(b.limited(listener.Each(b.handle, 8)))
+				advance(30 * time.Second)
+				stop()
+				if st := l.State(); b.count("") != 0 || b.atOnce != 0 || st.Retried == 0 || st.Succeeded != 0 {
+					t.Errorf("%s %s: got %d jobs done, %d handlers at once, %d retried; want 0, 0, some", name, key, b.count(""), b.atOnce, st.Retried)
+				}
+				if !strings.Contains(reported, "listener.Each(perkey.Middleware[Job](keys)(handle), n)") {
+					t.Errorf("%s %s: got error %q, want the right order in it", name, key, reported)
+				}
+				b.wantFree()
+			})
+		}
+	}
+}
+
+// A handler with a key beside one made by Each is not the wrong order. Nor is a handler with a key that
+// runs a listener whose handler is made by Each.
+func TestEachBesideTheMiddleware(t *testing.T) {
 	bubble(t, nil, func(b *bundle) {
-		b.sendGroup("a", 6, time.Second)
-		b.sendGroup("a", 6, time.Second)
-		groups := map[string]bool{}
-		h := listener.Each(func(_ context.Context, m *listener.Message[job]) error {
-			b.mu.Lock()
-			groups[string(m.ID)] = true
-			if len(groups) > 1 && len(b.done) < 6 {
-				t.Error("two groups of one key run at once")
+		b.send("a", 0, time.Second)
+		inner := b.newQueue("inner")
+		first := b.limited(func(ctx context.Context, _ *listener.Message[job]) error {
+			if _, err := producer.New[job](inner, nil).Send(ctx, job{1, time.Second}, nil); err != nil {
+				return err
 			}
-			b.mu.Unlock()
-			time.Sleep(m.Body.Takes)
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			b.done = append(b.done, finished{key: "a", n: m.Item})
-			return nil
-		}, 3)
-		l, stop := b.start(b.limited(h))
-		b.until(12, time.Minute)
+			ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+			defer cancel()
+			return listener.New(inner, listener.Each(b.handle, 8), &listener.Options[job]{Logger: b.options.Logger}).Run(ctx)
+		})
+		l, stop := b.start(listener.All(first, listener.Each(b.handle, 8)))
+		b.until(2, time.Minute)
 		stop()
 		b.wantFree()
 		b.wantEmpty(l)

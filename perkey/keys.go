@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/internal/keyed"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -29,15 +31,25 @@ func MiddlewareBy[T any](k *Keys, key func(m *dispatcher.Message[T]) string) dis
 	return func(next dispatcher.Handler[T]) dispatcher.Handler[T] {
 		return func(ctx context.Context, m *dispatcher.Message[T]) error {
 			name := key(m)
+			inside, item := keyed.Inside(ctx)
 			if name == "" {
-				return next(ctx, m)
+				return next(inside, m)
 			}
-			admitted, delay := k.acquire(ctx, name, terms{postponable: m.AttemptsRecorded(), slots: m.Concurrency()})
-			if !admitted {
+			of := terms{postponable: m.AttemptsRecorded(), slots: m.Concurrency()}
+			var delay time.Duration
+			leave := func() {}
+			if item == nil {
+				delay = k.acquire(ctx, name, of)
+			} else {
+				line := item.Each().Line([2]any{k, name})
+				delay, leave = line.Acquire(ctx, item, func() time.Duration { return k.acquire(ctx, name, of) })
+			}
+			if delay > 0 {
 				return dispatcher.Postpone(delay, fmt.Errorf("%w: %.100q", ErrBusy, name))
 			}
+			defer leave()
 			defer k.release(name)
-			return next(ctx, m)
+			return next(inside, m)
 		}
 	}
 }
@@ -100,7 +112,7 @@ type Keys struct {
 
 // New returns Keys of which none is held. The error names every invalid option.
 func New(o *Options) (*Keys, error) {
-	k := &Keys{held: make(map[string]*turns)}
+	k := &Keys{held: make(map[string]*turns), lines: make(lines)}
 	if o != nil {
 		k.options = *o
 	}
@@ -114,7 +126,7 @@ func New(o *Options) (*Keys, error) {
 type State struct {
 	Held      int           // keys that are held, each by a running handler
 	Waiting   int           // jobs that wait in their slots
-	Postponed int64         // how often jobs were given back because their keys were taken
+	Postponed int64         // how often jobs were given back, or items waited on, because their keys were taken
 	Longest   time.Duration // for how long the key has been held that has been held for longest
 }
 
@@ -130,22 +142,19 @@ func (k *Keys) State() State {
 	return s
 }
 
-// acquire returns true when the caller holds the key, and must release it. Otherwise it returns
+// acquire returns zero when the caller holds the key, and must release it. Otherwise it returns
 // after how long the job should come again.
-func (k *Keys) acquire(ctx context.Context, key string, of terms) (admitted bool, delay time.Duration) {
+func (k *Keys) acquire(ctx context.Context, key string, of terms) (delay time.Duration) {
 	w, limit, delay := k.enter(ctx, key, of)
-	switch {
-	case delay > 0:
-		return false, delay
-	case w == nil:
-		return true, 0
+	if w == nil {
+		return delay
 	}
 	var expired <-chan time.Time
 	if of.postponable {
 		expired = time.After(limit)
 	}
 	select {
-	case <-w.turn:
+	case <-w:
 	case <-expired:
 	case <-ctx.Done():
 	}
@@ -154,7 +163,7 @@ func (k *Keys) acquire(ctx context.Context, key string, of terms) (admitted bool
 
 // enter gives the key to the job if it is free. Otherwise it returns the job as one that waits, and for
 // how long it may, or after how long it should come again.
-func (k *Keys) enter(ctx context.Context, key string, of terms) (w *waiter, limit, delay time.Duration) {
+func (k *Keys) enter(ctx context.Context, key string, of terms) (w waiter, limit, delay time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := time.Now()
@@ -166,7 +175,7 @@ func (k *Keys) enter(ctx context.Context, key string, of terms) (w *waiter, limi
 	if limit = k.patience(ctx, now, t, of); of.postponable && limit <= 0 {
 		return nil, 0, k.postpone(now, t, of)
 	}
-	w = &waiter{turn: make(chan struct{})}
+	w = make(waiter)
 	t.waiters = append(t.waiters, w)
 	k.waiting++
 	return w, limit, 0
@@ -198,26 +207,24 @@ func (k *Keys) postpone(now time.Time, t *turns, of terms) time.Duration {
 	return t.join(now, step, k.options.MaxDelay)
 }
 
-// endWait returns whether a job that has waited holds the key, and otherwise after how long it should
+// endWait returns zero if a job that has waited holds the key, and otherwise after how long it should
 // come again. One whose context has ended passes its turn on.
-func (k *Keys) endWait(ctx context.Context, key string, w *waiter, of terms) (admitted bool, delay time.Duration) {
+func (k *Keys) endWait(ctx context.Context, key string, w waiter, of terms) (delay time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := time.Now()
 	t := k.held[key] // at least one job holds the key, or this one does
 	select {
-	case <-w.turn:
+	case <-w:
 		if ctx.Err() == nil {
-			return true, 0
+			return 0
 		}
-		delay = k.postpone(now, t, of)
-		k.next(key, t, now)
-		return false, delay
+		defer k.next(key, t, now)
 	default:
+		t.waiters = slices.DeleteFunc(t.waiters, func(other waiter) bool { return other == w })
+		k.waiting--
 	}
-	t.waiters = slices.DeleteFunc(t.waiters, func(other *waiter) bool { return other == w })
-	k.waiting--
-	return false, k.postpone(now, t, of)
+	return k.postpone(now, t, of)
 }
 
 // release ends the turn of the job that holds the key.
@@ -242,7 +249,7 @@ func (k *Keys) next(key string, t *turns, now time.Time) {
 	t.waiters = slices.Delete(t.waiters, 0, 1)
 	k.waiting--
 	t.since = now
-	close(w.turn)
+	close(w)
 }
 
 func average(before, another time.Duration) time.Duration {
@@ -255,15 +262,13 @@ func average(before, another time.Duration) time.Duration {
 // turns are those of the jobs of one key while it is held. All fields are guarded by Keys.mu.
 type turns struct {
 	since   time.Time     // when the job began that holds the key
-	waiters []*waiter     // in the order in which they came
+	waiters []waiter      // in the order in which they came
 	typical time.Duration // how long jobs of this key hold it, on average; of all keys until one has ended
 	lineEnd time.Time     // when the turn is over, as expected, of the job that was postponed last
 }
 
-// waiter is a job that waits in its slot.
-type waiter struct {
-	turn chan struct{} // closed when it holds the key
-}
+// waiter is a job that waits in its slot. It is closed when the job holds the key.
+type waiter chan struct{}
 
 // length returns how long a turn is expected to last. A job that runs already for longer than others has
 // shown that they can.
@@ -308,46 +313,32 @@ type line struct {
 	typical time.Duration
 }
 
-// lines are those of keys that are free. They are guarded by Keys.mu. The zero value is ready to use.
-type lines struct {
-	byKey map[string]line
-}
+// lines are those of keys that are free. They are guarded by Keys.mu.
+type lines map[string]line
 
 // put remembers the line of a key, if somebody is in it. When there are too many others it takes the place of
 // one that has passed, or of any.
-func (l *lines) put(key string, t *turns, now time.Time) {
+func (l lines) put(key string, t *turns, now time.Time) {
 	if !t.lineEnd.After(now) || len(key) > maxLineKey {
 		return
 	}
-	if l.byKey == nil {
-		l.byKey = make(map[string]line)
+	if len(l) >= maxLines {
+		maps.DeleteFunc(l, func(_ string, one line) bool { return !one.end.After(now) })
 	}
-	if len(l.byKey) >= maxLines {
-		l.makeRoom(now)
-	}
-	l.byKey[key] = line{t.lineEnd, t.typical}
-}
-
-// makeRoom forgets the lines that have passed, or one if none has.
-func (l *lines) makeRoom(now time.Time) {
-	for key, one := range l.byKey {
-		if !one.end.After(now) {
-			delete(l.byKey, key)
-		}
-	}
-	for key := range l.byKey {
-		if len(l.byKey) < maxLines {
+	for other := range l {
+		if len(l) < maxLines {
 			break
 		}
-		delete(l.byKey, key)
+		delete(l, other)
 	}
+	l[key] = line{t.lineEnd, t.typical}
 }
 
-func (l *lines) take(key string, typical time.Duration, now time.Time) *turns {
-	one, found := l.byKey[key]
+func (l lines) take(key string, typical time.Duration, now time.Time) *turns {
+	one, found := l[key]
 	if !found {
 		return &turns{since: now, typical: typical}
 	}
-	delete(l.byKey, key)
+	delete(l, key)
 	return &turns{since: now, typical: one.typical, lineEnd: one.end}
 }
