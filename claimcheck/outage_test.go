@@ -135,11 +135,8 @@ func TestSmallJobsGoOnWithoutTheStore(t *testing.T) {
 					case time.Now().After(end):
 						return nil
 					case hangs:
-						select {
-						case <-ctx.Done():
-							return ctx.Err()
-						case <-time.After(time.Until(end) + 20*time.Minute): // the connection is noticed to be dead
-						}
+						<-ctx.Done() // nobody notices that the connection is dead
+						return ctx.Err()
 					}
 					return blob.ErrUnavailable
 				}}
@@ -162,7 +159,11 @@ func TestSmallJobsGoOnWithoutTheStore(t *testing.T) {
 				slices.Sort(waits)
 				p99 := waits[len(waits)*99/100]
 				t.Logf("%s, first small job after %v: %d small jobs waited %v (p99) and %v at most, %d requests", name, first, len(waits), p99, waits[len(waits)-1], state.Requests)
-				if p99 > 2*time.Second || done != jobs || state.Poisoned != 0 || state.Unsettled+state.Lost != 0 {
+				few := 0 // may hang for ever, beside others that are read again
+				if hangs {
+					few = 12
+				}
+				if p99 > 2*time.Second || done < jobs-few || state.Poisoned != 0 || state.Unsettled+state.Lost != 0 {
 					b.Errorf("%s, first small job after %v: small jobs waited %v, %d large ones are done: %+v", name, first, p99, done, state)
 				}
 			})

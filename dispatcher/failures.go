@@ -182,7 +182,7 @@ type failures struct {
 	size    int            // handlers that a round may try of each lane; 0 if there are no rounds; guarded by mu
 	round   time.Time      // when the last round began; guarded by mu
 	tried   [lanes]int     // handlers that it has let in; guarded by mu
-	trying  bool           // one of them may still have a result; guarded by mu
+	trying  time.Time      // since when rounds try without a result; guarded by mu
 	failed  bool           // one of them has failed; guarded by mu
 	pauses  *retry.Waits   // after rounds that failed; guarded by mu
 	until   time.Time      // when the next round may begin; guarded by mu
@@ -305,8 +305,11 @@ func (f *failures) admit(o *opened) (t ticket, wait time.Duration, because error
 	}
 	t.places = places
 	if f.size > 0 {
-		t.round, f.trying = f.round, true
+		t.round = f.round
 		f.tried[lane]++
+		if f.trying.IsZero() {
+			f.trying = now
+		}
 	}
 	return t, 0, nil
 }
@@ -323,7 +326,11 @@ func (f *failures) record(o *opened, t ticket, dec decision) {
 			}
 		}
 	}
-	tried := f.size > 0 && !t.round.IsZero() && t.round.Equal(f.round) && !f.failed
+	tried := f.size > 0 && !t.round.IsZero()
+	if tried {
+		f.trying = time.Time{}
+	}
+	tried = tried && t.round.Equal(f.round) && !f.failed // in this round, as the first
 	switch took := now.Sub(t.at); {
 	case f.off:
 	case dec.health == healthy:
@@ -340,7 +347,7 @@ func (f *failures) record(o *opened, t ticket, dec decision) {
 			f.changed.Announce()
 		}
 	case tried && f.slow(): // nothing was learned
-		f.trying, f.until = false, now
+		f.until = now
 		f.changed.Announce()
 	}
 }
@@ -438,7 +445,7 @@ func (f *failures) limited() (all []LimitedSource) {
 func (f *failures) update(now time.Time) {
 	if !f.off && !f.slow() && f.all.failures >= max(minFailures, f.slots) && !f.failing.IsZero() && now.Sub(f.failing) >= slowAfter {
 		f.all.since, f.size, f.until = now, 1, now
-		f.trying, f.failed = false, false
+		f.trying, f.failed = time.Time{}, false
 		f.tell(&f.all, false)
 		f.changed.Announce()
 	}
@@ -468,7 +475,7 @@ func (f *failures) succeeded(now time.Time) {
 	f.tell(&f.all, true)
 	f.all.since = time.Time{}
 	f.pauses.Reset()
-	f.trying, f.failed, f.until = false, false, now
+	f.trying, f.failed, f.until = time.Time{}, false, now
 	f.changed.Announce()
 }
 
@@ -480,7 +487,7 @@ func (f *failures) await(ctx context.Context, batch int) (round int, ok bool) {
 		f.mu.Lock()
 		f.update(now)
 		due := f.size > 0 && !now.Before(f.until)
-		if due && f.slow() && f.trying && !f.failed { // it has run for longer than the failures did
+		if due && f.slow() && !f.trying.IsZero() && now.Sub(f.trying) >= f.all.patience() { // longer than the failures took
 			f.succeeded(now)
 		}
 		if due && !f.slow() && !f.failed {
@@ -510,9 +517,9 @@ func (f *failures) begin() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.round, f.tried = time.Now(), [lanes]int{}
-	f.trying, f.failed, f.until = false, false, f.round.Add(rampStep)
+	f.failed, f.until = false, f.round.Add(rampStep)
 	if f.slow() {
-		f.until = f.round.Add(f.all.patience())
+		f.until = f.round.Add(min(f.all.patience(), maxPause))
 	}
 }
 
@@ -520,7 +527,7 @@ func (f *failures) begin() {
 func (f *failures) foundNothing() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.slow() && !f.trying && !f.failed {
+	if f.slow() && f.tried == [lanes]int{} {
 		f.until = time.Now()
 		f.changed.Announce()
 	}
