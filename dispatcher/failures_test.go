@@ -41,7 +41,7 @@ type recordingQueue struct {
 }
 
 func (q *recordingQueue) Update(_ context.Context, l queue.Lease, text string, delay time.Duration) (queue.Lease, error) {
-	head, _, _, err := codec.Open(text, codec.Envelope, codec.Claims, codec.Kinds)
+	head, _, _, err := codec.Open(text, codec.Auto, codec.Claims, codec.Kinds)
 	if err != nil {
 		return l, err
 	}
@@ -455,6 +455,20 @@ func TestAttemptsAreExcusedForSixHours(t *testing.T) {
 		x.end(errDown, running...)
 		if got := x.Count(dispatcher.Kept); got != 1 {
 			t.Errorf("after six hours: %d messages are poison, want 1", got)
+		}
+	})
+}
+
+// The attempts of a message without an envelope are its deliveries, and cannot be excused.
+func TestAttemptsWithoutAnEnvelopeCountInAnOutage(t *testing.T) {
+	testFailures(t, dispatcher.Options{Poison: poison.Policy{Keep: true}}, func(x *failuresTest) {
+		x.slowDown(64)
+		slots := x.reserve(time.Minute)
+		x.Dispatch([]queue.Message{{Lease: queue.Lease{ID: "raw", Receipt: "r"}, Text: "1000", DequeueCount: 5}}, slots, time.Now(), time.Hour)
+		synctest.Wait()
+		x.end(errDown, 1000)
+		if got := x.Count(dispatcher.Kept); got != 1 {
+			t.Errorf("%d messages are poison after the fifth delivery, want 1", got)
 		}
 	})
 }
