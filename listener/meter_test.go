@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/meter"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -77,14 +78,14 @@ func TestTheStateSaysWhatRequestsWereFor(t *testing.T) {
 
 // Every cause is in one count of a state; those that a listener does not have are others.
 func TestEveryCauseIsInTheState(t *testing.T) {
-	seen := map[*int64]queue.Cause{}
-	var r RequestsByCause
+	seen := map[RequestsByCause]queue.Cause{}
+	others := requestsByCause(meter.Counts{{Cause: queue.CauseUnknown, Tally: meter.Tally{Requests: 1}}})
 	for _, c := range queue.Causes() {
-		field := r.of(c)
-		if before, known := seen[field]; known && field != &r.Others {
+		r := requestsByCause(meter.Counts{{Cause: c, Tally: meter.Tally{Requests: 1}}})
+		if before, known := seen[r]; known && r != others {
 			t.Errorf("%v counts as %v", c, before)
 		}
-		seen[field] = c
+		seen[r] = c
 	}
 	if len(seen) != 12 {
 		t.Errorf("got %d counts, want 12", len(seen))

@@ -1,6 +1,8 @@
 package listener
 
 import (
+	"cmp"
+
 	"github.com/millrace/millrace/meter"
 	"github.com/millrace/millrace/queue"
 )
@@ -38,43 +40,17 @@ func (l *Listener[T]) Counts() meter.Counts {
 	return nil
 }
 
-func requestsByCause(c meter.Counts) RequestsByCause {
+func requestsByCause(c meter.Counts) (r RequestsByCause) {
 	total := c.Total()
-	r := RequestsByCause{
-		EmptyFetches: c.Cause(queue.CauseFetch).Empty,
-		Repeated:     total.Repeated, Throttled: total.Throttled, Unreached: total.Unreached, Failed: total.Failed,
+	r.EmptyFetches = c.Cause(queue.CauseFetch).Empty
+	r.Repeated, r.Throttled, r.Unreached, r.Failed = total.Repeated, total.Throttled, total.Unreached, total.Failed
+	of := map[queue.Cause]*int64{
+		queue.CauseFetch: &r.Fetches, queue.CauseRenew: &r.Renewals, queue.CauseSave: &r.Saves, queue.CauseStart: &r.Starts,
+		queue.CauseGiveBack: &r.GiveBacks, queue.CauseDelete: &r.Deletes, queue.CausePoison: &r.Poison, queue.CauseDepth: &r.Depth,
+		queue.CauseMetadata: &r.Metadata, queue.CauseCreate: &r.Creates, queue.CauseBeacon: &r.Beacons,
 	}
 	for _, line := range c {
-		*r.of(line.Cause) += line.Requests
+		*cmp.Or(of[line.Cause], &r.Others) += line.Requests
 	}
 	return r
-}
-
-func (r *RequestsByCause) of(c queue.Cause) *int64 {
-	switch c {
-	case queue.CauseFetch:
-		return &r.Fetches
-	case queue.CauseRenew:
-		return &r.Renewals
-	case queue.CauseSave:
-		return &r.Saves
-	case queue.CauseStart:
-		return &r.Starts
-	case queue.CauseGiveBack:
-		return &r.GiveBacks
-	case queue.CauseDelete:
-		return &r.Deletes
-	case queue.CausePoison:
-		return &r.Poison
-	case queue.CauseDepth:
-		return &r.Depth
-	case queue.CauseMetadata:
-		return &r.Metadata
-	case queue.CauseCreate:
-		return &r.Creates
-	case queue.CauseBeacon:
-		return &r.Beacons
-	default:
-		return &r.Others
-	}
 }
