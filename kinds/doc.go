@@ -36,6 +36,8 @@
 //
 // # Cost
 //
-// As much as a queue of one kind. What no worker handles costs a dequeue and an update every 30 s.
+// As much as a queue of one kind. What no worker handles costs a dequeue and an update every
+// 3 s for two minutes, then ever less, and in the end once an hour: 148 requests on the first day,
+// and 50 on each later one, of all workers together.
 // What waits because its kind fails costs a few more.
 package kinds

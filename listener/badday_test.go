@@ -251,7 +251,7 @@ func TestAnOutageOfEverythingCostsTheAttemptsOfItsFirstMinute(t *testing.T) {
 		{3 * time.Hour, 0, false},
 		{3 * time.Hour, 10 * time.Millisecond, false},
 		{3 * time.Hour, 20 * time.Second, false},
-		{24 * time.Hour, 0, true},
+		{8 * time.Hour, 0, true},
 	} {
 		aDay(t, func(d *day) {
 			const n = 500

@@ -7,7 +7,8 @@ import "github.com/millrace/millrace/queue"
 // envelope.
 //
 // A message of a kind that is not among these is left to another worker, such as one of a newer
-// release: it is given back for 30 s, again and again, without an attempt. So is a message without
+// release: it is given back without an attempt, for up to 4 s at first, and after forty deliveries
+// ever longer, up to an hour. So is a message without
 // a kind, unless one of the kinds has no name; if it also has no envelope, it is poison after as
 // many deliveries as attempts. A message of a known kind that cannot be decoded is poison
 // immediately.
