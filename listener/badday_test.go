@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/producer"
 )
 
@@ -254,7 +255,7 @@ func TestAnOutageOfEverythingCostsTheAttemptsOfItsFirstMinute(t *testing.T) {
 		{8 * time.Hour, 0, true},
 	} {
 		aDay(t, func(d *day) {
-			const n = 500
+			n := suitetest.Size(150, 500)
 			d.send(n, task{}, nil)
 			begin, most := time.Now(), 0
 			l := d.listener(func(_ context.Context, m *Message[task]) error {
@@ -282,7 +283,7 @@ func TestAnOutageOfEverythingCostsTheAttemptsOfItsFirstMinute(t *testing.T) {
 				if s.Poisoned == 0 {
 					t.Errorf("%v: none is poison", c.outage)
 				}
-			case most > 4 || s.Poisoned != 0 || peak != 64 || s.Succeeded != n:
+			case most > 4 || s.Poisoned != 0 || peak != 64 || s.Succeeded != int64(n):
 				t.Errorf("%v of failures of %v: attempt %d, %d poisoned, %d slots, %d succeeded", c.outage, c.failure, most, s.Poisoned, peak, s.Succeeded)
 			}
 			d.mustFinish()
