@@ -12,17 +12,16 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue/azurequeue"
 	"github.com/millrace/millrace/queue/azurequeue/http1"
+	"golang.org/x/sync/errgroup"
 )
 
 // load measures the cost of a message for a consumer and the throughput, in cells: every combination of
@@ -301,7 +300,7 @@ func sdkFetch(c consumption) (fetch, func() error, error) {
 	q, err := azqueue.NewQueueClientFromConnectionString(c.location, c.queue, o)
 	return func(ctx context.Context, n int) ([]taken, error) {
 		batch, err := q.DequeueMessages(ctx, &azqueue.DequeueMessagesOptions{
-			NumberOfMessages: to.Ptr(int32(n)), VisibilityTimeout: to.Ptr(int32(visibility)),
+			NumberOfMessages: new(int32(n)), VisibilityTimeout: new(int32(visibility)),
 		})
 		messages := make([]taken, len(batch.Messages))
 		for i, m := range batch.Messages {
@@ -326,15 +325,17 @@ func startIdeal(_ context.Context, c consumption) (*running, error) {
 // startSemaphore starts a loop with a semaphore of slots, from which each fetcher takes one and up to 31 more
 // that are free. It dequeues that many messages, and a goroutine for each handles it, deletes it and frees its slot.
 func (c consumption) startSemaphore(get fetch, closing func() error) *running {
-	w := newWorkers()
+	stopping, stop := context.WithCancel(context.Background())
+	work, fetching := errgroup.WithContext(stopping)
+	var done atomic.Int64
 	slots := make(chan struct{}, c.concurrency)
 	for range c.loops() {
-		w.fetchers.Go(func() {
+		work.Go(func() error {
 			for {
 				select {
 				case slots <- struct{}{}:
-				case <-w.ctx.Done():
-					return
+				case <-fetching.Done():
+					return nil
 				}
 				n := 1
 			more:
@@ -348,61 +349,31 @@ func (c consumption) startSemaphore(get fetch, closing func() error) *running {
 				}
 				batch, err := get(context.Background(), n)
 				if err != nil {
-					w.failed(err)
-					return
+					return err
 				}
 				for range n - len(batch) {
 					<-slots
 				}
 				for _, m := range batch {
-					w.handlers.Go(func() {
+					work.Go(func() error {
+						defer func() { <-slots }()
 						c.handle()
-						w.deleted(m(context.Background()))
-						<-slots
+						if err := m(context.Background()); err != nil {
+							return err
+						}
+						done.Add(1)
+						return nil
 					})
 				}
 			}
 		})
 	}
-	return w.running(closing)
-}
-
-// workers are the goroutines of a hand-written loop.
-type workers struct {
-	ctx      context.Context // ends when fetching must stop
-	cancel   context.CancelFunc
-	fetchers sync.WaitGroup
-	handlers sync.WaitGroup
-	done     atomic.Int64
-	errs     chan error // the first one
-}
-
-func newWorkers() *workers {
-	w := &workers{errs: make(chan error, 1)}
-	w.ctx, w.cancel = context.WithCancel(context.Background())
-	return w
-}
-
-func (w *workers) failed(err error) { waiting.Signal(w.errs, err) }
-
-func (w *workers) deleted(err error) {
-	if err != nil {
-		w.failed(err)
-		return
-	}
-	w.done.Add(1)
-}
-
-func (w *workers) running(closing func() error) *running {
-	return &running{w.done.Load, func() error {
-		w.cancel()
-		w.fetchers.Wait()
-		w.handlers.Wait()
-		select {
-		case err := <-w.errs:
-			return errors.Join(fmt.Errorf("consume the queue: %w", err), closing())
-		default:
-			return closing()
+	return &running{done.Load, func() error {
+		stop()
+		err := work.Wait()
+		if err != nil {
+			err = fmt.Errorf("consume the queue: %w", err)
 		}
+		return errors.Join(err, closing())
 	}}
 }

@@ -73,10 +73,8 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	if len(args) == 0 {
 		return mistake{errors.New("which benchmark? go run ./bench -h lists them")}
 	}
-	for _, help := range []string{"-h", "-help", "--help", "help"} {
-		if args[0] == help {
-			return writeOverview(out)
-		}
+	if slices.Contains([]string{"-h", "-help", "--help", "help"}, args[0]) {
+		return writeOverview(out)
 	}
 	for _, c := range commands {
 		if c.name == args[0] {

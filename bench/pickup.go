@@ -83,16 +83,12 @@ func (t *pickupTurn) String() string {
 	return how + ", " + load
 }
 
-func pickupTurns() []*pickupTurn {
-	return []*pickupTurn{{reserve: true}, {reserve: true, flood: true}, {}, {flood: true}}
-}
-
 func (p *pickup) run(ctx context.Context, h *harness) (*report, error) {
 	s, err := startServer(serverOptions{})
 	if err != nil {
 		return nil, err
 	}
-	all := pickupTurns()
+	all := []*pickupTurn{{reserve: true}, {reserve: true, flood: true}, {}, {flood: true}}
 	err = takeTurns(ctx, h, p.rounds, all, func(t *pickupTurn, round int) error {
 		return p.once(ctx, s.started.Locations[0], t, p.seed+uint64(round))
 	})

@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/millrace/millrace/internal/waiting"
@@ -20,6 +19,7 @@ import (
 	"github.com/millrace/millrace/queue/azurequeue/http1"
 	"github.com/millrace/millrace/queue/sharded"
 	"github.com/millrace/millrace/shards"
+	"golang.org/x/sync/errgroup"
 )
 
 // sharding measures how many jobs a second several queues carry, from sending to deleting, if each is limited to so
@@ -102,15 +102,14 @@ func (p *sharding) once(ctx context.Context, s *server, k int) (taken sample, er
 type shardsWork struct {
 	listener *shards.Listener[job]
 	cancel   context.CancelFunc
-	running  sync.WaitGroup
-	failed   chan error // the first error
+	running  errgroup.Group
 	closing  closers
 }
 
 // startShards creates the queues and starts to send and listen.
 func startShards(ctx context.Context, location string, k, underWay int) (_ *shardsWork, err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &shardsWork{cancel: cancel, failed: make(chan error, 1)}
+	w := &shardsWork{cancel: cancel}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.stop())
@@ -134,19 +133,18 @@ func startShards(ctx context.Context, location string, k, underWay int) (_ *shar
 		}
 		return nil
 	}, &shards.Options[job]{Slots: 64 * k, Listener: &listener.Options[job]{Logger: slog.New(slog.DiscardHandler)}})
-	w.running.Go(func() { w.fail(w.listener.Run(ctx)) })
+	w.running.Go(func() error { return w.listener.Run(ctx) })
 	p := producer.New[job](q, nil)
 	for i := range underWay * k {
-		w.running.Go(func() {
+		w.running.Go(func() error {
 			for {
 				select {
 				case room <- struct{}{}:
 				case <-ctx.Done():
-					return
+					return nil
 				}
 				if _, err := p.Send(ctx, job{i}, nil); err != nil && ctx.Err() == nil {
-					w.fail(err)
-					return
+					return err
 				}
 			}
 		})
@@ -174,12 +172,6 @@ func (w *shardsWork) open(ctx context.Context, location string, k, underWay int)
 	return all, nil
 }
 
-func (w *shardsWork) fail(err error) {
-	if err != nil {
-		waiting.Signal(w.failed, err)
-	}
-}
-
 // done returns how many jobs were handled and deleted.
 func (w *shardsWork) done() int64 { return w.listener.State().Total.Succeeded }
 
@@ -194,17 +186,12 @@ func (w *shardsWork) look(s *server) (sample, error) {
 }
 
 // stop stops the work without waiting for jobs that are left.
-func (w *shardsWork) stop() (err error) {
+func (w *shardsWork) stop() error {
 	w.cancel()
 	if w.listener != nil {
 		w.listener.Halt()
 	}
-	w.running.Wait()
-	select {
-	case err = <-w.failed:
-	default:
-	}
-	return errors.Join(err, w.closing.close())
+	return errors.Join(w.running.Wait(), w.closing.close())
 }
 
 // table returns the results as Markdown.

@@ -105,17 +105,10 @@ func open(at azurestorage.Location, o Options) (_ *Store, err error) {
 		maxBlocks: maxBlocks,
 	}
 	s.blockSize = cmp.Or(s.blockSize, 4<<20)
-	s.service, s.own, err = azurestorage.Connect(at, o.Credential, o.Transport, s.limits.Connections, azurestorage.Constructors[*service.Client, *service.SharedKeyCredential]{
-		Key: service.NewSharedKeyCredential,
-		WithKey: func(endpoint string, key *service.SharedKeyCredential, t policy.Transporter) (*service.Client, error) {
-			return service.NewClientWithSharedKeyCredential(endpoint, key, sdkOptions(t))
-		},
-		WithoutCredential: func(endpoint string, t policy.Transporter) (*service.Client, error) {
-			return service.NewClientWithNoCredential(endpoint, sdkOptions(t))
-		},
-		WithToken: func(endpoint string, c azcore.TokenCredential, t policy.Transporter) (*service.Client, error) {
-			return service.NewClient(endpoint, c, sdkOptions(t))
-		},
+	s.service, s.own, err = azurestorage.Connect(at, o.Credential, o.Transport, s.limits.Connections, azurestorage.Constructors[*service.Client, *service.SharedKeyCredential, *service.ClientOptions]{
+		Options: sdkOptions,
+		Key:     service.NewSharedKeyCredential,
+		WithKey: service.NewClientWithSharedKeyCredential, WithoutCredential: service.NewClientWithNoCredential, WithToken: service.NewClient,
 	})
 	if err != nil {
 		f := azurestorage.Unopened(err, blob.ErrUnauthorized, blob.ErrInvalid)

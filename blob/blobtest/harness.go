@@ -6,11 +6,12 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/internal/suitetest"
 )
 
 // Harness connects the suite to a store. Open is required; the zero values of the other fields
@@ -52,17 +53,9 @@ type test struct {
 // Run runs the suite against a store, each test in containers of its own.
 func Run(t *testing.T, h Harness) {
 	h.Large = cmp.Or(h.Large, 2<<20)
-	for _, part := range [][]test{contentTests, createTests, readerTests, listTests, metadataTests, accessTests, argumentTests, modelTests} {
-		for _, c := range part {
-			t.Run(c.name, func(t *testing.T) {
-				if h.Bubble {
-					synctest.Test(t, func(t *testing.T) { c.run(newEnv(t, h)) })
-					return
-				}
-				t.Parallel()
-				c.run(newEnv(t, h))
-			})
-		}
+	all := slices.Concat(contentTests, createTests, readerTests, listTests, metadataTests, accessTests, argumentTests, modelTests)
+	for _, c := range all {
+		suitetest.Run(t, c.name, h.Bubble, func(t *testing.T) { c.run(newEnv(t, h)) })
 	}
 }
 

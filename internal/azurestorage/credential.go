@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -62,7 +63,7 @@ func isTransientStatus(status int) bool {
 // Connect opens an SDK's client of the service at a location, with the constructors of that SDK. It returns the client's HTTP client too if
 // the transport is nil, so that it can be closed. Errors are [*ParseError] for options that contradict the location, and
 // [*CredentialError] if no credential is found. They have no secrets.
-func Connect[C, K any](at Location, credential azcore.TokenCredential, transport policy.Transporter, connections int, sdk Constructors[C, K]) (client C, own *http.Client, err error) {
+func Connect[C, K, O any](at Location, credential azcore.TokenCredential, transport policy.Transporter, connections int, sdk Constructors[C, K, O]) (client C, own *http.Client, err error) {
 	if credential != nil && at.Auth != TokenAuth {
 		return client, nil, invalid("leave one of them out", "both a Credential and a %s in the location", at.Auth)
 	}
@@ -70,22 +71,22 @@ func Connect[C, K any](at Location, credential azcore.TokenCredential, transport
 		own = NewClient(connections)
 		transport = own
 	}
-	transport = WithoutRedirects(transport)
+	o := sdk.Options(WithoutRedirects(transport))
 	switch at.Auth {
 	case KeyAuth:
 		var key K
 		if key, err = sdk.Key(at.Account, at.Key); err == nil {
-			client, err = sdk.WithKey(at.Endpoint, key, transport)
+			client, err = sdk.WithKey(at.Endpoint, key, o)
 		}
 	case SASAuth:
-		client, err = sdk.WithoutCredential(at.Endpoint+"?"+at.Signature, transport)
+		client, err = sdk.WithoutCredential(at.Endpoint+"?"+at.Signature, o)
 	default:
 		if credential == nil {
 			if credential, err = azidentity.NewDefaultAzureCredential(nil); err != nil {
 				return client, nil, &CredentialError{at.RedactError(err)}
 			}
 		}
-		client, err = sdk.WithToken(at.Endpoint, MarkedCredential{credential}, transport)
+		client, err = sdk.WithToken(at.Endpoint, MarkedCredential{credential}, o)
 	}
 	if err != nil {
 		return client, nil, at.RedactError(err)
@@ -93,12 +94,13 @@ func Connect[C, K any](at Location, credential azcore.TokenCredential, transport
 	return client, own, nil
 }
 
-// Constructors are those of an SDK with clients C and shared keys K.
-type Constructors[C, K any] struct {
+// Constructors are those of an SDK with clients C, shared keys K, and options O of a client.
+type Constructors[C, K, O any] struct {
+	Options           func(t policy.Transporter) O
 	Key               func(account, key string) (K, error)
-	WithKey           func(endpoint string, key K, t policy.Transporter) (C, error)
-	WithoutCredential func(endpoint string, t policy.Transporter) (C, error)
-	WithToken         func(endpoint string, c azcore.TokenCredential, t policy.Transporter) (C, error)
+	WithKey           func(endpoint string, key K, o O) (C, error)
+	WithoutCredential func(endpoint string, o O) (C, error)
+	WithToken         func(endpoint string, c azcore.TokenCredential, o O) (C, error)
 }
 
 // Unopened explains an error of [Connect], with the kinds of errors of a client.
@@ -151,17 +153,12 @@ func (at Location) stringToSign(r *http.Request) string {
 	}
 	b.WriteString("/" + at.Account + r.URL.EscapedPath())
 	parameters := map[string][]string{}
-	names = names[:0]
 	query, _ := url.ParseQuery(r.URL.RawQuery) // as the caller made it
 	for name, values := range query {
 		lower := strings.ToLower(name)
-		if parameters[lower] == nil {
-			names = append(names, lower)
-		}
 		parameters[lower] = append(parameters[lower], values...)
 	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(parameters)) {
 		slices.Sort(parameters[name])
 		b.WriteString("\n" + name + ":" + strings.Join(parameters[name], ","))
 	}

@@ -157,10 +157,7 @@ func (q *Queue) Sibling(suffix string) queue.Queue {
 
 // Properties is no step: it changes nothing.
 func (q *Queue) Properties(ctx context.Context) (queue.Properties, error) {
-	if q.Killer.Dead() {
-		return queue.Properties{}, ErrKilled
-	}
-	return q.Queue.Properties(ctx)
+	return step(q.Killer, "", func() (queue.Properties, error) { return q.Queue.Properties(ctx) })
 }
 
 // Create is a step.
@@ -169,9 +166,8 @@ func (q *Queue) Create(ctx context.Context, metadata map[string]string) error {
 }
 
 // Enqueue is a step.
-func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (m queue.Message, err error) {
-	err = q.Killer.Step("enqueue", func() error { m, err = q.Queue.Enqueue(ctx, text, o); return err })
-	return m, err
+func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+	return step(q.Killer, "enqueue", func() (queue.Message, error) { return q.Queue.Enqueue(ctx, text, o) })
 }
 
 // Dequeue is a step only if it brings something: polls of an empty queue do nothing.
@@ -190,9 +186,8 @@ func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([
 }
 
 // Update is a step.
-func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (fresh queue.Lease, err error) {
-	err = q.Killer.Step("update", func() error { fresh, err = q.Queue.Update(ctx, l, text, visibility); return err })
-	return fresh, err
+func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
+	return step(q.Killer, "update", func() (queue.Lease, error) { return q.Queue.Update(ctx, l, text, visibility) })
 }
 
 // Delete is a step.
@@ -209,18 +204,12 @@ type Table struct {
 
 // Get is no step: it changes nothing.
 func (t *Table) Get(ctx context.Context, k table.Key) (table.Entity, error) {
-	if t.Killer.Dead() {
-		return table.Entity{}, ErrKilled
-	}
-	return t.Store.Get(ctx, k)
+	return step(t.Killer, "", func() (table.Entity, error) { return t.Store.Get(ctx, k) })
 }
 
 // Query is no step: it changes nothing.
 func (t *Table) Query(ctx context.Context, q table.Query) (table.Page, error) {
-	if t.Killer.Dead() {
-		return table.Page{}, ErrKilled
-	}
-	return t.Store.Query(ctx, q)
+	return step(t.Killer, "", func() (table.Page, error) { return t.Store.Query(ctx, q) })
 }
 
 // Insert is a step.

@@ -1,5 +1,5 @@
-// Package suitetest says how long tests may take, and helps to test conformance suites: it runs one
-// inside an example, and one that must fail in a process of its own.
+// Package suitetest says how long tests may take, and runs conformance suites: for their packages, inside an example,
+// and, if they must fail, in a process of their own.
 package suitetest
 
 import (
@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 )
 
 // Long reports whether tests run in their long form, for which .ci/run sets MILLRACE_LONG. Without it they
@@ -51,6 +52,18 @@ func Checks(t testing.TB, n int) {
 	}
 	set(strconv.Itoa(n))
 	t.Cleanup(func() { set(before) })
+}
+
+// Run runs a part of a suite: in a bubble, or in parallel with the others.
+func Run(t *testing.T, name string, bubble bool, part func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) {
+		if bubble {
+			synctest.Test(t, part)
+			return
+		}
+		t.Parallel()
+		part(t)
+	})
 }
 
 // Passes runs a test inside an example, which has no *testing.T, and reports whether it passed.

@@ -96,17 +96,10 @@ func open(at azurestorage.Location, o Options) (_ *account, err error) {
 		return nil, invalid("", "Connections %d is negative", o.Connections)
 	}
 	a := &account{location: at, tryTimeout: cmp.Or(o.TryTimeout, 10*time.Second)}
-	a.service, a.own, err = azurestorage.Connect(at, o.Credential, o.Transport, cmp.Or(o.Connections, 256), azurestorage.Constructors[*azqueue.ServiceClient, *azqueue.SharedKeyCredential]{
-		Key: azqueue.NewSharedKeyCredential,
-		WithKey: func(endpoint string, key *azqueue.SharedKeyCredential, t policy.Transporter) (*azqueue.ServiceClient, error) {
-			return azqueue.NewServiceClientWithSharedKeyCredential(endpoint, key, sdkOptions(t))
-		},
-		WithoutCredential: func(endpoint string, t policy.Transporter) (*azqueue.ServiceClient, error) {
-			return azqueue.NewServiceClientWithNoCredential(endpoint, sdkOptions(t))
-		},
-		WithToken: func(endpoint string, c azcore.TokenCredential, t policy.Transporter) (*azqueue.ServiceClient, error) {
-			return azqueue.NewServiceClient(endpoint, c, sdkOptions(t))
-		},
+	a.service, a.own, err = azurestorage.Connect(at, o.Credential, o.Transport, cmp.Or(o.Connections, 256), azurestorage.Constructors[*azqueue.ServiceClient, *azqueue.SharedKeyCredential, *azqueue.ClientOptions]{
+		Options: sdkOptions,
+		Key:     azqueue.NewSharedKeyCredential,
+		WithKey: azqueue.NewServiceClientWithSharedKeyCredential, WithoutCredential: azqueue.NewServiceClientWithNoCredential, WithToken: azqueue.NewServiceClient,
 	})
 	if err != nil {
 		f := azurestorage.Unopened(err, queue.ErrUnauthorized, queue.ErrInvalid)

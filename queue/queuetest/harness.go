@@ -9,9 +9,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -85,14 +85,7 @@ func Run(t *testing.T, h Harness) {
 
 func runAll[E any](t *testing.T, bubble bool, tests []testOf[E], newEnv func(t *testing.T) E) {
 	for _, c := range tests {
-		t.Run(c.name, func(t *testing.T) {
-			if bubble {
-				synctest.Test(t, func(t *testing.T) { c.run(newEnv(t)) })
-				return
-			}
-			t.Parallel()
-			c.run(newEnv(t))
-		})
+		suitetest.Run(t, c.name, bubble, func(t *testing.T) { c.run(newEnv(t)) })
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -266,29 +267,20 @@ func (s *source) take(ctx context.Context, n int, visibility time.Duration) ([]q
 	if err != nil {
 		return nil, err
 	}
-	var tokens, void []queue.Message
-	for _, m := range batch {
-		if s.valid(&m) {
-			tokens = append(tokens, m)
-		} else {
-			void = append(void, m)
-		}
-	}
-	if len(void) == 0 {
-		return tokens, nil
+	void := func(m queue.Message) bool { return !s.valid(&m) }
+	if !slices.ContainsFunc(batch, void) {
+		return batch, nil
 	}
 	if _, err := s.refresh(ctx); err != nil { // perhaps it is our set that counts no more
 		return nil, err
 	}
-	tokens = tokens[:0]
-	for _, m := range batch {
-		if s.valid(&m) {
-			tokens = append(tokens, m)
-		} else {
+	return slices.DeleteFunc(batch, func(m queue.Message) bool {
+		gone := void(m)
+		if gone {
 			_ = s.queue.Delete(ctx, m.Lease) // if not, whoever finds it next does it
 		}
-	}
-	return tokens, nil
+		return gone
+	}), nil
 }
 
 // giveBack makes a token visible at once. If that fails it comes back by itself, later.

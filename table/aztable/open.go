@@ -99,17 +99,10 @@ func open(location, name string, o Options) (*Table, error) {
 	}
 	t := &Table{name: name, location: at, limits: o.limits().WithDefaults(at)}
 	var service *aztables.ServiceClient
-	service, t.own, err = azurestorage.Connect(at, o.Credential, o.Transport, t.limits.Connections, azurestorage.Constructors[*aztables.ServiceClient, *aztables.SharedKeyCredential]{
-		Key: aztables.NewSharedKeyCredential,
-		WithKey: func(endpoint string, key *aztables.SharedKeyCredential, t policy.Transporter) (*aztables.ServiceClient, error) {
-			return aztables.NewServiceClientWithSharedKey(endpoint, key, sdkOptions(t))
-		},
-		WithoutCredential: func(endpoint string, t policy.Transporter) (*aztables.ServiceClient, error) {
-			return aztables.NewServiceClientWithNoCredential(endpoint, sdkOptions(t))
-		},
-		WithToken: func(endpoint string, c azcore.TokenCredential, t policy.Transporter) (*aztables.ServiceClient, error) {
-			return aztables.NewServiceClient(endpoint, c, sdkOptions(t))
-		},
+	service, t.own, err = azurestorage.Connect(at, o.Credential, o.Transport, t.limits.Connections, azurestorage.Constructors[*aztables.ServiceClient, *aztables.SharedKeyCredential, *aztables.ClientOptions]{
+		Options: sdkOptions,
+		Key:     aztables.NewSharedKeyCredential,
+		WithKey: aztables.NewServiceClientWithSharedKey, WithoutCredential: aztables.NewServiceClientWithNoCredential, WithToken: aztables.NewServiceClient,
 	})
 	if err != nil {
 		f := azurestorage.Unopened(err, table.ErrUnauthorized, table.ErrInvalid)

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/table"
 )
 
@@ -68,18 +68,12 @@ type test struct {
 
 // Run runs the suite against a store, each test in a table of its own.
 func Run(t *testing.T, h Harness) {
-	parts := [][]test{
-		entityTests, versionTests, valueTests, keyTests, queryTests, filterTests, pageTests, groupTests,
-		snapshotTests, argumentTests, modelTests,
-	}
-	for _, c := range slices.Concat(parts...) {
-		t.Run(c.name, func(t *testing.T) {
-			if h.Bubble {
-				synctest.Test(t, func(t *testing.T) { c.run(newEnv(t, h)) })
-				return
-			}
-			t.Parallel()
-			c.run(newEnv(t, h))
+	all := slices.Concat(entityTests, versionTests, valueTests, keyTests, queryTests, filterTests, pageTests, groupTests,
+		snapshotTests, argumentTests, modelTests)
+	for _, c := range all {
+		suitetest.Run(t, c.name, h.Bubble, func(t *testing.T) {
+			name := "tabletest" + strings.ToLower(rand.Text())
+			c.run(&env{T: t, h: h, s: h.Open(t, name), name: name})
 		})
 	}
 }
@@ -90,11 +84,6 @@ type env struct {
 	h    Harness
 	s    table.Store
 	name string // of the table
-}
-
-func newEnv(t *testing.T, h Harness) *env {
-	name := "tabletest" + strings.ToLower(rand.Text())
-	return &env{T: t, h: h, s: h.Open(t, name), name: name}
 }
 
 // knownFor skips the rest of a test that a store is known not to pass.

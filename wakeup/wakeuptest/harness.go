@@ -1,6 +1,7 @@
 package wakeuptest
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/wakeup"
 )
@@ -68,14 +70,7 @@ func Run(t *testing.T, h Harness) {
 			if c.processes > 1 && !h.Between || c.name == "MoreWakesAnotherProcess" && h.SeesQueue {
 				continue
 			}
-			t.Run(c.name, func(t *testing.T) {
-				if h.Bubble {
-					synctest.Test(t, func(t *testing.T) { c.run(newEnv(t, h, c.processes)) })
-					return
-				}
-				t.Parallel()
-				c.run(newEnv(t, h, c.processes))
-			})
+			suitetest.Run(t, c.name, h.Bubble, func(t *testing.T) { c.run(newEnv(t, h, c.processes)) })
 		}
 	}
 }
@@ -99,10 +94,7 @@ func newEnv(t *testing.T, h Harness, processes int) *env {
 }
 
 func (e *env) name(q string) queue.Name {
-	if e.h.Account != "" {
-		return queue.Name{Account: e.h.Account, Queue: q}
-	}
-	return queue.Name{Account: "acme", Queue: q}
+	return queue.Name{Account: cmp.Or(e.h.Account, "acme"), Queue: q}
 }
 
 // publish publishes an event that no other has the Bytes of, and returns these.
