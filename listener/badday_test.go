@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -27,6 +28,8 @@ type day struct {
 	started map[string]int  // runs, by name; guarded by mu
 	running int             // guarded by mu
 	most    int             // that ran at once, since it was last set to 0; guarded by mu
+	log     strings.Builder // of logger
+	logger  *slog.Logger
 }
 
 type task struct {
@@ -40,6 +43,7 @@ func aDay(t *testing.T, f func(*day)) {
 	t.Helper()
 	bubble(t, func(b *bundle) {
 		d := &day{bundle: b, started: make(map[string]int)}
+		d.logger = slog.New(slog.NewTextHandler(&d.log, nil))
 		d.jobs = producer.New[task](b.queue.Queue, nil)
 		f(d)
 	})
@@ -84,7 +88,7 @@ func (d *day) listener(others func(context.Context, *Message[task]) error) *List
 			return nil
 		}
 		return others(ctx, m)
-	}, &Options[task]{Logger: options().Logger})
+	}, &Options[task]{Logger: d.logger})
 }
 
 // waited returns how many good jobs were handled, and the wait that 99 % of them stay below.
@@ -291,12 +295,18 @@ func TestAnOutageOfEverythingCostsTheAttemptsOfItsFirstMinute(t *testing.T) {
 	}
 }
 
-// What is limited is in State and in its reasons, and Ready stays true.
+// What is limited is in State, in its reasons, and in the log, and Ready stays true.
 func TestStateNamesWhatFails(t *testing.T) {
 	t.Parallel()
 	aDay(t, func(d *day) {
 		d.send(200, task{}, nil)
-		l := d.listener(func(context.Context, *Message[task]) error { return errDay })
+		var over atomic.Bool
+		l := d.listener(func(context.Context, *Message[task]) error {
+			if over.Load() {
+				return nil
+			}
+			return errDay
+		})
 		d.run(l)
 		advance(2 * time.Minute)
 		s := l.State()
@@ -305,7 +315,15 @@ func TestStateNamesWhatFails(t *testing.T) {
 			!strings.Contains(reasons, "limited to 6 handlers since") {
 			t.Errorf("ready is %v, failing %v, because of:\n%s", s.Ready(), s.Failing, reasons)
 		}
+		over.Store(true)
+		advance(10 * time.Minute)
 		d.mustFinish()
+		log := d.log.String()
+		for line, want := range map[string]int{"failures are limited": 2, "failures are not limited any more": 2, `source="all jobs" since=2000-01-01T00:01:00.000Z slots=1 error="the database is down"`: 2} {
+			if got := strings.Count(log, line); got != want {
+				t.Errorf("the log has %d times %q, want %d:\n%s", got, line, want, log)
+			}
+		}
 		if got := l.State().Reasons(); len(got) == 0 || got[0] != "its phase is stopped" {
 			t.Errorf("after the end: %q", got)
 		}

@@ -186,8 +186,8 @@ func (r *reporter) limited(s LimitedSource, ended bool) {
 	if ended {
 		level, what = slog.LevelInfo, "failures are not limited any more"
 	}
-	if leftOut, ok := r.limiter.allow(what, s.Source); ok {
-		r.line(level, what, slog.String("source", s.Source), slog.Time("since", s.Since), slog.Int("slots", s.Slots), slog.String("error", s.Error), slog.Int("left_out", leftOut))
+	if _, ok := r.limiter.allow(what+": "+s.Source, ""); ok { // what is left out is told at the end
+		r.line(level, what, slog.String("source", s.Source), slog.Time("since", s.Since), slog.Int("slots", s.Slots), slog.String("error", s.Error))
 	}
 }
 
