@@ -444,7 +444,7 @@ func (f *failures) limited() (all []LimitedSource) {
 // update does what is due by the clock. Requires mu.
 func (f *failures) update(now time.Time) {
 	if !f.off && !f.slow() && f.all.failures >= max(minFailures, f.slots) && !f.failing.IsZero() && now.Sub(f.failing) >= slowAfter {
-		f.all.since, f.size, f.until = now, 1, now
+		f.all.since, f.size, f.until = f.failing.Add(slowAfter), 1, now
 		f.trying, f.failed = time.Time{}, false
 		f.tell(&f.all, false)
 		f.changed.Announce()
