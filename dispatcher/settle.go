@@ -285,6 +285,10 @@ func (o *opened) withHead(head codec.Head) string {
 		return o.queued.Text
 	}
 	text, err := codec.Seal(head, body, codec.Envelope)
+	if err == nil && queue.CheckRequest(text, 0) != nil { // the record matters more than when the job was sent
+		head.Enqueued = time.Time{}
+		text, err = codec.Seal(head, body, codec.Envelope)
+	}
 	if err != nil {
 		return o.queued.Text
 	}

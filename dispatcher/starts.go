@@ -165,6 +165,12 @@ func (s *starts) admit(v *delivery) (dec decision, refused bool) {
 		if v.lostDeliveries() < int64(d.maxLost()) {
 			return decision{}, false
 		}
+		if v.head.Items == 0 && v.head.Claim == "" {
+			// Earlier deliveries may have been to workers that cannot read it, like this one.
+			if unread := v.job.decodeBody(); errors.Is(unread, codec.ErrNewer) {
+				return unreadable(&v.opened, unread), true
+			}
+		}
 		return poisoned(&v.opened, poison.ReasonLost, fmt.Errorf("%d deliveries in a row ended in nothing, and there is no room to record which of them were started: %w", v.lostDeliveries(), err)), true
 	case err != nil:
 		return decision{outcome: Lost, err: fmt.Errorf("record the start of its handler: %w", err)}, true
