@@ -286,7 +286,7 @@ func TestAListenerWithoutClaimsLeavesThemToOthers(t *testing.T) {
 		if len(h.jobs) != 0 || b.depth(b.queue.Sibling(poison.Suffix)) != 0 {
 			b.Errorf("got %d runs and %d poisoned, want neither", len(h.jobs), b.depth(b.queue.Sibling(poison.Suffix)))
 		}
-		b.run(options(b.claims), h.handle, time.Minute)
+		b.run(options(b.claims), h.handle, 10*time.Minute)
 		if len(h.jobs) != 1 {
 			b.Errorf("got %d runs with claims, want 1", len(h.jobs))
 		}

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"math"
 	"time"
 
 	"github.com/millrace/millrace/codec"
@@ -92,4 +93,13 @@ func (o *opened) withinLife(delay time.Duration) time.Duration {
 		return delay
 	}
 	return min(delay, max(time.Until(o.lease.messageEnd), 0).Truncate(time.Second))
+}
+
+// longestWait returns how long the message can wait, in whole seconds, and then still be handled
+// before it expires.
+func (o *opened) longestWait() time.Duration {
+	if o.lease.messageEnd.IsZero() {
+		return math.MaxInt64
+	}
+	return (time.Until(o.lease.messageEnd) - o.dispatcher.Visibility()).Truncate(time.Second)
 }

@@ -70,7 +70,8 @@ func TestALargeDequeueCountIsPoison(t *testing.T) {
 	}
 }
 
-// sendNewer sends a message of a newer version that expires. It is given back for half a minute.
+// sendNewer sends a message of a newer version that expires. A worker that sees it as [often] gives
+// it back until it can just be handled, or otherwise until the end of its life.
 func (b *bundle) sendNewer(ttl time.Duration) {
 	b.Helper()
 	const text = "millrace/2?id=7\n{}"
@@ -79,21 +80,47 @@ func (b *bundle) sendNewer(ttl time.Duration) {
 	}
 }
 
+// often is a queue whose messages have been delivered so often that no worker is likely to know them.
+func often(q queue.Queue) queue.Queue { return fixedCount{q, 100} }
+
 // A retried give-back asks for no more than the message's remaining life by then.
 func TestARetriedGiveBackAsksForTheRemainingLife(t *testing.T) {
 	bubble(t, func(b *bundle) {
-		b.sendNewer(33 * time.Second)
+		b.sendNewer(31 * time.Second)
 		b.queue.intercept = func(op string, act func() error) error {
 			if op == "update" && time.Since(b.begin) < 5*time.Second {
 				return &queue.Error{Op: op, Kind: queue.ErrThrottled, Status: 503}
 			}
 			return act()
 		}
-		l := New(b.queue, nothing, options())
+		l := New(often(b.queue), nothing, options())
 		b.run(l)
 		advance(20 * time.Second)
 		if st := l.State(); st.Snoozed != 1 || b.refusedUpdates() != 0 {
 			t.Errorf("got %d refused give-backs, state %+v; want Snoozed 1, refused updates 0", b.refusedUpdates(), st)
+		}
+		b.mustFinish()
+	})
+}
+
+// A message that this worker cannot handle comes up while a handler still has time for it, however long it
+// would have to wait otherwise, and is not poison at the end of its life.
+func TestAMessageForANewerWorkerComesUpBeforeItExpires(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		const life = 3 * time.Hour
+		b.sendNewer(life)
+		inTime := 0
+		o := fixed(30 * time.Second)
+		o.Observer.Received = func([]queue.Message) {
+			if left := life - time.Since(b.begin); left > 28*time.Second && left < 35*time.Second {
+				inTime++
+			}
+		}
+		l := New(often(b.queue), nothing, o)
+		b.run(l)
+		advance(life + time.Minute)
+		if st := l.State(); inTime != 1 || st.Snoozed > 7 || st.Poisoned != 0 || b.refusedUpdates() != 0 {
+			t.Errorf("it came %d times half a minute before the end of its life, with %d refused updates, state %+v; want once", inTime, b.refusedUpdates(), st)
 		}
 		b.mustFinish()
 	})
@@ -134,14 +161,14 @@ func TestALostLeaseRaisesTheVisibilityOfTheNextDequeue(t *testing.T) {
 // delay.
 func TestAGiveBackThatArrivesTooLateIsRetriedWithAShorterDelay(t *testing.T) {
 	bubble(t, func(b *bundle) {
-		b.sendNewer(35 * time.Second)
+		b.sendNewer(31 * time.Second)
 		b.queue.intercept = func(op string, act func() error) error {
 			if op == "update" {
 				time.Sleep(10 * time.Second)
 			}
 			return act()
 		}
-		l := New(b.queue, nothing, options())
+		l := New(often(b.queue), nothing, options())
 		b.run(l)
 		advance(21 * time.Second)
 		if st := l.State(); st.Snoozed != 1 || b.refusedUpdates() != 1 {
