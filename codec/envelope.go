@@ -15,6 +15,7 @@ import (
 // ErrNewer means that a newer program is needed to read a message: its envelope has a version or a
 // [Feature] that the reader does not know, or its body is of a newer form. The message is not
 // poison, because another worker can read it: it is given back with a delay, without an attempt.
+// The delay is 3 or 4 s for its first 40 deliveries, and then doubles up to an hour.
 // A [Codec] says so of a body with an error that wraps ErrNewer. A message without an envelope that
 // is not adopted has only its dequeue count: it is poison after as many deliveries as attempts.
 var ErrNewer = errors.New("newer version than this program reads")

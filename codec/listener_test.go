@@ -78,10 +78,10 @@ func TestACodecCanLeaveABodyToANewerWorker(t *testing.T) {
 			}
 		}
 		handled, state := work(t, q, 10*time.Minute, &listener.Options[staged]{Codec: knows(1)})
-		if len(handled) != 1 || handled[0].Body.Version != 1 || state.Poisoned != 0 || state.Snoozed < 19 || state.Snoozed > 21 {
+		if len(handled) != 1 || handled[0].Body.Version != 1 || state.Poisoned != 0 || state.Snoozed < 40 || state.Snoozed > 50 {
 			t.Errorf("the older worker handled %v, and says %+v", handled, state)
 		}
-		handled, state = work(t, q, time.Minute, &listener.Options[staged]{Codec: knows(2)})
+		handled, state = work(t, q, 10*time.Minute, &listener.Options[staged]{Codec: knows(2)})
 		if len(handled) != 1 || handled[0].Body.Version != 2 || handled[0].Attempt != 1 || state.Poisoned != 0 {
 			t.Errorf("the newer worker handled %+v, and says %+v", handled, state)
 		}
@@ -101,10 +101,10 @@ func TestAWorkerWithoutFeaturesLeavesThemAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 			handled, state := work(t, q, 10*time.Minute, &listener.Options[item]{})
-			if len(handled) != 0 || state.Poisoned != 0 || state.Snoozed < 19 {
+			if len(handled) != 0 || state.Poisoned != 0 || state.Snoozed < 40 {
 				t.Errorf("%+v: handled %v, and says %+v", h, handled, state)
 			}
-			time.Sleep(time.Minute)
+			time.Sleep(10 * time.Minute)
 			if batch, err := q.Peek(t.Context(), 1); err != nil || len(batch) != 1 || batch[0].Text != text {
 				t.Errorf("%+v: got %v, %v, want it as it was", h, batch, err)
 			}

@@ -166,7 +166,7 @@ func (s *starts) admit(v *delivery) (dec decision, refused bool) {
 			return decision{}, false
 		}
 		if v.head.Items == 0 && v.head.Claim == "" {
-			// Its deliveries may be those of workers that cannot read it, like this one.
+			// Earlier deliveries may have been to workers that cannot read it, like this one.
 			if unread := v.job.decodeBody(); errors.Is(unread, codec.ErrNewer) {
 				return unreadable(&v.opened, unread), true
 			}

@@ -40,7 +40,7 @@ func TestAKindWithAClaimIsOpenedByItsWorkerOnly(t *testing.T) {
 		if older.Snoozed == 0 || older.Poisoned != 0 || store.opened.Load() != 0 {
 			b.Errorf("opened %d bodies of an unknown kind, and says %+v", store.opened.Load(), older)
 		}
-		b.run(5*time.Minute, b.kindsOf(emails.Handle(handler[email](b, nil), nil)))
+		b.run(10*time.Minute, b.kindsOf(emails.Handle(handler[email](b, nil), nil)))
 		if got := b.handled["email"]; len(got) != 1 || got[0].body != large || got[0].attempt != 1 || store.opened.Load() != 1 || b.depth() != 0 {
 			b.Errorf("handled %d, opened %d, %d left", len(got), store.opened.Load(), b.depth())
 		}

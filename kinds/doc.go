@@ -17,6 +17,9 @@
 //
 // The name travels in the envelope. A worker gives back what it has no handler for, with a delay and
 // without an attempt, so that old and new releases can work on one queue: see listener.NewKinds.
+// While one worker of nine knows a kind, 95 % of its jobs reach that one within 2 min, if the workers
+// poll. Workers with listener.Options.Wakeups do not poll for the jobs they left to others: these wait
+// for a safety poll or for the next event.
 // To add a kind, deploy workers that handle it and senders that use it in any order. To rename one,
 // handle both names until no message has the old one. To take one out, stop sending it first.
 //
@@ -36,8 +39,7 @@
 //
 // # Cost
 //
-// As much as a queue of one kind. What no worker handles costs a dequeue and an update every
-// 3 s for two minutes, then ever less, and in the end once an hour: 148 requests on the first day,
-// and 50 on each later one, of all workers together.
+// As much as a queue of one kind. A message that no worker can handle costs at most 150 requests on
+// its first day, most of them in the first 3 min, and 60 on each later day.
 // What waits because its kind fails costs a few more.
 package kinds

@@ -110,7 +110,7 @@ func TestAGroupOfAKindIsHandledAsThatKind(t *testing.T) {
 		if older := b.run(5*time.Minute, b.kindsOf(emails.Handle(handler[email](b, nil), nil))); older.Poisoned != 0 || len(b.handled) != 0 {
 			b.Errorf("a worker that does not know the kind handled %v, and says %+v", b.handled, older)
 		}
-		time.Sleep(time.Minute)
+		time.Sleep(10 * time.Minute)
 		var ran []int
 		begin, own := time.Now(), &kinds.Options{
 			MaxAttempts: 3, Timeout: time.Second, RetryDelay: func(attempt int, _ error) time.Duration { return time.Duration(attempt) * time.Minute },

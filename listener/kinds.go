@@ -7,10 +7,10 @@ import "github.com/millrace/millrace/queue"
 // envelope.
 //
 // A message of a kind that is not among these is left to another worker, such as one of a newer
-// release: it is given back without an attempt, for up to 4 s at first, and after forty deliveries
-// ever longer, up to an hour. So is a message without
-// a kind, unless one of the kinds has no name; if it also has no envelope, it is poison after as
-// many deliveries as attempts. A message of a known kind that cannot be decoded is poison
+// release: it is given back without an attempt, for 3 or 4 s after each of its first 40 deliveries,
+// and then for twice as long each time, up to an hour. So is a message without a kind, unless one of
+// the kinds has no name. If it also has no envelope, it waits as after failures, and is poison after
+// as many deliveries as attempts. A message of a known kind that cannot be decoded is poison
 // immediately.
 //
 // A kind whose handlers keep failing gets a tenth of the slots: see [LimitedSource].

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -71,29 +70,57 @@ func TestALargeDequeueCountIsPoison(t *testing.T) {
 	}
 }
 
-// snoozesBrief sends a message that expires, and returns a listener that snoozes it for half a minute.
-func (b *bundle) snoozesBrief(ttl time.Duration) *Listener[job] {
+// sendNewer sends a message of a newer version that expires. A worker that sees it as [often] gives
+// it back until it can just be handled, or otherwise until the end of its life.
+func (b *bundle) sendNewer(ttl time.Duration) {
 	b.Helper()
-	if _, err := b.queue.Queue.Enqueue(b.Context(), "millrace/1?id=7\n{}", &queue.EnqueueOptions{TTL: ttl}); err != nil {
+	const text = "millrace/2?id=7\n{}"
+	if _, err := b.queue.Queue.Enqueue(b.Context(), text, &queue.EnqueueOptions{TTL: ttl}); err != nil {
 		b.Fatal(err)
 	}
-	return New(b.queue, func(context.Context, *Message[job]) error { return Snooze(30 * time.Second) }, options())
 }
+
+// often is a queue whose messages have been delivered so often that no worker is likely to know them.
+func often(q queue.Queue) queue.Queue { return fixedCount{q, 100} }
 
 // A retried give-back asks for no more than the message's remaining life by then.
 func TestARetriedGiveBackAsksForTheRemainingLife(t *testing.T) {
 	bubble(t, func(b *bundle) {
-		l := b.snoozesBrief(33 * time.Second)
+		b.sendNewer(31 * time.Second)
 		b.queue.intercept = func(op string, act func() error) error {
 			if op == "update" && time.Since(b.begin) < 5*time.Second {
 				return &queue.Error{Op: op, Kind: queue.ErrThrottled, Status: 503}
 			}
 			return act()
 		}
+		l := New(often(b.queue), nothing, options())
 		b.run(l)
 		advance(20 * time.Second)
 		if st := l.State(); st.Snoozed != 1 || b.refusedUpdates() != 0 {
 			t.Errorf("got %d refused give-backs, state %+v; want Snoozed 1, refused updates 0", b.refusedUpdates(), st)
+		}
+		b.mustFinish()
+	})
+}
+
+// A message that this worker cannot handle comes up while a handler still has time for it, however long it
+// would have to wait otherwise, and is not poison at the end of its life.
+func TestAMessageForANewerWorkerComesUpBeforeItExpires(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		const life = 3 * time.Hour
+		b.sendNewer(life)
+		inTime := 0
+		o := fixed(30 * time.Second)
+		o.Observer.Received = func([]queue.Message) {
+			if left := life - time.Since(b.begin); left > 28*time.Second && left < 35*time.Second {
+				inTime++
+			}
+		}
+		l := New(often(b.queue), nothing, o)
+		b.run(l)
+		advance(life + time.Minute)
+		if st := l.State(); inTime != 1 || st.Snoozed > 7 || st.Poisoned != 0 || b.refusedUpdates() != 0 {
+			t.Errorf("it came %d times half a minute before the end of its life, with %d refused updates, state %+v; want once", inTime, b.refusedUpdates(), st)
 		}
 		b.mustFinish()
 	})
@@ -134,22 +161,18 @@ func TestALostLeaseRaisesTheVisibilityOfTheNextDequeue(t *testing.T) {
 // delay.
 func TestAGiveBackThatArrivesTooLateIsRetriedWithAShorterDelay(t *testing.T) {
 	bubble(t, func(b *bundle) {
-		const newer = "millrace/2?id=7\n{}" // it is given back for 2 to 4 s
-		if _, err := b.queue.Queue.Enqueue(b.Context(), newer, &queue.EnqueueOptions{TTL: 12 * time.Second}); err != nil {
-			b.Fatal(err)
-		}
-		l := New(b.queue, nothing, options())
-		var late atomic.Bool
+		b.sendNewer(31 * time.Second)
 		b.queue.intercept = func(op string, act func() error) error {
-			if op == "update" && late.CompareAndSwap(false, true) {
+			if op == "update" {
 				time.Sleep(10 * time.Second)
 			}
 			return act()
 		}
+		l := New(often(b.queue), nothing, options())
 		b.run(l)
 		advance(21 * time.Second)
-		if st := l.State(); st.Snoozed == 0 || b.refusedUpdates() != 1 {
-			t.Errorf("got %d refused give-backs, state %+v; want some, refused updates 1", b.refusedUpdates(), st)
+		if st := l.State(); st.Snoozed != 1 || b.refusedUpdates() != 1 {
+			t.Errorf("got %d refused give-backs, state %+v; want Snoozed 1, refused updates 1", b.refusedUpdates(), st)
 		}
 		b.mustFinish()
 	})

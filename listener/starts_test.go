@@ -456,9 +456,9 @@ func TestGiveBacksOfOldWorkersAreNotLostStarts(t *testing.T) {
 		b.run(old)
 		advance(10 * time.Minute)
 		b.mustFinish()
-		advance(time.Minute)
-		if n := old.State().Snoozed; n < 10 {
-			t.Errorf("give-backs of the old worker: got %d, want at least 10", n)
+		advance(10 * time.Minute)
+		if n := old.State().Snoozed; n < 40 {
+			t.Errorf("give-backs of the old worker: got %d, want at least 40", n)
 		}
 		runs := 0
 		l := New(b.queue, func(context.Context, *Message[job]) error { runs++; return nil }, options())

@@ -42,7 +42,8 @@ type Policy struct {
 	// worker runs MaxLost + 1 times. Deliveries that never reached a handler do not count, nor
 	// do, in the same process, up to 20 handlers that returned without their lease. It applies
 	// to messages with an envelope; if the text has no room for the record every delivery
-	// counts. Defaults to 5. Negative is an error.
+	// counts, even those to workers that could not read it. Producers of Millrace leave room.
+	// Defaults to 5. Negative is an error.
 	MaxLost int
 
 	// Queue is where poison is moved. It is created when missing. Defaults to the sibling of
