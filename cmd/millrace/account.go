@@ -38,23 +38,15 @@ func (a *accountFlag) add(f *flag.FlagSet) {
 }
 
 // addAlone adds -account without -v.
-func (a *accountFlag) addAlone(f *flag.FlagSet) { f.Func("account", accountUsage, a.set) }
-
-// set does not validate the location, because the flag package quotes an invalid value in its
-// error.
-func (a *accountFlag) set(given string) error {
-	if strings.TrimSpace(given) == "" {
-		return errors.New("must not be empty: omit the flag for the server on this machine")
-	}
-	a.given = given
-	return nil
+func (a *accountFlag) addAlone(f *flag.FlagSet) {
+	textVar(f, &a.given, "account", ": omit the flag for the server on this machine", accountUsage)
 }
 
 // location returns the account's location and which setting it comes from.
 func (a *accountFlag) location(c *console) (location, source string, err error) {
 	switch {
 	case strings.HasPrefix(a.given, fromFile):
-		location, err = readSecret(strings.TrimPrefix(a.given, fromFile))
+		location, err = azurestorage.ReadSecret(strings.TrimPrefix(a.given, fromFile))
 		return location, "-account", err
 	case a.given != "":
 		return a.given, "-account", nil

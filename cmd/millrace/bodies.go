@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/claimcheck"
+	"github.com/millrace/millrace/internal/azurestorage"
 	"github.com/millrace/millrace/stores"
 )
 
@@ -33,7 +34,7 @@ type bodyFlags struct {
 // verb returns a verb with these flags, which has yet to be told what to run.
 func (b *bodyFlags) verb(name, does, more string) *command {
 	f := newFlags("bodies " + name)
-	f.Func("store", storeUsage, b.store.set)
+	textVar(f, &b.store.given, "store", "", storeUsage)
 	f.BoolVar(&b.store.verbose, "v", false, verboseUsage)
 	f.BoolVar(&b.asJSON, "json", false, "print JSON")
 	return &command{name: "bodies " + name, args: "CONTAINER", does: does, more: more, flags: f, minArgs: 1, maxArgs: 1}
@@ -261,16 +262,6 @@ type storeFlag struct {
 	verbose bool
 }
 
-// set does not validate the location, because the flag package quotes an invalid value in its
-// error.
-func (s *storeFlag) set(given string) error {
-	if strings.TrimSpace(given) == "" {
-		return errors.New("must not be empty")
-	}
-	s.given = given
-	return nil
-}
-
 // open opens the store. It sends no request, and does not create a directory.
 func (s *storeFlag) open(c *console) (stores.BlobStore, error) {
 	location, source, err := s.location(c)
@@ -299,7 +290,7 @@ func (s *storeFlag) location(c *console) (location, source string, err error) {
 		location, source = strings.TrimSpace(c.getenv(accountVariable)), accountVariable
 	}
 	if path, isFile := strings.CutPrefix(location, fromFile); isFile && s.given != "" {
-		if location, err = readSecret(path); err != nil {
+		if location, err = azurestorage.ReadSecret(path); err != nil {
 			return "", "", fmt.Errorf("%s: %w", source, err)
 		}
 	}

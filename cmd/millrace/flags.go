@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"math/big"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -44,38 +43,27 @@ func (d duration) Set(text string) error {
 	return nil
 }
 
+// textVar adds a flag with a text. It refuses a blank one, such as that of an unset variable in a script, which would mean
+// something else; instead says what to do about it. Nothing else is checked, because the flag package quotes an
+// invalid value in its error.
+func textVar(f *flag.FlagSet, to *string, name, instead, usage string) {
+	f.Func(name, usage, func(given string) error {
+		if strings.TrimSpace(given) == "" {
+			return errors.New("must not be empty" + instead)
+		}
+		*to = given
+		return nil
+	})
+}
+
+// path adds a flag for a file or a directory.
+func path(f *flag.FlagSet, to *string, name, usage string) {
+	textVar(f, to, name, ": give a name, or omit the flag", usage)
+}
+
 // fromFile begins a value that names a file with the secret: all users of the machine can see the
 // command line.
 const fromFile = "@"
-
-// maxSecretFile limits the size of such a file in bytes.
-const maxSecretFile = 64 << 10
-
-// readSecret reads the only line of a file. Errors do not repeat its content.
-func readSecret(path string) (string, error) {
-	if path == "" {
-		return "", errors.New("no file follows the @")
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return "", err
-	}
-	if info.Size() > maxSecretFile {
-		return "", fmt.Errorf("%s has %d bytes; it must be one line", path, info.Size())
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", err
-	}
-	line := strings.TrimSpace(string(text))
-	switch {
-	case line == "":
-		return "", fmt.Errorf("%s is empty", path)
-	case strings.ContainsAny(line, "\r\n"):
-		return "", fmt.Errorf("%s has more than one line", path)
-	}
-	return line, nil
-}
 
 // secret matches a secret parameter of a connection string or an address.
 var secret = regexp.MustCompile(`(?i)\b(sig|accountkey|sharedaccesssignature)=[^&;\s"'<>]*`)

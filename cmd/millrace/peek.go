@@ -22,28 +22,23 @@ import (
 
 func peekCommand() *command {
 	var (
-		account accountFlag
-		limit   int
-		asJSON  bool
-		beyond  bool
+		limit  int
+		asJSON bool
+		beyond bool
 	)
-	f := newFlags("peek")
-	account.add(f)
-	f.IntVar(&limit, "n", 10, "show at most this `number` of messages, 1 to 32, or more with -beyond")
-	f.BoolVar(&beyond, "beyond", false, beyondUsage)
-	f.BoolVar(&asJSON, "json", false, "print one JSON object per message, each on its own line")
-	return &command{name: "peek", args: "QUEUE", does: "show messages without taking them", flags: f, minArgs: 1, maxArgs: 1, more: peekMore,
-		run: func(ctx context.Context, c *console, args []string) error {
-			if limit < 1 {
-				return usageError{fmt.Errorf("-n %d is out of range: the service shows 1 to %d messages", limit, queue.MaxBatch)}
-			}
-			if limit > queue.MaxBatch && !beyond {
-				return usageError{fmt.Errorf("-n %d is out of range: the service shows 1 to %d messages; -beyond reads further, at a price: see millrace help peek", limit, queue.MaxBatch)}
-			}
-			return c.onQueue(ctx, &account, args[0], func(ctx context.Context, t *task, q queue.Manager) error {
-				return t.peek(ctx, q, limit, beyond, asJSON)
-			})
-		}}
+	c := queueCommand("peek", "show messages without taking them", peekMore, func(ctx context.Context, t *task, q queue.Manager) error {
+		if limit < 1 {
+			return usageError{fmt.Errorf("-n %d is out of range: the service shows 1 to %d messages", limit, queue.MaxBatch)}
+		}
+		if limit > queue.MaxBatch && !beyond {
+			return usageError{fmt.Errorf("-n %d is out of range: the service shows 1 to %d messages; -beyond reads further, at a price: see millrace help peek", limit, queue.MaxBatch)}
+		}
+		return t.peek(ctx, q, limit, beyond, asJSON)
+	})
+	c.flags.IntVar(&limit, "n", 10, "show at most this `number` of messages, 1 to 32, or more with -beyond")
+	c.flags.BoolVar(&beyond, "beyond", false, beyondUsage)
+	c.flags.BoolVar(&asJSON, "json", false, "print one JSON object per message, each on its own line")
+	return c
 }
 
 const peekMore = `It shows the visible messages, those that a worker could get now. Messages that are delayed or

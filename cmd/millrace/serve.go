@@ -18,6 +18,7 @@ import (
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/emulator"
+	"github.com/millrace/millrace/internal/azurestorage"
 )
 
 // grace is how long requests in progress may take after the first signal.
@@ -215,18 +216,6 @@ func (s *settings) flags() *flag.FlagSet {
 	return f
 }
 
-// path adds a flag for a file or a directory. It refuses an empty value, such as that of an unset
-// variable in a script, which would mean something else.
-func path(f *flag.FlagSet, to *string, name, usage string) {
-	f.Func(name, usage, func(given string) error {
-		if given == "" {
-			return errors.New("must not be empty: give a name, or omit the flag")
-		}
-		*to = given
-		return nil
-	})
-}
-
 func (s *settings) check(getenv func(string) string) error {
 	var err error
 	if s.keys, err = s.accounts.read(getenv(accountsVariable)); err != nil {
@@ -336,7 +325,7 @@ func addKey(keys map[string][]byte, given string) error {
 	}
 	if path, ok := strings.CutPrefix(encoded, fromFile); ok {
 		var err error
-		if encoded, err = readSecret(path); err != nil {
+		if encoded, err = azurestorage.ReadSecret(path); err != nil {
 			return fmt.Errorf("the key of %s: %w", name, err)
 		}
 	}

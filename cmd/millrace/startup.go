@@ -202,12 +202,8 @@ func versionCommand() *command {
 	f.BoolVar(&asJSON, "json", false, "print a JSON object")
 	return &command{name: "version", does: "print the version", flags: f,
 		run: func(_ context.Context, c *console, _ []string) error {
-			info, ok := debug.ReadBuildInfo()
-			switch {
-			case asJSON && ok:
-				return printJSON(c.out, newBuild(info))
-			case asJSON:
-				return printJSON(c.out, build{Version: "unknown"})
+			if asJSON {
+				return printJSON(c.out, newBuild(buildInfo()))
 			}
 			_, err := fmt.Fprintln(c.out, "millrace", version())
 			return err
@@ -222,12 +218,11 @@ type build struct {
 	Go       string `json:"go"`
 }
 
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok { // not built by go build
-		return "unknown"
-	}
-	return describe(info)
+func version() string { return describe(buildInfo()) }
+
+func buildInfo() *debug.BuildInfo {
+	info, _ := debug.ReadBuildInfo() // every binary of go build has it
+	return info
 }
 
 func newBuild(info *debug.BuildInfo) build {

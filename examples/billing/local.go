@@ -165,7 +165,7 @@ func local(f *flag.FlagSet, show *progress.Progress) func(map[string]bool) (mill
 		return nil
 	}
 	return func(given map[string]bool) (millrace.Runner, error) {
-		return task(func(ctx context.Context) error {
+		return cli.Task(func(ctx context.Context) error {
 			err := onEmbedded(ctx, logger, func(s *embedded) error { return bill(ctx, s) })
 			if ctx.Err() != nil { // errors after the interruption are its consequences
 				return errStopped

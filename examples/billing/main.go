@@ -71,15 +71,6 @@ func runs(name string, d define) func(ctx context.Context, args []string, stdout
 	}
 }
 
-// task is a [millrace.Runner] that ends soon after its context. So a second signal changes nothing.
-type task func(context.Context) error
-
-// Run runs the task.
-func (t task) Run(ctx context.Context) error { return t(ctx) }
-
-// Halt does nothing.
-func (task) Halt() {}
-
 var program = account.Program{Name: "billing", Blobs: "batches"}
 
 // accountFlags are the flags of commands that use an account.

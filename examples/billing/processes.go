@@ -109,10 +109,7 @@ func (p *role) Run(ctx context.Context) error {
 	err := program.With(ctx, p.account, p.blobs, p.logger, func(a *account.Account, b *account.Blobs) error {
 		return p.run(ctx, a, b)
 	})
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
+	return cli.UnlessStopped(ctx, err)
 }
 
 func (p *role) run(ctx context.Context, a *account.Account, b *account.Blobs) (err error) {

@@ -97,7 +97,7 @@ func reporting(f *flag.FlagSet, show *progress.Progress) func(map[string]bool) (
 		return err
 	}
 	return func(map[string]bool) (millrace.Runner, error) {
-		return task(func(ctx context.Context) error {
+		return cli.Task(func(ctx context.Context) error {
 			err := write(ctx)
 			if ctx.Err() != nil {
 				return errors.New("stopped before the report was finished")

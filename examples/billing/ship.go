@@ -284,7 +284,7 @@ func shipping(f *flag.FlagSet, show *progress.Progress) func(map[string]bool) (m
 		return err
 	}
 	return func(given map[string]bool) (millrace.Runner, error) {
-		return task(func(ctx context.Context) error {
+		return cli.Task(func(ctx context.Context) error {
 			err := program.With(ctx, at.account, at.blobs, logger, func(a *account.Account, b *account.Blobs) error { return ship(ctx, a, b) })
 			if ctx.Err() != nil {
 				return errors.New("stopped; billing ship with the same flags continues")

@@ -41,25 +41,10 @@ const (
 type server struct {
 	storeFlags
 	addr   string
-	hosts  repeated
+	hosts  []string
 	role   string
 	stdout io.Writer
 	logger *slog.Logger
-}
-
-// repeated is a flag that may be given several times.
-type repeated []string
-
-// String implements flag.Value.
-func (r *repeated) String() string { return strings.Join(*r, ", ") }
-
-// Set implements flag.Value.
-func (r *repeated) Set(text string) error {
-	if strings.TrimSpace(text) == "" {
-		return errors.New("it must not be empty")
-	}
-	*r = append(*r, text)
-	return nil
 }
 
 // serve is the program without a command.
@@ -74,7 +59,13 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 func (s *server) parse(args []string) error {
 	f := cli.NewFlags("microblog")
 	f.StringVar(&s.addr, "addr", defaultAddr, "")
-	f.Var(&s.hosts, "host", "")
+	f.Func("host", "", func(name string) error {
+		if strings.TrimSpace(name) == "" {
+			return errors.New("it must not be empty")
+		}
+		s.hosts = append(s.hosts, name)
+		return nil
+	})
 	f.StringVar(&s.role, "role", bothRoles, "")
 	f.StringVar(&s.account.Given, "account", "", "")
 	f.StringVar(&s.data, "data", "", "")
@@ -103,20 +94,11 @@ func (*server) Halt() {}
 
 // Run serves until ctx ends.
 func (s *server) Run(ctx context.Context) error {
-	err := s.run(ctx)
-	if err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
-}
-
-func (s *server) run(ctx context.Context) (err error) {
 	data, err := s.open(ctx, s.logger)
 	if err != nil {
-		return err
+		return cli.UnlessStopped(ctx, err)
 	}
-	defer func() { err = errors.Join(err, data.close()) }()
-	return s.play(ctx, data)
+	return cli.UnlessStopped(ctx, errors.Join(s.play(ctx, data), data.close()))
 }
 
 func (s *server) play(ctx context.Context, data *store) error {
@@ -138,7 +120,7 @@ func (s *server) play(ctx context.Context, data *store) error {
 	} else {
 		cli.Say(s.stdout, "The worker is at work: %s; stop with Ctrl-C\n", data.place)
 	}
-	return s.explain(millrace.Run(ctx, runners...))
+	return millrace.Run(ctx, runners...)
 }
 
 // Bounds of a request. One that is slower is ended.
@@ -155,28 +137,10 @@ func (s *server) pages(data *store) (millrace.Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return millrace.HTTP(&http.Server{
+	say := func(format string, args ...any) { cli.Say(s.stdout, format+"\n", args...) }
+	return cli.Pages(&http.Server{
 		Addr: s.addr, Handler: front,
 		ReadHeaderTimeout: readTime, ReadTimeout: readTime, WriteTimeout: writeTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug),
-		BaseContext: func(l net.Listener) context.Context {
-			s.sayAddress(l.Addr())
-			return context.Background() // requests may finish after Ctrl-C
-		},
-	}), nil
-}
-
-func (s *server) sayAddress(at net.Addr) {
-	if tcp, ok := at.(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
-		cli.Say(s.stdout, "Everybody who reaches this machine can write and delete: there is no password\n")
-	}
-	cli.Say(s.stdout, "The microblog is at http://%v/; stop with Ctrl-C\n", at)
-}
-
-// explain says what to do if the address cannot be had.
-func (s *server) explain(err error) error {
-	if network := (*net.OpError)(nil); errors.As(err, &network) && network.Op == "listen" {
-		return fmt.Errorf("cannot serve the pages on %s: %w; choose another address with -addr, such as 127.0.0.1:0 for any free port", s.addr, network.Err)
-	}
-	return err
+	}, say, "The microblog is at", "Everybody who reaches this machine can write and delete: there is no password"), nil
 }

@@ -55,16 +55,6 @@ const (
 `
 )
 
-// task is a [millrace.Runner] that returns soon after its context ends. The runners within it see a second signal
-// themselves.
-type task func(ctx context.Context) error
-
-// Run runs the task.
-func (t task) Run(ctx context.Context) error { return t(ctx) }
-
-// Halt does nothing.
-func (task) Halt() {}
-
 // openRoles opens the roles that a process plays, once the queue server answers. It sets the options that depend on the
 // account, unless they are set.
 func openRoles(ctx context.Context, a *account.Account, b *account.Blobs, o roles.Options) (*roles.System, error) {

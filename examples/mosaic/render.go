@@ -125,7 +125,7 @@ func parseRender(args []string) (s settings, err error) {
 func render(ctx context.Context, s settings, stdout, stderr io.Writer) error {
 	show := progress.New(stdout, stderr)
 	defer show.Close()
-	return millrace.Run(ctx, task(func(ctx context.Context) error {
+	return millrace.Run(ctx, cli.Task(func(ctx context.Context) error {
 		err := s.render(ctx, show)
 		if ctx.Err() != nil && err != nil {
 			return errStopped // errors after the interruption are its consequences
@@ -189,7 +189,7 @@ func (s settings) render(ctx context.Context, show *progress.Progress) (err erro
 
 	// The roles run until the mosaic is delivered, or cannot be made.
 	distinct, result := 0, errStopped
-	err = millrace.Run(ctx, append(system.Runners(), task(func(ctx context.Context) error {
+	err = millrace.Run(ctx, append(system.Runners(), cli.Task(func(ctx context.Context) error {
 		n, err := s.deliver(ctx, order, show, output, o.Roles)
 		if ctx.Err() == nil || err == nil {
 			distinct, result = n, err

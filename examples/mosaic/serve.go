@@ -85,13 +85,7 @@ func runServe(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 			return cli.UsageErrorf("-tiles %s is not a folder", s.tiles)
 		}
 	}
-	return millrace.Run(ctx, task(func(ctx context.Context) error {
-		err := s.open(ctx)
-		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-			return nil
-		}
-		return err
-	}))
+	return millrace.Run(ctx, cli.Task(func(ctx context.Context) error { return cli.UnlessStopped(ctx, s.open(ctx)) }))
 }
 
 // open opens the queues and the blobs, and serves until ctx ends.
@@ -164,22 +158,11 @@ func (s *serving) serve(ctx context.Context, server *ownServer, a *account.Accou
 		return err
 	}
 	defer func() { _ = page.Close() }() // nothing is open any more
-	served := millrace.HTTP(&http.Server{
+	served := cli.Pages(&http.Server{
 		Addr: s.addr, Handler: page, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug),
-		BaseContext: func(l net.Listener) context.Context {
-			if tcp, ok := l.Addr().(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
-				s.show.Say("Everybody who reaches this machine can use the page and see its pictures: it has no password")
-			}
-			s.show.Say("The page is at http://%v/; stop with Ctrl-C", l.Addr())
-			return context.WithoutCancel(ctx)
-		},
-	})
-	err = millrace.Run(ctx, append(runners, page, served)...)
-	if network := (*net.OpError)(nil); errors.As(err, &network) && network.Op == "listen" {
-		return fmt.Errorf("cannot serve the page on %s: %w; choose another address with -addr, such as 127.0.0.1:0 for any free port", s.addr, network.Err)
-	}
-	return err
+	}, s.show.Say, "The page is at", "Everybody who reaches this machine can use the page and see its pictures: it has no password")
+	return millrace.Run(ctx, append(runners, page, served)...)
 }
 
 // processorCommand returns how a processor is started. The account is in its environment, because all users of the machine can

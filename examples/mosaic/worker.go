@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
 	"os"
 	"runtime"
@@ -78,7 +77,7 @@ func runWorker(name string, role roles.Roles) func(ctx context.Context, args []s
 				cancel()
 			}()
 		}
-		return millrace.Run(ctx, task(func(ctx context.Context) error {
+		return millrace.Run(ctx, cli.Task(func(ctx context.Context) error {
 			err := mosaicProgram.With(ctx, at, *blobs, logger, func(a *account.Account, b *account.Blobs) error {
 				system, err := openRoles(ctx, a, b, o)
 				if err != nil {
@@ -87,10 +86,7 @@ func runWorker(name string, role roles.Roles) func(ctx context.Context, args []s
 				show.Say("%s: queues at %s, blobs in %s; stop it with Ctrl-C", name, a.Endpoint(), b.Here)
 				return millrace.Run(ctx, system.Runners()...)
 			})
-			if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-				return nil
-			}
-			return err
+			return cli.UnlessStopped(ctx, err)
 		}))
 	}
 }

@@ -166,33 +166,20 @@ func (r *roles) Run(ctx context.Context) error {
 			return fmt.Errorf("upload the samples: %w", err)
 		}
 		runners = append(runners, s.indexer(credits), r.pages(front))
-		err = millrace.Run(ctx, runners...)
-		if network := (*net.OpError)(nil); errors.As(err, &network) && network.Op == "listen" {
-			return fmt.Errorf("cannot serve the pages on %s: %w; choose another address with -addr, such as 127.0.0.1:0 for any free port", r.addr, network.Err)
-		}
-		return err
+		return millrace.Run(ctx, runners...)
 	})
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		return nil // stopped before it had started
-	}
-	return err
+	return cli.UnlessStopped(ctx, err)
 }
 
 // pages serves the pages. A request that is slower than these bounds is ended.
 func (r *roles) pages(front http.Handler) millrace.Runner {
-	return millrace.HTTP(&http.Server{
+	say := func(format string, args ...any) { cli.Say(r.stdout, format+"\n", args...) }
+	return cli.Pages(&http.Server{
 		Addr: r.addr, Handler: front,
 		ReadHeaderTimeout: 30 * time.Second, ReadTimeout: 2 * time.Minute, WriteTimeout: 3 * time.Minute, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 32 << 10,
 		ErrorLog:       slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug), // of clients that misbehave
-		BaseContext: func(l net.Listener) context.Context {
-			if tcp, ok := l.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
-				cli.Say(r.stdout, "Anyone who reaches this machine can upload: there is no password\n")
-			}
-			cli.Say(r.stdout, "The videos are at http://%v/; stop with Ctrl-C\n", l.Addr())
-			return context.Background() // requests may finish after Ctrl-C
-		},
-	})
+	}, say, "The videos are at", "Anyone who reaches this machine can upload: there is no password")
 }
 
 // site holds the parts that both roles use: the queues of an account and the clips.

@@ -3,9 +3,11 @@ package azurestorage
 import (
 	"cmp"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"strings"
 )
 
@@ -306,4 +308,33 @@ func checkSignature(query string) error {
 		return invalid("copy the whole of it, with sv=… and sig=…", "the shared access signature has no sig")
 	}
 	return nil
+}
+
+// maxSecretFile limits the size of such a file in bytes.
+const maxSecretFile = 64 << 10
+
+// ReadSecret reads the only line of a file. Errors do not repeat its content.
+func ReadSecret(path string) (string, error) {
+	if path == "" {
+		return "", errors.New("no file follows the @")
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	if info.Size() > maxSecretFile {
+		return "", fmt.Errorf("%s has %d bytes; it must be one line", path, info.Size())
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	line := strings.TrimSpace(string(text))
+	switch {
+	case line == "":
+		return "", fmt.Errorf("%s is empty", path)
+	case strings.ContainsAny(line, "\r\n"):
+		return "", fmt.Errorf("%s has more than one line", path)
+	}
+	return line, nil
 }

@@ -1,12 +1,11 @@
 package account
 
 import (
-	"errors"
-	"fmt"
 	"os"
 	"strings"
 
 	"github.com/millrace/millrace/examples/internal/cli"
+	"github.com/millrace/millrace/internal/azurestorage"
 )
 
 // Variable is the environment variable with the account's location, as for the command
@@ -18,9 +17,6 @@ const LocalServer = "UseDevelopmentStorage=true"
 
 // fromFile begins a location that is in a file: all users of the machine can see the command line.
 const fromFile = "@"
-
-// maxLocationFile limits the size of such a file in bytes.
-const maxLocationFile = 64 << 10
 
 // Flag is the flag -account.
 type Flag struct{ Given string }
@@ -42,32 +38,9 @@ func (a Flag) LocationOr(otherwise string) (string, error) {
 	if !inFile {
 		return given, nil
 	}
-	location, err := readLocation(path)
+	location, err := azurestorage.ReadSecret(path)
 	if err != nil {
 		return "", cli.UsageErrorf("%s: %w", source, err)
 	}
 	return location, nil
-}
-
-// readLocation reads the only line of a file. Errors do not repeat its content.
-func readLocation(path string) (string, error) {
-	if path == "" {
-		return "", errors.New("no file follows the @")
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return "", err
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxLocationFile {
-		return "", fmt.Errorf("%s is not a file with one line", path)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", err
-	}
-	line := strings.TrimSpace(string(text))
-	if line == "" || strings.ContainsAny(line, "\r\n") {
-		return "", fmt.Errorf("%s does not have one line with a location", path)
-	}
-	return line, nil
 }
