@@ -56,7 +56,6 @@ type Message interface {
 	// receiving.
 	Validate() error
 
-	head() Head
 	queue() string
 }
 
@@ -101,11 +100,6 @@ type ImageResponse struct {
 	Head
 	ImageURI blob.Ref `json:"imageUri"`
 }
-
-func (m ImageRequest) head() Head  { return m.Head }
-func (m SliceRequest) head() Head  { return m.Head }
-func (m SliceResponse) head() Head { return m.Head }
-func (m ImageResponse) head() Head { return m.Head }
 
 func (ImageRequest) queue() string  { return imageRequests }
 func (SliceRequest) queue() string  { return sliceRequests }
