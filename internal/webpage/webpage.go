@@ -83,10 +83,6 @@ type Guard struct {
 
 	// Foreign answers requests that come from another page. It sets the status. Defaults to 403 with a line of text.
 	Foreign http.Handler
-
-	// Unknown answers requests for a host that is not this server. It must not show any content of the
-	// server. Defaults to 421 with a line of text.
-	Unknown http.Handler
 }
 
 // nothing is a policy that allows nothing.
@@ -95,12 +91,6 @@ const nothing = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-
 // Handler returns a handler that guards another one.
 func (g Guard) Handler(next http.Handler) http.Handler {
 	g.Policy = cmp.Or(g.Policy, nothing)
-	if g.Foreign == nil {
-		g.Foreign = refusing(http.StatusForbidden, "This request comes from another page.")
-	}
-	if g.Unknown == nil {
-		g.Unknown = refusing(http.StatusMisdirectedRequest, "This server is not known by that name.")
-	}
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(g.Foreign)
 	same := origin.Handler(next)
@@ -113,15 +103,11 @@ func (g Guard) Handler(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		if !g.known(r.Host) {
-			g.Unknown.ServeHTTP(w, r)
+			http.Error(w, "This server is not known by that name.", http.StatusMisdirectedRequest)
 			return
 		}
 		same.ServeHTTP(w, r)
 	})
-}
-
-func refusing(status int, text string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, text, status) })
 }
 
 // known reports whether a Host header names this server. No page can have an address, so every address may.
