@@ -317,7 +317,7 @@ var page = template.Must(template.New("report.html").Funcs(template.FuncMap{
 	"plural":  cli.Plural,
 	"seconds": func(d time.Duration) string { return fmt.Sprintf("%.2f\u00a0s", d.Seconds()) },
 	"moment":  func(t time.Time) string { return t.UTC().Format("2 January 2006, 15:04:05 UTC") },
-	"amount":  func(t books.Total) string { return grouped(records.FormatAmount(t.Currency, t.Amount)) },
+	"amount":  func(t books.Total) string { return cli.GroupedText(records.FormatAmount(t.Currency, t.Amount)) },
 	"share": func(part, whole decimal.Decimal) string {
 		if !whole.IsPositive() {
 			return "0"
@@ -327,18 +327,6 @@ var page = template.Must(template.New("report.html").Funcs(template.FuncMap{
 	"first": func(all []books.Batch) []books.Batch { return all[:min(len(all), shownOfBatches)] },
 	"late":  func(b books.Batch, sla time.Duration) bool { return b.Latency() > sla },
 }).Parse(pageText))
-
-// grouped puts a comma after each three digits of a number before its point.
-func grouped(number string) string {
-	whole, fraction, point := strings.Cut(number, ".")
-	for i := len(whole) - 3; i > 0; i -= 3 {
-		whole = whole[:i] + "," + whole[i:]
-	}
-	if point {
-		whole += "." + fraction
-	}
-	return whole
-}
 
 // writeFile writes a file whole or not at all.
 func writeFile(ctx context.Context, path string, write func(io.Writer) error) (err error) {

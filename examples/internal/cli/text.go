@@ -18,15 +18,22 @@ func OneLine(err error) string {
 }
 
 // Grouped formats a number with commas between thousands.
-func Grouped(n int64) string {
-	digits, sign := strconv.FormatInt(n, 10), ""
-	if n < 0 {
-		digits, sign = digits[1:], "-"
+func Grouped(n int64) string { return GroupedText(strconv.FormatInt(n, 10)) }
+
+// GroupedText puts commas between the thousands of a decimal number, such as 1234.5.
+func GroupedText(number string) string {
+	digits, negative := strings.CutPrefix(number, "-")
+	whole, fraction, point := strings.Cut(digits, ".")
+	for i := len(whole) - 3; i > 0; i -= 3 {
+		whole = whole[:i] + "," + whole[i:]
 	}
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
+	if point {
+		whole += "." + fraction
 	}
-	return sign + digits
+	if negative {
+		return "-" + whole
+	}
+	return whole
 }
 
 // Plural returns a number with the name of the things counted, such as "1 reply", "2 replies".
