@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -34,19 +35,14 @@ const (
 	Base64
 )
 
+var formatNames = [...]string{Auto: "auto", Envelope: "envelope", Plain: "plain", Base64: "base64"}
+
 // String returns the name of the format.
 func (f Format) String() string {
-	switch f {
-	case Auto:
-		return "auto"
-	case Envelope:
-		return "envelope"
-	case Plain:
-		return "plain"
-	case Base64:
-		return "base64"
+	if f < 0 || int(f) >= len(formatNames) {
+		return fmt.Sprintf("Format(%d)", int(f))
 	}
-	return fmt.Sprintf("Format(%d)", int(f))
+	return formatNames[f]
 }
 
 // MarshalText returns the name of the format, for JSON, flags and logs. An unknown format is an
@@ -60,11 +56,9 @@ func (f Format) MarshalText() ([]byte, error) {
 
 // UnmarshalText parses what [Format.MarshalText] returns.
 func (f *Format) UnmarshalText(text []byte) error {
-	for one := Auto; one.Check() == nil; one++ {
-		if one.String() == string(text) {
-			*f = one
-			return nil
-		}
+	if i := slices.Index(formatNames[:], string(text)); i >= 0 {
+		*f = Format(i)
+		return nil
 	}
 	return fmt.Errorf("codec: unknown format %q", text)
 }

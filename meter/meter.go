@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -118,11 +119,9 @@ func (o Operation) MarshalText() ([]byte, error) {
 
 // UnmarshalText parses what [Operation.MarshalText] returns.
 func (o *Operation) UnmarshalText(text []byte) error {
-	for i, name := range operationNames {
-		if name == string(text) {
-			*o = Operation(i)
-			return nil
-		}
+	if i := slices.Index(operationNames[:], string(text)); i >= 0 {
+		*o = Operation(i)
+		return nil
 	}
 	return fmt.Errorf("meter: no operation has the name %q", text)
 }

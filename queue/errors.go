@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/internal/serviceerror"
@@ -213,11 +214,9 @@ func (c Cause) MarshalText() ([]byte, error) {
 
 // UnmarshalText parses what [Cause.MarshalText] returns.
 func (c *Cause) UnmarshalText(text []byte) error {
-	for i, name := range causeNames {
-		if name == string(text) {
-			*c = Cause(i)
-			return nil
-		}
+	if i := slices.Index(causeNames[:], string(text)); i >= 0 {
+		*c = Cause(i)
+		return nil
 	}
 	return fmt.Errorf("queue: no cause has the name %q", text)
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 
 	"github.com/millrace/millrace/internal/azurestorage"
@@ -69,7 +68,7 @@ func (a *Account) list(ctx context.Context, o *queue.ListOptions) (queue.Page, e
 	if err := queue.CheckList(o); err != nil {
 		return queue.Page{}, err
 	}
-	sdk := &azqueue.ListQueuesOptions{MaxResults: to.Ptr(int32(o.Size())), Include: azqueue.ListQueuesInclude{Metadata: true}}
+	sdk := &azqueue.ListQueuesOptions{MaxResults: new(int32(o.Size())), Include: azqueue.ListQueuesInclude{Metadata: true}}
 	if o != nil && o.Prefix != "" {
 		sdk.Prefix = &o.Prefix
 	}
@@ -215,7 +214,7 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	err := q.call(ctx, "enqueue", "", "", bad, func(ctx context.Context) error {
 		l := &messageList{part: queuexml.Put, capacity: 1}
 		r, err := q.client.EnqueueMessage(context.WithValue(ctx, messageListKey{}, l), text, &azqueue.EnqueueMessageOptions{
-			TimeToLive:        to.Ptr(int32(ttl)),
+			TimeToLive:        new(int32(ttl)),
 			VisibilityTimeout: seconds(o.Delay),
 		})
 		if err != nil {
@@ -247,7 +246,7 @@ func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([
 	err := q.call(ctx, "dequeue", "", "", queue.CheckDequeue(n, visibility), func(ctx context.Context) error {
 		l := &messageList{part: queuexml.Get, capacity: n}
 		r, err := q.client.DequeueMessages(context.WithValue(ctx, messageListKey{}, l), &azqueue.DequeueMessagesOptions{
-			NumberOfMessages:  to.Ptr(int32(n)),
+			NumberOfMessages:  new(int32(n)),
 			VisibilityTimeout: seconds(visibility),
 		})
 		if err != nil {
@@ -275,7 +274,7 @@ func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 	var batch []queue.Message
 	err := q.call(ctx, "peek", "", "", queue.CheckPeek(n), func(ctx context.Context) error {
 		l := &messageList{part: queuexml.Peek, capacity: n}
-		r, err := q.client.PeekMessages(context.WithValue(ctx, messageListKey{}, l), &azqueue.PeekMessagesOptions{NumberOfMessages: to.Ptr(int32(n))})
+		r, err := q.client.PeekMessages(context.WithValue(ctx, messageListKey{}, l), &azqueue.PeekMessagesOptions{NumberOfMessages: new(int32(n))})
 		if err != nil {
 			return err
 		}
@@ -338,7 +337,7 @@ func lease(id, receipt *string, until *time.Time) queue.Lease {
 	return queue.Lease{ID: queue.ID(value(id)), Receipt: queue.Receipt(value(receipt)), Until: value(until)}
 }
 
-func seconds(d time.Duration) *int32 { return to.Ptr(int32(queue.Seconds(d))) }
+func seconds(d time.Duration) *int32 { return new(int32(queue.Seconds(d))) }
 
 // value returns *p, or the zero value if p is nil. azqueue's fields are pointers, nil if the
 // response lacks them.

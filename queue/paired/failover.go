@@ -30,15 +30,10 @@ const (
 
 // String returns the status in words, such as "failed over".
 func (s Status) String() string {
-	switch s {
-	case Healthy:
-		return "healthy"
-	case Failing:
-		return "failing"
-	case FailedOver:
-		return "failed over"
+	if s < Healthy || s > FailedOver {
+		return "unknown"
 	}
-	return "unknown"
+	return [...]string{Healthy: "healthy", Failing: "failing", FailedOver: "failed over"}[s]
 }
 
 // MarshalText returns [Status.String], for JSON and logs.
