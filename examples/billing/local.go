@@ -17,7 +17,6 @@ import (
 	"github.com/millrace/millrace/examples/internal/account"
 	"github.com/millrace/millrace/examples/internal/cli"
 	"github.com/millrace/millrace/examples/internal/plainlog"
-	"github.com/millrace/millrace/examples/internal/progress"
 )
 
 const localHelp = `Flags of billing without a command:
@@ -56,7 +55,7 @@ func onEmbedded(ctx context.Context, logger *slog.Logger, work func(*embedded) e
 type premises struct {
 	usage  *usage
 	system *system
-	show   *progress.Progress
+	show   *cli.Show
 	before func(context.Context)       // optional
 	after  func(context.Context) error // optional
 
@@ -68,7 +67,7 @@ type premises struct {
 	done    bool    // everything is in the books; set by Run
 }
 
-func newPremises(u *usage, show *progress.Progress) *premises {
+func newPremises(u *usage, show *cli.Show) *premises {
 	return &premises{usage: u, show: show, inBooks: make(map[string]bool), changed: make(chan struct{}, 1)}
 }
 
@@ -121,7 +120,7 @@ func (p *premises) complete() bool {
 func (*premises) Halt() {}
 
 // local is the program without a command: all roles in this process.
-func local(f *flag.FlagSet, show *progress.Progress) func(map[string]bool) (millrace.Runner, error) {
+func local(f *flag.FlagSet, show *cli.Show) func(map[string]bool) (millrace.Runner, error) {
 	var u usage
 	var tariffsFile, out string
 	var sla time.Duration
@@ -156,9 +155,8 @@ func local(f *flag.FlagSet, show *progress.Progress) func(map[string]bool) (mill
 		if err != nil {
 			return err
 		}
-		show.Close()
-		made.print(show.Stdout())
-		line(show.Stdout(), "queue requests", "%s; one message a record would take %s", cli.Grouped(p.system.meter.Counts().Total().Billed()), cli.Grouped(naive*made.Records))
+		made.print(show.Stdout)
+		line(show.Stdout, "queue requests", "%s; one message a record would take %s", cli.Grouped(p.system.meter.Counts().Total().Billed()), cli.Grouped(naive*made.Records))
 		if made.Records > 0 && made.Rejected == made.Records {
 			return fmt.Errorf("none of the %s was billed; rejections.csv has each with its reason", cli.Plural(int(made.Records), "line"))
 		}

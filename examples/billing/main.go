@@ -15,7 +15,6 @@ import (
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/examples/internal/account"
 	"github.com/millrace/millrace/examples/internal/cli"
-	"github.com/millrace/millrace/examples/internal/progress"
 )
 
 func main() { os.Exit(command(context.Background(), os.Args[1:], os.Stdout, os.Stderr)) }
@@ -44,13 +43,12 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 // define defines the flags of a command. Its result is called after they are parsed, with the names of the given flags.
-type define func(f *flag.FlagSet, show *progress.Progress) func(given map[string]bool) (millrace.Runner, error)
+type define func(f *flag.FlagSet, show *cli.Show) func(given map[string]bool) (millrace.Runner, error)
 
 // runs returns the Run of a command. No flag may be empty.
 func runs(name string, d define) func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-		show := progress.New(stdout, stderr)
-		defer show.Close()
+		show := cli.NewShow(stdout, stderr)
 		f := cli.NewFlags(strings.TrimSpace("billing " + name))
 		with := d(f, show)
 		var notEmpty []string

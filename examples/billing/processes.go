@@ -15,7 +15,6 @@ import (
 	"github.com/millrace/millrace/examples/internal/account"
 	"github.com/millrace/millrace/examples/internal/cli"
 	"github.com/millrace/millrace/examples/internal/plainlog"
-	"github.com/millrace/millrace/examples/internal/progress"
 )
 
 const visibilityHelp = `  -visibility TIME   after how long the work of a killed process is taken up by others,
@@ -57,13 +56,13 @@ type role struct {
 	tariffs string        // of the initiator
 	books   string        // of the controller
 	beacon  time.Duration // of the worker
-	show    *progress.Progress
+	show    *cli.Show
 	logger  *slog.Logger
 }
 
 // plays defines the command of a role.
 func plays(name string, played roles) define {
-	return func(f *flag.FlagSet, show *progress.Progress) func(map[string]bool) (millrace.Runner, error) {
+	return func(f *flag.FlagSet, show *cli.Show) func(map[string]bool) (millrace.Runner, error) {
 		p := &role{name: name, show: show, logger: plainlog.New(show)}
 		p.options = options{roles: played, reported: p.reported, logger: p.logger}
 		p.accountFlags.flags(f)

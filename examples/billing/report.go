@@ -27,7 +27,6 @@ import (
 	"github.com/millrace/millrace/examples/billing/records"
 	"github.com/millrace/millrace/examples/internal/account"
 	"github.com/millrace/millrace/examples/internal/cli"
-	"github.com/millrace/millrace/examples/internal/progress"
 )
 
 const (
@@ -60,7 +59,7 @@ func checkSLA(sla time.Duration) error {
 	return nil
 }
 
-func reporting(f *flag.FlagSet, show *progress.Progress) func(map[string]bool) (millrace.Runner, error) {
+func reporting(f *flag.FlagSet, show *cli.Show) func(map[string]bool) (millrace.Runner, error) {
 	var at account.Flag
 	var address, out string
 	var sla time.Duration
@@ -92,7 +91,7 @@ func reporting(f *flag.FlagSet, show *progress.Progress) func(map[string]bool) (
 		defer func() { err = errors.Join(err, b.Close()) }()
 		made, err := writeReport(ctx, b, out, sla)
 		if err == nil {
-			made.print(show.Stdout())
+			made.print(show.Stdout)
 		}
 		return err
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/millrace/millrace/examples/internal/account"
 	"github.com/millrace/millrace/examples/internal/cli"
 	"github.com/millrace/millrace/examples/internal/plainlog"
-	"github.com/millrace/millrace/examples/internal/progress"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/scaling"
 )
@@ -49,7 +48,7 @@ type scale struct {
 	visibility time.Duration
 	out        string
 	short      bool // do not wait until the agent has ended all workers
-	show       *progress.Progress
+	show       *cli.Show
 	logger     *slog.Logger
 	begun      time.Time
 	workers    *processes.Processes
@@ -61,7 +60,7 @@ type scale struct {
 	measured     chan struct{} // has a value after a measurement
 }
 
-func scaleShow(f *flag.FlagSet, show *progress.Progress) func(map[string]bool) (millrace.Runner, error) {
+func scaleShow(f *flag.FlagSet, show *cli.Show) func(map[string]bool) (millrace.Runner, error) {
 	s := &scale{show: show, logger: plainlog.New(show), begun: time.Now(), measured: make(chan struct{}, 1)}
 	s.stop, s.halt = context.WithCancel(context.Background())
 	s.flags(f)
@@ -104,7 +103,6 @@ func (s *scale) Run(ctx context.Context) error {
 		}
 		return s.conclude(ctx, at.books)
 	})
-	s.show.Close()
 	if err != nil && ctx.Err() != nil { // errors after the interruption are its consequences
 		return errStopped
 	}
@@ -173,7 +171,7 @@ func (s *scale) until(ctx context.Context, holds func() bool) error {
 func (s *scale) clock(at time.Time) string { return fmt.Sprintf("%5.1f s", at.Sub(s.begun).Seconds()) }
 
 // unusual shows the lines of workers, except for the first of each.
-type unusual struct{ show *progress.Progress }
+type unusual struct{ show *cli.Show }
 
 func (u unusual) Write(text []byte) (int, error) {
 	for line := range strings.Lines(string(text)) {
@@ -229,10 +227,9 @@ func (s *scale) conclude(ctx context.Context, kept *books.Books) error {
 	if err != nil {
 		return err
 	}
-	s.show.Close()
-	made.print(s.show.Stdout())
+	made.print(s.show.Stdout)
 	end := s.workers.State() // after Close
-	line(s.show.Stdout(), "workers", "0 at first, %d at most, %d at the end; %d ended by themselves, %d were killed", s.most.Load(),
+	line(s.show.Stdout, "workers", "0 at first, %d at most, %d at the end; %d ended by themselves, %d were killed", s.most.Load(),
 		end.Running+end.Waiting+end.Draining, end.Restarts, end.Killed)
 	if made.Late > 0 {
 		return fmt.Errorf("%s missed the SLA of %v", cli.Plural(made.Late, "batch"), s.sla)

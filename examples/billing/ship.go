@@ -22,7 +22,6 @@ import (
 	"github.com/millrace/millrace/examples/internal/account"
 	"github.com/millrace/millrace/examples/internal/cli"
 	"github.com/millrace/millrace/examples/internal/plainlog"
-	"github.com/millrace/millrace/examples/internal/progress"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 )
@@ -205,8 +204,8 @@ type shipped struct {
 }
 
 // shipAll ships one batch after the other, and waits for servers that are away.
-func (s *system) shipAll(ctx context.Context, u *usage, show *progress.Progress, done func(b *batch, ended bool)) (all shipped, err error) {
-	for source := range u.sources(show) {
+func (s *system) shipAll(ctx context.Context, u *usage, show *cli.Show, done func(b *batch, ended bool)) (all shipped, err error) {
+	for source := range u.sources() {
 		before := all.lines
 		for b, err := range cut(source, u.group) {
 			if err != nil {
@@ -256,7 +255,7 @@ Flags:
 ` + usageHelp + accountHelp + blobsHelp
 
 // shipping is the command ship.
-func shipping(f *flag.FlagSet, show *progress.Progress) func(map[string]bool) (millrace.Runner, error) {
+func shipping(f *flag.FlagSet, show *cli.Show) func(map[string]bool) (millrace.Runner, error) {
 	var u usage
 	var at accountFlags
 	u.flags(f)

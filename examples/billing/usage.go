@@ -11,7 +11,6 @@ import (
 
 	"github.com/millrace/millrace/examples/billing/records"
 	"github.com/millrace/millrace/examples/internal/cli"
-	"github.com/millrace/millrace/examples/internal/progress"
 )
 
 // usage is where records come from: files, or the generator.
@@ -73,7 +72,7 @@ func (u *usage) check(given map[string]bool) error {
 }
 
 // sources returns the usage files, or a source for each day that is generated.
-func (u *usage) sources(show *progress.Progress) iter.Seq[source] {
+func (u *usage) sources() iter.Seq[source] {
 	return func(yield func(source) bool) {
 		for _, path := range u.files {
 			if !yield(source{filepath.Base(path), read(path)}) {
@@ -83,7 +82,7 @@ func (u *usage) sources(show *progress.Progress) iter.Seq[source] {
 		if len(u.files) > 0 {
 			return
 		}
-		next, stop := iter.Pull(u.generate(show))
+		next, stop := iter.Pull(records.Generate(u.seed, u.records, u.days))
 		defer stop()
 		r, more := next()
 		for more {
@@ -98,21 +97,6 @@ func (u *usage) sources(show *progress.Progress) iter.Seq[source] {
 			}
 			if !yield(source{"generated-" + day + ".csv", ofDay}) {
 				return
-			}
-		}
-	}
-}
-
-// generate generates the records, and shows how far it is.
-func (u *usage) generate(show *progress.Progress) iter.Seq[records.Record] {
-	return func(yield func(records.Record) bool) {
-		n := 0
-		for r := range records.Generate(u.seed, u.records, u.days) {
-			if !yield(r) {
-				return
-			}
-			if n++; n%1000 == 0 || n == u.records {
-				show.Bar("generating records", n, u.records)
 			}
 		}
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/millrace/millrace/examples/internal/account"
 	"github.com/millrace/millrace/examples/internal/cli"
 	"github.com/millrace/millrace/examples/internal/plainlog"
-	"github.com/millrace/millrace/examples/internal/progress"
 	"github.com/millrace/millrace/examples/mosaic/layout"
 	"github.com/millrace/millrace/examples/mosaic/picture"
 	"github.com/millrace/millrace/examples/mosaic/roles"
@@ -123,8 +122,7 @@ func parseRender(args []string) (s settings, err error) {
 
 // render makes the mosaic. Signals interrupt it at every step.
 func render(ctx context.Context, s settings, stdout, stderr io.Writer) error {
-	show := progress.New(stdout, stderr)
-	defer show.Close()
+	show := cli.NewShow(stdout, stderr)
 	return millrace.Run(ctx, cli.Task(func(ctx context.Context) error {
 		err := s.render(ctx, show)
 		if ctx.Err() != nil && err != nil {
@@ -134,7 +132,7 @@ func render(ctx context.Context, s settings, stdout, stderr io.Writer) error {
 	}))
 }
 
-func (s settings) render(ctx context.Context, show *progress.Progress) (err error) {
+func (s settings) render(ctx context.Context, show *cli.Show) (err error) {
 	begin := time.Now()
 	output, err := newOutput(s.in, s.out)
 	if err != nil {
@@ -199,8 +197,7 @@ func (s settings) render(ctx context.Context, show *progress.Progress) (err erro
 	if err = errors.Join(err, result); err != nil {
 		return err
 	}
-	show.Close()
-	path, size, stdout := output.path, plan.Size(), show.Stdout()
+	path, size, stdout := output.path, plan.Size(), show.Stdout
 	if absolute, err := filepath.Abs(path); err == nil {
 		path = absolute
 	}
@@ -259,12 +256,12 @@ func (s settings) plan(name string, in []byte) (picture.Plan, error) {
 }
 
 // library generates the tiles, or makes them of the photographs in a folder, and reports on them.
-func (s settings) library(ctx context.Context, show *progress.Progress) (*tiles.Library, error) {
+func (s settings) library(ctx context.Context, show *cli.Show) (*tiles.Library, error) {
 	if s.tiles == "" {
 		return tiles.Generate(s.tile)
 	}
 	show.Say("reading tiles from %s", s.tiles)
-	library, skipped, err := tiles.FromDir(ctx, s.tiles, s.tile, func(done, all int) { show.Bar("reading photographs", done, all) })
+	library, skipped, err := tiles.FromDir(ctx, s.tiles, s.tile, show.Tenths("photographs are read"))
 	if err != nil {
 		return nil, err
 	}
@@ -284,23 +281,17 @@ func (s settings) library(ctx context.Context, show *progress.Progress) (*tiles.
 }
 
 // deliver waits for the mosaic and writes its file. It returns how many distinct tiles the mosaic has.
-func (s settings) deliver(ctx context.Context, order *roles.Order, show *progress.Progress, output *output, played roles.Roles) (distinct int, err error) {
+func (s settings) deliver(ctx context.Context, order *roles.Order, show *cli.Show, output *output, played roles.Roles) (distinct int, err error) {
 	const quiet = 5 * time.Second // longer than a slice takes
-	tenths := 0                   // of all slices
 	last, since, told := -1, time.Now(), played == roles.All
-	shown := func(finished int) {
-		show.Bar("rendering slices", finished, order.Slices)
-		if now := finished * 10 / order.Slices; now > tenths && !show.Terminal() {
-			tenths = now
-			show.Say("%d of %d slices are finished", finished, order.Slices)
-		}
-	}
+	finished := show.Tenths("slices are finished")
 	err = order.Wait(ctx, func(p roles.Progress) error {
 		if p.Poison != "" {
 			return errors.New(p.Poison)
 		}
-		shown(len(p.Stored))
-		if n := len(p.Stored); n != last {
+		n := len(p.Stored)
+		finished(n, order.Slices)
+		if n != last {
 			last, since = n, time.Now()
 		}
 		if !told && time.Since(since) >= quiet {
@@ -315,7 +306,7 @@ func (s settings) deliver(ctx context.Context, order *roles.Order, show *progres
 	case err != nil:
 		return 0, fmt.Errorf("the mosaic could not be made: %w", errors.Join(err, order.Cancel(context.WithoutCancel(ctx), err.Error())))
 	}
-	shown(order.Slices)
+	finished(order.Slices, order.Slices)
 	whole, err := order.Layout(ctx)
 	if err != nil {
 		return 0, err

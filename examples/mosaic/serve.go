@@ -18,7 +18,6 @@ import (
 	"github.com/millrace/millrace/examples/internal/account"
 	"github.com/millrace/millrace/examples/internal/cli"
 	"github.com/millrace/millrace/examples/internal/plainlog"
-	"github.com/millrace/millrace/examples/internal/progress"
 	"github.com/millrace/millrace/examples/mosaic/roles"
 	"github.com/millrace/millrace/examples/mosaic/web"
 	"github.com/millrace/millrace/queue"
@@ -56,13 +55,13 @@ type serving struct {
 	account    account.Flag
 	blobs      string
 
-	show   *progress.Progress
+	show   *cli.Show
 	logger *slog.Logger
 }
 
 func runServe(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	const defaultAddr, maxProcessors = "127.0.0.1:8088", 64
-	s := &serving{show: progress.New(stdout, stderr)}
+	s := &serving{show: cli.NewShow(stdout, stderr)}
 	s.logger = plainlog.New(s.show)
 	f := cli.NewFlags("mosaic serve")
 	f.StringVar(&s.addr, "addr", defaultAddr, "")

@@ -11,7 +11,6 @@ import (
 	"github.com/millrace/millrace/examples/internal/account"
 	"github.com/millrace/millrace/examples/internal/cli"
 	"github.com/millrace/millrace/examples/internal/plainlog"
-	"github.com/millrace/millrace/examples/internal/progress"
 	"github.com/millrace/millrace/examples/mosaic/roles"
 )
 
@@ -40,7 +39,7 @@ Flags:
 // runWorker returns a command that plays one role until a signal.
 func runWorker(name string, role roles.Roles) func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-		show := progress.New(stdout, stderr)
+		show := cli.NewShow(stdout, stderr)
 		logger := plainlog.New(show)
 		o := roles.Options{Roles: role, Logger: logger, Handled: func(s roles.Step) {
 			request := s.Request.String()[:8]

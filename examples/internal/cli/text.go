@@ -5,6 +5,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Say prints for a person. It ignores errors: the work matters more than the output.
@@ -48,4 +49,40 @@ func Plural(n int, what string) string {
 		what += "s"
 	}
 	return Grouped(int64(n)) + " " + what
+}
+
+// Show prints for a person who waits: steps and results on stdout, and the lines of a log on stderr, so that stderr has
+// only errors. It is safe for concurrent use.
+type Show struct {
+	Stdout io.Writer // for results; nothing else may print then
+	stderr io.Writer
+	mu     sync.Mutex
+}
+
+// NewShow returns a Show on these outputs.
+func NewShow(stdout, stderr io.Writer) *Show { return &Show{Stdout: stdout, stderr: stderr} }
+
+// Say prints the next step.
+func (s *Show) Say(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	Say(s.Stdout, format+"\n", args...)
+}
+
+// Tenths returns a function that says how far the work is, such as "3 of 20 slices are finished", after each tenth of it.
+func (s *Show) Tenths(what string) func(done, all int) {
+	tenths := 0
+	return func(done, all int) {
+		if now := done * 10 / max(all, 1); now > tenths {
+			tenths = now
+			s.Say("%d of %d %s", done, all, what)
+		}
+	}
+}
+
+// Write prints lines of a log.
+func (s *Show) Write(line []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stderr.Write(line)
 }
