@@ -21,14 +21,8 @@ import (
 // newSeed returns a random seed. It is short: users type it again.
 func newSeed() uint64 { return 1 + rand.Uint64N(1_000_000) }
 
-// formatFaults returns rules as they were parsed.
-func formatFaults(rules []emulator.Fault) string {
-	texts := make([]string, len(rules))
-	for i, r := range rules {
-		texts[i] = r.String()
-	}
-	return strings.Join(texts, " ")
-}
+// formatFaults joins the rules in the form that -faults takes.
+func formatFaults(rules []emulator.Fault) string { return strings.Trim(fmt.Sprint(rules), "[]") }
 
 func faultsCommand() *command {
 	return &command{name: "faults", args: "VERB", does: "make a server that runs fail on purpose, and end it", flags: newFlags("faults"), more: faultsMore,

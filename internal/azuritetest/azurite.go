@@ -35,6 +35,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/internal/suitetest"
 )
 
 // The account of every Azurite. Its key is public.
@@ -355,15 +357,7 @@ func findStorageQueue() (node, modules string, err error) {
 // test if it does not hold within a minute.
 func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(time.Minute)
-	defer deadline.Stop()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			t.Fatalf("timed out waiting until %s", what)
-		}
+	if !suitetest.Poll(time.Minute, 20*time.Millisecond, holds) {
+		t.Fatalf("timed out waiting until %s", what)
 	}
 }

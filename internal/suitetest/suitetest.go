@@ -1,5 +1,5 @@
-// Package suitetest says how long tests may take, and runs conformance suites: for their packages, inside an example,
-// and, if they must fail, in a process of their own.
+// Package suitetest says how long tests may take, polls, and runs conformance suites: for their packages, inside an
+// example, and, if they must fail, in a process of their own.
 package suitetest
 
 import (
@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // Long reports whether tests run in their long form, for which .ci/run sets MILLRACE_LONG. Without it they
@@ -64,6 +65,22 @@ func Run(t *testing.T, name string, bubble bool, part func(t *testing.T)) {
 		t.Parallel()
 		part(t)
 	})
+}
+
+// Poll asks again after each pause until something holds. It reports false if that takes too long.
+func Poll(timeout, pause time.Duration, holds func() bool) bool {
+	deadline := time.NewTimer(timeout)
+	defer deadline.Stop()
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			return false
+		}
+	}
+	return true
 }
 
 // Passes runs a test inside an example, which has no *testing.T, and reports whether it passed.

@@ -219,16 +219,8 @@ func (e *env) peek(n int) []queue.Message {
 // until polls a condition and fails the test after two minutes: a real machine may be slow.
 func (e *env) until(what string, holds func() bool) {
 	e.Helper()
-	deadline := time.NewTimer(2 * time.Minute)
-	defer deadline.Stop()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			e.Fatalf("timed out waiting until %s", what)
-		}
+	if !suitetest.Poll(2*time.Minute, 100*time.Millisecond, holds) {
+		e.Fatalf("timed out waiting until %s", what)
 	}
 }
 

@@ -22,10 +22,13 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver
 
 	"github.com/millrace/millrace/internal/azuritetest"
+	"github.com/millrace/millrace/internal/suitetest"
 )
 
-// startTimeout is how long a server may take, also to recover after a kill.
-const startTimeout = time.Minute
+const (
+	startTimeout = time.Minute // how long a server may take, also to recover after a kill
+	poll         = 10 * time.Millisecond
+)
 
 // Server is a server of one test.
 type Server struct {
@@ -162,26 +165,11 @@ func (s *Server) Up() error {
 		err = s.ask(ctx, "SELECT 1")
 		return err == nil || !alive(s.command.Process.Pid)
 	}
-	if until(answers); err != nil {
+	if suitetest.Poll(startTimeout, poll, answers); err != nil {
 		said, _ := os.ReadFile(log.Name())
 		return fmt.Errorf("PostgreSQL does not answer: %w: %s", err, said)
 	}
 	return nil
-}
-
-// until polls until something holds, or startTimeout has passed.
-func until(holds func() bool) {
-	deadline := time.NewTimer(startTimeout)
-	defer deadline.Stop()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			return
-		}
-	}
 }
 
 // Kill kills all processes of the server with SIGKILL, like a machine failure, and waits until they are gone.
@@ -196,7 +184,7 @@ func (s *Server) Kill() {
 		_ = syscall.Kill(one, syscall.SIGKILL) // an error means that it has ended
 	}
 	_ = s.command.Wait() // says that it was killed
-	until(func() bool { return !slices.ContainsFunc(children, alive) })
+	suitetest.Poll(startTimeout, poll, func() bool { return !slices.ContainsFunc(children, alive) })
 	_ = s.lifeline.Close() // the watchdog is among the children
 	s.command = nil
 }

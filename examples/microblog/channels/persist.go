@@ -23,11 +23,9 @@ func persist(ctx context.Context, call func() error) error {
 		if !table.Transient(err) || try == tries {
 			return err
 		}
-		timer := time.NewTimer(wait/2 + rand.N(wait))
 		select {
-		case <-timer.C:
+		case <-time.After(wait/2 + rand.N(wait)):
 		case <-ctx.Done():
-			timer.Stop()
 			return err
 		}
 		wait *= 2

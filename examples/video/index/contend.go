@@ -43,10 +43,8 @@ func outrun(err error) bool {
 // waitForOthers waits for a random part of 2 ms, doubled with each attempt up to 500 ms.
 func waitForOthers(ctx context.Context, attempt int) error {
 	longest := min(time.Millisecond<<min(attempt, 10), 500*time.Millisecond)
-	timer := time.NewTimer(rand.N(longest) + 1)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(rand.N(longest) + 1):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
