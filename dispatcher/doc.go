@@ -23,8 +23,15 @@
 //  7. settle.go: settle sends the requests of the decision.
 //
 // If the handler must not run, the message goes from 3 or 4 straight to 7. The list of the stages
-// is in admit.go; kinds.go, duplicates.go, starts.go, claims.go and group.go have one or two each.
-// The errors that handlers return are in result.go, and the way to the poison queue in poison.go.
+// is in admit.go; kinds.go, duplicates.go, failures.go, starts.go, claims.go and group.go have one
+// each. The errors that handlers return are in result.go, and the way to the poison queue in
+// poison.go.
+//
+// # Failures
+//
+// What messages have in common that keep failing is a [LimitedSource]: it gets a tenth of the slots,
+// so that others go on. While nearly everything fails, a few messages are tried at a time, and their
+// attempts do not count. See failures.go, and docs/outages.md for users.
 //
 // # Concurrency
 //
