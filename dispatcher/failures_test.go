@@ -309,8 +309,8 @@ func TestThePausesBetweenRoundsGrow(t *testing.T) {
 	}
 	once, again, other := pauses(7), pauses(7), pauses(8)
 	for _, waits := range once {
-		for i, want := range []time.Duration{0, 1, 2, 4, 8, 15, 15, 15} {
-			if want *= time.Second; waits[i] < want*3/4 || waits[i] > want*5/4 {
+		for i, seconds := range []int{0, 1, 2, 4, 8, 15, 15, 15} {
+			if want := time.Duration(seconds) * time.Second; waits[i] < want*3/4 || waits[i] > want*5/4 {
 				t.Errorf("pause %d took %v, want about %v", i, waits[i], want)
 			}
 		}
