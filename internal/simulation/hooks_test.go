@@ -64,8 +64,11 @@ func (p *process) observe(o *listener.Observer) {
 
 func describe(v dispatcher.Delivery) string { return fmt.Sprint(v.ID, v.DequeueCount) }
 
-// onError records which handlers are reported as stuck.
+// onError records which handlers are reported as stuck, and whether a message has waited because its source fails.
 func (p *process) onError(err error) {
+	if errors.Is(err, listener.ErrOutage) {
+		p.world.limited.Store(true)
+	}
 	if stuck := (*dispatcher.StuckError)(nil); errors.As(err, &stuck) && !p.isDead() {
 		e := entry{kind: reported, who: p.plan.name, id: stuck.ID, outcome: "still runs"}
 		if stuck.GivenUp {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing/synctest"
 	"time"
 
@@ -37,6 +38,8 @@ type world struct {
 	contents   map[string]string // of all bodies that were ever stored; used by the ledger only
 	sending    processClaims     // of the producer
 	bodiesLeft map[string]bool   // at the end, without tombstones
+
+	limited atomic.Bool // a message has waited because its source fails
 
 	seen int // entries that updateLeft has read; used by calm only
 	left map[queue.ID]leftover
