@@ -183,3 +183,39 @@ func (c stoppable) Open(ctx context.Context, claim string) ([]byte, error) {
 	}
 	return c.Claims.Open(ctx, claim)
 }
+
+// A store whose every body takes a minute to read is slow and not away: all jobs are done, and none
+// keeps others from being read for long.
+func TestASlowStoreIsReadToTheEnd(t *testing.T) {
+	for _, slots := range []int{2, 64} {
+		bubble(t, func(b *bundle) {
+			const jobs = 128
+			for n := range jobs {
+				b.send(job{fmt.Sprint(n), large})
+			}
+			var opened atomic.Int64
+			slow := stoppable{b.claims, func(ctx context.Context) error {
+				opened.Add(1)
+				select {
+				case <-time.After(time.Minute):
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}}
+			var last time.Duration
+			begin := time.Now()
+			o := &listener.Options[job]{Claims: slow, Concurrency: slots, Logger: slog.New(slog.DiscardHandler)}
+			state := b.run(o, func(context.Context, *listener.Message[job]) error {
+				b.store.mu.Lock()
+				defer b.store.mu.Unlock()
+				last = time.Since(begin)
+				return nil
+			}, 3*time.Hour)
+			t.Logf("%d slots: %d jobs are done after %v, with %d downloads", slots, state.Succeeded, last, opened.Load())
+			if most := time.Duration(jobs/slots)*time.Minute + 30*time.Minute; state.Succeeded != jobs || last > most || opened.Load() > 4*jobs {
+				b.Errorf("%d slots: %d jobs are done after %v, with %d downloads", slots, state.Succeeded, last, opened.Load())
+			}
+		})
+	}
+}

@@ -37,9 +37,10 @@ func wrongNumber(results []error, messages int) error {
 
 // Batch returns a handler that collects messages and calls h when it has size of them, or when the
 // first has waited for the given time. A batch does not wait for messages that cannot come or would
-// come too late: it starts immediately when the worker stops, when an outage of the handlers holds
-// messages back, when the context of one of its messages ends, and when half of the first message's
-// time-out has passed. A message is left out if its context ends before its batch starts.
+// come too late: it starts immediately when the worker stops, when a message joins it that is one of
+// few because they keep failing, when the context of one of its messages ends, and when half of the
+// first message's time-out has passed. A message is left out if its context ends before its batch
+// starts.
 //
 // Every message of a batch keeps its own slot, lease and settlement. Concurrency must therefore be
 // at least size for batches to fill (a [*SetupError] warns otherwise), and it bounds how many
@@ -130,7 +131,7 @@ func (b *batcher[T]) join(m *member[T]) (in *batch[T], first bool) {
 }
 
 // waitToBegin waits until the batch has begun. It begins the batch itself when this member has
-// a reason to: its context or the worker ends, an outage begins, or it is the first and has
+// a reason to: its context or the worker ends, it is one of few, or it is the first and has
 // waited long enough.
 func (b *batcher[T]) waitToBegin(in *batch[T], m *member[T], first bool) {
 	var stopping <-chan struct{} // never signals for a message made by a test

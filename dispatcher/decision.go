@@ -23,7 +23,6 @@ type decision struct {
 	called    bool   // whether the handler was called: see Postpone
 	handled   bool   // whether the job was handled to success, or every item of a group that was not discarded
 	forOthers bool   // whether the message is left to workers that know more than this one
-	excused   bool   // whether the attempt does not count
 	health    health // whether the handlers work
 }
 
@@ -60,7 +59,7 @@ type jobResult struct {
 
 // classify returns the result of a handler that returned err, in which said was found. A job that
 // was interrupted has not failed and is left.
-func (v *delivery) classify(err error, said *resultError, interrupted bool) jobResult {
+func classify(o *opened, err error, said *resultError, interrupted bool) jobResult {
 	r := jobResult{now: true, err: err, said: said}
 	switch {
 	case err == nil:
@@ -73,7 +72,7 @@ func (v *delivery) classify(err error, said *resultError, interrupted bool) jobR
 		r.state, r.reason = jobFailed, poison.ReasonRejected
 	case said != nil && said.outcome == Snoozed:
 		r.state = jobSnoozed
-	case v.attempt() >= v.maxAttempts() && !v.admission.ticket.excused:
+	case o.attempt() >= o.maxAttempts():
 		r.state, r.reason = jobFailed, poison.ReasonAttempts
 	default:
 		r.state = jobRetried
@@ -97,7 +96,7 @@ func (v *delivery) resultOf(err error, said *resultError, interrupted bool) resu
 	if v.running.group != nil {
 		return v.running.group.result()
 	}
-	one := v.classify(err, said, interrupted)
+	one := classify(&v.opened, err, said, interrupted)
 	r := result{jobResult: one, all: err, expiring: err, undone: err != nil, handled: err == nil}
 	if one.state == jobSnoozed {
 		r.expiring = said.err // nothing to report otherwise
@@ -110,7 +109,6 @@ func (v *delivery) decide(r result, called bool) {
 	dec := decisionOn(&v.opened, r)
 	dec.returned, dec.called = true, called
 	dec.health = healthOf(dec, r.worked)
-	dec.excused = v.admission.ticket.excused
 	v.settle(dec)
 }
 

@@ -122,7 +122,7 @@ type source struct {
 	failures int           // in a row
 	since    time.Time     // when it was limited; zero if it is not
 	seen     time.Time     // its last delivery
-	cause    error         // of the last failure
+	cause    string        // the text of the last failure, shortened
 	took     time.Duration // mean of the failures
 	running  []time.Time   // when the handlers began that were let in while it is limited
 	next     time.Time     // when there is room for one more than those that were given back
@@ -130,12 +130,12 @@ type source struct {
 
 func (s *source) limited() bool { return s != nil && !s.since.IsZero() }
 
-// outage returns why a message waits. It does not wrap the error of another one.
+// outage returns why a message waits.
 func (s *source) outage() error {
-	return fmt.Errorf("%w: %v; the last error: %.200s", ErrOutage, s.sourceName, fmt.Sprint(s.cause))
+	return fmt.Errorf("%w: %v; the last error: %s", ErrOutage, s.sourceName, s.cause)
 }
 
-func (s *source) failed(now time.Time, took time.Duration, cause error) {
+func (s *source) failed(now time.Time, took time.Duration, cause string) {
 	s.failures++
 	s.seen, s.cause = now, cause
 	s.took += (took - s.took) / time.Duration(min(s.failures, 8))
@@ -203,14 +203,13 @@ const (
 
 // ticket is what failures remember of a delivery that they let in.
 type ticket struct {
-	at      time.Time
-	places  [3]*source // limited sources of which it has a place
-	round   time.Time  // that tries it; zero if none does
-	excused bool       // its attempt does not count
+	at     time.Time
+	places [memberships]*source // limited sources of which it has a place
+	round  time.Time            // that tries it; zero if none does
 }
 
 // rationed reports whether the delivery was let in as one of few.
-func (t ticket) rationed() bool { return !t.round.IsZero() || t.places != [3]*source{} }
+func (t ticket) rationed() bool { return !t.round.IsZero() || t.places != [memberships]*source{} }
 
 // newFailures returns failures for so many kinds of jobs. The seed spreads the pauses, so that
 // processes in the same outage do not try at the same time.
@@ -243,26 +242,42 @@ func (f *failures) share() int { return max(f.slots/sourceShare, 1) }
 // slow reports whether the listener has slowed down. Requires mu.
 func (f *failures) slow() bool { return f.all.limited() }
 
-// sources returns what the message belongs to, without the store of its body.
-func (o *opened) sources() [2]sourceName {
-	names := [2]sourceName{{ofKind, o.head.Kind}}
+// memberships is to how many sources a message may belong. The last is the store of its body, of which
+// the result of the handler says nothing.
+const memberships = 3
+
+// sources returns what the message belongs to.
+func (o *opened) sources() (names [memberships]sourceName) {
+	names[0] = sourceName{ofKind, o.head.Kind}
 	if o.head.Fingerprint != "" {
 		names[0] = sourceName{ofError, o.head.Fingerprint}
 	}
 	if o.head.Key != "" {
 		names[1] = sourceName{ofKey, o.head.Key}
 	}
+	if o.head.Claim != "" {
+		names[memberships-1].of = ofBodies
+	}
 	return names
 }
 
-// fingerprint names an error, and all others that differ from it only in numbers.
-func fingerprint(err error) string {
+// fingerprint names the text of an error, and all others that differ from it only in numbers.
+func fingerprint(text string) string {
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(naming.Fingerprint(fmt.Sprint(err)))) // does not fail
+	_, _ = h.Write([]byte(naming.Fingerprint(text))) // does not fail
 	return fmt.Sprintf("%08x", h.Sum32())
 }
 
-// admit lets a message in, or returns how long it should wait, and because of what.
+// shortened returns the beginning of a text.
+func shortened(text string) string { return fmt.Sprintf("%.200s", text) }
+
+// jitter spreads the waits of messages.
+func (o *opened) jitter() float64 {
+	return waiting.Jitter(string(o.queued.ID), int(o.queued.DequeueCount))
+}
+
+// admit lets a message in, or returns how long it should wait, and because of what. It notes whether the
+// attempt of the message is excused.
 func (f *failures) admit(o *opened) (t ticket, wait time.Duration, because error) {
 	now := time.Now()
 	f.mu.Lock()
@@ -272,20 +287,18 @@ func (f *failures) admit(o *opened) (t ticket, wait time.Duration, because error
 		return t, 0, nil
 	}
 	f.update(now)
-	jitter := waiting.Jitter(string(o.queued.ID), int(o.queued.DequeueCount))
-	t.excused = f.slow() && now.Sub(f.all.since) < excusedFor && o.recordable()
+	o.excused = f.slow() && now.Sub(f.all.since) < excusedFor && o.recordable()
 	lane := freshLane
 	if o.head.Fingerprint != "" {
 		lane = failedLane
 	}
 	if f.size > 0 && f.tried[lane] >= f.size {
-		return t, time.Duration(float64(maxPause) * (1 - jitter/2)), f.all.outage()
+		return t, time.Duration(float64(maxPause) * (1 - o.jitter()/2)), f.all.outage()
 	}
-	var places [3]*source
-	names := o.sources()
-	for i, name := range append(names[:], sourceName{of: ofBodies}) {
+	var places [memberships]*source
+	for i, name := range o.sources() {
 		s := f.sources[name]
-		if !s.limited() || name.of == ofBodies && o.head.Claim == "" {
+		if !s.limited() {
 			continue
 		}
 		s.seen = now
@@ -295,7 +308,7 @@ func (f *failures) admit(o *opened) (t ticket, wait time.Duration, because error
 		case name.of != ofBodies && now.Sub(s.running[0]) >= s.patience():
 			f.forget(s)
 		default:
-			return t, s.hold(now, f.share(), jitter), s.outage()
+			return t, s.hold(now, f.share(), o.jitter()), s.outage()
 		}
 	}
 	for _, s := range places {
@@ -314,8 +327,9 @@ func (f *failures) admit(o *opened) (t ticket, wait time.Duration, because error
 	return t, 0, nil
 }
 
-// record takes the decision on a delivery as a result.
-func (f *failures) record(o *opened, t ticket, dec decision) {
+// record takes what a delivery says, with the text of its error. That was read before: an error may be
+// of the program, and mu is held.
+func (f *failures) record(o *opened, t ticket, says health, cause string) {
 	now := time.Now()
 	f.mu.Lock()
 	defer f.unlock()
@@ -333,15 +347,16 @@ func (f *failures) record(o *opened, t ticket, dec decision) {
 	tried = tried && t.round.Equal(f.round) && !f.failed // in this round, as the first
 	switch took := now.Sub(t.at); {
 	case f.off:
-	case dec.health == healthy:
-		for _, name := range o.sources() {
+	case says == healthy:
+		names := o.sources()
+		for _, name := range names[:memberships-1] {
 			f.forget(f.sources[name])
 		}
 		f.succeeded(now)
-	case dec.health == cutOff:
-		f.fail(sourceName{of: ofBodies}, now, took, dec.err)
-	case dec.health == unhealthy:
-		f.failAll(o, now, took, dec.err)
+	case says == cutOff:
+		f.fail(sourceName{of: ofBodies}, now, took, shortened(cause))
+	case says == unhealthy:
+		f.failAll(o, now, took, cause)
 		if tried {
 			f.failed, f.until = true, now.Add(f.pauses.Next())
 			f.changed.Announce()
@@ -353,10 +368,11 @@ func (f *failures) record(o *opened, t ticket, dec decision) {
 }
 
 // failAll counts the failure of a handler for everything that the message belongs to. Requires mu.
-func (f *failures) failAll(o *opened, now time.Time, took time.Duration, cause error) {
+func (f *failures) failAll(o *opened, now time.Time, took time.Duration, cause string) {
 	names := o.sources()
 	last := sourceName{ofError, fingerprint(cause)}
-	for _, name := range names {
+	cause = shortened(cause)
+	for _, name := range names[:memberships-1] {
 		if name.of != noSource && name != last {
 			f.fail(name, now, took, cause)
 		}
@@ -371,7 +387,7 @@ func (f *failures) failAll(o *opened, now time.Time, took time.Duration, cause e
 }
 
 // fail counts a failure of a source. Requires mu.
-func (f *failures) fail(name sourceName, now time.Time, took time.Duration, cause error) {
+func (f *failures) fail(name sourceName, now time.Time, took time.Duration, cause string) {
 	s := f.sources[name]
 	if s == nil {
 		f.makeRoom()
@@ -419,7 +435,7 @@ func (f *failures) describe(s *source) LimitedSource {
 	if s.of == ofAll {
 		slots = max(f.size, 1)
 	}
-	return LimitedSource{Source: s.String(), Since: s.since, Slots: slots, Error: fmt.Sprintf("%.200s", fmt.Sprint(s.cause))}
+	return LimitedSource{Source: s.String(), Since: s.since, Slots: slots, Error: s.cause}
 }
 
 // limited returns the limited sources, the oldest first.
@@ -512,7 +528,7 @@ func (f *failures) await(ctx context.Context, batch int) (round int, ok bool) {
 	}
 }
 
-// begin begins a round, unless there are none any more.
+// begin begins a round.
 func (f *failures) begin() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -559,16 +575,19 @@ func (f *failures) watch(cut func()) (stop func()) {
 	var timer *time.Timer
 	timer = time.AfterFunc(f.download, func() {
 		f.mu.Lock()
-		defer f.mu.Unlock()
+		inTheWay := f.downloads > f.share() || f.sources[sourceName{of: ofBodies}].limited()
+		hangs := running && !f.off && inTheWay && !f.downloaded.After(begin)
 		switch {
-		case !running:
-		case f.off || f.downloaded.After(begin) || f.downloads <= f.share() && !f.sources[sourceName{of: ofBodies}].limited():
-			timer.Reset(f.download)
-		default:
+		case hangs:
 			if begin.After(f.lengthened) { // once for all that hang together
 				f.download, f.lengthened = min(2*f.download, maxDownload), time.Now()
 			}
 			end()
+		case running:
+			timer.Reset(f.download)
+		}
+		f.mu.Unlock()
+		if hangs {
 			cut()
 		}
 	})
@@ -629,9 +648,13 @@ func (outages) admit(v *delivery) (dec decision, refused bool) {
 // decided notes the result, and the error by which the message is known from now on.
 func (outages) decided(v *delivery, dec decision) {
 	f := v.dispatcher.failures
-	f.record(&v.opened, v.admission.ticket, dec)
+	cause := ""
+	if dec.health == unhealthy || dec.health == cutOff || dec.outcome == Retried {
+		cause = fmt.Sprint(dec.err)
+	}
+	f.record(&v.opened, v.admission.ticket, dec.health, cause)
 	if dec.outcome == Retried && !f.off {
-		v.head.Fingerprint = fingerprint(dec.err)
+		v.head.Fingerprint = fingerprint(cause)
 	}
 }
 

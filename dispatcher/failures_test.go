@@ -59,6 +59,7 @@ type failuresTest struct {
 	sent  int
 
 	mu      sync.Mutex
+	last    bool               // the newest handler was told that it has the last attempt; guarded by mu
 	running map[int]chan error // by the number of the message; guarded by mu
 	changes []string           // of limited sources; guarded by mu
 }
@@ -99,7 +100,7 @@ func (x *failuresTest) handle(_ context.Context, m *dispatcher.Message[[]byte]) 
 	}
 	result := make(chan error, 1)
 	x.mu.Lock()
-	x.running[n] = result
+	x.running[n], x.last = result, m.Last()
 	x.mu.Unlock()
 	return <-result
 }
@@ -436,10 +437,10 @@ func TestAttemptsAreExcusedForSixHours(t *testing.T) {
 		attempt := func(want int) {
 			t.Helper()
 			running, _ := x.round(head)
-			x.end(errDown, running...)
-			if len(running) != 1 {
-				t.Fatalf("got the handlers of %v, want one", running)
+			if len(running) != 1 || x.last {
+				t.Fatalf("got the handlers of %v, last: %v; want one that is not told that it is the last", running, x.last)
 			}
+			x.end(errDown, running...)
 			if got := x.givenBack(running[0]).head; got.Attempts != want || (got.Poison != "") != (want > last) && want == last {
 				t.Errorf("after %v: given back with %+v, want %d attempts", x.Limited(), got, want)
 			}
@@ -452,6 +453,9 @@ func TestAttemptsAreExcusedForSixHours(t *testing.T) {
 		}
 		time.Sleep(time.Until(since.Add(6 * time.Hour)))
 		running, _ := x.round(head)
+		if !x.last {
+			t.Error("after six hours the handler is not told that it has the last attempt")
+		}
 		x.end(errDown, running...)
 		if got := x.Count(dispatcher.Kept); got != 1 {
 			t.Errorf("after six hours: %d messages are poison, want 1", got)
@@ -618,6 +622,43 @@ func TestTheSourcesAreBounded(t *testing.T) {
 		}
 		if got := x.Limited(); len(got) != 2 {
 			t.Errorf("got %v, want the two errors that repeat", got)
+		}
+	})
+}
+
+// curious is an error of the program that asks for the limited sources.
+type curious struct{ of *dispatcher.Dispatcher }
+
+func (e curious) Error() string { return fmt.Sprint("limited: ", len(e.of.Limited())) }
+
+// The text of an error is code of the program: it may ask for the limited sources.
+func TestAnErrorMayAskForTheLimitedSources(t *testing.T) {
+	testFailures(t, dispatcher.Options{}, func(x *failuresTest) {
+		for range 64 {
+			running, _ := x.round(codec.Head{})
+			x.end(curious{x.Dispatcher}, running...)
+		}
+		time.Sleep(time.Minute)
+		if got := x.Limited(); len(got) != 2 || got[0].Error != "limited: 1" {
+			t.Errorf("got %v", got)
+		}
+	})
+}
+
+// A change of the concurrency changes the share of a limited source, and how many failures slow it down.
+func TestResizeChangesTheShare(t *testing.T) {
+	testFailures(t, dispatcher.Options{Concurrency: 64}, func(x *failuresTest) {
+		x.Resize(200)
+		x.Open(200, 200)
+		x.fail(64, codec.Head{})
+		x.fail(16, retried)
+		slots := x.reserve(time.Second)
+		if running := x.begin(slots, repeat(slots, retried)...); len(running) != 20 {
+			t.Errorf("%d handlers run, want a tenth of 200", len(running))
+		}
+		time.Sleep(time.Minute)
+		if x.isSlow() {
+			t.Error("64 failures slow down 200 slots")
 		}
 	})
 }

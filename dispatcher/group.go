@@ -343,7 +343,7 @@ func (g *group) beginItem(item int) (h handling, ok bool) {
 func (g *group) itemReturned(item int, err error, said *resultError, cause error, took time.Duration) {
 	v := g.delivery
 	overdue := errors.Is(cause, ErrTimeout)
-	s := v.classify(err, said, v.running.ctx.Context.Err() != nil && !overdue)
+	s := classify(&v.opened, err, said, v.running.ctx.Context.Err() != nil && !overdue)
 	s.newer = s.state == jobSnoozed && errors.Is(err, codec.ErrNewer)
 	if err != nil && overdue {
 		s.err = &overdueError{took, err}

@@ -20,6 +20,8 @@ type opened struct {
 	format codec.Format
 	kind   *Kind // of its job; nil if the queue has no kinds or its kind is unknown
 	starts int   // how many of the recorded starts count
+
+	excused bool // its attempt does not count; by outages
 }
 
 // open reads the text of the message and passes it on, unless this worker must leave it alone.
@@ -71,12 +73,16 @@ func (o *opened) attempt() int {
 	return int(min(o.queued.DequeueCount, 1<<30))
 }
 
-// maxAttempts returns the number of the last attempt.
+// maxAttempts returns the number of the last attempt. One that is excused is not the last.
 func (o *opened) maxAttempts() int {
+	n := o.dispatcher.maxAttempts()
 	if o.kind != nil && o.kind.options.MaxAttempts > 0 {
-		return o.kind.options.MaxAttempts
+		n = o.kind.options.MaxAttempts
 	}
-	return o.dispatcher.maxAttempts()
+	if o.excused {
+		n = max(n, o.attempt()+1)
+	}
+	return n
 }
 
 // lostDeliveries returns how many earlier deliveries are not accounted for.

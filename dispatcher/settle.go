@@ -103,7 +103,7 @@ func (s *settlement) apply(dec decision) error {
 		return s.remove(queue.CauseDelete)
 	case Retried, Snoozed, GivenBack:
 		failures := s.attempt() - 1
-		if dec.outcome == Retried && !dec.excused {
+		if dec.outcome == Retried && !s.excused {
 			failures++
 		}
 		return s.giveBack(queue.CauseGiveBack, s.delay, s.recordedText(s.head, failures, dec.called))
