@@ -47,14 +47,6 @@ func checkVideo(name string) error {
 	return nil
 }
 
-// Video returns a video; one that the index does not know has version 0.
-func (x *Index) Video(ctx context.Context, name string) (Video, error) {
-	if err := checkVideo(name); err != nil {
-		return Video{}, fmt.Errorf("look up %.100q: %w", name, err)
-	}
-	return x.read(ctx, name)
-}
-
 // Put makes the index say that a video has these credits, unless it has credits of a later version already. It may be called again, at the
 // same time and after any failure. A video has one set of credits in a version, from 1.
 //
@@ -102,9 +94,16 @@ func (p *update) step(ctx context.Context) error {
 	case now.before.Title != "" && (now.Version < p.video.Version || p.added):
 		// A killed worker may have left postings of the former version. They go before a new version comes, so that an
 		// entity never names more than one set of credits to be removed.
-		return p.clean(ctx, now)
+		// Postings of terms that the video still has are of its version, and stay.
+		if err := p.removeAll(ctx, now.Name, now.before.terms(), now.Version-1); err != nil {
+			return err
+		}
+		now.before = Credits{}
+		return p.write(ctx, now)
 	case now.Version < p.video.Version:
-		return p.publish(ctx, now)
+		next := p.video
+		next.before, next.etag = now.Credits, now.etag
+		return p.write(ctx, next)
 	case !now.Credits.equal(p.video.Credits):
 		return fmt.Errorf("version %d has other credits already", now.Version)
 	case !p.added:
@@ -115,13 +114,6 @@ func (p *update) step(ctx context.Context) error {
 	return nil
 }
 
-// publish stores the credits as the current ones.
-func (p *update) publish(ctx context.Context, now Video) error {
-	next := p.video
-	next.before, next.etag = now.Credits, now.etag
-	return p.write(ctx, next)
-}
-
 // addAll adds the postings of this version.
 func (p *update) addAll(ctx context.Context) error {
 	for _, t := range p.video.Credits.terms() {
@@ -130,16 +122,6 @@ func (p *update) addAll(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// clean removes the postings of the credits before, and then forgets these. Of the terms that the video still has the postings have its
-// version, and stay.
-func (x *Index) clean(ctx context.Context, v Video) error {
-	if err := x.removeAll(ctx, v.Name, v.before.terms(), v.Version-1); err != nil {
-		return err
-	}
-	v.before = Credits{}
-	return x.write(ctx, v)
 }
 
 // removeAll removes the postings of a video up to a version.
