@@ -3,7 +3,6 @@ package index
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/millrace/millrace/table"
 )
@@ -103,13 +102,4 @@ func (x *Index) unlist(ctx context.Context, t term) error {
 		return err
 	}
 	return x.terms.Delete(ctx, entry.Key, entry.ETag)
-}
-
-// count returns how many videos have a term.
-func (x *Index) count(ctx context.Context, t term) (int64, error) {
-	head, err := find(ctx, x.postings, t.head())
-	if err != nil {
-		return 0, fmt.Errorf("count %s: %w", t, err)
-	}
-	return head.Int(countProperty), nil
 }

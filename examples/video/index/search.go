@@ -127,11 +127,11 @@ func (x *Index) countOf(ctx context.Context, p pattern, terms []term) (sum int64
 		return math.MaxInt64, nil
 	}
 	for _, t := range terms {
-		n, err := x.count(ctx, t)
+		head, err := find(ctx, x.postings, t.head())
 		if err != nil {
-			return 0, err
+			return 0, fmt.Errorf("count %s: %w", t, err)
 		}
-		sum += n
+		sum += head.Int(countProperty)
 	}
 	return sum, nil
 }
