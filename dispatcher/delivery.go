@@ -113,7 +113,8 @@ type Delivery struct {
 }
 
 // Last reports whether this is the last attempt: an error then moves the message to the poison
-// queue.
+// queue. It is false while attempts do not count because nearly everything fails: MaxAttempts is
+// then higher than Attempt.
 func (d Delivery) Last() bool { return d.AttemptsLeft() == 0 }
 
 // AttemptsLeft returns how many attempts remain after this one.

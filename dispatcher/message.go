@@ -56,7 +56,7 @@ type Message[T any] struct {
 }
 
 // Last reports whether this is the last attempt: an error other than a [Snooze] then moves the
-// message to the poison queue.
+// message to the poison queue. It is false while attempts do not count because nearly everything fails.
 func (m *Message[T]) Last() bool { return m.AttemptsLeft() == 0 }
 
 // AttemptsLeft returns how many attempts remain after this one.
