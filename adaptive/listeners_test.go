@@ -227,23 +227,21 @@ func TestManyListenersShareALimit(t *testing.T) {
 
 // In a pool the listener keeps to the limit, and the others have what it cannot use, even of a later rank.
 func TestALimitWithinAPool(t *testing.T) {
-	t.Run("weighted", func(t *testing.T) { testALimitWithinAPool(t, false) })
-	t.Run("strict", func(t *testing.T) { testALimitWithinAPool(t, true) })
+	t.Run("of one rank", func(t *testing.T) { testALimitWithinAPool(t, 0) })
+	t.Run("of a later rank", func(t *testing.T) { testALimitWithinAPool(t, 1) })
 }
 
-func testALimitWithinAPool(t *testing.T, strict bool) {
+func testALimitWithinAPool(t *testing.T, rank int) {
 	synctest.Test(t, func(t *testing.T) {
 		c, free := &crowd{capacity: 5}, &crowd{capacity: 1000}
-		p := pool.New(&pool.Options{Slots: 30, Strict: strict})
+		p := pool.New(&pool.Options{Slots: 30})
 		l, none := adaptive.New(&adaptive.Options{Max: 30}), adaptive.New(&adaptive.Options{Max: 30, Start: 30})
-		later := &pool.MemberOptions{}
-		if strict {
-			later.Rank = 1
-		}
 		limited := start(t, "limited", 2000, l, func(context.Context, *listener.Message[job]) error { return c.call(time.Second) },
 			func(o *listener.Options[job]) { o.Slots = l.Slots(p.Member(nil)) })
 		other := start(t, "other", 5000, none, func(context.Context, *listener.Message[job]) error { return free.call(time.Second) },
-			func(o *listener.Options[job]) { o.Slots, o.Interceptors = p.Member(later), nil })
+			func(o *listener.Options[job]) {
+				o.Slots, o.Interceptors = p.Member(&pool.MemberOptions{Rank: rank}), nil
+			})
 		advance(2 * time.Minute)
 		if got := limited.listener.State().Succeeded; got < 5*120*75/100 {
 			t.Errorf("the limited listener: got %d jobs in 2 minutes, want 450 or more: %v", got, l.State())

@@ -235,7 +235,7 @@ func TestSlotsReportWhatIsWrong(t *testing.T) {
 		"negative":      {Options{Min: -1}, nil, "bounds -1…64"},
 		"start":         {Options{Max: 5, Start: 6}, nil, "Start 6 is outside 1…5"},
 		"nil pointer":   {Options{}, (*pool.Member)(nil), "nil *pool.Member"},
-		"faulty member": {Options{}, pool.New(nil).Member(&pool.MemberOptions{Rank: 1}), "rank 1"},
+		"faulty member": {Options{}, pool.New(nil).Member(&pool.MemberOptions{Weight: -1}), "weight -1"},
 	} {
 		s := New(&c.options).Slots(c.within)
 		if _, err := s.Size(); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millrace/millrace/internal/keyed"
 	"github.com/millrace/millrace/poison"
 )
 
@@ -17,6 +18,7 @@ type admission struct {
 	recorded  bool          // whether the start of its handler is recorded in its text; by starts
 	lastStart recordedStart // known in this process when starts were counted; by open
 	ticket    ticket        // by outages
+	turn      time.Time     // since when it has a place of its kind; by kindTurns
 	claim     claim         // by claims, and by Message.Save
 }
 
@@ -51,6 +53,12 @@ func (d *Dispatcher) newStages() []stage {
 	}
 	all = append(all, bounds{}, outages{})
 	all = append(all, &d.starts) // before the body is decoded, which may kill the worker too
+	for _, k := range d.kinds {
+		if k.options.Concurrency > 0 {
+			all = append(all, &kindTurns{turns: keyed.NewTurns(longestTurnWait, longestTurnDelay)})
+			break
+		}
+	}
 	if d.options.Claims != nil {
 		all = append(all, claims{})
 	}

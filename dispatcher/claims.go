@@ -105,7 +105,9 @@ func (claims) admit(v *delivery) (dec decision, refused bool) {
 		return decision{}, false
 	}
 	d := v.dispatcher
-	v.trackLease()
+	if !v.tracked() {
+		v.trackLease()
+	}
 	begin := time.Now()
 	ctx, cancel := context.WithCancelCause(context.WithValue(v.running.ctx.Context, deliveryKey{}, v))
 	unwatch := d.failures.watch(func() { cancel(errStoreHangs) })

@@ -631,18 +631,20 @@ func (outages) admit(v *delivery) (dec decision, refused bool) {
 	}
 	t, wait, because := f.admit(&v.opened)
 	v.admission.ticket = t
-	if wait == 0 || !v.recordable() {
+	if wait == 0 || !v.postponable() {
 		return decision{}, false
 	}
-	dec = later(&v.opened, Snoozed, wait, because)
-	if dec.outcome != Snoozed {
-		return decision{}, false
+	return later(&v.opened, Snoozed, wait, because), true
+}
+
+// postponable reports whether the message can come again without an attempt: before it expires, and
+// with room for the record.
+func (v *delivery) postponable() bool {
+	if !v.recordable() || v.longestWait() < time.Second {
+		return false
 	}
 	text := v.recordedText(v.head, v.attempt()-1, false)
-	if text == v.queued.Text || queue.CheckRequest(text, 0) != nil { // no room for the record
-		return decision{}, false
-	}
-	return dec, true
+	return text != v.queued.Text && queue.CheckRequest(text, 0) == nil
 }
 
 // decided notes the result, and the error by which the message is known from now on.

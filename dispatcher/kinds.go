@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/hook"
+	"github.com/millrace/millrace/internal/keyed"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -32,6 +33,12 @@ type KindOptions struct {
 	// MaxAttempts is how many recorded failures make a message of this kind poison, in place of
 	// poison.Policy.MaxAttempts. Negative is an error. Defaults to the listener's.
 	MaxAttempts int
+
+	// Concurrency is how many handlers of this kind run at once in this listener, within the
+	// Concurrency of all. A group of jobs counts as one. A message beyond that waits in its slot, for
+	// at most 5 s and in at most a quarter of the slots, and otherwise comes again when its turn is
+	// expected, without an attempt. Negative is an error. Defaults to no limit.
+	Concurrency int
 
 	// RetryDelay returns how long a message of this kind waits after a failed attempt, in place of
 	// listener.Options.RetryDelay. Defaults to the listener's.
@@ -103,6 +110,9 @@ func (k *Kind) check() error {
 	if k.options.MaxAttempts < 0 {
 		refuse("%v: %d attempts must be at least 1", k, k.options.MaxAttempts)
 	}
+	if k.options.Concurrency < 0 {
+		refuse("%v: concurrency %d must be at least 1", k, k.options.Concurrency)
+	}
 	if d := k.options.Timeout; lacksUnit(d) {
 		refuse("%v: handler time-out %v is too short for any handler: give it a unit, such as %d*time.Second", k, d, d)
 	}
@@ -139,6 +149,44 @@ func (kinds) admit(v *delivery) (dec decision, refused bool) {
 	}
 	v.job = v.kind.newJob(v)
 	return decision{}, false
+}
+
+// kindTurns is the stage that waits until fewer handlers of the kind run than its Concurrency. It
+// comes after the start is recorded, because the lease is renewed while the message waits.
+type kindTurns struct {
+	passive
+	turns *keyed.Turns
+}
+
+// Of a message that waits for its turn: as in package perkey, but fewer may wait. Messages that wait
+// for their kinds and messages that wait for their keys leave slots to others.
+const (
+	longestTurnWait  = 5 * time.Second // in its slot
+	longestTurnDelay = 10 * time.Minute
+	turnWaiters      = 4 // one slot in this many
+)
+
+func (k *kindTurns) admit(v *delivery) (dec decision, refused bool) {
+	places := v.kind.options.Concurrency
+	if places == 0 {
+		return decision{}, false
+	}
+	v.trackLease()
+	waiters := v.dispatcher.slots.capacity() / turnWaiters
+	since, delay := k.turns.Acquire(v.running.ctx.Context, v.kind.name, keyed.Terms{
+		Places: places, Postponable: v.postponable(), MayWait: waiters, MayWaitHere: waiters,
+	})
+	v.admission.turn = since
+	if delay > 0 {
+		return later(&v.opened, Snoozed, delay, nil), true
+	}
+	return decision{}, false
+}
+
+func (k *kindTurns) returned(v *delivery, _ bool) {
+	if !v.admission.turn.IsZero() {
+		k.turns.Release(v.kind.name, v.admission.turn)
+	}
 }
 
 // otherKindError says that a job is of a kind that this worker does not handle. It is a

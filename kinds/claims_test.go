@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/claimcheck"
+	"github.com/millrace/millrace/kinds"
 	"github.com/millrace/millrace/producer"
 )
 
@@ -40,9 +41,12 @@ func TestAKindWithAClaimIsOpenedByItsWorkerOnly(t *testing.T) {
 		if older.Snoozed == 0 || older.Poisoned != 0 || store.opened.Load() != 0 {
 			b.Errorf("opened %d bodies of an unknown kind, and says %+v", store.opened.Load(), older)
 		}
-		b.run(10*time.Minute, b.kindsOf(emails.Handle(handler[email](b, nil), nil)))
+		st := b.run(10*time.Minute, b.kindsOf(emails.Handle(handler[email](b, nil), &kinds.Options{Concurrency: 1})))
 		if got := b.handled["email"]; len(got) != 1 || got[0].body != large || got[0].attempt != 1 || store.opened.Load() != 1 || b.depth() != 0 {
 			b.Errorf("handled %d, opened %d, %d left", len(got), store.opened.Load(), b.depth())
+		}
+		if st.Running != 0 {
+			b.Errorf("got %d handlers running at the end, want none", st.Running)
 		}
 	})
 }

@@ -34,8 +34,15 @@
 //
 // # Concurrency
 //
-// All kinds share the slots of their listener: handlers that hang leave none to other kinds. Set
-// Options.Timeout, or give kinds that must not wait for each other queues of their own.
+// All kinds share the slots of their listener, and handlers that hang leave none to other kinds. Set
+// Options.Timeout and Options.Concurrency, which bounds how many handlers of a kind run at once, or
+// give kinds that must not wait for each other queues of their own.
+//
+// A job of a kind that has all its handlers waits in its slot if its turn comes within 5 s. Such jobs
+// take at most a quarter of the slots. The others come again when their turn is expected, for the
+// price of an update and a share of a dequeue each time, usually once or twice. A flood of a kind
+// whose handlers take milliseconds is therefore slower than they are: each second as many jobs come
+// again as may run or wait. A Concurrency of the listener, and of a queue of its own, has no such bound.
 //
 // # Cost
 //

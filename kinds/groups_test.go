@@ -64,8 +64,8 @@ func TestAGroupOfAKindInABlob(t *testing.T) {
 		work := func() { b.run(time.Hour, b.kindsOf(emails.Handle(each, &kinds.Options{MaxAttempts: 3}))) }
 		work()
 		records := b.records()
-		if len(records) != 1 || b.depth() != 0 || waiting(b, claims) != 1 {
-			b.Fatalf("got %d records, %d messages, %d bodies; want one record and its body", len(records), b.depth(), waiting(b, claims))
+		if len(records) != 1 || b.depth() != 0 || stored(b, claims) != 1 {
+			b.Fatalf("got %d records, %d messages, %d bodies; want one record and its body", len(records), b.depth(), stored(b, claims))
 		}
 		head, _, _, err := codec.Open(records[0].Text, codec.Envelope, codec.Kinds, codec.Claims, codec.Groups)
 		if err != nil || head.Done.Len() != 98 || head.Done.Has(17) || head.Done.Has(99) {
@@ -82,14 +82,14 @@ func TestAGroupOfAKindInABlob(t *testing.T) {
 				b.Errorf("item %d was handled %d times", i, calls[i])
 			}
 		}
-		if len(b.records()) != 0 || b.depth() != 0 || waiting(b, claims) != 0 {
-			b.Errorf("%d records, %d messages, %d bodies are left", len(b.records()), b.depth(), waiting(b, claims))
+		if len(b.records()) != 0 || b.depth() != 0 || stored(b, claims) != 0 {
+			b.Errorf("%d records, %d messages, %d bodies are left", len(b.records()), b.depth(), stored(b, claims))
 		}
 	})
 }
 
-// waiting returns how many bodies are stored that a message may need.
-func waiting(b *bundle, claims *claimcheck.Claims) int {
+// stored returns how many bodies are stored that a message may need.
+func stored(b *bundle, claims *claimcheck.Claims) int {
 	b.Helper()
 	n := 0
 	for _, err := range claims.Waiting(b.Context()) {

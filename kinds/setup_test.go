@@ -43,6 +43,7 @@ type bundle struct {
 	*testing.T
 	queue   *localqueue.Queue
 	options *listener.Options[any] // without a log
+	begin   time.Time
 
 	mu       sync.Mutex
 	handled  map[string][]delivered // by kind; guarded by mu
@@ -65,7 +66,7 @@ func setup(t *testing.T) *bundle {
 	if err := q.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	b := &bundle{T: t, queue: q, handled: map[string][]delivered{}}
+	b := &bundle{T: t, queue: q, begin: time.Now(), handled: map[string][]delivered{}}
 	b.options = &listener.Options[any]{Logger: slog.New(slog.DiscardHandler), OnError: func(err error) {
 		b.mu.Lock()
 		defer b.mu.Unlock()

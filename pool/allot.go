@@ -82,7 +82,7 @@ const busyFor = 5 * time.Second
 // setBusy records whether the last dequeue of m has shown a backlog. Requires pool.mu.
 func (m *Member) setBusy(busy bool) {
 	m.busy = time.Time{}
-	if busy && m.pool.strict {
+	if busy && m.pool.ranked() {
 		m.busy = time.Now().Add(busyFor)
 	}
 }
@@ -90,7 +90,7 @@ func (m *Member) setBusy(busy bool) {
 // keptBefore returns how many slots are kept for busy members of the ranks before this one: what they can
 // use beyond what they hold, would get, and have in reserve. Requires mu.
 func (p *Pool) keptBefore(rank int) (n int) {
-	if !p.strict {
+	if !p.ranked() {
 		return 0
 	}
 	for _, m := range p.members {
@@ -101,7 +101,10 @@ func (p *Pool) keptBefore(rank int) (n int) {
 	return n
 }
 
-// tier is what the members of one rank have in common. A weighted pool has one.
+// ranked reports whether members differ in rank. Requires mu.
+func (p *Pool) ranked() bool { return len(p.tiers) > 1 }
+
+// tier is what the members of one rank have in common.
 type tier struct {
 	rank    int
 	hungry  int  // members that want more than they get

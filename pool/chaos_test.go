@@ -20,6 +20,7 @@ type chaos struct {
 	random  *rand.Rand
 	bus     *wakeup.Bus
 	slots   int // most that the pool has ever had
+	ranks   int
 	workers []*worker
 	runs    []bool // whether the listener of the worker runs
 }
@@ -33,11 +34,11 @@ func TestNothingIsStrandedWhateverHappensToMembers(t *testing.T) {
 	}
 	for seed := range uint64(seeds) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		o := &pool.Options{Slots: 2 + random.IntN(20), Strict: random.IntN(3) == 0}
+		o := &pool.Options{Slots: 2 + random.IntN(20)}
 		bubble(t, o, func(b *bundle) {
-			c := &chaos{bundle: b, random: random, bus: new(wakeup.Bus), slots: o.Slots}
+			c := &chaos{bundle: b, random: random, bus: new(wakeup.Bus), slots: o.Slots, ranks: 1 + random.IntN(3)/2}
 			for i := range 2 + random.IntN(7) {
-				c.add(i, o)
+				c.add(i)
 			}
 			for range 40 {
 				c.step()
@@ -52,13 +53,10 @@ func TestNothingIsStrandedWhateverHappensToMembers(t *testing.T) {
 }
 
 // add adds a worker and starts its listener.
-func (c *chaos) add(i int, o *pool.Options) {
-	m := &pool.MemberOptions{Weight: 1 + c.random.IntN(5)}
+func (c *chaos) add(i int) {
+	m := &pool.MemberOptions{Weight: 1 + c.random.IntN(5), Rank: c.random.IntN(c.ranks)}
 	if i == 0 && c.random.IntN(2) == 0 {
 		m.Reserve = 1
-	}
-	if o.Strict {
-		m.Rank = c.random.IntN(2)
 	}
 	w := c.worker(fmt.Sprint("member-", i), m, time.Duration(1+c.random.IntN(1500))*time.Millisecond)
 	w.spread = true

@@ -3,19 +3,20 @@
 // of its listener. A member keeps its loops, idle curve, leases and poison policy; the pool decides only
 // who gets the slots that are free.
 //
-// # Weighted
+// # Weights
 //
-// A pool is weighted unless [Options.Strict] is set. No slot stays free for long that a member waits for,
-// so one that is alone uses all. While several want more than there is, a free slot goes to the one that holds
-// the fewest in proportion to its weight, and to one that holds none first: nobody starves. The slots
-// that members hold over time follow the weights within a few percent, however long their handlers take.
+// No slot stays free for long that a member waits for, so one that is alone uses all. While several want
+// more than there is, a free slot goes to the one that holds the fewest in proportion to its
+// [MemberOptions.Weight], and to one that holds none first: no member starves. The slots that members
+// hold over time follow the weights within a few percent, however long their handlers take.
 //
-// # Strict
+// # Ranks
 //
-// In a strict pool free slots go to the lowest [MemberOptions.Rank] that waits, and weights decide
-// among equal ranks. A rank with a backlog leaves nothing to the ranks after it but their reserves, and
-// slots that it cannot use: free slots are kept for a member whose last dequeue brought as many messages as it
-// asked for. Slots that are kept run nothing, so a strict pool does less work in all.
+// A rank is a weight that outweighs all weights of later ranks: free slots go to the lowest
+// [MemberOptions.Rank] that waits. Its floor is the reserve. A rank with a backlog leaves nothing to the
+// ranks after it but their reserves, and slots that it cannot use: free slots are kept for a member whose
+// last dequeue brought as many messages as it asked for. Slots that are kept run nothing, so a pool with
+// ranks does less work in all.
 //
 // # More members than slots
 //

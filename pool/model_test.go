@@ -32,6 +32,7 @@ type model struct {
 	*rapid.T
 	pool  *Pool
 	slots int
+	ranks int // of its members, beside -1; with 0 they have none
 	users []*user
 }
 
@@ -40,7 +41,7 @@ type model struct {
 func TestNoSlotIsLostAndNoneIsTakenTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &model{T: t, slots: rapid.IntRange(1, 40).Draw(t, "slots")}
-		m.pool = New(&Options{Slots: m.slots, Strict: rapid.Bool().Draw(t, "strict")})
+		m.pool, m.ranks = New(&Options{Slots: m.slots}), rapid.IntRange(0, 3).Draw(t, "ranks")
 		t.Repeat(map[string]func(*rapid.T){
 			"":         m.check,
 			"make":     m.make,
@@ -75,8 +76,8 @@ func (m *model) make(t *rapid.T) {
 		Weight:  rapid.IntRange(0, 5).Draw(t, "weight"),
 		Reserve: rapid.IntRange(0, 6).Draw(t, "reserve"),
 	}
-	if m.pool.strict {
-		o.Rank = rapid.IntRange(-1, 2).Draw(t, "rank")
+	if m.ranks > 0 {
+		o.Rank = rapid.IntRange(-1, m.ranks-1).Draw(t, "rank")
 	}
 	u := &user{member: m.pool.Member(o), reserve: o.Reserve, rank: o.Rank, freed: make(chan struct{}, 1)}
 	fits := m.fits(m.slots, u)
@@ -135,7 +136,7 @@ func (m *model) takeWith(t *rapid.T, u *user, r dispatcher.SlotRequest) {
 	u.told = false
 	unused := max(u.reserve-u.held, 0)
 	free := m.freeSlots() - m.unusedReserves() - m.keptBefore(u.rank) // for all
-	u.busy, u.bound = r.Backlog && m.pool.strict, r.Bound
+	u.busy, u.bound = r.Backlog && m.pool.ranked(), r.Bound
 	n, kept := u.member.Take(r)
 	switch {
 	case n == 0:

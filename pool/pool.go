@@ -15,16 +15,11 @@ import (
 type Options struct {
 	// Slots is how many handlers of all members may run at once. Defaults to 64.
 	Slots int
-
-	// Strict gives free slots to the lowest rank that waits; weights decide only among equal ranks.
-	// Defaults to false: weights decide, and nobody starves.
-	Strict bool
 }
 
 // Pool is a set of slots that its members share. Make one with [New]. It is safe for concurrent use.
 type Pool struct {
-	strict bool
-	err    error // what is wrong with the options
+	err error // what is wrong with the options
 
 	mu       sync.Mutex
 	slots    int         // guarded by mu
@@ -44,7 +39,7 @@ type Pool struct {
 // New returns a pool without members. Run of a listener reports invalid options.
 func New(o *Options) *Pool {
 	c := *cmp.Or(o, &Options{})
-	p := &Pool{strict: c.Strict, slots: c.Slots}
+	p := &Pool{slots: c.Slots}
 	if c.Slots < 0 {
 		p.err = fmt.Errorf("pool of %d slots: there must be at least 1", c.Slots)
 	}
@@ -128,8 +123,9 @@ type MemberOptions struct {
 	// Reserve is how many slots no other member takes, also while they are unused. Defaults to none.
 	Reserve int
 
-	// Rank is the member's place in a strict pool: lower ones come first. It is an error in a weighted
-	// pool. Defaults to 0.
+	// Rank outweighs every weight: free slots go to the lowest rank that waits, and weights decide among
+	// members of one rank. The slots that a later rank has in any case are its Reserve. Defaults to 0, the
+	// same for all: then weights decide, and no member starves.
 	Rank int
 }
 
@@ -202,9 +198,6 @@ func (m *Member) check() error {
 	}
 	if m.reserve < 0 {
 		refuse("reserve %d must not be negative", m.reserve)
-	}
-	if m.rank != 0 && !m.pool.strict {
-		refuse("rank %d has no effect in a weighted pool: leave it out, or make the pool strict", m.rank)
 	}
 	return errors.Join(errs...)
 }

@@ -78,35 +78,31 @@ func TestMembersWhoseDequeuesFailLeaveTheSlotsToOthers(t *testing.T) {
 
 // A member that comes while others hold every slot gets one when the first of their handlers returns.
 func TestAMemberThatJoinsGetsTheNextSlot(t *testing.T) {
-	for name, o := range map[string]*pool.Options{"weighted": {Slots: 32}, "strict": {Slots: 32, Strict: true}} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, o, func(b *bundle) {
-				busy := b.worker("busy", &pool.MemberOptions{Weight: 1000}, time.Hour).put(100)
-				busy.release, busy.options.Concurrency = make(chan struct{}), 64 // it wants more, too
-				busy.start()
-				advance(10 * time.Second)
-				if n := b.held("busy"); n != 32 {
-					t.Fatalf("got %d slots for the first member, want all 32", n)
-				}
-				late := b.worker("late", nil, time.Second).put(1).start()
-				advance(time.Minute)
-				if n := late.handled.Load(); n != 0 {
-					t.Fatalf("got %d messages handled without a slot, want none", n)
-				}
-				busy.release <- struct{}{}
-				advance(10*time.Millisecond + time.Second)
-				if n := late.handled.Load(); n != 1 {
-					t.Errorf("got %d messages handled when a slot was free, want 1", n)
-				}
-				busy.halt()
-				late.end()
-			})
-		})
-	}
+	bubble(t, &pool.Options{Slots: 32}, func(b *bundle) {
+		busy := b.worker("busy", &pool.MemberOptions{Weight: 1000}, time.Hour).put(100)
+		busy.release, busy.options.Concurrency = make(chan struct{}), 64 // it wants more, too
+		busy.start()
+		advance(10 * time.Second)
+		if n := b.held("busy"); n != 32 {
+			t.Fatalf("got %d slots for the first member, want all 32", n)
+		}
+		late := b.worker("late", nil, time.Second).put(1).start()
+		advance(time.Minute)
+		if n := late.handled.Load(); n != 0 {
+			t.Fatalf("got %d messages handled without a slot, want none", n)
+		}
+		busy.release <- struct{}{}
+		advance(10*time.Millisecond + time.Second)
+		if n := late.handled.Load(); n != 1 {
+			t.Errorf("got %d messages handled when a slot was free, want 1", n)
+		}
+		busy.halt()
+		late.end()
+	})
 }
 
 // Nobody starves beside a member with a far greater weight.
-func TestEveryMemberHasASlotInAWeightedPool(t *testing.T) {
+func TestEveryMemberOfARankHasASlot(t *testing.T) {
 	bubble(t, &pool.Options{Slots: 4}, func(b *bundle) {
 		heavy := b.worker("heavy", &pool.MemberOptions{Weight: 1000}, time.Second).put(2000).start()
 		light := b.worker("light", nil, time.Second).put(2000).start()
@@ -127,18 +123,14 @@ func TestLongHandlersDoNotGatherAllSlots(t *testing.T) {
 	if testing.Short() {
 		t.Skip("plays hours")
 	}
-	for name, o := range map[string]*pool.Options{"weighted": {Slots: 20}, "strict": {Slots: 20, Strict: true}} {
+	for rank, name := range []string{"of one rank", "of a later rank"} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, o, func(b *bundle) {
-				last := pool.MemberOptions{}
-				if o.Strict {
-					last.Rank = 1
-				}
+			bubble(t, &pool.Options{Slots: 20}, func(b *bundle) {
 				short := b.worker("short", nil, 50*time.Millisecond).put(24_000)
 				short.spread = true
 				short.start()
 				advance(5 * time.Second)
-				long := b.worker("long", &last, time.Hour).put(100).start()
+				long := b.worker("long", &pool.MemberOptions{Rank: rank}, time.Hour).put(100).start()
 				advance(30 * time.Second)
 				if held := averages(15*time.Second, short)[0]; held < 7 {
 					t.Errorf("got %.1f slots for the member with short handlers, want about 10 or more of 20", held)
@@ -150,9 +142,9 @@ func TestLongHandlersDoNotGatherAllSlots(t *testing.T) {
 	}
 }
 
-// In a strict pool a rank that always has work leaves the next one nothing but its reserve.
-func TestAStrictPoolServesRanksInOrder(t *testing.T) {
-	bubble(t, &pool.Options{Slots: 20, Strict: true}, func(b *bundle) {
+// A rank that always has work leaves the next one nothing but its reserve.
+func TestRanksAreServedInOrder(t *testing.T) {
+	bubble(t, &pool.Options{Slots: 20}, func(b *bundle) {
 		first := b.worker("first", &pool.MemberOptions{Rank: 1}, time.Second).put(800)
 		second := b.worker("second", &pool.MemberOptions{Rank: 2, Reserve: 3}, time.Second).put(2000)
 		third := b.worker("third", &pool.MemberOptions{Rank: 3, Weight: 1000}, time.Second).put(2000)
@@ -388,7 +380,6 @@ func TestOptionsThatThePoolCannotGiveAreRefused(t *testing.T) {
 		"weight":          {member: pool.MemberOptions{Weight: -1}, want: []string{`pool member "late"`, "weight -1"}},
 		"large weight":    {member: pool.MemberOptions{Weight: 2_000_000}, want: []string{"weight 2000000"}},
 		"reserve":         {member: pool.MemberOptions{Reserve: -2}, want: []string{"reserve -2"}},
-		"rank":            {member: pool.MemberOptions{Rank: 1}, want: []string{"rank 1", "strict"}},
 		"both":            {member: pool.MemberOptions{Weight: -1, Reserve: -2}, want: []string{"weight -1", "reserve -2"}},
 		"reserves":        {pool: pool.Options{Slots: 8}, before: []pool.MemberOptions{{Reserve: 5}}, member: pool.MemberOptions{Reserve: 4}, want: []string{`"late"`, "of 8 slots", "reserve 9"}},
 		"single reserve":  {pool: pool.Options{Slots: 8}, member: pool.MemberOptions{Reserve: 9}, want: []string{"reserve 9"}},

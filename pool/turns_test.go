@@ -26,23 +26,22 @@ type crowdFigures struct {
 }
 
 // busy measures members that always have a backlog.
-func (c crowd) busy(t *testing.T, o pool.Options, warm, over time.Duration) (f crowdFigures) {
-	c.run(t, o, 3, func(all []*worker) { f = c.measure(all, warm, over) })
+func (c crowd) busy(t *testing.T, warm, over time.Duration) (f crowdFigures) {
+	c.run(t, 3, func(all []*worker) { f = c.measure(all, warm, over) })
 	f.requests /= float64(f.jobs)
 	return f
 }
 
 // idle measures members with empty queues.
 func (c crowd) idle(t *testing.T, over time.Duration) (f crowdFigures) {
-	c.run(t, pool.Options{}, 0, func(all []*worker) { f = c.measure(all, time.Minute, over) })
+	c.run(t, 0, func(all []*worker) { f = c.measure(all, time.Minute, over) })
 	f.requests /= float64(c.members) * over.Minutes()
 	return f
 }
 
 // run runs f with members that have so many messages.
-func (c crowd) run(t *testing.T, o pool.Options, messages int, f func([]*worker)) {
-	o.Slots = c.slots
-	bubble(t, &o, func(b *bundle) {
+func (c crowd) run(t *testing.T, messages int, f func([]*worker)) {
+	bubble(t, &pool.Options{Slots: c.slots}, func(b *bundle) {
 		b.pool.Member(&pool.MemberOptions{Reserve: c.reserved})
 		var all []*worker
 		for i := range c.members {
@@ -113,25 +112,23 @@ func TestMoreMembersThanSlotsTakeTurns(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		crowd
-		strict bool
 		over   time.Duration
 		factor float64 // between a member's handler time for its weight and the average, at most
 		long   bool
 	}{
-		{"a slot for each", crowd{members: 20, slots: 20, takes: second}, false, 300 * time.Second, 1.01, false},
-		{"beside a reserve", crowd{members: 12, slots: 20, takes: mixed, reserved: 17}, false, 1000 * time.Second, 1.1, false},
-		{"many", crowd{members: 500, slots: 20, takes: second}, false, 300 * time.Second, 1.25, true},
-		{"weights", crowd{members: 100, slots: 4, takes: mixed, weights: []int{1, 2, 4, 8}}, false, 1000 * time.Second, 1.25, true},
-		{"half more", crowd{members: 30, slots: 20, takes: second}, false, 300 * time.Second, 1.1, true},
-		{"many of a rank", crowd{members: 100, slots: 4, takes: mixed}, true, 1000 * time.Second, 1.25, true},
-		{"mixed", crowd{members: 250, slots: 10, takes: mixed}, false, 500 * time.Second, 1.4, true},
-		{"long", crowd{members: 60, slots: 4, takes: []time.Duration{time.Second, time.Minute}}, false, 5_000 * time.Second, 1.25, true},
-	}[:suitetest.Size(4, 8)] {
+		{"a slot for each", crowd{members: 20, slots: 20, takes: second}, 300 * time.Second, 1.01, false},
+		{"beside a reserve", crowd{members: 12, slots: 20, takes: mixed, reserved: 17}, 1000 * time.Second, 1.1, false},
+		{"many", crowd{members: 500, slots: 20, takes: second}, 300 * time.Second, 1.25, true},
+		{"weights", crowd{members: 100, slots: 4, takes: mixed, weights: []int{1, 2, 4, 8}}, 1000 * time.Second, 1.25, true},
+		{"half more", crowd{members: 30, slots: 20, takes: second}, 300 * time.Second, 1.1, true},
+		{"mixed", crowd{members: 250, slots: 10, takes: mixed}, 500 * time.Second, 1.4, true},
+		{"long", crowd{members: 60, slots: 4, takes: []time.Duration{time.Second, time.Minute}}, 5_000 * time.Second, 1.25, true},
+	}[:suitetest.Size(4, 7)] {
 		t.Run(c.name, func(t *testing.T) {
 			if c.long {
 				skipLong(t)
 			}
-			f := c.busy(t, pool.Options{Strict: c.strict}, c.over/5, c.over)
+			f := c.busy(t, c.over/5, c.over)
 			t.Logf("handler time of a member %.2f to %.2f of its share; %.1f %% of the slots used; %.2f requests a job", f.least, f.most, 100*f.used, f.requests)
 			if f.least < 1/c.factor || f.most > c.factor {
 				t.Errorf("got %.2f to %.2f of the share, want it within a factor of %v", f.least, f.most, c.factor)
@@ -154,7 +151,7 @@ func TestIdleMembersBeyondTheSlotsPollAsEver(t *testing.T) {
 		t.Errorf("got %.1f requests for each member and minute, want about %.1f", many, each)
 	}
 	c := crowd{members: 500, slots: 20, takes: takes}
-	c.run(t, pool.Options{}, 0, func(all []*worker) {
+	c.run(t, 0, func(all []*worker) {
 		for _, w := range all[:25] {
 			w.refill = true
 			w.put(40)

@@ -21,8 +21,8 @@
 //   - in one world in seven pauses, by the program of a worker or by the flag in the metadata of the queue;
 //   - in one world in ten a producer that sends through an outage of the queue, to backlog queues in another
 //     account, and a syphon, which may be killed, that brings the messages home;
-//   - in one world in ten of those with several workers a pool whose slots they share, weighted or strict, with
-//     reserves; they come and go, and none is killed;
+//   - in one world in ten of those with several workers a pool whose slots they share, of one rank or several,
+//     with reserves; they come and go, and none is killed;
 //   - in one world in ten without wake-ups, pauses, backlog queues and pools several queues as one: a producer that
 //     places messages on shards, and workers that listen to all of them, to one that is added later too;
 //   - in one world in eight keys, of which a process runs one handler at a time: the others wait in their slots,

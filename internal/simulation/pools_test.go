@@ -9,7 +9,7 @@ import (
 // is none.
 type poolPlan struct {
 	slots  int
-	strict bool
+	ranked bool
 }
 
 func (p poolPlan) on() bool { return p.slots > 0 }
@@ -26,14 +26,14 @@ func (p *plan) drawPool() {
 		return
 	}
 	p.claims.deadly = 0 // as the faults of its workers below
-	p.pool = poolPlan{slots: d.number(len(p.workers), 14, "pool", "slots"), strict: d.chance(0.3, "pool", "strict")}
+	p.pool = poolPlan{slots: d.number(len(p.workers), 14, "pool", "slots"), ranked: d.chance(0.3, "pool", "ranked")}
 	for i := range p.workers {
 		w := &p.workers[i]
 		w.member = memberPlan{weight: d.number(1, 10, "pool", w.name, "weight")}
 		if d.chance(0.4, "pool", w.name, "reserves") {
 			w.member.reserve = d.number(1, p.pool.slots/len(p.workers), "pool", w.name, "reserve")
 		}
-		if p.pool.strict {
+		if p.pool.ranked {
 			w.member.rank = d.number(0, 2, "pool", w.name, "rank")
 		}
 		if w.ending == killed {
@@ -63,7 +63,7 @@ func (p *plan) newPool(more int) *pool.Pool {
 	if !p.pool.on() {
 		return nil
 	}
-	return pool.New(&pool.Options{Slots: p.pool.slots + more, Strict: p.pool.strict})
+	return pool.New(&pool.Options{Slots: p.pool.slots + more})
 }
 
 // share returns how many handlers workers that share a pool can run, of so many that they could run alone:
