@@ -115,9 +115,9 @@ type Options struct {
 	OnWait func(mayOpen bool)
 
 	// OnRelease is called with the time at which a message that was given back becomes visible
-	// again, unless it expires within a second or is left to other workers. It must not block.
-	// Defaults to nil.
-	OnRelease func(time.Time)
+	// again, unless it expires within a second, and with whether it is left to other workers. It must
+	// not block. Defaults to nil.
+	OnRelease func(due time.Time, forOthers bool)
 
 	// OnError receives the errors of deliveries, renewals, stuck handlers and hooks. Its own panics
 	// go to slog's default logger. Defaults to nil.
@@ -286,7 +286,7 @@ func (o *Options) guard(of queue.Name) *hook.Guard {
 	})
 	o.OnError = hook.Guard1(g, onError, o.OnError)
 	o.OnWait = hook.Guard1(g, "OnWait", o.OnWait)
-	o.OnRelease = hook.Guard1(g, "OnRelease", o.OnRelease)
+	o.OnRelease = hook.Guard2(g, "OnRelease", o.OnRelease)
 	o.OnLimited = hook.Guard2(g, "OnLimited", o.OnLimited)
 	w := &o.Observer
 	w.Started = hook.Guard1(g, "Observer.Started", w.Started)

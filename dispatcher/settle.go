@@ -64,11 +64,9 @@ func (v *delivery) settle(dec decision) {
 	defer v.report(dec, outcome, err)
 	if s.released {
 		d.delayed.add(wholeSeconds(s.hidden))
-		// After the settlement has ended, so that the loop that it wakes finds its room. A message
-		// that is left to others is not worth a poll: this worker would take it again before they
-		// see it.
-		if f := d.options.OnRelease; f != nil && !dec.forOthers {
-			f(time.Now().Add(wholeSeconds(s.hidden)))
+		// After the settlement has ended, so that the loop that it wakes finds its room.
+		if f := d.options.OnRelease; f != nil {
+			f(time.Now().Add(wholeSeconds(s.hidden)), dec.forOthers)
 		}
 	}
 	if f := d.options.Observer.Poisoned; f != nil && (outcome == Poisoned || outcome == Kept) {

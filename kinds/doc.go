@@ -17,9 +17,9 @@
 //
 // The name travels in the envelope. A worker gives back what it has no handler for, with a delay and
 // without an attempt, so that old and new releases can work on one queue: see listener.NewKinds.
-// While one worker of nine knows a kind, 95 % of its jobs reach that one within 2 min, if the workers
-// poll. Workers with listener.Options.Wakeups do not poll for the jobs they left to others: these wait
-// for a safety poll or for the next event.
+// While one worker of nine knows a kind, 95 % of its jobs reach that one within 2 min. Workers with
+// listener.Options.Wakeups wake each other for that, over NATS or by the server. The listeners of a
+// wakeup.Bus do not: there such a job waits for a safety poll or for the next event.
 // To add a kind, deploy workers that handle it and senders that use it in any order. To rename one,
 // handle both names until no message has the old one. To take one out, stop sending it first.
 //

@@ -14,6 +14,7 @@ import (
 type agenda struct {
 	mu       sync.Mutex
 	released calendar // messages that were given back; guarded by mu
+	left     calendar // messages that were left to other workers; guarded by mu
 	called   calendar // events that are due later; guarded by mu
 }
 
@@ -65,18 +66,23 @@ func (h *secondHeap) Pop() any {
 	return last
 }
 
-// remember tells the owner when work becomes visible: now, or when it is due. called is for events.
-func (s *session) remember(due time.Time, called bool) {
-	if !due.After(time.Now()) {
-		s.hears(event{what: dueNow, limited: called})
-		return
+// onRelease notes when a message becomes visible that was given back. One that is left to others is
+// not worth a poll, because this worker would take it again before they see it: another one is woken.
+func (s *session) onRelease(due time.Time, forOthers bool) {
+	switch {
+	case !forOthers && !due.After(time.Now()):
+		s.hears(event{what: dueNow})
+	case !forOthers:
+		s.remember(due, &s.agenda.released)
+	case s.options.Wakeups != nil:
+		s.remember(due, &s.agenda.left)
 	}
+}
+
+// remember tells the owner when work becomes visible that a calendar of the agenda has.
+func (s *session) remember(due time.Time, c *calendar) {
 	a := &s.agenda
 	a.mu.Lock()
-	c := &a.released
-	if called {
-		c = &a.called
-	}
 	first := c.add(due, int64(due.Sub(s.epoch)/time.Second))
 	a.mu.Unlock()
 	if first {
@@ -93,6 +99,8 @@ func (a *agenda) fallDue(now time.Time) (e event, next time.Time) {
 	var later time.Time
 	e.released, next = a.released.take(now)
 	e.called, later = a.called.take(now)
+	next = earlier(next, later)
+	e.left, later = a.left.take(now)
 	return e, earlier(next, later)
 }
 
@@ -118,7 +126,7 @@ func (s *session) watchTime(ctx context.Context) {
 		e, next := s.agenda.fallDue(time.Now())
 		now := s.snapshot()
 		alarm := s.timeOf(now.alarm())
-		if e.released || e.called || !alarm.IsZero() && !alarm.After(time.Now()) {
+		if e.released || e.left || e.called || !alarm.IsZero() && !alarm.After(time.Now()) {
 			e.saturated = s.dispatcher.Saturated()
 			s.tell(e)
 			continue

@@ -500,7 +500,7 @@ func TestACurveThatFailsInConfigureStopsNothing(t *testing.T) {
 // OnError fails.
 func TestADispatcherAloneSurvivesItsHooks(t *testing.T) {
 	for name, set := range map[string]func(*dispatcher.Options, func()){
-		"OnRelease": func(o *dispatcher.Options, fail func()) { o.OnRelease = func(time.Time) { fail() } },
+		"OnRelease": func(o *dispatcher.Options, fail func()) { o.OnRelease = func(time.Time, bool) { fail() } },
 		"OnError":   func(o *dispatcher.Options, fail func()) { o.OnError = func(error) { fail() } },
 	} {
 		t.Run(name, func(t *testing.T) {

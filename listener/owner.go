@@ -191,6 +191,7 @@ type event struct {
 	idle    *Idle    // configured: the new Idle with its defaults, or nil
 
 	released, called bool // timePassed: a message becomes visible again; an event falls due
+	left             bool // timePassed: a message becomes visible again that this worker cannot handle
 	mayOpen, backlog bool // crowded: more slots could be opened; the last dequeue was full
 	woken            bool // turn: a signal woke the loop, or kept it from sleeping
 
@@ -1023,6 +1024,9 @@ func (t *transition) passTime() {
 	}
 	if t.e.called {
 		t.fallDue(true)
+	}
+	if t.e.left && t.by&ByQueue == 0 {
+		t.wakeAnother()
 	}
 	if t.isDue(&t.deferred) {
 		t.fallDue(true)

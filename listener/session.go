@@ -91,7 +91,7 @@ func newSession(q queue.Queue, o sessionOptions, dispatch func(queue.Queue, *dis
 		options.Poison.Queue = s.meter.Wrap(options.Poison.Queue)
 	}
 	options.OnLimited = report.limited
-	options.Options.OnError, options.OnRelease = report.delivery, func(at time.Time) { s.remember(at, false) }
+	options.Options.OnError, options.OnRelease = report.delivery, s.onRelease
 	d, derr := dispatch(s.queue, &options.Options)
 	if err = errors.Join(err, o.Metadata.check(q), o.Beacon.Check(q.Name()), derr); err != nil {
 		return nil, fmt.Errorf("listener of %v: %w", q.Name(), err)

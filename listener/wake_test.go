@@ -237,7 +237,7 @@ func TestALaterReleaseInTheSameSecondIsSignalledToo(t *testing.T) {
 		begin := time.Now()
 		var woken []time.Duration
 		for _, due := range []int{5200, 5300, 5900, 5950} {
-			s.remember(begin.Add(time.Duration(due)*time.Millisecond), false)
+			s.onRelease(begin.Add(time.Duration(due)*time.Millisecond), false)
 			if due == 5200 || due == 5900 {
 				continue // given back together with the next one
 			}
@@ -404,8 +404,8 @@ func TestWaitsDependOnTheSeed(t *testing.T) {
 func TestAReleaseThatIsDueIsSignalledBeforeALaterOneInItsSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sessionWithAgenda(t)
-		s.remember(time.Now().Add(900*time.Millisecond), false)
-		s.remember(time.Now(), false)
+		s.onRelease(time.Now().Add(900*time.Millisecond), false)
+		s.onRelease(time.Now(), false)
 		if heard := s.snapshot().heard; heard != 1 {
 			t.Errorf("release due now: got %d signals, want one", heard)
 		}

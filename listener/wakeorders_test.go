@@ -117,9 +117,9 @@ func (b *bundle) playOrder(order []string) {
 		case "wake":
 			l.Wake()
 		case "due":
-			l.session.remember(time.Now(), true)
+			l.session.onEvent(wakeup.Event{Queue: jobsQueue})
 		case "release":
-			l.session.remember(time.Now(), false)
+			l.session.onRelease(time.Now(), false)
 		case "settings":
 			if err := l.Configure(Settings{Concurrency: 63}); err != nil {
 				b.Error(err)

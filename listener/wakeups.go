@@ -47,7 +47,7 @@ func (s *session) onEvent(e wakeup.Event) {
 		s.hears(event{what: dueNow, limited: true})
 	case s.looping.Err() == nil:
 		// No delay is longer. So however many events there are, the memory for them is bounded.
-		s.remember(time.Now().Add(min(wait, queue.MaxVisibility)+dueMargin), true)
+		s.remember(time.Now().Add(min(wait, queue.MaxVisibility)+dueMargin), &s.agenda.called)
 	}
 }
 
