@@ -53,11 +53,8 @@ func (d *Dispatcher) newStages() []stage {
 	}
 	all = append(all, bounds{}, outages{})
 	all = append(all, &d.starts) // before the body is decoded, which may kill the worker too
-	for _, k := range d.kinds {
-		if k.options.Concurrency > 0 {
-			all = append(all, &kindTurns{turns: keyed.NewTurns(longestTurnWait, longestTurnDelay)})
-			break
-		}
+	if d.kinds != nil {
+		all = append(all, &kindTurns{turns: keyed.NewTurns(longestTurnWait, longestTurnDelay)})
 	}
 	if d.options.Claims != nil {
 		all = append(all, claims{})

@@ -99,13 +99,17 @@ func (b *batcher[T]) handle(ctx context.Context, m *Message[T]) error {
 	return mine.result
 }
 
-// warn reports once that batches cannot fill because Concurrency is below their size.
+// warn reports once that batches cannot fill because Concurrency, of the listener or of the kind, is
+// below their size.
 func (b *batcher[T]) warn(m *Message[T]) {
 	if m.delivery == nil || m.Items > 0 || b.warned.Load() { // an Each may run more items than there are slots
 		return
 	}
 	d := m.delivery.dispatcher
 	slots := d.slots.capacity()
+	if k := m.delivery.kind; k != nil && k.options.Concurrency > 0 {
+		slots = min(slots, k.options.Concurrency)
+	}
 	if slots >= b.size || !b.warned.CompareAndSwap(false, true) {
 		return
 	}

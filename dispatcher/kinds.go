@@ -37,7 +37,8 @@ type KindOptions struct {
 	// Concurrency is how many handlers of this kind run at once in this listener, within the
 	// Concurrency of all. A group of jobs counts as one. A message beyond that waits in its slot, for
 	// at most 5 s and in at most a quarter of the slots, and otherwise comes again when its turn is
-	// expected, without an attempt. Negative is an error. Defaults to no limit.
+	// expected, without an attempt. A message that cannot record its attempts waits in its slot until
+	// its turn comes. Negative is an error. Defaults to 0, no limit.
 	Concurrency int
 
 	// RetryDelay returns how long a message of this kind waits after a failed attempt, in place of
@@ -158,10 +159,10 @@ type kindTurns struct {
 	turns *keyed.Turns
 }
 
-// Of a message that waits for its turn: as in package perkey, but fewer may wait. Messages that wait
-// for their kinds and messages that wait for their keys leave slots to others.
+// The bounds of a wait are those of package perkey, but fewer messages may wait: together, those that
+// wait for their kinds and those that wait for their keys leave slots to others.
 const (
-	longestTurnWait  = 5 * time.Second // in its slot
+	longestTurnWait  = 5 * time.Second // in the slot
 	longestTurnDelay = 10 * time.Minute
 	turnWaiters      = 4 // one slot in this many
 )
@@ -173,14 +174,18 @@ func (k *kindTurns) admit(v *delivery) (dec decision, refused bool) {
 	}
 	v.trackLease()
 	waiters := v.dispatcher.slots.capacity() / turnWaiters
-	since, delay := k.turns.Acquire(v.running.ctx.Context, v.kind.name, keyed.Terms{
-		Places: places, Postponable: v.postponable(), MayWait: waiters, MayWaitHere: waiters,
-	})
-	v.admission.turn = since
-	if delay > 0 {
-		return later(&v.opened, Snoozed, delay, nil), true
+	of := keyed.Terms{Places: places, Postponable: v.recordable(), MayWait: waiters, MayWaitHere: waiters}
+	for {
+		var delay time.Duration
+		v.admission.turn, delay = k.turns.Acquire(v.running.ctx.Context, v.kind.name, of)
+		switch {
+		case delay == 0:
+			return decision{}, false
+		case !of.Postponable, v.postponable():
+			return later(&v.opened, Snoozed, delay, nil), true
+		}
+		of.Postponable = false // it waits in its slot instead
 	}
-	return decision{}, false
 }
 
 func (k *kindTurns) returned(v *delivery, _ bool) {

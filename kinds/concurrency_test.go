@@ -2,6 +2,7 @@ package kinds_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -36,22 +37,17 @@ func (a *atOnce) handler(takes time.Duration) listener.Handler[email] {
 // No more handlers of a kind run at once than its Concurrency. A flood of it holds up no other kind, keeps
 // the kind busy, and costs its jobs few requests and no attempt.
 func TestAKindKeepsToItsConcurrency(t *testing.T) {
-	for i, c := range []struct {
+	for _, c := range []struct {
 		places, slots int
 		takes         time.Duration
 		jobs          int
 	}{
 		{2, 64, time.Second, 300},
-		{8, 64, 100 * time.Millisecond, 2000},
-		{1, 64, 10 * time.Millisecond, 2000},
-		{4, 64, 10 * time.Second, 300},
+		{8, 64, 100 * time.Millisecond, 1000},
 		{3, 8, time.Second, 300},
 		{100, 64, 10 * time.Second, 300}, // more than slots
 	} {
 		t.Run(fmt.Sprintf("%d of %d, %v", c.places, c.slots, c.takes), func(t *testing.T) {
-			if testing.Short() && i > 0 {
-				t.Skip("plays hours")
-			}
 			bubble(t, func(b *bundle) {
 				b.options.Concurrency = c.slots
 				var of atOnce
@@ -146,6 +142,31 @@ func TestAJobThatWaitsForItsKind(t *testing.T) {
 			st := b.run(time.Minute, b.kindsOf(emails.Handle(of.handler(12*time.Second), &kinds.Options{Concurrency: 1})))
 			if of.done.Load() != 2 || of.most.Load() != 1 || st.ByCause.GiveBacks != 0 {
 				t.Errorf("got %d jobs done, %d at once, and %d give-backs; want 2, 1, and none", of.done.Load(), of.most.Load(), st.ByCause.GiveBacks)
+			}
+		})
+	})
+	t.Run("no room for the record", func(t *testing.T) {
+		bubble(t, func(b *bundle) {
+			for range 2 {
+				if _, err := b.queue.Enqueue(b.Context(), filled("millrace/2?kd=email\n{}"), nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var of atOnce
+			st := b.run(10*time.Minute, b.kindsOf(emails.Handle(of.handler(2*time.Minute), &kinds.Options{Concurrency: 1})))
+			if of.done.Load() != 2 || of.most.Load() != 1 || st.ByCause.GiveBacks != 0 {
+				t.Errorf("got %d jobs done, %d at once, and %d give-backs; want 2, 1, and none", of.done.Load(), of.most.Load(), st.ByCause.GiveBacks)
+			}
+		})
+	})
+	t.Run("a batch that cannot fill", func(t *testing.T) {
+		bubble(t, func(b *bundle) {
+			b.sendMany(3)
+			together := listener.Batch(func(_ context.Context, ms []*listener.Message[email]) []error { return nil }, 3, time.Second)
+			st := b.run(time.Minute, b.kindsOf(emails.Handle(together, &kinds.Options{Concurrency: 2})))
+			var setup *listener.SetupError
+			if st.Succeeded != 3 || !slices.ContainsFunc(b.reported, func(err error) bool { return errors.As(err, &setup) }) {
+				t.Errorf("got %d jobs done and the errors %v, want 3 and a SetupError", st.Succeeded, b.reported)
 			}
 		})
 	})

@@ -88,8 +88,9 @@ func New(o *Options) (*Keys, error) {
 	return &Keys{keyed.NewTurns(c.Wait, c.MaxDelay)}, nil
 }
 
-// acquire waits for the key, in the line of its group if it is for an item. The caller that gets it must
-// release it and call leave. Otherwise acquire returns after how long the job should come again.
+// acquire waits for the key, and an item of a group also for its turn in the group. A caller that gets
+// the key must release it and call leave. Otherwise acquire returns the delay before the job should
+// come again.
 func (k *Keys) acquire(ctx context.Context, item keyed.Item, key string, postponable bool, slots int) (since time.Time, leave func(), delay time.Duration) {
 	of := keyed.Terms{Places: 1, Postponable: postponable, MayWait: slots / 2, MayWaitHere: slots / 4}
 	if item == nil {

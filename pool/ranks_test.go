@@ -22,12 +22,12 @@ func (l rankLoad) String() string {
 }
 
 // run returns which parts of the slots run handlers of the first and of the second on average.
-func (l rankLoad) run(t *testing.T, strict, alone bool) (first, second float64) {
+func (l rankLoad) run(t *testing.T, ranked, alone bool) (first, second float64) {
 	bubble(t, &pool.Options{Slots: l.slots}, func(b *bundle) {
 		workers := []*worker{b.worker("first", nil, l.first)}
 		if !alone {
 			m := &pool.MemberOptions{}
-			if strict {
+			if ranked {
 				m.Rank = 1
 			}
 			workers = append(workers, b.worker("second", m, l.lower))
@@ -75,7 +75,7 @@ func TestALowerRankLeavesTheSlotsToABacklog(t *testing.T) {
 			alone, _ := l.run(t, true, true)
 			weighted, other := l.run(t, false, false)
 			lower := second / (first + second)
-			t.Logf("the lower rank took %.1f %% of the handler time; the first used %.0f %% of the slots, %.0f %% alone; both %.0f %% in a weighted pool",
+			t.Logf("the lower rank took %.1f %% of the handler time; the first used %.0f %% of the slots, %.0f %% alone; both %.0f %% in a pool with weights only",
 				100*lower, 100*first, 100*alone, 100*(weighted+other))
 			if lower > 0.05 || first < 0.8*alone {
 				t.Errorf("the lower rank took %.1f %% of the handler time, and the first %.2f of the slots; want at most 5 %%, and about %.2f", 100*lower, first, alone)

@@ -9,12 +9,13 @@ import (
 	"time"
 )
 
-// Turns bounds how many jobs of each key run at once in a process: the jobs of a kind, or those of a
-// customer. A job whose key has no place left waits in its slot if its turn comes soon, and otherwise
-// comes again when its turn is expected. Make one with [NewTurns]. It is safe for concurrent use.
+// Turns bounds how many jobs of each key run at once in a process. A key is a kind of job, or a
+// customer. A job whose key has no place left waits in its slot if its turn comes soon, and comes
+// again when its turn is expected otherwise. Make one with [NewTurns]. It is safe for concurrent
+// use.
 type Turns struct {
 	wait     time.Duration // how long a job waits in its slot, at most
-	maxDelay time.Duration // after how long a job comes again, at most
+	maxDelay time.Duration // the longest delay before a job comes again
 
 	mu        sync.Mutex
 	held      map[string]*turns // by key, while a job has a place; guarded by mu
@@ -57,8 +58,8 @@ func (k *Turns) State() TurnsState {
 	return s
 }
 
-// Acquire returns since when the job has a place of the key, which it must release. Otherwise it
-// returns after how long the job should come again.
+// Acquire returns the time from which the job has a place of the key. The job must release it. If
+// Acquire returns a delay instead, the job should come again after that, or ctx has ended.
 func (k *Turns) Acquire(ctx context.Context, key string, of Terms) (since time.Time, delay time.Duration) {
 	w, limit, since, delay := k.enter(ctx, key, of)
 	if w == nil {
@@ -76,9 +77,11 @@ func (k *Turns) Acquire(ctx context.Context, key string, of Terms) (since time.T
 	return k.endWait(ctx, key, w, since, of)
 }
 
-// enter gives the job a place if one is free. Otherwise it returns the job as one that waits, and for
-// how long it may, or after how long it should come again.
-func (k *Turns) enter(ctx context.Context, key string, of Terms) (w waiter, limit time.Duration, since time.Time, delay time.Duration) {
+// enter gives the job a place if one is free. Otherwise it returns the job as one that waits, with the
+// longest wait, or the delay before it should come again.
+func (k *Turns) enter(ctx context.Context, key string, of Terms) (
+	w waiter, limit time.Duration, since time.Time, delay time.Duration,
+) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := time.Now()
@@ -100,7 +103,7 @@ func (k *Turns) enter(ctx context.Context, key string, of Terms) (w waiter, limi
 	return w, limit, time.Time{}, 0
 }
 
-// patience returns for how long a job may wait in its slot; zero or less if it should not begin to.
+// patience returns the longest wait of a job in its slot; zero or less if it should not wait there.
 // Requires mu.
 func (k *Turns) patience(ctx context.Context, now time.Time, t *turns, of Terms) time.Duration {
 	if k.waiting >= of.MayWait || len(t.waiters) >= of.MayWaitHere {
@@ -116,7 +119,7 @@ func (k *Turns) patience(ctx context.Context, now time.Time, t *turns, of Terms)
 	return limit
 }
 
-// postpone returns after how long a job should come again: when it is expected to be its turn. Requires mu.
+// postpone returns the delay before a job should come again: until its turn is expected. Requires mu.
 func (k *Turns) postpone(now time.Time, t *turns, of Terms) time.Duration {
 	k.postponed++
 	// Messages are hidden for whole seconds: no more come up in one than can run or wait then.
@@ -125,9 +128,11 @@ func (k *Turns) postpone(now time.Time, t *turns, of Terms) time.Duration {
 	return t.join(now, step, k.maxDelay)
 }
 
-// endWait returns since when a job that has waited has its place, and otherwise after how long it
-// should come again. One whose context has ended passes its turn on.
-func (k *Turns) endWait(ctx context.Context, key string, w waiter, since time.Time, of Terms) (time.Time, time.Duration) {
+// endWait ends the wait of a job, with the results of Acquire. If its context has ended, it passes its
+// turn on.
+func (k *Turns) endWait(
+	ctx context.Context, key string, w waiter, since time.Time, of Terms,
+) (time.Time, time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := time.Now()
@@ -150,7 +155,7 @@ func (k *Turns) endWait(ctx context.Context, key string, w waiter, since time.Ti
 	return time.Time{}, k.postpone(now, t, of)
 }
 
-// Release ends the turn of a job that has had a place since then.
+// Release ends the turn of the job whose place Acquire returned with this time.
 func (k *Turns) Release(key string, since time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -187,23 +192,23 @@ func average(before, another time.Duration) time.Duration {
 
 // turns are those of the jobs of one key while one has a place. All fields are guarded by Turns.mu.
 type turns struct {
-	running []time.Time   // since when jobs have their places, in this order
+	running []time.Time   // when jobs got their places, the oldest first
 	waiters []waiter      // in the order in which they came; none while a place is free
-	typical time.Duration // how long jobs of this key run, on average; of all keys until one has ended
-	lineEnd time.Time     // when the turn is over, as expected, of the job that was postponed last
+	typical time.Duration // the average run of a job of this key, of all keys until one has ended
+	lineEnd time.Time     // the expected end of the turn of the job that was postponed last
 }
 
 // waiter is a job that waits in its slot. It is sent the time from which it has a place.
 type waiter chan time.Time
 
-// length returns how long a turn is expected to last. If all that run have taken longer than others,
-// they have shown that jobs can. Some job must run.
+// length returns the expected length of a turn. If all running jobs have taken longer than the
+// average, turns are at least as long as the youngest has run. Some job must run.
 func (t *turns) length(now time.Time) time.Duration {
 	return max(t.typical, now.Sub(t.running[len(t.running)-1]))
 }
 
-// expected returns after how long those that are in the process now are expected to be done. A job that has
-// run for longer than others takes as long again, as far as anybody knows.
+// expected returns the time until a place is expected to be free for a job that comes now. A job that
+// has run longer than the average is expected to take as long again.
 func (t *turns) expected(now time.Time) time.Duration {
 	soonest := time.Duration(math.MaxInt64)
 	for _, since := range t.running {
@@ -217,8 +222,8 @@ func (t *turns) expected(now time.Time) time.Duration {
 	return soonest + time.Duration(len(t.waiters))*t.length(now)/time.Duration(len(t.running))
 }
 
-// join gives a job the next place in the line of those that are to come again. It returns after how long its
-// turn is expected, at least a second and at most maxDelay. What is beyond that has no place yet.
+// join gives a job the next place in the line of postponed jobs. It returns the time until its turn,
+// at least a second and at most maxDelay. A job beyond maxDelay gets no place yet.
 func (t *turns) join(now time.Time, step, maxDelay time.Duration) time.Duration {
 	turn := now.Add(t.expected(now))
 	if t.lineEnd.After(turn) {
@@ -232,8 +237,8 @@ func (t *turns) join(now time.Time, step, maxDelay time.Duration) time.Duration 
 	return max(delay, time.Second)
 }
 
-// A key has no turns while it is free, but the jobs that were postponed have places in its line until they
-// come again. Without it those that come too early would be given the same places once more.
+// A key has no turns while it is free, but postponed jobs have places in its line until they come
+// again. Without the line, jobs that come too early would get the same places once more.
 const (
 	maxLines   = 1024 // keys whose lines are remembered
 	maxLineKey = 256  // bytes of such a key, as many as a producer may set
@@ -248,8 +253,8 @@ type line struct {
 // lines are those of keys that are free. They are guarded by Turns.mu.
 type lines map[string]line
 
-// put remembers the line of a key, if somebody is in it. When there are too many others it takes the place of
-// one that has passed, or of any.
+// put remembers the line of a key if a job is in it. If there are too many lines, it replaces those
+// that have passed, or any.
 func (l lines) put(key string, t *turns, now time.Time) {
 	if !t.lineEnd.After(now) || len(key) > maxLineKey {
 		return
