@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -52,9 +53,12 @@ func TestAKindKeepsToItsConcurrency(t *testing.T) {
 				b.options.Concurrency = c.slots
 				var of atOnce
 				b.sendMany(c.jobs)
+				var mu sync.Mutex
 				var waits []time.Duration
 				l := b.kindsOf(emails.Handle(of.handler(c.takes), &kinds.Options{Concurrency: c.places}),
 					orders.Handle(func(_ context.Context, m *listener.Message[order]) error {
+						mu.Lock()
+						defer mu.Unlock()
 						waits = append(waits, time.Since(b.begin)-time.Duration(m.Body.Total)*time.Second)
 						return nil
 					}, nil))
