@@ -84,7 +84,7 @@ func (h *Head) checkUnderstood(version int, understood []Feature) error {
 // sealEnvelope returns the text for head and body. A body that XML cannot carry is in Base64.
 func sealEnvelope(h Head, body []byte) string {
 	var b strings.Builder
-	b.Grow(len(prefix) + 96 + len(h.Trace) + len(h.Kind) + len(h.Key) + len(h.Dedupe) + 2*(len(h.Done)+len(h.Failed)+len(h.Failure)) + len(body))
+	b.Grow(len(prefix) + 96 + len(h.Trace) + len(h.Kind) + len(h.Key) + len(h.Dedupe) + 2*(len(h.Done)+len(h.Failed)+len(h.Started)+len(h.Failure)) + len(body))
 	b.WriteString(prefix)
 	b.WriteByte('0' + byte(h.version()))
 	b.WriteByte('?')
@@ -130,6 +130,7 @@ func sealEnvelope(h Head, body []byte) string {
 	addCount("gr", int64(h.Items))
 	add("gd", base64.RawURLEncoding.EncodeToString([]byte(h.Done)))
 	add("gf", base64.RawURLEncoding.EncodeToString([]byte(h.Failed)))
+	add("gs", base64.RawURLEncoding.EncodeToString([]byte(h.Started)))
 	add("ge", h.Failure)
 	isBase64 := h.base64 || !isXMLText(body)
 	if isBase64 {
@@ -241,6 +242,10 @@ func parseHead(query string) (h Head, isBase64 bool, err error) {
 			h.Failure = value
 		case "gf":
 			if h.Failed, err = parseItemSet(value); err != nil {
+				return h, false, fmt.Errorf("parameter %q: %w", key, err)
+			}
+		case "gs":
+			if h.Started, err = parseItemSet(value); err != nil {
 				return h, false, fmt.Errorf("parameter %q: %w", key, err)
 			}
 		case "e":

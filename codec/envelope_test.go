@@ -26,7 +26,7 @@ func head(t *rapid.T) codec.Head {
 		Kind: text.Draw(t, "kind"), Key: text.Draw(t, "key"), Dedupe: text.Draw(t, "dedupe"), Claim: text.Draw(t, "claim"),
 	}
 	if h.Items = rapid.OneOf(rapid.Just(0), rapid.IntRange(1, 100), rapid.IntRange(1, codec.MaxItems)).Draw(t, "items"); h.Items > 0 {
-		h.Done, h.Failed = itemSet(t, h.Items, "done"), itemSet(t, h.Items, "failed")
+		h.Done, h.Failed, h.Started = itemSet(t, h.Items, "done"), itemSet(t, h.Items, "failed"), itemSet(t, h.Items, "started")
 		h.Failure = codec.ShortFailure(rapid.String().Draw(t, "failure"))
 	}
 	if rapid.Bool().Draw(t, "with time") {
@@ -75,13 +75,13 @@ func TestRecordingAttemptsFitsIntoTheRoom(t *testing.T) {
 			h.Starts = rapid.IntRange(0, math.MaxInt32).Draw(t, name+" starts")
 			h.Poison = rapid.SampledFrom([]string{"", "attempts", "lost", "undecodable", "rejected", "expiring"}).Draw(t, name+" poison")
 			if h.Items > 0 {
-				h.Done, h.Failed = itemSet(t, h.Items, name+" done"), itemSet(t, h.Items, name+" failed")
+				h.Done, h.Failed, h.Started = itemSet(t, h.Items, name+" done"), itemSet(t, h.Items, name+" failed"), itemSet(t, h.Items, name+" started")
 				h.Failure = codec.ShortFailure(rapid.String().Draw(t, name+" failure"))
 			}
 			return h
 		}
 		fresh := head(t)
-		fresh.Attempts, fresh.Settled, fresh.Starts, fresh.Poison, fresh.Done, fresh.Failed, fresh.Failure = 0, 0, 0, "", "", "", ""
+		fresh.Attempts, fresh.Settled, fresh.Starts, fresh.Poison, fresh.Done, fresh.Failed, fresh.Started, fresh.Failure = 0, 0, 0, "", "", "", "", ""
 		once := record(fresh, "first")
 		twice := record(once, "second")
 		if grown := size(once) - size(fresh); grown > fresh.Room() || fresh.Items == 0 && grown > codec.Room {
@@ -147,7 +147,7 @@ func TestBrokenEnvelopesAreErrors(t *testing.T) {
 		"millrace/", "millrace/1", "millrace/1?", "millrace/x?\n", "millrace/0?\n", "millrace/-1?\n", "millrace/1?id=%zz\n",
 		"millrace/1?n=-1\n", "millrace/1?n=x\n", "millrace/1?s=x\n", "millrace/1?st=x\n",
 		"millrace/1?n=2147483648\n", "millrace/1?s=9223372036854775808\n", "millrace/1?st=2147483648\n",
-		"millrace/1?gr=x\n", "millrace/1?gr=-1\n", "millrace/1?gr=2147483648\n", "millrace/2?gr=9&gd=!\n", "millrace/2?gr=9&gf=A\n",
+		"millrace/1?gr=x\n", "millrace/1?gr=-1\n", "millrace/1?gr=2147483648\n", "millrace/2?gr=9&gd=!\n", "millrace/2?gr=9&gf=A\n", "millrace/2?gr=9&gs=!\n",
 		"millrace/1?at=x\n", "millrace/1?e=65\n", "millrace/1?e=64\n!",
 	} {
 		if _, _, format, err := codec.Open(text, codec.Auto); err == nil || errors.Is(err, codec.ErrNewer) || format != codec.Envelope {
@@ -174,7 +174,7 @@ func FuzzEnvelope(f *testing.F) {
 	f.Add("millrace/1?e=64&zz=1\nAP8=")
 	f.Add("millrace/2?\n")
 	f.Add("millrace/2?kd=resize&ky=a+b&zz=%20\n{}")
-	f.Add("millrace/2?gr=9&gd=AQA&gf=__8&ge=rejected+item+3%3A+no\n2:{}\n")
+	f.Add("millrace/2?gr=9&gd=AQA&gf=__8&gs=AQ&ge=rejected+item+3%3A+no\n2:{}\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		h, body, _, err := codec.Open(text, codec.Envelope, codec.Kinds, codec.Claims, codec.Groups)
 		checkPlainReader(t, text, h, body, err)

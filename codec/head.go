@@ -37,7 +37,8 @@ type Head struct {
 	Settled int64
 
 	// Starts is the number of handler starts recorded since the last recorded settlement or
-	// saved progress. The workers of the earlier ones may have died.
+	// saved progress. The workers of the earlier ones may have died. Of a group whose items take
+	// turns, see Started, a round counts as one.
 	Starts int
 
 	// Fingerprint is equal for jobs whose last recorded failure had the same error, but for the
@@ -77,6 +78,11 @@ type Head struct {
 	// When all others are done the message is poison. Empty if there is none.
 	Failed ItemSet
 
+	// Started are the items of the group whose turn in the present round has come, except those
+	// that are done: a worker that held the message died or lost its lease, so it may have been one
+	// of them that killed it. The others come first. Empty if no start was lost.
+	Started ItemSet
+
 	// Failure is why the first of Failed failed, for the poison queue, shortened by
 	// [ShortFailure]. Empty if not known.
 	Failure string
@@ -103,16 +109,16 @@ const (
 )
 
 // Room returns by how many bytes the text may still grow that already records h: what is left of
-// the [Room] bytes, and of those that Done, Failed and Failure of a group may take.
+// the [Room] bytes, and of those that Done, Failed, Started and Failure of a group may take.
 func (h Head) Room() int {
 	room, used := Room, 0
 	if h.Items > 0 {
-		room += 2*(len(separator+"gd=")+encodedSetSize(setSize(h.Items))) + len(separator+"ge=") + maxFailure
+		room += 3*(len(separator+"gd=")+encodedSetSize(setSize(h.Items))) + len(separator+"ge=") + maxFailure
 	}
 	if h.Failure != "" {
 		used += len(separator+"ge=") + len(url.QueryEscape(h.Failure))
 	}
-	for _, set := range [...]ItemSet{h.Done, h.Failed} {
+	for _, set := range [...]ItemSet{h.Done, h.Failed, h.Started} {
 		if set != "" {
 			used += len(separator+"gd=") + encodedSetSize(len(set))
 		}
@@ -160,8 +166,8 @@ func (h Head) Check() error {
 	if h.Items < 0 || h.Items > MaxItems {
 		return fmt.Errorf("a group of %d items is outside 1…%d", h.Items, MaxItems)
 	}
-	if max(len(h.Done), len(h.Failed)) > setSize(h.Items) {
-		return fmt.Errorf("the items that are done or failed are not all among the %d of the group", h.Items)
+	if max(len(h.Done), len(h.Failed), len(h.Started)) > setSize(h.Items) {
+		return fmt.Errorf("the items that are done, failed, or started are not all among the %d of the group", h.Items)
 	}
 	if len(url.QueryEscape(h.Failure)) > maxFailure {
 		return fmt.Errorf("the failure %.40q… has %d bytes escaped, the limit is %d", h.Failure, len(url.QueryEscape(h.Failure)), maxFailure)

@@ -41,7 +41,7 @@ func TestTheProtocolListsTheParameters(t *testing.T) {
 	text, err := codec.Seal(codec.Head{
 		ID: "i", ContentType: "c", Enqueued: time.UnixMilli(1), Attempts: 1, Settled: 1, Starts: 1, Fingerprint: "f", Poison: "p", Trace: "t",
 		TraceState: "s", Kind: "k", Key: "y", Dedupe: "d", Claim: "l",
-		Items: 2, Done: "\x01", Failed: "\x02", Failure: "f",
+		Items: 2, Done: "\x01", Failed: "\x02", Started: "\x01", Failure: "f",
 	}, []byte{0}, codec.Envelope)
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/keyed"
+	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
@@ -35,6 +37,20 @@ type group struct {
 	items    codec.Group  // encoded; Save replaces it and holds saving meanwhile; guarded by mu
 	results  []jobResult  // by index; the elements are guarded by mu
 	failure  string       // why the first item failed for good, as Head.Failure; guarded by mu
+
+	turns  turns
+	closed bool // the delivery is decided on, and its head and text belong to the settlement; guarded by mu
+}
+
+// turns notes the items that were started in the present round. After a lost start each item is
+// recorded before it starts, so that the next worker begins behind the one that was running. When
+// all items that are left have had their turn, a new round begins. Whoever holds saving writes it.
+type turns struct {
+	recorded bool // whether starts of items are recorded, because a start of the group was lost
+	alone    bool // whether one item runs at a time, because this has happened again; constant
+	started  []bool
+	now      []bool      // of them, those of this delivery
+	failed   atomic.Bool // whether a start could not be recorded; then no other begins
 }
 
 // groups is the stage that takes the body of a group apart, and records its progress.
@@ -57,6 +73,13 @@ func (groups) admit(v *delivery) (dec decision, refused bool) {
 			g.results[i] = jobResult{state: jobFailed, reason: reasonOf(v.head.Failure)}
 		}
 	}
+	if v.admission.recorded {
+		g.turns.recorded, g.turns.alone = true, v.head.Started != ""
+		g.turns.started, g.turns.now = make([]bool, len(items)), make([]bool, len(items))
+		for i := range items {
+			g.turns.started[i] = v.head.Started.Has(i)
+		}
+	}
 	v.running.group = g
 	v.dispatcher.leases.setProgress(&v.lease, g.withProgress) // rides on the renewals from here on
 	return decision{}, false
@@ -65,8 +88,11 @@ func (groups) admit(v *delivery) (dec decision, refused bool) {
 // decided records the progress in the head, which the settlement sends. It does so as late as
 // possible: if middleware has left an Each behind, items may still end.
 func (groups) decided(v *delivery, _ decision) {
-	if v.running.group != nil {
-		v.running.group.recordProgress(&v.head)
+	if g := v.running.group; g != nil {
+		g.recordProgress(&v.head)
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.closed = true
 	}
 }
 
@@ -173,8 +199,7 @@ func (g *group) withProgress(text string) string {
 	if !g.recordProgress(&head) {
 		return text
 	}
-	// The job has made progress: earlier lost deliveries no longer count.
-	head.Settled, head.Starts = max(g.delivery.queued.DequeueCount-1, 0), 0
+	g.delivery.progressed(&head)
 	recorded, err := codec.Seal(head, body, codec.Envelope)
 	if err != nil || queue.CheckRequest(recorded, 0) != nil {
 		return text
@@ -281,23 +306,120 @@ func (g *group) result() result {
 }
 
 // callItems calls the handler for each item that is left, one after the other. If it is an [Each],
-// its first call handles all.
-func (g *group) callItems() error {
-	for i := range g.results {
+// its first call handles all. If a handler ends the goroutine, another one goes on behind its item.
+func (g *group) callItems() {
+	item, returned := 0, false
+	defer func() {
+		if returned {
+			return
+		}
+		if g.resultOf(item).state == jobLeft { // not its handler, but the codec
+			g.itemReturned(item, errGoexit, nil, nil, 0)
+		}
+		var others sync.WaitGroup
+		others.Go(g.callItems)
+		others.Wait()
+	}()
+	for item = range g.inTurn() {
 		if g.beginsNoItem() || g.takenOver() {
 			break
 		}
-		if g.resultOf(i).state == jobLeft {
-			g.callItem(i)
+		if g.resultOf(item).state != jobLeft {
+			continue
+		}
+		if !g.recordTurn(item) {
+			break
+		}
+		g.callItem(item)
+	}
+	returned = true
+}
+
+// inTurn yields the items in the order of their turns: those that a worker started which was lost
+// come last.
+func (g *group) inTurn() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for _, last := range [...]bool{false, true} {
+			for i := range g.results {
+				if g.head.Started.Has(i) == last && !yield(i) {
+					return
+				}
+			}
 		}
 	}
-	return g.err(unsuccessful)
+}
+
+// recordTurn records in the message that an item is about to start, together with the progress so
+// far, if a start of the group was lost. It returns false if that is impossible, and then the items
+// that are left wait for a later delivery.
+func (g *group) recordTurn(item int) bool {
+	v, t := g.delivery, &g.turns
+	if !t.recorded {
+		return true
+	}
+	ctx := v.running.ctx.Context
+	select {
+	case g.saving <- struct{}{}:
+		defer func() { <-g.saving }()
+	case <-ctx.Done():
+		return false
+	}
+	if t.now[item] { // middleware tries again
+		return true
+	}
+	g.mu.Lock()
+	head, closed := v.head, g.closed
+	g.mu.Unlock()
+	if closed {
+		return false
+	}
+	first, again := !slices.Contains(t.now, true), t.started[item]
+	if again {
+		clear(t.started)
+	}
+	t.started[item], t.now[item] = true, true
+	progressed := g.recordProgress(&head)
+	earlier := head.Started != ""
+	head.Started = codec.NewItemSet(len(t.started), func(i int) bool {
+		return t.started[i] && !head.Done.Has(i) && !head.Failed.Has(i)
+	})
+	switch { // the starts of one round count as one
+	case progressed:
+		v.progressed(&head)
+	case first && earlier && !again:
+		head.Starts = max(head.Starts-1, 1)
+	case again && !first:
+		head.Starts = int(min(int64(head.Starts)+1, v.queued.DequeueCount-head.Settled))
+	}
+	text := v.withHead(head)
+	if queue.CheckRequest(text, 0) != nil {
+		return true // no room for the record
+	}
+	err := retry.Do(ctx, string(v.queued.ID), queue.Transient, func(context.Context) error {
+		return v.dispatcher.leases.rewrite(ctx, queue.CauseStart, &v.lease, text)
+	})
+	switch {
+	case errors.Is(err, queue.ErrTooLarge):
+		return true
+	case err != nil: // it was reported like that of a renewal
+		t.failed.Store(true)
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.closed {
+		v.queued.Text = text
+		v.head.Settled, v.head.Starts, v.head.Started = head.Settled, head.Starts, head.Started
+		v.head.Done, v.head.Failed, v.head.Failure = head.Done, head.Failed, head.Failure
+	}
+	return true
 }
 
 // beginsNoItem reports whether the items that are left wait for a later delivery: the context has
-// ended, or the slot was given to another.
+// ended, the slot was given to another, or a start could not be recorded.
 func (g *group) beginsNoItem() bool {
-	return g.delivery.running.ctx.Context.Err() != nil || g.delivery.running.slot.Load() != slotTaken
+	running := &g.delivery.running
+	return running.ctx.Context.Err() != nil || running.slot.Load() != slotTaken || g.turns.failed.Load()
 }
 
 // callItem calls the handler for an item, inside the interceptors, and records the result.
@@ -422,13 +544,16 @@ func (g *group) eachItem(ctx context.Context, each any, first, concurrency int, 
 	}
 	var running sync.WaitGroup
 	in, begun := &keyed.Each{Places: make(chan struct{}, concurrency)}, make(chan struct{}, concurrency+maxWaiting)
-	for i := range g.results {
+	for i := range g.inTurn() {
 		if g.resultOf(i).state != jobLeft {
 			continue
 		}
+		if g.turns.alone {
+			running.Wait()
+		}
 		begun <- struct{}{}
 		in.Places <- struct{}{}
-		if ctx.Err() != nil || g.beginsNoItem() {
+		if ctx.Err() != nil || g.beginsNoItem() || !g.recordTurn(i) {
 			<-in.Places
 			break
 		}
@@ -482,7 +607,9 @@ func (g *group) handleItem(ctx context.Context, item int, in *keyed.Each, h hand
 //
 // Progress is recorded whenever the text must be sent anyway: by renewals, by Message.Save and when
 // the message is given back. If a worker dies, the items since the last renewal are therefore
-// repeated.
+// repeated. From then on the start of each item is recorded too, by an update for each, and the
+// next worker begins behind the items that were running: an item that kills its worker holds up no
+// other. If another worker dies, the items run one at a time until the group is settled.
 //
 // Each belongs inside of [All] and outside of [Batch], which then collects items. It belongs outside
 // of the middleware of package perkey, and fails inside of it. Code around it, such as interceptors
@@ -514,12 +641,17 @@ func (e *each[T]) handle(ctx context.Context, m *Message[T]) error {
 	return g.eachItem(ctx, e, m.Item, e.concurrency, func(ctx context.Context, item int, in *keyed.Each) {
 		one := &typedItem[T]{job: v, message: m}
 		if item != m.Item {
+			decoded := false
+			defer func() {
+				if !decoded { // the codec may end the goroutine
+					<-in.Places
+				}
+			}()
 			h, ok := g.beginItem(item)
 			if !ok {
-				<-in.Places
 				return
 			}
-			one = h.(*typedItem[T])
+			decoded, one = true, h.(*typedItem[T])
 		}
 		g.handleItem(ctx, item, in, one, func(ctx context.Context) error { return e.handler(ctx, one.message) })
 	})

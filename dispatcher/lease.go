@@ -120,7 +120,7 @@ type leaseManager struct {
 	visibility func(count int, ran time.Duration) time.Duration // the visibility to ask for with this many leases, for a handler that has run this long
 	stuckAfter time.Duration                                    // negative for never
 
-	renewals, saves context.Context // of these requests; they end when the dispatcher is closed
+	requests *period // of all renewals: it ends when the dispatcher is closed
 
 	wake    chan struct{} // the heap's top has changed
 	stop    chan struct{}
@@ -141,8 +141,7 @@ type leaseManager struct {
 
 func newLeaseManager(r *requests, q queue.Queue, visibility func(held int, ran time.Duration) time.Duration, stuckAfter time.Duration) *leaseManager {
 	k := &leaseManager{
-		queue: q, visibility: visibility, stuckAfter: stuckAfter, created: time.Now(),
-		renewals: r.because(queue.CauseRenew), saves: r.because(queue.CauseSave),
+		queue: q, visibility: visibility, stuckAfter: stuckAfter, created: time.Now(), requests: r.current.Load(),
 		wake: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
 	k.workers.Go(k.run)
@@ -451,7 +450,7 @@ func (k *leaseManager) renew() {
 		l := k.waiting[0]
 		k.waiting = k.waiting[1:]
 		k.mu.Unlock()
-		counts, _ = k.send(l, true) // the delivery is told of the error
+		counts, _ = k.send(l, queue.CauseRenew) // the delivery is told of the error
 	}
 }
 
@@ -474,15 +473,10 @@ func (k *leaseManager) replaceSlow(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// renewNow sends one renewal, if it is still useful, for a caller that is not a renewer.
-// l.running must be set.
-func (k *leaseManager) renewNow(l *lease) error {
-	_, err := k.send(l, false)
-	return err
-}
-
-// send sends one renewal, if it is still useful, and reports whether its renewer still counts.
-func (k *leaseManager) send(l *lease, renewer bool) (counts bool, err error) {
+// send sends one renewal, if it is still useful, and reports whether its renewer still counts. The
+// caller is a renewer if the cause is queue.CauseRenew. l.running must be set.
+func (k *leaseManager) send(l *lease, why queue.Cause) (counts bool, err error) {
+	renewer := why == queue.CauseRenew
 	k.mu.Lock()
 	asked := time.Now()
 	visibility := k.extension(l, asked, k.visibility(len(k.leases), asked.Sub(l.asked)))
@@ -501,11 +495,7 @@ func (k *leaseManager) send(l *lease, renewer bool) (counts bool, err error) {
 		if progress != nil && renewer { // the text of a save has it already
 			text = progress(text)
 		}
-		parent := k.saves
-		if renewer {
-			parent = k.renewals
-		}
-		ctx, cancel := context.WithTimeout(parent, min(max(visibility-safetyMargin, safetyMargin), maxRenewalTimeout))
+		ctx, cancel := context.WithTimeout(k.requests.by[why], min(max(visibility-safetyMargin, safetyMargin), maxRenewalTimeout))
 		fresh, err = k.queue.Update(ctx, old, text, visibility)
 		cancel()
 	}

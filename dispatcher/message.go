@@ -94,7 +94,8 @@ var errNoQueue = errors.New("the message does not come from a queue")
 // orphan.
 //
 // Save of an item of a group replaces the item, and sends or stores the whole group for that. Items
-// of one message save in turn.
+// of one message save in turn. If the group is stored, because it is too large for a message, 500
+// items that save once each upload it 500 times. Send such jobs in smaller groups, or one by one.
 func (m *Message[T]) Save(ctx context.Context, body T) error {
 	err := errNoQueue
 	switch {

@@ -48,7 +48,7 @@ func (s *settlement) poisonedText() string {
 		return s.queued.Text
 	}
 	head := s.head
-	head.Failed, head.Failure = "", ""
+	head.Failed, head.Failure, head.Started = "", "", ""
 	text := s.withHead(head)
 	if queue.CheckRequest(text, 0) != nil {
 		return s.queued.Text

@@ -55,7 +55,8 @@ func (v *delivery) run() {
 // call runs the handler, for each item if the message has a group.
 func (v *delivery) call() error {
 	if v.running.group != nil {
-		return v.running.group.callItems()
+		v.running.group.callItems()
+		return nil
 	}
 	return v.intercept(&v.running.ctx, v.dispatcher.options.Interceptors, v.job, 0)
 }
@@ -76,7 +77,7 @@ func (v *delivery) returned(err error) {
 	var said *resultError // the request in err; the errors of a group are classified already
 	var called bool
 	if g := v.running.group; g != nil {
-		called = g.called()
+		called, err = g.called(), g.err(unsuccessful)
 	} else {
 		said = explicitResult(err)
 		called = !said.postponed()

@@ -17,19 +17,19 @@ func (v *delivery) save(ctx context.Context, body []byte) error {
 		if g != nil {
 			text = g.withProgress(text)
 		}
-		return v.dispatcher.leases.rewrite(ctx, &v.lease, text)
+		return v.dispatcher.leases.rewrite(ctx, queue.CauseSave, &v.lease, text)
 	}
 	head := v.head
 	if g != nil {
 		g.recordProgress(&head)
 	}
-	// The job has made progress: earlier lost deliveries no longer count.
-	head.Settled, head.Starts, head.Fingerprint = max(v.queued.DequeueCount-1, 0), 0, ""
+	v.progressed(&head)
+	head.Fingerprint = ""
 	text, stored, err := v.store(ctx, head, body)
 	if err != nil {
 		return err
 	}
-	if err := v.dispatcher.leases.rewrite(ctx, &v.lease, text); err != nil {
+	if err := v.dispatcher.leases.rewrite(ctx, queue.CauseSave, &v.lease, text); err != nil {
 		// The message may have either body, also after a refusal: the network may have delivered
 		// the update twice, and refused is then only the second.
 		c.unsure = append(c.unsure, stored)
@@ -52,6 +52,15 @@ func (v *delivery) save(ctx context.Context, body []byte) error {
 		v.settleClaim(claim)
 	}
 	return nil
+}
+
+// progressed notes in the head that the job has made progress: earlier lost deliveries no longer
+// count. The present start does if items of a group take turns.
+func (o *opened) progressed(head *codec.Head) {
+	head.Settled, head.Starts = max(o.queued.DequeueCount-1, 0), 0
+	if head.Started != "" {
+		head.Starts = 1
+	}
 }
 
 // unchanged reports whether the message has that body. It does not look at the body that the codec
@@ -87,7 +96,7 @@ func (o *opened) fits(head codec.Head, text string, body []byte) error {
 
 // rewrite renews the lease with another text, now. It waits for a renewal in flight, because it
 // needs the newest receipt.
-func (k *leaseManager) rewrite(ctx context.Context, l *lease, text string) error {
+func (k *leaseManager) rewrite(ctx context.Context, why queue.Cause, l *lease, text string) error {
 	k.mu.Lock()
 	if err := k.waitForRenewal(ctx, l); err != nil {
 		k.mu.Unlock()
@@ -103,7 +112,7 @@ func (k *leaseManager) rewrite(ctx context.Context, l *lease, text string) error
 	k.reschedule(l)
 	k.mu.Unlock()
 
-	err := k.renewNow(l)
+	_, err := k.send(l, why)
 	if err != nil && !errors.Is(err, queue.ErrOutcomeUnknown) {
 		k.mu.Lock()
 		l.text = old

@@ -303,10 +303,10 @@ func (o *opened) recordedText(head codec.Head, failures int, called bool) string
 		return o.queued.Text
 	}
 	head.Attempts = failures
-	head.Settled, head.Starts = o.queued.DequeueCount, 0
+	head.Settled, head.Starts, head.Started = o.queued.DequeueCount, 0, ""
 	if !called && o.enveloped() && head.Poison == "" && o.lostDeliveries() > 0 {
 		// No handler started: only this delivery is accounted for, not the ones before it.
-		head.Settled, head.Starts = o.head.Settled+1, o.starts
+		head.Settled, head.Starts, head.Started = o.head.Settled+1, o.starts, o.head.Started
 	}
 	if o.head.Poison != "" { // later deliveries count the failed moves
 		head.Settled = o.head.Settled

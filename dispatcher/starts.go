@@ -135,6 +135,9 @@ func (s *starts) count(o *opened) (last recordedStart) {
 	if int64(o.head.Starts) > before-o.head.Settled {
 		o.head.Settled, o.head.Starts = 0, 0
 	}
+	if o.head.Starts == 0 { // a worker that does not know of turns has settled it since
+		o.head.Started = ""
+	}
 	o.starts = o.head.Starts
 	if o.starts == 0 {
 		return last

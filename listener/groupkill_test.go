@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -159,4 +160,107 @@ func (b *bundle) killGroup(k *killtest.Killer, way func(Handler[job]) Handler[jo
 		b.Errorf("%s: %d messages are left", when, left)
 	}
 	return killed
+}
+
+// runsUntilSettled handles a group of jobs in a series of processes, each of which dies when an item
+// starts that kills. It returns how often each item ran.
+func (b *bundle) runsUntilSettled(n int, way func(Handler[job]) Handler[job], kills, fails func(item int) bool) []int {
+	b.Helper()
+	var got items
+	var dead atomic.Bool
+	handler := got.handler(b, func(ctx context.Context, m *Message[job]) error {
+		if kills(m.Item) {
+			dead.Store(true)
+			<-ctx.Done()
+		}
+		time.Sleep(time.Millisecond)
+		if fails(m.Item) {
+			return errors.New("broken")
+		}
+		return ctx.Err()
+	})
+	b.queue.intercept = func(_ string, act func() error) error {
+		if dead.Load() {
+			return &queue.Error{Kind: queue.ErrUnavailable}
+		}
+		return act()
+	}
+	for processes := 0; b.depth(b.queue.Queue) > 0 && processes < 60; processes++ {
+		dead.Store(false)
+		l := New(b.queue, way(func(ctx context.Context, m *Message[job]) error {
+			if dead.Load() {
+				return ctx.Err()
+			}
+			return handler(ctx, m)
+		}), fixed(10*time.Second))
+		b.run(l)
+		advance(5 * time.Second)
+		dead.Store(true)
+		l.Halt()
+		b.mustFinish()
+		advance(time.Minute) // its lease ends
+	}
+	b.queue.intercept = nil
+	return got.counts(n)
+}
+
+// An item that kills its process is poison after about as many starts as a job of its own, also
+// beside more of its kind than MaxLost. The others are handled, and what was done after the first
+// death is not done again.
+func TestAnItemThatKillsItsProcessHarmsNoOther(t *testing.T) {
+	for first, last := range map[int]int{4: 4, 2: 7} {
+		bothWays(t, func(b *bundle, way func(Handler[job]) Handler[job]) {
+			b.putGroup(10)
+			kills := func(item int) bool { return first <= item && item <= last }
+			fails := func(item int) bool { return item == 8 } // its attempts are never recorded
+			runs := b.runsUntilSettled(10, way, kills, fails)
+			for item, n := range runs {
+				switch want := poison.DefaultMaxLost; {
+				case kills(item) && (n < want-1 || n > want+2):
+					b.Errorf("item %d, which kills, ran %d times, want %d to %d; all: %v", item, n, want-1, want+2, runs)
+				case !kills(item) && !fails(item) && (n < 1 || n > 3):
+					b.Errorf("item %d ran %d times, want 1 to 3; all: %v", item, n, runs)
+				}
+			}
+			records := b.poisonRecords()
+			if len(records) != 1 || records[0].Reason != poison.ReasonLost {
+				b.Fatalf("got the poison %+v, want one group that is lost", records)
+			}
+			head, _, _, err := codec.Open(records[0].Text, codec.Envelope, codec.Groups)
+			undone := codec.NewItemSet(10, func(i int) bool { return !kills(i) && !fails(i) })
+			if err != nil || head.Done != undone || head.Started != "" {
+				b.Errorf("the poison has the head %+v, %v; want all items done but those that kill or fail", head, err)
+			}
+		})
+	}
+}
+
+// An item starts only if its start was recorded. If it cannot be, the others wait too, without an attempt.
+func TestAnItemStartsOnlyIfThatIsRecorded(t *testing.T) {
+	bothWays(t, func(b *bundle, way func(Handler[job]) Handler[job]) {
+		b.putGroup(5)
+		b.loseDelivery()
+		updates := 0
+		b.queue.intercept = func(op string, act func() error) error {
+			if op == "update" {
+				if updates++; updates == 4 { // after the start of the group and of two items
+					return &queue.Error{Kind: queue.ErrInvalid}
+				}
+			}
+			return act()
+		}
+		var got items
+		b.run(New(b.queue, way(got.handler(b, func(_ context.Context, m *Message[job]) error {
+			if m.Attempt != 1 {
+				b.Errorf("item %d has attempt %d, want 1", m.Item, m.Attempt)
+			}
+			return nil
+		})), options()))
+		advance(time.Hour)
+		b.mustFinish()
+		got.wantCounts(b, 1, 1, 1, 1, 1)
+		if updates != 5 { // the last is the give-back
+			b.Errorf("got %d updates, want 5", updates)
+		}
+	})
 }

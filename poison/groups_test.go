@@ -10,7 +10,7 @@ import (
 )
 
 // groupText is a group in which item 0 is done and item 1 failed for good.
-const groupText = "millrace/2?id=7&n=2&s=3&gr=3&gd=AQ&gf=Ag&ge=rejected+item+1\n1:a\n1:b\n1:c\n"
+const groupText = "millrace/2?id=7&n=2&s=3&gr=3&gd=AQ&gf=Ag&gs=Ag&ge=rejected+item+1\n1:a\n1:b\n1:c\n"
 
 // A redriven group handles what is not done, also what had failed for good.
 func TestARedrivenGroupKeepsWhatIsDone(t *testing.T) {

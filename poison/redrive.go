@@ -186,7 +186,7 @@ func anew(text string) (string, error) {
 		return text, nil //nolint:nilerr // a worker is to say what is wrong with it
 	}
 	head.Attempts, head.Settled, head.Starts, head.Fingerprint, head.Poison = 0, 0, 0, "", ""
-	head.Failed, head.Failure = "", ""
+	head.Failed, head.Failure, head.Started = "", "", ""
 	return codec.Seal(head, body, codec.Envelope)
 }
 
