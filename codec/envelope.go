@@ -121,6 +121,7 @@ func sealEnvelope(h Head, body []byte) string {
 	addCount("st", int64(h.Starts))
 	add("fp", h.Fingerprint)
 	add("px", h.Poison)
+	add("pq", h.Moved)
 	add("tp", h.Trace)
 	add("ts", h.TraceState)
 	add("kd", h.Kind)
@@ -220,6 +221,8 @@ func parseHead(query string) (h Head, isBase64 bool, err error) {
 			h.Fingerprint = value
 		case "px":
 			h.Poison = value
+		case "pq":
+			h.Moved = value
 		case "tp":
 			h.Trace = value
 		case "ts":

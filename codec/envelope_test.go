@@ -91,6 +91,10 @@ func TestRecordingAttemptsFitsIntoTheRoom(t *testing.T) {
 			t.Fatalf("second record: got %d more bytes, want at most %d", grown, once.Room())
 		}
 	})
+	longest := codec.Head{ID: "7", Moved: "undecodable 2147483647 253402300799 " + strings.Repeat("q", 63)}
+	if grown := size(longest) - size(codec.Head{ID: "7"}); grown > codec.Room {
+		t.Errorf("moved to the poison queue, got %d more bytes, want at most %d", grown, codec.Room)
+	}
 	if fresh := (codec.Head{}).Room(); fresh != codec.Room {
 		t.Errorf("room of an empty head: got %d bytes, want %d", fresh, codec.Room)
 	}

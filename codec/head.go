@@ -49,6 +49,11 @@ type Head struct {
 	// any more. Empty otherwise.
 	Poison string
 
+	// Moved says of a message in the poison queue that has no room for a whole record why it is
+	// poison, after how many attempts, when it expires, and where it came from. Package poison
+	// writes and reads it. Empty otherwise.
+	Moved string
+
 	// Trace and TraceState are the W3C trace context of the producer. Empty if there is none.
 	Trace      string
 	TraceState string
@@ -95,17 +100,19 @@ type Head struct {
 	unknown string
 }
 
-// Room is how many bytes a sealed text may still grow, escaped for XML, when attempts and
-// starts are recorded in it. A producer leaves them free, and for a group those that
-// [Head.Room] says.
-const Room = len(largestRecord) + len(separator)
+// Room is how many bytes a sealed text may still grow, escaped for XML, when attempts and starts are
+// recorded in it, or in their place why and from where it was moved to the poison queue. A producer
+// leaves them free, and for a group those that [Head.Room] says.
+const Room = max(len(largestRecord), len(largestMoved)+maxQueueName) + len(separator)
 
-// largestRecord is everything that is ever recorded, with every count at its maximum and &
-// escaped for XML. The first parameter of an envelope has no separator, which makes Room one
-// byte larger than needed.
+// largestRecord and largestMoved are everything that is ever recorded, with every count at its
+// maximum and & escaped for XML. The first parameter of an envelope has no separator, which makes
+// Room five bytes larger than needed.
 const (
 	separator     = "&amp;"
 	largestRecord = separator + "n=2147483647" + separator + "s=9223372036854775807" + separator + "st=2147483647" + separator + "px=undecodable"
+	largestMoved  = separator + "pq=undecodable+2147483647+253402300799+"
+	maxQueueName  = 63
 )
 
 // Room returns by how many bytes the text may still grow that already records h: what is left of

@@ -39,7 +39,7 @@ func envelopesSection(t *testing.T) string {
 // docs/protocol.md lists all parameters that are written, and no others.
 func TestTheProtocolListsTheParameters(t *testing.T) {
 	text, err := codec.Seal(codec.Head{
-		ID: "i", ContentType: "c", Enqueued: time.UnixMilli(1), Attempts: 1, Settled: 1, Starts: 1, Fingerprint: "f", Poison: "p", Trace: "t",
+		ID: "i", ContentType: "c", Enqueued: time.UnixMilli(1), Attempts: 1, Settled: 1, Starts: 1, Fingerprint: "f", Poison: "p", Moved: "m", Trace: "t",
 		TraceState: "s", Kind: "k", Key: "y", Dedupe: "d", Claim: "l",
 		Items: 2, Done: "\x01", Failed: "\x02", Started: "\x01", Failure: "f",
 	}, []byte{0}, codec.Envelope)

@@ -2,9 +2,11 @@ package dispatcher
 
 import (
 	"math"
+	"strings"
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -23,6 +25,9 @@ type opened struct {
 
 	excused bool // its attempt does not count; by outages
 }
+
+// recordPrefix is how a [poison.Record] begins.
+const recordPrefix = `{"millracePoison":`
 
 // open reads the text of the message and passes it on, unless this worker must leave it alone.
 func (v *delivery) open() {
@@ -43,13 +48,22 @@ func (v *delivery) open() {
 	}
 }
 
-// read reads the text. With Adopt an envelope is recognised in any format.
+// read reads the text. With Adopt an envelope is recognised in any format. A poison record of this
+// queue is a job that somebody has put back by hand: it starts anew.
 func (o *opened) read() (err error) {
 	d, open := o.dispatcher, codec.Open
+	if strings.HasPrefix(o.queued.Text, recordPrefix) {
+		if r, err := poison.ParseRecord(o.queued.Text); err == nil && r.Queue == d.name.Queue {
+			if text, err := r.Anew(); err == nil {
+				o.queued.Text, o.lease.text = text, text
+			}
+		}
+	}
 	if d.options.Adopt {
 		open = codec.OpenAdopted
 	}
 	o.head, o.body, o.format, err = open(o.queued.Text, d.options.Format, d.features...)
+	o.head.Moved = "" // likewise
 	if err == nil && d.kinds != nil {
 		o.kind = d.kinds[o.head.Kind]
 	}

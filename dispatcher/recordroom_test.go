@@ -3,6 +3,7 @@ package dispatcher_test
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/emulator"
 	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
@@ -269,6 +271,115 @@ func TestTheLargestGroupCanBeSaved(t *testing.T) {
 			})
 			if saves != 2 {
 				t.Errorf("%s: got %d saves, want 2", name, saves)
+			}
+		})
+	}
+}
+
+// The largest job and the largest group that can be sent become poison with a record that says why
+// and where they came from, and a redrive sends them back.
+func TestTheLargestPoisonIsRedriven(t *testing.T) {
+	for name, pattern := range patterns {
+		for _, group := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				q, s := service(t)
+				scratch := q.Sibling("-scratch").(*azurequeue.Queue)
+				if err := scratch.Create(t.Context(), nil); err != nil {
+					t.Fatal(err)
+				}
+				send := func(q queue.Queue, n int) (err error) {
+					p := producer.New(q, &producer.Options[string]{Codec: codec.Text()})
+					if group {
+						_, err = p.SendGroup(t.Context(), []string{"a", repeated(pattern, n), "b"}, &producer.SendOptions{JobID: "7"})
+					} else {
+						_, err = p.Send(t.Context(), repeated(pattern, n), &producer.SendOptions{JobID: "7"})
+					}
+					return err
+				}
+				n := largest(t, func(n int) error { return send(scratch, n) })
+				if err := send(q, n); err != nil {
+					t.Fatal(err)
+				}
+				ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+				defer stop()
+				fail := func(_ context.Context, m *listener.Message[string]) error {
+					if m.Items > 0 && m.Item != 1 {
+						return nil
+					}
+					return errors.New(strings.Repeat("broken", 100))
+				}
+				o := &listener.Options[string]{Codec: codec.Text(), Logger: slog.New(slog.DiscardHandler)}
+				if err := listener.New(q, fail, o).Run(ctx); err != nil {
+					t.Error(err)
+				}
+				account, err := azurequeue.OpenAccount(s.service.ConnectionString(), &azurequeue.Options{Transport: s})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for e, err := range poison.List(t.Context(), q.Sibling(poison.Suffix), nil) {
+					if r := e.Record; err != nil || r.Reason != poison.ReasonAttempts || r.Queue != "orders" || r.Attempts != 5 || e.Job() != "7" {
+						t.Errorf("%s, group %v: got the record of a %q with %d attempts from %q, %v; want one of attempts, 5, and orders", name, group, r.Reason, r.Attempts, r.Queue, err)
+					}
+				}
+				report, err := poison.Redrive(t.Context(), q.Sibling(poison.Suffix), &poison.RedriveOptions{Account: account})
+				if err != nil || report.Redriven != 1 || report.Skipped != 0 {
+					t.Errorf("%s, group %v: %d redriven and %d skipped, %v; want 1 and 0", name, group, report.Redriven, report.Skipped, err)
+				}
+				work(t, q, &listener.Options[string]{}, func(_ context.Context, m *listener.Message[string]) error {
+					if m.Body != repeated(pattern, n) || m.Attempt != 1 || group && m.Item != 1 {
+						t.Errorf("%s, group %v: redriven, got item %d with %d bytes, attempt %d", name, group, m.Item, len(m.Body), m.Attempt)
+					}
+					return nil
+				})
+			})
+		}
+	}
+}
+
+// The text of a poison message that somebody puts back by hand runs as a new job, whether it is the
+// record, the text in it, or a text that is marked because it could not be moved.
+func TestPoisonThatIsPutBackByHandRuns(t *testing.T) {
+	const body = "x"
+	marked := "millrace/1?id=7&n=5&s=5&px=attempts\n" + body
+	tooMany := "millrace/1?id=7&n=5&s=4\n" + body
+	record := func(from, text string) string {
+		r := poison.NewRecord(queue.Name{Account: "test", Queue: from}, queue.Message{Text: text, DequeueCount: 5}, 5, poison.ReasonAttempts, nil)
+		encoded, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(encoded)
+	}
+	other := record("bills", marked)
+	for name, c := range map[string]struct{ text, want string }{
+		"a record":                       {record("orders", tooMany), body},
+		"a record of marked poison":      {record("orders", marked), body},
+		"a record without an envelope":   {record("orders", body), body},
+		"the text of a record":           {tooMany, body},
+		"marked poison":                  {marked, body},
+		"a message without a record":     {"millrace/1?id=7&pq=attempts+5+0+orders\n" + body, body},
+		"a record of another queue":      {other, other},
+		"a record of a newer release":    {`{"millracePoison":2,"queue":"orders"}`, `{"millracePoison":2,"queue":"orders"}`},
+		"a group of which one is undone": {record("orders", "millrace/2?id=7&n=5&s=5&gr=2&gd=AQ&gf=Ag&ge=rejected+item+1\n1:y\n1:x\n"), body},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q, _ := service(t)
+			if _, err := q.Enqueue(t.Context(), c.text, nil); err != nil {
+				t.Fatal(err)
+			}
+			var bodies []string
+			work(t, q, &listener.Options[string]{}, func(_ context.Context, m *listener.Message[string]) error {
+				bodies = append(bodies, m.Body)
+				if m.Head.Moved != "" || m.Head.Poison != "" {
+					t.Errorf("%s: got the head %+v, want that of a new job", name, m.Head)
+				}
+				if len(bodies) == 1 && !m.Last() && m.AttemptsRecorded() {
+					return errors.New("again") // its attempts are counted anew
+				}
+				return nil
+			})
+			if len(bodies) == 0 || bodies[len(bodies)-1] != c.want {
+				t.Errorf("%s: the handler saw %q, want %q", name, bodies, c.want)
 			}
 		})
 	}

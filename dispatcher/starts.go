@@ -129,11 +129,15 @@ func (s *starts) forget(id queue.ID, delivery int64) {
 
 // count sets how many of the recorded starts count, and returns this process's record of the last
 // one. There cannot be more settlements and starts than deliveries: a head that says so is forged,
-// or was copied from another message, and its counts are ignored.
+// or was copied from another message, and its counts are ignored. So are the mark of poison and
+// attempts that would make it poison: somebody has put the text of a poison message back by hand.
 func (s *starts) count(o *opened) (last recordedStart) {
 	before := max(o.queued.DequeueCount-1, 0)
 	if int64(o.head.Starts) > before-o.head.Settled {
-		o.head.Settled, o.head.Starts = 0, 0
+		o.head.Settled, o.head.Starts, o.head.Poison = 0, 0, ""
+		if o.attempt() > o.maxAttempts() {
+			o.head.Attempts = 0
+		}
 	}
 	if o.head.Starts == 0 { // a worker that does not know of turns has settled it since
 		o.head.Started = ""

@@ -2,6 +2,7 @@ package poison
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -20,15 +21,22 @@ type Entry struct {
 	queue.Message
 
 	// Record is what the message holds. Its Version is 0 for a foreign message: one that was
-	// copied bare, or that another program has put there.
+	// copied bare, or that another program has put there. If a newer release has put it there, only
+	// the Version is known, and [Redrive] skips it.
 	Record Record
 }
 
 // NewEntry returns the entry of a message in a poison queue.
 func NewEntry(m queue.Message) Entry {
 	e := Entry{Message: m}
-	if r, err := ParseRecord(m.Text); err == nil {
+	if r, err := ParseRecord(m.Text); err == nil || errors.Is(err, codec.ErrNewer) {
 		e.Record = r
+	}
+	if r := &e.Record; r.Version == version && r.Poisoned.IsZero() { // it had no room for that
+		r.Poisoned, r.LastSeen = m.Inserted, m.Inserted
+		if r.FirstSeen.IsZero() {
+			r.FirstSeen = m.Inserted
+		}
 	}
 	return e
 }
@@ -37,9 +45,9 @@ func NewEntry(m queue.Message) Entry {
 func (e *Entry) Foreign() bool { return e.Record.Version == 0 }
 
 // Original returns the text of the message that became poison: that of the record, or of a
-// foreign message its own.
+// foreign message, or of a record of a newer release, its own.
 func (e *Entry) Original() string {
-	if e.Foreign() {
+	if e.Foreign() || e.Record.Version > version {
 		return e.Text
 	}
 	return e.Record.Text

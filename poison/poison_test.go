@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
@@ -156,6 +157,27 @@ func TestAnyMessageFits(t *testing.T) {
 			rt.Fatalf("got neither a record with the text nor the bare text: %v", err)
 		}
 	})
+}
+
+// A message that has no room for a record keeps what a redrive needs.
+func TestTheLeastOfARecordIsInTheHead(t *testing.T) {
+	q := setup(t)
+	const head = "millrace/1?id=7&at=1000"
+	body := "\n" + strings.Repeat("x", queue.MaxText-codec.Room-len(head)-1)
+	m := message(head + "&n=4&s=4" + body)
+	m.Expires = time.Now().Add(time.Hour).UTC().Truncate(time.Second)
+	if err := policy(t, poison.Policy{}, q).Copy(t.Context(), poison.NewRecord(from, m, 5, poison.ReasonUndecodable, errors.New("broken"))); err != nil {
+		t.Fatal(err)
+	}
+	kept := onlyMessage(t, q.Sibling("-poison"))
+	e := poison.NewEntry(kept)
+	r := e.Record
+	if r.Reason != poison.ReasonUndecodable || r.Attempts != 5 || r.Queue != from.Queue || r.Expires == nil || !r.Expires.Equal(m.Expires) || e.Job() != "7" {
+		t.Errorf("got the record %+v, want the reason, 5 attempts, the queue, and the expiry of the message", r)
+	}
+	if r.Text != head+body || !r.FirstSeen.Equal(time.Unix(1, 0)) || !r.Poisoned.Equal(kept.Inserted) {
+		t.Errorf("got a text of %d bytes, sent %v, and poison since %v; want that of a new job, 1 s after 1970, and %v", len(r.Text), r.FirstSeen, r.Poisoned, kept.Inserted)
+	}
 }
 
 func TestBareCopiesTheTextAlone(t *testing.T) {

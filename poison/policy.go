@@ -134,8 +134,8 @@ func (p Policy) put(ctx context.Context, text string) error {
 }
 
 // texts returns the texts to try in order: the whole record, without the stack, with the beginning
-// of the error, without it, with nothing but what cannot be derived, and the bare message text.
-// The body is never shortened.
+// of the error, without it, with nothing but what cannot be derived, as parameters of the envelope,
+// and the bare message text. The body is never shortened.
 func (p Policy) texts(r Record) []string {
 	if p.Bare {
 		return []string{bareText(r.Text)}
@@ -157,7 +157,51 @@ func (p Policy) texts(r Record) []string {
 	add()
 	r.Job, r.Host, r.Fingerprint, r.FirstSeen, r.LastSeen, r.Lost = "", "", "", time.Time{}, time.Time{}, 0
 	add()
-	return append(texts, r.Text)
+	return append(append(texts, r.movedTexts()...), r.Text)
+}
+
+// movedTexts returns texts that have the least of the record in the head of their envelope, for
+// which every producer leaves room: the reason, the attempts, when it expires, and its queue. The
+// second one lacks when the job was sent. A text without an envelope has none.
+func (r Record) movedTexts() (texts []string) {
+	head, body, _, err := open(r.Text, codec.Envelope)
+	if err != nil {
+		return nil
+	}
+	var expires int64
+	if r.Expires != nil {
+		expires = r.Expires.Unix()
+	}
+	unmark(&head)
+	head.Moved = fmt.Sprintf("%s %d %d %s", r.Reason, r.Attempts, expires, r.Queue)
+	for _, enqueued := range [...]time.Time{head.Enqueued, {}} {
+		head.Enqueued = enqueued
+		if text, err := codec.Seal(head, body, codec.Envelope); err == nil {
+			texts = append(texts, text)
+		}
+	}
+	return texts
+}
+
+// parseMoved parses what movedTexts returns.
+func parseMoved(text string) (r Record, ok bool) {
+	head, body, _, err := open(text, codec.Envelope)
+	if err != nil {
+		return r, false
+	}
+	r = Record{Version: version}
+	var expires int64
+	if _, err := fmt.Sscanf(head.Moved, "%s %d %d %s", &r.Reason, &r.Attempts, &expires, &r.Queue); err != nil {
+		return r, false
+	}
+	if expires > 0 {
+		at := time.Unix(expires, 0).UTC()
+		r.Expires = &at
+	}
+	head.Moved = ""
+	r.Text, err = codec.Seal(head, body, codec.Envelope)
+	r.derive()
+	return r, err == nil
 }
 
 // bareText returns what consumers that know no envelope read: the body, or Base64 of one that XML
@@ -297,11 +341,20 @@ func (r Record) Body() ([]byte, error) {
 }
 
 // ParseRecord parses the text of a message in a poison queue. What records of earlier releases
-// lack and follows from the rest is filled in. A text that is not a record, such as one moved
-// bare, is an error.
+// lack and follows from the rest is filled in. A message that had no room for a whole record has a
+// Reason, a Queue, Attempts, Expires, and a Text. A text that is not a record, such as one moved
+// bare, is an error. A record of a newer release is an error that wraps codec.ErrNewer, and only
+// its Version is returned.
 func ParseRecord(text string) (Record, error) {
+	if r, ok := parseMoved(text); ok {
+		return r, nil
+	}
 	var r Record
-	if err := json.Unmarshal([]byte(text), &r); err != nil {
+	err := json.Unmarshal([]byte(text), &r)
+	if r.Version > version {
+		return Record{Version: r.Version}, fmt.Errorf("read a poison record: %w: version %d, the newest it knows is %d", codec.ErrNewer, r.Version, version)
+	}
+	if err != nil {
 		return r, fmt.Errorf("read a poison record: %w", err)
 	}
 	if r.Version < 1 {

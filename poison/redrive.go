@@ -112,6 +112,10 @@ type skipError struct{ error }
 
 // plan returns what is sent for an entry at this time of the service.
 func (p *planner) plan(e *Entry, now time.Time) (*send, error) {
+	if e.Record.Version > version {
+		_, err := ParseRecord(e.Text)
+		return nil, skipError{fmt.Errorf("redrive it with a newer release: %w", err)}
+	}
 	to, err := p.destination(e)
 	if err != nil {
 		return nil, skipError{err}
@@ -185,10 +189,18 @@ func anew(text string) (string, error) {
 	case err != nil:
 		return text, nil //nolint:nilerr // a worker is to say what is wrong with it
 	}
-	head.Attempts, head.Settled, head.Starts, head.Fingerprint, head.Poison = 0, 0, 0, "", ""
-	head.Failed, head.Failure, head.Started = "", "", ""
+	unmark(&head)
 	return codec.Seal(head, body, codec.Envelope)
 }
+
+// unmark removes from the head what was recorded of deliveries. What is done of a group stays.
+func unmark(head *codec.Head) {
+	head.Attempts, head.Settled, head.Starts, head.Fingerprint, head.Poison, head.Moved = 0, 0, 0, "", "", ""
+	head.Failed, head.Failure, head.Started = "", "", ""
+}
+
+// Anew returns the text of the message as if it had never been delivered, as [Redrive] sends it.
+func (r Record) Anew() (string, error) { return anew(r.Text) }
 
 // PurgeOptions says what [Purge] deletes and how. Nil and the zero value mean everything, one
 // message after the other.

@@ -232,6 +232,32 @@ func TestRecordsThatCannotGoBackStay(t *testing.T) {
 	}
 }
 
+// A record of a newer release is refused, with and without a queue to send it to: its text may be in
+// a field that this release does not know.
+func TestARecordOfANewerReleaseStays(t *testing.T) {
+	m := newMorgue(t)
+	for _, text := range []string{
+		`{"millracePoison":2,"reason":"attempts","account":"acme","queue":"orders","body":"x"}`,
+		`{"millracePoison":2,"queue":["orders"],"text":7}`,
+	} {
+		if _, err := m.poison.Enqueue(t.Context(), text, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := poison.ParseRecord(text); !errors.Is(err, codec.ErrNewer) {
+			t.Errorf("parsing %s: got error %v, want ErrNewer", text, err)
+		}
+	}
+	for _, o := range []*poison.RedriveOptions{{Account: m.account}, {To: m.orders}} {
+		report, err := poison.Redrive(t.Context(), m.poison, o)
+		if err != nil || report.Redriven != 0 || report.Skipped != 2 {
+			t.Errorf("got %d redriven and %d skipped, %v; want 0 and 2", report.Redriven, report.Skipped, err)
+		}
+	}
+	if got := drain(t, m.orders); len(got) != 0 || depth(t, m.poison) != 2 {
+		t.Errorf("got the messages %q and %d left, want none and 2", got, depth(t, m.poison))
+	}
+}
+
 func TestBadOptionsAreRefused(t *testing.T) {
 	m := newMorgue(t)
 	for name, o := range map[string]*poison.RedriveOptions{

@@ -285,7 +285,11 @@ func describePoison(in queue.Name, e *poison.Entry, now time.Time) string {
 		if r.Error != "" {
 			row("error", "%s", r.Error)
 		}
-		row("came from", "%v, as message %s", queue.Name{Account: r.Account, Queue: r.Queue}, r.ID)
+		if r.ID != "" {
+			row("came from", "%v, as message %s", queue.Name{Account: r.Account, Queue: r.Queue}, r.ID)
+		} else { // it had no room for a whole record
+			row("came from", "%s", r.Queue)
+		}
 		row("given up", "%s, on %s", ago(r.Poisoned), cmp.Or(r.Host, "a machine that is not known"))
 		row("last tried", "%s", ago(r.LastSeen))
 		row("first seen", "%s", ago(r.FirstSeen))
