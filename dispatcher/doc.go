@@ -44,8 +44,9 @@
 //
 // A panic in a handler, in middleware or in an interceptor is a failed attempt, of one item if the
 // message has a group. So are runtime.Goexit there, which t.FailNow calls, and an error that panics
-// when its text is read, such as a nil pointer in a non-nil error. A codec that panics has failed
-// to decode or encode. A panic in any other function of [Options], including [Claims] and
+// when its text is read, such as a nil pointer in a non-nil error. A codec that panics while it
+// decodes is a failed attempt too, and its message is tried again; an error of a codec makes the
+// message poison. A panic in any other function of [Options], including [Claims] and
 // [Duplicates], is contained: the default of the function is used, the message is handled and
 // settled, and a [*HookError] is passed to OnError.
 //

@@ -445,11 +445,15 @@ func (g *group) callItem(item int) {
 }
 
 // beginItem decodes an item. One that cannot be decoded has failed for good, unless a newer worker
-// can.
+// can. If the codec panics, it has failed as if its handler had.
 func (g *group) beginItem(item int) (h handling, ok bool) {
 	h, err := g.delivery.job.decodeItem(item)
 	if err == nil {
 		return h, true
+	}
+	if panicked := (*HookError)(nil); errors.As(err, &panicked) {
+		g.itemReturned(item, err, nil, nil, 0)
+		return nil, false
 	}
 	undecodable := jobResult{state: jobFailed, now: true, err: err, reason: poison.ReasonUndecodable}
 	if errors.Is(err, codec.ErrNewer) {

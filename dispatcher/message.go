@@ -172,8 +172,9 @@ type handling interface {
 // typedJob is the part of a delivery that depends on the type T of its job. It implements job.
 type typedJob[T any] struct {
 	*delivery
-	jobs    *Jobs[T]
-	message Message[T] // passed to the handler
+	jobs     *Jobs[T]
+	message  Message[T] // passed to the handler
+	panicked *HookError // of the codec, in place of a handler; nil if the body was decoded
 }
 
 // typedDelivery is a delivery with its job, in one allocation.
@@ -196,9 +197,11 @@ func (j *Jobs[T]) newDeliveries(n int) *delivery {
 	return first
 }
 
+// decodeBody implements job. A panic says more about this release than about the job: it counts as
+// one of the handler.
 func (v *typedJob[T]) decodeBody() error {
 	body, err := v.decodeJob(v.content())
-	if err != nil {
+	if err != nil && !errors.As(err, &v.panicked) {
 		return err
 	}
 	v.message = v.newMessage(body, v.head)
@@ -218,7 +221,7 @@ func (v *typedJob[T]) ownTimeout() time.Duration { return v.timeoutOf(&v.message
 
 func (v *typedJob[T]) timeoutOf(m *Message[T]) time.Duration {
 	timeoutFor := v.jobs.TimeoutFor
-	if timeoutFor == nil {
+	if timeoutFor == nil || v.panicked != nil {
 		return 0
 	}
 	var own time.Duration
@@ -229,6 +232,9 @@ func (v *typedJob[T]) timeoutOf(m *Message[T]) time.Duration {
 }
 
 func (v *typedJob[T]) callHandler(ctx context.Context) error {
+	if v.panicked != nil {
+		return v.panicked
+	}
 	return v.jobs.Handler(ctx, &v.message)
 }
 

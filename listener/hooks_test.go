@@ -415,8 +415,8 @@ func TestAFloodOfHookFailuresIsReportedAtIntervals(t *testing.T) {
 	})
 }
 
-// A codec that panics has failed to decode: the message is poison, and
-// its slot is free.
+// A codec that panics is retried like a handler that panics. The message is poison after its last
+// attempt, and its slot is free.
 func TestACodecThatFailsFreesItsSlot(t *testing.T) {
 	eachFault(t, func(b *bundle, fail func()) {
 		for i := range 50 {
@@ -434,15 +434,45 @@ func TestACodecThatFailsFreesItsSlot(t *testing.T) {
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		advance(time.Minute)
-		if st := l.State(); st.Running != 0 || st.Settling != 0 {
-			b.Errorf("got state %+v; want Running 0, Settling 0", st)
+		if st := l.State(); st.Running != 0 || st.Settling != 0 || st.Succeeded != 25 || st.Retried < 25 || st.Poisoned != 0 {
+			b.Errorf("got state %+v; want Running 0, Settling 0, Succeeded 25, Poisoned 0, and the others retried", st)
 		}
+		advance(3 * time.Hour)
 		b.mustFinish()
 		if st := l.State(); st.Succeeded != 25 || st.Poisoned != 25 || b.depth(b.queue.Queue) != 0 {
 			b.Errorf("got state %+v; want Succeeded 25, Poisoned 25, depth 0", st)
 		}
 		if e := reported.hook("Codec.Decode"); e == nil || !strings.Contains(string(e.Stack), "hooks_test.go") {
 			b.Errorf("got errors %s, want one of Codec.Decode with a frame in hooks_test.go", reported.text())
+		}
+	})
+}
+
+// A release whose codec panics does not empty the queue into poison: the next one handles all jobs,
+// in a group and alone.
+func TestAReleaseWhoseCodecPanicsLosesNoJob(t *testing.T) {
+	bothWays(t, func(b *bundle, way func(Handler[job]) Handler[job]) {
+		for i := range 50 {
+			b.send(i)
+		}
+		b.putGroup(5)
+		o := options()
+		o.Concurrency = 16 // fewer than jobs, so that it can tell an outage from bad jobs
+		o.Codec = brokenCodec{codec.JSON[job](), nil, func(int) { panic("a bug of this release") }}
+		bad := New(b.queue, way(nothing), o)
+		b.run(bad)
+		advance(10 * time.Minute)
+		b.mustFinish()
+		b.Logf("the bad release: %d poisoned", bad.State().Poisoned)
+		if st := bad.State(); st.Poisoned != 0 || st.Succeeded != 0 {
+			b.Errorf("the bad release: got state %+v; want nothing poisoned or handled", st)
+		}
+		good := New(b.queue, way(nothing), options())
+		b.run(good)
+		advance(2 * time.Hour)
+		b.mustFinish()
+		if st := good.State(); st.Succeeded != 51 || b.depth(b.queue.Queue) != 0 || b.poisonDepth() != 0 {
+			b.Errorf("the next release: got state %+v; want 51 messages handled", st)
 		}
 	})
 }

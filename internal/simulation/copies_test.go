@@ -32,7 +32,11 @@ func (b *ledger) copy(e entry) {
 		}
 		return // a bare copy has no reason
 	}
-	if !b.holds(d, readable(record.Text)) {
+	least := record.ID == ""
+	if least && !a.job.largest {
+		b.addViolation(e, "a copy with the least of a record")
+	}
+	if !least && !b.holds(d, readable(record.Text)) {
 		b.addViolation(e, "the record is not of this delivery")
 	}
 	b.checkItems(a, d, e, b.world.open(readable(record.Text)).head, true)
@@ -61,13 +65,13 @@ func (b *ledger) reasonIsRight(d *delivery, reason poison.Reason) bool {
 	}
 	switch reason {
 	case poison.ReasonAttempts:
-		return d.endedWith(didFail) && attempt >= p.maxAttempts || d.began == nil && attempt > p.maxAttempts
+		return (d.endedWith(didFail) || d.undecoded()) && attempt >= p.maxAttempts || d.began == nil && attempt > p.maxAttempts
 	case poison.ReasonOutlived: // this worker saw handlers return without their lease
 		return d.began == nil && d.counted() && d.missing() >= int64(p.maxLost)
 	case poison.ReasonLost:
 		return d.began == nil && d.counted() && (d.lost() >= p.maxLost || a.job.largest && d.missing() >= int64(p.maxLost))
 	case poison.ReasonUndecodable:
-		return d.began == nil && (a.job.form == junk || a.job.form == broken || a.job.undecoded)
+		return d.began == nil && (a.job.form == junk || a.job.form == broken)
 	case poison.ReasonBlobGone:
 		return b.goneIsRight(d)
 	case poison.ReasonRejected:
@@ -95,7 +99,8 @@ func withoutPlace(text string) string {
 
 // origin returns the delivery that was copied.
 func (b *ledger) origin(e entry) (found *delivery, _ poison.Record) {
-	if record, err := poison.ParseRecord(e.text); err == nil {
+	record, err := poison.ParseRecord(e.text)
+	if err == nil && record.ID != "" {
 		a := b.messages[record.ID]
 		i := record.DequeueCount - 1
 		if a == nil || i < 0 || i >= int64(len(a.deliveries)) || a.deliveries[i].who != e.who {
@@ -103,10 +108,14 @@ func (b *ledger) origin(e entry) (found *delivery, _ poison.Record) {
 		}
 		return a.deliveries[i], record
 	}
-	// A bare copy says which message it is of, but not which delivery: prefer one that has no copy
-	// yet.
+	// A bare copy, or one with the least of a record, says which message it is of, but not which
+	// delivery: prefer one that has no copy yet.
 	text := readable(e.text)
 	head := b.world.open(text).head
+	if err == nil {
+		opened := b.world.open(readable(record.Text))
+		text, head = opened.body, opened.head
+	}
 	for _, a := range b.order {
 		if head.ID != "" && head.ID != "job-"+str(a.job.n) {
 			continue
@@ -118,5 +127,5 @@ func (b *ledger) origin(e entry) (found *delivery, _ poison.Record) {
 			}
 		}
 	}
-	return found, poison.Record{}
+	return found, record
 }

@@ -84,6 +84,9 @@ func (b *ledger) save(d *delivery, e entry) {
 	}
 }
 
+// undecoded reports whether the codec panicked, which is a failed attempt.
+func (d *delivery) undecoded() bool { return d.message.job.undecoded && d.began == nil }
+
 // failed reports whether its handler failed, by itself or by its time-out. One that was interrupted
 // by the loss of its lease or by the stop did not fail, whatever it returned.
 func (d *delivery) failed() bool {

@@ -120,12 +120,15 @@ func (b *ledger) rewrite(a *message, d *delivery, e entry, running bool) {
 		return
 	}
 	changed := head.Done != was.head.Done || head.Failed != was.head.Failed
-	progress := changed && head.Settled == d.entry.count-1 && head.Starts == 0 // a renewal recorded it
+	turn := a.items != nil && head.Started != "" && head.Started != was.head.Started
+	progress := changed && head.Settled == d.entry.count-1 && (head.Starts == 0 || head.Starts == 1 && head.Started != "") // a renewal recorded it
 	if a.items != nil {
-		b.checkItems(a, d, e, head, !progress)
-		head.Done, head.Failed, head.Failure = was.head.Done, was.head.Failed, was.head.Failure
+		b.checkItems(a, d, e, head, !progress && !turn)
+		head.Done, head.Failed, head.Failure, head.Started = was.head.Done, was.head.Failed, was.head.Failure, was.head.Started
 	}
 	switch {
+	case turn && !progress:
+		b.turn(d, e, head, was.head)
 	case progress:
 		b.progress(a, d, e, head, was.head)
 	case head == was.head && now.format == was.format: // saved, without an envelope, or as it was
@@ -144,9 +147,20 @@ func (b *ledger) rewrite(a *message, d *delivery, e entry, running bool) {
 	}
 }
 
+// turn checks the record of an item that starts after a lost start.
+func (b *ledger) turn(d *delivery, e entry, head, was codec.Head) {
+	if d.missing() == 0 || head.Starts < 1 || head.Starts > d.head.Starts+1 {
+		b.addViolation(e, "%d starts are recorded with that of an item after %d, with %d deliveries without a recorded outcome", head.Starts, d.head.Starts, d.missing())
+	}
+	head.Starts = was.Starts
+	if head != was {
+		b.addViolation(e, "the record of an item that starts changes more than the starts and the progress")
+	}
+}
+
 // progress checks the head that a save wrote: starts before it no longer count as lost.
 func (b *ledger) progress(a *message, d *delivery, e entry, head, was codec.Head) {
-	if head.Settled != d.entry.count-1 || head.Starts != 0 {
+	if head.Settled != d.entry.count-1 || head.Starts != 0 && (d.message.items == nil || head.Starts != 1) {
 		b.addViolation(e, "settled is %d with %d starts after a save of delivery %d", head.Settled, head.Starts, d.entry.count)
 	}
 	head.Settled, head.Starts = was.Settled, was.Starts
@@ -184,13 +198,13 @@ func (b *ledger) record(a *message, d *delivery, e entry, head codec.Head) {
 	case recorded != 1:
 		b.addViolation(e, "%d attempts are recorded after one run", recorded)
 	case head.Poison == string(poison.ReasonExpiring) && d.ended != nil: // it will not be tried again
-	case !d.endedWith(didFail):
+	case !d.endedWith(didFail) && !d.undecoded():
 		b.addViolation(e, "a failure is recorded for a run that did not fail")
-	case strings.Contains(d.ended.outcome, "(cut off: lease"):
+	case d.ended != nil && strings.Contains(d.ended.outcome, "(cut off: lease"):
 		b.addViolation(e, "a lost lease is recorded as a failure")
 	}
 	switch {
-	case d.counted() && (d.began == nil || d.isFree(head)) && head.Poison == "": // it counts itself only
+	case d.counted() && (d.began == nil && head.Attempts == before || d.isFree(head)) && head.Poison == "": // it counts itself only
 		if head.Settled != d.head.Settled+1 || head.Starts > d.head.Starts {
 			b.addViolation(e, "settled is %d with %d starts after a delivery without a run, before it %d with %d", head.Settled, head.Starts, d.head.Settled, d.head.Starts)
 		}
