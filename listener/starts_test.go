@@ -448,6 +448,36 @@ func (q newerEnvelopes) Update(ctx context.Context, l queue.Lease, text string, 
 	return q.Queue.Update(ctx, l, strings.Replace(text, "millrace/2", "millrace/1", 1), v)
 }
 
+// forbidden is a queue that has a text which no queue accepts.
+type forbidden struct{ queue.Queue }
+
+func (q forbidden) Dequeue(ctx context.Context, n int, v time.Duration) ([]queue.Message, error) {
+	batch, err := q.Queue.Dequeue(ctx, n, v)
+	for i := range batch {
+		batch[i].Text = strings.Replace(batch[i].Text, "forbidden", "\x01", 1)
+	}
+	return batch, err
+}
+
+// A message whose text XML forbids cannot be given back with it. It is poison after its attempts, with its text.
+func TestAForbiddenTextIsPoisonAfterItsAttempts(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.putText("forbidden")
+		runs := 0
+		o := fixed(10 * time.Second)
+		l := New(forbidden{b.queue}, func(context.Context, *Message[string]) error { runs++; return errors.New("broken") }, &Options[string]{
+			Codec: codec.Text(), Visibility: o.Visibility, Logger: o.Logger,
+		})
+		b.run(l)
+		advance(time.Hour)
+		b.mustFinish()
+		records := b.poisonRecords()
+		if runs != 5 || len(records) != 1 || records[0].Text != "\x01" || records[0].Reason != poison.ReasonAttempts {
+			b.Errorf("got %d runs and the records %+v, want 5 and one with the text", runs, records)
+		}
+	})
+}
+
 // B-19: messages that old workers gave back, however often, are handled by a newer one.
 func TestGiveBacksOfOldWorkersAreNotLostStarts(t *testing.T) {
 	bubble(t, func(b *bundle) {

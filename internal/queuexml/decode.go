@@ -13,10 +13,11 @@ import (
 // document.
 //
 // It accepts what the service writes: known elements in any order, each at most once, with times
-// as [AppendTime] writes them. Otherwise the error is [ErrMalformed] or [ErrUnexpected], and the
+// as [AppendTime] writes them. Texts may have characters that XML does not allow, which other
+// programs may have sent: one such message must not hide the others of its batch. Otherwise the error is [ErrMalformed] or [ErrUnexpected], and the
 // messages passed to take must be discarded. Errors contain no text. The caller limits the size.
 func ParseMessages(doc []byte, take func(*Message)) error {
-	s, err := open(doc)
+	s, err := openFor(doc, true)
 	if err != nil {
 		return err
 	}

@@ -28,8 +28,9 @@ func TestParseMessagesAccepts(t *testing.T) {
 	}
 	for doc, want := range map[string][]Message{
 		"<QueueMessagesList/>": nil,
-		"\uFEFF<?xml version=\"1.0\" encoding=\"utf-8\"?><QueueMessagesList></QueueMessagesList>\n": nil,
-		"<QueueMessagesList><QueueMessage/><QueueMessage></QueueMessage></QueueMessagesList>":       {{}, {}},
+		"<QueueMessagesList><QueueMessage><MessageText>\x00&#x1F;\uFFFE\xff</MessageText></QueueMessage><QueueMessage/></QueueMessagesList>": {{Text: "\x00\x1F\uFFFE\xff"}, {}},
+		"\uFEFF<?xml version=\"1.0\" encoding=\"utf-8\"?><QueueMessagesList></QueueMessagesList>\n":                                          nil,
+		"<QueueMessagesList><QueueMessage/><QueueMessage></QueueMessage></QueueMessagesList>":                                                {{}, {}},
 		`<QueueMessagesList>
 			<!-- in another order, and spaced -->
 			<QueueMessage a="b">
@@ -98,7 +99,7 @@ func TestParseTimeRefuses(t *testing.T) {
 func TestParseMessagesQuotesNoText(t *testing.T) {
 	for _, content := range []string{
 		"<MessageText>secret&;</MessageText>", "<MessageText>secret<secret/></MessageText>", "<PopReceipt>secret&secret;</PopReceipt>",
-		"<DequeueCount>secret</DequeueCount>", "<InsertionTime>secret</InsertionTime>", "<MessageText>secret\x00</MessageText>",
+		"<DequeueCount>secret</DequeueCount>", "<InsertionTime>secret</InsertionTime>", "<MessageText>secret\x00&</MessageText>",
 	} {
 		_, err := parseAll("<QueueMessagesList><QueueMessage>" + content + "</QueueMessage></QueueMessagesList>")
 		if err == nil || strings.Contains(err.Error(), "secret") {
@@ -177,8 +178,8 @@ func decodedList(doc string) ([]Message, error) {
 	return messages, nil
 }
 
-// FuzzParseMessages checks that encoding/xml accepts every list that ParseMessages accepts, with the
-// same values.
+// FuzzParseMessages checks that encoding/xml accepts every list of XML characters that ParseMessages
+// accepts, with the same values.
 func FuzzParseMessages(f *testing.F) {
 	for _, part := range []Part{Put, Get, Peek} {
 		f.Add(string(AppendMessages(nil, part, slices.Values([]Message{message, message}))))
@@ -193,6 +194,9 @@ func FuzzParseMessages(f *testing.F) {
 			return
 		}
 		theirs, err := decodedList(doc)
+		if err != nil && (legal(doc) != doc || strings.Contains(doc, "&#")) {
+			return // characters that XML does not allow, which only ParseMessages accepts
+		}
 		if err != nil || !reflect.DeepEqual(got, theirs) {
 			t.Fatalf("%q: got %+v, want as encoding/xml %+v, %v", doc, got, theirs, err)
 		}

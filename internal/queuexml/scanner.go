@@ -18,19 +18,27 @@ var ErrMalformed = errors.New("malformed XML")
 // missing or unexpected.
 var ErrUnexpected = errors.New("unexpected XML")
 
-// scanner reads a document. Every method leaves pos behind what it has read. The document was
-// checked to be valid UTF-8 of XML characters.
+// scanner reads a document. Every method leaves pos behind what it has read. Unless it
+// is lax, the document was checked to be valid UTF-8 of XML characters.
 type scanner struct {
 	doc []byte
 	pos int
+	lax bool // whether text may have characters that XML does not allow, as they are or as references
 }
 
 // open checks the document's characters and skips to its root element.
 func open(doc []byte) (*scanner, error) {
+	return openFor(doc, false)
+}
+
+// openFor is open. If lax, it accepts any characters.
+func openFor(doc []byte, lax bool) (*scanner, error) {
 	doc = bytes.TrimPrefix(doc, []byte("\uFEFF"))
-	s := &scanner{doc: doc}
-	if err := s.checkCharacters(); err != nil {
-		return nil, err
+	s := &scanner{doc: doc, lax: lax}
+	if !lax {
+		if err := s.checkCharacters(); err != nil {
+			return nil, err
+		}
 	}
 	if s.has("<?xml") && len(doc) > 5 && isSpace(doc[5]) {
 		if err := s.declaration(); err != nil {
@@ -318,7 +326,7 @@ func (s *scanner) resolve(dst, raw []byte) ([]byte, error) {
 		if length < 0 {
 			return nil, s.malformed(s.pos, "unterminated reference")
 		}
-		r, ok := reference(string(raw[:length]))
+		r, ok := reference(string(raw[:length]), s.lax)
 		if !ok {
 			return nil, s.malformed(s.pos, "reference to an unknown entity or an invalid character")
 		}
@@ -327,7 +335,9 @@ func (s *scanner) resolve(dst, raw []byte) ([]byte, error) {
 	}
 }
 
-func reference(name string) (rune, bool) {
+// reference returns the character that a reference stands for. Unless lax, it must be one that
+// XML allows.
+func reference(name string, lax bool) (rune, bool) {
 	switch name {
 	case "amp":
 		return '&', true
@@ -349,7 +359,7 @@ func reference(name string) (rune, bool) {
 		base, digits = 16, hexadecimal
 	}
 	n, err := strconv.ParseUint(digits, base, 32) // refuses signs and underscores
-	if err != nil || n > utf8.MaxRune || !isChar(rune(n)) {
+	if err != nil || n > utf8.MaxRune || !lax && !isChar(rune(n)) {
 		return 0, false
 	}
 	return rune(n), true
