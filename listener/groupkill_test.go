@@ -216,8 +216,8 @@ func TestAnItemThatKillsItsProcessHarmsNoOther(t *testing.T) {
 			runs := b.runsUntilSettled(10, way, kills, fails)
 			for item, n := range runs {
 				switch want := poison.DefaultMaxLost; {
-				case kills(item) && (n < want-1 || n > want+2):
-					b.Errorf("item %d, which kills, ran %d times, want %d to %d; all: %v", item, n, want-1, want+2, runs)
+				case kills(item) && (n < want-1 || n > want+4): // progress of the others resets the count
+					b.Errorf("item %d, which kills, ran %d times, want %d to %d; all: %v", item, n, want-1, want+4, runs)
 				case !kills(item) && !fails(item) && (n < 1 || n > 3):
 					b.Errorf("item %d ran %d times, want 1 to 3; all: %v", item, n, runs)
 				}
