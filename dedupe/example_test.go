@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// A job that is in the queue twice is handled once by this process. Only what is handled one after the
-// other is recognized, so the example handles one job at a time.
+// A job that is in the queue twice is handled once by this process. The example handles one job at a
+// time, so that its output has an order.
 func Example() {
 	type invoice struct{ Number int }
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)

@@ -7,11 +7,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/internal/waiting"
 )
 
 // Defaults of [Options].
@@ -33,25 +33,31 @@ type Options struct {
 	// and less than 1 µs, are errors. Defaults to 24 h.
 	Retention time.Duration
 
-	// Timeout bounds each call of the store, in addition to its context. While the store does not
-	// respond each message waits so long before its handler. Negative, and less than 1 µs, are
-	// errors. Defaults to 5 s.
+	// Timeout bounds each call of the store, in addition to its context. The jobs in progress wait
+	// so long when the store stops responding, and then one job every 10 s until it responds.
+	// Negative, and less than 1 µs, are errors. Defaults to 5 s.
 	Timeout time.Duration
 }
 
-// Guard remembers the keys of jobs that were handled. Make one with [New] or [NewShared]. One guard
-// may serve several listeners, because a key names its queue. It is safe for concurrent use.
+// Guard remembers the keys of jobs that were handled, and holds those in progress. Make one with [New]
+// or [NewShared]. It implements listener.Duplicates. One guard may serve several listeners, because a
+// key names its queue. It is safe for concurrent use.
 type Guard struct {
 	recent    *recent
 	store     blob.Store // nil for a guard in memory
 	container string
 	options   Options
+
+	mu    sync.Mutex
+	held  map[digest]*hold // guarded by mu
+	hangs waiting.Probe    // of the store; guarded by mu
+	away  bool             // the store does not respond; guarded by mu
 }
 
 // New returns a guard that remembers keys in the memory of this process. The error names every invalid
 // option.
 func New(o *Options) (*Guard, error) {
-	g := &Guard{}
+	g := &Guard{held: make(map[digest]*hold)}
 	if o != nil {
 		g.options = *o
 	}
@@ -101,57 +107,14 @@ type digest [sha256.Size]byte
 // folder begins the names of all blobs.
 const folder = "handled/"
 
-// ref returns where a key is recorded.
+// ref returns where a key is held and recorded.
 func (g *Guard) ref(d digest) blob.Ref {
-	return blob.Ref{Container: g.container, Name: folder + hex.EncodeToString(d[:])}
-}
-
-// Handled reports whether the key was recorded within Options.Retention: by this guard, or in the
-// store. After an error it is unknown.
-func (g *Guard) Handled(ctx context.Context, key string) (bool, error) {
-	d := digest(sha256.Sum256([]byte(key)))
-	if g.recent.has(d) {
-		return true, nil
-	}
-	if g.store == nil {
-		return false, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, g.options.Timeout)
-	defer cancel()
-	info, err := g.store.Stat(ctx, g.ref(d))
-	switch {
-	case errors.Is(err, blob.ErrMissing):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("look up whether %.100s was handled: %w", key, err)
-	}
-	return !g.outlived(info), nil
-}
-
-// Record records that the job with the key was handled. In memory that never fails, also when the
-// store does.
-func (g *Guard) Record(ctx context.Context, key string) error {
-	d := digest(sha256.Sum256([]byte(key)))
-	g.recent.add(d)
-	if g.store == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, g.options.Timeout)
-	defer cancel()
-	// A put, not a create: a key that is there may be about to be forgotten.
-	if err := g.store.Put(ctx, g.ref(d), strings.NewReader(key), nil); err != nil {
-		return fmt.Errorf("record that %.100s was handled: %w", key, err)
-	}
-	return nil
-}
-
-// outlived reports whether a recorded key is no longer remembered.
-func (g *Guard) outlived(info blob.Info) bool {
-	return time.Since(info.Modified) >= g.options.Retention
+	// Earlier versions take any blob with a name of theirs, handled/ and the digest, for a record.
+	return blob.Ref{Container: g.container, Name: folder + "v2/" + hex.EncodeToString(d[:])}
 }
 
 // Sweep removes the keys from the store that are older than Options.Retention, by this machine's
-// clock and the store's, and returns how many. Call it now and then, such as once a day; any number
+// clock and the store's, and returns how many blobs. Call it now and then, such as once a day; any number
 // of processes may. A key that is recorded anew at that moment may be removed with them. One that
 // cannot be removed does not keep the others from it, unless the store is away. With an error it
 // returns what was removed. Without a store it does nothing.
@@ -164,7 +127,7 @@ func (g *Guard) Sweep(ctx context.Context) (removed int, err error) {
 		if err != nil {
 			return removed, fmt.Errorf("sweep the keys of handled jobs: %w", errors.Join(err, first))
 		}
-		if !g.outlived(info) {
+		if err := g.examine(info); err != nil || time.Since(info.Modified) < g.options.Retention {
 			continue
 		}
 		if err := g.store.Delete(ctx, info.Ref); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,12 +15,19 @@ import (
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/dedupe"
+	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/queue"
 )
 
+// record records keys that were not handled before.
 func (b *bundle) record(g *dedupe.Guard, keys ...string) {
 	b.Helper()
 	for _, key := range keys {
-		if err := g.Record(b.Context(), key); err != nil {
+		h, err := g.Begin(b.Context(), key, "asks", time.Minute)
+		if err == nil {
+			err = h.Record(b.Context())
+		}
+		if err != nil && !errors.Is(err, listener.ErrHandled) {
 			b.Error(err)
 		}
 	}
@@ -27,8 +35,12 @@ func (b *bundle) record(g *dedupe.Guard, keys ...string) {
 
 func (b *bundle) wantHandled(g *dedupe.Guard, key string, want bool) {
 	b.Helper()
-	if got, err := g.Handled(b.Context(), key); got != want || err != nil {
-		b.Errorf("Handled of %.40q: got %v, %v; want %v", key, got, err, want)
+	h, err := g.Begin(b.Context(), key, "asks", time.Minute)
+	if h != nil {
+		h.Release(b.Context(), false)
+	}
+	if got := errors.Is(err, listener.ErrHandled); got != want || err != nil && !got {
+		b.Errorf("whether %.40q was handled: got %v, want %v", key, err, want)
 	}
 }
 
@@ -96,8 +108,12 @@ func TestMemoryForgetsByCountAndByAge(t *testing.T) {
 				for len(model) > 0 && time.Since(model[0].at) >= retention {
 					model = model[1:]
 				}
-				if got, err := g.Handled(b.Context(), key); got != known(key) || err != nil {
-					violation = fmt.Sprintf("got %v, %v; want %v of %q in %v", got, err, known(key), key, model)
+				h, err := g.Begin(b.Context(), key, "asks", time.Minute)
+				if got := errors.Is(err, listener.ErrHandled); got != known(key) {
+					violation = fmt.Sprintf("got %v, want %v of %q in %v", err, known(key), key, model)
+				}
+				if h != nil {
+					h.Release(b.Context(), false)
 				}
 			}
 		})
@@ -122,7 +138,7 @@ func TestAnyKeyHasABlobOfItsOwn(t *testing.T) {
 			b.Errorf("got %d blobs, want %d", len(got), len(keys))
 		}
 		for info := range b.store.List(b.Context(), container, "") {
-			if name, ok := strings.CutPrefix(info.Ref.Name, "handled/"); !ok || len(name) != 64 || strings.Trim(name, "0123456789abcdef") != "" {
+			if name, ok := strings.CutPrefix(info.Ref.Name, "handled/v2/"); !ok || len(name) != 64 || strings.Trim(name, "0123456789abcdef") != "" {
 				b.Errorf("got a blob %q, want a hash", info.Ref.Name)
 			}
 		}
@@ -198,30 +214,51 @@ func TestAStoreThatHangsIsNotAwaitedForLong(t *testing.T) {
 		b.store.before = func(ctx context.Context, _ string) error { <-ctx.Done(); return context.Cause(ctx) }
 		g := b.shared(&dedupe.Options{Timeout: 3 * time.Second})
 		begin := time.Now()
-		if _, err := g.Handled(b.Context(), "a"); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != 3*time.Second {
-			b.Errorf("Handled: got %v after %v, want the deadline after 3s", err, time.Since(begin))
+		h, err := g.Begin(b.Context(), "a", "1", time.Minute)
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != 3*time.Second {
+			b.Errorf("Begin: got %v after %v, want the deadline after 3s", err, time.Since(begin))
 		}
-		begin = time.Now()
-		if err := g.Record(b.Context(), "a"); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != 3*time.Second {
-			b.Errorf("Record: got %v after %v, want the deadline after 3s", err, time.Since(begin))
+		if err := h.Record(b.Context()); err == nil || time.Since(begin) != 3*time.Second {
+			b.Errorf("Record: got %v after %v, want an error without another wait", err, time.Since(begin))
 		}
 		b.wantHandled(g, "a", true) // by this process
+		time.Sleep(10 * time.Second)
+		b.store.before = nil // it responds again
+		b.record(g, "b", "c")
+		if got := b.keys(); len(got) != 2 {
+			b.Errorf("got %q in the store, want what was recorded since", got)
+		}
 	})
 }
 
+// Of concurrent messages with one key, one holds it and the others hear that it was handled, or wait.
 func TestAGuardIsSafeForConcurrentUse(t *testing.T) {
 	eachGuard(t, func(b *bundle, g *dedupe.Guard) {
 		var all sync.WaitGroup
+		var held atomic.Int32
 		for i := range 8 {
 			all.Go(func() {
 				for n := range 100 {
-					key := fmt.Sprint(n, n%2*i)
-					b.record(g, key)
-					b.wantHandled(g, key, true)
+					h, err := g.Begin(b.Context(), fmt.Sprint(n), queue.ID(fmt.Sprint(i)), time.Minute)
+					switch {
+					case h != nil:
+						held.Add(1)
+						if err := h.Record(b.Context()); err != nil {
+							b.Error(err)
+						}
+					case !errors.Is(err, listener.ErrHandled) && !errors.Is(err, listener.ErrInProgress):
+						b.Error(err)
+					}
 				}
 			})
 		}
 		all.Wait()
+		if held.Load() != 100 {
+			b.Errorf("got %d holds, want one of each key", held.Load())
+		}
+		for n := range 100 {
+			b.wantHandled(g, fmt.Sprint(n), true)
+		}
 	})
 }
 
@@ -241,4 +278,177 @@ func TestOptionsThatAreRefused(t *testing.T) {
 			t.Errorf("got %v, %v; want an error that names %s", g, err, name)
 		}
 	}
+}
+
+// process returns another process that shares the store.
+type process struct {
+	*bundle
+	guard *dedupe.Guard
+}
+
+func (b *bundle) newProcess() process { return process{b, b.shared(nil)} }
+
+// begin begins a job for a message with a lease of ten seconds, and wants that error.
+func (p process) begin(message queue.ID, want error) listener.HeldJob {
+	p.Helper()
+	h, err := p.guard.Begin(p.Context(), "a", message, 10*time.Second)
+	if !errors.Is(err, want) || (h == nil) != (err != nil) {
+		p.Errorf("message %s: got %v, %v; want %v", message, h, err, want)
+	}
+	return h
+}
+
+// The marker of a process that has died holds the key for its lease, and not against its own message.
+func TestAMarkerIsALease(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.newProcess().begin("first", nil)
+		time.Sleep(14 * time.Second) // the lease, and a margin for clocks that differ
+		b.newProcess().begin("second", listener.ErrInProgress)
+		time.Sleep(time.Second)
+		b.newProcess().begin("second", nil)
+		b.newProcess().begin("first", listener.ErrInProgress)
+		b.newProcess().begin("second", nil) // delivered again
+		if got := len(b.keys()); got != 2 { // and no lock
+			b.Errorf("got %d blobs, want a marker and a lease", got)
+		}
+	})
+}
+
+// A marker holds for as long as the lease of its message is renewed, and ends with a failure.
+func TestAMarkerIsExtendedAndReleased(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		h := b.newProcess().begin("first", nil)
+		for range 10 {
+			time.Sleep(8 * time.Second)
+			h.Extend(b.Context(), 10*time.Second)
+			b.newProcess().begin("second", listener.ErrInProgress)
+		}
+		h.Release(b.Context(), false)
+		h.Extend(b.Context(), 10*time.Second) // comes late
+		again := b.newProcess().begin("second", nil)
+		again.Release(b.Context(), true) // another delivery of the message may have it
+		b.newProcess().begin("first", listener.ErrInProgress)
+	})
+}
+
+// A marker that took the place of an ended one is released as well. What extended an earlier marker
+// does not hold the key after the next one.
+func TestOnlyTheNewestMarkerHolds(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.newProcess().begin("first", nil)
+		time.Sleep(15 * time.Second)
+		b.newProcess().begin("second", nil).Release(b.Context(), false)
+		b.newProcess().begin("third", nil)
+	})
+	bubble(t, func(b *bundle) {
+		h := b.newProcess().begin("first", nil)
+		h.Extend(b.Context(), time.Hour)
+		h.Release(b.Context(), false)
+		time.Sleep(time.Second)
+		b.newProcess().begin("second", nil)
+		time.Sleep(15 * time.Second)
+		b.newProcess().begin("third", nil)
+	})
+}
+
+// Of two processes that find a marker whose lease has ended one gets the key, whoever is faster.
+func TestAMarkerIsReplacedOnce(t *testing.T) {
+	for _, slow := range []string{"create", "stat", "put"} {
+		for _, apart := range []time.Duration{0, time.Second / 2, time.Second, 3 * time.Second / 2} {
+			bubble(t, func(b *bundle) {
+				b.newProcess().begin("first", nil)
+				time.Sleep(time.Minute)
+				b.store.before = func(_ context.Context, op string) error {
+					if op == slow {
+						time.Sleep(time.Second)
+					}
+					return nil
+				}
+				var held atomic.Int32
+				var all sync.WaitGroup
+				for _, message := range []queue.ID{"second", "third"} {
+					p := b.newProcess()
+					all.Go(func() {
+						if h, _ := p.guard.Begin(b.Context(), "a", message, time.Minute); h != nil {
+							held.Add(1)
+						}
+					})
+					time.Sleep(apart)
+				}
+				all.Wait()
+				if got := held.Load(); got != 1 {
+					b.Errorf("slow %s, %v apart: %d processes hold the key, want one", slow, apart, got)
+				}
+			})
+		}
+	}
+}
+
+// A lock that a process left behind when it died is broken.
+func TestALockThatIsLeftBehindIsBroken(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.newProcess().begin("first", nil)
+		time.Sleep(time.Minute)
+		b.store.before = func(_ context.Context, op string) error {
+			if op == "put" || op == "delete" {
+				return blob.ErrUnavailable
+			}
+			return nil
+		}
+		if h, err := b.newProcess().guard.Begin(b.Context(), "a", "second", time.Minute); h == nil || !errors.Is(err, blob.ErrUnavailable) {
+			b.Errorf("got %v, %v; want the store's error and the job held in the process", h, err)
+		}
+		b.store.before = nil
+		b.newProcess().begin("third", listener.ErrInProgress)
+		time.Sleep(time.Minute + 1)
+		b.newProcess().begin("third", listener.ErrInProgress) // and breaks it
+		b.newProcess().begin("third", nil)
+	})
+}
+
+// A handler that has lost its lease succeeds. Nothing that the next one does removes its record.
+func TestARecordOutlivesTheHolderOfTheKey(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		late := b.newProcess().begin("first", nil)
+		time.Sleep(time.Minute)
+		p := b.newProcess()
+		next := p.begin("second", nil)
+		next.Extend(b.Context(), 10*time.Second)
+		time.Sleep(14 * time.Second)
+		b.newProcess().begin("third", listener.ErrInProgress)
+		b.newProcess().begin("third", listener.ErrInProgress)
+		if err := late.Record(b.Context()); err != nil {
+			b.Error(err)
+		}
+		next.Extend(b.Context(), 10*time.Second)
+		next.Release(b.Context(), false)
+		b.newProcess().begin("third", listener.ErrHandled)
+	})
+}
+
+// Few twins of a job wait in their slots, for a moment, and the lease of the job bounds that too.
+func TestFewTwinsWaitInAProcess(t *testing.T) {
+	eachGuard(t, func(b *bundle, g *dedupe.Guard) {
+		p := process{b, g}
+		p.begin("first", nil)
+		var all sync.WaitGroup
+		var waited atomic.Int32
+		for i := range 10 {
+			all.Go(func() {
+				begin := time.Now()
+				p.begin(queue.ID(fmt.Sprint(i)), listener.ErrInProgress)
+				if time.Since(begin) > 0 {
+					waited.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		begin := time.Now()
+		p.begin("late", listener.ErrInProgress)
+		if waited.Load() != 4 || time.Since(begin) != 0 {
+			b.Errorf("got %d twins that waited, and a late one for %v; want 4 and none", waited.Load(), time.Since(begin))
+		}
+		time.Sleep(15 * time.Second)
+		p.begin("next", nil)
+	})
 }

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
+	"github.com/millrace/millrace/queue"
 )
 
 // The store fails: the job is handled and its message deleted, and each failure is reported.
@@ -39,24 +41,37 @@ func TestAnOutageOfTheStoreFailsNoJob(t *testing.T) {
 	})
 }
 
-// guard is a guard of the test's making.
+// guard is a guard of the test's making. Its functions may be nil.
 type guard struct {
 	handled func(ctx context.Context, key string) (bool, error)
 	record  func(ctx context.Context, key string) error
 }
 
-func (g guard) Handled(ctx context.Context, key string) (bool, error) {
-	if g.handled == nil {
-		return false, nil
+func (g guard) Begin(ctx context.Context, key string, _ queue.ID, _ time.Duration) (listener.HeldJob, error) {
+	known, err := false, error(nil)
+	if g.handled != nil {
+		known, err = g.handled(ctx, key)
 	}
-	return g.handled(ctx, key)
+	if known && err == nil {
+		return nil, listener.ErrHandled
+	}
+	return heldJob{g, key}, err
 }
 
-func (g guard) Record(ctx context.Context, key string) error {
-	if g.record == nil {
+// heldJob is a job that a guard of the test's making holds.
+type heldJob struct {
+	guard guard
+	key   string
+}
+
+func (heldJob) Extend(context.Context, time.Duration) {}
+func (heldJob) Release(context.Context, bool)         {}
+
+func (h heldJob) Record(ctx context.Context) error {
+	if h.guard.record == nil {
 		return nil
 	}
-	return g.record(ctx, key)
+	return h.guard.record(ctx, h.key)
 }
 
 // A lookup or a record that hangs has a part of the lease, never all of it.
@@ -162,17 +177,48 @@ func TestAnAnswerWithAnErrorDeletesNothing(t *testing.T) {
 
 // A guard that panics is one that fails.
 func TestAGuardThatPanicsFailsNoJob(t *testing.T) {
-	bubble(t, func(b *bundle) {
-		b.send("job", producer.SendOptions{})
-		var r runs
-		o, seen := options(guard{
-			handled: func(context.Context, string) (bool, error) { panic("broken") },
-			record:  func(context.Context, string) error { panic("broken") },
+	for name, g := range map[string]guard{
+		"before": {handled: func(context.Context, string) (bool, error) { panic("broken") }},
+		"after":  {record: func(context.Context, string) error { panic("broken") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(b *bundle) {
+				b.send("job", producer.SendOptions{})
+				var r runs
+				o, seen := options(g)
+				st := b.run(o, r.handle, time.Minute)
+				r.want(b, "job")
+				if st.Succeeded != 1 || len(seen.of()) != 1 {
+					b.Errorf("got state %+v, errors %v; want a success and an error", st, seen.of())
+				}
+			})
 		})
-		st := b.run(o, r.handle, time.Minute)
-		r.want(b, "job")
-		if st.Succeeded != 1 || len(seen.of()) != 2 {
-			b.Errorf("got state %+v, errors %v; want a success and two errors", st, seen.of())
+	}
+}
+
+// A store that hangs holds up the jobs in progress once, and then one job now and then.
+func TestAStoreThatHangsIsLeftAlone(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		const jobs = 200
+		b.store.before = func(ctx context.Context, _ string) error { <-ctx.Done(); return context.Cause(ctx) }
+		for range jobs {
+			b.send("job", producer.SendOptions{})
+		}
+		g := b.shared(nil)
+		var r runs
+		o, _ := options(g)
+		o.Concurrency = 64
+		begin, last := time.Now(), time.Duration(0)
+		o.Observer.Settled = func(listener.Delivery, listener.Outcome, time.Duration) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			last = time.Since(begin)
+		}
+		st := b.run(o, r.handle, 10*time.Minute)
+		calls := b.store.count("create") + b.store.count("stat") + b.store.count("put")
+		b.Logf("%d jobs took %v, with %d calls of the store: %v", st.Succeeded, last, calls, b.store.calls)
+		if st.Succeeded != jobs || calls > o.Concurrency {
+			b.Errorf("got %d successes and %d calls of the store, want %d and at most %d", st.Succeeded, calls, jobs, o.Concurrency)
 		}
 	})
 }

@@ -33,6 +33,10 @@ type mortalStore struct {
 	killer *killtest.Killer
 }
 
+func (s *mortalStore) Create(ctx context.Context, ref blob.Ref, r io.Reader, o *blob.PutOptions) error {
+	return s.killer.Step("claim", func() error { return s.Store.Create(ctx, ref, r, o) })
+}
+
 func (s *mortalStore) Stat(ctx context.Context, ref blob.Ref) (info blob.Info, err error) {
 	err = s.killer.Step("look up", func() error { info, err = s.Store.Stat(ctx, ref); return err })
 	return info, err
@@ -40,6 +44,10 @@ func (s *mortalStore) Stat(ctx context.Context, ref blob.Ref) (info blob.Info, e
 
 func (s *mortalStore) Put(ctx context.Context, ref blob.Ref, r io.Reader, o *blob.PutOptions) error {
 	return s.killer.Step("record", func() error { return s.Store.Put(ctx, ref, r, o) })
+}
+
+func (s *mortalStore) Delete(ctx context.Context, ref blob.Ref) error {
+	return s.killer.Step("release", func() error { return s.Store.Delete(ctx, ref) })
 }
 
 // ledger is what is known of each job, by its name.
@@ -82,7 +90,7 @@ func (b *bundle) process(k *killtest.Killer, l *ledger, d time.Duration) {
 // Kills between every two steps: a message is only deleted when its job was handled, every job is handled,
 // and only a kill between a handler's success and its record handles one twice.
 func TestNoKillDeletesAJobThatWasNotHandled(t *testing.T) {
-	steps := []string{"dequeue", "look up", "handler", "failing handler", "record", "update", "delete"}
+	steps := []string{"dequeue", "claim", "handler", "failing handler", "record", "release", "update", "delete"}
 	for _, kind := range killtest.Every(steps, func(k *killtest.Killer) (killed bool) {
 		bubble(t, func(b *bundle) { killed = b.kill(k, fmt.Sprintf("%s %d, after it: %v", k.Kind, k.Nth, k.After)) })
 		return killed

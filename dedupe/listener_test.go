@@ -3,10 +3,12 @@ package dedupe_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -173,8 +175,8 @@ func TestASharedGuardKnowsWhatOthersHandled(t *testing.T) {
 	})
 }
 
-// A shared guard costs two calls for a message; for a duplicate one, or none where it was handled. The
-// queue sees no more requests than without a guard.
+// A shared guard costs two calls for a message; for a duplicate as many, or none where it was handled.
+// The queue sees no more requests than without a guard.
 func TestAGuardCostsTwoCallsForAMessage(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		const jobs = 20
@@ -193,19 +195,20 @@ func TestAGuardCostsTwoCallsForAMessage(t *testing.T) {
 		if memory, shared := requests(b.memory(nil)), requests(b.shared(nil)); memory != without || shared != without {
 			b.Errorf("got %d requests in memory and %d shared, want %d", memory, shared, without)
 		}
-		if b.store.count("stat") != jobs || b.store.count("put") != jobs {
-			b.Errorf("got %v calls, want %d of each", b.store.calls, jobs)
+		if b.store.count("create") != jobs || b.store.count("put") != jobs || len(b.store.calls) != 2 {
+			b.Errorf("got %v calls, want %d creates and as many puts", b.store.calls, jobs)
 		}
 
 		own, other := b.shared(nil), b.shared(nil)
 		b.record(own, "test/jobs?job=7")
-		stats := b.store.count("stat")
+		lookups := func() int { return b.store.count("create") + b.store.count("stat") }
+		before := lookups()
 		for i, g := range []*dedupe.Guard{own, other} {
 			b.send("job", producer.SendOptions{JobID: "7"})
 			o, _ := options(g)
 			b.run(o, (&runs{}).handle, time.Minute)
-			if got := b.store.count("stat") - stats; got != i {
-				b.Errorf("got %d lookups of a duplicate, want %d", got, i)
+			if got := lookups() - before; got != 2*i {
+				b.Errorf("got %d lookups of a duplicate, want %d", got, 2*i)
 			}
 		}
 	})
@@ -229,26 +232,58 @@ func TestTheRecordComesBetweenTheHandlerAndTheDelete(t *testing.T) {
 	})
 }
 
-// Two messages of a job at once: neither waits for the other.
-func TestTwoThatRunAtOnceAreNotExcluded(t *testing.T) {
-	eachGuard(t, func(b *bundle, g *dedupe.Guard) {
-		b.send("job", producer.SendOptions{Dedupe: "7"})
-		b.send("job", producer.SendOptions{Dedupe: "7"})
-		var r runs
-		var both sync.WaitGroup
-		both.Add(2)
-		o, _ := options(g)
-		o.Concurrency = 2
-		st := b.run(o, func(ctx context.Context, m *listener.Message[job]) error {
-			both.Done()
-			both.Wait()
-			return r.handle(ctx, m)
-		}, time.Minute)
-		r.want(b, "job", "job")
-		if st.Succeeded != 2 {
-			b.Errorf("got state %+v, want two successes", st)
+// Jobs that are sent twice in a row: a double click, a request that is repeated.
+func TestATwinOfAJobInProgressIsADuplicate(t *testing.T) {
+	const jobs = 200
+	for name, took := range map[string]time.Duration{"short": time.Millisecond, "longer than a wait": 3 * time.Second, "longer than a lease": 25 * time.Second} {
+		for _, c := range []struct {
+			name      string
+			processes int
+			guard     func(*bundle) *dedupe.Guard
+		}{
+			{"one process in memory", 1, func(b *bundle) *dedupe.Guard { return b.memory(nil) }},
+			{"one process with a store", 1, func(b *bundle) *dedupe.Guard { return b.shared(nil) }},
+			{"three processes with a store", 3, func(b *bundle) *dedupe.Guard { return b.shared(nil) }},
+		} {
+			t.Run(c.name+", "+name, func(t *testing.T) {
+				bubble(t, func(b *bundle) {
+					for i := range jobs {
+						for range 2 {
+							b.send(fmt.Sprint(i), producer.SendOptions{Dedupe: fmt.Sprint(i)})
+						}
+					}
+					var r runs
+					var duplicates, poisoned atomic.Int64
+					var all sync.WaitGroup
+					begin := time.Now()
+					var last atomic.Int64
+					for i := range c.processes {
+						o, _ := options(c.guard(b))
+						o.Concurrency, o.Seed = 64, uint64(i)
+						o.Observer.Settled = func(_ listener.Delivery, out listener.Outcome, _ time.Duration) {
+							if out == listener.Duplicate || out == listener.Deleted {
+								last.Store(int64(time.Since(begin)))
+							}
+						}
+						all.Go(func() {
+							st := b.run(o, func(ctx context.Context, m *listener.Message[job]) error {
+								time.Sleep(took)
+								return r.handle(ctx, m)
+							}, 10*time.Minute)
+							duplicates.Add(st.Duplicates)
+							poisoned.Add(st.Poisoned)
+						})
+					}
+					all.Wait()
+					b.Logf("%d of %d twins recognized, %d handlers ran, all settled after %v", duplicates.Load(), jobs, len(r.names), time.Duration(last.Load()))
+					if duplicates.Load() != jobs || len(r.names) != jobs || poisoned.Load() != 0 {
+						b.Errorf("got %d duplicates, %d runs and %d poisoned, want %d, %d and 0", duplicates.Load(), len(r.names), poisoned.Load(), jobs, jobs)
+					}
+					b.wantDepth(0)
+				})
+			})
 		}
-	})
+	}
 }
 
 // The observer, the log's error and the counts see a duplicate.
@@ -399,5 +434,41 @@ func TestTheLogNamesTheJob(t *testing.T) {
 				b.Errorf("got log\n%swant %s", log.String(), want)
 			}
 		}
+	})
+}
+
+// The twins of a long job leave the slots to other jobs.
+func TestTwinsLeaveTheSlotsToOthers(t *testing.T) {
+	eachGuard(t, func(b *bundle, g *dedupe.Guard) {
+		for range 40 {
+			b.send("long", producer.SendOptions{Dedupe: "7"})
+		}
+		for range 20 {
+			b.send("short", producer.SendOptions{})
+		}
+		var r runs
+		o, _ := options(g)
+		o.Concurrency = 8
+		l := listener.New(b.queue, func(ctx context.Context, m *listener.Message[job]) error {
+			if m.Body.Name == "long" {
+				time.Sleep(10 * time.Minute)
+			}
+			return r.handle(ctx, m)
+		}, o)
+		ctx, stop := context.WithCancel(b.Context())
+		done := make(chan error, 1)
+		go func() { done <- l.Run(ctx) }()
+		time.Sleep(5 * time.Second)
+		r.want(b, slices.Repeat([]string{"short"}, 20)...)
+		time.Sleep(20 * time.Minute)
+		stop()
+		if err := <-done; err != nil {
+			b.Error(err)
+		}
+		r.want(b, append(slices.Repeat([]string{"short"}, 20), "long")...)
+		if st := l.State(); st.Duplicates != 39 || st.Poisoned != 0 || st.Errors != 39 {
+			b.Errorf("got %d duplicates, %d poisoned and %d errors, want 39, none, and nothing but the duplicates reported", st.Duplicates, st.Poisoned, st.Errors)
+		}
+		b.Logf("requests: %+v", l.State().ByCause)
 	})
 }

@@ -246,6 +246,13 @@ func (s *store) Stat(ctx context.Context, ref blob.Ref) (blob.Info, error) {
 	return s.Store.Stat(ctx, ref)
 }
 
+func (s *store) Create(ctx context.Context, ref blob.Ref, r io.Reader, o *blob.PutOptions) error {
+	if err := s.act(ctx, "create"); err != nil {
+		return err
+	}
+	return s.Store.Create(ctx, ref, r, o)
+}
+
 func (s *store) Put(ctx context.Context, ref blob.Ref, r io.Reader, o *blob.PutOptions) error {
 	if err := s.act(ctx, "put"); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/internal/keyed"
 	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/queue"
 )
 
 // admission holds the slot of a message and the findings of the stages before its handler runs.
@@ -20,6 +21,7 @@ type admission struct {
 	ticket    ticket        // by outages
 	turn      time.Time     // since when it has a place of its kind; by kindTurns
 	claim     claim         // by claims, and by Message.Save
+	job       HeldJob       // nil if it is not held; by duplicates
 }
 
 // stage is one step between a message and its handler that may keep the handler from running, and
@@ -47,8 +49,8 @@ func (d *Dispatcher) newStages() []stage {
 		all = append(all, kinds{})
 	}
 	if d.options.Duplicates != nil {
-		// Before the bounds: a job that was handled is never poison, however often its message
-		// comes again.
+		// Before the bounds: a job that was handled, or is being handled, is never poison, however
+		// often its message comes again.
 		all = append(all, duplicates{})
 	}
 	all = append(all, bounds{}, outages{})
@@ -93,6 +95,24 @@ func (v *delivery) refuse(dec decision) {
 		}
 	}
 	v.settle(dec)
+}
+
+// heldBack decides that the message waits and comes again without an attempt, if that is possible.
+func (v *delivery) heldBack(wait time.Duration, because error) (dec decision, ok bool) {
+	if !v.postponable() {
+		return decision{}, false
+	}
+	return later(&v.opened, Snoozed, wait, because), true
+}
+
+// postponable reports whether the message can come again without an attempt: before it expires, and
+// with room for the record, because without one each delivery counts as an attempt.
+func (v *delivery) postponable() bool {
+	if !v.recordable() || v.longestWait() < time.Second {
+		return false
+	}
+	text := v.recordedText(v.head, v.attempt()-1, false)
+	return text != v.queued.Text && queue.CheckRequest(text, 0) == nil
 }
 
 // bounds is the stage of poison.Policy: it refuses a message that is poison already. That is

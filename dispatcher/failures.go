@@ -17,7 +17,6 @@ import (
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/poison"
-	"github.com/millrace/millrace/queue"
 )
 
 // A failure costs only its source. A source is what messages have in common that fail together: the
@@ -619,9 +618,8 @@ func (f *failures) away() time.Duration {
 }
 
 // outages is the stage that leaves a message for later while its source is limited and has no room.
-// A message without room for the record is not held back, because each of its deliveries counts as
-// an attempt. Nor is one that would expire before it comes up again: it is poison when its handler
-// has failed, and not before.
+// A message that would expire before it comes up again is not held back: it is poison when its
+// handler has failed, and not before.
 type outages struct{ passive }
 
 func (outages) admit(v *delivery) (dec decision, refused bool) {
@@ -631,20 +629,10 @@ func (outages) admit(v *delivery) (dec decision, refused bool) {
 	}
 	t, wait, because := f.admit(&v.opened)
 	v.admission.ticket = t
-	if wait == 0 || !v.postponable() {
+	if wait == 0 {
 		return decision{}, false
 	}
-	return later(&v.opened, Snoozed, wait, because), true
-}
-
-// postponable reports whether the message can come again without an attempt: before it expires, and
-// with room for the record.
-func (v *delivery) postponable() bool {
-	if !v.recordable() || v.longestWait() < time.Second {
-		return false
-	}
-	text := v.recordedText(v.head, v.attempt()-1, false)
-	return text != v.queued.Text && queue.CheckRequest(text, 0) == nil
+	return v.heldBack(wait, because)
 }
 
 // decided notes the result, and the error by which the message is known from now on.

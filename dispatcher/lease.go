@@ -556,6 +556,9 @@ func (k *leaseManager) finishRenewal(l *lease, asked time.Time, visibility time.
 	k.mu.Unlock()
 	k.signal()
 	if visibility > 0 {
+		if err == nil {
+			l.delivery.extendJob(time.Until(asked.Add(visibility - safetyMargin)))
+		}
 		l.delivery.renewed(visibility, err)
 	}
 }

@@ -91,8 +91,18 @@ type ClaimsError = dispatcher.ClaimsError
 // Slots are slots that several listeners share. See dispatcher.Slots and package pool.
 type Slots = dispatcher.Slots
 
-// Duplicates remembers which jobs were handled. See dispatcher.Duplicates.
+// Duplicates remembers which jobs were handled, and holds those in progress. See
+// dispatcher.Duplicates.
 type Duplicates = dispatcher.Duplicates
+
+// HeldJob is a job in progress that a message holds. See dispatcher.HeldJob.
+type HeldJob = dispatcher.HeldJob
+
+// Errors of [Duplicates]. See package dispatcher.
+var (
+	ErrHandled    = dispatcher.ErrHandled    // the job of a message was handled before
+	ErrInProgress = dispatcher.ErrInProgress // another message with the same job is being handled
+)
 
 // DuplicatesError reports that Options.Duplicates failed. See dispatcher.DuplicatesError.
 type DuplicatesError = dispatcher.DuplicatesError
