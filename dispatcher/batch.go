@@ -44,10 +44,14 @@ func wrongNumber(results []error, messages int) error {
 //
 // Every message of a batch keeps its own slot, lease and settlement. Concurrency must therefore be
 // at least size for batches to fill (a [*SetupError] warns otherwise), and it bounds how many
-// batches run at the same time. A panic in h is an error for its whole batch. A size under 1 counts
-// as 1, a negative wait as zero.
+// batches run at the same time. A panic in h is an error for its whole batch. A negative wait counts
+// as zero. With a size under 1, or a nil handler, it returns nil, which is refused like any missing
+// handler.
 func Batch[T any](h BatchHandler[T], size int, wait time.Duration) Handler[T] {
-	b := &batcher[T]{handler: h, size: max(size, 1), wait: max(wait, 0)}
+	if h == nil || size < 1 {
+		return nil
+	}
+	b := &batcher[T]{handler: h, size: size, wait: max(wait, 0)}
 	return b.handle
 }
 

@@ -591,7 +591,8 @@ func (g *group) handleItem(ctx context.Context, item int, in *keyed.Each, h hand
 
 // Each returns a handler that handles several jobs of a group at the same time: producer.SendGroup
 // sends several jobs in one message. The concurrency applies to one group, and other slots have
-// their own jobs; less than 1 counts as 1. A handler that is not made by Each handles the jobs of a
+// their own jobs. With less than 1, or a nil handler, it returns nil, which is refused like any
+// missing handler. A handler that is not made by Each handles the jobs of a
 // group one after the other. A job that is in no group is handled alike with Each and without.
 //
 // Every item of a group is a job of its own for the handler: it has its own message, with Item and
@@ -624,7 +625,10 @@ func (g *group) handleItem(ctx context.Context, item int, in *keyed.Each, h hand
 // Items that were not handled because the context ended are handled at a later delivery in any
 // case.
 func Each[T any](h Handler[T], concurrency int) Handler[T] {
-	e := &each[T]{handler: h, concurrency: max(concurrency, 1)}
+	if h == nil || concurrency < 1 {
+		return nil
+	}
+	e := &each[T]{handler: h, concurrency: concurrency}
 	return e.handle
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/codec"
@@ -268,8 +269,12 @@ func callCodec[A, R any](of queue.Name, name string, method func(A) (R, error), 
 // All returns a handler that calls each of the handlers in turn with the same message and
 // combines their results: poison if any asks for it, else the first error or retry, else a
 // snooze, else a discard if every handler that did not succeed discards, else nil. A retry runs
-// all of them again, so each must be idempotent. All of no handlers succeeds.
+// all of them again, so each must be idempotent. Without handlers, or with a nil one, it returns nil,
+// which is refused like any missing handler.
 func All[T any](hs ...Handler[T]) Handler[T] {
+	if len(hs) == 0 || slices.ContainsFunc(hs, func(h Handler[T]) bool { return h == nil }) {
+		return nil
+	}
 	return func(ctx context.Context, m *Message[T]) error {
 		var worst error
 		rank := 0
@@ -286,9 +291,13 @@ func All[T any](hs ...Handler[T]) Handler[T] {
 	}
 }
 
-// Chain wraps a handler in middleware: the first is the outermost.
+// Chain wraps a handler in middleware: the first is the outermost. If the handler or a middleware is
+// nil, it returns nil, which is refused like any missing handler.
 func Chain[T any](h Handler[T], ms ...Middleware[T]) Handler[T] {
 	for i := len(ms) - 1; i >= 0; i-- {
+		if h == nil || ms[i] == nil {
+			return nil
+		}
 		h = ms[i](h)
 	}
 	return h

@@ -141,6 +141,11 @@ func (o *Options) withDefaults(q queue.Queue) (Options, error) {
 	if hook.IsNil(c.Duplicates) {
 		c.Duplicates = nil
 	}
+	for n, i := range c.Interceptors {
+		if i == nil {
+			refuse("interceptor %d of %d is nil", n+1, len(c.Interceptors))
+		}
+	}
 	if c.Concurrency < 0 {
 		refuse("concurrency %d must be at least 1", c.Concurrency)
 	}

@@ -97,3 +97,33 @@ func fill(t *testing.T, v reflect.Value) {
 		}
 	}
 }
+
+// What would delete jobs unhandled, or panic for each of them, is refused before the first.
+func TestAHandlerThatDoesNothingIsRefused(t *testing.T) {
+	h := func(context.Context, *Message[job]) error { return nil }
+	batch := func(context.Context, []*Message[job]) []error { return nil }
+	same := func(h Handler[job]) Handler[job] { return h }
+	q := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "orders"})
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for name, handler := range map[string]Handler[job]{
+		"nil": nil, "All of none": All[job](), "All of nil": All(h, nil), "Each of nil": Each[job](nil, 2), "Each of 0": Each(h, 0),
+		"Each of -1": Each(h, -1), "Batch of nil": Batch[job](nil, 2, 0), "Batch of 0": Batch(batch, 0, 0), "Chain of nil": Chain(nil, same),
+		"Chain with nil": Chain(h, same, nil), "nil within": Chain(Each(All(h, Chain(h, nil)), 2), same),
+	} {
+		l := New(q, handler, nil)
+		for what, err := range map[string]error{"Check": l.Check(), "Run": l.Run(ended)} {
+			if err == nil || !strings.Contains(err.Error(), "needs a handler") {
+				t.Errorf("%s, %s: got %v, want that a handler is needed", name, what, err)
+			}
+		}
+	}
+	through := func(ctx context.Context, _ Delivery, next func(context.Context) error) error { return next(ctx) }
+	err := New(q, h, &Options[job]{Interceptors: []Interceptor{through, nil}}).Check()
+	if err == nil || !strings.Contains(err.Error(), "interceptor 2 of 2 is nil") {
+		t.Errorf("got %v, want the second interceptor named", err)
+	}
+	if err := New(q, Chain(All(h, Each(Batch(batch, 1, 0), 1)), same), &Options[job]{Interceptors: []Interceptor{through}}).Check(); err != nil {
+		t.Errorf("got %v, want no error", err)
+	}
+}

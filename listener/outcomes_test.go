@@ -78,7 +78,6 @@ func TestAllCallsEveryHandler(t *testing.T) {
 		results []error // of the handlers
 		count   func(State) int64
 	}{
-		{nil, func(s State) int64 { return s.Succeeded }},
 		{[]error{nil, nil}, func(s State) int64 { return s.Succeeded }},
 		{[]error{nil, dispatcher.Discard(nil)}, func(s State) int64 { return s.Discarded }},
 		{[]error{dispatcher.Discard(nil), dispatcher.Snooze(time.Hour)}, func(s State) int64 { return s.Snoozed }},
