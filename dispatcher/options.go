@@ -84,7 +84,8 @@ type Options struct {
 	// and the sibling queue "-poison".
 	Poison poison.Policy
 
-	// SettleTimeout bounds the settlement of a message. Defaults to 15 s.
+	// SettleTimeout is how long at least a settlement is tried; it is tried for longer while the
+	// lease lasts. It bounds the settlements at the end of a drain. Defaults to 15 s.
 	SettleTimeout time.Duration
 
 	// Observer receives events of deliveries. Defaults to no functions.

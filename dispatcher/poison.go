@@ -22,7 +22,7 @@ func (s *settlement) move(dec decision) error {
 		}
 		return errors.Join(copyError{err}, back)
 	}
-	if err := s.remove(queue.CausePoison); !errors.Is(err, queue.ErrMessageGone) {
+	if err := s.remove(queue.CausePoison, func() string { return s.poisonText(dec) }); !errors.Is(err, queue.ErrMessageGone) {
 		return err
 	}
 	return nil // it expired meanwhile: only the copy is left

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/retry"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -58,7 +59,7 @@ func (v *delivery) settle(dec decision) {
 		d.visibility.recordLate(v.lease.visibility)
 	}
 	d.counts[outcome].Add(1)
-	d.slots.endSettlement()
+	d.slots.endSettlement(err == nil)
 	// A hook may end the goroutine: the steps after it are deferred.
 	defer d.remove(v)
 	defer v.report(dec, outcome, err)
@@ -98,7 +99,7 @@ func (s *settlement) apply(dec decision) error {
 			s.deleted = err == nil
 			return err
 		}
-		return s.remove(queue.CauseDelete)
+		return s.remove(queue.CauseDelete, s.leasedText)
 	case Retried, Snoozed, GivenBack:
 		failures := s.attempt() - 1
 		if dec.outcome == Retried && !s.excused {
@@ -113,28 +114,59 @@ func (s *settlement) apply(dec decision) error {
 	return nil // Lost: there is nothing to settle
 }
 
-// try sends a request and retries transient failures within SettleTimeout. The first try has no
-// timer of ours, which would cost more than everything else here: a Queue bounds its own
-// requests.
+// try sends a request, and sends it again until the lease ends, or SettleTimeout has passed if that is
+// later: even then nobody may have the message. After SettleTimeout the error is reported. No try has
+// a timer of ours, which would cost more than everything else here: a Queue bounds its own requests.
 func (s *settlement) try(cause queue.Cause, request func(context.Context) error) error {
 	d := s.dispatcher
-	parent := d.requests.because(cause)
-	err := request(parent)
-	if err == nil || !queue.Transient(err) {
+	ctx := d.requests.because(cause)
+	err := request(ctx)
+	if err == nil || !repeatable(err) {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(parent, d.options.SettleTimeout)
-	defer cancel()
-	return retry.Again(ctx, string(s.queued.ID), err, queue.Transient, request)
+	begin, reported := time.Now(), false
+	waits := retry.NewWaits(string(s.queued.ID), retry.FirstWait, retry.MaxWait)
+	for sent := 1; ; sent++ {
+		if !queue.Transient(err) || errors.Is(err, queue.ErrThrottled) {
+			d.slots.refused()
+		}
+		late := time.Since(begin) >= d.options.SettleTimeout
+		if late && s.lease.left() <= 0 {
+			return err
+		}
+		if late && !reported {
+			d.options.OnError(err)
+			reported = true
+		}
+		if !waiting.For(waits.Next(), ctx.Done()) {
+			return err
+		}
+		if err = request(retry.Repeated(ctx, sent)); err == nil || !repeatable(err) {
+			return err
+		}
+	}
 }
 
-// remove deletes the message. If it is gone after a try of unknown outcome, that try deleted it.
+// repeatable reports whether a request of a settlement is worth another try. Without permission it
+// is, because a role or a token may come while the lease lasts.
+func repeatable(err error) bool {
+	return queue.Transient(err) || errors.Is(err, queue.ErrLimited) || errors.Is(err, queue.ErrUnauthorized)
+}
+
+// remove deletes the message. While the service refuses that, the lease is renewed with the text, or
+// the message would come again. If it is gone after a try of unknown outcome, that try deleted it.
 // That is certain only while the lease lasts: after that another worker may have deleted it, and
 // copied it to the poison queue before.
-func (s *settlement) remove(cause queue.Cause) error {
+func (s *settlement) remove(cause queue.Cause, text func() string) error {
 	unknown := false
 	return s.try(cause, func(ctx context.Context) error {
-		err := s.dispatcher.queue.Delete(ctx, s.lease.newest)
+		var err error
+		if retry.Repeats(ctx) > 0 && s.lease.left() < s.lease.visibility/2 {
+			err = s.renew(text())
+		}
+		if !leaseGone(err) {
+			err = s.dispatcher.queue.Delete(ctx, s.lease.newest)
+		}
 		if unknown && errors.Is(err, queue.ErrMessageGone) {
 			s.deleted = s.lease.left() > 0
 			return nil
@@ -143,6 +175,30 @@ func (s *settlement) remove(cause queue.Cause) error {
 		unknown = unknown || errors.Is(err, queue.ErrOutcomeUnknown)
 		return err
 	})
+}
+
+// renew renews the lease of a message that is being deleted. The text is sent again, because an
+// update without one clears it.
+func (s *settlement) renew(text string) error {
+	d := s.dispatcher
+	asked := time.Now()
+	visibility := s.withinLife(d.visibility.forRenewal(d.leases.count(), asked.Sub(s.lease.asked)))
+	if visibility <= safetyMargin {
+		return nil
+	}
+	fresh, err := d.queue.Update(d.requests.because(queue.CauseRenew), s.lease.newest, text, visibility)
+	if err == nil {
+		s.lease.newest, s.lease.expiry = fresh, asked.Add(visibility-safetyMargin)
+	}
+	return err
+}
+
+// leasedText returns the text that a renewal sends again.
+func (s *settlement) leasedText() string {
+	if s.lease.progress != nil {
+		return s.lease.progress(s.lease.text)
+	}
+	return s.lease.text
 }
 
 // giveBack makes the message visible again after the delay. The text records the outcome, since an

@@ -38,6 +38,8 @@ type slots struct {
 	pending int  // settlements in progress; guarded by mu
 	waiting bool // the last caller of take found no free slot and waits; guarded by mu
 
+	window float64 // bounds the messages that are fetched or settled, see refused; zero for no bound; guarded by mu
+
 	shared Slots // used only while mu is held; nil without shared slots, and after leave; guarded by mu
 	asking bool  // shared knows that a caller of take waits; guarded by mu
 	likely int   // messages that the next dequeue may well bring, if slots are shared; guarded by mu
@@ -144,10 +146,15 @@ func (s *slots) take(maxSlots, minSlots int, patient bool) (n, free int) {
 		free = min(s.extra, s.size-s.used)
 	}
 	free -= s.excessSettlements()
+	most := s.open
+	if s.window > 0 {
+		most = min(most, int(s.window))
+		free = min(free, int(s.window)-s.pending-(s.used-s.running))
+	}
 	s.waiting = free <= 0
 	least := 1
 	if patient {
-		least = max(min(minSlots, maxSlots, s.open), 1)
+		least = max(min(minSlots, maxSlots, most), 1)
 	}
 	if free < least {
 		s.withdrawLocked()
@@ -219,13 +226,34 @@ func (s *slots) beginSettlement() {
 	s.mu.Unlock()
 }
 
-func (s *slots) endSettlement() {
+// endSettlement ends a settlement. Accepted tells whether the service accepted its request.
+func (s *slots) endSettlement(accepted bool) {
 	s.mu.Lock()
-	waited := s.excessSettlements() > 0
+	waited := s.excessSettlements() > 0 || s.window > 0
 	s.pending--
+	if accepted && s.window > 0 {
+		if s.window += 1 / s.window; s.window >= float64(s.size) {
+			s.window = 0
+		}
+	}
 	s.mu.Unlock()
 	if waited {
 		s.signal()
+	}
+}
+
+// refused notes that the service has refused a request of a settlement. A fetch would bring more of
+// them, and a delete holds a lease, so fetches back off: the window, which begins as concurrency, is
+// halved, and grows by one for as many settlements as it has. Refusals halve it once until the
+// settlements in progress fit into it, because until then nothing is fetched.
+func (s *slots) refused() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.window == 0 {
+		s.window = float64(s.size)
+	}
+	if float64(s.pending) <= s.window {
+		s.window = max(s.window/2, 1)
 	}
 }
 

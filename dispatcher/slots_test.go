@@ -86,9 +86,62 @@ func TestSlotsWaitWhenTooManySettlementsArePending(t *testing.T) {
 	if n, free := s.take(2, 1, false); n != 1 || free != 1 {
 		t.Errorf("got %d of %d slots, want 1 of 1: the third settlement holds one", n, free)
 	}
-	s.endSettlement()
+	s.endSettlement(true)
 	if n, _ := s.take(2, 1, false); n != 1 {
 		t.Errorf("got %d slots after the settlement, want 1", n)
+	}
+}
+
+// When the service refuses to delete, fetches back off: a round of refusals halves what may be fetched
+// and settled together, and each window of accepted settlements adds one. Running handlers do not count.
+func TestRefusedSettlementsHalveTheFetchesAndAcceptedOnesRaiseThem(t *testing.T) {
+	s := newSlots(64, 32, nil)
+	take := func() int {
+		n, _ := s.take(32, 1, false)
+		s.unreserve(n)
+		return n
+	}
+	deliver := func() {
+		s.reserve(t.Context(), 1, fixed(1), 0)
+		s.started()
+	}
+	for range 20 {
+		deliver()
+	}
+	for range 10 {
+		s.freeForSettlement(true)
+	}
+	for i, want := range []int{22, 6, 0, 0} { // the windows are 32, 16, 8 and 8
+		s.refused()
+		if n := take(); n != want {
+			t.Errorf("after %d refusals beside 10 settlements: got %d slots, want %d", i+1, n, want)
+		}
+	}
+	for range 10 {
+		s.endSettlement(false)
+	}
+	if n := take(); n != 8 {
+		t.Errorf("got %d slots when no settlement is left, want 8", n)
+	}
+	s.reserve(t.Context(), 5, fixed(1), 0) // for a dequeue that is not answered
+	if n := take(); n != 3 {
+		t.Errorf("got %d slots beside a dequeue for 5, want 3", n)
+	}
+	s.unreserve(5)
+	accepted := 0
+	for ; take() < 32 && accepted < 1000; accepted++ {
+		deliver()
+		s.freeForSettlement(true)
+		s.endSettlement(true)
+	}
+	if accepted < 400 || accepted > 500 { // from 8 to 32
+		t.Errorf("got a whole batch again after %d accepted settlements, want about 32²/2 - 8²/2", accepted)
+	}
+	for range 20 {
+		s.refused() // none is in progress
+	}
+	if n := take(); n != 1 {
+		t.Errorf("got %d slots after 20 refusals, want 1: something must be tried", n)
 	}
 }
 
@@ -113,7 +166,7 @@ func TestASettlementThatEndsWakesAWaitingReservation(t *testing.T) {
 				t.Fatalf("got %d slots beside too many settlements, want none", n)
 			default:
 			}
-			s.endSettlement()
+			s.endSettlement(true)
 			synctest.Wait()
 			select {
 			case n := <-got:
@@ -147,7 +200,7 @@ func TestOpenSlotsCloseAsHandlersReturn(t *testing.T) {
 	returned := func(n int) {
 		for range n {
 			s.freeForSettlement(true)
-			s.endSettlement()
+			s.endSettlement(true)
 		}
 	}
 	for _, step := range []struct {
@@ -264,7 +317,7 @@ func TestTheCountsOfSlotsAreConsistent(t *testing.T) {
 			"settle": func(*rapid.T) {
 				if settling > 0 {
 					settling--
-					s.endSettlement()
+					s.endSettlement(true)
 				}
 			},
 			"open": func(t *rapid.T) {

@@ -97,28 +97,16 @@ func TestWaitsGrowToTheirMaximum(t *testing.T) {
 // B-01: the context of a repeated request says how often it was sent before, whoever sent it
 // first.
 func TestARequestKnowsHowOftenItWasSent(t *testing.T) {
-	for name, c := range map[string]struct {
-		send func(ctx context.Context, op func(context.Context) error) error
-		want []int
-	}{
-		"Do": {func(ctx context.Context, op func(context.Context) error) error {
-			return retry.Do(ctx, "key", isBusy, op)
-		}, []int{0, 1, 2}},
-		"Again": {func(ctx context.Context, op func(context.Context) error) error {
-			return retry.Again(ctx, "key", errBusy, isBusy, op)
-		}, []int{1, 2, 3}},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			var got []int
-			err := c.send(t.Context(), func(ctx context.Context) error {
-				if got = append(got, retry.Repeats(ctx)); len(got) < 3 {
-					return errBusy
-				}
-				return nil
-			})
-			if err != nil || !slices.Equal(got, c.want) {
-				t.Errorf("%s: sent %v times before, %v; want %v and success", name, got, err, c.want)
+	synctest.Test(t, func(t *testing.T) {
+		var got []int
+		err := retry.Do(t.Context(), "key", isBusy, func(ctx context.Context) error {
+			if got = append(got, retry.Repeats(ctx)); len(got) < 3 {
+				return errBusy
 			}
+			return nil
 		})
-	}
+		if want := []int{0, 1, 2}; err != nil || !slices.Equal(got, want) {
+			t.Errorf("sent %v times before, %v; want %v and success", got, err, want)
+		}
+	})
 }

@@ -151,9 +151,9 @@ type Options[T any] struct {
 	// such as 20 s and 5 s. Defaults to 30 s.
 	Grace time.Duration
 
-	// SettleTimeout bounds the settlement of a message, which is a delete, an update or a move:
-	// all retries together, after a first try that the queue's own time-out bounds. At the stop
-	// it also bounds the wait for cancelled handlers and settlements: see Grace. Defaults to
+	// SettleTimeout is how long at least a settlement is tried: a delete, an update or a move. It
+	// is tried for longer while the lease of the message lasts, and OnError is told after this time.
+	// At the stop it bounds the wait for cancelled handlers and settlements: see Grace. Defaults to
 	// 15 s.
 	SettleTimeout time.Duration
 

@@ -3,6 +3,7 @@ package listener
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -100,6 +101,104 @@ func TestAnExpiredLeaseIsWorthOneDelete(t *testing.T) {
 			b.mustFinish()
 		})
 	}
+}
+
+// A delete is tried until its lease ends. While the service only refuses to delete, the lease is
+// renewed with the newest text, and the job is not handled again. Without the permission to delete,
+// or a token, there is no renewal to be had either.
+func TestADeleteIsTriedUntilItsLeaseEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		err      error
+		updates  bool          // are refused too
+		refused  time.Duration // from the beginning
+		wantRuns int
+	}{
+		"throttled":                    {queue.ErrThrottled, false, 10 * time.Minute, 1},
+		"unavailable":                  {queue.ErrUnavailable, false, 10 * time.Minute, 1},
+		"limited":                      {&queue.LimitedError{Op: "delete"}, false, 10 * time.Minute, 1},
+		"everything, within a lease":   {queue.ErrThrottled, true, 22 * time.Second, 1},
+		"everything, for longer":       {queue.ErrThrottled, true, 55 * time.Second, 2},
+		"unauthorized, within a lease": {queue.ErrUnauthorized, true, 22 * time.Second, 1},
+		"unauthorized, for longer":     {queue.ErrUnauthorized, true, 55 * time.Second, 2},
+	} {
+		bubble(t, func(b *bundle) {
+			b.send(1)
+			b.queue.intercept = func(op string, act func() error) error {
+				if time.Since(b.begin) < c.refused && (op == "delete" || op == "update" && c.updates) {
+					return &queue.Error{Op: op, Kind: c.err}
+				}
+				return act()
+			}
+			var told errorList
+			o := fixed(30 * time.Second)
+			o.OnError = told.add
+			runs := 0
+			l := New(b.queue, func(context.Context, *Message[job]) error { runs++; return nil }, o)
+			b.run(l)
+			advance(c.refused - time.Second)
+			if c.wantRuns == 1 && c.refused > time.Minute {
+				if st := l.State(); st.Settling != 1 || len(told.list) != 1 || !errors.Is(told.list[0], c.err) {
+					t.Errorf("%s: %d settlements in progress, told %v; want 1, and of the refusal once", name, st.Settling, told.list)
+				}
+			}
+			advance(time.Minute)
+			b.mustFinish()
+			if st := l.State(); runs != c.wantRuns || st.Succeeded != 1 || st.Unsettled != int64(c.wantRuns-1) || b.depth(b.queue.Queue) != 0 {
+				t.Errorf("%s: %d runs, %d succeeded, %d unsettled, depth %d; want %d, 1, %d, 0",
+					name, runs, st.Succeeded, st.Unsettled, b.depth(b.queue.Queue), c.wantRuns, c.wantRuns-1)
+			}
+		})
+	}
+}
+
+// The renewals while a delete is refused keep what the handler saved.
+func TestARefusedDeleteKeepsWhatWasSaved(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.send(1)
+		b.queue.intercept = func(op string, act func() error) error {
+			if op == "delete" {
+				return &queue.Error{Op: op, Kind: queue.ErrThrottled}
+			}
+			return act()
+		}
+		l := New(b.queue, func(ctx context.Context, m *Message[job]) error { return m.Save(ctx, job{N: 77}) }, fixed(30*time.Second))
+		b.run(l)
+		advance(5 * time.Minute)
+		l.Halt()
+		b.mustFinish()
+		advance(30 * time.Second)
+		batch, err := b.queue.Queue.Peek(b.Context(), 1)
+		if err != nil || len(batch) != 1 || !strings.Contains(batch[0].Text, `{"N":77}`) {
+			t.Errorf("%v, %v is left, want the message with the body that was saved", batch, err)
+		}
+		if n := len(b.queue.sent("update")); n < 15 || n > 22 {
+			t.Errorf("%d updates in 5 min, want one save, and a renewal in each half of a lease", n)
+		}
+	})
+}
+
+// While deletes are refused nothing is fetched once a few are waiting, whatever the number of slots.
+func TestNothingIsFetchedWhileDeletesAreRefused(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(1000)
+		b.queue.intercept = func(op string, act func() error) error {
+			if op == "delete" && time.Since(b.begin) < 10*time.Minute {
+				return &queue.Error{Op: op, Kind: queue.ErrThrottled}
+			}
+			return act()
+		}
+		l := New(b.queue, nothing, options())
+		b.run(l)
+		advance(10 * time.Minute)
+		if st := l.State(); st.Received > 128 {
+			t.Errorf("%d messages received while no delete succeeds, want at most 128", st.Received)
+		}
+		advance(time.Minute)
+		b.mustFinish()
+		if st := l.State(); st.Succeeded != 1000 || st.Received != 1000 {
+			t.Errorf("%d received and %d deleted after that, want 1000 each", st.Received, st.Succeeded)
+		}
+	})
 }
 
 // A message that is gone when its copy is in the poison queue, because it expired meanwhile, was

@@ -13,13 +13,14 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// The waits between tries grow from firstWait by the factor, each ± spread, up to maxWait. They
+// The waits between tries grow from FirstWait by the factor, each ± spread, up to MaxWait. They
 // are short because a lease runs out meanwhile or a caller waits. The context bounds the whole.
 const (
-	firstWait = 100 * time.Millisecond
-	factor    = 2
-	spread    = 0.25
-	maxWait   = 5 * time.Second
+	FirstWait = 100 * time.Millisecond
+	MaxWait   = 5 * time.Second
+
+	factor = 2
+	spread = 0.25
 )
 
 // Do calls op until it succeeds, fails with an error that is not transient, or ctx ends. The key,
@@ -27,19 +28,9 @@ const (
 // often the request was sent before: see [Repeats]. If Do gives up it returns op's last error and
 // not the context's, because it says more.
 func Do(ctx context.Context, key string, transient func(error) bool, op func(context.Context) error) error {
-	return Again(ctx, key, nil, transient, op)
-}
-
-// Again is [Do] after a first try that failed with the transient error last; nil means that
-// there was none.
-func Again(ctx context.Context, key string, last error, transient func(error) bool, op func(context.Context) error) error {
-	series := NewWaits(key, firstWait, maxWait)
+	series := NewWaits(key, FirstWait, MaxWait)
 	sent := 0
-	if last != nil {
-		if sent = 1; !waiting.For(series.Next(), ctx.Done()) {
-			return last
-		}
-	}
+	var last error
 	err := backoff.Retry(func() error {
 		err := op(Repeated(ctx, sent))
 		sent++
