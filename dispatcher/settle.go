@@ -138,7 +138,11 @@ func (s *settlement) try(cause queue.Cause, request func(context.Context) error)
 			d.options.OnError(err)
 			reported = true
 		}
-		if !waiting.For(waits.Next(), ctx.Done()) {
+		wait := waits.After(err)
+		if left := s.lease.left(); left > 0 {
+			wait = min(wait, max(left, retry.FirstWait)) // a last try before another worker gets the message
+		}
+		if !waiting.For(wait, ctx.Done()) {
 			return err
 		}
 		if err = request(retry.Repeated(ctx, sent)); err == nil || !repeatable(err) {

@@ -266,7 +266,7 @@ func (l *loop) onError(err error) time.Duration {
 	if l.failed++; l.failed == errorsInARow {
 		l.tell(event{what: failing})
 	}
-	return l.errors.Next()
+	return l.errors.After(err)
 }
 
 // hint adds advice where a listener knows more than its queue.

@@ -119,3 +119,30 @@ func TestAtTheLimitOfItsQueueAListenerHandlesJobsOnce(t *testing.T) {
 		})
 	}
 }
+
+// A service that is too busy and says for how long gets no fetch and no delete in that time, up to
+// the end of the lease: in 50 s it would get 9 fetches, or 16 deletes.
+func TestAListenerWaitsAsLongAsTheServiceAsks(t *testing.T) {
+	for op, want := range map[string]int{"dequeue": 3, "delete": 3} {
+		bubble(t, func(b *bundle) {
+			b.put(1)
+			b.queue.intercept = func(did string, act func() error) error {
+				if did == op && time.Since(b.begin) < 50*time.Second {
+					return &queue.Error{Op: op, Kind: queue.ErrThrottled, Status: 503, RetryAfter: 20 * time.Second}
+				}
+				return act()
+			}
+			l := New(b.queue, nothing, fixed(time.Minute))
+			b.run(l)
+			advance(50 * time.Second)
+			if n := len(b.queue.sent(op)); n != want {
+				b.Errorf("%s: %d requests in 50 s, want %d", op, n, want)
+			}
+			advance(time.Minute)
+			b.mustFinish()
+			if st := l.State(); st.Succeeded != 1 || st.Received != 1 {
+				b.Errorf("%s: %d received, %d deleted, want 1 and 1", op, st.Received, st.Succeeded)
+			}
+		})
+	}
+}

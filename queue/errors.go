@@ -79,6 +79,10 @@ type Error struct {
 	Code      string // storage error code, such as "PopReceiptMismatch"; "" if none
 	RequestID string // the service's x-ms-request-id; "" if none
 
+	// RetryAfter is how long the service asks to wait before the next request, by the header
+	// Retry-After of a 429 or 503. It is 0 if it does not say.
+	RetryAfter time.Duration
+
 	Detail string // what is wrong, for people
 	Hint   string // what to do about it; "" if there is nothing to say
 	Err    error  // underlying error without secrets; nil if none

@@ -23,17 +23,27 @@ import (
 func NewClient(connections int) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
-			Proxy:                 http.ProxyFromEnvironment,
-			DialContext:           (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
-			MaxIdleConns:          0, // there is one host: MaxIdleConnsPerHost applies
-			MaxIdleConnsPerHost:   connections,
-			IdleConnTimeout:       90 * time.Second,
-			TLSHandshakeTimeout:   10 * time.Second,
-			ExpectContinueTimeout: time.Second,
-			TLSClientConfig:       &tls.Config{MinVersion: tls.VersionTLS12},
+			Proxy:                  http.ProxyFromEnvironment,
+			OnProxyConnectResponse: refusedConnect,
+			DialContext:            (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+			MaxIdleConns:           0, // there is one host: MaxIdleConnsPerHost applies
+			MaxIdleConnsPerHost:    connections,
+			IdleConnTimeout:        90 * time.Second,
+			TLSHandshakeTimeout:    10 * time.Second,
+			ExpectContinueTimeout:  time.Second,
+			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
 		},
 		CheckRedirect: noRedirect,
 	}
+}
+
+// refusedConnect is the error of a proxy's answer to CONNECT that is not 200. By its type [Unsent]
+// knows that no request was sent; the error of net/http has only a text.
+func refusedConnect(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Response) error {
+	if resp.StatusCode == http.StatusOK {
+		return nil
+	}
+	return &net.OpError{Op: "proxyconnect", Net: "tcp", Err: fmt.Errorf("the proxy refused the connection: %s", resp.Status)}
 }
 
 // noRedirect follows no redirect. The service never redirects, so a redirect is a proxy's:

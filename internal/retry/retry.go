@@ -5,6 +5,7 @@ package retry
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -41,7 +42,7 @@ func Do(ctx context.Context, key string, transient func(error) bool, op func(con
 			}
 		}
 		return err
-	}, backoff.WithContext(policy{series}, ctx))
+	}, backoff.WithContext(policy{series, &last}, ctx))
 	if err != nil && last != nil {
 		return last
 	}
@@ -73,14 +74,30 @@ func (w *Waits) Next() time.Duration {
 	return time.Duration(float64(wait) * (1 - spread + 2*spread*waiting.Jitter(w.key, w.n)))
 }
 
+// After returns the next wait after this error. It is longer, up to a minute, if the service asks
+// for that.
+func (w *Waits) After(err error) time.Duration {
+	wait := w.Next()
+	if e := (*queue.Error)(nil); errors.As(err, &e) {
+		wait = max(wait, min(e.RetryAfter, maxAsked))
+	}
+	return wait
+}
+
+// maxAsked bounds the waits that the service asks for.
+const maxAsked = time.Minute
+
 // Reset starts over with the first wait, spread differently than before.
 func (w *Waits) Reset() { w.grown.Reset() }
 
 // policy is waits as a [backoff.BackOff] that [backoff.Retry] does not start over.
-type policy struct{ *Waits }
+type policy struct {
+	*Waits
+	last *error // of op
+}
 
 // NextBackOff implements [backoff.BackOff].
-func (p policy) NextBackOff() time.Duration { return p.Next() }
+func (p policy) NextBackOff() time.Duration { return p.After(*p.last) }
 
 // Reset does nothing.
 func (policy) Reset() {}

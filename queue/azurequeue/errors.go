@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 
@@ -45,12 +47,28 @@ func (a *account) translateErrorResponse(op string, receipt queue.Receipt, resp 
 	e := &queue.Error{Status: resp.StatusCode, Code: resp.ErrorCode}
 	e.Hint, e.Kind = classify(op, resp.StatusCode, resp.ErrorCode)
 	if r := resp.RawResponse; r != nil {
+		if e.Kind == queue.ErrThrottled {
+			e.RetryAfter = retryAfter(r.Header.Get("Retry-After"))
+		}
 		e.RequestID = a.location.Redact(r.Header.Get(azurestorage.RequestIDHeader), string(receipt))
 	}
 	e.Err = a.location.ResponseError(resp, func(resp *http.Response, body []byte) string {
 		return a.describe(resp, body, receipt)
 	}, string(receipt))
 	return e
+}
+
+// retryAfter returns the wait in a header Retry-After, which has seconds or a time. It is 0 for
+// anything else.
+func retryAfter(text string) time.Duration {
+	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	return max(time.Until(at), 0)
 }
 
 const tooLargeHint = "Base64 text is not escaped and always fits; keep larger bodies in a blob and send a reference"

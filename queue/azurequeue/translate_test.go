@@ -8,14 +8,19 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
+	"github.com/millrace/millrace/internal/azurestorage"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/azurequeue/http1"
 )
 
 // canned responds to every request itself.
@@ -166,6 +171,57 @@ func Test404WithoutCodeIsAmbiguous(t *testing.T) {
 		err := do(t.Context())
 		if missing := errors.Is(err, queue.ErrQueueMissing); missing == (op == "update" || op == "delete") || errors.Is(err, queue.ErrLeaseLost) {
 			t.Errorf("%s: got %v, want ErrQueueMissing, or neither that nor ErrLeaseLost for update and delete", op, err)
+		}
+	}
+}
+
+// The wait that the service asks for is in the error of a request that it was too busy for.
+func TestRetryAfterIsInTheError(t *testing.T) {
+	for name, c := range map[string]struct {
+		status int
+		header string
+		want   time.Duration
+	}{
+		"503":             {503, "7", 7 * time.Second},
+		"429":             {429, "120", 2 * time.Minute},
+		"a time long ago": {503, "Sat, 01 Jan 2000 00:00:00 GMT", 0},
+		"a negative one":  {503, "-3", 0},
+		"no header":       {503, "", 0},
+		"no number":       {429, "soon", 0},
+		"another status":  {500, "7", 0},
+	} {
+		for op, do := range operations(openCanned(t, responding(c.status, "", "Retry-After", c.header))) {
+			known := (*queue.Error)(nil)
+			if err := do(t.Context()); !errors.As(err, &known) || known.RetryAfter != c.want {
+				t.Errorf("%s: %s: got %v with a wait of %v, want %v", op, name, err, known.RetryAfter, c.want)
+			}
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		if got := retryAfter(time.Now().Add(time.Minute).UTC().Format(http.TimeFormat)); got != time.Minute {
+			t.Errorf("a time in a minute: got a wait of %v, want 1m0s", got)
+		}
+	})
+}
+
+// A proxy that refuses CONNECT has not sent the request, so that a send may be repeated.
+func TestARefusedConnectSendsNothing(t *testing.T) {
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
+	defer proxy.Close()
+	at, _ := url.Parse(proxy.URL)
+	client := azurestorage.NewClient(1)
+	client.Transport.(*http.Transport).Proxy = http.ProxyURL(at)
+	lean := http1.New(&http1.Options{Proxy: http.ProxyURL(at)})
+	defer lean.Close()
+	for name, transport := range map[string]policy.Transporter{"net/http": client, "http1": lean} {
+		q, err := Open("https://acct.queue.core.windows.net/?"+someSAS, "orders", &Options{Transport: transport})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for op, do := range operations(q) {
+			if err := do(t.Context()); !errors.Is(err, queue.ErrUnavailable) || errors.Is(err, queue.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "403") {
+				t.Errorf("%s: %s: got %v, want ErrUnavailable with the status of the proxy", name, op, err)
+			}
 		}
 	}
 }

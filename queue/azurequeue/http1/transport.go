@@ -64,16 +64,26 @@ func (o Options) withDefaults() Options {
 func (o Options) newFallback() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
-			Proxy:                 o.Proxy,
-			DialContext:           o.DialContext,
-			MaxIdleConnsPerHost:   o.Connections,
-			IdleConnTimeout:       o.IdleTimeout,
-			TLSHandshakeTimeout:   handshakeTimeout,
-			ExpectContinueTimeout: time.Second,
-			TLSClientConfig:       o.TLS.Clone(),
+			Proxy:                  o.Proxy,
+			OnProxyConnectResponse: refusedConnect,
+			DialContext:            o.DialContext,
+			MaxIdleConnsPerHost:    o.Connections,
+			IdleConnTimeout:        o.IdleTimeout,
+			TLSHandshakeTimeout:    handshakeTimeout,
+			ExpectContinueTimeout:  time.Second,
+			TLSClientConfig:        o.TLS.Clone(),
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
+}
+
+// refusedConnect is the error of a proxy's answer to CONNECT that is not 200. Its type tells callers
+// that no request was sent; the error of net/http has only a text.
+func refusedConnect(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Response) error {
+	if resp.StatusCode == http.StatusOK {
+		return nil
+	}
+	return &net.OpError{Op: "proxyconnect", Net: "tcp", Err: fmt.Errorf("the proxy refused the connection: %s", resp.Status)}
 }
 
 const handshakeTimeout = 10 * time.Second
