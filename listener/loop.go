@@ -21,7 +21,7 @@ const (
 // errorsInARow is after how many errors events go to other instances.
 const errorsInARow = 2
 
-// minHookWait keeps a QueueEmpty hook that returns zero from polling in a busy loop.
+// minHookWait keeps a QueueEmpty hook that returns nearly zero from polling in a busy loop.
 const minHookWait = time.Millisecond
 
 // If a limit holds a dequeue back, the loop waits as long as the limit says, within these bounds,
@@ -202,6 +202,9 @@ func (l *loop) onEmptyPoll(found bool, seen uint64) (wait time.Duration, ended b
 	if hooked {
 		if stop && l.endsIdle() {
 			return 0, true // without waiting
+		}
+		if wait <= 0 {
+			wait = l.snapshot().idle.Min
 		}
 		return max(wait, minHookWait), false
 	}

@@ -89,9 +89,9 @@ type Options[T any] struct {
 
 	// QueueEmpty decides after every empty poll in place of Idle. It gets the number of
 	// consecutive empty polls of this loop and returns how long to wait and whether the loop
-	// ends. Loops.Min loops never end. With Wakeups it decides too, down to no loop while events
-	// reach the listener. It is called concurrently. Defaults to the curve of
-	// Idle; a loop ends when that has reached Max.
+	// ends. A wait of 0 or less means 100 ms. Loops.Min loops never end. With Wakeups it decides
+	// too, down to no loop while events reach the listener. It is called concurrently. Defaults
+	// to the curve of Idle; a loop ends when that has reached Max.
 	QueueEmpty func(idleCount int) (wait time.Duration, stop bool)
 
 	// QueueWorkDetected returns how many loops a load calls for. It is called at the start,

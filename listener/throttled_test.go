@@ -146,3 +146,19 @@ func TestAListenerWaitsAsLongAsTheServiceAsks(t *testing.T) {
 		})
 	}
 }
+
+// A QueueEmpty hook that returns 0 or less polls as often as Idle.Min allows, not 1000 times a second.
+func TestAHookWithoutAWaitPollsEveryIdleMin(t *testing.T) {
+	for _, wait := range []time.Duration{0, -time.Second} {
+		bubble(t, func(b *bundle) {
+			o := options()
+			o.QueueEmpty = func(int) (time.Duration, bool) { return wait, false }
+			b.run(New(b.queue, nothing, o))
+			advance(10 * time.Second)
+			if n := len(b.queue.sent("dequeue")); n > 101 {
+				b.Errorf("a hook that returns %v: %d polls in 10 s, want at most 101", wait, n)
+			}
+			b.mustFinish()
+		})
+	}
+}
