@@ -14,6 +14,7 @@ import (
 // Dispatch writes the fields, or the stage that is named.
 type admission struct {
 	reserved bool        // whether it has a slot; by Dispatch
+	paused   bool        // whether its queue was found to be paused; by Dispatch
 	batch    *batchSlots // shared with its batch; by Dispatch, nil once it is known whether the slot is needed
 
 	recorded  bool          // whether the start of its handler is recorded in its text; by starts

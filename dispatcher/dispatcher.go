@@ -149,6 +149,18 @@ func (d *Dispatcher) Late() int64 { return d.visibility.lateCount() }
 // messages back instead. It also gives back messages beyond the reserved slots and reports them to
 // OnError.
 func (d *Dispatcher) Dispatch(batch []queue.Message, reserved int, asked time.Time, visibility time.Duration) {
+	d.dispatch(batch, reserved, asked, visibility, false)
+}
+
+// GiveBack is [Dispatcher.Dispatch] for a queue that turned out to be paused. It gives the messages
+// back without an attempt, visible immediately. A message without an envelope is different, because
+// nothing can be recorded in it and each delivery counts as an attempt: it waits as long as after a
+// failure, and on its last attempt its handler runs.
+func (d *Dispatcher) GiveBack(batch []queue.Message, reserved int, asked time.Time, visibility time.Duration) {
+	d.dispatch(batch, reserved, asked, visibility, true)
+}
+
+func (d *Dispatcher) dispatch(batch []queue.Message, reserved int, asked time.Time, visibility time.Duration, paused bool) {
 	d.noteBacklog(len(batch) >= reserved)
 	d.slots.received(len(batch), reserved)
 	if len(batch) == 0 {
@@ -162,7 +174,7 @@ func (d *Dispatcher) Dispatch(batch []queue.Message, reserved int, asked time.Ti
 	shared.unused.Store(int32(reserved - len(batch))) // negative if the queue returned too many
 	v := first
 	for _, m := range batch {
-		v.dispatcher, v.queued, v.admission.batch = d, m, shared
+		v.dispatcher, v.queued, v.admission.batch, v.admission.paused = d, m, shared, paused
 		v.lease = lease{
 			id: m.ID, asked: asked, visibility: visibility, messageEnd: endOfLife(m, asked, visibility),
 			text: m.Text, newest: m.Lease, expiry: asked.Add(visibility - safetyMargin), index: -1,

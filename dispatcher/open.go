@@ -39,8 +39,10 @@ func (v *delivery) open() {
 	case took >= v.lease.visibility-safetyMargin:
 		// The response took as long as the lease: another worker may have the message.
 		v.refuse(decision{outcome: Lost, err: ErrLeaseExpired})
-	case !v.admission.reserved:
+	case !v.admission.reserved, v.admission.paused && v.recordable():
 		v.refuse(decision{outcome: GivenBack})
+	case v.admission.paused && v.attempt() < v.maxAttempts():
+		v.refuse(decision{outcome: GivenBack, delay: retryDelay(v.queued.ID, v.attempt())})
 	case unread != nil:
 		v.refuse(unreadable(&v.opened, unread))
 	default:

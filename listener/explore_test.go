@@ -22,6 +22,7 @@ const (
 	atBegin // may send a dequeue
 	atSent  // the service has not looked yet
 	atAnswer
+	atHeld // has a batch, until the flag is read
 	atEmptied
 	atIdled
 	atAsleep // until the owner wakes it, or for worldWait
@@ -56,10 +57,11 @@ type world struct {
 	deaf       bool // a call of deafened follows
 	announces  bool // log and observer are being told of a pause
 	subscribed bool
-	fell       bool // events were lost
-	reads      int8 // readings of the flag in progress
-	flag       bool // the flag of the queue
-	looks      bool // a reading of the depth because all slots are taken
+	fell       bool    // events were lost
+	reads      int8    // readings of the flag in progress
+	flagAt     instant // when a reading of it last began
+	flag       bool    // the flag of the queue
+	looks      bool    // a reading of the depth because all slots are taken
 	depthReads int8
 
 	// What may still happen.
@@ -129,6 +131,8 @@ func (x *explorer) tell(w *world, i int, e event) (answers []verb) {
 				switch w.loops[j].at {
 				case atParked:
 					w.loops[j].at = atTurn
+				case atHeld:
+					x.hold(w, j, x.tell(w, j, event{what: waits}))
 				case atListening:
 					w.loops[j].at = atBegin
 					x.tell(w, j, event{what: met})
@@ -195,11 +199,15 @@ func (x *explorer) inner(w *world, n int) (ok bool) {
 		if ok = w.reads > 0; ok {
 			w.reads--
 			x.tell(w, -1, event{what: asks})
+			w.flagAt = worldNow
 			x.tell(w, -1, event{what: read, reading: w.s.readings, ok: true, flag: w.flag})
 		}
 	case 8:
 		if ok = w.depthReads > 0; ok {
 			w.depthReads--
+			x.tell(w, -1, event{what: asks})
+			w.flagAt = worldNow
+			x.tell(w, -1, event{what: read, reading: w.s.readings, ok: true, flag: w.flag})
 			x.tell(w, -1, event{what: depthRead, ok: true})
 			x.tell(w, -1, event{what: sized, target: int(w.visible)})
 		}
@@ -253,11 +261,18 @@ func (x *explorer) advance(w *world, i int) (ok bool) {
 		l.at, l.got = atAnswer, min(w.visible, 1)
 		w.visible -= l.got
 	case atAnswer:
-		ask(event{what: answered, asked: 1, got: int(l.got)})
+		answers := ask(event{what: answered, asked: 1, got: int(l.got)})
 		l.failed = false
 		if l.at = atEmptied; l.got > 0 {
-			l.at, l.found = atTurn, true
+			l.found = true
+			x.hold(w, i, answers)
 		}
+	case atHeld:
+		if l.until > worldNow && !w.s.stopping {
+			return false
+		}
+		w.flagAt = worldNow // as if it had failed
+		x.hold(w, i, ask(event{what: waits, late: true}))
 	case atEmptied:
 		l.found = false
 		switch answers := ask(event{what: emptied, seen: l.seen}); {
@@ -305,6 +320,22 @@ func (x *explorer) advance(w *world, i int) (ok bool) {
 		l.at = atBegin
 	}
 	return true
+}
+
+// hold has a loop with a batch wait for the flag, or handle it, or give it back.
+func (x *explorer) hold(w *world, i int, answers []verb) {
+	l := &w.loops[i]
+	if slices.Contains(answers, park) {
+		l.at, l.until = atHeld, worldNow+flagWithin
+		return
+	}
+	l.at = atTurn
+	switch {
+	case w.s.by&ByQueue != 0:
+		w.visible += l.got
+	case w.s.by == NotPaused && worldNow-w.flagAt >= flagInterval && !w.s.stopping:
+		x.violated("flag", w, "a batch is handled although the flag was not read for a minute")
+	}
 }
 
 // outer makes the n-th thing happen that need not, and reports whether it can.
@@ -411,7 +442,7 @@ func (x *explorer) passTime(w *world) bool {
 	sooner(w.alarm)
 	for _, l := range w.loops {
 		switch l.at {
-		case atAsleep, atDozing, atListening:
+		case atAsleep, atDozing, atListening, atHeld:
 			sooner(l.until)
 		}
 	}
@@ -425,7 +456,7 @@ func (x *explorer) passTime(w *world) bool {
 // shift makes all instants earlier, and forgets how long ago the ones in the past were.
 func (w *world) shift(d time.Duration) {
 	for _, at := range []*instant{
-		&w.alarm, &w.loops[0].until, &w.loops[1].until, &w.s.grown, &w.s.pollAt, &w.s.paid, &w.s.deferred, &w.s.pausedAt, &w.s.asked,
+		&w.alarm, &w.flagAt, &w.loops[0].until, &w.loops[1].until, &w.s.grown, &w.s.pollAt, &w.s.paid, &w.s.deferred, &w.s.pausedAt, &w.s.asked,
 		&w.s.metadataAt, &w.s.depthAsk, &w.s.depthAt, &w.s.safetyAt, &w.s.flagAt, &w.s.lookAt,
 	} {
 		if *at != 0 {
@@ -441,6 +472,9 @@ func (w *world) normal() {
 	s.depth, s.depthAt, s.safetyPolls, s.pausedAt, s.since = 0, 0, 0, 0, 0
 	if s.paid <= worldNow {
 		s.paid = 0
+	}
+	if s.awaited > 0 {
+		s.awaited = max(s.awaited-s.readings, 0) + 10
 	}
 	s.applied, s.readings = max(s.applied-s.readings, -1)+10, 10
 	base := s.polled - 10
@@ -458,7 +492,7 @@ func (w *world) normal() {
 		default:
 			l.seen = 0
 		}
-		if l.at != atAsleep && l.at != atDozing && l.at != atListening {
+		if l.at != atAsleep && l.at != atDozing && l.at != atListening && l.at != atHeld {
 			l.until = 0
 		}
 	}
@@ -473,6 +507,9 @@ func (x *explorer) check(w *world) {
 		}
 		if l.at == atAsleep {
 			asleep++
+		}
+		if l.at == atHeld && w.s.awaited == 0 && !w.s.stopping {
+			x.violated("flag", w, "a loop holds a batch for no reading")
 		}
 	}
 	if active != w.s.active {
@@ -534,7 +571,7 @@ func (x *explorer) checkQuiet(w *world) {
 		switch l.at {
 		case atAsleep:
 			asleep++
-		case atDozing, atListening:
+		case atDozing, atListening, atHeld:
 			dozing++
 		}
 	}
@@ -733,6 +770,20 @@ func TestTheExplorationFindsPlantedFaults(t *testing.T) {
 		{"the flag is not read again", "timers", func(s state, e event) (state, []action) {
 			next, actions := step(s, e)
 			next.flagAt = 0
+			return next, actions
+		}},
+		{"a batch is not held for the flag", "flag", func(s state, e event) (state, []action) {
+			next, actions := step(s, e)
+			if e.what == answered {
+				actions = slices.DeleteFunc(actions, func(a action) bool { return a.do == park })
+			}
+			return next, actions
+		}},
+		{"a batch is held after the flag was read", "flag", func(s state, e event) (state, []action) {
+			next, actions := step(s, e)
+			if e.what == read && next.by == s.by {
+				actions = slices.DeleteFunc(actions, func(a action) bool { return a.do == unpark })
+			}
 			return next, actions
 		}},
 		{"an empty poll calls for another one", "rest", func(s state, e event) (state, []action) {

@@ -39,6 +39,10 @@ const longLimit = time.Second
 // listenWithin is how long a loop waits until events reach the listener again.
 const listenWithin = 100 * time.Millisecond
 
+// A batch waits this long for a reading of the flag that pauses the workers, but for no more than a
+// quarter of its leases.
+const flagWithin = 2 * time.Second
+
 // loop is one dequeue goroutine. Only that goroutine uses its fields. The owner decides when it may
 // fetch, sleep, and end; the loop knows how long to wait.
 type loop struct {
@@ -127,11 +131,21 @@ func (l *loop) poll(reserved int) (wait time.Duration, ended bool) {
 		l.observe(reserved, batch, time.Since(asked), err)
 	}
 	missing := errors.Is(err, queue.ErrQueueMissing)
-	_, follows := l.decide(l, event{
+	after, follows := l.decide(l, event{
 		what: answered, asked: reserved, got: len(batch), first: l.found == 0,
 		err: err, missing: missing, throttled: errors.Is(err, queue.ErrThrottled),
 	})
-	l.dispatcher.Dispatch(batch, reserved, asked, visibility)
+	paused := after.by&ByQueue != 0
+	if follows.is(park) {
+		l.followUp(follows.rest)
+		follows.rest = nil
+		paused = l.awaitFlag(visibility)
+	}
+	if paused {
+		l.dispatcher.GiveBack(batch, reserved, asked, visibility)
+	} else {
+		l.dispatcher.Dispatch(batch, reserved, asked, visibility)
+	}
 	l.followUp(follows.rest)
 	switch {
 	case missing:
@@ -148,6 +162,18 @@ func (l *loop) poll(reserved int) (wait time.Duration, ended bool) {
 	l.empties, l.found, l.phased = 0, l.found+1, false
 	l.curve.Reset()
 	return 0, false
+}
+
+// awaitFlag waits for the reading of the flag, and reports whether the batch must be given back. If
+// the reading fails or takes too long, nothing has changed.
+func (l *loop) awaitFlag(visibility time.Duration) (paused bool) {
+	for {
+		late := !l.await(l.looping, min(flagWithin, visibility/4))
+		now, follows := l.decide(l, event{what: waits, late: late})
+		if !follows.is(park) {
+			return now.by&ByQueue != 0 || now.stopping
+		}
+	}
 }
 
 // mayDequeue asks whether a dequeue may be sent, and reads the metadata first if they are due. It

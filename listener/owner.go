@@ -77,6 +77,7 @@ type state struct {
 	telling   bool     // they are being told
 	asked     instant  // when the properties of the queue were last asked for
 	readings  int      // readings of the properties that began
+	awaited   int      // batches wait for the end of this reading, or a later one; 0 for no wait
 	applied   int      // the number of the newest reading that was applied
 	denied    bool     // the permission to read the flag is missing
 	looks     int      // readings of the flag that were planned in this pause
@@ -163,8 +164,8 @@ const (
 	raisedWait = 10 * time.Millisecond
 
 	// flagInterval is how long after a reading of the metadata they are read again for the flag
-	// that pauses the workers of a queue: beside a fetch, and while the flag is set. Up to a tenth
-	// is added while it is set, so that the workers of a fleet do not read in step.
+	// that pauses the workers of a queue: before a batch is handled, and while the flag is set. Up to
+	// a tenth is added while it is set, so that the workers of a fleet do not read in step.
 	flagInterval = time.Minute
 
 	// metadataInterval is how long after a reading the metadata are read again for the settings in
@@ -197,6 +198,7 @@ type event struct {
 
 	seen       uint64 // emptied: heard, when the dequeue of the loop was about to be sent
 	owed, long bool   // refused: the dequeue was owed; the limit holds for long
+	late       bool   // waits: the wait has lasted long enough
 
 	asked, got int   // answered: messages requested and received
 	err        error // answered
@@ -242,6 +244,7 @@ const (
 	begins   // a loop is about to send a dequeue
 	refused  // a limit of the program held the dequeue back
 	answered // the dequeue was answered
+	waits    // the batch waits for a reading of the flag
 	emptied  // it found nothing, and the loop may end if events come
 	idled    // the wait of the loop has reached its maximum, and it may end
 	sleeps   // a loop is about to sleep
@@ -385,6 +388,8 @@ func (t *transition) take() {
 		t.refuse()
 	case answered:
 		t.answer()
+	case waits:
+		t.holdBatch()
 	case emptied:
 		t.leave()
 	case idled:
@@ -406,6 +411,9 @@ func (t *transition) take() {
 		t.wake()
 	case asks:
 		t.readings++
+		if t.flagIsOld() {
+			t.awaited = t.readings
+		}
 		t.asked = e.now
 	case read:
 		t.readProperties()
@@ -729,6 +737,9 @@ func (t *transition) answer() {
 	full := e.got >= e.asked
 	more := full && e.asked >= t.most // the queue may have more
 	if t.by == NotPaused {
+		if t.flagIsOld() && !t.stopping {
+			t.awaited = t.readings + 1 // it is planned below
+		}
 		// A dequeue for the few shared slots that an idle listener may take is full soon: the next
 		// one, for more, tells whether the load calls for a reading of the depth.
 		if look := t.shared && e.first && full && !more; !look {
@@ -736,14 +747,34 @@ func (t *transition) answer() {
 		}
 		// After rescale, because a reading of the depth is as good. So an idle listener never reads
 		// the flag.
-		if !t.stopping && !t.denied && t.ago(t.asked) >= flagInterval {
+		if t.flagIsOld() && !t.stopping {
 			t.asked = e.now
 			t.do(action{do: readFlag})
 		}
+		t.holdBatch()
 	}
 	if more {
 		t.wakeAnother()
 	}
+}
+
+// flagIsOld reports whether a batch must wait for a reading of the flag.
+func (t *transition) flagIsOld() bool { return !t.denied && t.ago(t.asked) >= flagInterval }
+
+// holdBatch answers a loop that has a batch: it waits for the reading of the flag, unless that has
+// ended, in success or failure, or takes too long.
+func (t *transition) holdBatch() {
+	if t.e.late {
+		t.endHold()
+	}
+	if t.awaited > 0 && t.by&ByQueue == 0 && !t.stopping {
+		t.do(action{do: park})
+	}
+}
+
+func (t *transition) endHold() {
+	t.awaited = 0
+	t.do(action{do: unpark})
 }
 
 // rescale asks how many loops the load calls for, after a batch with messages: when work appears on
@@ -952,6 +983,9 @@ func (t *transition) announce() {
 // readProperties applies a reading completely, for any reason of the reading.
 func (t *transition) readProperties() {
 	e := &t.e
+	if t.awaited > 0 && e.reading >= t.awaited {
+		t.endHold()
+	}
 	if e.settings {
 		t.applySettings()
 	}

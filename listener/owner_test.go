@@ -15,6 +15,8 @@ func TestSteps(t *testing.T) {
 	again.now = at + time.Millisecond
 	first := full
 	first.first = true
+	late := full
+	late.now = at + 2*time.Minute
 	throttled := event{what: answered, now: at, asked: 2, throttled: true, err: errDown}
 	running := state{phase: Running, active: 1, bounds: Loops{Max: 1}, most: 32, batch: 32, busy: true, idle: &Idle{Max: time.Second}}
 	change := func(f func(*state)) state { s := running; f(&s); return s }
@@ -36,6 +38,8 @@ func TestSteps(t *testing.T) {
 		{"a second one is",
 			change(func(s *state) { s.shared, s.busy = true, false }), []event{full}, readDepth, 1},
 		{"dequeues that are answered together have the flag read once", running, []event{full, again}, readFlag, 1},
+		{"a reading from before does not end the wait of a batch", running,
+			[]event{{what: asks, now: at}, late, {what: read, now: late.now, reading: 1, ok: true}}, unpark, 0},
 		{"events that come end the wait for them",
 			change(func(s *state) { s.wakeups = true }), []event{{what: listens, now: at, on: true}}, unpark, 1},
 		{"an instance without room wakes another one once",

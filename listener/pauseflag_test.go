@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,8 +93,8 @@ func TestTheFlagPausesAFleet(t *testing.T) {
 	})
 }
 
-// An idle listener never reads the flag, whatever is set. What its first dequeue brings is handled;
-// then it has read the flag.
+// An idle listener never reads the flag, whatever is set. It reads it when a dequeue brings messages, and
+// gives them back.
 func TestAnIdleListenerReadsNoFlag(t *testing.T) {
 	if testing.Short() {
 		t.Skip("simulates a day")
@@ -113,8 +114,8 @@ func TestAnIdleListenerReadsNoFlag(t *testing.T) {
 		advance(2 * time.Second)
 		b.put(5)
 		advance(time.Hour)
-		if st := l.State(); st.Succeeded != 1 || st.PausedBy != ByQueue {
-			t.Errorf("state %+v, want one succeeded and then a pause", st)
+		if st := l.State(); st.Succeeded != 0 || st.GivenBack != 1 || st.PausedBy != ByQueue {
+			t.Errorf("state %+v, want one given back and a pause", st)
 		}
 		b.mustFinish()
 	})
@@ -238,7 +239,7 @@ func TestBothPausesAreEndedByBothResumptions(t *testing.T) {
 			} else {
 				l.Resume()
 				advance(time.Hour)
-				if l.State().PausedBy != ByQueue || l.State().Succeeded != 1 {
+				if l.State().PausedBy != ByQueue || l.State().Succeeded != 0 {
 					t.Errorf("%s: state %+v, want still paused by the queue", name, l.State())
 				}
 				b.setMetadata()
@@ -376,8 +377,8 @@ func TestADeletedQueueIsNotPaused(t *testing.T) {
 			advance(70 * time.Second)
 			b.put(3)
 			advance(2 * time.Second)
-			if st := l.State(); st.PausedBy != NotPaused || st.Succeeded != 4 || told.count() != 0 {
-				t.Errorf("%s: state %+v, errors %s; want 4 succeeded", name, st, told.text())
+			if st := l.State(); st.PausedBy != NotPaused || st.GivenBack != 1 || st.Succeeded != 3 || told.count() != 0 {
+				t.Errorf("%s: state %+v, errors %s; want 3 succeeded", name, st, told.text())
 			}
 			b.setMetadata("paused", flagSet)
 			for range 70 {
@@ -465,6 +466,171 @@ func TestNoMetadataAreWrittenInAPause(t *testing.T) {
 		b.keepBusy(30, 2*time.Minute)
 		if got := b.metadata(); got["defaulttimeout"] != "200" || got["owner"] != "ada" || len(got) != 2 {
 			t.Errorf("after the pause the metadata are %v", got)
+		}
+		b.mustFinish()
+	})
+}
+
+// A fleet that was idle when its queue was paused starts none of a thousand jobs that come in the
+// pause. Each worker gives its first batch back without an attempt, by as many requests as it took
+// to handle it. After the pause each job runs once, at its first attempt.
+func TestAnIdleFleetStartsNothingInAPause(t *testing.T) {
+	const instances = 16
+	for name, jobs := range map[string]int{"as many as they take": 1000, "fewer": 20} {
+		bubble(t, func(b *bundle) {
+			var attempts [6]atomic.Int32
+			ctx, stop := context.WithCancel(b.Context())
+			done := make(chan error)
+			var logs []*requestLog
+			for i := range instances {
+				o := options()
+				o.Seed = uint64(i + 1)
+				requests := &requestLog{latency: 5 * time.Millisecond}
+				logs = append(logs, requests)
+				l := New(&recordingQueue{Queue: b.queue.Queue, requestLog: requests}, func(_ context.Context, m *Message[job]) error {
+					attempts[m.Attempt].Add(1)
+					return nil
+				}, o)
+				go func() { done <- l.Run(ctx) }()
+			}
+			sent := func(op string) (n int) {
+				for _, one := range logs {
+					n += len(one.sent(op))
+				}
+				return n
+			}
+			advance(5 * time.Minute)
+			b.setMetadata("paused", flagSet)
+			advance(5 * time.Minute)
+			for i := range jobs {
+				b.send(i)
+			}
+			idle := sent("properties")
+			advance(50 * time.Second)
+			ran, readings, updates := attempts[1].Load(), sent("properties")-idle, sent("update")
+			if ran != 0 || readings > instances || updates > instances*min(jobs, 32) {
+				t.Errorf("%s, %d jobs: %d ran in the pause, %d readings, %d updates; want none, a reading for each instance, one batch of updates for each", name, jobs, ran, readings, updates)
+			}
+			b.setMetadata()
+			advance(2 * time.Minute)
+			if n := attempts[1].Load(); int(n) != jobs || b.depth(b.queue) != 0 {
+				t.Errorf("%s: %d of %d jobs ran at their first attempt after the pause, %d are left", name, n, jobs, b.depth(b.queue))
+			}
+			stop()
+			for range instances {
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// Nothing can be recorded in a message without an envelope. A fleet gives it back as rarely as it
+// would retry it, and runs it before another delivery would make it poison.
+func TestAPausedFleetMakesNoForeignMessagePoison(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		f := b.startFleet(16, func(*Options[job]) {})
+		b.setMetadata("paused", flagSet)
+		advance(time.Minute)
+		b.put(1)
+		ended := func() (ran, poisoned int64) {
+			for _, l := range f.listeners {
+				ran, poisoned = ran+l.State().Succeeded, poisoned+l.State().Poisoned
+			}
+			return ran, poisoned
+		}
+		advance(4 * time.Minute)
+		if ran, poisoned := ended(); ran != 0 || poisoned != 0 {
+			t.Errorf("%d ran and %d are poison after 4 minutes of the pause, want none", ran, poisoned)
+		}
+		advance(time.Hour)
+		if ran, poisoned := ended(); ran != 1 || poisoned != 0 {
+			t.Errorf("%d ran and %d are poison after an hour, want one to run", ran, poisoned)
+		}
+		f.finish()
+	})
+}
+
+// A batch waits for the reading of the flag, however that ends, but for 2 s and a quarter of its
+// leases at most. A stop in that time starts no handler.
+func TestABatchWaitsForTheFlag(t *testing.T) {
+	failed := &queue.Error{Kind: queue.ErrUnavailable, Status: 503}
+	for name, c := range map[string]struct {
+		visibility, reading time.Duration // 0: the default
+		err                 error
+		stop                time.Duration
+		want                time.Duration // until the handler starts; negative: it does not
+	}{
+		"answered":          {reading: time.Second, want: time.Second},
+		"failed":            {reading: time.Second, err: failed, want: time.Second},
+		"slow":              {reading: time.Hour, want: 2 * time.Second},
+		"slow, short":       {reading: time.Hour, visibility: 6 * time.Second, want: 1500 * time.Millisecond},
+		"stopped meanwhile": {reading: time.Hour, stop: time.Second, want: -1},
+	} {
+		bubble(t, func(b *bundle) {
+			b.send(1)
+			b.queue.intercept = func(op string, act func() error) error {
+				if op == "properties" {
+					time.Sleep(c.reading)
+					return cmp.Or(c.err, act())
+				}
+				return act()
+			}
+			o := options()
+			o.Visibility = FixedVisibility(cmp.Or(c.visibility, 30*time.Second))
+			started := time.Duration(-1)
+			l := New(b.queue, func(context.Context, *Message[job]) error { started = time.Since(b.begin); return nil }, o)
+			b.run(l)
+			advance(cmp.Or(c.stop, 3*time.Second))
+			b.mustFinish()
+			if st := l.State(); started != c.want || st.GivenBack != 1-st.Succeeded {
+				t.Errorf("%s: the handler started after %v, state %+v; want %v, or given back", name, started, st, c.want)
+			}
+		})
+	}
+}
+
+// What a dequeue brings that was in flight when another loop found the flag is given back too.
+func TestADequeueInFlightIsGivenBackInAPause(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.send(1)
+		b.send(2)
+		b.setMetadata("paused", flagSet)
+		var dequeues atomic.Int64
+		b.queue.intercept = func(op string, act func() error) error {
+			if op == "dequeue" {
+				time.Sleep(time.Duration(dequeues.Add(1)) * time.Second)
+			}
+			return act()
+		}
+		o := options()
+		o.BatchSize, o.Loops = 1, Loops{Min: 2}
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		advance(10 * time.Second)
+		if st := l.State(); st.Succeeded != 0 || st.GivenBack != 2 || st.PausedBy != ByQueue {
+			t.Errorf("state %+v, want two given back", st)
+		}
+		b.mustFinish()
+	})
+}
+
+// A worker that handles jobs for longer than a minute dequeues rarely. It starts none in a pause.
+func TestAWorkerWithLongJobsStartsNoneInAPause(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		for i := range 3 {
+			b.send(i)
+		}
+		o := options()
+		o.Concurrency = 1
+		l := New(b.queue, taking(10*time.Minute), o)
+		b.run(l)
+		advance(time.Minute)
+		b.setMetadata("paused", flagSet)
+		advance(time.Hour)
+		if st := l.State(); st.Succeeded != 1 || st.Running != 0 || st.GivenBack != 1 {
+			t.Errorf("state %+v, want one succeeded, one given back, none running", st)
 		}
 		b.mustFinish()
 	})
