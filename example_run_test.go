@@ -81,7 +81,7 @@ func ExampleRunOrdered() {
 		fmt.Println(string(body))
 		return err
 	}, &listener.Options[Order]{Logger: silent})
-	fmt.Println(millrace.RunOrdered(ctx, millrace.HTTP(server), l))
+	fmt.Println(millrace.RunOrdered(ctx, millrace.HTTP(server, nil), l))
 	// Output:
 	// still here
 	// <nil>

@@ -7,14 +7,24 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"time"
 )
 
-// HTTP returns a runner that serves HTTP until its context ends, and then lets the requests in
-// flight finish: for the probes, metrics and handlers of a worker. It listens on server.Addr,
-// or ":http" if that is empty, and serves TLS if server.TLSConfig is set. Run returns an error
-// at once if it cannot listen. Halt closes the connections. The runner runs only once. The
-// server must not be nil and belongs to the runner. Requests see the values of Run's context
-// unless server.BaseContext is set.
+// HTTPOptions are the options of [HTTP].
+type HTTPOptions struct {
+	// PreStop is how long the server continues to accept requests after a stop begins, such as by a
+	// signal. A load balancer needs seconds to learn that a process ends, and sends it requests
+	// until then. The time counts from the stop of [Run] or [RunOrdered], also while runners that
+	// stop before the server drain, and Halt ends it. Zero or less means no such time.
+	PreStop time.Duration
+}
+
+// HTTP returns a runner that serves HTTP until its context ends and PreStop is over, and then lets
+// the requests in flight finish: for the probes, metrics and handlers of a worker. It listens on
+// server.Addr, or ":http" if that is empty, and serves TLS if server.TLSConfig is set. Run returns
+// an error at once if it cannot listen. Halt closes the connections. The runner runs only once. The
+// server must not be nil and belongs to the runner. Nil options are the defaults. Requests see the
+// values of Run's context unless server.BaseContext is set.
 //
 // At shutdown only server.WriteTimeout and Halt bound how long requests may take. With port 0
 // any free port is used; server.BaseContext receives its listener:
@@ -23,18 +33,23 @@ import (
 //		log.Print("listening at ", l.Addr())
 //		return context.Background() // for requests: must not end with Run's context
 //	}
-func HTTP(server *http.Server) Runner {
+func HTTP(server *http.Server, o *HTTPOptions) Runner {
 	if server == nil {
 		return invalidRunner{errors.New("millrace: HTTP of a nil server")}
 	}
 	halted, halt := context.WithCancel(context.Background())
-	return &httpRunner{server, halted, halt}
+	r := &httpRunner{server: server, halted: halted, halt: halt}
+	if o != nil {
+		r.preStop = o.PreStop
+	}
+	return r
 }
 
 type httpRunner struct {
-	server *http.Server
-	halted context.Context // ended by Halt
-	halt   context.CancelFunc
+	server  *http.Server
+	preStop time.Duration
+	halted  context.Context // ended by Halt
+	halt    context.CancelFunc
 }
 
 // Run serves until ctx ends.
@@ -53,11 +68,15 @@ func (r *httpRunner) Run(ctx context.Context) error {
 	}
 	served := make(chan error, 1)
 	go func() { served <- r.serve(l) }() // waited for below
-	select {
-	case err := <-served:
-		return fmt.Errorf("millrace: serve HTTP on %v: %w", l.Addr(), err)
-	case <-ctx.Done():
-	case <-r.halted.Done():
+	preStop, endPreStop := afterStop(ctx, r.preStop)
+	defer endPreStop()
+	for _, until := range []context.Context{ctx, preStop} {
+		select {
+		case err := <-served:
+			return fmt.Errorf("millrace: serve HTTP on %v: %w", l.Addr(), err)
+		case <-until.Done():
+		case <-r.halted.Done():
+		}
 	}
 	grace, endGrace := context.WithCancel(context.WithoutCancel(ctx))
 	defer endGrace()

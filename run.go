@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/millrace/millrace/internal/hook"
 )
@@ -41,7 +42,7 @@ func Run(ctx context.Context, rs ...Runner) error {
 // before it continues until all after it have returned. This way an HTTP server that answers
 // probes and shows metrics stays up until the listeners have drained:
 //
-//	millrace.RunOrdered(ctx, millrace.HTTP(server), millrace.Together(orders, emails))
+//	millrace.RunOrdered(ctx, millrace.HTTP(server, nil), millrace.Together(orders, emails))
 //
 // When one of them returns by itself, the others stop in the same order. A second signal halts
 // all of them.
@@ -166,6 +167,9 @@ type stages []Runner
 
 // Run runs all of them.
 func (s stages) Run(ctx context.Context) error {
+	stopping, stop := context.WithCancel(ctx)
+	defer stop()
+	ctx = context.WithValue(ctx, stoppingKey{}, stopping)
 	errs := make([]error, len(s))
 	stops := make([]context.CancelFunc, len(s))
 	ended := make([]chan struct{}, len(s))
@@ -184,6 +188,7 @@ func (s stages) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 	case <-first:
+		stop()
 	}
 	for i := len(s) - 1; i >= 0; i-- {
 		stops[i]()
@@ -191,6 +196,22 @@ func (s stages) Run(ctx context.Context) error {
 	}
 	running.Wait()
 	return errors.Join(errs...)
+}
+
+// stoppingKey is the key of the context that ends when the stop of the stages begins. The contexts of
+// their runners end later, each in its turn.
+type stoppingKey struct{}
+
+// afterStop returns a context that ends this long after the stop begins. Ctx is the context of a
+// runner. Cancel it.
+func afterStop(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	stopping, ok := ctx.Value(stoppingKey{}).(context.Context)
+	if !ok {
+		stopping = ctx
+	}
+	after, end := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(stopping, func() { time.AfterFunc(d, end) })
+	return after, end
 }
 
 // Halt halts all of them, which also ends the waits between them.

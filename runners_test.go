@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // eventLog records events in order.
@@ -117,7 +118,7 @@ func TestNilIsNotRun(t *testing.T) {
 		"no stages":        func() error { return RunOrdered(t.Context()) },
 		"a group of none":  func() error { return Run(t.Context(), Together()) },
 		"a nil in a group": func() error { return Run(t.Context(), Together(typed)) },
-		"a nil server":     func() error { return Run(t.Context(), HTTP(nil)) },
+		"a nil server":     func() error { return Run(t.Context(), HTTP(nil, nil)) },
 	} {
 		if err := run(); err == nil {
 			t.Errorf("%s: got no error, want one", name)
@@ -127,7 +128,7 @@ func TestNilIsNotRun(t *testing.T) {
 
 // httpServer returns an HTTP runner on a free port. A request for /slow closes requested and is
 // responded to when mayRespond is closed.
-func httpServer(t *testing.T) (r Runner, address string, requested, mayRespond chan struct{}) {
+func httpServer(t *testing.T, o *HTTPOptions) (r Runner, address string, requested, mayRespond chan struct{}) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -145,7 +146,7 @@ func httpServer(t *testing.T) (r Runner, address string, requested, mayRespond c
 			}
 		}
 		_, _ = io.WriteString(w, "ok")
-	})}), address, requested, mayRespond
+	})}, o), address, requested, mayRespond
 }
 
 // get retries until the server listens, and returns the body of its response.
@@ -170,7 +171,7 @@ func get(t *testing.T, url string) (string, error) {
 }
 
 func TestAnHTTPServerFinishesItsRequests(t *testing.T) {
-	server, address, requested, mayRespond := httpServer(t)
+	server, address, requested, mayRespond := httpServer(t, nil)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- RunOrdered(ctx, server, newRunner(untilStopped)) }()
@@ -194,7 +195,7 @@ func TestAnHTTPServerFinishesItsRequests(t *testing.T) {
 }
 
 func TestAHaltedHTTPServerClosesItsConnections(t *testing.T) {
-	server, address, requested, _ := httpServer(t)
+	server, address, requested, _ := httpServer(t, nil)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- server.Run(ctx) }()
@@ -215,13 +216,70 @@ func TestAHaltedHTTPServerClosesItsConnections(t *testing.T) {
 	}
 }
 
+// A server with PreStop responds after the listeners have stopped. Halt ends that.
+func TestAnHTTPServerRespondsUntilPreStopIsOver(t *testing.T) {
+	for _, run := range []func(context.Context, ...Runner) error{Run, RunOrdered} {
+		server, address, _, _ := httpServer(t, &HTTPOptions{PreStop: time.Hour})
+		ctx, stop := context.WithCancel(t.Context())
+		stopped, done := make(chan struct{}), make(chan error)
+		listener := newRunner(func(ctx context.Context, _ <-chan struct{}) error {
+			defer close(stopped)
+			<-ctx.Done()
+			return nil
+		})
+		go func() { done <- run(ctx, server, listener) }()
+		if _, err := get(t, "http://"+address+"/"); err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		<-stopped
+		responses := 0
+		for range 10 {
+			if response, err := http.Get("http://" + address + "/"); err == nil {
+				responses++
+				_ = response.Body.Close()
+			}
+		}
+		server.Halt()
+		if err := <-done; err != nil || responses != 10 {
+			t.Errorf("%d of 10 requests after the stop have responses, Run returned %v; want all", responses, err)
+		}
+	}
+}
+
+// PreStop counts from the stop, also while runners drain that stop before the server.
+func TestPreStopBeginsWithTheStop(t *testing.T) {
+	for drain, want := range map[time.Duration]time.Duration{0: 5 * time.Second, 3 * time.Second: 5 * time.Second, time.Minute: time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			server := newRunner(func(ctx context.Context, _ <-chan struct{}) error {
+				over, end := afterStop(ctx, 5*time.Second)
+				defer end()
+				<-ctx.Done()
+				<-over.Done()
+				return nil
+			})
+			listener := newRunner(func(ctx context.Context, _ <-chan struct{}) error { <-ctx.Done(); time.Sleep(drain); return nil })
+			begin := time.Now()
+			context.AfterFunc(ctx, func() { begin = time.Now() })
+			time.AfterFunc(time.Minute, stop)
+			if err := RunOrdered(ctx, server, listener); err != nil {
+				t.Error(err)
+			}
+			if ended := time.Since(begin); ended != want {
+				t.Errorf("with a drain of %v it ended %v after the stop, want %v", drain, ended, want)
+			}
+		})
+	}
+}
+
 func TestAnHTTPServerThatCannotListenFailsAtOnce(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
-	err = RunOrdered(t.Context(), HTTP(&http.Server{Addr: l.Addr().String()}), newRunner(untilStopped))
+	err = RunOrdered(t.Context(), HTTP(&http.Server{Addr: l.Addr().String()}, nil), newRunner(untilStopped))
 	if err == nil || !strings.Contains(err.Error(), l.Addr().String()) {
 		t.Errorf("got error %v, want one that names %v", err, l.Addr())
 	}

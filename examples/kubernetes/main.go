@@ -5,7 +5,7 @@
 //	curl localhost:8080/readyz localhost:8080/metrics
 //
 // The queues are in memory, or in the account that AZURE_STORAGE names. SIGTERM and Ctrl-C end
-// it: the listeners drain, and the server responds until they have.
+// it: the listeners drain, and the server responds until they have, and for 5 s at least.
 package main
 
 import (
@@ -31,6 +31,10 @@ import (
 // is for the server.
 const grace, settle = 20 * time.Second, 5 * time.Second
 
+// preStop is how long after its SIGTERM a pod may still get requests, because its removal from the
+// service takes a while. It begins with the drain and does not prolong that.
+const preStop = 5 * time.Second
+
 type Order struct{ ID string }
 
 type Email struct{ To string }
@@ -46,13 +50,13 @@ func main() {
 		}
 	}
 	server := &http.Server{Addr: *addr, ReadHeaderTimeout: 10 * time.Second}
-	if err := run(context.Background(), account, server, ship, write); err != nil {
+	if err := run(context.Background(), account, server, preStop, ship, write); err != nil {
 		log.Fatal(err)
 	}
 }
 
 // run handles the jobs of both queues until ctx ends or a signal comes.
-func run(ctx context.Context, account queue.Account, server *http.Server,
+func run(ctx context.Context, account queue.Account, server *http.Server, preStop time.Duration,
 	ship listener.Handler[Order], write listener.Handler[Email]) error {
 	orders, err1 := account.Open("orders")
 	emails, err2 := account.Open("emails")
@@ -62,7 +66,8 @@ func run(ctx context.Context, account queue.Account, server *http.Server,
 	shipping := listener.New(orders, ship, &listener.Options[Order]{Create: true, Grace: grace, SettleTimeout: settle})
 	writing := listener.New(emails, write, &listener.Options[Email]{Create: true, Grace: grace, SettleTimeout: settle})
 	server.Handler = probes(map[string]func() listener.State{"orders": shipping.State, "emails": writing.State})
-	return millrace.RunOrdered(ctx, millrace.HTTP(server), millrace.Together(shipping, writing)) // stops the last one first
+	probing := millrace.HTTP(server, &millrace.HTTPOptions{PreStop: preStop})
+	return millrace.RunOrdered(ctx, probing, millrace.Together(shipping, writing)) // stops the last one first
 }
 
 // probes serves the probes of Kubernetes, and metrics in the text format of Prometheus.

@@ -48,7 +48,7 @@ func setup(t *testing.T) *bundle {
 	begun := make(chan struct{}, 2)
 	hold := func() error { begun <- struct{}{}; <-b.release; return nil }
 	go func() {
-		b.ended <- run(ctx, account, server,
+		b.ended <- run(ctx, account, server, 0,
 			func(context.Context, *listener.Message[Order]) error { return hold() },
 			func(context.Context, *listener.Message[Email]) error { return hold() })
 	}()

@@ -55,7 +55,7 @@ func run(ctx context.Context, q queue.Queue, server *http.Server) error {
 		return nil
 	}, &listener.Options[Letter]{Create: true})
 	// The server stops first, so that the listener can still handle the accepted letters.
-	return millrace.RunOrdered(ctx, deliver, millrace.HTTP(server))
+	return millrace.RunOrdered(ctx, deliver, millrace.HTTP(server, nil))
 }
 
 // send returns a handler that sends the posted letter. It responds when the service has accepted

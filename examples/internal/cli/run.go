@@ -38,7 +38,7 @@ func Pages(s *http.Server, say func(format string, args ...any), where, warning 
 		say("%s http://%v/; stop with Ctrl-C", where, l.Addr())
 		return context.Background() // requests may finish after Ctrl-C
 	}
-	return pages{millrace.HTTP(s), s.Addr}
+	return pages{millrace.HTTP(s, nil), s.Addr}
 }
 
 type pages struct {
