@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -126,25 +128,81 @@ func (at Location) NetworkHint(err error) string {
 	}
 }
 
-// secretParameter matches a secret parameter of a URL or a connection string.
-var secretParameter = regexp.MustCompile(`(?i)\b(sig|popreceipt|accountkey|sharedaccesssignature)=[^&;\s"'<>]*`)
+// secretParameter matches a secret parameter of a URL or a connection string, which may be escaped.
+var secretParameter = regexp.MustCompile(`(?i)((?:\b|%(?:25)*[0-9a-f]{2})(?:sig|popreceipt|accountkey|sharedaccesssignature)(?:=|%(?:25)*3d))[^&;\s"'<>]*`)
 
 // authorizationHeader matches the credentials of an Authorization header.
 var authorizationHeader = regexp.MustCompile(`(?i)\b(SharedKey|SharedKeyLite|Bearer)\s+[^\s"'<>]+`)
 
+// proxyLogin matches a Proxy-Authorization header, and the login in the address of a proxy.
+var proxyLogin = regexp.MustCompile(`(?i)(proxy-authorization["']?\s*(?::\s?|%(?:25)*3a))[^\r\n]*|(://)[^/?#\s"'<>@]*:[^/?#\s"'<>@]*(@)`)
+
 // Redact returns the text on one line without secrets: those of the location, other given ones
 // such as receipts, and anything that looks like one.
 func (at Location) Redact(text string, others ...string) string {
-	for _, s := range at.secrets {
-		text = strings.ReplaceAll(text, s, "REDACTED")
+	for _, s := range slices.Concat(at.secrets, others) {
+		text = withoutSecret(text, s)
 	}
-	for _, s := range others {
-		if s != "" {
-			text = strings.ReplaceAll(strings.ReplaceAll(text, s, "REDACTED"), url.QueryEscape(s), "REDACTED")
-		}
-	}
-	text = authorizationHeader.ReplaceAllString(secretParameter.ReplaceAllString(text, "$1=REDACTED"), "$1 REDACTED")
+	text = proxyLogin.ReplaceAllString(text, "${1}${2}REDACTED${3}")
+	text = authorizationHeader.ReplaceAllString(secretParameter.ReplaceAllString(text, "${1}REDACTED"), "$1 REDACTED")
 	return strings.Join(strings.Fields(text), " ")
+}
+
+// withoutSecret replaces a secret in a text, however often its characters are escaped for a URL.
+func withoutSecret(text, secret string) string {
+	if secret == "" {
+		return text
+	}
+	var b strings.Builder
+	for text != "" {
+		if n := secretLength(text, secret); n > 0 {
+			b.WriteString("REDACTED")
+			text = text[n:]
+			continue
+		}
+		b.WriteByte(text[0])
+		text = text[1:]
+	}
+	return b.String()
+}
+
+// secretLength returns the length of the secret that the text begins with, or 0.
+func secretLength(text, secret string) (length int) {
+	for i := range len(secret) {
+		n := characterLength(text[length:], secret[i])
+		if n == 0 {
+			return 0
+		}
+		length += n
+	}
+	return length
+}
+
+// characterLength returns the length of the form of a character that the text begins with, or 0: as
+// it is, "%2f", or "%252F" after a second escape. A plus stands for a space, and the other way round
+// after a plus that was not escaped.
+func characterLength(text string, c byte) int {
+	is := func(found byte) bool { return found == c || (found == ' ' || found == '+') && (c == ' ' || c == '+') }
+	switch {
+	case text == "":
+		return 0
+	case is(text[0]):
+		return 1
+	case text[0] != '%':
+		return 0
+	}
+	n := 1
+	for strings.HasPrefix(text[n:], "25") {
+		n += len("25")
+	}
+	if len(text) < n+2 {
+		return 0
+	}
+	found, err := strconv.ParseUint(text[n:n+2], 16, 8)
+	if err != nil || !is(byte(found)) {
+		return 0
+	}
+	return n + 2
 }
 
 // RedactError returns err with a redacted text. The text of a [*url.Error] is dropped because it

@@ -135,7 +135,7 @@ func (s Service) Parse(text string) (Location, error) {
 		at.Hint = s.Hint
 	}
 	if query, err := url.ParseQuery(at.Signature); err == nil && query.Get("sig") != "" {
-		at.secrets = append(at.secrets, query.Get("sig"), url.QueryEscape(query.Get("sig")))
+		at.secrets = append(at.secrets, query.Get("sig"))
 	}
 	return at, nil
 }

@@ -24,6 +24,9 @@ import (
 // RequestIDHeader is the header with the service's id of a request.
 const RequestIDHeader = "x-ms-request-id"
 
+// errorCodeHeader is the header with the storage error code, or with whatever a proxy sends there.
+const errorCodeHeader = "x-ms-error-code"
+
 // ResponseError is an error response. Its text is the service's message; the SDK's text fills a
 // page.
 type ResponseError struct {
@@ -41,7 +44,11 @@ type Describer func(resp *http.Response, body []byte) string
 // service's error document, describe tells what it is.
 func (at Location) ResponseError(resp *azcore.ResponseError, describe Describer, secrets ...string) *ResponseError {
 	e := &ResponseError{Response: resp}
+	resp.ErrorCode = at.Redact(resp.ErrorCode, secrets...)
 	if r := resp.RawResponse; r != nil {
+		if code := r.Header.Get(errorCodeHeader); code != "" {
+			r.Header.Set(errorCodeHeader, at.Redact(code, secrets...))
+		}
 		e.Text = at.message(r, resp.StatusCode, describe, secrets)
 		r.Request = withoutSecrets(r.Request)
 	}
@@ -259,14 +266,14 @@ func (at Location) Failure(ctx, try context.Context, timeout time.Duration, err 
 }
 
 func (at Location) refused(resp *azcore.ResponseError, known Failures) Failure {
-	f := Failure{Status: resp.StatusCode, Code: resp.ErrorCode}
+	err := at.ResponseError(resp, func(resp *http.Response, body []byte) string {
+		return at.Describe(resp, body)
+	})
+	f := Failure{Status: resp.StatusCode, Code: resp.ErrorCode, Err: err}
 	f.Hint, f.Kind = known.Classify(resp.StatusCode, resp.ErrorCode)
 	if r := resp.RawResponse; r != nil {
 		f.RequestID = at.Redact(r.Header.Get(RequestIDHeader))
 	}
-	f.Err = at.ResponseError(resp, func(resp *http.Response, body []byte) string {
-		return at.Describe(resp, body)
-	})
 	return f
 }
 

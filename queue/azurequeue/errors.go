@@ -44,7 +44,10 @@ func (a *account) translate(ctx, try context.Context, op string, receipt queue.R
 }
 
 func (a *account) translateErrorResponse(op string, receipt queue.Receipt, resp *azcore.ResponseError) *queue.Error {
-	e := &queue.Error{Status: resp.StatusCode, Code: resp.ErrorCode}
+	err := a.location.ResponseError(resp, func(resp *http.Response, body []byte) string {
+		return a.describe(resp, body, receipt)
+	}, string(receipt))
+	e := &queue.Error{Status: resp.StatusCode, Code: resp.ErrorCode, Err: err}
 	e.Hint, e.Kind = classify(op, resp.StatusCode, resp.ErrorCode)
 	if r := resp.RawResponse; r != nil {
 		if e.Kind == queue.ErrThrottled {
@@ -52,9 +55,6 @@ func (a *account) translateErrorResponse(op string, receipt queue.Receipt, resp 
 		}
 		e.RequestID = a.location.Redact(r.Header.Get(azurestorage.RequestIDHeader), string(receipt))
 	}
-	e.Err = a.location.ResponseError(resp, func(resp *http.Response, body []byte) string {
-		return a.describe(resp, body, receipt)
-	}, string(receipt))
 	return e
 }
 
