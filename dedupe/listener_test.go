@@ -34,11 +34,11 @@ func (q *brokenDeletes) Delete(ctx context.Context, l queue.Lease) error {
 	return q.Queue.Delete(ctx, l)
 }
 
-// refuse returns a function that fails n times.
+// refuse returns a function that fails n times, in a way that is not tried again.
 func refuse(n int) func() error {
 	return func() error {
 		if n--; n >= 0 {
-			return &queue.Error{Op: "delete", Kind: queue.ErrUnauthorized}
+			return &queue.Error{Op: "delete", Kind: queue.ErrInvalid}
 		}
 		return nil
 	}
