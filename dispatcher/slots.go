@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/internal/waiting"
 )
 
@@ -38,7 +39,9 @@ type slots struct {
 	pending int  // settlements in progress; guarded by mu
 	waiting bool // the last caller of take found no free slot and waits; guarded by mu
 
-	window float64 // bounds the messages that are fetched or settled, see refused; zero for no bound; guarded by mu
+	window    float64     // bounds the messages that are fetched or settled, see refused; zero for no bound; guarded by mu
+	refusedAt time.Time   // when the service last refused a settlement; guarded by mu
+	forget    *time.Timer // wakes a caller of reserve when the bound ends; nil before its first use; guarded by mu
 
 	shared Slots // used only while mu is held; nil without shared slots, and after leave; guarded by mu
 	asking bool  // shared knows that a caller of take waits; guarded by mu
@@ -147,6 +150,9 @@ func (s *slots) take(maxSlots, minSlots int, patient bool) (n, free int) {
 	}
 	free -= s.excessSettlements()
 	most := s.open
+	if s.window > 0 && time.Since(s.refusedAt) >= refusalMemory {
+		s.window = 0
+	}
 	if s.window > 0 {
 		most = min(most, int(s.window))
 		free = min(free, int(s.window)-s.pending-(s.used-s.running))
@@ -245,10 +251,17 @@ func (s *slots) endSettlement(accepted bool) {
 // refused notes that the service has refused a request of a settlement. A fetch would bring more of
 // them, and a delete holds a lease, so fetches back off: the window, which begins as concurrency, is
 // halved, and grows by one for as many settlements as it has. Refusals halve it once until the
-// settlements in progress fit into it, because until then nothing is fetched.
+// settlements in progress fit into it, because until then nothing is fetched. The bound ends when
+// nothing was refused for refusalMemory: a settlement without an answer must not stop the fetches.
 func (s *slots) refused() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.refusedAt = time.Now()
+	if s.forget == nil {
+		s.forget = time.AfterFunc(refusalMemory, s.signal)
+	} else {
+		s.forget.Reset(refusalMemory)
+	}
 	if s.window == 0 {
 		s.window = float64(s.size)
 	}
@@ -280,6 +293,9 @@ func (s *slots) openOnce(n int) {
 	s.mu.Unlock()
 	s.signal()
 }
+
+// refusalMemory is longer than the waits between the tries of a settlement.
+const refusalMemory = 2 * retry.MaxWait
 
 func (s *slots) resize(n int) {
 	s.mu.Lock()
@@ -441,6 +457,9 @@ func (s *slots) join() error {
 func (s *slots) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.forget != nil {
+		s.forget.Stop()
+	}
 	if s.shared != nil {
 		s.shared.Leave()
 		s.shared, s.asking = nil, false

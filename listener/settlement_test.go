@@ -201,6 +201,36 @@ func TestNothingIsFetchedWhileDeletesAreRefused(t *testing.T) {
 	})
 }
 
+// A delete without an answer, after refusals, keeps no other message from being fetched for long.
+func TestADeleteThatHangsDoesNotStopTheFetches(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		hang, deletes := make(chan struct{}), 0 // of one message, until it hangs
+		b.queue.intercept = func(op string, act func() error) error {
+			if op != "delete" {
+				return act()
+			}
+			switch deletes++; {
+			case deletes <= 7: // more than it takes to fetch one message at a time
+				return &queue.Error{Op: op, Kind: queue.ErrThrottled}
+			case deletes == 8:
+				<-hang
+			}
+			return act()
+		}
+		b.put(1)
+		l := New(b.queue, nothing, options())
+		b.run(l)
+		advance(12 * time.Second)
+		b.put(1)
+		advance(15 * time.Second) // the lease of the first one still lasts
+		if st := l.State(); st.Succeeded != 1 || deletes != 9 {
+			t.Errorf("got %d jobs done and %d deletes beside one that hangs, want 1 and 9", st.Succeeded, deletes)
+		}
+		close(hang)
+		b.mustFinish()
+	})
+}
+
 // A message that is gone when its copy is in the poison queue, because it expired meanwhile, was
 // moved: it is not lost, and nobody is told of an error of the delete.
 func TestAMessageThatIsGoneAfterItsCopyWasMoved(t *testing.T) {
