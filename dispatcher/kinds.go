@@ -74,11 +74,8 @@ func NewKinds(q queue.Queue, kinds []Kind, o *Options) (*Dispatcher, error) {
 		err = errors.Join(err, fmt.Errorf("the format %v has no envelope, which names the kind: leave Format at codec.Auto", o.Format))
 	}
 	d, invalid := newDispatcher(q, newUntypedDeliveries, byName, o)
-	if err != nil {
-		err = fmt.Errorf("dispatcher of %v: %w", q.Name(), err)
-	}
-	if err := errors.Join(err, invalid); err != nil {
-		return nil, err
+	if err = errors.Join(err, errors.Unwrap(invalid)); err != nil { // one prefix for all
+		return nil, fmt.Errorf("dispatcher of %v: %w", q.Name(), err)
 	}
 	return d, nil
 }

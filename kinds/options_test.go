@@ -3,6 +3,7 @@ package kinds_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,9 @@ func TestMistakesAreRefusedBeforeAnythingIsSent(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("got %v, want %q in it", err, want)
 				}
+			}
+			if n := strings.Count(fmt.Sprint(err), b.queue.Name().String()); n != 1 {
+				t.Errorf("got %v, which names the queue %d times, want 1", err, n)
 			}
 			if n := l.State().Requests; n != 0 {
 				t.Errorf("sent %d requests, want none", n)

@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,6 +94,7 @@ func newSession(q queue.Queue, o sessionOptions, dispatch func(queue.Queue, *dis
 	options.OnLimited = report.limited
 	options.Options.OnError, options.OnRelease = report.delivery, s.onRelease
 	d, derr := dispatch(s.queue, &options.Options)
+	derr = cmp.Or(errors.Unwrap(derr), derr) // without its prefix, which names the queue too
 	if err = errors.Join(err, o.Metadata.check(q), o.Beacon.Check(q.Name()), derr); err != nil {
 		return nil, fmt.Errorf("listener of %v: %w", q.Name(), err)
 	}

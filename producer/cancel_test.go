@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
 )
 
 // unsteadyDelete fails the first deletes, before or after they took effect.
@@ -179,3 +180,51 @@ func TestACancelEndsWithItsTimeOut(t *testing.T) {
 		t.Errorf("what was never sent: got %v", err)
 	}
 }
+
+// An error names its queue and its message once, and no message if there is none.
+func TestErrorsNameTheirQueueAndMessageOnce(t *testing.T) {
+	inner := setup(t)
+	sent, err := producer.New[order](inner, nil).Send(t.Context(), order{"7"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken, err := inner.Dequeue(t.Context(), 1, time.Minute)
+	if err != nil || len(taken) != 1 {
+		t.Fatalf("got %v, %v", taken, err)
+	}
+	missing := localqueue.New(nil).Queue(inner.Name())
+	cancel := func(q queue.Queue, s producer.Sent) error { return producer.New[order](q, nil).Cancel(t.Context(), s) }
+	send := func(o *producer.Options[order]) error {
+		_, err := producer.New(missing, o).Send(t.Context(), order{"7"}, nil)
+		return err
+	}
+	id := string(sent.ID)
+	for want, err := range map[string]error{
+		"cancel a message of acme/orders: invalid argument: its lease has no id; keep the Sent that Send returned":          cancel(inner, producer.Sent{}),
+		"cancel message " + id + " of acme/orders: a worker has taken it, or it has expired: receipt is not the newest one": cancel(inner, sent),
+		"cancel message " + id + " of acme/orders: queue does not exist; create it first":                                   cancel(missing, sent),
+		"send to acme/orders: queue does not exist; create it first":                                                        send(nil),
+	} {
+		e := (*queue.Error)(nil)
+		if err == nil || err.Error() != want || !errors.As(err, &e) {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
+	}
+	// A request for another purpose is named, and what failed is still in the error.
+	refused := &queue.Error{Op: "create", Queue: inner.Name(), Kind: queue.ErrUnauthorized}
+	_, err = producer.New(&uncreatable{missing, refused}, &producer.Options[order]{Create: true}).Send(t.Context(), order{"7"}, nil)
+	if want := "send to acme/orders: create on acme/orders: unauthorized"; err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	if e := (*queue.Error)(nil); !errors.As(send(nil), &e) || e.Op != "enqueue" {
+		t.Errorf("got %+v, want the operation of the request", e)
+	}
+}
+
+// uncreatable is a queue that cannot be created.
+type uncreatable struct {
+	queue.Queue
+	err error
+}
+
+func (u *uncreatable) Create(context.Context, map[string]string) error { return u.err }

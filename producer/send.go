@@ -109,9 +109,30 @@ func (p *Producer[T]) send(ctx context.Context, s *Sending, body []byte, err err
 	case err == nil:
 		return s.Sent, nil
 	case s != nil && s.maybeSent != nil && !errors.Is(err, queue.ErrOutcomeUnknown):
-		return Sent{}, fmt.Errorf("send to %v: %w; an earlier request may have taken effect: %w", p.queue.Name(), err, s.maybeSent)
+		return Sent{}, fmt.Errorf("send to %v: %w; an earlier request may have taken effect: %w",
+			p.queue.Name(), brief(err, "enqueue", p.queue.Name(), ""), s.maybeSent)
 	}
-	return Sent{}, fmt.Errorf("send to %v: %w", p.queue.Name(), err)
+	return Sent{}, fmt.Errorf("send to %v: %w", p.queue.Name(), brief(err, "enqueue", p.queue.Name(), ""))
+}
+
+// briefError is an error whose text does not repeat the queue and the message that stand before it.
+type briefError struct {
+	error
+	text string
+}
+
+func (e *briefError) Error() string { return e.text }
+func (e *briefError) Unwrap() error { return e.error }
+
+// brief returns the error of a request behind a text that names this operation, queue and message.
+func brief(err error, op string, name queue.Name, id queue.ID) error {
+	e, plain := err.(*queue.Error) //nolint:errorlint // an error around it has more to say
+	if !plain || e.Op != op || e.Queue != name || e.Message != id {
+		return err
+	}
+	without := *e
+	without.Op = ""
+	return &briefError{err, without.Error()}
 }
 
 // ready returns an error for a producer that cannot send.
@@ -354,7 +375,12 @@ func (p *Producer[T]) Cancel(ctx context.Context, sent Sent) error {
 	}
 	name := cmp.Or(sent.Queue, p.queue.Name())
 	q, err := p.deleterOf(sent)
-	if err != nil {
+	switch {
+	case sent.ID == "":
+		return fmt.Errorf("cancel a message of %v: %w", name, &queue.Error{
+			Kind: queue.ErrInvalid, Detail: "its lease has no id", Hint: "keep the Sent that Send returned",
+		})
+	case err != nil:
 		return fmt.Errorf("cancel message %s of %v: %w", string(sent.ID), name, err)
 	}
 	if p.options.Timeout > 0 {
@@ -376,11 +402,12 @@ func (p *Producer[T]) Cancel(ctx context.Context, sent Sent) error {
 		return fmt.Errorf("cancel message %s of %v: it is gone: a request without a response has deleted it, or a worker has handled it: %w",
 			string(sent.ID), name, queue.ErrOutcomeUnknown)
 	case errors.Is(err, queue.ErrLeaseLost):
-		return fmt.Errorf("cancel message %s of %v: a worker has taken it, or it has expired: %w", string(sent.ID), name, err)
+		return fmt.Errorf("cancel message %s of %v: a worker has taken it, or it has expired: %w", string(sent.ID), name, brief(err, "delete", name, sent.ID))
 	case err != nil && unknown && !errors.Is(err, queue.ErrOutcomeUnknown):
-		return fmt.Errorf("cancel message %s of %v: %w; an earlier request may have deleted it: %w", string(sent.ID), name, err, queue.ErrOutcomeUnknown)
+		return fmt.Errorf("cancel message %s of %v: %w; an earlier request may have deleted it: %w",
+			string(sent.ID), name, brief(err, "delete", name, sent.ID), queue.ErrOutcomeUnknown)
 	case err != nil:
-		return fmt.Errorf("cancel message %s of %v: %w", string(sent.ID), name, err)
+		return fmt.Errorf("cancel message %s of %v: %w", string(sent.ID), name, brief(err, "delete", name, sent.ID))
 	}
 	return nil
 }
