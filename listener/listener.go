@@ -84,13 +84,16 @@ func (l *Listener[T]) prepare() (*session, error) {
 	return newSession(l.queue, l.options.session(), dispatch)
 }
 
-// check returns an error if the queue or the handler is missing, or if there are several handlers
-// and an option for one.
+// check returns an error if the queue or the handler is missing, if the service would refuse the
+// queue's name, or if there are several handlers and an option for one.
 func (l *Listener[T]) check() error {
 	if hook.IsNil(l.queue) {
 		return errors.New("the listener has no queue: make it with New and a queue that is not nil")
 	}
+	bad := queue.CheckName(l.queue.Name().Queue)
 	switch {
+	case bad != nil:
+		return fmt.Errorf("listener of %v: %w", l.queue.Name(), bad)
 	case l.kinds == nil && l.handler == nil:
 		return fmt.Errorf("listener of %v needs a handler: it is nil, or All, Each, Batch or Chain was given nothing, nil, or a number under 1", l.queue.Name())
 	case l.kinds != nil && l.options != nil && (l.options.Codec != nil || l.options.TimeoutFor != nil):

@@ -2,6 +2,8 @@ package listener
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"reflect"
 	"strings"
@@ -125,5 +127,29 @@ func TestAHandlerThatDoesNothingIsRefused(t *testing.T) {
 	}
 	if err := New(q, Chain(All(h, Each(Batch(batch, 1, 0), 1)), same), &Options[job]{Interceptors: []Interceptor{through}}).Check(); err != nil {
 		t.Errorf("got %v, want no error", err)
+	}
+}
+
+// A name that the service would refuse is found without a request: that of the queue, and that of
+// the poison queue.
+func TestCheckRefusesAnInvalidName(t *testing.T) {
+	engine := localqueue.New(nil)
+	named := func(name string) queue.Queue { return engine.Queue(queue.Name{Account: "acme", Queue: name}) }
+	h := func(context.Context, *Message[job]) error { return nil }
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for _, name := range []string{"Orders", "or", "", "a--b", "-orders"} {
+		for what, l := range map[string]*Listener[job]{
+			"queue":        New(named(name), h, nil),
+			"poison queue": New(named("orders"), h, &Options[job]{Poison: PoisonPolicy{Queue: named(name)}}),
+		} {
+			err := l.Check()
+			if !errors.Is(err, queue.ErrInvalid) || !strings.Contains(err.Error(), fmt.Sprintf("queue name %q", name)) {
+				t.Errorf("%s %q: got %v, want an invalid name", what, name, err)
+			}
+			if run := l.Run(ended); fmt.Sprint(run) != fmt.Sprint(err) || l.State().Requests != 0 {
+				t.Errorf("%s %q: Run returned %v after %d requests, want the error of Check and none", what, name, run, l.State().Requests)
+			}
+		}
 	}
 }

@@ -86,6 +86,9 @@ func (p Policy) WithDefaults(q queue.Queue) (Policy, error) {
 		}
 		p.Queue = q.Sibling(Suffix)
 	}
+	if err := queue.CheckName(p.Queue.Name().Queue); err != nil {
+		return p, fmt.Errorf("poison queue: %w", err)
+	}
 	if p.Queue.Name() == q.Name() {
 		return p, fmt.Errorf("poison queue %v is the queue itself: its messages would be moved to itself for ever", q.Name())
 	}
