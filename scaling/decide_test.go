@@ -185,6 +185,10 @@ func TestEachDecisionIsASentenceWithItsNumbers(t *testing.T) {
 			history: every10s(repeat(6, with(measured(6, 4200, 28, 35), func(s *Sample) { s.Handling = Optional[time.Duration]{} }))...),
 			want:    "6 → 12: 4,200 waiting, 28/s in, 35/s out, would drain in 10 min, target 1 min; 21 wanted, at most doubled in one step",
 		},
+		"a service of next to nothing": {
+			history: every10s(measured(6, 4200, 0, 1e-307)),
+			want:    "6 → 12: 4,200 waiting, 0/s in, 0/s out, would not drain, target 1 min; 15 wanted, at most doubled in one step",
+		},
 		"absurd figures": {
 			history: every10s(with(measured(6, 4200, math.NaN(), -1), func(s *Sample) { s.Slots, s.Handling = Known(math.Inf(1)), Known(-time.Second) })),
 			want:    "6 → 9: 4,200 waiting; 9 wanted; unknown: arrivals, handling time, slots",

@@ -222,7 +222,7 @@ func (c *choice) figures(t *text) {
 		t.rate(", ", m.service, "/s out")
 	}
 	if m.arrivalKnown && m.serviceKnown && m.backlog >= 0.5 && c.wanted > c.from && c.why != drainedAnyway {
-		if net := m.service - m.arrival; net > 1e-9*m.arrival {
+		if net := m.service - m.arrival; net > 1e-9*m.arrival && m.backlog < net*mostDrain {
 			t.duration(", would drain in ", m.backlog/net, "")
 		} else {
 			t.add(", would not drain")
@@ -300,6 +300,9 @@ func (c *choice) missing(t *text) {
 		t.count("", m.instances, " instances report")
 	}
 }
+
+// mostDrain is how many seconds a backlog may take before it counts as one that would not drain.
+const mostDrain = 365 * 86400
 
 // mostText is how long most sentences are at most, in bytes.
 const mostText = 192
