@@ -42,6 +42,10 @@ func wrongNumber(results []error, messages int) error {
 // first message's time-out has passed. A message is left out if its context ends before its batch
 // starts.
 //
+// Inside of [Each] a batch also starts when all items of a group that run wait in it and no further
+// one can start: for large batches give Each at least their size. Without Each the items of a
+// group come one at a time, and a batch has one of each group.
+//
 // Every message of a batch keeps its own slot, lease and settlement. Concurrency must therefore be
 // at least size for batches to fill (a [*SetupError] warns otherwise), and it bounds how many
 // batches run at the same time. A panic in h is an error for its whole batch. A negative wait counts
@@ -76,8 +80,10 @@ type batch[T any] struct {
 type member[T any] struct {
 	ctx     context.Context
 	message *Message[T]
-	role    role  // constant once the batch has begun
-	result  error // constant once the batch is done; if left out, once it has begun
+	each    *eachCall       // nil outside of an Each
+	stalled <-chan struct{} // never signals outside of an Each: see enterBatch
+	role    role            // constant once the batch has begun
+	result  error           // constant once the batch is done; if left out, once it has begun
 }
 
 // role says how a member takes part when its batch begins.
@@ -92,6 +98,11 @@ const (
 func (b *batcher[T]) handle(ctx context.Context, m *Message[T]) error {
 	b.warn(m)
 	mine := &member[T]{ctx: ctx, message: m}
+	if m.Items > 0 {
+		if item, ok := ctx.Value(deliveryKey{}).(*itemContext); ok {
+			mine.each = item.each
+		}
+	}
 	in, first := b.join(mine)
 	b.waitToBegin(in, mine, first)
 	switch mine.role {
@@ -132,6 +143,9 @@ func (b *batcher[T]) join(m *member[T]) (in *batch[T], first bool) {
 	}
 	in = b.open
 	in.members = append(in.members, m)
+	if m.each != nil {
+		m.stalled = m.each.enterBatch()
+	}
 	if len(in.members) == b.size {
 		b.begin(in)
 	}
@@ -139,8 +153,8 @@ func (b *batcher[T]) join(m *member[T]) (in *batch[T], first bool) {
 }
 
 // waitToBegin waits until the batch has begun. It begins the batch itself when this member has
-// a reason to: its context or the worker ends, it is one of few, or it is the first and has
-// waited long enough.
+// a reason to: its context or the worker ends, it is one of few, its group can go on only when the
+// batch begins, or it is the first and has waited long enough.
 func (b *batcher[T]) waitToBegin(in *batch[T], m *member[T], first bool) {
 	var stopping <-chan struct{} // never signals for a message made by a test
 	alone := false
@@ -160,6 +174,7 @@ func (b *batcher[T]) waitToBegin(in *batch[T], m *member[T], first bool) {
 		case <-waited:
 		case <-m.ctx.Done():
 		case <-stopping:
+		case <-m.stalled:
 		}
 	}
 	b.mu.Lock()
@@ -174,6 +189,9 @@ func (b *batcher[T]) begin(in *batch[T]) {
 	b.open = nil
 	led := false
 	for _, m := range in.members {
+		if m.each != nil {
+			m.each.leaveBatch()
+		}
 		switch {
 		case m.ctx.Err() != nil:
 			m.role, m.result = leftOut, fmt.Errorf("its batch had not begun: %w", context.Cause(m.ctx))

@@ -540,14 +540,73 @@ var errLateEach = errors.New("a handler made by Each was called after the one ar
 // maxWaiting is how many items of a group wait for their keys at most. Each has a goroutine.
 const maxWaiting = 1024
 
+// eachCall is one call of an [Each].
+type eachCall struct {
+	keyed.Each
+	begun chan struct{} // has an element for each item that has begun and not ended
+
+	mu      sync.Mutex
+	over    bool          // whether no further item begins; guarded by mu
+	batched int           // how many items wait in batches; guarded by mu
+	stalled chan struct{} // closed when only a batch that begins lets items go on; may be nil; guarded by mu
+}
+
+// enterBatch notes that an item waits in a batch. The channel is closed when all items with a place
+// do so and no other item can begin.
+func (e *eachCall) enterBatch() (stalled <-chan struct{}) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.batched++
+	if e.stalled == nil {
+		e.stalled = make(chan struct{})
+	}
+	stalled = e.stalled
+	e.checkStalled()
+	return stalled
+}
+
+func (e *eachCall) leaveBatch() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.batched--
+}
+
+// leavePlace gives a place to the next item.
+func (e *eachCall) leavePlace() {
+	<-e.Places
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.checkStalled()
+}
+
+// end notes that no further item begins.
+func (e *eachCall) end() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.over = true
+	e.checkStalled()
+}
+
+// checkStalled requires mu.
+func (e *eachCall) checkStalled() {
+	full := len(e.Places) == cap(e.Places) || len(e.begun) == cap(e.begun)
+	if e.stalled != nil && e.batched >= len(e.Places) && (full || e.over) {
+		close(e.stalled)
+		e.stalled = nil
+	}
+}
+
 // eachItem handles the items that are left for an [Each], up to concurrency of them at the same
 // time. First is the item of the message that it was called with.
-func (g *group) eachItem(ctx context.Context, each any, first, concurrency int, handle func(ctx context.Context, item int, in *keyed.Each)) error {
+func (g *group) eachItem(ctx context.Context, each any, first, concurrency int, handle func(ctx context.Context, item int, in *eachCall)) error {
 	if err := g.takeOver(each, first); err != nil {
 		return err
 	}
+	if g.turns.alone {
+		concurrency = 1
+	}
 	var running sync.WaitGroup
-	in, begun := &keyed.Each{Places: make(chan struct{}, concurrency)}, make(chan struct{}, concurrency+maxWaiting)
+	in := &eachCall{Each: keyed.Each{Places: make(chan struct{}, concurrency)}, begun: make(chan struct{}, concurrency+maxWaiting)}
 	for i := range g.inTurn() {
 		if g.resultOf(i).state != jobLeft {
 			continue
@@ -555,17 +614,18 @@ func (g *group) eachItem(ctx context.Context, each any, first, concurrency int, 
 		if g.turns.alone {
 			running.Wait()
 		}
-		begun <- struct{}{}
+		in.begun <- struct{}{}
 		in.Places <- struct{}{}
 		if ctx.Err() != nil || g.beginsNoItem() || !g.recordTurn(i) {
-			<-in.Places
+			in.leavePlace()
 			break
 		}
 		running.Go(func() {
-			defer func() { <-begun }()
+			defer func() { <-in.begun }()
 			handle(ctx, i, in)
 		})
 	}
+	in.end()
 	running.Wait()
 	if ctx.Err() != nil && g.delivery.running.ctx.Context.Err() == nil { // middleware ended the context
 		err := fmt.Errorf("its handler was not called: %w", context.Cause(ctx))
@@ -581,7 +641,7 @@ func (g *group) eachItem(ctx context.Context, each any, first, concurrency int, 
 
 // handleItem calls the handler for an item of an [Each], and records the result. The item has a
 // place.
-func (g *group) handleItem(ctx context.Context, item int, in *keyed.Each, h handling, call func(context.Context) error) {
+func (g *group) handleItem(ctx context.Context, item int, in *eachCall, h handling, call func(context.Context) error) {
 	c := newItemContext(ctx, g.delivery, item, g.delivery.timeoutOf(h), in)
 	begin := time.Now()
 	contained(func() error { return call(c) }, func(err error) {
@@ -646,13 +706,13 @@ func (e *each[T]) handle(ctx context.Context, m *Message[T]) error {
 		return e.handler(ctx, m)
 	}
 	v, g := m.delivery, m.delivery.running.group
-	return g.eachItem(ctx, e, m.Item, e.concurrency, func(ctx context.Context, item int, in *keyed.Each) {
+	return g.eachItem(ctx, e, m.Item, e.concurrency, func(ctx context.Context, item int, in *eachCall) {
 		one := &typedItem[T]{job: v, message: m}
 		if item != m.Item {
 			decoded := false
 			defer func() {
 				if !decoded { // the codec may end the goroutine
-					<-in.Places
+					in.leavePlace()
 				}
 			}()
 			h, ok := g.beginItem(item)
@@ -728,7 +788,7 @@ type itemContext struct {
 	item     int
 	cancel   context.CancelCauseFunc
 	timeout  time.Duration // zero or less for none
-	each     *keyed.Each   // nil outside of an Each
+	each     *eachCall     // nil outside of an Each
 	placed   atomic.Bool   // whether it has one of its places
 
 	mu       sync.Mutex
@@ -739,7 +799,7 @@ type itemContext struct {
 
 // newItemContext returns a context for the handler of an item. In an [Each] the item has a place. A
 // time-out of zero or less means no time-out.
-func newItemContext(parent context.Context, v *delivery, item int, timeout time.Duration, in *keyed.Each) *itemContext {
+func newItemContext(parent context.Context, v *delivery, item int, timeout time.Duration, in *eachCall) *itemContext {
 	ctx, cancel := context.WithCancelCause(parent)
 	c := &itemContext{Context: ctx, delivery: v, item: item, cancel: cancel, timeout: timeout, each: in}
 	c.placed.Store(in != nil)
@@ -757,13 +817,18 @@ func (c *itemContext) startTimeout() {
 }
 
 // Each implements keyed.Item.
-func (c *itemContext) Each() *keyed.Each { return c.each }
+func (c *itemContext) Each() *keyed.Each {
+	if c.each == nil {
+		return nil
+	}
+	return &c.each.Each
+}
 
 // Leave implements keyed.Item.
 func (c *itemContext) Leave() {
 	c.withoutTimeout()
 	if c.placed.CompareAndSwap(true, false) {
-		<-c.each.Places
+		c.each.leavePlace()
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/perkey"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
@@ -181,6 +183,110 @@ func TestEachContainsBatchAndAll(t *testing.T) {
 			t.Errorf("got %d batches of %d in all, and %d other calls", calls.Load(), sizes.Load(), others.Load())
 		}
 	})
+}
+
+// A batch inside of Each waits for no item that cannot come: it begins when every item of the group
+// that runs waits in it, and no further one can begin. It still waits for items that run, for those
+// that wait for the key of another one, and for the places of items that end.
+func TestABatchInsideEachWaitsForNoItemThatCannotCome(t *testing.T) {
+	const wait = time.Minute
+	oneKey := func(h Handler[job]) Handler[job] {
+		keys, err := perkey.New(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return perkey.MiddlewareBy[job](keys, func(*Message[job]) string { return "a" })(h)
+	}
+	for _, c := range []struct {
+		name               string
+		items, places, max int
+		around             Middleware[job]
+		want               map[int]int // how many batches had which size
+		took               time.Duration
+	}{
+		{"fewer items than a batch", 3, 10, 5, nil, map[int]int{3: 1}, 0},
+		{"fewer places than a batch", 7, 2, 5, nil, map[int]int{1: 1, 2: 3}, 0},
+		{"a rest", 12, 10, 5, nil, map[int]int{2: 1, 5: 2}, 0},
+		{"an item that runs on", 3, 3, 5, slow(0, time.Second), map[int]int{3: 1}, time.Second},
+		{"an item that fails before", 3, 3, 5, slow(0, -time.Second), map[int]int{2: 1}, time.Second},
+		{"one key, and more items than may wait for it", 1100, 2, 5, oneKey, map[int]int{1: 1100}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(b *bundle) {
+				b.putGroup(c.items)
+				var mu sync.Mutex
+				sizes := map[int]int{}
+				last := b.begin
+				h := Batch(func(_ context.Context, ms []*Message[job]) []error {
+					mu.Lock()
+					defer mu.Unlock()
+					sizes[len(ms)]++
+					last = time.Now()
+					return nil
+				}, c.max, wait)
+				if c.around != nil {
+					h = c.around(h)
+				}
+				o := options()
+				o.RetryDelay = func(int, error) time.Duration { return time.Hour }
+				b.run(New(b.queue, Each(h, c.places), o))
+				advance(10 * wait)
+				b.mustFinish()
+				if took := last.Sub(b.begin); !maps.Equal(sizes, c.want) || took != c.took {
+					t.Errorf("got batches of %v, the last after %v; want %v, after %v", sizes, took, c.want, c.took)
+				}
+			})
+		})
+	}
+}
+
+// After two lost starts the items of a group run one at a time, and so do their batches.
+func TestABatchInsideEachDoesNotWaitWhenItemsRunAlone(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.putGroup(3)
+		batch, err := b.queue.Queue.Dequeue(b.Context(), 1, time.Minute)
+		if err != nil || len(batch) != 1 {
+			t.Fatalf("got %d messages and error %v, want 1", len(batch), err)
+		}
+		head, body, _, err := codec.Open(batch[0].Text, codec.Envelope, codec.Groups)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head.Starts, head.Started = 1, codec.NewItemSet(3, func(i int) bool { return i == 0 })
+		text, err := codec.Seal(head, body, codec.Envelope)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.queue.Queue.Update(b.Context(), batch[0].Lease, text, 0); err != nil {
+			t.Fatal(err)
+		}
+		var sizes []int
+		b.run(New(b.queue, Each(Batch(func(_ context.Context, ms []*Message[job]) []error {
+			sizes = append(sizes, len(ms))
+			return nil
+		}, 3, time.Hour), 3), options()))
+		advance(time.Minute)
+		if fmt.Sprint(sizes) != "[1 1 1]" {
+			t.Errorf("after a minute, got batches of %v, want [1 1 1]", sizes)
+		}
+		b.mustFinish()
+	})
+}
+
+// slow is middleware in which an item takes that long before its handler is called, or, if the time
+// is negative, before it fails.
+func slow(item int, d time.Duration) Middleware[job] {
+	return func(h Handler[job]) Handler[job] {
+		return func(ctx context.Context, m *Message[job]) error {
+			if m.Item == item {
+				time.Sleep(d.Abs())
+				if d < 0 {
+					return errors.New("no")
+				}
+			}
+			return h(ctx, m)
+		}
+	}
 }
 
 // Middleware and interceptors see every item, or outside of Each the message. What they return
