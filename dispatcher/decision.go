@@ -133,7 +133,11 @@ func decisionOn(o *opened, r result) decision {
 		dec.forOthers = true
 		return dec
 	case r.state == jobSnoozed:
-		dec := later(o, Snoozed, r.said.delay, r.expiring)
+		delay := r.said.delay
+		if delay == 0 && o.queued.DequeueCount > soonSnoozes {
+			delay = time.Second
+		}
+		dec := later(o, Snoozed, delay, r.expiring)
 		if dec.outcome == Snoozed {
 			dec.err = r.reported
 		}
@@ -145,6 +149,10 @@ func decisionOn(o *opened, r result) decision {
 	}
 	return decision{outcome: Deleted, err: r.all, handled: r.handled}
 }
+
+// soonSnoozes is after how many deliveries a snooze without a delay takes a second, so that a job
+// that always asks for one does not keep the queue busy.
+const soonSnoozes = 5
 
 // soonDeliveries is after how many deliveries a message that this worker cannot handle comes less
 // often. They take 2 min at least, and make it 98 % likely that one worker of nine gets it.

@@ -171,6 +171,9 @@ func Retry(delay time.Duration, err error) error {
 // job did not fail, it is too early for it. For a message without an envelope the dequeue count,
 // and so the attempt, rises nevertheless (see Options.Adopt). It shows that the handler works:
 // middleware that has not called it returns [Postpone].
+//
+// A delay of zero or less means immediately for the first 5 deliveries of the message, and 1 s from
+// then on.
 func Snooze(delay time.Duration) error {
 	return &resultError{outcome: Snoozed, delay: min(max(delay, 0), queue.MaxVisibility)}
 }
@@ -180,7 +183,7 @@ func Snooze(delay time.Duration) error {
 // snooze shows that the handler works, and ends an outage of the handlers; a postponed delivery
 // says nothing about it. Nor does it hide that earlier deliveries of the message were lost. Why is
 // the reason for the wait; it is not reported unless the message becomes poison because its life
-// ends.
+// ends. A delay of zero or less is treated as by Snooze.
 func Postpone(delay time.Duration, why error) error {
 	return &resultError{err: why, outcome: Snoozed, delay: min(max(delay, 0), queue.MaxVisibility), uncalled: true}
 }

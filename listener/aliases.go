@@ -123,7 +123,8 @@ func Retry(delay time.Duration, err error) error { return dispatcher.Retry(delay
 // Snooze returns an error that gives the message back with the delay and records no attempt: the
 // job did not fail, it is too early for it. For a message without an envelope the dequeue count,
 // and so the attempt, rises nevertheless (see Options.Adopt). It shows that the handler works:
-// middleware that has not called it returns Postpone.
+// middleware that has not called it returns Postpone. Without a delay it takes 1 s after the first 5
+// deliveries of the message. See dispatcher.Snooze.
 func Snooze(delay time.Duration) error { return dispatcher.Snooze(delay) }
 
 // Postpone is Snooze for middleware and interceptors that have not called the handler: it says

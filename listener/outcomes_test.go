@@ -357,3 +357,37 @@ func TestTheObserverReceivesALostLease(t *testing.T) {
 		}
 	})
 }
+
+// A job that asks to come again immediately, each time, comes once a second after its first
+// deliveries. A snooze with a delay keeps it.
+func TestASnoozeWithoutADelayIsNotALoop(t *testing.T) {
+	for name, c := range map[string]struct {
+		result error
+		group  bool
+		want   int // deliveries in a minute and a half
+	}{
+		"Snooze":                {dispatcher.Snooze(0), false, 5 + 90},
+		"Snooze of an item":     {dispatcher.Snooze(0), true, 5 + 90},
+		"Postpone":              {dispatcher.Postpone(0, errors.New("busy")), false, 5 + 90},
+		"Snooze with its delay": {dispatcher.Snooze(30 * time.Second), false, 3},
+	} {
+		bubble(t, func(b *bundle) {
+			if c.group {
+				b.putGroup(1)
+			} else {
+				b.send(0)
+			}
+			b.queue.intercept = func(_ string, act func() error) error {
+				time.Sleep(time.Millisecond)
+				return act()
+			}
+			b.run(New(b.queue, func(context.Context, *Message[job]) error { return c.result }, options()))
+			advance(90 * time.Second)
+			got := len(b.queue.sent("update"))
+			b.mustFinish()
+			if got < c.want*8/10 || got > c.want {
+				t.Errorf("%s: got %d deliveries in 90 s, want %d, or fewer by the time of the polls", name, got, c.want)
+			}
+		})
+	}
+}
