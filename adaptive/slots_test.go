@@ -285,6 +285,22 @@ func TestAtTheLowestLimitNothingStartsForAWhile(t *testing.T) {
 	})
 }
 
+// The holds grow from failure to failure, and begin anew after a success.
+func TestASuccessShortensTheNextHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(&Options{Max: 1})
+		end := func(said verdict) time.Duration {
+			l.end(l.begin(), &dispatcher.Delivery{ID: "m"}, said, errRefused)
+			return l.last.wait
+		}
+		first, second, third := end(exhausted), end(exhausted), end(exhausted)
+		end(coped)
+		if again := end(exhausted); first > 2*firstHold || second <= first || third <= second || again > 2*firstHold {
+			t.Errorf("got holds of %v, %v, %v, and %v after a success", first, second, third, again)
+		}
+	})
+}
+
 // A listener that begins while the limit holds back begins when that ends.
 func TestAHoldOutlivesItsListeners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

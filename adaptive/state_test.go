@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -138,6 +139,10 @@ func TestVerdicts(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", name, got, c.want)
 		}
 	}
+	l.options.Exhausted = func(error) bool { panic("a mistake") }
+	if got, st := l.judge(t.Context(), errors.New("busy")), l.State(); got != silent || st.Err == nil || !strings.Contains(st.Err.Error(), "a mistake") {
+		t.Errorf("with an option that panics: got %v and the error %v, want silent and the panic", got, st.Err)
+	}
 }
 
 // A reading that fails is unknown, not zero and not the one before: nothing changes by it.
@@ -190,8 +195,30 @@ func TestKindsAreComparedWithThemselves(t *testing.T) {
 				round("long", 10*time.Second, l.limit())
 			}
 		}
-		if got := l.rule.exact; got < 30 && !l.gradient.probing {
+		if got := l.rule.exact; !(got >= 30) && !l.gradient.probing { // it may not be a number
 			t.Errorf("got %v, want a limit that has grown: %v", got, l.State())
+		}
+	})
+}
+
+// Half the limit is tried after the first window, and then in every thirtieth. Handlers that take no
+// time are no sign of overload.
+func TestTheGradientProbesInEveryThirtiethWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(&Options{Max: 64, Start: 10, Gradient: true})
+		var probes []int
+		for windows, n := 0, 0; len(probes) < 3 && n < 10000; n++ {
+			was := l.gradient.probing
+			l.end(l.begin(), &dispatcher.Delivery{}, coped, nil)
+			if l.gradient.samples == 0 {
+				windows++
+			}
+			if !was && l.gradient.probing {
+				probes = append(probes, windows)
+			}
+		}
+		if want := []int{1, 1 + probeEvery, 1 + 2*probeEvery}; !slices.Equal(probes, want) || l.gradient.resume != 10 {
+			t.Errorf("probed after %v windows at the limit %v, want %v and 10", probes, l.gradient.resume, want)
 		}
 	})
 }

@@ -600,3 +600,70 @@ func TestASlowQueueDoublesNothing(t *testing.T) {
 		}
 	})
 }
+
+// refuses is a queue whose sends end with the result of a function.
+type refuses struct {
+	queue.Queue
+	send  func(context.Context) error
+	sends int
+}
+
+func (q *refuses) Enqueue(ctx context.Context, _ string, _ *queue.EnqueueOptions) (queue.Message, error) {
+	q.sends++
+	return queue.Message{}, q.send(ctx)
+}
+
+// keeps is a queue whose messages cannot be deleted.
+type keeps struct{ queue.Queue }
+
+func (keeps) Delete(context.Context, queue.Lease) error { return queue.ErrUnauthorized }
+
+// A redrive that cannot go on ends, with one message in work at a time. A send that hangs ends within
+// three quarters of the lease, and its message may be there twice. So may one that was sent and
+// cannot be deleted: its lease must end by itself. A missing queue gets one request.
+func TestARedriveThatFailsSaysWhatMayBeThereTwice(t *testing.T) {
+	for name, c := range map[string]struct {
+		send  func(context.Context) error
+		keeps bool
+		want  poison.Counts
+		err   error
+		took  time.Duration
+		left  int // visible afterwards
+	}{
+		"a send that hangs": {
+			send: func(ctx context.Context) error { <-ctx.Done(); return queue.ErrOutcomeUnknown },
+			want: poison.Counts{Chosen: 1, Failed: 1, Doubled: 1}, err: queue.ErrOutcomeUnknown, took: 3 * time.Second, // its lease is nearly over
+		},
+		"a send without permission": {
+			send: func(context.Context) error { return queue.ErrUnauthorized },
+			want: poison.Counts{Chosen: 1, Failed: 1}, err: queue.ErrUnauthorized, left: 2,
+		},
+		"no queue": {
+			send: func(context.Context) error { return queue.ErrQueueMissing },
+			want: poison.Counts{Chosen: 2, Failed: 2}, left: 2,
+		},
+		"no delete": {keeps: true, want: poison.Counts{Chosen: 1, Redriven: 1, Doubled: 1}, err: queue.ErrUnauthorized, left: 1},
+		"no fault":  {want: poison.Counts{Chosen: 2, Redriven: 2}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMorgue(t)
+			for i := range 2 {
+				m.bury(t, envelope(t, i, codec.Head{}), poison.ReasonAttempts, nil)
+			}
+			from, to, begin := m.poison, m.orders, time.Now()
+			if c.keeps {
+				from = keeps{from}
+			}
+			refusing := &refuses{Queue: m.orders, send: c.send}
+			if c.send != nil {
+				to = refusing
+			}
+			report, err := poison.Redrive(t.Context(), from, &poison.RedriveOptions{To: to, Lease: 4 * time.Second})
+			took, left := time.Since(begin), len(drain(t, m.poison))
+			if !errors.Is(err, c.err) || report.Counts != c.want || took != c.took || refusing.sends > 1 || left != c.left {
+				t.Errorf("%s: got %+v, %v after %v and %d sends, %d left; want %+v, %v after %v, %d left",
+					name, report, err, took, refusing.sends, left, c.want, c.err, c.took, c.left)
+			}
+		})
+	}
+}
