@@ -432,7 +432,7 @@ func (f *failures) tell(s *source, ended bool) {
 func (f *failures) describe(s *source) LimitedSource {
 	slots := f.share()
 	if s.of == ofAll {
-		slots = max(f.size, 1)
+		slots = 1 // the size of a round
 	}
 	return LimitedSource{Source: s.String(), Since: s.since, Slots: slots, Error: s.cause}
 }

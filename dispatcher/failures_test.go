@@ -259,6 +259,11 @@ func TestItSlowsDownOnlyWhenNothingHasSucceededForAMinute(t *testing.T) {
 			if x.isSlow() != c.want || x.Outage() != c.want {
 				t.Errorf("%+v: slow is %v, and the sources %v", c, x.Outage(), x.Limited())
 			}
+			for _, one := range x.Limited() {
+				if want := map[bool]int{true: 1, false: max(c.concurrency/10, 1)}[one.Source == "all jobs"]; one.Slots != want {
+					t.Errorf("%+v: got %d slots of %v, want %d", c, one.Slots, one, want)
+				}
+			}
 		})
 	}
 }

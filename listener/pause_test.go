@@ -420,7 +420,7 @@ func TestPausesOfManyCallers(t *testing.T) {
 	})
 }
 
-func TestPausedByIsText(t *testing.T) {
+func TestPausedByAndPhaseAreTexts(t *testing.T) {
 	for p, want := range map[PausedBy]string{NotPaused: "not paused", ByProgram: "program", ByQueue: "queue metadata", ByProgramAndQueue: "program and queue metadata"} {
 		text, err := json.Marshal(State{PausedBy: p})
 		var back State
@@ -428,8 +428,18 @@ func TestPausedByIsText(t *testing.T) {
 			t.Errorf("%v: got %s, error %v, back %v; want %q", p, text, err, back.PausedBy, want)
 		}
 	}
-	if _, err := PausedBy(7).MarshalText(); err == nil || PausedBy(7).String() != "PausedBy(7)" || new(PausedBy).UnmarshalText([]byte("nobody")) == nil {
-		t.Error("unknown values: got no error")
+	for p, want := range map[PausedBy]string{-1: "PausedBy(-1)", ByProgramAndQueue + 1: "PausedBy(4)"} {
+		if _, err := p.MarshalText(); err == nil || p.String() != want {
+			t.Errorf("got %v and the error %v, want %v and one", p, err, want)
+		}
+	}
+	if new(PausedBy).UnmarshalText([]byte("nobody")) == nil {
+		t.Error("an unknown name: got no error")
+	}
+	for p, want := range map[Phase]string{Waiting - 1: "Phase(-1)", Waiting: "waiting", Running: "running", Draining: "draining", Stopped: "stopped", Stopped + 1: "Phase(4)"} {
+		if p.String() != want {
+			t.Errorf("got the phase %v, want %v", p, want)
+		}
 	}
 }
 

@@ -10,7 +10,8 @@
 //
 // A mutant is killed by the short tests of its package, by its whole tests, or by the short tests of
 // another of the packages that uses it; a test that hangs kills it too. What does not compile is not
-// a mutant. The exit code is 1 if fewer than 95 % are killed. Some mutants are equivalent: they
+// a mutant. Tests that fail without a mutant would kill all of them, so they run first, and if one
+// fails nothing is reported. The exit code is 1 if fewer than 95 % are killed. Some mutants are equivalent: they
 // change nothing that a test could see, such as when a lock is freed.
 package main
 
@@ -85,6 +86,9 @@ func run(dirs []string, n int, seed uint64, only string, workers int) error {
 	}
 	users, err := usersOf(dirs)
 	if err != nil {
+		return err
+	}
+	if err := checkTests(dirs); err != nil {
 		return err
 	}
 	rand.New(rand.NewPCG(seed, 0)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
@@ -259,6 +263,20 @@ func usersOf(dirs []string) (map[string][]string, error) {
 		}
 	}
 	return users, nil
+}
+
+// checkTests returns an error if a test fails without a mutant.
+func checkTests(dirs []string) error {
+	for _, how := range []string{"-short", "-timeout=10m"} {
+		args := []string{"test", "-vet=off", how}
+		for _, dir := range dirs {
+			args = append(args, "./"+dir)
+		}
+		if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("tests fail without a mutant: go %s: %w\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	return nil
 }
 
 // notCompiled is what kills a change that is not a mutant.
