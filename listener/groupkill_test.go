@@ -264,3 +264,36 @@ func TestAnItemStartsOnlyIfThatIsRecorded(t *testing.T) {
 		}
 	})
 }
+
+// An item whose start cannot be recorded, because another is being saved, does not start after the halt.
+func TestAnItemThatWaitsForASaveDoesNotStartAfterTheHalt(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.putGroup(3)
+		b.loseDelivery()
+		var saving atomic.Bool
+		saved := make(chan struct{})
+		b.queue.intercept = func(op string, act func() error) error {
+			if op == "update" && saving.CompareAndSwap(true, false) {
+				<-saved
+			}
+			return act()
+		}
+		var got items
+		l := New(b.queue, Each(got.handler(b, func(ctx context.Context, m *Message[job]) error {
+			if m.Item == 0 {
+				time.Sleep(2 * time.Second) // and then item 2 has its turn
+				return nil
+			}
+			time.Sleep(time.Second)
+			saving.Store(true)
+			return m.Save(ctx, m.Body)
+		}), 2), options())
+		b.run(l)
+		advance(10 * time.Second)
+		l.Halt()
+		advance(time.Second)
+		close(saved)
+		b.mustFinish()
+		got.wantCounts(b, 1, 1, 0)
+	})
+}

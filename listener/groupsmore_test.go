@@ -129,6 +129,40 @@ func TestGoexitFailsOneItem(t *testing.T) {
 	})
 }
 
+// exiting is a codec that ends the goroutine when it first decodes the second item.
+type exiting struct {
+	codec.Codec[job]
+	once sync.Once
+}
+
+func (c *exiting) Decode(body []byte) (job, error) {
+	j, err := c.Codec.Decode(body)
+	if j.N == 1 {
+		c.once.Do(runtime.Goexit)
+	}
+	return j, err
+}
+
+// A codec that ends the goroutine does so for its item only, and its place in an Each is free again.
+func TestGoexitInTheCodecHoldsUpNoItem(t *testing.T) {
+	for _, concurrency := range []int{0, 1} {
+		bubble(t, func(b *bundle) {
+			b.putGroup(9)
+			var got items
+			o := options()
+			o.Codec = &exiting{Codec: codec.JSON[job]()}
+			h := got.handler(t, func(context.Context, *Message[job]) error { return nil })
+			if concurrency > 0 {
+				h = Each(h, concurrency)
+			}
+			b.run(New(b.queue, h, o))
+			advance(time.Hour)
+			b.mustFinish()
+			got.wantCounts(t, 1, 1, 1, 1, 1, 1, 1, 1, 1)
+		})
+	}
+}
+
 // poisonDepth returns how many messages the poison queue has.
 func (b *bundle) poisonDepth() int64 {
 	p, err := b.queue.Queue.Sibling(poison.Suffix).Properties(b.Context())
