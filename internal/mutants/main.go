@@ -8,10 +8,11 @@
 // by one, flips true and false, or leaves out a call or an assignment. The files stay as they are:
 // the compiler reads the mutant from an overlay.
 //
+// The tests run without a mutant first: one that fails would seem to kill every mutant.
+//
 // A mutant is killed by the short tests of its package, by its whole tests, or by the short tests of
 // another of the packages that uses it; a test that hangs kills it too. What does not compile is not
-// a mutant. Tests that fail without a mutant would kill all of them, so they run first, and if one
-// fails nothing is reported. The exit code is 1 if fewer than 95 % are killed. Some mutants are equivalent: they
+// a mutant. The exit code is 1 if fewer than 95 % are killed. Some mutants are equivalent: they
 // change nothing that a test could see, such as when a lock is freed.
 package main
 
