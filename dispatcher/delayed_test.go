@@ -57,10 +57,10 @@ func TestADelayedMessageCountsUntilItIsDue(t *testing.T) {
 // From 32 s on, messages that are due at about the same time share a count.
 func TestLongDelaysShareCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for first, want := range map[time.Duration]int{30: 2, 33: 1, 61: 1, 65: 1} {
+		for first, want := range map[int]int{30: 2, 33: 1, 61: 1, 65: 1} {
 			var d delayed
-			d.add(first * time.Second)
-			d.add((first + 1) * time.Second)
+			d.add(time.Duration(first) * time.Second)
+			d.add(time.Duration(first+1) * time.Second)
 			if len(d.due) != want {
 				t.Errorf("delays of %d and %d s have %d counts, want %d", first, first+1, len(d.due), want)
 			}

@@ -293,7 +293,7 @@ func kill(m mutant, users []string) (by string, err error) {
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	changed, overlay := filepath.Join(dir, filepath.Base(m.file)), filepath.Join(dir, "overlay.json")
 	if err := os.WriteFile(changed, []byte(string(source[:m.begin])+m.text+string(source[m.end:])), 0o600); err != nil {
 		return "", err

@@ -35,6 +35,9 @@ type delivery struct {
 // counted reports whether the text counts attempts.
 func (d *delivery) counted() bool { return isEnvelope(d.entry.text) }
 
+// ran reports whether a handler ran; of a group, that of an item.
+func (d *delivery) ran() bool { return d.began != nil && (d.head.Items == 0 || len(d.items) > 0) }
+
 // endedWith reports whether the run of the delivery ended with this result.
 func (d *delivery) endedWith(result string) bool {
 	return d.ended != nil && strings.HasPrefix(d.ended.outcome, result)

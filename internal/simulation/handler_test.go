@@ -85,7 +85,9 @@ func (p *process) handle(ctx context.Context, m *listener.Message[job]) error {
 func (p *process) begin(ctx context.Context, m *listener.Message[job]) *handling {
 	w := p.world
 	r := &handling{process: p, ctx: ctx, message: m, subject: string(m.ID), job: w.job(m.Body.N), n: w.run(m.ID), at: w.now(), outcome: didNothing}
-	w.history.note(entry{kind: began, who: p.plan.name, id: m.ID, count: m.DequeueCount, n: m.Attempt})
+	if !p.isDead() { // a batch that waited for the flag goes on when the wire is cut
+		w.history.note(entry{kind: began, who: p.plan.name, id: m.ID, count: m.DequeueCount, n: m.Attempt})
+	}
 	w.running.Add(1)
 	context.AfterFunc(ctx, func() {
 		// The dispatcher cancels it at the end of a run, which is not recorded.

@@ -50,7 +50,7 @@ func (a *account) translateErrorResponse(op string, receipt queue.Receipt, resp 
 	e := &queue.Error{Status: resp.StatusCode, Code: resp.ErrorCode, Err: err}
 	e.Hint, e.Kind = classify(op, resp.StatusCode, resp.ErrorCode)
 	if r := resp.RawResponse; r != nil {
-		if e.Kind == queue.ErrThrottled {
+		if errors.Is(e.Kind, queue.ErrThrottled) {
 			e.RetryAfter = retryAfter(r.Header.Get("Retry-After"))
 		}
 		e.RequestID = a.location.Redact(r.Header.Get(azurestorage.RequestIDHeader), string(receipt))
