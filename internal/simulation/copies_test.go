@@ -109,7 +109,7 @@ func (b *ledger) origin(e entry) (found *delivery, _ poison.Record) {
 		return a.deliveries[i], record
 	}
 	// A bare copy, or one with the least of a record, says which message it is of, but not which
-	// delivery: prefer one that has no copy yet.
+	// delivery: prefer one that has no copy yet. A record has the attempts.
 	text := readable(e.text)
 	head := b.world.open(text).head
 	if err == nil {
@@ -121,7 +121,8 @@ func (b *ledger) origin(e entry) (found *delivery, _ poison.Record) {
 			continue
 		}
 		for _, d := range a.deliveries {
-			fits := d.who == e.who && (d.began == nil || d.ended != nil) && (found == nil || found.copied || !d.copied)
+			fits := d.who == e.who && (d.began == nil || d.ended != nil) && (found == nil || found.copied || !d.copied) &&
+				(err != nil || !d.counted() || record.Attempts <= d.head.Attempts+1)
 			if fits && (b.holds(d, text) || d.counted() && d.has(text)) { // of an envelope, only the body is copied
 				found = d
 			}
