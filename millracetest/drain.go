@@ -277,7 +277,7 @@ func (q *watchedQueue) Dequeue(ctx context.Context, n int, visibility time.Durat
 	q.got += len(batch)
 	for _, m := range batch {
 		if m.DequeueCount >= maxDeliveries {
-			q.err = fmt.Errorf("message %s of %v has been delivered %d times: does its handler retry or snooze without a delay?",
+			q.err = fmt.Errorf("message %s of %v has been delivered %d times: does its handler retry without a delay?",
 				string(m.ID), q.Name(), m.DequeueCount)
 		}
 	}

@@ -216,7 +216,10 @@ func TestDrainEndsTheTestOnPermanentFailures(t *testing.T) {
 
 		millracetest.Send(t, q, Order{ID: "7"})
 		requireParts(t, failureOf(t, func(t testing.TB) {
-			millracetest.Drain(t, q, returning(dispatcher.Snooze(0)), nil)
+			millracetest.Drain(t, q, returning(errBroken), &listener.Options[Order]{
+				Poison:     poison.Policy{MaxAttempts: 2000},
+				RetryDelay: func(int, error) time.Duration { return 0 },
+			})
 		}), "millracetest: message ", "millracetest/jobs", "1000 times", "without a delay")
 	})
 }

@@ -26,7 +26,7 @@ func (r *refusingQueue) Delete(ctx context.Context, l queue.Lease) error {
 	r.refused[l.ID] = true
 	r.mu.Unlock()
 	if first {
-		return queue.ErrUnauthorized // not retried, so that the message is delivered again
+		return queue.ErrLeaseLost // not repeated, so that the message is delivered again
 	}
 	return r.Manager.Delete(ctx, l)
 }

@@ -99,7 +99,7 @@ func TestEveryTransportPlaysTheSame(t *testing.T) {
 			continue
 		}
 		here := run(t, n, breakage{})
-		if here.world == nil || here.world.limited.Load() {
+		if here.world == nil || here.world.raced() {
 			continue // TestSeeds reports it, or see doc.go
 		}
 		for _, over := range []way{overNetHTTP, overHTTP1} {
