@@ -2,6 +2,7 @@ package codec
 
 import (
 	"bytes"
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,31 @@ import (
 type Codec[T any] interface {
 	Encode(v T) ([]byte, error)
 	Decode(body []byte) (T, error)
+}
+
+// Check returns why a codec cannot carry any job, or nil. [JSON] and [XML] cannot if T is a struct, or
+// a pointer to one, that has fields and exports none of them: they would write and read empty jobs. A
+// type that encodes or decodes itself is different. Other codecs are asked by their method Check, if
+// they have one.
+func Check(c any) error {
+	if own, ok := c.(interface{ Check() error }); ok {
+		return own.Check()
+	}
+	return nil
+}
+
+// Verbatim returns the body that the codec finds in a text without an envelope, and its format, given
+// those that [Auto] recognises. [Text] and [Bytes] read any text, so that a word such as "MTIz", which
+// is the Base64 of 123, stays as it is: they decode only what begins like a JSON object or array, or
+// like XML.
+func Verbatim(c any, text string, body []byte, recognized Format) ([]byte, Format) {
+	switch c.(type) {
+	case textCodec, bytesCodec:
+		if recognized == Base64 && !beginsWith(string(body), "{[<") {
+			return []byte(text), Plain
+		}
+	}
+	return body, recognized
 }
 
 // Bytes is a codec that leaves the body as it is. Decode does not copy.
@@ -45,17 +71,24 @@ func withoutMark(body []byte) []byte { return bytes.TrimPrefix(body, byteOrderMa
 // than one value, and the JSON null for a T that cannot hold it are errors: null is for pointers,
 // maps, slices, interfaces and types with an UnmarshalJSON method. For others encoding/json would
 // leave a zero T, a job that nobody sent.
-func JSON[T any]() Codec[T] { return jsonCodec[T]{} }
+func JSON[T any]() Codec[T] {
+	return jsonCodec[T]{hidden[T](marshaler, unmarshaler)}
+}
 
-type jsonCodec[T any] struct{}
+type jsonCodec[T any] struct{ unfit error }
+
+func (c jsonCodec[T]) Check() error { return c.unfit }
 
 // Encode leaves <, > and & unescaped: the XML around the text escapes them again, and six bytes
 // for one would count towards the 64 KiB.
-func (jsonCodec[T]) Encode(v T) ([]byte, error) {
+func (c jsonCodec[T]) Encode(v T) ([]byte, error) {
+	if c.unfit != nil {
+		return nil, c.unfit
+	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
+	if err := e.Encode(&v); err != nil { // a method of *T encodes too
 		return nil, fmt.Errorf("encode %v as JSON: %w", reflect.TypeFor[T](), err)
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
@@ -82,8 +115,42 @@ func (jsonCodec[T]) Decode(body []byte) (T, error) {
 
 const jsonSpace = " \t\r\n"
 
-// unmarshaler is the type of values that decode null themselves.
-var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
+// The types of values that encode and decode themselves, null too.
+var (
+	marshaler       = reflect.TypeFor[json.Marshaler]()
+	unmarshaler     = reflect.TypeFor[json.Unmarshaler]()
+	textMarshaler   = reflect.TypeFor[encoding.TextMarshaler]()
+	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
+)
+
+// hidden returns an error if T is a struct, or a pointer to one, whose fields are all unexported, unless
+// it has a method of these interfaces, or of those for texts. The fields of an embedded struct are its own.
+func hidden[T any](own ...reflect.Type) error {
+	t := reflect.TypeFor[T]()
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	empty := true
+	for _, f := range reflect.VisibleFields(t) {
+		part := f.Anonymous && f.Tag == "" && (f.Type.Kind() == reflect.Struct || f.Type.Kind() == reflect.Pointer)
+		if f.IsExported() && !part {
+			return nil
+		}
+		empty = empty && (part || f.Name == "_")
+	}
+	if empty {
+		return nil
+	}
+	for _, one := range append(own, textMarshaler, textUnmarshaler) {
+		if reflect.PointerTo(t).Implements(one) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%v has no exported field, so that its jobs would be empty: export the fields that a job needs", reflect.TypeFor[T]())
+}
 
 // holdsNull reports whether decoding null into a value of the type is more than leaving it zero.
 func holdsNull(t reflect.Type) bool {

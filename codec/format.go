@@ -19,8 +19,8 @@ type Format int
 // The formats.
 const (
 	// Auto recognises all formats, in this order: an [Envelope]; valid JSON is the body; Base64
-	// of valid JSON or of an XML document is decoded; anything else is the body as it is, for
-	// which [Explain] says what was tried. Written, it means Envelope. It is the zero value.
+	// of valid JSON or of an XML document is decoded, see [Verbatim]; anything else is the body as it
+	// is, for which [Explain] says what was tried. Written, it means Envelope. It is the zero value.
 	Auto Format = iota
 
 	// Envelope is a line with the head and then the body. It is the only format that counts
@@ -143,12 +143,19 @@ func Open(text string, f Format, understood ...Feature) (Head, []byte, Format, e
 // document are ignored; an empty body and one with anything else around the document are errors,
 // and so is an encoding other than UTF-8. A document that calls itself UTF-16, as .NET writes them
 // into strings, is read as the UTF-8 that it is.
-func XML[T any]() Codec[T] { return xmlCodec[T]{} }
+func XML[T any]() Codec[T] {
+	return xmlCodec[T]{hidden[T](reflect.TypeFor[xml.Marshaler](), reflect.TypeFor[xml.Unmarshaler]())}
+}
 
-type xmlCodec[T any] struct{}
+type xmlCodec[T any] struct{ unfit error }
 
-func (xmlCodec[T]) Encode(v T) ([]byte, error) {
-	body, err := xml.Marshal(v)
+func (c xmlCodec[T]) Check() error { return c.unfit }
+
+func (c xmlCodec[T]) Encode(v T) ([]byte, error) {
+	if c.unfit != nil {
+		return nil, c.unfit
+	}
+	body, err := xml.Marshal(&v) // a method of *T encodes too
 	if err == nil {
 		err = checkEncoded(reflect.ValueOf(&v).Elem(), body)
 	}

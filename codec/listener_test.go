@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/producer"
@@ -145,6 +146,69 @@ func TestAListenerReadsOtherLanguages(t *testing.T) {
 			t.Errorf("neither handled nor poison: %v; the listener says %+v", slices.Collect(maps.Values(names)), state)
 		}
 	})
+}
+
+// Words that are the Base64 of something reach a handler that takes any text as they are, also after
+// a retry and in a kind; what is Base64 of an object, a list, or a document is decoded. A handler of
+// numbers gets the number.
+func TestAWordStaysAsItIs(t *testing.T) {
+	words := map[string]string{
+		"MTIz": "MTIz", "dHJ1ZQ==": "dHJ1ZQ==", "bnVsbA==": "bnVsbA==", "IjEi": "IjEi", "LTE=": "LTE=", "hello": "hello",
+		"eyJJRCI6IjcifQ==": `{"ID":"7"}`, "WzFd": "[1]", "PGEvPg==": "<a/>",
+	}
+	send := func(t *testing.T) queue.Manager {
+		q := newQueue(t)
+		for text := range words {
+			if _, err := q.Enqueue(t.Context(), text, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return q
+	}
+	check := func(t *testing.T, how string, run func(listener.Handler[string]) error) {
+		t.Helper()
+		got := map[string]int{}
+		h := func(_ context.Context, m *listener.Message[string]) error {
+			if got[m.Body]++; got[m.Body] == 1 {
+				return errors.New("again")
+			}
+			return nil
+		}
+		if err := run(h); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range words {
+			if got[want] != 2 {
+				t.Errorf("%s: %q was handled %d times, want twice: %v", how, want, got[want], got)
+			}
+		}
+	}
+	for _, adopt := range []bool{false, true} {
+		how := fmt.Sprintf("adopted: %v", adopt)
+		synctest.Test(t, func(t *testing.T) {
+			q := send(t)
+			check(t, how, func(h listener.Handler[string]) error {
+				ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+				defer stop()
+				return listener.New(q, h, &listener.Options[string]{Codec: codec.Text(), Adopt: adopt, Concurrency: 1, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		q := send(t)
+		check(t, "a kind", func(h listener.Handler[string]) error {
+			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+			defer stop()
+			kind := dispatcher.NewKind("", dispatcher.Jobs[string]{Handler: h, Codec: codec.Text()}, nil)
+			return listener.NewKinds(q, []listener.Kind{kind}, &listener.Options[any]{Concurrency: 1, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
+		})
+	})
+	if body, f := codec.Verbatim(codec.JSON[int](), "MTIz", []byte("123"), codec.Base64); string(body) != "123" || f != codec.Base64 {
+		t.Errorf("a number: got %s, %v", body, f)
+	}
+	if body, f := codec.Verbatim(codec.Bytes(), "MTIz", []byte("123"), codec.Base64); string(body) != "MTIz" || f != codec.Plain {
+		t.Errorf("bytes: got %s, %v", body, f)
+	}
 }
 
 // poisonRecords empties the poison queue of q.

@@ -21,6 +21,7 @@ type Kind struct {
 	name    string
 	options KindOptions
 	newJob  func(*delivery) job // nil without a handler
+	unfit   error               // of its codec
 }
 
 // KindOptions are the limits of one [Kind]. Nil and the zero value mean those of the listener.
@@ -56,6 +57,7 @@ func NewKind[T any](name string, jobs Jobs[T], o *KindOptions) Kind {
 	if jobs.Codec == nil {
 		jobs.Codec = codec.JSON[T]()
 	}
+	k.unfit = codec.Check(jobs.Codec)
 	if jobs.Handler != nil {
 		k.newJob = func(v *delivery) job { return &typedJob[T]{delivery: v, jobs: &jobs} }
 	}
@@ -104,6 +106,9 @@ func (k *Kind) check() error {
 	}
 	if k.newJob == nil {
 		refuse("%v needs a handler", k)
+	}
+	if k.unfit != nil {
+		refuse("%v: %w", k, k.unfit)
 	}
 	if k.options.MaxAttempts < 0 {
 		refuse("%v: %d attempts must be at least 1", k, k.options.MaxAttempts)

@@ -147,7 +147,11 @@ func New[T any](q queue.Queue, jobs Jobs[T], o *Options) (*Dispatcher, error) {
 	if jobs.Codec == nil {
 		jobs.Codec = codec.JSON[T]()
 	}
-	return newDispatcher(q, jobs.newDeliveries, nil, o)
+	d, err := newDispatcher(q, jobs.newDeliveries, nil, o)
+	if unfit := codec.Check(jobs.Codec); unfit != nil {
+		return nil, fmt.Errorf("dispatcher of %v: %w", q.Name(), errors.Join(unfit, errors.Unwrap(err)))
+	}
+	return d, err
 }
 
 // job is the part of a delivery that depends on the type of its job.
@@ -201,6 +205,9 @@ func (j *Jobs[T]) newDeliveries(n int) *delivery {
 // decodeBody implements job. A panic says more about this release than about the job: it counts as
 // one of the handler.
 func (v *typedJob[T]) decodeBody() error {
+	if v.dispatcher.options.Format == codec.Auto {
+		v.body, v.format = codec.Verbatim(v.jobs.Codec, v.queued.Text, v.body, v.format)
+	}
 	body, err := v.decodeJob(v.content())
 	if err != nil && !errors.As(err, &v.panicked) {
 		return err

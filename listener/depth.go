@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"log/slog"
 	"time"
 
 	"github.com/millrace/millrace/dispatcher"
@@ -53,8 +54,16 @@ func (s *session) lookAtDepth() {
 	s.tell(e)
 }
 
-// targetLoops returns how many loops the depth calls for, regardless of the bounds.
-func (s *session) targetLoops(depth int64) int { return s.options.QueueWorkDetected(s.load(depth)) }
+// targetLoops returns how many loops the depth calls for, regardless of the bounds. The log says once
+// that the program's own rule asks for more: the default bound follows from Concurrency, not from it.
+func (s *session) targetLoops(depth int64) int {
+	target := s.options.QueueWorkDetected(s.load(depth))
+	if most := s.snapshot().bounds.Max; s.explicit.rule && target > most && s.bounded.CompareAndSwap(false, true) {
+		s.report.info("loops are bounded", slog.Int("asked", target), slog.Int("loops_max", most),
+			slog.String("hint", "QueueWorkDetected asks for more loops than run: raise Loops.Max, or Concurrency, from which its default follows"))
+	}
+	return target
+}
 
 // askController asks the controller about the interval that has ended.
 func (s *session) askController() {

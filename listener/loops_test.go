@@ -1,9 +1,13 @@
 package listener
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -557,4 +561,33 @@ func TestASleepingLoopInExcessEndsWhileAPollIsOwed(t *testing.T) {
 		l.Halt()
 		b.mustFinish()
 	})
+}
+
+// A rule that asks for more loops than Loops.Max allows is logged once; one within it, and the default, are not.
+func TestTheLogSaysThatLoopsAreBounded(t *testing.T) {
+	for name, c := range map[string]struct {
+		rule  func(scaling.Load) int
+		most  int
+		lines int
+	}{
+		"default bound": {func(scaling.Load) int { return 10 }, 0, 1}, "own bound": {func(scaling.Load) int { return 10 }, 5, 1},
+		"within": {func(scaling.Load) int { return 10 }, 10, 0}, "no rule": {nil, 1, 0},
+	} {
+		bubble(t, func(b *bundle) {
+			var log bytes.Buffer
+			o := options()
+			o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			o.Loops.Max, o.QueueWorkDetected = c.most, c.rule
+			l := New(b.queue, nothing, o)
+			b.run(l)
+			for range 5 {
+				b.put(500)
+				advance(time.Minute)
+			}
+			b.mustFinish()
+			if n := strings.Count(log.String(), "loops are bounded"); n != c.lines || n > 0 && !strings.Contains(log.String(), fmt.Sprintf("asked=10 loops_max=%d", cmp.Or(c.most, 2))) {
+				t.Errorf("%s: got %d lines, want %d: %s", name, n, c.lines, &log)
+			}
+		})
+	}
 }

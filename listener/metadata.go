@@ -158,10 +158,10 @@ func settingIn(metadata map[string]string, name string, highest int) (int, error
 }
 
 // explicitSettings tells which settings the options have, which win over metadata.
-type explicitSettings struct{ visibility, attempts, lost bool }
+type explicitSettings struct{ visibility, attempts, lost, rule bool }
 
 func explicitIn(o *sessionOptions) explicitSettings {
-	return explicitSettings{o.Visibility.First != 0, o.Poison.MaxAttempts != 0, o.Poison.MaxLost != 0}
+	return explicitSettings{o.Visibility.First != 0, o.Poison.MaxAttempts != 0, o.Poison.MaxLost != 0, o.QueueWorkDetected != nil}
 }
 
 // unless returns the number from the metadata, or 0 if an option wins.

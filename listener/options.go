@@ -96,8 +96,8 @@ type Options[T any] struct {
 
 	// QueueWorkDetected returns how many loops a load calls for. It is called at the start,
 	// when work appears on an idle queue, and while full batches keep coming. The result is
-	// kept within Loops. Package scaling has rules to choose from. Defaults to
-	// scaling.PerBatch.
+	// kept within Loops, which the log says once: Loops.Max is 2 unless it or Concurrency is set.
+	// Package scaling has rules to choose from. Defaults to scaling.PerBatch.
 	QueueWorkDetected func(Load) int
 
 	// LoopController makes the controller of this listener's loops, such as scaling.ByIntake: it is

@@ -34,6 +34,7 @@ type session struct {
 	dispatcher *dispatcher.Dispatcher
 	controller scaling.Controller // nil for none; one call at a time
 	explicit   explicitSettings
+	bounded    atomic.Bool // the log says that the rule asks for more loops than the bounds allow
 	report     *reporter
 	hooks      *hook.Guard
 	wakeups    wakeups

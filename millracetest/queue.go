@@ -287,16 +287,17 @@ func requireJobs[T any](t testing.TB, q queue.Queue, which string, jobs, want []
 
 // envelope is an opened message, or an item of one.
 type envelope struct {
-	text string
-	head codec.Head
-	body []byte
+	text   string
+	head   codec.Head
+	body   []byte
+	format codec.Format
 }
 
 // envelopes opens the messages on the queue. Of a group it returns each item that is not done.
 func envelopes(t testing.TB, q queue.Queue) (all []envelope) {
 	t.Helper()
 	for _, text := range texts(t, q) {
-		head, body, _, err := codec.Open(text, codec.Auto, codec.Kinds, codec.Groups)
+		head, body, format, err := codec.Open(text, codec.Auto, codec.Kinds, codec.Groups)
 		items := codec.Group{body}
 		if err == nil && head.Items > 0 {
 			items, err = codec.DecodeGroup(body, head.Items)
@@ -306,7 +307,7 @@ func envelopes(t testing.TB, q queue.Queue) (all []envelope) {
 		}
 		for i, item := range items {
 			if !head.Done.Has(i) {
-				all = append(all, envelope{text, head, item})
+				all = append(all, envelope{text, head, item, format})
 			}
 		}
 	}
@@ -315,7 +316,8 @@ func envelopes(t testing.TB, q queue.Queue) (all []envelope) {
 
 func decoded[T any](t testing.TB, q queue.Queue, c codec.Codec[T], e envelope) T {
 	t.Helper()
-	job, err := c.Decode(e.body)
+	body, _ := codec.Verbatim(c, e.text, e.body, e.format)
+	job, err := c.Decode(body)
 	if err != nil {
 		t.Fatalf("millracetest: %v holds a message that is not a job of this type: %v: %s", q.Name(), err, shorten(e.text))
 	}

@@ -62,6 +62,9 @@ func New[T any](inner codec.Codec[T], o *Options) codec.Codec[T] {
 	return c
 }
 
+// Check returns the error of the options, or that of the inner codec: see codec.Check.
+func (c *zstdCodec[T]) Check() error { return errors.Join(c.err, codec.Check(c.inner)) }
+
 // Encode implements codec.Codec.
 func (c *zstdCodec[T]) Encode(v T) ([]byte, error) {
 	if c.err != nil {

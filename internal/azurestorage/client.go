@@ -96,7 +96,18 @@ func Unsent(err error) bool {
 		certificate *tls.CertificateVerificationError
 	)
 	return errors.As(err, &operation) && (operation.Op == "dial" || operation.Op == "proxyconnect" || operation.Op == "socks connect") ||
-		errors.As(err, &name) || errors.As(err, &certificate) || errors.Is(err, http.ErrSchemeMismatch)
+		errors.As(err, &name) || errors.As(err, &certificate) || errors.Is(err, http.ErrSchemeMismatch) || isOtherTLS(err)
+}
+
+// TLSHint says what to do if a version of TLS is refused.
+const TLSHint = "this program and the server, or a proxy between them, accept no common version of TLS: both need 1.2 or later"
+
+// isOtherTLS reports whether the server and this machine have no version of TLS in common. crypto/tls
+// has no error for it: one text is its own, and one is of the alert with which the server ends the
+// handshake (RFC 8446, section 6.2, protocol_version).
+func isOtherTLS(err error) bool {
+	return err != nil && (strings.Contains(err.Error(), "tls: server selected unsupported protocol version") ||
+		strings.Contains(err.Error(), "remote error: tls: protocol version not supported"))
 }
 
 // NeverSent reports whether nothing was sent to the service: the request could not be, or there was no token for it.
@@ -117,6 +128,8 @@ func (at Location) NetworkHint(err error) string {
 		return "check the account's name, and this machine's name resolution"
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return "the address says https, the server speaks http"
+	case isOtherTLS(err):
+		return TLSHint
 	case errors.As(err, &name):
 		return "the server's certificate is for other names: use one of them in the address, or give the server a certificate for this one"
 	case errors.As(err, &certificate):

@@ -298,6 +298,8 @@ func (known Failures) Classify(status int, code string) (hint string, kind error
 	switch code {
 	case "AccountBeingCreated":
 		return "wait until the account is there", known.Unavailable
+	case "TlsVersionNotPermitted":
+		return TLSHint, known.Unavailable
 	case "AuthorizationPermissionMismatch", "AuthorizationResourceTypeMismatch", "AuthorizationServiceMismatch", "InsufficientAccountPermissions":
 		return `give the identity the role "` + known.Role + `", or the signature the permission it lacks`, known.Unauthorized
 	case "AuthorizationProtocolMismatch":

@@ -92,6 +92,8 @@ func classify(op string, status int, code string) (hint string, kind error) {
 		return "an administrator has disabled the queue", queue.ErrUnauthorized
 	case "AccountBeingCreated":
 		return "wait until the account is there", queue.ErrUnavailable
+	case "TlsVersionNotPermitted":
+		return azurestorage.TLSHint, queue.ErrUnavailable
 	case "ServerBusy":
 		return "", queue.ErrThrottled
 	case "OperationTimedOut":

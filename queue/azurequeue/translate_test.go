@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -111,6 +112,7 @@ func TestResponsesBecomeErrors(t *testing.T) {
 		{500, "InternalError", queue.ErrUnavailable},
 		{501, "", queue.ErrUnavailable},
 		{409, "AccountBeingCreated", queue.ErrUnavailable},
+		{400, "TlsVersionNotPermitted", queue.ErrUnavailable},
 		{401, "NoAuthenticationInformation", queue.ErrUnauthorized},
 		{403, "AuthenticationFailed", queue.ErrUnauthorized},
 		{403, "AuthorizationPermissionMismatch", queue.ErrUnauthorized},
@@ -221,6 +223,48 @@ func TestARefusedConnectSendsNothing(t *testing.T) {
 		for op, do := range operations(q) {
 			if err := do(t.Context()); !errors.Is(err, queue.ErrUnavailable) || errors.Is(err, queue.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "403") {
 				t.Errorf("%s: %s: got %v, want ErrUnavailable with the status of the proxy", name, op, err)
+			}
+		}
+	}
+}
+
+// A server whose TLS is too old has got no request, so that a send may be repeated, whichever side finds out.
+func TestAnOldTLSVersionSendsNothing(t *testing.T) {
+	refusing := httptest.NewUnstartedServer(http.NotFoundHandler())
+	refusing.TLS = &tls.Config{MaxVersion: tls.VersionTLS11} //nolint:gosec // the fault
+	refusing.Config.ErrorLog = log.New(io.Discard, "", 0)
+	refusing.StartTLS()
+	defer refusing.Close()
+	choosing, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer choosing.Close()
+	go func() {
+		for {
+			conn, err := choosing.Accept()
+			if err != nil {
+				return
+			}
+			// A ServerHello of TLS 1.1, RFC 4346, section 7.4.1.3.
+			hello := append([]byte{22, 3, 2, 0, 42, 2, 0, 0, 38, 3, 2}, make([]byte, 32)...)
+			conn.Write(append(hello, 0, 0, 47, 0))
+			io.Copy(io.Discard, conn)
+			conn.Close()
+		}
+	}()
+	lean := http1.New(nil)
+	defer lean.Close()
+	for name, transport := range map[string]policy.Transporter{"net/http": azurestorage.NewClient(1), "http1": lean} {
+		for who, address := range map[string]string{"the server": refusing.Listener.Addr().String(), "the client": choosing.Addr().String()} {
+			q, err := Open("https://"+address+"/acct?"+someSAS, "orders", &Options{Transport: transport})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for op, do := range operations(q) {
+				if err := do(t.Context()); !errors.Is(err, queue.ErrUnavailable) || errors.Is(err, queue.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "no common version of TLS") {
+					t.Errorf("%s, %s ends the handshake: %s: got %v, want ErrUnavailable with a hint", name, who, op, err)
+				}
 			}
 		}
 	}
