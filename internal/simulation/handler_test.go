@@ -84,8 +84,9 @@ func (p *process) handle(ctx context.Context, m *listener.Message[job]) error {
 // begin records the begin of a run, and the end of its context.
 func (p *process) begin(ctx context.Context, m *listener.Message[job]) *handling {
 	w := p.world
-	r := &handling{process: p, ctx: ctx, message: m, subject: string(m.ID), job: w.job(m.Body.N), n: w.run(m.ID), at: w.now(), outcome: didNothing}
+	r := &handling{process: p, ctx: ctx, message: m, subject: string(m.ID), job: w.job(m.Body.N), at: w.now(), outcome: didNothing}
 	if !p.isDead() { // a batch that waited for the flag goes on when the wire is cut
+		r.n = w.run(m.ID)
 		w.history.note(entry{kind: began, who: p.plan.name, id: m.ID, count: m.DequeueCount, n: m.Attempt})
 	}
 	w.running.Add(1)
