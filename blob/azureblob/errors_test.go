@@ -295,6 +295,21 @@ type transport func(*http.Request) (*http.Response, error)
 
 func (t transport) Do(r *http.Request) (*http.Response, error) { return t(r) }
 
+// TestResponseToAnotherRequestIsRefused: it may have another blob's content.
+func TestResponseToAnotherRequestIsRefused(t *testing.T) {
+	s := newService()
+	store := openAt(t, "UseDevelopmentStorage=true", &azureblob.Options{RetryFor: -1, Transport: transport(func(r *http.Request) (*http.Response, error) {
+		resp, err := s.Do(r)
+		resp.Header.Set("X-Ms-Client-Request-Id", "another")
+		return resp, err
+	})})
+	for op, err := range operations(t.Context(), store) {
+		if !errors.Is(err, blob.ErrUnavailable) || !strings.Contains(err.Error(), "another request") {
+			t.Errorf("%s: got %v, want ErrUnavailable", op, err)
+		}
+	}
+}
+
 // TestErrorsHaveNoSecrets: neither from the wire nor from a server that repeats our request.
 func TestErrorsHaveNoSecrets(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -26,6 +26,10 @@ type Options struct {
 	// Transport sends the requests: an [*http.Client], or an in-process transport. Close does not
 	// close it. A client without CheckRedirect follows no redirects here, because the service
 	// sends none. Defaults to an HTTP client that keeps Connections idle connections.
+	//
+	// If a server sends unsolicited data, an [http.Transport] logs up to ReadBufferSize bytes of it,
+	// by default 4 KiB, which may include the content of blobs. Set ReadBufferSize to 24 in one
+	// of your own.
 	Transport policy.Transporter
 
 	// TryTimeout limits one request, including getting a token. For an open it limits the wait
@@ -138,6 +142,7 @@ func sdkOptions(transport policy.Transporter) *service.ClientOptions {
 	o.Transport = transport
 	o.Retry.MaxRetries = -1 // not 0, which means 3
 	o.Telemetry.Disabled = true
+	o.PerCallPolicies = []policy.Policy{azurestorage.MatchResponse{}}
 	return o
 }
 

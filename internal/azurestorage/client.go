@@ -1,6 +1,7 @@
 package azurestorage
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -20,6 +21,11 @@ import (
 	"github.com/millrace/millrace/internal/retry"
 )
 
+// readBuffer is the number of bytes that net/http reads ahead. It logs them if a server or a proxy
+// sends more than one response to a request. They must not contain a receipt, which has at least 28
+// bytes, but a line with the size of a chunk must fit, with up to 18.
+const readBuffer = 24
+
 // NewClient returns an HTTP client that keeps so many idle connections. With fewer than there are
 // concurrent calls, every burst opens new ones.
 func NewClient(connections int) *http.Client {
@@ -27,7 +33,8 @@ func NewClient(connections int) *http.Client {
 		Transport: &http.Transport{
 			Proxy:                  http.ProxyFromEnvironment,
 			OnProxyConnectResponse: refusedConnect,
-			DialContext:            (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+			DialContext:            dialBuffered,
+			ReadBufferSize:         readBuffer,
 			MaxIdleConns:           0, // there is one host: MaxIdleConnsPerHost applies
 			MaxIdleConnsPerHost:    connections,
 			IdleConnTimeout:        90 * time.Second,
@@ -38,6 +45,23 @@ func NewClient(connections int) *http.Client {
 		CheckRedirect: noRedirect,
 	}
 }
+
+// dialBuffered opens a connection that reads ahead, so that [readBuffer] is not the size of a system
+// call.
+func dialBuffered(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return bufferedConn{c, bufio.NewReader(c)}, nil
+}
+
+type bufferedConn struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+func (c bufferedConn) Read(p []byte) (int, error) { return c.in.Read(p) }
 
 // refusedConnect is the error of a proxy's answer to CONNECT that is not 200. By its type [Unsent]
 // knows that no request was sent; the error of net/http has only a text.

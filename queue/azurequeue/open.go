@@ -29,6 +29,11 @@ type Options struct {
 	// sends none. Defaults to an HTTP client that keeps Connections idle connections. With the
 	// pool sizes of Go (2) and the SDK (10) nearly every request of a burst would open a
 	// connection.
+	//
+	// If a server sends unsolicited data, an [http.Transport] logs up to ReadBufferSize bytes of it,
+	// by default 4 KiB, which may include receipts and texts of messages. Set ReadBufferSize to 24 in one
+	// of your own. The transport of package
+	// http1 logs nothing.
 	Transport policy.Transporter
 
 	// TryTimeout limits one request, including getting a token. A request that the library repeats,
@@ -115,7 +120,7 @@ func sdkOptions(transport policy.Transporter) *azqueue.ClientOptions {
 	o.Retry.MaxRetries = -1 // not 0, which means 3
 	o.Telemetry.Disabled = true
 	o.PerCallPolicies = []policy.Policy{decodeMessages{}, hideQuery{}}
-	o.PerRetryPolicies = []policy.Policy{restoreQuery{}}
+	o.PerRetryPolicies = []policy.Policy{restoreQuery{}, azurestorage.MatchResponse{}}
 	return o
 }
 

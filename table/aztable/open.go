@@ -28,6 +28,10 @@ type Options struct {
 	// Transport sends the requests: an [*http.Client], or an in-process transport. Close does not
 	// close it. A client without CheckRedirect follows no redirects here, because the service
 	// sends none. Defaults to an HTTP client that keeps Connections idle connections.
+	//
+	// If a server sends unsolicited data, an [http.Transport] logs up to ReadBufferSize bytes of it,
+	// by default 4 KiB, which may include the content of entities. Set ReadBufferSize to 24 in one
+	// of your own.
 	Transport policy.Transporter
 
 	// TryTimeout limits one request with its response, including getting a token. A request that is repeated has
@@ -122,7 +126,7 @@ func sdkOptions(transport policy.Transporter) *aztables.ClientOptions {
 	o.Transport = transport
 	o.Retry.MaxRetries = -1 // not 0, which means 3
 	o.Telemetry.Disabled = true
-	o.PerCallPolicies = []policy.Policy{wire{}}
+	o.PerCallPolicies = []policy.Policy{wire{}, azurestorage.MatchResponse{}}
 	return o
 }
 

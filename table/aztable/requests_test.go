@@ -416,6 +416,22 @@ func TestARepeatedRequestMayTakeLonger(t *testing.T) {
 	})
 }
 
+// TestResponseToAnotherRequestIsRefused: it may have another entity.
+func TestResponseToAnotherRequestIsRefused(t *testing.T) {
+	s := withEntity(t)
+	channels, err := aztable.Open("UseDevelopmentStorage=true", "Channels", &aztable.Options{RetryFor: -1, Transport: transport(func(r *http.Request) (*http.Response, error) {
+		resp, err := s.Do(r)
+		resp.Header.Set("X-Ms-Client-Request-Id", "another")
+		return resp, err
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := channels.Get(t.Context(), someKey); !errors.Is(err, table.ErrUnavailable) || !strings.Contains(err.Error(), "another request") {
+		t.Errorf("get: got %v, want ErrUnavailable", err)
+	}
+}
+
 // transport is a policy.Transporter.
 type transport func(*http.Request) (*http.Response, error)
 

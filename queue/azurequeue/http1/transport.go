@@ -67,6 +67,7 @@ func (o Options) newFallback() *http.Client {
 			Proxy:                  o.Proxy,
 			OnProxyConnectResponse: refusedConnect,
 			DialContext:            o.DialContext,
+			ReadBufferSize:         24, // net/http logs unsolicited data up to this size: shorter than a receipt
 			MaxIdleConnsPerHost:    o.Connections,
 			IdleConnTimeout:        o.IdleTimeout,
 			TLSHandshakeTimeout:    handshakeTimeout,
