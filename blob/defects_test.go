@@ -61,6 +61,14 @@ var defects = []struct {
 			return all
 		}}
 	}},
+	{"a list does not say its time", "StatAndListTellTheAge", func(s blob.Manager) blob.Manager {
+		return lists{s, func(all []blob.Info, _ string) []blob.Info {
+			for i := range all {
+				all[i].Now = time.Time{}
+			}
+			return all
+		}}
+	}},
 	{"a context is ignored", "AnEndedContextEndsEveryCall", func(s blob.Manager) blob.Manager { return deaf{s} }},
 	{"access is forgotten", "AContainerKeepsItsAccessPolicy", func(s blob.Manager) blob.Manager { return forgets{s} }},
 	{"errors are bare", "CreateTellsThatABlobExists", func(s blob.Manager) blob.Manager { return terse{s} }},

@@ -191,13 +191,31 @@ type contentReader struct {
 	io.Closer
 }
 
-// Stat describes a blob; see [Store].
+// Stat describes a blob; see [Store]. For [Info.Now] it creates a file and removes it.
 func (d *Directory) Stat(ctx context.Context, ref Ref) (Info, error) {
 	f, info, err := d.open(ctx, ref)
 	if err != nil {
 		return Info{}, failure("stat", ref, err)
 	}
+	info.Now = d.now(ref.Container)
 	return info, failure("stat", ref, f.Close())
+}
+
+// now returns the time of the file system, which may be that of another machine: it is the time of
+// a new file. It is zero if the file cannot be created.
+func (d *Directory) now(container string) time.Time {
+	name := container + "/" + partial + rand.Text()
+	f, err := d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return time.Time{}
+	}
+	info, err := f.Stat()
+	_ = f.Close() // it is empty
+	_ = d.root.Remove(name)
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
 }
 
 func (d *Directory) open(ctx context.Context, ref Ref) (*os.File, Info, error) {
@@ -252,10 +270,15 @@ func (d *Directory) Delete(ctx context.Context, ref Ref) error {
 	return failure("delete", ref, err)
 }
 
-// List yields blobs; see [Store]. It opens each file, for the metadata.
+// List yields blobs; see [Store]. It opens each file, for the metadata, and creates one
+// as Stat does.
 func (d *Directory) List(ctx context.Context, container, prefix string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		refs, err := d.refs(ctx, container, prefix)
+		now := time.Time{}
+		if len(refs) > 0 {
+			now = d.now(container)
+		}
 		for _, ref := range refs {
 			f, info, e := d.open(ctx, ref)
 			if errors.Is(e, ErrMissing) {
@@ -268,6 +291,7 @@ func (d *Directory) List(ctx context.Context, container, prefix string) iter.Seq
 				err = e
 				break
 			}
+			info.Now = now
 			if !yield(info, nil) {
 				return
 			}
@@ -343,7 +367,8 @@ func (d *Directory) SetAccess(ctx context.Context, container string, a Access) e
 func (d *Directory) removeAbandoned() {
 	found, _ := fs.Glob(d.root.FS(), "*/"+partial+"*")
 	for _, name := range found {
-		if info, err := d.root.Lstat(name); err == nil && time.Since(info.ModTime()) > abandoned {
+		container, _, _ := strings.Cut(name, "/")
+		if info, err := d.root.Lstat(name); err == nil && d.now(container).Sub(info.ModTime()) > abandoned {
 			_ = d.root.Remove(name)
 		}
 	}

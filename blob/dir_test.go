@@ -281,3 +281,50 @@ func TestTheErrorOfAMissingBlobNamesTheDirectory(t *testing.T) {
 		}
 	}
 }
+
+// TestTheAgeOfAFile compares it with the time of a new file, of which nothing remains.
+func TestTheAgeOfAFile(t *testing.T) {
+	path := t.TempDir()
+	d := dir(t, path)
+	put(t, d, "old", "text")
+	before := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(d.Path(ref("old")), before, before); err != nil {
+		t.Fatal(err)
+	}
+	infos := func() (infos []blob.Info) {
+		info, err := d.Stat(t.Context(), ref("old"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		infos = append(infos, info)
+		for info, err := range d.List(t.Context(), "pictures", "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			infos = append(infos, info)
+		}
+		return infos
+	}
+	for _, info := range infos() {
+		if age, err := info.Age(); err != nil || age < time.Hour-time.Second || age > time.Hour+time.Minute {
+			t.Errorf("got %v, %v; want an hour", age, err)
+		}
+	}
+	folder := filepath.Join(path, "pictures")
+	if files, err := os.ReadDir(folder); err != nil || len(files) != 1 {
+		t.Errorf("got files %v, %v; want the blob alone", files, err)
+	}
+	if os.Geteuid() <= 0 {
+		t.Log("not tested: a directory that the user may not write, because root may, and Windows has no modes")
+		return
+	}
+	if err := os.Chmod(folder, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(folder, 0o700) })
+	for _, info := range infos() {
+		if age, err := info.Age(); err == nil || !strings.Contains(err.Error(), "must be writable") {
+			t.Errorf("read only: got %v, %v; want an error with the reason", age, err)
+		}
+	}
+}

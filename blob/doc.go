@@ -15,8 +15,8 @@
 // # Metadata and access
 //
 // A blob carries metadata, small texts by name, which [Store.Open], [Store.Stat] and
-// [Store.List] tell with its size and the time at which it was put. A container has an [Access]
-// policy, which a [Manager] reads and sets.
+// [Store.List] tell with its size and the time at which it was put. [Info.Age] compares that time
+// with the store's clock. A container has an [Access] policy, which a [Manager] reads and sets.
 //
 // # Names
 //

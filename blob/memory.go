@@ -32,7 +32,7 @@ type stored struct {
 }
 
 func (s stored) info(ref Ref) Info {
-	return Info{Ref: ref, Size: int64(len(s.data)), Modified: s.modified, Metadata: cloneMetadata(s.metadata)}
+	return Info{Ref: ref, Size: int64(len(s.data)), Modified: s.modified, Now: time.Now(), Metadata: cloneMetadata(s.metadata)}
 }
 
 func (m *memory) Put(ctx context.Context, ref Ref, r io.Reader, o *PutOptions) error {

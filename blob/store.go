@@ -33,7 +33,8 @@ type Store interface {
 	// Reader too. The error is [ErrMissing] if the blob does not exist.
 	Open(ctx context.Context, ref Ref) (*Reader, error)
 
-	// Stat returns what Open would tell about a blob, without the content, or [ErrMissing].
+	// Stat returns what Open would tell about a blob, without the content, and Info.Now, or
+	// [ErrMissing].
 	Stat(ctx context.Context, ref Ref) (Info, error)
 
 	// Delete deletes a blob. It does nothing if the blob does not exist, so that it can be
@@ -41,9 +42,9 @@ type Store interface {
 	Delete(ctx context.Context, ref Ref) error
 
 	// List yields the blobs of a container whose names begin with the prefix, in the byte
-	// order of their names. Blobs that are put or deleted meanwhile may or may not be among
-	// them. A container without blobs is empty, never missing. An error is yielded last, with
-	// a zero Info.
+	// order of their names, with Info.Now. Blobs that are put or deleted meanwhile may or may
+	// not be among them. A container without blobs is empty, never missing. An error is yielded
+	// last, with a zero Info.
 	List(ctx context.Context, container, prefix string) iter.Seq2[Info, error]
 }
 
@@ -78,7 +79,21 @@ type Info struct {
 	Ref      Ref
 	Size     int64             // of the content, in bytes
 	Modified time.Time         // when the blob was put, by the store's clock; some stores keep whole seconds
+	Now      time.Time         // of the same clock, when Stat or List described the blob; zero if unknown
 	Metadata map[string]string // nil if it has none; the receiver may change it
+}
+
+// Age returns how long ago the blob was put, by the store's clock alone, because this machine's may
+// be wrong. If the store keeps whole seconds, the age is up to a second off. Age fails if Now is
+// unknown, so that nothing is taken for old.
+func (i Info) Age() (time.Duration, error) {
+	if i.Now.IsZero() {
+		return 0, &Error{
+			Op: "tell the age of", Ref: i.Ref, Detail: "the store did not say its time",
+			Hint: "a directory must be writable, and a proxy must pass on the Date header",
+		}
+	}
+	return max(i.Now.Sub(i.Modified), 0), nil
 }
 
 // Reader reads one blob from its beginning. It is not safe for concurrent use.

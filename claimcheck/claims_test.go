@@ -291,6 +291,61 @@ func TestTombstonesAreSweptAndBodiesPurgedByAge(t *testing.T) {
 	})
 }
 
+// A machine whose clock is an hour ahead of the store's, or behind it, removes what any other
+// would.
+func TestOnlyTheClockOfTheStoreTellsWhatIsOld(t *testing.T) {
+	for _, ahead := range []time.Duration{-time.Hour, time.Hour} {
+		bubble(t, func(b *bundle) {
+			b.store.ahead = ahead
+			for _, settled := range []bool{false, true} {
+				claim, err := b.claims.Put(b.Context(), []byte("four"))
+				if err == nil && settled {
+					err = b.claims.Settled(b.Context(), claim)
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+			want := func(bodies, tombstones int) {
+				b.Helper()
+				_, err := b.claims.Sweep(b.Context())
+				if _, e := b.claims.Purge(b.Context(), 24*time.Hour); err != nil || e != nil {
+					b.Errorf("ahead by %v: Sweep: %v; Purge: %v", ahead, err, e)
+				}
+				b.wantStored(bodies, tombstones)
+			}
+			time.Sleep(23*time.Hour + 30*time.Minute)
+			want(1, 1) // a day and a half hour by the clock of a machine that is ahead
+			time.Sleep(time.Hour)
+			want(0, 0)
+		})
+	}
+}
+
+func TestNothingIsRemovedIfTheStoreDoesNotSayItsTime(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		for _, settled := range []bool{false, true} {
+			claim, err := b.claims.Put(b.Context(), []byte("four"))
+			if err == nil && settled {
+				err = b.claims.Settled(b.Context(), claim)
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+		time.Sleep(48 * time.Hour)
+		b.store.timeless = true
+		_, swept := b.claims.Sweep(b.Context())
+		_, purged := b.claims.Purge(b.Context(), time.Hour)
+		for what, err := range map[string]error{"sweep tombstones": swept, "purge bodies": purged} {
+			if err == nil || !strings.HasPrefix(err.Error(), what+": tell the age of blob://claims/bodies/") || !strings.Contains(err.Error(), "must be writable") {
+				b.Errorf("got error %v, want %q and what to do", err, what)
+			}
+		}
+		b.wantStored(1, 1)
+	})
+}
+
 // A tombstone that cannot be removed, such as one with a lease, keeps no other from it. A store that
 // is away is not asked for each.
 func TestASweepGoesOnAfterWhatCannotBeRemoved(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"os"
 	"strings"
@@ -198,6 +199,32 @@ type store struct {
 	before   func(op string) error // called before each operation; nil for nothing; set before use
 	openSlow time.Duration         // set before use
 	deleting func(blob.Ref) error  // called before each delete; nil for nothing; set before use
+	ahead    time.Duration         // of this machine's clock; set before use
+	timeless bool                  // it does not say its time; set before use
+}
+
+// byItsClock returns the times of the store's clock.
+func (s *store) byItsClock(info blob.Info) blob.Info {
+	info.Modified, info.Now = info.Modified.Add(s.ahead), info.Now.Add(s.ahead)
+	if s.timeless {
+		info.Now = time.Time{}
+	}
+	return info
+}
+
+func (s *store) Stat(ctx context.Context, ref blob.Ref) (blob.Info, error) {
+	info, err := s.Store.Stat(ctx, ref)
+	return s.byItsClock(info), err
+}
+
+func (s *store) List(ctx context.Context, container, prefix string) iter.Seq2[blob.Info, error] {
+	return func(yield func(blob.Info, error) bool) {
+		for info, err := range s.Store.List(ctx, container, prefix) {
+			if !yield(s.byItsClock(info), err) {
+				return
+			}
+		}
+	}
 }
 
 func (s *store) act(op string) error {

@@ -17,6 +17,14 @@ type Body struct {
 	Size    int64     // in bytes; 0 of a tombstone
 	Stored  time.Time // by the store's clock; of a tombstone when the body was replaced
 	Settled bool      // a tombstone
+
+	now time.Time // by the store's clock; zero if unknown
+}
+
+// Age returns how long before it was listed the body was stored or replaced, by the store's clock
+// alone. It fails if the store did not say its time.
+func (b Body) Age() (time.Duration, error) {
+	return blob.Info{Ref: b.Ref, Modified: b.Stored, Now: b.now}.Age()
 }
 
 // Removed says what a sweep or a purge removed.
@@ -42,7 +50,7 @@ func (c *Claims) List(ctx context.Context) iter.Seq2[Body, error] {
 }
 
 func bodyOf(info blob.Info) Body {
-	return Body{info.Ref, info.Size, info.Modified, info.Metadata[stateKey] == settled}
+	return Body{info.Ref, info.Size, info.Modified, info.Metadata[stateKey] == settled, info.Now}
 }
 
 // Waiting is List without the tombstones: bodies whose messages wait, in a queue or a poison
@@ -57,36 +65,33 @@ func (c *Claims) Waiting(ctx context.Context) iter.Seq2[Body, error] {
 	}
 }
 
-// Sweep removes the tombstones that are older than Options.Retention, by this machine's clock and
-// the store's. Call it now and then, such as once a day; any number of processes may. One that
-// cannot be removed does not keep the others from it, unless the store is away. With an error it
-// returns what was removed.
+// Sweep removes the tombstones that are older than Options.Retention, by the store's clock. Call it
+// now and then, such as once a day; any number of processes may. One that cannot be removed does
+// not keep the others from it, unless the store is away. With an error, such as that of
+// [Body.Age], it returns what was removed.
 func (c *Claims) Sweep(ctx context.Context) (Removed, error) {
-	removed, err := c.remove(ctx, func(b Body) bool { return b.Swept(c.options.Retention) }, c.store.Delete)
+	removed, err := c.remove(ctx, true, c.options.Retention, c.store.Delete)
 	if err != nil {
 		return removed, fmt.Errorf("sweep tombstones: %w", err)
 	}
 	return removed, nil
 }
 
-// Swept reports whether a sweep with this retention removes it.
-func (b Body) Swept(retention time.Duration) bool {
-	return b.Settled && time.Since(b.Stored) > retention
-}
-
-// Purge removes the bodies, not the tombstones, that are older than the age, by this machine's
-// clock and the store's. A message that still needs one of them becomes poison: the age must
-// exceed the time that a message can spend in its queue and in the poison queue. An age of zero or
-// less, and one below 1 µs, is an error. Otherwise errors are as those of Sweep.
+// Purge removes the bodies, not the tombstones, that are older than the age, by the store's clock.
+// A message that still needs one of them becomes poison: the age must exceed the time that a
+// message can spend in its queue and in the poison queue. An age of zero or less, and one below
+// 1 µs, is an error. Otherwise errors are as those of Sweep.
 func (c *Claims) Purge(ctx context.Context, age time.Duration) (Removed, error) {
 	if age < time.Microsecond { // a number without a unit compiles
 		return Removed{}, fmt.Errorf("purge bodies: the age %v is too short: give it a unit, such as 720*time.Hour", age)
 	}
-	chosen := func(b Body) bool { return b.Purged(age) }
-	removed, err := c.remove(ctx, chosen, func(ctx context.Context, ref blob.Ref) error {
+	removed, err := c.remove(ctx, false, age, func(ctx context.Context, ref blob.Ref) error {
 		// A list may be minutes old: its job may be done meanwhile, and the tombstone stays.
 		info, err := c.store.Stat(ctx, ref)
-		if err != nil || !chosen(bodyOf(info)) {
+		if err != nil {
+			return err
+		}
+		if old, err := bodyOf(info).old(false, age); err != nil || !old {
 			return cmp.Or(err, errKept)
 		}
 		return c.store.Delete(ctx, ref)
@@ -97,8 +102,14 @@ func (c *Claims) Purge(ctx context.Context, age time.Duration) (Removed, error) 
 	return removed, nil
 }
 
-// Purged reports whether a purge of this age removes it.
-func (b Body) Purged(age time.Duration) bool { return !b.Settled && time.Since(b.Stored) > age }
+// old reports whether it is older than the age, and a tombstone or not, as settled says.
+func (b Body) old(settled bool, age time.Duration) (bool, error) {
+	if b.Settled != settled {
+		return false, nil
+	}
+	is, err := b.Age()
+	return is > age, err
+}
 
 // errKept means that a body was not removed after all.
 var errKept = errors.New("it is no longer what was to be removed")
@@ -106,15 +117,19 @@ var errKept = errors.New("it is no longer what was to be removed")
 // maxFailures is how many removals in a row may fail before the store counts as away.
 const maxFailures = 10
 
-// remove removes what is chosen with one, which may say errKept.
-func (c *Claims) remove(ctx context.Context, chosen func(Body) bool, one func(context.Context, blob.Ref) error) (Removed, error) {
+// remove removes what is old with one, which may say errKept.
+func (c *Claims) remove(ctx context.Context, settled bool, age time.Duration, one func(context.Context, blob.Ref) error) (Removed, error) {
 	var removed Removed
 	failed, inARow, first := 0, 0, error(nil)
 	for body, err := range c.List(ctx) {
+		old := false
+		if err == nil {
+			old, err = body.old(settled, age)
+		}
 		if err != nil {
 			return removed, errors.Join(err, first)
 		}
-		if !chosen(body) {
+		if !old {
 			continue
 		}
 		switch err := one(ctx, body.Ref); {

@@ -65,8 +65,8 @@
 //
 // In a process the key is held until the handler has returned, at most for the lease of its
 // message. Between processes a marker in the store holds it. The marker lasts as long as the lease,
-// is extended with it, and ends 5 s after it because clocks differ. So a twin of a job whose
-// process has died waits for as long, and the message of that job itself does not.
+// is extended with it, and ends 5 s after it, because the store's times are inexact. So a twin of
+// a job whose process has died waits for as long, and the message of that job itself does not.
 //
 // A twin that cannot be given back without an attempt is handled: a message without room for the
 // record, or one that would expire before it comes again.
@@ -77,8 +77,7 @@
 // deletes and lost leases of a single process; a message that comes to another process, or comes
 // back after a restart, is handled again. A guard of [NewShared] knows what every process with the
 // same container handled. Its keys are blobs, whose names are hashes and whose contents are the
-// keys, and their age is by the store's clock and this machine's. [Guard.Sweep] removes them when
-// they are too old.
+// keys, and their age is by the store's clock. [Guard.Sweep] removes them when they are too old.
 //
 // # Cost
 //

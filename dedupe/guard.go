@@ -113,21 +113,25 @@ func (g *Guard) ref(d digest) blob.Ref {
 	return blob.Ref{Container: g.container, Name: folder + "v2/" + hex.EncodeToString(d[:])}
 }
 
-// Sweep removes the keys from the store that are older than Options.Retention, by this machine's
-// clock and the store's, and returns how many blobs. Call it now and then, such as once a day; any number
-// of processes may. A key that is recorded anew at that moment may be removed with them. One that
-// cannot be removed does not keep the others from it, unless the store is away. With an error it
-// returns what was removed. Without a store it does nothing.
+// Sweep removes the keys from the store that are older than Options.Retention, by the store's
+// clock, and returns how many blobs. Call it now and then, such as once a day; any number of
+// processes may. A key that is recorded anew at that moment may be removed with them. One that
+// cannot be removed does not keep the others from it, unless the store is away. With an error, such
+// as that of [blob.Info.Age], it returns what was removed. Without a store it does nothing.
 func (g *Guard) Sweep(ctx context.Context) (removed int, err error) {
 	if g.store == nil {
 		return 0, nil
 	}
 	failed, inARow, first := 0, 0, error(nil)
 	for info, err := range g.store.List(ctx, g.container, folder) {
+		age := time.Duration(0)
+		if err == nil {
+			age, err = info.Age()
+		}
 		if err != nil {
 			return removed, fmt.Errorf("sweep the keys of handled jobs: %w", errors.Join(err, first))
 		}
-		if err := g.examine(info); err != nil || time.Since(info.Modified) < g.options.Retention {
+		if age < g.options.Retention || g.examine(info) != nil {
 			continue
 		}
 		if err := g.store.Delete(ctx, info.Ref); err != nil {

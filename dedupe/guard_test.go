@@ -145,8 +145,38 @@ func TestAnyKeyHasABlobOfItsOwn(t *testing.T) {
 	})
 }
 
-func TestASweepRemovesOldKeysOnly(t *testing.T) {
+// A guard that has just started finds in the store what it would have remembered.
+func TestARecordIsRememberedForTheRetention(t *testing.T) {
+	anyClock(t, func(b *bundle) {
+		b.record(b.shared(nil), "a")
+		time.Sleep(24*time.Hour - 1)
+		b.wantHandled(b.shared(nil), "a", true)
+		time.Sleep(time.Nanosecond)
+		b.wantHandled(b.shared(nil), "a", false)
+	})
+}
+
+// Then the age of no key is known: none is removed, and the job is handled.
+func TestAStoreThatDoesNotSayItsTime(t *testing.T) {
 	bubble(t, func(b *bundle) {
+		b.record(b.shared(nil), "a")
+		time.Sleep(48 * time.Hour)
+		b.store.timeless = true
+		g := b.shared(nil)
+		if n, err := g.Sweep(b.Context()); n != 0 || err == nil || !strings.HasPrefix(err.Error(), "sweep the keys of handled jobs: tell the age of blob://handled/") {
+			b.Errorf("Sweep: got %d, %v; want an error", n, err)
+		}
+		if h, err := g.Begin(b.Context(), "a", "asks", time.Minute); h == nil || err == nil || errors.Is(err, listener.ErrHandled) {
+			b.Errorf("Begin: got %v, %v; want the job held, and an error", h, err)
+		}
+		if got := b.keys(); len(got) != 1 {
+			b.Errorf("got keys %q, want the one", got)
+		}
+	})
+}
+
+func TestASweepRemovesOldKeysOnly(t *testing.T) {
+	anyClock(t, func(b *bundle) {
 		g := b.shared(&dedupe.Options{Retention: time.Hour})
 		b.record(g, "old", "older")
 		foreign := blob.Ref{Container: container, Name: "other/blob"}
@@ -300,9 +330,9 @@ func (p process) begin(message queue.ID, want error) listener.HeldJob {
 
 // The marker of a process that has died holds the key for its lease, and not against its own message.
 func TestAMarkerIsALease(t *testing.T) {
-	bubble(t, func(b *bundle) {
+	anyClock(t, func(b *bundle) {
 		b.newProcess().begin("first", nil)
-		time.Sleep(14 * time.Second) // the lease, and a margin for clocks that differ
+		time.Sleep(14 * time.Second) // the lease, and a margin for times that are inexact
 		b.newProcess().begin("second", listener.ErrInProgress)
 		time.Sleep(time.Second)
 		b.newProcess().begin("second", nil)
@@ -386,7 +416,7 @@ func TestAMarkerIsReplacedOnce(t *testing.T) {
 
 // A lock that a process left behind when it died is broken.
 func TestALockThatIsLeftBehindIsBroken(t *testing.T) {
-	bubble(t, func(b *bundle) {
+	anyClock(t, func(b *bundle) {
 		b.newProcess().begin("first", nil)
 		time.Sleep(time.Minute)
 		b.store.before = func(_ context.Context, op string) error {

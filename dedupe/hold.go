@@ -29,7 +29,7 @@ const (
 	maxWait    = time.Second // that a twin waits in its slot, since the key was held
 	maxWaiting = 4           // twins of a key that wait in their slots
 
-	skew       = 5 * time.Second  // by which clocks may differ
+	skew       = 5 * time.Second  // by which the store's times are inexact
 	lockLease  = time.Minute      // after which a lock was left by a process that died
 	hangsPause = 10 * time.Second // between calls of a store that does not respond
 )
@@ -138,8 +138,10 @@ func (h *hold) claim(ctx context.Context, lease time.Duration) error {
 	}
 	err = h.create(ctx, lockSuffix, nil)
 	if errors.Is(err, blob.ErrExists) {
-		if info, err := h.stat(ctx, lockSuffix); err == nil && time.Since(info.Modified) > lockLease {
-			_ = h.remove(ctx, lockSuffix) // for the next try
+		if info, err := h.stat(ctx, lockSuffix); err == nil {
+			if age, err := info.Age(); err == nil && age > lockLease {
+				_ = h.remove(ctx, lockSuffix) // for the next try
+			}
 		}
 		return dispatcher.ErrInProgress
 	}
@@ -187,7 +189,10 @@ func (h *hold) owns(marker blob.Info) bool { return marker.Metadata[metaMessage]
 // examine returns ErrHandled for a record that is remembered, and ErrInProgress for a marker whose
 // lease has not ended.
 func (g *Guard) examine(info blob.Info) error {
-	age := time.Since(info.Modified)
+	age, err := info.Age()
+	if err != nil {
+		return err
+	}
 	if _, marker := info.Metadata[metaMessage]; !marker {
 		if age < g.options.Retention {
 			return dispatcher.ErrHandled

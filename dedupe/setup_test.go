@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"log/slog"
 	"os"
 	"slices"
@@ -66,6 +67,20 @@ func (b *bundle) newQueue(name string) queue.Queue {
 func bubble(t *testing.T, f func(*bundle)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(setup(t)) })
+}
+
+// anyClock runs a test in bubbles in which the clock of this machine agrees with the store's, is
+// ahead of it, or is behind it.
+func anyClock(t *testing.T, f func(*bundle)) {
+	t.Helper()
+	for _, ahead := range []time.Duration{0, -time.Hour, time.Hour} {
+		t.Run(ahead.String(), func(t *testing.T) {
+			bubble(t, func(b *bundle) {
+				b.store.ahead = ahead
+				f(b)
+			})
+		})
+	}
 }
 
 // eachGuard runs a test in a bubble of its own with a guard in memory and with a shared one.
@@ -213,7 +228,9 @@ func (b *bundle) headOf() codec.Head {
 // store is a store that can fail, and counts what it was asked.
 type store struct {
 	blob.Store
-	before func(ctx context.Context, op string) error // called before each operation; nil for nothing; set before use
+	before   func(ctx context.Context, op string) error // called before each operation; nil for nothing; set before use
+	ahead    time.Duration                              // of this machine's clock; set before use
+	timeless bool                                       // it does not say its time; set before use
 
 	mu    sync.Mutex
 	calls map[string]int // guarded by mu
@@ -243,7 +260,27 @@ func (s *store) Stat(ctx context.Context, ref blob.Ref) (blob.Info, error) {
 	if err := s.act(ctx, "stat"); err != nil {
 		return blob.Info{}, err
 	}
-	return s.Store.Stat(ctx, ref)
+	info, err := s.Store.Stat(ctx, ref)
+	return s.byItsClock(info), err
+}
+
+func (s *store) List(ctx context.Context, container, prefix string) iter.Seq2[blob.Info, error] {
+	return func(yield func(blob.Info, error) bool) {
+		for info, err := range s.Store.List(ctx, container, prefix) {
+			if !yield(s.byItsClock(info), err) {
+				return
+			}
+		}
+	}
+}
+
+// byItsClock returns the times of the store's clock.
+func (s *store) byItsClock(info blob.Info) blob.Info {
+	info.Modified, info.Now = info.Modified.Add(s.ahead), info.Now.Add(s.ahead)
+	if s.timeless {
+		info.Now = time.Time{}
+	}
+	return info
 }
 
 func (s *store) Create(ctx context.Context, ref blob.Ref, r io.Reader, o *blob.PutOptions) error {

@@ -22,7 +22,8 @@ import (
 // fakeService is the Blob service as far as azureblob speaks to it, in process, with faults. Azurite
 // passes the same tests: TestAzuriteConforms.
 type fakeService struct {
-	pageSize int // of lists; 0 means 5,000
+	pageSize int           // of lists; 0 means 5,000
+	ahead    time.Duration // of this machine's clock
 
 	mu         sync.Mutex
 	containers map[string]*fakeContainer // guarded by mu
@@ -283,7 +284,7 @@ func (s *fakeService) write(op string, b *fakeBlob, r *http.Request, content []b
 		}
 	}
 	s.clock++
-	*b = fakeBlob{etag: fmt.Sprintf(`"0x%d"`, s.clock), content: content, modified: time.Now().UTC(), metadata: make(map[string]string), committed: blocks}
+	*b = fakeBlob{etag: fmt.Sprintf(`"0x%d"`, s.clock), content: content, modified: s.now(), metadata: make(map[string]string), committed: blocks}
 	for name, values := range r.Header {
 		if name, ok := strings.CutPrefix(strings.ToLower(name), "x-ms-meta-"); ok {
 			b.metadata[name] = values[0]
@@ -333,7 +334,7 @@ func (s *fakeService) blockList(b *fakeBlob, r *http.Request) *http.Response {
 }
 
 func (s *fakeService) answerContainer(op string, c *fakeContainer, r *http.Request) *http.Response {
-	h := http.Header{"Etag": {`"0x0"`}, "Last-Modified": {time.Now().UTC().Format(http.TimeFormat)}}
+	h := http.Header{"Etag": {`"0x0"`}, "Last-Modified": {s.now().Format(http.TimeFormat)}}
 	switch op {
 	case "GET acl container":
 		if c.access != "" {
@@ -377,11 +378,15 @@ func (s *fakeService) list(c *fakeContainer, r *http.Request) *http.Response {
 	return s.respond(r, 200, http.Header{"Content-Type": {"application/xml"}}, page.String())
 }
 
+// now is the time by the service's clock.
+func (s *fakeService) now() time.Time { return time.Now().Add(s.ahead).UTC() }
+
 // respond is a response with what the service always sends.
 func (s *fakeService) respond(r *http.Request, status int, h http.Header, body string) *http.Response {
 	if h == nil {
-		h = http.Header{"Etag": {`"0x0"`}, "Last-Modified": {time.Now().UTC().Format(http.TimeFormat)}}
+		h = http.Header{"Etag": {`"0x0"`}, "Last-Modified": {s.now().Format(http.TimeFormat)}}
 	}
+	h.Set("Date", s.now().Format(http.TimeFormat))
 	h.Set("X-Ms-Request-Id", "fake-1")
 	h.Set("X-Ms-Version", "2026-04-06")
 	return respond(r, status, h, body)

@@ -29,7 +29,7 @@ func (s *Store) stat(ctx context.Context, ref blob.Ref) (v version, err error) {
 	err = s.do(ctx, ref.String(), func(try context.Context) error {
 		r, err := s.blob(ref).GetProperties(try, nil)
 		if err == nil {
-			v, err = newVersion(ref, r.ContentLength, r.LastModified, r.ETag, r.Metadata)
+			v, err = newVersion(ref, r.ContentLength, r.LastModified, r.Date, r.ETag, r.Metadata)
 		}
 		return err
 	})
@@ -112,7 +112,7 @@ func (s *Store) page(ctx context.Context, containerName, prefix, marker string) 
 			if ref.Check() != nil {
 				continue // another program's
 			}
-			v, err := newVersion(ref, item.Properties.ContentLength, item.Properties.LastModified, item.Properties.ETag, item.Metadata)
+			v, err := newVersion(ref, item.Properties.ContentLength, item.Properties.LastModified, r.Date, item.Properties.ETag, item.Metadata)
 			if err != nil {
 				return err
 			}
@@ -191,7 +191,7 @@ const tokenName = blob.ReservedMetadata + "create"
 
 // newVersion reads a description of a blob. It fails with a [*foreignError] if a part is missing
 // that the service always sends.
-func newVersion(ref blob.Ref, size *int64, modified *time.Time, etag *azcore.ETag, metadata map[string]*string) (version, error) {
+func newVersion(ref blob.Ref, size *int64, modified, now *time.Time, etag *azcore.ETag, metadata map[string]*string) (version, error) {
 	switch {
 	case size == nil:
 		return version{}, &foreignError{Lacks: "size of the blob"}
@@ -201,6 +201,9 @@ func newVersion(ref blob.Ref, size *int64, modified *time.Time, etag *azcore.ETa
 		return version{}, &foreignError{Lacks: "ETag of the blob"}
 	}
 	v := version{info: blob.Info{Ref: ref, Size: *size, Modified: *modified}, etag: *etag}
+	if now != nil {
+		v.info.Now = *now
+	}
 	for name, value := range metadata {
 		name = strings.ToLower(name) // headers lose their case
 		switch {

@@ -111,7 +111,7 @@ func (d *download) connect(ctx context.Context, etag *azcore.ETag) (v version, e
 		return version{}, err
 	}
 	d.body = r.Body
-	v, err = newVersion(d.ref, r.ContentLength, r.LastModified, r.ETag, r.Metadata)
+	v, err = newVersion(d.ref, r.ContentLength, r.LastModified, r.Date, r.ETag, r.Metadata)
 	switch {
 	case err != nil:
 	case etag == nil && v.info.Size < 0:

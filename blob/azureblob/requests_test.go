@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/blob/azureblob"
@@ -251,4 +254,46 @@ func (a *ahead) Read(p []byte) (int, error) {
 	defer a.service.mu.Unlock()
 	a.most = max(a.most, a.read-a.service.stored)
 	return n, nil
+}
+
+// TestAnAgeIsByTheClockOfTheService, whose responses have its time.
+func TestAnAgeIsByTheClockOfTheService(t *testing.T) {
+	for _, ahead := range []time.Duration{-time.Hour, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newService()
+			s.ahead = ahead
+			store := s.open(t, azureblob.Options{})
+			if err := store.Put(t.Context(), someRef, strings.NewReader("text"), nil); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Minute)
+			infos := func() []blob.Info {
+				info, err := store.Stat(t.Context(), someRef)
+				if err != nil {
+					t.Fatal(err)
+				}
+				infos := []blob.Info{info}
+				for info, err := range store.List(t.Context(), someRef.Container, "") {
+					if err != nil {
+						t.Fatal(err)
+					}
+					infos = append(infos, info)
+				}
+				return infos
+			}
+			for _, info := range infos() {
+				if age, err := info.Age(); err != nil || age != 10*time.Minute {
+					t.Errorf("ahead by %v: got %v, %v; want 10m", ahead, age, err)
+				}
+			}
+			s.setFault(func(string) fault {
+				return fault{changed: func(h http.Header) int { h.Del("Date"); return http.StatusOK }}
+			})
+			for _, info := range infos() {
+				if age, err := info.Age(); err == nil || !strings.Contains(err.Error(), "tell the age of "+someRef.String()) {
+					t.Errorf("without Date: got %v, %v; want an error", age, err)
+				}
+			}
+		})
+	}
 }

@@ -124,6 +124,25 @@ var contentTests = []test{
 			e.Errorf("modified at %v, and then at %v", first.Modified, second.Modified)
 		}
 	}},
+	{"StatAndListTellTheAge", func(e *env) {
+		e.put("a", "one")
+		want := time.Duration(0)
+		if e.h.Bubble {
+			want = time.Hour
+			time.Sleep(want)
+		}
+		check := func(by string, info blob.Info, err error) {
+			e.ok(err)
+			if age, err := info.Age(); err != nil || age < want || age > want+time.Minute {
+				e.Errorf("age by %s: got %v, %v; want %v", by, age, err, want)
+			}
+		}
+		info, err := e.s.Stat(e.Context(), e.ref("a"))
+		check("stat", info, err)
+		for info, err := range e.s.List(e.Context(), e.container, "") {
+			check("list", info, err)
+		}
+	}},
 }
 
 // content returns bytes that repeat nowhere, the same each time.

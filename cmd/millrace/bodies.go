@@ -77,7 +77,10 @@ func (t *task) listBodies(ctx context.Context, claims *claimcheck.Claims, older 
 		if err != nil {
 			return errors.Join(err, l.flush())
 		}
-		since := time.Since(body.Stored)
+		since, err := body.Age()
+		if err != nil {
+			since = max(time.Since(body.Stored), 0) // nothing is removed
+		}
 		if since < older {
 			continue
 		}
@@ -85,7 +88,7 @@ func (t *task) listBodies(ctx context.Context, claims *claimcheck.Claims, older 
 		if body.Settled {
 			of, what = &tombstones, "bytes, a tombstone"
 		}
-		of.add(body)
+		of.add(body, since)
 		if body.Settled && !all {
 			continue
 		}
@@ -104,21 +107,19 @@ func (t *task) listBodies(ctx context.Context, claims *claimcheck.Claims, older 
 type count struct {
 	blobs  int
 	bytes  int64
-	oldest time.Time
+	oldest time.Duration
 }
 
-func (c *count) add(b claimcheck.Body) {
+func (c *count) add(b claimcheck.Body, age time.Duration) {
 	c.blobs++
 	c.bytes += b.Size
-	if c.oldest.IsZero() || b.Stored.Before(c.oldest) {
-		c.oldest = b.Stored
-	}
+	c.oldest = max(c.oldest, age)
 }
 
 func (c *count) String() string {
 	s := fmt.Sprintf("%s of %s", plural(c.blobs, "body"), plural(c.bytes, "byte"))
 	if c.blobs > 0 {
-		s += fmt.Sprintf(", the oldest stored %s ago", age(time.Since(c.oldest)))
+		s += fmt.Sprintf(", the oldest stored %s ago", age(c.oldest))
 	}
 	return s
 }
@@ -147,7 +148,7 @@ When the tombstone is gone, such a message is poison. No body is removed.
 
 func (t *task) sweepBodies(ctx context.Context, container string, claims *claimcheck.Claims, b *bodyFlags, retention time.Duration, dryRun bool) error {
 	if dryRun {
-		would, err := chosen(ctx, claims, func(one claimcheck.Body) bool { return one.Swept(retention) })
+		would, err := old(ctx, claims, true, retention)
 		return t.reportBodies(ctx, container, b, bodiesRemoved{DryRun: true, Blobs: would.blobs}, "tombstone", err)
 	}
 	removed, err := claims.Sweep(ctx)
@@ -184,7 +185,7 @@ func (t *task) purgeBodies(ctx context.Context, container string, claims *claimc
 		if !dryRun && !t.console.interactive {
 			return usageError{fmt.Errorf("cannot ask for confirmation, because the standard input is not a terminal: use -yes to purge %s", container)}
 		}
-		would, err := chosen(ctx, claims, func(one claimcheck.Body) bool { return one.Purged(older) })
+		would, err := old(ctx, claims, false, older)
 		if err != nil || dryRun || would.blobs == 0 {
 			return t.reportBodies(ctx, container, b, bodiesRemoved{DryRun: dryRun, Blobs: would.blobs, Bytes: would.bytes}, "body", err)
 		}
@@ -197,14 +198,22 @@ func (t *task) purgeBodies(ctx context.Context, container string, claims *claimc
 	return t.reportBodies(ctx, container, b, bodiesRemoved{Blobs: removed.Blobs, Bytes: removed.Bytes}, "body", err)
 }
 
-func chosen(ctx context.Context, claims *claimcheck.Claims, choose func(claimcheck.Body) bool) (count, error) {
+// old counts the tombstones that a sweep would remove, or the bodies that a purge would.
+func old(ctx context.Context, claims *claimcheck.Claims, tombstones bool, than time.Duration) (count, error) {
 	var c count
 	for body, err := range claims.List(ctx) {
 		if err != nil {
 			return c, err
 		}
-		if choose(body) {
-			c.add(body)
+		if body.Settled != tombstones {
+			continue
+		}
+		age, err := body.Age()
+		if err != nil {
+			return c, err
+		}
+		if age > than {
+			c.add(body, age)
 		}
 	}
 	return c, nil
