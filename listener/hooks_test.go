@@ -412,6 +412,9 @@ func TestAFloodOfHookFailuresIsReportedAtIntervals(t *testing.T) {
 		if !errors.As(reported.list[1], &e) || e.Times != n || !strings.Contains(e.Error(), "500 times") {
 			b.Errorf("second report: got %v, want %d failures", reported.list[1], n)
 		}
+		if e.Times = 2; !strings.Contains(e.Error(), "2 times") {
+			b.Errorf("two failures: got %v", e)
+		}
 	})
 }
 
