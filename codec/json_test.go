@@ -79,7 +79,7 @@ func TestErrorsNameTheType(t *testing.T) {
 
 // What has only unexported fields, in any way, has no content.
 type (
-	private   struct{ id, note string }
+	private   struct{ id string }
 	embedding struct{ Hidden }
 	Hidden    struct{ id string }
 	pointing  struct{ *Hidden }
@@ -96,6 +96,8 @@ type (
 	ownXML      struct{ id string }
 	onlyReading struct{ id string }
 )
+
+var _, _, _ = private{id: "7"}, Hidden{id: "7"}, onlyReading{id: "7"}
 
 func (o *ownJSON) MarshalJSON() ([]byte, error)   { return json.Marshal(o.id) }
 func (o *ownJSON) UnmarshalJSON(b []byte) error   { return json.Unmarshal(b, &o.id) }
