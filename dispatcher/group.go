@@ -390,6 +390,7 @@ func (g *group) recordTurn(item int) bool {
 		head.Starts = max(head.Starts-1, 1)
 	case again && !first:
 		head.Starts = int(min(int64(head.Starts)+1, v.queued.DequeueCount-head.Settled))
+		v.dispatcher.starts.nextRound(v, head.Starts)
 	}
 	text := v.withHead(head)
 	if queue.CheckRequest(text, 0) != nil {

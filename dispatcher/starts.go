@@ -41,6 +41,7 @@ type recordedStart struct {
 	written  int   // starts in the message if it did
 	excluded int   // how many of them are excluded
 	returned int   // how many were excluded because the handler returned
+	over     bool  // the start of this delivery is excluded
 }
 
 // countedStarts returns how many of the starts recorded in the head of a later delivery count,
@@ -50,7 +51,12 @@ type recordedStart struct {
 func (s recordedStart) countedStarts(head codec.Head, before int64) int {
 	givenBack := before - s.delivery // at most
 	if head.Settled >= s.delivery-1 && (head.Settled-s.settled > givenBack || head.Attempts > s.attempts) {
-		return head.Starts // it was settled or saved since, and these are new starts
+		// It was settled or saved since, and these are new starts. Only the progress of a group whose
+		// items take turns keeps the start of its own delivery.
+		if s.over && head.Started != "" && head.Settled-(s.delivery-1) <= givenBack {
+			return max(head.Starts-1, 0)
+		}
+		return head.Starts
 	}
 	base := s.written
 	if head.Starts >= s.read {
@@ -94,6 +100,19 @@ func (s *starts) remember(id queue.ID, one, before recordedStart) {
 	s.byID[id] = one
 }
 
+// nextRound notes that this delivery is about to record further starts, so many in all, after those of
+// the round before have returned.
+func (s *starts) nextRound(v *delivery, written int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one, known := s.byID[v.queued.ID]
+	if known && one.delivery == v.queued.DequeueCount && written > one.written {
+		one.excluded += written - one.written
+		one.written = written
+		s.byID[v.queued.ID] = one
+	}
+}
+
 func (s *starts) recall(id queue.ID) (one recordedStart, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,6 +131,7 @@ func (s *starts) exclude(id queue.ID, delivery int64, ran bool) {
 		return
 	}
 	one.excluded++
+	one.over = one.over || delivery == one.delivery
 	if ran {
 		one.returned++
 	}

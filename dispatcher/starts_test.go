@@ -16,6 +16,7 @@ import (
 // Starts that a process recorded and knows to be harmless do not count, whatever others have
 // recorded since; all others do.
 func TestOnlyStartsThatAreKnownToBeHarmlessAreLeftOut(t *testing.T) {
+	items := codec.NewItemSet(2, func(int) bool { return true })
 	for name, c := range map[string]struct {
 		known recordedStart
 		head  codec.Head
@@ -38,6 +39,14 @@ func TestOnlyStartsThatAreKnownToBeHarmlessAreLeftOut(t *testing.T) {
 			head: codec.Head{Settled: 2, Starts: 1}, want: 0, lost: 2},
 		"failed since, and started by others": {known: recordedStart{delivery: 3, settled: 1, read: 1, written: 1, excluded: 1},
 			head: codec.Head{Settled: 2, Starts: 1, Attempts: 1}, want: 1, lost: 2},
+		"progress of its group, which has returned": {known: recordedStart{delivery: 3, read: 1, written: 1, excluded: 1, over: true},
+			head: codec.Head{Settled: 2, Starts: 1, Started: items}, want: 0},
+		"the same, given back since": {known: recordedStart{delivery: 3, read: 1, written: 1, excluded: 1, over: true},
+			head: codec.Head{Settled: 3, Starts: 1, Started: items}, want: 0, lost: 1},
+		"the same, and a start of another since": {known: recordedStart{delivery: 3, read: 1, written: 1, excluded: 1, over: true},
+			head: codec.Head{Settled: 2, Starts: 2, Started: items}, want: 1},
+		"progress of its group, which still runs": {known: recordedStart{delivery: 3, read: 1, written: 1},
+			head: codec.Head{Settled: 2, Starts: 1, Started: items}, want: 1},
 		"corrected by another that knows more": {known: recordedStart{delivery: 3, read: 4, written: 4, excluded: 1}, head: codec.Head{Starts: 1}, want: 1},
 	} {
 		before := max(c.known.delivery, c.head.Settled+int64(c.head.Starts)) + c.lost
@@ -110,6 +119,34 @@ func TestAStartRemovedByProgressExcludesNoOther(t *testing.T) {
 	s.exclude("m", 12, true)
 	if one, _ := s.recall("m"); one.countedStarts(head, 12) != 0 {
 		t.Errorf("when both have returned: got %d counted starts, want 0", one.countedStarts(head, 12))
+	}
+}
+
+// The rounds of a group in one delivery have each a start in the message, and none counts when the group
+// has returned. Only a delivery that ends with the process leaves them there.
+func TestTheRoundsOfAGroupThatReturnsDoNotCount(t *testing.T) {
+	var s starts
+	v := &delivery{}
+	v.queued.ID, v.queued.DequeueCount = "m", 4
+	counted := func(inMessage int) int {
+		one, _ := s.recall("m")
+		return one.countedStarts(codec.Head{Settled: 1, Starts: inMessage}, 4)
+	}
+	s.remember("m", recordedStart{delivery: 4, settled: 1, read: 2, written: 2}, recordedStart{}) // one of another before it
+	s.nextRound(v, 3)
+	s.nextRound(v, 3)
+	if got := counted(3); got != 2 {
+		t.Errorf("in the second round: got %d counted starts, want 2", got)
+	}
+	s.exclude("m", 4, true)
+	for inMessage := 2; inMessage <= 3; inMessage++ { // the record may have been refused
+		if got := counted(inMessage); got != 1 {
+			t.Errorf("after it, with %d in the message: got %d counted starts, want the one before", inMessage, got)
+		}
+	}
+	v.queued.DequeueCount = 5
+	if s.nextRound(v, 9); counted(2) != 1 {
+		t.Errorf("after the round of a delivery without a record: got %d counted starts, want 1", counted(2))
 	}
 }
 

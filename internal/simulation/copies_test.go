@@ -109,22 +109,36 @@ func (b *ledger) origin(e entry) (found *delivery, _ poison.Record) {
 		return a.deliveries[i], record
 	}
 	// A bare copy, or one with the least of a record, says which message it is of, but not which
-	// delivery: prefer one that has no copy yet. A record has the attempts.
+	// delivery: prefer one that has no copy yet. A record has the attempts, and the reason.
 	text := readable(e.text)
 	head := b.world.open(text).head
 	if err == nil {
 		opened := b.world.open(readable(record.Text))
 		text, head = opened.body, opened.head
 	}
+	best := 0
 	for _, a := range b.order {
 		if head.ID != "" && head.ID != "job-"+str(a.job.n) {
 			continue
 		}
 		for _, d := range a.deliveries {
-			fits := d.who == e.who && (d.began == nil || d.ended != nil) && (found == nil || found.copied || !d.copied) &&
-				(err != nil || !d.counted() || record.Attempts <= d.head.Attempts+1)
-			if fits && (b.holds(d, text) || d.counted() && d.has(text)) { // of an envelope, only the body is copied
-				found = d
+			switch {
+			case d.who != e.who, d.began != nil && d.ended == nil:
+				continue
+			case err == nil && d.counted() && record.Attempts > d.head.Attempts+1:
+				continue
+			case !b.holds(d, text) && (!d.counted() || !d.has(text)): // of an envelope, only the body is copied
+				continue
+			}
+			fits := 1
+			if err == nil && b.reasonIsRight(d, record.Reason) {
+				fits += 2
+			}
+			if !d.copied {
+				fits++
+			}
+			if fits >= best {
+				found, best = d, fits
 			}
 		}
 	}

@@ -213,12 +213,16 @@ type deadline struct {
 
 func (w *world) deadline(by []*process) deadline {
 	c := w.pace(by)
-	w.remaining(by, func(id queue.ID, l leftover) { c.course(id, l) }) // computes c.longest
+	left := 0
+	w.remaining(by, func(id queue.ID, l leftover) { // computes c.longest
+		runs, _ := c.course(id, l)
+		left += runs
+	})
 	soon, hangs := w.now(), w.now()
 	var work, chain, probes, keyed, holds time.Duration
 	all := 0
 	hang := make(map[queue.ID]bool)
-	sourceHold := w.sourceHold(c)
+	sourceHold := w.sourceHold(c, left)
 	w.remaining(by, func(id queue.ID, l leftover) {
 		runs, long := c.course(id, l)
 		work += long

@@ -108,6 +108,9 @@ func (b *ledger) slow(who string, at time.Duration) bool {
 	failures := 0
 	for _, a := range b.sent() {
 		for _, o := range a.deliveries {
+			if o.who == who && o.undecoded() && o.entry.at <= at {
+				failures++
+			}
 			if o.who != who || o.ended == nil || o.ended.at > at {
 				continue
 			}

@@ -69,10 +69,11 @@ func (p *process) listenTo(q queue.Queue, h listener.Handler[job], o *listener.O
 // its turn, because others may take the places then.
 const maxSourceHold = 25 * time.Minute
 
-// sourceHold returns how long a run may wait for room.
-func (w *world) sourceHold(c pace) time.Duration {
-	if !w.plan.kinds && !w.plan.sick || !w.mayLookLikeAnOutage(c) {
-		return 0
+// sourceHold returns how long a run may wait for room, given how many runs are left: so many failures in
+// a row limit their source.
+func (w *world) sourceHold(c pace, runs int) time.Duration {
+	if runs >= minOutage || (w.plan.kinds || w.plan.sick) && w.mayLookLikeAnOutage(c) {
+		return maxSourceHold
 	}
-	return maxSourceHold
+	return 0
 }

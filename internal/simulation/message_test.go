@@ -204,6 +204,8 @@ func (b *ledger) record(a *message, d *delivery, e entry, head codec.Head) {
 		b.addViolation(e, "a lost lease is recorded as a failure")
 	}
 	switch {
+	case d.undecoded() && head.Settled == d.entry.count && head.Starts == 0: // in place of a run
+		a.settled = d.entry.count
 	case d.counted() && (!d.ran() && head.Attempts == before || d.isFree(head)) && head.Poison == "": // it counts itself only
 		if head.Settled != d.head.Settled+1 || head.Starts > d.head.Starts {
 			b.addViolation(e, "settled is %d with %d starts after a delivery without a run, before it %d with %d", head.Settled, head.Starts, d.head.Settled, d.head.Starts)
