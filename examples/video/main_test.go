@@ -347,7 +347,7 @@ func TestAKilledWorkerLosesNothing(t *testing.T) {
 	_, said := process(t, "-role=web", "-addr=127.0.0.1:0", at, data)
 	site := address(t, said)
 	name := newName()
-	if status, _, page := upload(t, site, testFilm(t, 640, 360, 30), "name", name, "title", "Survivor"); status != http.StatusOK {
+	if status, _, page := upload(t, site, testFilm(t, 480, 270, 24), "name", name, "title", "Survivor"); status != http.StatusOK {
 		t.Fatalf("got %d: %s", status, page)
 	}
 	victim, _ := process(t, "-role=worker", "-lease=2s", at, data)
