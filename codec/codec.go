@@ -19,10 +19,10 @@ type Codec[T any] interface {
 	Decode(body []byte) (T, error)
 }
 
-// Check returns why a codec cannot carry any job, or nil. [JSON] and [XML] cannot if T is a struct, or
-// a pointer to one, that has fields and exports none of them: they would write and read empty jobs. A
-// type that encodes or decodes itself is different. Other codecs are asked by their method Check, if
-// they have one.
+// Check returns an error for a codec that would lose every job. [JSON] and [XML] would if T is a struct,
+// or a pointer to one, that has fields and exports none of them, unless the type encodes or decodes
+// itself. Other codecs are asked by their method Check, if they have one. Listeners call it before they
+// run, and Encode of these two returns the same error.
 func Check(c any) error {
 	if own, ok := c.(interface{ Check() error }); ok {
 		return own.Check()
@@ -30,10 +30,10 @@ func Check(c any) error {
 	return nil
 }
 
-// Verbatim returns the body that the codec finds in a text without an envelope, and its format, given
-// those that [Auto] recognises. [Text] and [Bytes] read any text, so that a word such as "MTIz", which
-// is the Base64 of 123, stays as it is: they decode only what begins like a JSON object or array, or
-// like XML.
+// Verbatim returns the body and the format of a text without an envelope as this codec reads it, given
+// those that [Auto] recognised. [Text] and [Bytes] read any text, so a word such as "MTIz", which is also
+// the Base64 of 123, stays as it is, unless the Base64 is that of a JSON object, an array, or XML. For
+// other codecs nothing changes.
 func Verbatim(c any, text string, body []byte, recognized Format) ([]byte, Format) {
 	switch c.(type) {
 	case textCodec, bytesCodec:
@@ -124,18 +124,19 @@ var (
 )
 
 // hidden returns an error if T is a struct, or a pointer to one, whose fields are all unexported, unless
-// it has a method of these interfaces, or of those for texts. The fields of an embedded struct are its own.
+// it implements one of these interfaces, or one of those in package encoding. The fields of an embedded
+// struct count as its own.
 func hidden[T any](own ...reflect.Type) error {
 	t := reflect.TypeFor[T]()
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if t.Kind() != reflect.Struct {
+	if !isStruct(t) {
 		return nil
 	}
 	empty := true
 	for _, f := range reflect.VisibleFields(t) {
-		part := f.Anonymous && f.Tag == "" && (f.Type.Kind() == reflect.Struct || f.Type.Kind() == reflect.Pointer)
+		part := f.Anonymous && f.Tag == "" && (isStruct(f.Type) || f.Type.Kind() == reflect.Pointer && isStruct(f.Type.Elem()))
 		if f.IsExported() && !part {
 			return nil
 		}
@@ -151,6 +152,8 @@ func hidden[T any](own ...reflect.Type) error {
 	}
 	return fmt.Errorf("%v has no exported field, so that its jobs would be empty: export the fields that a job needs", reflect.TypeFor[T]())
 }
+
+func isStruct(t reflect.Type) bool { return t.Kind() == reflect.Struct }
 
 // holdsNull reports whether decoding null into a value of the type is more than leaving it zero.
 func holdsNull(t reflect.Type) bool {

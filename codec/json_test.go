@@ -90,6 +90,8 @@ type (
 	nothing     struct{}
 	blank       struct{ _ struct{} }
 	promoting   struct{ lower }
+	Number      int
+	counting    struct{ *Number }
 	lower       struct{ ID string }
 	ownJSON     struct{ id string }
 	ownText     struct{ id string }
@@ -122,6 +124,7 @@ func TestATypeThatHidesItsFieldsIsRefused(t *testing.T) {
 	fit[nothing](t, "{}")
 	fit[blank](t, "{}")
 	fit(t, `{"ID":"7"}`, promoting{lower{"7"}})
+	fit[counting](t, `{"Number":null}`)
 	fit(t, `"7"`, ownJSON{"7"})
 	fit(t, `"7"`, &ownJSON{"7"})
 	fit(t, `"7"`, ownText{"7"})

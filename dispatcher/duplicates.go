@@ -149,7 +149,7 @@ func (duplicates) decided(v *delivery, dec decision) {
 	}
 }
 
-// extendJob tells that the lease of the message was renewed. It does not wait.
+// extendJob tells the held job that the lease of its message was renewed. It does not wait.
 func (v *delivery) extendJob(lease time.Duration) {
 	if job := v.admission.job; job != nil {
 		d := v.dispatcher

@@ -100,8 +100,8 @@ func (s *starts) remember(id queue.ID, one, before recordedStart) {
 	s.byID[id] = one
 }
 
-// nextRound notes that this delivery is about to record further starts, so many in all, after those of
-// the round before have returned.
+// nextRound notes that this delivery is about to begin another round of its group: the message will have
+// this many starts, and the handlers of the round before have returned.
 func (s *starts) nextRound(v *delivery, written int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,8 +149,8 @@ func (s *starts) forget(id queue.ID, delivery int64) {
 
 // count sets how many of the recorded starts count, and returns this process's record of the last
 // one. There cannot be more settlements and starts than deliveries: a head that says so is forged,
-// or was copied from another message, and its counts are ignored. So are the mark of poison and
-// attempts that would make it poison: somebody has put the text of a poison message back by hand.
+// or was copied from another message, and its counts are ignored. So are the mark of poison, and a
+// number of attempts that would make it poison: somebody has put its text back by hand.
 func (s *starts) count(o *opened) (last recordedStart) {
 	before := max(o.queued.DequeueCount-1, 0)
 	if int64(o.head.Starts) > before-o.head.Settled {

@@ -54,8 +54,8 @@ func (s *session) lookAtDepth() {
 	s.tell(e)
 }
 
-// targetLoops returns how many loops the depth calls for, regardless of the bounds. The log says once
-// that the program's own rule asks for more: the default bound follows from Concurrency, not from it.
+// targetLoops returns how many loops the depth calls for, regardless of the bounds. If the program's own
+// rule asks for more, the log says so once: the default bound follows from Concurrency, not from the rule.
 func (s *session) targetLoops(depth int64) int {
 	target := s.options.QueueWorkDetected(s.load(depth))
 	if most := s.snapshot().bounds.Max; s.explicit.rule && target > most && s.bounded.CompareAndSwap(false, true) {

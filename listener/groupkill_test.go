@@ -235,6 +235,46 @@ func TestAnItemThatKillsItsProcessHarmsNoOther(t *testing.T) {
 	}
 }
 
+// A handler that returns without its lease has not killed its process, also if its delivery has recorded
+// progress or a further round of its items: not even with MaxLost 1 is its group poison.
+func TestAGroupThatReturnsWithoutItsLeaseIsNotLost(t *testing.T) {
+	for _, progress := range []bool{false, true} {
+		bothWays(t, func(b *bundle, way func(Handler[job]) Handler[job]) {
+			b.putGroup(3)
+			b.loseDelivery()
+			var refused atomic.Bool
+			b.queue.intercept = func(op string, act func() error) error {
+				if op == "update" && refused.Load() {
+					return queue.ErrReceiptMismatch
+				}
+				return act()
+			}
+			o := options()
+			o.Poison.MaxLost = 1
+			var got items
+			var begun atomic.Int32 // of item 0, which loses the lease three times
+			l := New(b.queue, way(got.handler(b, func(ctx context.Context, m *Message[job]) error {
+				switch {
+				case m.Item == 0 && begun.Add(1) <= 3:
+					refused.Store(true)
+					<-ctx.Done()
+					refused.Store(false)
+					return ctx.Err()
+				case m.Item > 0 && begun.Load() <= 3 && (m.Item == 1 || !progress):
+					return errors.New("broken")
+				}
+				return nil
+			})), o)
+			b.run(l)
+			advance(time.Hour)
+			b.mustFinish()
+			if st := l.State(); st.Poisoned != 0 || st.Succeeded != 1 {
+				b.Errorf("progress %v: got %d poison messages and %d successes, want none and one; runs: %v", progress, st.Poisoned, st.Succeeded, got.counts(3))
+			}
+		})
+	}
+}
+
 // An item starts only if its start was recorded. If it cannot be, the others wait too, without an attempt.
 func TestAnItemStartsOnlyIfThatIsRecorded(t *testing.T) {
 	bothWays(t, func(b *bundle, way func(Handler[job]) Handler[job]) {

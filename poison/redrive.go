@@ -199,7 +199,9 @@ func unmark(head *codec.Head) {
 	head.Failed, head.Failure, head.Started = "", "", ""
 }
 
-// Anew returns the text of the message as if it had never been delivered, as [Redrive] sends it.
+// Anew returns the text of the message as if it had never been delivered, as [Redrive] sends it. A text
+// without an envelope stays as it is. One in an envelope of a newer release is an error that wraps
+// codec.ErrNewer.
 func (r Record) Anew() (string, error) { return anew(r.Text) }
 
 // PurgeOptions says what [Purge] deletes and how. Nil and the zero value mean everything, one

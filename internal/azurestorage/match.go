@@ -15,8 +15,8 @@ import (
 const clientRequestIDHeader = "X-Ms-Client-Request-Id"
 
 var (
-	process  = rand.Text()[:8] // begins the ids of this process
-	requests atomic.Uint64     // number of ids
+	idPrefix = rand.Text()[:8] // of the ids of this process
+	ids      atomic.Uint64     // given out
 )
 
 // errMismatch does not repeat the response: it may be another caller's.
@@ -30,7 +30,7 @@ type MatchResponse struct{}
 // Do implements [policy.Policy].
 func (MatchResponse) Do(r *policy.Request) (*http.Response, error) {
 	sent := r.Raw()
-	id := strconv.AppendUint(append(make([]byte, 0, 24), process...), requests.Add(1), 36)
+	id := strconv.AppendUint(append(make([]byte, 0, 24), idPrefix...), ids.Add(1), 36)
 	sent.Header[clientRequestIDHeader] = []string{string(id)}
 	resp, err := r.Next()
 	if err != nil {

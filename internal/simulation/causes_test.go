@@ -8,6 +8,16 @@ import (
 	"github.com/millrace/millrace/queue/faultqueue"
 )
 
+// endOfWait returns when the handler ended or, without one, until when the delivery may have waited for its
+// body.
+func (b *ledger) endOfWait(d *delivery) time.Duration {
+	c := b.world.plan.claims
+	if d.began == nil && d.message.job.claimed && c.hangs && c.outage.covers(d.entry.at) {
+		return c.outage.from + c.outage.long
+	}
+	return d.over()
+}
+
 // why returns the cause of a delivery after which the message was neither deleted nor given back, or "".
 func (b *ledger) why(d *delivery) string {
 	a, s := d.message, b.workers[d.who]
@@ -21,7 +31,7 @@ func (b *ledger) why(d *delivery) string {
 		return "the dequeue was executed twice"
 	case a.dropped:
 		return "the queue was dropped"
-	case a.acceptance.until > 0 && a.acceptance.until <= d.over()+s.plan.settling()+maxCall:
+	case a.acceptance.until > 0 && a.acceptance.until <= b.endOfWait(d)+s.plan.settling()+maxCall:
 		return "the message expired meanwhile"
 	case s.abandoned[a.id] > 0:
 		return "the handler was abandoned"

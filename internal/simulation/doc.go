@@ -86,11 +86,11 @@
 // order of goroutines does not matter, and a seed has one trace. TestReplay checks this for its seeds,
 // also under the race detector, which shuffles goroutines; of the first 2,000 seeds three have two
 // traces now and then. It leaves out the worlds in which a message waits because its source fails: which
-// messages of a batch have the places of the source depends on the order of their goroutines. So it does when
-// two batches wait for one reading of the pause. It also
-// leaves out those in which chance or several listeners decide: those with backlog
-// queues, which are chosen at random; with a pool or shards, whose listeners ask for the same slots at one
-// instant; and with pauses and several loops, which continue together.
+// messages of a batch have the places of the source depends on the order of their goroutines. The same
+// holds for worlds in which two batches wait for one reading of the pause. It also leaves out those in
+// which chance or several listeners decide: those with backlog queues, which are chosen at random; with a
+// pool or shards, whose listeners ask for the same slots at one instant; and with pauses and several
+// loops, which continue together.
 //
 // Worlds therefore never have two undecodable messages with the same text. They would be
 // decoded at the same instant, and the codec could not distinguish them.

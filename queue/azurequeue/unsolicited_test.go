@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/queuexml"
+	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -121,7 +122,7 @@ func TestUnsolicitedDataIsNotLogged(t *testing.T) {
 					var output logged
 					defer log.SetOutput(log.Writer())
 					log.SetOutput(&output)
-					first := true // the connections come one after the other
+					first, received := true, make(chan struct{}) // the connections come one after the other
 					q := openRaw(t, secure, func(c net.Conn, r *http.Request) {
 						response := listOf(r, "for "+r.URL.Query().Get("visibilitytimeout"))
 						if !first {
@@ -131,7 +132,7 @@ func TestUnsolicitedDataIsNotLogged(t *testing.T) {
 						first = false
 						if later {
 							io.WriteString(c, response)
-							time.Sleep(20 * time.Millisecond)
+							<-received
 							response = ""
 						}
 						io.WriteString(c, response+excess(r))
@@ -144,10 +145,11 @@ func TestUnsolicitedDataIsNotLogged(t *testing.T) {
 						if want := fmt.Sprint("for ", i); err != nil || len(batch) != 1 || batch[0].Text != want {
 							t.Fatalf("dequeue %d: got %v, %v; want one message %q", i, batch, err, want)
 						}
-						for begin := time.Now(); !strings.Contains(output.String(), "Unsolicited"); time.Sleep(time.Millisecond) {
-							if time.Since(begin) > 10*time.Second {
-								t.Fatal("net/http logged nothing in 10s: this test no longer sends unsolicited data")
-							}
+						if i == 1 {
+							close(received)
+						}
+						if !suitetest.Poll(10*time.Second, time.Millisecond, func() bool { return strings.Contains(output.String(), "Unsolicited") }) {
+							t.Fatal("net/http logged nothing in 10s: this test no longer sends unsolicited data")
 						}
 					}
 					for _, s := range []string{secret, receipt, someMessages[0].Receipt, "sig="} {
