@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -204,15 +205,16 @@ func TestNothingIsFetchedWhileDeletesAreRefused(t *testing.T) {
 // A delete without an answer, after refusals, keeps no other message from being fetched for long.
 func TestADeleteThatHangsDoesNotStopTheFetches(t *testing.T) {
 	bubble(t, func(b *bundle) {
-		hang, deletes := make(chan struct{}), 0 // of one message, until it hangs
+		hang := make(chan struct{})
+		var deletes atomic.Int32 // of one message, until it hangs
 		b.queue.intercept = func(op string, act func() error) error {
 			if op != "delete" {
 				return act()
 			}
-			switch deletes++; {
-			case deletes <= 7: // more than it takes to fetch one message at a time
+			switch n := deletes.Add(1); {
+			case n <= 7: // more than it takes to fetch one message at a time
 				return &queue.Error{Op: op, Kind: queue.ErrThrottled}
-			case deletes == 8:
+			case n == 8:
 				<-hang
 			}
 			return act()
@@ -223,8 +225,8 @@ func TestADeleteThatHangsDoesNotStopTheFetches(t *testing.T) {
 		advance(12 * time.Second)
 		b.put(1)
 		advance(15 * time.Second) // the lease of the first one still lasts
-		if st := l.State(); st.Succeeded != 1 || deletes != 9 {
-			t.Errorf("got %d jobs done and %d deletes beside one that hangs, want 1 and 9", st.Succeeded, deletes)
+		if st := l.State(); st.Succeeded != 1 || deletes.Load() != 9 {
+			t.Errorf("got %d jobs done and %d deletes beside one that hangs, want 1 and 9", st.Succeeded, deletes.Load())
 		}
 		close(hang)
 		b.mustFinish()
