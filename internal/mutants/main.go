@@ -10,8 +10,8 @@
 //
 // The tests run without a mutant first: one that fails would seem to kill every mutant.
 //
-// A mutant is killed by the short tests of its package, by its whole tests, or by the short tests of
-// another of the packages that uses it; a test that hangs kills it too. What does not compile is not
+// A mutant is killed by the short tests of its package, by those of another of the packages that uses
+// it, or by the whole tests of its own; a test that hangs kills it too. What does not compile is not
 // a mutant. The exit code is 1 if fewer than 95 % are killed. Some mutants are equivalent: they
 // change nothing that a test could see, such as when a lock is freed.
 package main
@@ -321,13 +321,13 @@ func kill(m mutant, users []string) (by string, err error) {
 	case failed:
 		return "the short tests of " + m.dir, nil
 	}
-	if failed, _ := test(m.dir, "-timeout", "5m"); failed {
-		return "the tests of " + m.dir, nil
-	}
 	for _, user := range users {
 		if failed, _ := test(user, "-short", "-timeout", "3m"); failed {
 			return "the short tests of " + user, nil
 		}
+	}
+	if failed, _ := test(m.dir, "-timeout", "5m"); failed {
+		return "the tests of " + m.dir, nil
 	}
 	return "", nil
 }
