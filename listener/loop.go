@@ -76,11 +76,16 @@ func (l *loop) ask(e event, one, other verb) (is, isOther bool) {
 // a controller allows, or when an empty poll finds that it may end.
 func (l *loop) run(ctx context.Context) {
 	for woken := false; ; {
-		ends, waits := l.ask(event{what: turn, woken: woken}, end, park)
-		if woken = false; ends {
+		_, a := l.decide(l, event{what: turn, woken: woken})
+		l.followUp(a.rest)
+		if a.is(end) {
 			return
 		}
-		if waits {
+		if pause, lingers := a.with(linger); lingers {
+			waiting.For(pause.d, ctx.Done())
+			continue
+		}
+		if woken = false; a.is(park) {
 			l.await(ctx, 0)
 			continue
 		}
@@ -161,7 +166,10 @@ func (l *loop) poll(reserved int) (wait time.Duration, ended bool) {
 	l.changed()
 	l.empties, l.found, l.phased = 0, l.found+1, false
 	l.curve.Reset()
-	return 0, false
+	if len(batch) < reserved && !paused && l.options.QueueEmpty == nil {
+		ended, _ = l.ask(event{what: emptied, short: true, seen: now.heard}, end, again)
+	}
+	return 0, ended
 }
 
 // awaitFlag waits for the reading of the flag, and reports whether the batch must be given back. If

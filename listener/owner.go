@@ -21,6 +21,7 @@ type state struct {
 	// Options that never change.
 
 	wakeups     bool          // there is a source of wake-ups
+	seesQueue   bool          // it has an event for messages that are left after a dequeue
 	controlled  bool          // a LoopController says how many loops run
 	metadata    bool          // settings in the metadata of the queue apply
 	shared      bool          // the slots are shared with other listeners
@@ -61,6 +62,7 @@ type state struct {
 	pollAt   instant // when that was
 	paid     instant // when the rate of polls for events allows the next one, were there no burst
 	deferred instant // when a reason beyond that rate has its turn
+	trickle  int     // short batches one soon after the other, lingerAfter at most
 
 	// Wake-ups.
 
@@ -153,6 +155,13 @@ const (
 	eventBurst    = 10
 	eventInterval = time.Second
 
+	// While events follow closely, the next dequeue waits until lingerTime has passed since the
+	// last one, or a quarter more than Idle.Min if that is less, and takes what has come
+	// meanwhile: polls would be as rare. That begins after so many short batches, each within twice
+	// that time after the one before.
+	lingerTime  = 125 * time.Millisecond
+	lingerAfter = 3
+
 	// messagesPerDepth is how many messages must have been received since the depth was last read
 	// before it is read again. depthInterval is when it is read again although few were received:
 	// with slow handlers that many take hours.
@@ -197,6 +206,7 @@ type event struct {
 	woken            bool // turn: a signal woke the loop, or kept it from sleeping
 
 	seen       uint64 // emptied: heard, when the dequeue of the loop was about to be sent
+	short      bool   // emptied: it found messages, but fewer than it asked for
 	owed, long bool   // refused: the dequeue was owed; the limit holds for long
 	late       bool   // waits: the wait has lasted long enough
 
@@ -245,7 +255,7 @@ const (
 	refused  // a limit of the program held the dequeue back
 	answered // the dequeue was answered
 	waits    // the batch waits for a reading of the flag
-	emptied  // it found nothing, and the loop may end if events come
+	emptied  // it found nothing, or a short batch, and the loop may end if events come
 	idled    // the wait of the loop has reached its maximum, and it may end
 	sleeps   // a loop is about to sleep
 	awoke    // a loop woke up by its timer
@@ -310,6 +320,7 @@ const (
 	readMetadata // read them before the dequeue; on: the dequeue depends on them
 	again        // poll immediately
 	goToSleep    // until a signal or the timer
+	linger       // for d, and take another turn
 	share        // write the visibility d to the metadata
 	callMore     // let the source wake another instance
 )
@@ -586,8 +597,14 @@ func (t *transition) takeTurn() {
 		t.endLoop()
 	case t.by != NotPaused:
 		t.do(action{do: park})
+	case t.listening && t.trickle >= lingerAfter:
+		if d := t.lingerTime() - t.ago(t.pollAt); d > 0 {
+			t.do(action{do: linger, d: d})
+		}
 	}
 }
+
+func (t *transition) lingerTime() time.Duration { return min(t.idle.Min+t.idle.Min/4, lingerTime) }
 
 // endLoop ends the calling loop, while others may continue.
 func (t *transition) endLoop() {
@@ -601,16 +618,20 @@ func (t *transition) endLoop() {
 	t.do(action{do: tellScaled})
 }
 
-// leave ends the calling loop after an empty poll, if events reach the listener. The last loop may
+// leave ends the calling loop after an empty poll, if events reach the listener, or after a short
+// batch, if there is also an event for what it left. Else a short batch shows nothing: a limit may
+// have kept it small. The last loop may
 // only leave if nothing was heard since its dequeue was about to be sent: that may be about a
 // message that came after the service had looked. The others leave it to that loop, unless no poll
 // since then has begun. If the loop must not leave, it polls again.
 func (t *transition) leave() {
 	switch {
 	case !t.listening || t.stopping || t.active <= t.bounds.Min:
+	case t.e.short && !(t.seesQueue && t.ready):
 	case t.owed() || t.active == 1 && t.heard != t.e.seen:
 		t.do(action{do: again})
 	default:
+		t.busy = t.busy && !t.e.short
 		t.endLoop()
 	}
 }
@@ -693,6 +714,9 @@ func (t *transition) beginPoll() {
 		t.do(action{do: readMetadata, on: !t.known})
 		t.metadataAt = t.e.now // only one loop repeats a reading
 	default:
+		if t.ago(t.pollAt) >= 2*t.lingerTime() {
+			t.trickle = 0
+		}
 		t.served = t.owed()
 		t.polled, t.pollAt = t.heard, t.e.now
 	}
@@ -702,6 +726,7 @@ func (t *transition) beginPoll() {
 // that was owed is owed still. It is neither an empty poll nor an error.
 func (t *transition) refuse() {
 	t.limited++
+	t.trickle = 0
 	if t.e.owed && !t.owed() {
 		t.heard++
 	}
@@ -735,6 +760,9 @@ func (t *transition) answer() {
 	}
 	t.paid = 0
 	full := e.got >= e.asked
+	if t.trickle = min(t.trickle+1, lingerAfter); full {
+		t.trickle = 0
+	}
 	more := full && e.asked >= t.most // the queue may have more
 	if t.by == NotPaused {
 		if t.flagIsOld() && !t.stopping {

@@ -215,6 +215,12 @@ func (c *connectionLog) log(s *session) time.Duration {
 	return 0
 }
 
+// seesQueue reports whether the source has an event for what is left after a dequeue.
+func (c *sessionOptions) seesQueue() bool {
+	source, ok := c.Wakeups.(wakeup.QueueSource)
+	return ok && source.SeesQueue()
+}
+
 // checkWakeups returns an error if the source is a nil pointer, or if the safety poll has no unit.
 func (c *sessionOptions) checkWakeups() error {
 	if c.Wakeups != nil && hook.IsNil(c.Wakeups) {

@@ -58,6 +58,16 @@ type Source interface {
 	Subscribe(q queue.Name, s Subscriber) (Subscription, error)
 }
 
+// QueueSource is a [Source] that may see the messages of its queues, as their server does.
+type QueueSource interface {
+	Source
+
+	// SeesQueue reports whether messages that are still visible after a dequeue, whoever made it,
+	// have an event of their own. A listener then has no loop after a dequeue that returned fewer
+	// messages than it asked for. Otherwise it sends another one, to see that the queue is empty.
+	SeesQueue() bool
+}
+
 // Subscriber is what a source calls. It calls one function of a subscriber at a time, also during
 // Subscribe and Ready. They must not wait, nor call the source or the subscription.
 type Subscriber struct {

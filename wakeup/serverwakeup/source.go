@@ -62,7 +62,7 @@ type Source struct {
 	streams map[queue.Name]*stream // guarded by mu; those with subscribers
 }
 
-var _ wakeup.Source = (*Source)(nil)
+var _ wakeup.QueueSource = (*Source)(nil)
 
 // New returns the source at the location of an account or a queue, as azurequeue's Open accepts it. It
 // sends no request. The error is [queue.ErrInvalid]; it does not repeat the location.
@@ -132,6 +132,10 @@ func (s *Source) Subscribe(q queue.Name, subscriber wakeup.Subscriber) (wakeup.S
 	sub.Ready(true)
 	return sub, nil
 }
+
+// SeesQueue implements [wakeup.QueueSource]. It returns true: while a stream is open, its server
+// sends an event for what is left after a dequeue.
+func (s *Source) SeesQueue() bool { return true }
 
 // release removes a subscriber, and ends its stream if that has no other.
 func (s *Source) release(sub *subscription) {
