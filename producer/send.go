@@ -191,8 +191,18 @@ func (p *Producer[T]) enqueue(ctx context.Context, s *Sending, body []byte) erro
 		return err
 	}
 	all := ctx
-	return retry.Do(queue.WithCause(ctx, queue.CauseSend), s.Head.ID, queue.Transient, func(ctx context.Context) error {
-		err := p.try(ctx, s, text)
+	// A request that begins in the last second could be accepted after its sender has given up.
+	deadline, bounded := ctx.Deadline()
+	least := min(time.Second, time.Until(deadline)/2)
+	var last error
+	late := false
+	transient := func(err error) bool { return queue.Transient(err) && !late }
+	return retry.Do(queue.WithCause(ctx, queue.CauseSend), s.Head.ID, transient, func(ctx context.Context) (err error) {
+		if late = last != nil && bounded && time.Until(deadline) < least; late {
+			return last
+		}
+		defer func() { last = err }()
+		err = p.try(ctx, s, text)
 		if !p.options.Create || !errors.Is(err, queue.ErrQueueMissing) {
 			return err
 		}
