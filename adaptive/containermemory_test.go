@@ -1,6 +1,7 @@
 package adaptive
 
 import (
+	"math"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -85,8 +86,12 @@ func TestTheMemoryOfThisProcessIsRead(t *testing.T) {
 	if got.Used <= 0 {
 		t.Errorf("got %+v, want memory in use", got)
 	}
-	before := debug.SetMemoryLimit(1 << 40)
+	before := debug.SetMemoryLimit(math.MaxInt64)
 	defer debug.SetMemoryLimit(before)
+	if m := runtimeMemory(); m.Limit != 0 {
+		t.Errorf("of a runtime without a limit: got %+v, want the limit 0", m)
+	}
+	debug.SetMemoryLimit(1 << 40)
 	if m := runtimeMemory(); m.Limit != 1<<40 || m.Used <= 1<<20 || m.Used >= 1<<40 {
 		t.Errorf("of the runtime: got %+v, want the limit that was set and more than 1 MiB in use", m)
 	}
