@@ -42,6 +42,9 @@ func TestTheMemoryOfTheGroupIsRead(t *testing.T) {
 		"the group has its host's name and is mounted as the root": {files: map[string]string{
 			"proc/self/cgroup": "0::/kubepods/pod1/c1\n", v2 + "memory.max": "1000\n", v2 + "memory.current": "400\n",
 		}, want: Memory{400, 1000}},
+		"a name with a colon": {files: map[string]string{
+			"proc/self/cgroup": "0::/a:b\n", v2 + "a:b/memory.max": "1000\n", v2 + "a:b/memory.current": "400\n",
+		}, want: Memory{400, 1000}},
 		"version 1": {files: map[string]string{
 			"proc/self/cgroup":             "7:cpu,cpuacct:/x\n4:memory:/x\n0::/\n",
 			v1 + "x/memory.limit_in_bytes": "1000\n", v1 + "x/memory.usage_in_bytes": "900\n",

@@ -204,6 +204,15 @@ func (m *model) check(t *rapid.T) {
 	if st := m.pool.State(); st.Held != within {
 		t.Fatalf("the pool says that %d slots are held, want %d", st.Held, within)
 	}
+	joined := 0
+	for _, u := range m.users {
+		if u.joined {
+			joined++
+		}
+	}
+	if n := len(m.limit.users); n != joined {
+		t.Fatalf("the limit knows %d listeners, want %d", n, joined)
+	}
 	for _, u := range m.users {
 		if m.drain(u); u.request == nil || u.told || u.kept > 0 {
 			continue

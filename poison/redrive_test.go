@@ -183,11 +183,11 @@ func TestWhatIsLeftOfALifeIsHonoured(t *testing.T) {
 	})
 }
 
-// Messages that are no records go where the caller says, and stay otherwise.
+// Messages that are no records go where the caller says, for the rest of their lives, and stay otherwise.
 func TestForeignMessagesGoWhereTheCallerSays(t *testing.T) {
 	m := newMorgue(t)
 	for _, text := range []string{"bare", envelope(t, 1, codec.Head{Attempts: 5})} {
-		if _, err := m.poison.Enqueue(t.Context(), text, nil); err != nil {
+		if _, err := m.poison.Enqueue(t.Context(), text, &queue.EnqueueOptions{TTL: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -198,6 +198,9 @@ func TestForeignMessagesGoWhereTheCallerSays(t *testing.T) {
 	report, err = poison.Redrive(t.Context(), m.poison, &poison.RedriveOptions{To: m.orders})
 	if err != nil || report.Redriven != 2 {
 		t.Fatalf("got %+v, %v; want two redriven", report, err)
+	}
+	if there, err := m.orders.Peek(t.Context(), 2); err != nil || len(there) != 2 || time.Until(there[0].Expires) > time.Hour || time.Until(there[1].Expires) > time.Hour {
+		t.Errorf("got %+v, %v; want two that expire within the hour", there, err)
 	}
 	if got := slices.Sorted(slices.Values(drain(t, m.orders))); !slices.Equal(got, []string{"bare", envelope(t, 1, codec.Head{})}) {
 		t.Errorf("got %q", got)
