@@ -611,6 +611,9 @@ func TestAGroupErrorHasTheErrorsOfTheItems(t *testing.T) {
 	if got := e.Error(); got != want || !errors.Is(e, ErrTimeout) {
 		t.Errorf("got %q\nwant %q", got, want)
 	}
+	if e.Errors = e.Errors[:3]; strings.Contains(e.Error(), " more") {
+		t.Errorf("three errors, which are all shown: %q", e.Error())
+	}
 }
 
 // What an item has done while the last renewal was in flight is recorded, when middleware has left its
