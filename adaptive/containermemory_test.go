@@ -1,6 +1,7 @@
 package adaptive
 
 import (
+	"math"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -40,6 +41,9 @@ func TestTheMemoryOfTheGroupIsRead(t *testing.T) {
 		}, want: Memory{1900, 2000}},
 		"the group has its host's name and is mounted as the root": {files: map[string]string{
 			"proc/self/cgroup": "0::/kubepods/pod1/c1\n", v2 + "memory.max": "1000\n", v2 + "memory.current": "400\n",
+		}, want: Memory{400, 1000}},
+		"a name with a colon": {files: map[string]string{
+			"proc/self/cgroup": "0::/a:b\n", v2 + "a:b/memory.max": "1000\n", v2 + "a:b/memory.current": "400\n",
 		}, want: Memory{400, 1000}},
 		"version 1": {files: map[string]string{
 			"proc/self/cgroup":             "7:cpu,cpuacct:/x\n4:memory:/x\n0::/\n",
@@ -85,8 +89,12 @@ func TestTheMemoryOfThisProcessIsRead(t *testing.T) {
 	if got.Used <= 0 {
 		t.Errorf("got %+v, want memory in use", got)
 	}
-	before := debug.SetMemoryLimit(1 << 40)
+	before := debug.SetMemoryLimit(math.MaxInt64)
 	defer debug.SetMemoryLimit(before)
+	if m := runtimeMemory(); m.Limit != 0 {
+		t.Errorf("of a runtime without a limit: got %+v, want the limit 0", m)
+	}
+	debug.SetMemoryLimit(1 << 40)
 	if m := runtimeMemory(); m.Limit != 1<<40 || m.Used <= 1<<20 || m.Used >= 1<<40 {
 		t.Errorf("of the runtime: got %+v, want the limit that was set and more than 1 MiB in use", m)
 	}

@@ -335,13 +335,11 @@ func (s *slots) Join(freed chan<- struct{}) error {
 		return errors.New("these slots of an adaptive limit are in use by a listener that runs: call Slots for each listener")
 	}
 	if err := s.own.Join(freed); err != nil {
-		s.limit.exit(s)
 		return err
 	}
 	if s.within != nil {
 		if err := s.within.Join(freed); err != nil {
 			s.own.Leave()
-			s.limit.exit(s)
 			return err
 		}
 	}

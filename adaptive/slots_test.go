@@ -204,6 +204,15 @@ func (m *model) check(t *rapid.T) {
 	if st := m.pool.State(); st.Held != within {
 		t.Fatalf("the pool says that %d slots are held, want %d", st.Held, within)
 	}
+	joined := 0
+	for _, u := range m.users {
+		if u.joined {
+			joined++
+		}
+	}
+	if n := len(m.limit.users); n != joined {
+		t.Fatalf("the limit knows %d listeners, want %d", n, joined)
+	}
 	for _, u := range m.users {
 		if m.drain(u); u.request == nil || u.told || u.kept > 0 {
 			continue
@@ -222,6 +231,60 @@ func (m *model) check(t *rapid.T) {
 				again = true
 			}
 		}
+	}
+}
+
+// within are slots that give out what a test says.
+type within struct {
+	dispatcher.Slots
+	gives     int
+	withdrawn int // calls of Withdraw
+}
+
+func (w *within) Join(chan<- struct{}) error                    { return nil }
+func (w *within) Take(dispatcher.SlotRequest) (taken, free int) { return w.gives, w.gives }
+func (w *within) Withdraw()                                     { w.withdrawn++ }
+func (w *within) Free(int)                                      {}
+
+// The slots around a limit are told once that nothing is asked of them any more, and only if they were asked in vain.
+func TestOnlyARequestThatWaitsIsWithdrawn(t *testing.T) {
+	one := dispatcher.SlotRequest{Least: 1, Most: 1}
+	for gives, want := range []int{1, 0} {
+		l, around := New(&Options{Max: 1}), &within{gives: gives}
+		s, other := l.Slots(around), l.Slots(nil)
+		for _, joining := range []dispatcher.Slots{s, other} {
+			if err := joining.Join(make(chan struct{}, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.Take(one) // takes the only slot, or waits for those around
+		other.Take(one)
+		s.Take(one)
+		s.Take(one)
+		if around.withdrawn != want {
+			t.Errorf("slots that give %d were told %d times that nothing is asked, want %d", gives, around.withdrawn, want)
+		}
+	}
+}
+
+// A listener that asks no more keeps no slot from the others.
+func TestWhoHasWithdrawnIsNotWaitedFor(t *testing.T) {
+	l := New(&Options{Max: 1})
+	var all [3]dispatcher.Slots
+	for i := range all {
+		all[i] = l.Slots(nil)
+		if err := all[i].Join(make(chan struct{}, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one := dispatcher.SlotRequest{Least: 1, Most: 1}
+	for _, s := range all {
+		s.Take(one)
+	}
+	all[1].Withdraw()
+	all[0].Free(1)
+	if taken, _ := all[2].Take(one); taken != 1 {
+		t.Errorf("the last in line got %d slots after the one before it had withdrawn, want 1", taken)
 	}
 }
 

@@ -172,6 +172,9 @@ func TestMemoryThatCannotBeReadIsUnknown(t *testing.T) {
 			t.Errorf("got %+v, want the limit 5 for the 7 handlers that run", st)
 		}
 	})
+	if r := (reading{Memory: Memory{Used: 99}}); r.isHigh() {
+		t.Error("memory without a limit is high")
+	}
 }
 
 // Each kind is compared with itself: a queue on which long jobs follow short ones is no overload.

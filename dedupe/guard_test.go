@@ -219,7 +219,7 @@ func TestASweepGoesOnAfterAKeyThatCannotBeRemoved(t *testing.T) {
 			}
 			return nil
 		}
-		if n, err := g.Sweep(b.Context()); n != 49 || !errors.Is(err, blob.ErrUnauthorized) {
+		if n, err := g.Sweep(b.Context()); n != 49 || !errors.Is(err, blob.ErrUnauthorized) || strings.Contains(err.Error(), "the first") {
 			b.Errorf("one fails: got %d, %v; want all others removed, and its error", n, err)
 		}
 		for i := range 50 {
@@ -228,7 +228,7 @@ func TestASweepGoesOnAfterAKeyThatCannotBeRemoved(t *testing.T) {
 		time.Sleep(time.Hour)
 		b.store.before = func(context.Context, string) error { return blob.ErrUnavailable }
 		before := b.store.count("delete")
-		if n, err := g.Sweep(b.Context()); n != 0 || !errors.Is(err, blob.ErrUnavailable) || b.store.count("delete") != before+10 {
+		if n, err := g.Sweep(b.Context()); n != 0 || !errors.Is(err, blob.ErrUnavailable) || b.store.count("delete") != before+10 || !strings.Contains(err.Error(), "10 could not be removed") {
 			b.Errorf("away: got %d, %v after %d tries; want the error after 10", n, err, b.store.count("delete")-before)
 		}
 		ctx, stop := context.WithCancel(b.Context())
@@ -326,6 +326,24 @@ func (p process) begin(message queue.ID, want error) listener.HeldJob {
 		p.Errorf("message %s: got %v, %v; want %v", message, h, err, want)
 	}
 	return h
+}
+
+// A job that fails leaves the record of its twin, which was handled while the store did not answer.
+func TestARecordOutlivesARelease(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		h := b.newProcess().begin("first", nil)
+		b.store.before = func(_ context.Context, op string) error { return blob.ErrUnavailable }
+		twin, err := b.newProcess().guard.Begin(b.Context(), "a", "second", 10*time.Second)
+		if twin == nil || !errors.Is(err, blob.ErrUnavailable) {
+			b.Fatalf("without a store: got %v and error %v, want a job and the store's error", twin, err)
+		}
+		b.store.before = nil
+		if err := twin.Record(b.Context()); err != nil {
+			b.Error(err)
+		}
+		h.Release(b.Context(), false)
+		b.newProcess().begin("third", listener.ErrHandled)
+	})
 }
 
 // The marker of a process that has died holds the key for its lease, and not against its own message.

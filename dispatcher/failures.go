@@ -507,8 +507,7 @@ func (f *failures) await(ctx context.Context, batch int) (round int, ok bool) {
 		}
 		if due && !f.slow() && !f.failed {
 			if f.size *= 2; f.size >= f.slots {
-				f.size = 0
-				f.changed.Announce()
+				f.size = 0 // who else waits does so for this instant
 			}
 		}
 		size, wait, changed := f.size, f.until.Sub(now), f.changed.Next()

@@ -424,6 +424,13 @@ func TestARoundWithoutAResultIsRepeated(t *testing.T) {
 				t.Errorf("waited for %v after an empty round", waited)
 			}
 		}
+		for range 3 { // without a dequeue
+			begin := time.Now()
+			x.Release(x.reserve(time.Hour))
+			if waited := time.Since(begin); waited > 0 {
+				t.Errorf("waited for %v after a round without a dequeue", waited)
+			}
+		}
 		for range 3 {
 			running, waited := x.round(codec.Head{})
 			if waited > 0 {

@@ -881,8 +881,7 @@ func (c *itemContext) withoutTimeout() {
 // end ends the context when the handler has returned. It returns why it had ended before, if it
 // had.
 func (c *itemContext) end() (cause error) {
-	c.withoutTimeout()
-	defer c.Leave()
+	c.Leave()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cause = context.Cause(c.Context)

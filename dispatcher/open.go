@@ -102,7 +102,10 @@ func (o *opened) maxAttempts() int {
 }
 
 // lostDeliveries returns how many earlier deliveries are not accounted for.
-func (o *opened) lostDeliveries() int64 { return max(o.queued.DequeueCount-1-o.head.Settled, 0) }
+func (o *opened) lostDeliveries() int64 { return max(o.before()-o.head.Settled, 0) }
+
+// before returns how many deliveries the message had before.
+func (o *opened) before() int64 { return max(o.queued.DequeueCount-1, 0) }
 
 // lifeEnds reports whether less than this much is left until the message expires.
 func (o *opened) lifeEnds(left time.Duration) bool {

@@ -57,7 +57,7 @@ func (v *delivery) save(ctx context.Context, body []byte) error {
 // progressed notes in the head that the job has made progress: earlier lost deliveries no longer
 // count. The present start does if items of a group take turns.
 func (o *opened) progressed(head *codec.Head) {
-	head.Settled, head.Starts = max(o.queued.DequeueCount-1, 0), 0
+	head.Settled, head.Starts = o.before(), 0
 	if head.Started != "" {
 		head.Starts = 1
 	}

@@ -152,7 +152,7 @@ func (s *starts) forget(id queue.ID, delivery int64) {
 // or was copied from another message, and its counts are ignored. So are the mark of poison, and a
 // number of attempts that would make it poison: somebody has put its text back by hand.
 func (s *starts) count(o *opened) (last recordedStart) {
-	before := max(o.queued.DequeueCount-1, 0)
+	before := o.before()
 	if int64(o.head.Starts) > before-o.head.Settled {
 		o.head.Settled, o.head.Starts, o.head.Poison = 0, 0, ""
 		if o.attempt() > o.maxAttempts() {

@@ -56,6 +56,17 @@ func TestOnlyStartsThatAreKnownToBeHarmlessAreLeftOut(t *testing.T) {
 	}
 }
 
+// A worker that does not know of items leaves their starts in a head that it has settled.
+func TestItemsStartedBeforeTheLastSettlementDoNotCount(t *testing.T) {
+	started := codec.NewItemSet(2, func(int) bool { return true })
+	for recorded, want := range []codec.ItemSet{"", started} {
+		o := opened{queued: queue.Message{DequeueCount: 4}, head: codec.Head{Settled: 2, Starts: recorded, Started: started}}
+		if new(starts).count(&o); o.head.Started != want {
+			t.Errorf("%d starts: got the items %q, want %q", recorded, o.head.Started, want)
+		}
+	}
+}
+
 // A start is excluded only while it counts, and starts whose handlers returned only a limited
 // number of times.
 func TestStartsAreExcludedWithinBounds(t *testing.T) {

@@ -102,7 +102,8 @@ func TestAShutdownIsNotAnAttempt(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
 		o := options()
-		o.Grace = -1
+		var log lockedLog
+		o.Grace, o.Logger = -1, textLogger(&log)
 		last := 0
 		for range 20 {
 			l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
@@ -119,6 +120,9 @@ func TestAShutdownIsNotAnAttempt(t *testing.T) {
 		}
 		if last != 1 {
 			t.Errorf("after 20 shutdowns: got attempt %d, want 1", last)
+		}
+		if n := log.count("draining", "grace=0s"); n != 20 {
+			t.Errorf("the log says %d times that there is no grace, want 20", n)
 		}
 	})
 }

@@ -324,6 +324,9 @@ func TestStateNamesWhatFails(t *testing.T) {
 				t.Errorf("the log has %d times %q, want %d:\n%s", got, line, want, log)
 			}
 		}
+		if begun := strings.Index(log, `level=WARN msg="failures are limited"`); begun < 0 || begun > strings.Index(log, `level=INFO msg="failures are not limited any more"`) {
+			t.Errorf("want a warning first:\n%s", log)
+		}
 		if got := l.State().Reasons(); len(got) == 0 || got[0] != "its phase is stopped" {
 			t.Errorf("after the end: %q", got)
 		}

@@ -219,6 +219,25 @@ func TestEachContainsBatchAndAll(t *testing.T) {
 	})
 }
 
+// An item that the group does not have cannot be saved.
+func TestASaveOfNoItemIsRefused(t *testing.T) {
+	bothWays(t, func(b *bundle, way func(Handler[job]) Handler[job]) {
+		b.putGroup(2)
+		b.run(New(b.queue, way(func(ctx context.Context, m *Message[job]) error {
+			for _, item := range []int{-1, m.Items} {
+				other := *m
+				other.Item = item
+				if err := other.Save(ctx, job{1}); err == nil || !strings.Contains(err.Error(), "has no item") {
+					b.Errorf("item %d: got %v, want that there is none", item, err)
+				}
+			}
+			return nil
+		}), options()))
+		advance(time.Minute)
+		b.mustFinish()
+	})
+}
+
 // A batch inside of Each waits for no item that cannot come: it begins when every item of the group
 // that runs waits in it, and no further one can begin. It still waits for items that run, for those
 // that wait for the key of another one, and for the places of items that end.
@@ -591,6 +610,9 @@ func TestAGroupErrorHasTheErrorsOfTheItems(t *testing.T) {
 		"item 1: error 0; item 2: error 1; item 3: error 2; and 2 more"
 	if got := e.Error(); got != want || !errors.Is(e, ErrTimeout) {
 		t.Errorf("got %q\nwant %q", got, want)
+	}
+	if e.Errors = e.Errors[:3]; strings.Contains(e.Error(), " more") {
+		t.Errorf("three errors, which are all shown: %q", e.Error())
 	}
 }
 

@@ -17,7 +17,6 @@ import (
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/poison"
-	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/scaling"
 )
@@ -535,7 +534,11 @@ func TestADispatcherAloneSurvivesItsHooks(t *testing.T) {
 	for name, set := range map[string]func(*dispatcher.Options, func()){
 		"OnRelease": func(o *dispatcher.Options, fail func()) { o.OnRelease = func(time.Time, bool) { fail() } },
 		"OnError":   func(o *dispatcher.Options, fail func()) { o.OnError = func(error) { fail() } },
+		"OnLimited": func(o *dispatcher.Options, fail func()) {
+			o.OnLimited = func(dispatcher.LimitedSource, bool) { fail() }
+		},
 	} {
+		const jobs = 32 // that fail: enough to limit their source
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
 			old := slog.Default()
@@ -554,16 +557,16 @@ func TestADispatcherAloneSurvivesItsHooks(t *testing.T) {
 				if err := d.Start(b.Context()); err != nil {
 					b.Fatal(err)
 				}
-				if _, err := producer.New[job](b.queue.Queue, nil).Send(b.Context(), job{1}, nil); err != nil {
-					b.Fatal(err)
+				for range jobs {
+					b.send(1)
 				}
-				batch, err := b.queue.Dequeue(b.Context(), 1, time.Minute)
+				batch, err := b.queue.Dequeue(b.Context(), jobs, time.Minute)
 				if err != nil {
 					b.Fatal(err)
 				}
 				d.Dispatch(batch, d.Reserve(b.Context()), time.Now(), time.Minute)
-				if err := d.Drain(b.Context()); err != nil || d.Count(dispatcher.Retried) != 1 {
-					b.Errorf("got %d retried, error %v; want 1 and no error", d.Count(dispatcher.Retried), err)
+				if err := d.Drain(b.Context()); err != nil || d.Count(dispatcher.Retried) != jobs {
+					b.Errorf("got %d retried, error %v; want %d and no error", d.Count(dispatcher.Retried), err, jobs)
 				}
 				if got := reported.text() + log.String(); !strings.Contains(got, "hook "+name+" of test/jobs") {
 					b.Errorf("errors and log: got %s, want the failure of %s", got, name)

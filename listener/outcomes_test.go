@@ -242,6 +242,9 @@ func TestAStuckHandlerIsReportedAndCanBeGivenUp(t *testing.T) {
 			if e == nil || !errors.Is(e, dispatcher.ErrTimeout) || e.GivenUp != giveUp || !strings.Contains(string(e.Stacks), "stuckHere") {
 				t.Fatalf("got report %+v, want ErrTimeout, GivenUp %v and stuckHere in the stack", e, giveUp)
 			}
+			if strings.Contains(e.Error(), "its slot was freed") != giveUp || strings.Contains(e.Error(), "its slot stays taken") == giveUp {
+				t.Errorf("give up %v: the error says %q", giveUp, e.Error())
+			}
 			other := int64(0)
 			if giveUp {
 				other = 2 // the other message, and the stuck one again after its lease

@@ -436,6 +436,11 @@ func TestPausedByAndPhaseAreTexts(t *testing.T) {
 	if new(PausedBy).UnmarshalText([]byte("nobody")) == nil {
 		t.Error("an unknown name: got no error")
 	}
+	for _, p := range []Phase{Waiting - 1, Stopped + 1} {
+		if _, err := p.MarshalText(); err == nil {
+			t.Errorf("%v: got no error, want one", p)
+		}
+	}
 	for p, want := range map[Phase]string{Waiting - 1: "Phase(-1)", Waiting: "waiting", Running: "running", Draining: "draining", Stopped: "stopped", Stopped + 1: "Phase(4)"} {
 		if p.String() != want {
 			t.Errorf("got the phase %v, want %v", p, want)

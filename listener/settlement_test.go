@@ -202,6 +202,30 @@ func TestNothingIsFetchedWhileDeletesAreRefused(t *testing.T) {
 	})
 }
 
+// A delete that took most of the lease renews it before it is tried again, which may take as long.
+func TestASlowDeleteIsRepeatedWithAFreshLease(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.send(1)
+		var deletes atomic.Int32
+		b.queue.intercept = func(op string, act func() error) error {
+			if op == "delete" {
+				n := deletes.Add(1)
+				if time.Sleep(20 * time.Second); n == 1 {
+					return &queue.Error{Op: op, Kind: queue.ErrOutcomeUnknown}
+				}
+			}
+			return act()
+		}
+		l := New(b.queue, nothing, fixed(30*time.Second))
+		b.run(l)
+		advance(2 * time.Minute)
+		b.mustFinish()
+		if st := l.State(); st.Received != 1 || st.Succeeded != 1 || deletes.Load() != 2 {
+			t.Errorf("got %d deliveries, %d jobs done and %d deletes, want 1, 1 and 2", st.Received, st.Succeeded, deletes.Load())
+		}
+	})
+}
+
 // A delete without an answer, after refusals, keeps no other message from being fetched for long.
 func TestADeleteThatHangsDoesNotStopTheFetches(t *testing.T) {
 	bubble(t, func(b *bundle) {

@@ -75,10 +75,8 @@ func (s *sweep) run(ctx context.Context) (Report, error) {
 // pages works on page after page until all is done, ctx ends, or the sweep has failed.
 func (s *sweep) pages(ctx context.Context) error {
 	before := func(ctx context.Context) error { // until the rate allows another page
-		if !waiting.For(time.Until(s.next), ctx.Done()) {
-			return context.Cause(ctx)
-		}
-		return nil
+		waiting.For(time.Until(s.next), ctx.Done())
+		return context.Cause(ctx)
 	}
 	size := queue.MaxBatch
 	if s.rate > 0 && !s.dryRun { // no more than a second's worth: nothing is held while the sweep waits for its rate

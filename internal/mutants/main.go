@@ -309,25 +309,27 @@ func kill(m mutant, users []string) (by string, err error) {
 	if err := os.WriteFile(overlay, replace, 0o600); err != nil {
 		return "", err
 	}
-	test := func(dir string, more ...string) (failed, built bool) {
+	test := func(dir, which string, more ...string) (by string) {
 		args := append([]string{"test", "-overlay", overlay, "-vet=off", "-failfast"}, more...)
 		out, err := exec.Command("go", append(args, "./"+dir)...).CombinedOutput()
-		return err != nil, err == nil || !strings.Contains(string(out), "[build failed]") && !strings.Contains(string(out), "[setup failed]")
+		has := func(text string) bool { return strings.Contains(string(out), text) }
+		switch {
+		case err == nil:
+			return ""
+		case has("[build failed]"), has("[setup failed]"):
+			return notCompiled
+		case has("panic: test timed out"):
+			which = "a time-out of " + which
+		}
+		return which + " of " + dir
 	}
-	failed, built := test(m.dir, "-short", "-timeout", "90s")
-	switch {
-	case !built:
-		return notCompiled, nil
-	case failed:
-		return "the short tests of " + m.dir, nil
+	if by := test(m.dir, "the short tests", "-short", "-timeout", "90s"); by != "" {
+		return by, nil
 	}
 	for _, user := range users {
-		if failed, _ := test(user, "-short", "-timeout", "3m"); failed {
-			return "the short tests of " + user, nil
+		if by := test(user, "the short tests", "-short", "-timeout", "3m"); by != "" {
+			return by, nil
 		}
 	}
-	if failed, _ := test(m.dir, "-timeout", "5m"); failed {
-		return "the tests of " + m.dir, nil
-	}
-	return "", nil
+	return test(m.dir, "the tests", "-timeout", "5m"), nil
 }
