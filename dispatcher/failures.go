@@ -507,7 +507,7 @@ func (f *failures) await(ctx context.Context, batch int) (round int, ok bool) {
 		}
 		if due && !f.slow() && !f.failed {
 			if f.size *= 2; f.size >= f.slots {
-				f.size = 0 // who else waits does so for this instant
+				f.size = 0 // all other waiters wake at this instant anyway
 			}
 		}
 		size, wait, changed := f.size, f.until.Sub(now), f.changed.Next()

@@ -223,7 +223,7 @@ func TestEachContainsBatchAndAll(t *testing.T) {
 func TestASaveOfNoItemIsRefused(t *testing.T) {
 	bothWays(t, func(b *bundle, way func(Handler[job]) Handler[job]) {
 		b.putGroup(2)
-		b.run(New(b.queue, way(func(ctx context.Context, m *Message[job]) error {
+		l := New(b.queue, way(func(ctx context.Context, m *Message[job]) error {
 			for _, item := range []int{-1, m.Items} {
 				other := *m
 				other.Item = item
@@ -232,9 +232,13 @@ func TestASaveOfNoItemIsRefused(t *testing.T) {
 				}
 			}
 			return nil
-		}), options()))
+		}), options())
+		b.run(l)
 		advance(time.Minute)
 		b.mustFinish()
+		if st := l.State(); st.Succeeded != 1 || st.Retried != 0 { // a panic of Save would be a failed attempt
+			b.Errorf("got %d successes and %d retries, want 1 and 0", st.Succeeded, st.Retried)
+		}
 	})
 }
 
