@@ -14,8 +14,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// A job that is in the queue twice is handled once by this process. The example handles one job at a
-// time, so that its output has an order.
+// A job that is in the queue twice is handled once by this process.
 func Example() {
 	type invoice struct{ Number int }
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
@@ -41,17 +40,16 @@ func Example() {
 	}
 	o := &listener.Options[invoice]{Duplicates: guard, Concurrency: 1, Logger: slog.New(slog.DiscardHandler)}
 	o.Observer.Settled = func(_ listener.Delivery, outcome listener.Outcome, _ time.Duration) {
-		fmt.Println(outcome)
 		if outcome == listener.Duplicate {
 			stop()
 		}
 	}
-	fmt.Println(listener.New(invoices, printInvoice, o).Run(ctx))
+	l := listener.New(invoices, printInvoice, o)
+	err = l.Run(ctx)
+	fmt.Println("duplicates:", l.State().Duplicates, err)
 	// Output:
 	// printing 7
-	// deleted
-	// duplicate
-	// <nil>
+	// duplicates: 1 <nil>
 }
 
 // Two processes share a store, which would be that of package azureblob. A duplicate that comes to the

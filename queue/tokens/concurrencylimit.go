@@ -309,6 +309,7 @@ func (l *ConcurrencyLimit) reserve(ctx context.Context, n int, many bool) (room 
 		err = l.ask(ctx, want)
 		l.mu.Lock()
 		l.asking = false
+		waiting.Signal(l.wake, struct{}{})
 		now = time.Now()
 		l.update(now)
 		room = l.room(now)
@@ -363,7 +364,6 @@ func (l *ConcurrencyLimit) ask(ctx context.Context, n int) error {
 	l.changed()
 	check := l.schedule(now, len(batch), n)
 	l.mu.Unlock()
-	waiting.Signal(l.wake, struct{}{})
 	if check {
 		return l.source.missing(ctx)
 	}

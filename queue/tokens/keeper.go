@@ -169,7 +169,8 @@ func (l *ConcurrencyLimit) dispensable(now time.Time) (back []queue.Message) {
 		}
 	}
 	worth := l.worth(now).starting / l.limit.PerToken // without the one that leaves
-	if t := &l.turns; t.leaving != nil && !t.leaving.renewing && worth*l.limit.PerToken >= l.used() {
+	// While a request for tokens is under way it could get the very one that leaves.
+	if t := &l.turns; t.leaving != nil && !t.leaving.renewing && !l.asking && worth*l.limit.PerToken >= l.used() {
 		back = append(back, l.takeOut(t.leaving))
 		t.left(now, len(l.held)+1)
 		l.askAt = latest(l.askAt, now.Add(yieldFor+time.Duration(l.jitter()*float64(yieldFor)/2)))
