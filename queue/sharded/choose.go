@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/queue"
@@ -20,7 +21,9 @@ type destination struct {
 // chosen is the shard of a message whose request is under way.
 type chosen struct {
 	shard *shard
-	try   bool // the shard rested, and this message finds out whether it works again
+	begun time.Time
+	try   bool // the shard is suspect, and this message finds out whether it works again
+	twice bool // another shard may have the message as well
 }
 
 var errNoShards error = &queue.Error{Op: "enqueue", Kind: queue.ErrInvalid, Detail: "there are no shards", Hint: "make the queue with sharded.New"}
@@ -33,44 +36,100 @@ func (q *Queue) choose(text string, to destination) (chosen, error) {
 	if len(q.shards) == 0 {
 		return chosen{}, errNoShards
 	}
-	s := q.repeats.of(text)
-	if s == nil {
-		s = q.place(to, now)
+	late := q.lateness()
+	before := q.repeats.of(text)
+	s := before.shard
+	if s == nil || before.leave && !q.bound(to) && s.suspect(now, late) {
+		s = q.place(to, now, late)
 	}
-	c := chosen{shard: s, try: s.failures > 0 && s.probe.Begin(now)}
-	s.underway++
+	c := chosen{s, now, s.suspect(now, late), before.shard != nil && before.shard != s}
+	if c.try {
+		s.due = now.Add(retryEvery)
+	}
+	s.underway = append(s.underway, now)
 	s.since++
 	q.placed++
 	s.used = q.placed
 	return c, nil
 }
 
-// place returns the shard for a message that was not sent before. Requires mu.
-func (q *Queue) place(to destination, now time.Time) *shard {
+// bound reports whether the key decides the shard.
+func (q *Queue) bound(to destination) bool { return q.options.Place == ByKey && to.key != "" }
+
+// A shard is suspect while a request to it takes so long, and so many times longer than the last one of
+// the fastest shard.
+const (
+	lateAfter = 500 * time.Millisecond
+	lateTimes = 10
+)
+
+// lateness returns how long a request may take before its shard is suspect. Requires mu.
+func (q *Queue) lateness() time.Duration {
+	fastest := time.Duration(math.MaxInt64)
+	for _, s := range q.shards {
+		if s.took > 0 {
+			fastest = min(fastest, s.took)
+		}
+	}
+	if fastest > math.MaxInt64/lateTimes { // nothing to compare with
+		return math.MaxInt64
+	}
+	return max(lateAfter, lateTimes*fastest)
+}
+
+// place returns the shard for a message. Requires mu.
+func (q *Queue) place(to destination, now time.Time, late time.Duration) *shard {
 	shards := q.candidates(to)
-	if q.options.Place == ByKey && to.key != "" {
+	if q.bound(to) {
 		return winners(shards, to.key, 1)[0]
 	}
-	shards = awake(shards, now)
-	switch n := len(shards); {
-	case n == 1:
+	n := 0 // shards that are not suspect, which come first
+	for i, s := range shards {
+		switch {
+		case !s.suspect(now, late):
+			shards[n], shards[i] = s, shards[n]
+			n++
+		case s.due.IsZero():
+			s.due = now.Add(retryEvery)
+		case !now.Before(s.due):
+			return s
+		}
+	}
+	if n == 0 { // they are chosen as if none were
+		n = len(shards)
+	}
+	if shards = shards[:n]; n == 1 {
 		return shards[0]
-	case q.options.Place == Random:
-		return shards[q.random.IntN(n)]
-	case q.options.Place == LeastDepth:
+	}
+	if q.options.Place == Random || q.options.Place == LeastDepth {
 		i, j := q.random.IntN(n), q.random.IntN(n-1)
 		if j >= i {
 			j++
 		}
-		return shallower(shards[i], shards[j])
+		return better(shards[i], shards[j], q.options.Place == LeastDepth)
 	}
-	longest := shards[0]
+	best := shards[0]
 	for _, s := range shards[1:] {
-		if s.used < longest.used {
-			longest = s
+		if busier, other := len(best.underway), len(s.underway); other < busier || other == busier && s.used < best.used {
+			best = s
 		}
 	}
-	return longest
+	return best
+}
+
+// better returns the better of two shards: the one with far fewer requests under way, or else the one
+// with fewer messages if that counts.
+func better(a, b *shard, byDepth bool) *shard {
+	n, m := len(a.underway), len(b.underway)
+	switch {
+	case m > 2*n+1:
+		return a
+	case n > 2*m+1, !byDepth && m < n:
+		return b
+	case byDepth:
+		return shallower(a, b)
+	}
+	return a
 }
 
 // candidates returns the shards to which a message may go, in a slice for the caller to reorder until it
@@ -83,43 +142,30 @@ func (q *Queue) candidates(to destination) []*shard {
 	return q.scratch
 }
 
-// awake moves the shards that do not rest to the front and returns them, or all if all rest.
-func awake(shards []*shard, now time.Time) []*shard {
-	n := 0
-	for i, s := range shards {
-		if s.failures == 0 || s.probe.Possible(now) {
-			shards[n], shards[i] = s, shards[n]
-			n++
-		}
-	}
-	if n == 0 {
-		return shards
-	}
-	return shards[:n]
-}
-
 // ended records the outcome of a request.
 func (q *Queue) ended(ctx context.Context, c chosen, text string, err error) {
 	now := time.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := c.shard
-	if c.try {
-		s.probe.End()
+	if i := slices.Index(s.underway, c.begun); i >= 0 {
+		s.underway = slices.Delete(s.underway, i, i+1)
 	}
 	switch {
 	case err == nil:
 		s.accepted++
-		s.failures, s.err = 0, nil
-		s.probe.Pause(time.Time{})
+		s.failures, s.err, s.due = 0, nil, time.Time{}
+		if c.begun.After(s.answered) || s.answered.IsZero() {
+			s.answered, s.took = c.begun, max(now.Sub(c.begun), 1)
+		}
 		q.repeats.forget(text)
 	case unwell(ctx, err):
-		s.failed(err, now)
+		s.failed(err, now, c.try)
 	}
 	if errors.Is(err, queue.ErrOutcomeUnknown) {
-		q.repeats.remember(text, s)
+		q.repeats.remember(text, s, now.Sub(c.begun) > q.lateness())
 	}
-	if s.underway--; s.underway == 0 && s.removed {
+	if len(s.underway) == 0 && s.removed {
 		close(s.idle)
 	}
 }
@@ -136,12 +182,13 @@ func unwell(ctx context.Context, err error) bool {
 // Strategy is how a [Queue] chooses the shard of a message.
 type Strategy uint8
 
-// The strategies. Shards that rest are left out by all but ByKey.
+// The strategies. Suspect shards are left out by all but ByKey: see the package comment.
 const (
-	// RoundRobin takes the shard that was chosen longest ago.
+	// RoundRobin takes the shard with the fewest requests under way, and of those the one that was chosen
+	// longest ago.
 	RoundRobin Strategy = iota
 
-	// Random takes any shard.
+	// Random takes any two shards, and of them the one with fewer requests under way.
 	Random
 
 	// ByKey takes a shard by EnqueueOptions.Key, the same for all messages with that key and in all
@@ -150,8 +197,8 @@ const (
 	// over the others. A message without a key is placed by RoundRobin.
 	ByKey
 
-	// LeastDepth takes two shards at random, and of them the one with fewer messages: the depth at the
-	// last reading and what this Queue has placed since. The least of all would be flooded by producers
+	// LeastDepth takes two shards at random, and of them the one with fewer messages, or with less than half
+	// as many requests under way. It counts the depth at the last reading and what this Queue has placed since. The least of all would be flooded by producers
 	// that all know the same reading. If one of the two has a depth that could not be read, the first of
 	// them is taken, so such a shard gets about its share.
 	LeastDepth

@@ -7,15 +7,17 @@
 // # Delivery
 //
 // As that of the shards: a message that was accepted is in one of them. A message whose response was
-// lost, and that is sent again, goes to the same shard, where its duplicate can be recognised: any
-// strategy, as long as the text is the same, the Queue is, and the shard is not removed meanwhile. The
-// Queue remembers at least the last 1,024 such messages.
+// lost, and that is sent again, goes to the same shard, where its duplicate can be recognised, as long as
+// the text is the same, the Queue is, and the shard is not removed meanwhile. The Queue remembers at
+// least the last 1,024 such messages. If the response did not come in time, or was lost twice, and the
+// shard is suspect, the message goes to another one: then Message.MaybeTwice says that both may have it.
 //
-// A shard that is busy or fails rests: 100 ms at first, then twice as long after each failure, up to
-// 30 s. Then one message tries it, and when that is accepted it takes part again. Meanwhile messages go
-// to the others. An Enqueue never sends a second request by itself: the one that failed returns its
-// error, and the caller's repetition goes elsewhere, if the error says that nothing was enqueued. With
-// [ByKey] a message stays at the shard of its key. If all shards rest, they are chosen as if none did.
+// A shard is suspect while its last request failed, or while a request takes more than 500 ms and ten
+// times as long as the fastest shard needed the last time. After a failure one message tries it after
+// 100 ms, and after further ones twice as long later, up to 4 s; while it is late, one every 4 s. When
+// that is accepted in time the shard takes part again. Meanwhile messages go to the others. An Enqueue never sends a second request by itself: the one that failed returns its
+// error, and the caller's repetition goes elsewhere. With
+// [ByKey] a message stays at the shard of its key. If all shards are suspect, they are chosen as if none were.
 //
 // # Order
 //

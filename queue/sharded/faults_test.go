@@ -18,8 +18,8 @@ import (
 )
 
 // Producers send through shards that throttle, fail, lose requests and responses, and come and go. Every
-// accepted job is there, every further message of it was announced by a lost response and is in the same
-// shard, unless that was removed, and nothing is there that was certainly refused.
+// accepted job is there, every further message of it was announced by a lost response and, where the key
+// decides the shard, is in the same one, unless that was removed, and nothing is there that was certainly refused.
 func TestNothingIsLostOrSpreadByFaults(t *testing.T) {
 	for seed := range uint64(12) {
 		place := append(spreading, sharded.ByKey)[seed%4]
@@ -101,7 +101,7 @@ func sendThroughFaults(t *testing.T, seed uint64, place sharded.Strategy) {
 			t.Errorf("seed %d: job %s is in %v, and nobody said so", seed, id, at)
 		}
 		for _, name := range at {
-			if twice++; name != one.Queue && !removed[name] {
+			if twice++; place == sharded.ByKey && name != one.Queue && !removed[name] {
 				t.Errorf("seed %d: job %s is in %v, and in %v too", seed, id, one.Queue, name)
 			}
 		}

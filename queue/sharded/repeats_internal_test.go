@@ -10,9 +10,9 @@ func TestTheMemoryOfRepeatsIsBounded(t *testing.T) {
 	s := &shard{}
 	const n = 10 * maxRepeats
 	for i := range n {
-		r.remember(fmt.Sprint(i), s)
+		r.remember(fmt.Sprint(i), s, false)
 		for j := max(0, i-maxRepeats+1); j <= i; j += 97 {
-			if r.of(fmt.Sprint(j)) != s {
+			if r.of(fmt.Sprint(j)).shard != s {
 				t.Fatalf("after %d messages number %d is forgotten", i+1, j)
 			}
 		}
