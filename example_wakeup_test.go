@@ -9,20 +9,19 @@ import (
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
-	"github.com/millrace/millrace/wakeup"
 )
 
-// With wake-ups a worker that has nothing to do polls nothing, and has no loop. The event starts one at
-// once; without it the order would wait for the safety poll, for a minute at most.
+// With wake-ups a worker that has nothing to do polls nothing, and has no loop. The engine sees the order and wakes
+// the worker immediately. Without that the order would wait for the safety poll, for a minute at most.
 func Example_wakeUps() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	q := localqueue.New(nil).Queue(queue.Name{Account: "shop", Queue: "orders"})
+	engine := localqueue.New(nil)
+	q := engine.Queue(queue.Name{Account: "shop", Queue: "orders"})
 	if err := q.Create(ctx, nil); err != nil {
 		fmt.Println(err)
 		return
 	}
-	var bus wakeup.Bus // natswakeup and serverwakeup carry events between processes
 	idle := make(chan struct{}, 1)
 	ship := func(_ context.Context, m *listener.Message[string]) error {
 		fmt.Println("shipping", m.Body)
@@ -30,7 +29,7 @@ func Example_wakeUps() {
 		return nil
 	}
 	l := listener.New(q, ship, &listener.Options[string]{
-		Wakeups: &bus,
+		Wakeups: engine.Wakeups(), // natswakeup and serverwakeup carry events between processes
 		Observer: listener.Observer{Scaled: func(s listener.Scale) {
 			if s.Loops == 0 {
 				idle <- struct{}{}
@@ -44,7 +43,7 @@ func Example_wakeUps() {
 	<-idle
 	st := l.State()
 	fmt.Println("loops:", st.Loops, "dequeues:", st.Polls, "ready:", st.Ready())
-	orders := producer.New(q, &producer.Options[string]{Wakeups: &bus})
+	orders := producer.New[string](q, nil)
 	if _, err := orders.Send(ctx, "a kettle", nil); err != nil {
 		fmt.Println(err)
 		return

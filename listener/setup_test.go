@@ -33,8 +33,9 @@ type job struct{ N int }
 // bundle holds the parts of a test of a whole listener. It must be made in the bubble.
 type bundle struct {
 	*testing.T
-	queue *recordingQueue
-	begin time.Time
+	engine *localqueue.Engine
+	queue  *recordingQueue
+	begin  time.Time
 
 	stop func()     // ends the context of run
 	done chan error // what Run returned
@@ -42,11 +43,12 @@ type bundle struct {
 
 func setup(t *testing.T) *bundle {
 	t.Helper()
-	inner := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs"})
+	engine := localqueue.New(nil)
+	inner := engine.Queue(queue.Name{Account: "test", Queue: "jobs"})
 	if err := inner.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	return &bundle{T: t, queue: &recordingQueue{Queue: inner, requestLog: &requestLog{}}, begin: time.Now()}
+	return &bundle{T: t, engine: engine, queue: &recordingQueue{Queue: inner, requestLog: &requestLog{}}, begin: time.Now()}
 }
 
 // bubble runs a test with its bundle on a fake clock.

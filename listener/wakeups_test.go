@@ -122,6 +122,37 @@ func TestALostEventCostsOneSafetyIntervalAtMost(t *testing.T) {
 	}
 }
 
+// L-32: the engine sees that the lease of a killed worker ends. A bus carries only what producers
+// publish, so there the safety poll finds the message.
+func TestTheEngineWakesForTheMessageOfAKilledWorker(t *testing.T) {
+	for name, want := range map[string]time.Duration{"bus": 66 * time.Second, "engine": 5 * time.Second} {
+		bubble(t, func(b *bundle) {
+			source := wakeup.Source(new(wakeup.Bus))
+			if name == "engine" {
+				source = b.engine.Wakeups()
+			}
+			l := New(b.queue, nothing, wakeOptions(source))
+			b.run(l)
+			advance(time.Second)
+			b.mustBeIdle(l)
+			b.put(1)
+			if _, err := b.queue.Queue.Dequeue(b.Context(), 1, 5*time.Second); err != nil { // by a worker that is killed
+				b.Fatal(err)
+			}
+			killed := time.Now()
+			for l.State().Succeeded == 0 && time.Since(killed) < time.Hour {
+				advance(time.Second)
+			}
+			got := time.Since(killed)
+			t.Logf("%s: the message of a killed worker, whose lease is 5 s, was found %v later", name, got)
+			if got > want {
+				b.Errorf("%s: found %v later, want within %v", name, got, want)
+			}
+			b.mustFinish()
+		})
+	}
+}
+
 // L-39: without a connection a loop polls by the curve; when events come, it polls once more and ends.
 func TestALoopPollsWhileTheConnectionIsLost(t *testing.T) {
 	bubble(t, func(b *bundle) {

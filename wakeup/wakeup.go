@@ -1,6 +1,6 @@
 // Package wakeup carries hints that work has come to a queue, so that a listener need not poll to
 // find out. The hints may come from another process: packages serverwakeup and natswakeup are such
-// sources. [Bus] is one within a process.
+// sources. [Bus] is one within a process. The Engine of package localqueue has one for its queues.
 //
 // # Delivery
 //

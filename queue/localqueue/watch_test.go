@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/wakeup"
 )
 
 // watched is a queue with watchers, in a bubble.
@@ -301,6 +302,69 @@ func TestWatchersEndWithTheirQueueAndTheEngine(t *testing.T) {
 		ended(fresh)
 		if _, err := fresh.queue.Watch(t.Context()); !errors.Is(err, ErrClosed) {
 			t.Fatalf("watch a closed engine: got %v, want %v", err, ErrClosed)
+		}
+	})
+}
+
+// A source of wake-ups follows its queue through its creation, its drop, and the end of the engine.
+func TestWakeupsFollowTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := New(&Options{DeletingFor: -1})
+		q := engine.Queue(name("orders"))
+		var heard []string
+		sub, err := engine.Wakeups().Subscribe(q.Name(), wakeup.Subscriber{
+			Event:     func(e wakeup.Event) { heard = append(heard, fmt.Sprintf("%d bytes", e.Bytes)) },
+			Listening: func(on bool) { heard = append(heard, fmt.Sprint(on)) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := func(want ...string) {
+			t.Helper()
+			synctest.Wait()
+			if !slices.Equal(heard, want) {
+				t.Errorf("heard %q, want %q", heard, want)
+			}
+			heard = nil
+		}
+		create := func() {
+			t.Helper()
+			want()
+			if err := q.Create(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(lookAgain)
+		}
+		create()
+		want("true")
+		if _, err := q.Enqueue(t.Context(), "kettle", nil); err != nil {
+			t.Fatal(err)
+		}
+		want("6 bytes")
+		sub.Ready(false)
+		sub.Ready(false)
+		time.Sleep(time.Minute)
+		want()
+		sub.Ready(true)
+		sub.Ready(true)
+		want("true")
+		if err := q.Drop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want("false")
+		create()
+		want("true")
+		if err := engine.Close(); err != nil {
+			t.Fatal(err)
+		}
+		want("false")
+		sub.Ready(false)
+		sub.Close()
+		if _, err := engine.Wakeups().Subscribe(q.Name(), wakeup.Subscriber{}); !errors.Is(err, ErrClosed) {
+			t.Errorf("subscribe at a closed engine: got %v, want %v", err, ErrClosed)
+		}
+		if _, err := New(nil).Wakeups().Subscribe(name("Orders"), wakeup.Subscriber{}); !errors.Is(err, queue.ErrInvalid) {
+			t.Errorf("subscribe to an invalid name: got %v, want %v", err, queue.ErrInvalid)
 		}
 	})
 }

@@ -90,6 +90,24 @@ func TestConformanceInProcess(t *testing.T) {
 		}})
 }
 
+// The engine's own source has one subscriber for each event, in whichever process of the suite.
+func TestConformanceOfTheEnginesSource(t *testing.T) {
+	for name, bubble := range map[string]bool{"bubble": true, "real time": false} {
+		t.Run(name, func(t *testing.T) {
+			wakeuptest.Run(t, wakeuptest.Harness{Between: true, OneHears: true, SeesQueue: true, Bubble: bubble,
+				Open: func(_ *testing.T, n int) []wakeuptest.Process {
+					engine := localqueue.New(nil)
+					var all []wakeuptest.Process
+					for range n {
+						w := &world{engine.Wakeups(), engine}
+						all = append(all, wakeuptest.Process{Source: w, Publisher: w})
+					}
+					return all
+				}})
+		})
+	}
+}
+
 func TestConformanceOverSockets(t *testing.T) {
 	wakeuptest.Run(t, wakeuptest.Harness{Between: true, SeesQueue: true, Account: emulator.DevelopmentAccount,
 		Open: func(t *testing.T, n int) []wakeuptest.Process {

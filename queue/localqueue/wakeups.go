@@ -1,0 +1,148 @@
+package localqueue
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/waiting"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/wakeup"
+)
+
+// Wakeups returns a source of wake-ups for listeners in this process whose queues are those of the
+// engine. The engine sees every message that is put or becomes visible, so nobody publishes events,
+// and the message of a worker that has died wakes a listener when its lease ends.
+//
+// Of the ready subscribers of a queue one is woken, in turn, and others if nobody dequeues: see
+// [Watcher]. So events come when messages are due, their Due is never set, and Bytes is 0 for
+// messages that were put before the last dequeue. More has no effect.
+//
+// A subscription has one goroutine, which Close of the subscription ends. While the queue does not
+// exist it looks for it every second. After the engine was closed nothing is delivered, and Subscribe
+// fails with [ErrClosed]. The source is safe for concurrent use.
+func (e *Engine) Wakeups() wakeup.Source { return source{e} }
+
+type source struct{ engine *Engine }
+
+// Subscribe implements [wakeup.Source].
+func (s source) Subscribe(name queue.Name, to wakeup.Subscriber) (wakeup.Subscription, error) {
+	q := s.engine.Queue(name)
+	err := q.refused
+	if err == nil && s.engine.closed.Load() {
+		err = errClosed()
+	}
+	if err != nil {
+		return nil, q.fail("subscribe to wake-ups", "", err)
+	}
+	sub := &subscription{queue: q, subscriber: to, ready: true}
+	sub.ctx, sub.cancel = context.WithCancel(context.Background())
+	go sub.run()
+	return sub, nil
+}
+
+// lookAgain is how long after a failed look for its queue a subscription looks again. Its listener
+// polls meanwhile.
+const lookAgain = time.Second
+
+// subscription is a subscriber with a watcher of its queue.
+type subscription struct {
+	queue      *Queue
+	subscriber wakeup.Subscriber
+	ctx        context.Context // ends with Close
+	cancel     context.CancelFunc
+
+	mu      sync.Mutex // held while the subscriber is called
+	watcher *Watcher   // nil while there is no queue to watch; guarded by mu
+	ready   bool       // guarded by mu
+	closed  bool       // guarded by mu
+}
+
+// run watches the queue until the subscription or the engine is closed.
+func (s *subscription) run() {
+	for {
+		w, err := s.queue.Watch(s.ctx)
+		if err == nil {
+			s.follow(w)
+		}
+		if errors.Is(err, ErrClosed) || err != nil && !waiting.For(lookAgain, s.ctx.Done()) {
+			return
+		}
+	}
+}
+
+// follow passes on what a watcher hears, until its queue is gone or the subscription is closed.
+func (s *subscription) follow(w *Watcher) {
+	defer w.Close()
+	s.begin(w)
+	for {
+		select {
+		case bytes := <-w.Woken():
+			s.event(bytes)
+		case <-w.Ended():
+			s.lose()
+			return
+		case <-s.ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *subscription) begin(w *Watcher) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watcher = w
+	s.tell()
+}
+
+// tell tells the watcher whether the subscriber is ready, and a ready subscriber that it listens. It
+// requires mu.
+func (s *subscription) tell() {
+	if s.closed || s.watcher == nil {
+		return
+	}
+	if s.watcher.Ready(s.ready); s.ready {
+		s.subscriber.Listening(true)
+	}
+}
+
+func (s *subscription) event(bytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ready && !s.closed {
+		s.subscriber.Event(wakeup.Event{Queue: s.queue.name, Bytes: bytes})
+	}
+}
+
+func (s *subscription) lose() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watcher = nil
+	if s.ready && !s.closed {
+		s.subscriber.Listening(false)
+	}
+}
+
+// Ready implements [wakeup.Subscription].
+func (s *subscription) Ready(ready bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ready != ready {
+		s.ready = ready
+		s.tell()
+	}
+}
+
+// More does nothing: the engine has seen the dequeue, and wakes the next one if messages are left.
+func (s *subscription) More() {}
+
+// Close implements [wakeup.Subscription].
+func (s *subscription) Close() {
+	s.cancel()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed = true; s.watcher != nil {
+		s.watcher.Close()
+	}
+}
