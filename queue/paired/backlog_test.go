@@ -224,7 +224,7 @@ func TestADivertedMessageKeepsItsLifeAndDelay(t *testing.T) {
 			t.Errorf("got %+v, want a delay of a minute and a life of an hour", sent)
 		}
 		found, err := b.east.open("orders-backlog-00").Peek(b.ctx, 1)
-		if err != nil || len(found) != 1 || found[0].Text != "backlog/1 orders 60\ntext" || found[0].Expires.Sub(found[0].Inserted) != time.Hour {
+		if err != nil || len(found) != 1 || found[0].Text != "backlog/2 west/orders 60\ntext" || found[0].Expires.Sub(found[0].Inserted) != time.Hour {
 			t.Errorf("got %+v and %v, want it visible with a record and a life of an hour", found, err)
 		}
 	})

@@ -44,7 +44,7 @@
 //
 // # Cost
 //
-// A request more for each backlog queue at Pair, two if it creates the queue. In an outage a send is one request, and
+// A request more for each backlog queue at Pair, two if it creates or marks the queue. In an outage a send is one request, and
 // two if it is a probe or the queue failed first. A diverted message costs four transactions until it is in the primary queue:
 // two puts, its share of a dequeue, and a delete. A syphon with nothing to do polls each backlog queue every 15
 // minutes: 960 dequeues a day for ten, for each instance. [SyphonState].Requests counts what it sends. [State].SecondaryRequests counts what this process sent to the secondary

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -84,6 +85,10 @@ const pairTimeout = 30 * time.Second
 // missing, to create it. Wrong options, names and credentials are its errors; then no message can be sent.
 // Transient errors are retried for up to 30 s.
 //
+// It marks the backlog queues in their metadata with the account of the primary queue, if it has the right to.
+// Queues of one account may share backlog queues; one that is marked with another account is
+// [queue.ErrInvalid].
+//
 // Several processes may pair at once. Pair may be called again: it creates what was deleted since, and a
 // failure changes nothing for a queue that was paired.
 func (q *Queue) Pair(ctx context.Context) error {
@@ -127,23 +132,60 @@ func unverified(errs []error) (chosen error) {
 	return fmt.Errorf("%d of %d backlog queues cannot be used, among them this one: %w", n, len(errs), chosen)
 }
 
-// verify looks whether a backlog queue is there, and creates it if it is not.
+// verify looks whether a backlog queue is there and marked, creates it if it is not, and marks it.
 func (q *Queue) verify(ctx context.Context, b *backlog) error {
 	err := retry.Do(ctx, b.suffix, queue.Transient, func(ctx context.Context) error {
-		q.rotation.request()
-		_, err := b.queue.Properties(queue.WithCause(ctx, queue.CauseMetadata))
-		if !errors.Is(err, queue.ErrQueueMissing) {
-			return err
+		for created := false; ; created = true {
+			q.rotation.request()
+			p, err := b.queue.Properties(queue.WithCause(ctx, queue.CauseMetadata))
+			if err == nil {
+				return q.mark(ctx, b, p.Metadata)
+			}
+			if created || !errors.Is(err, queue.ErrQueueMissing) {
+				return err
+			}
+			q.rotation.request()
+			err = b.queue.Create(queue.WithCause(ctx, queue.CauseCreate), map[string]string{markName: q.Name().Account})
+			if !errors.Is(err, queue.ErrQueueExists) {
+				return err
+			} // somebody else pairs, and it has other metadata
 		}
-		q.rotation.request()
-		err = b.queue.Create(queue.WithCause(ctx, queue.CauseCreate), nil)
-		if errors.Is(err, queue.ErrQueueExists) { // somebody else pairs, and it has metadata
-			return nil
-		}
-		return err
 	})
 	q.rotation.verified(b, err)
 	return err
+}
+
+// markName is the name in the metadata of a backlog queue of the account to whose queues it belongs. A
+// queue of another account would leave its messages to a syphon that cannot bring them home.
+const markName = "primaryaccount"
+
+// mark marks a backlog queue with these metadata, and refuses one of another account. The mark is a
+// precaution, because every record names the account: without the right to set it there is none.
+func (q *Queue) mark(ctx context.Context, b *backlog, metadata map[string]string) error {
+	account := q.Name().Account
+	for name, value := range metadata {
+		switch {
+		case !strings.EqualFold(name, markName):
+		case value == account:
+			return nil
+		default:
+			return queue.Explain(&queue.Error{
+				Kind: queue.ErrInvalid, Detail: fmt.Sprintf("it holds the backlog of queues in the account %s, not in %s", value, account),
+				Hint: "give the secondary queue a name that no other account uses",
+			}, "pair", b.queue.Name(), "")
+		}
+	}
+	m, can := b.queue.(queue.Manager)
+	if !can {
+		return nil
+	}
+	marked := map[string]string{markName: account}
+	maps.Copy(marked, metadata)
+	q.rotation.request()
+	if err := m.SetMetadata(queue.WithCause(ctx, queue.CauseMetadata), marked); !errors.Is(err, queue.ErrUnauthorized) {
+		return err
+	}
+	return nil
 }
 
 // DefaultBacklogs is how many backlog queues there are unless the options say otherwise.
@@ -166,21 +208,24 @@ func backlogQueues(secondary queue.Queue, n int) []queue.Queue {
 
 // record is what a message in a backlog queue says of itself, before the text with which it was sent:
 //
-//	backlog/1 orders 3600⏎text
+//	backlog/2 west/orders 3600⏎text
 //
 // The text is whole, its head included. The record names no life: the message has it in the backlog
 // queue too, so that the service drops it there when it expires. It says no instant either: both what
 // is left of the delay and what is left of the life follow from the times that the secondary account
-// returns, so that no other clock matters. The record is no larger than what producers leave free for
-// attempts: what they send always fits.
+// returns, so that no other clock matters. With an account of Azure, the record is no larger than what
+// producers leave free for attempts: what they send always fits.
+//
+// Version 1 does not name the account.
 type record struct {
-	queue string        // name of the primary queue
-	delay time.Duration // since the backlog queue accepted it; whole seconds
+	primary queue.Name    // its account is empty in version 1
+	delay   time.Duration // since the backlog queue accepted it; whole seconds
 }
 
 const (
 	recordPrefix  = "backlog/"
-	recordVersion = "1"
+	recordVersion = "2"
+	oldVersion    = "1"
 )
 
 // errNewerRecord means that a newer program put the message into the backlog queue, and one such must
@@ -188,7 +233,7 @@ const (
 var errNewerRecord = errors.New("a newer program is needed to read it")
 
 func (r record) seal(text string) string {
-	return recordPrefix + recordVersion + " " + r.queue + " " + strconv.FormatInt(queue.Seconds(r.delay), 10) + "\n" + text
+	return recordPrefix + recordVersion + " " + r.primary.Account + "/" + r.primary.Queue + " " + strconv.FormatInt(queue.Seconds(r.delay), 10) + "\n" + text
 }
 
 // openRecord returns the record and the text of a message in a backlog queue.
@@ -196,13 +241,16 @@ func openRecord(sealed string) (record, string, error) {
 	line, text, found := strings.Cut(sealed, "\n")
 	version, isRecord := strings.CutPrefix(line, recordPrefix)
 	version, fields, _ := strings.Cut(version, " ")
+	name, seconds, _ := strings.Cut(fields, " ")
+	account := ""
 	switch {
 	case !isRecord || !found:
 		return record{}, "", fmt.Errorf("the text has no record of a backlog queue, it begins with %.60q", line)
-	case version != recordVersion:
+	case version == recordVersion:
+		account, name, _ = strings.Cut(name, "/")
+	case version != oldVersion:
 		return record{}, "", fmt.Errorf("the record has version %.20q: %w", version, errNewerRecord)
 	}
-	name, seconds, _ := strings.Cut(fields, " ")
 	if err := queue.CheckName(name); err != nil {
 		return record{}, "", fmt.Errorf("the record %.90q names no queue: %w", line, err)
 	}
@@ -210,7 +258,7 @@ func openRecord(sealed string) (record, string, error) {
 	if err != nil || n < 0 || n > int64(queue.MaxVisibility/time.Second) {
 		return record{}, "", fmt.Errorf("the record %.90q has no delay in seconds, 0…%d", line, int64(queue.MaxVisibility/time.Second))
 	}
-	return record{name, time.Duration(n) * time.Second}, text, nil
+	return record{queue.Name{Account: account, Queue: name}, time.Duration(n) * time.Second}, text, nil
 }
 
 // serviceTime returns the time by the clock of the service that returned the message, so long after it

@@ -244,3 +244,70 @@ func TestPairMeetsAnotherThatCreates(t *testing.T) {
 		b.ok(q.Pair(b.ctx))
 	})
 }
+
+// Pair marks the backlog queues with the account of the primary queue and refuses those of another one, whether it has
+// created them or the last release has. Queues of one account may share them.
+func TestBacklogQueuesBelongToOneAccount(t *testing.T) {
+	for name, old := range map[string]bool{"new queues": false, "queues of the last release": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				b := unpaired(t, paired.Options{Backlogs: 2})
+				for i := range 2 {
+					if old {
+						b.ok(b.east.queue(fmt.Sprintf("orders-backlog-%02d", i)).Create(b.ctx, map[string]string{"team": "shop"}))
+					}
+				}
+				b.ok(b.queue.Pair(b.ctx))
+				p, err := b.east.open("orders-backlog-01").Properties(b.ctx)
+				b.ok(err)
+				if p.Metadata["primaryaccount"] != "west" || (p.Metadata["team"] == "shop") != old {
+					t.Errorf("metadata: got %q, want the mark beside what there was", p.Metadata)
+				}
+				b.ok(paired.New(b.west.queue("mails"), b.east.queue("orders"), &paired.Options{Backlogs: 2}).Pair(b.ctx))
+				north := paired.New(newRegion("north").queue("orders"), b.east.queue("orders"), &paired.Options{Backlogs: 2})
+				err = north.Pair(b.ctx)
+				if !errors.Is(err, queue.ErrInvalid) || !strings.Contains(fmt.Sprint(err), "account west, not in north") {
+					t.Errorf("got %v, want that they are those of the account west", err)
+				}
+				if _, err = north.Enqueue(b.ctx, "text", nil); !errors.Is(err, paired.ErrNotPaired) {
+					t.Errorf("a send: got %v, want %v", err, paired.ErrNotPaired)
+				}
+			})
+		})
+	}
+}
+
+// unmarkable is a queue whose metadata this program may not set.
+type unmarkable struct{ queue.Manager }
+
+func (q unmarkable) Sibling(suffix string) queue.Queue {
+	return unmarkable{q.Manager.Sibling(suffix).(queue.Manager)}
+}
+func (q unmarkable) SetMetadata(context.Context, map[string]string) error { return unauthorized }
+
+// Without the right to set metadata a queue that the last release has created is paired all the same.
+func TestPairNeedsNoRightToMark(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := unpaired(t, paired.Options{})
+		b.ok(b.east.open("orders-backlog-00").Create(b.ctx, nil))
+		b.ok(paired.New(b.west.queue("orders"), unmarkable{b.east.open("orders")}, &paired.Options{Backlogs: 1}).Pair(b.ctx))
+	})
+}
+
+func TestAPairOfAQueueWithItselfIsRefused(t *testing.T) {
+	for primary, secondary := range map[string]string{"orders": "orders", "orders-backlog-07": "orders"} {
+		bubble(t, func(t *testing.T) {
+			west := newRegion("west")
+			q := paired.New(west.queue(primary), west.queue(secondary), nil)
+			if err := q.Pair(t.Context()); !errors.Is(err, queue.ErrInvalid) || !strings.Contains(fmt.Sprint(err), "another account") {
+				t.Errorf("got %v, want %v", err, queue.ErrInvalid)
+			}
+			if err := paired.NewSyphon(nil, q).Run(t.Context()); !errors.Is(err, queue.ErrInvalid) {
+				t.Errorf("the syphon: got %v, want %v", err, queue.ErrInvalid)
+			}
+			if n := west.called(""); n != 0 {
+				t.Errorf("requests: got %d, want 0", n)
+			}
+		})
+	}
+}

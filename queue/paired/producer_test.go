@@ -94,7 +94,7 @@ func (l *ledger) check(t *testing.T, found map[string]int, s paired.State) {
 // body returns the body of a job in a text, in a backlog queue or at home.
 func body(t *testing.T, text string) string {
 	t.Helper()
-	if strings.HasPrefix(text, "backlog/1 ") {
+	if strings.HasPrefix(text, "backlog/2 ") {
 		_, text, _ = strings.Cut(text, "\n")
 	}
 	_, sealed, _, err := codec.Open(text, codec.Auto)

@@ -2,6 +2,7 @@ package paired
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,11 +30,15 @@ type Queue struct {
 
 var _ queue.Manager = (*Queue)(nil)
 
+// developmentAccount is the account of every emulator: queues of two emulators have the same name.
+const developmentAccount = "devstoreaccount1"
+
 // New returns a queue that receives and sends like the primary queue, and whose sends go to backlog
 // queues in an outage. The backlog queues are siblings of the secondary queue, such as "orders-backlog-07"; the
-// secondary queue itself is never used and need not exist. Several primary queues may share its backlog
-// queues: every message says where it belongs. New sends nothing. A nil queue panics, because it is a
-// mistake in the program.
+// secondary queue itself is never used and need not exist. Several primary queues of one account may share its
+// backlog queues: every message says where it belongs. New sends nothing. A nil queue panics, because it is a
+// mistake in the program. A pair of a queue with itself, by their names, is an error of [Queue.Pair]; only
+// the development account, which every emulator has, is not recognized.
 func New(primary, secondary queue.Queue, o *Options) *Queue {
 	if hook.IsNil(primary) || hook.IsNil(secondary) {
 		panic("paired.New: a queue is nil")
@@ -50,6 +55,10 @@ func New(primary, secondary queue.Queue, o *Options) *Queue {
 		r.all = append(r.all, &backlog{queue: q, suffix: backlogSuffix(i), state: BacklogState{Queue: q.Name()}})
 	}
 	q.rotation = r
+	is := func(b *backlog) bool { return b.queue.Name() == primary.Name() }
+	if q.bad == nil && primary.Name().Account != developmentAccount && (primary.Name() == secondary.Name() || slices.ContainsFunc(r.all, is)) {
+		q.bad = invalid("the secondary queue %v is the primary queue, or would have it as a backlog queue: it must be in another account", secondary.Name())
+	}
 	return q
 }
 

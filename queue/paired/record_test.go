@@ -12,11 +12,14 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// R-17: a message in a backlog queue keeps its queue and its delay, and its text to the byte.
+// R-17: a message in a backlog queue keeps its account, its queue and its delay, and its text to the byte.
 func TestSealAndOpenRecordAreInverses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := record{
-			queue: rapid.StringMatching(`[a-z0-9]{3,20}(-[a-z0-9]{1,20}){0,2}`).Draw(t, "queue"),
+			primary: queue.Name{
+				Account: rapid.StringMatching(`[A-Za-z0-9-]{1,40}`).Draw(t, "account"),
+				Queue:   rapid.StringMatching(`[a-z0-9]{3,20}(-[a-z0-9]{1,20}){0,2}`).Draw(t, "queue"),
+			},
 			delay: time.Duration(rapid.Int64Range(0, 7*24*3600).Draw(t, "delay")) * time.Second,
 		}
 		text := rapid.String().Draw(t, "text")
@@ -32,7 +35,7 @@ func TestSealAndOpenRecordAreInverses(t *testing.T) {
 // producers leave free.
 func TestTheLargestRecordFitsIntoTheRoomOfAnEnvelope(t *testing.T) {
 	text := strings.Repeat("x", queue.MaxText-codec.Room)
-	sealed := record{strings.Repeat("q", 63), queue.MaxVisibility}.seal(text)
+	sealed := record{queue.Name{Account: strings.Repeat("a", 24), Queue: strings.Repeat("q", 63)}, queue.MaxVisibility}.seal(text)
 	if err := queue.CheckRequest(sealed, 0); err != nil {
 		t.Error(err)
 	}
@@ -45,12 +48,13 @@ func TestOtherTextsAreNoRecords(t *testing.T) {
 	for _, text := range []string{
 		"", "text", "backlog/1 jobs 0", "backlog/1 jobs\ntext", "backlog/1 jobs -1\ntext", "backlog/1 jobs 604801\ntext",
 		"backlog/1 JOBS 0\ntext", "backlog/1 jobs 0 more\ntext", "backlog/1\ntext", "backlog/1 \ntext",
+		"backlog/2 jobs 0\ntext", "backlog/2 west/JOBS 0\ntext", "backlog/2 west/\ntext", "backlog/2 west/jobs\ntext",
 	} {
 		if r, _, err := openRecord(text); err == nil || errors.Is(err, errNewerRecord) {
 			t.Errorf("%q: got %+v and %v, want an error", text, r, err)
 		}
 	}
-	if r, _, err := openRecord("backlog/2 whatever\ntext"); !errors.Is(err, errNewerRecord) {
+	if r, _, err := openRecord("backlog/3 whatever\ntext"); !errors.Is(err, errNewerRecord) {
 		t.Errorf("got %+v and %v, want a record of a newer program", r, err)
 	}
 }
@@ -78,7 +82,7 @@ func TestDelayAndLifeRunOnInTheBacklog(t *testing.T) {
 		}
 		const visibility = 30 * time.Second
 		m.Until = accepted.Add(c.waited - time.Second + visibility)
-		got := record{"jobs", c.delay}.options(m, serviceTime(m, visibility, time.Second))
+		got := record{queue.Name{Queue: "jobs"}, c.delay}.options(m, serviceTime(m, visibility, time.Second))
 		if *got != c.want {
 			t.Errorf("a delay of %v and a life of %v after %v: got %+v, want %+v", c.delay, c.life, c.waited, *got, c.want)
 		}

@@ -50,7 +50,7 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	s := &send{q: q, text: text, options: o}
 	defer q.report()
 	// The text for a backlog queue, and why it does not fit into one.
-	r := record{queue: s.q.Name().Queue}
+	r := record{primary: s.q.Name()}
 	if s.options != nil {
 		r.delay = s.options.Delay
 	}

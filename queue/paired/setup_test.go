@@ -112,7 +112,7 @@ func (b *bundle) texts(r *region) (all []string) {
 		}
 		for _, m := range batch {
 			text := m.Text
-			if _, after, isRecord := strings.Cut(text, "\n"); isRecord && strings.HasPrefix(text, "backlog/1 ") {
+			if _, after, isRecord := strings.Cut(text, "\n"); isRecord && strings.HasPrefix(text, "backlog/2 ") {
 				text = after
 			}
 			all = append(all, text)

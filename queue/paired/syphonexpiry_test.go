@@ -91,7 +91,7 @@ func TestTheEndOfALifeIsNoStorm(t *testing.T) {
 		backlogs[0].onDequeue = func(int) error { time.Sleep(time.Millisecond); return nil }
 		s := startAll(t, []queue.Queue{r.home, invoices}, wrapped, &SyphonOptions{MaxPoll: time.Second})
 		time.Sleep(5 * time.Minute) // the primary queue rests
-		text := record{queue: "invoices"}.seal("short")
+		text := record{primary: queue.Name{Account: "west", Queue: "invoices"}}.seal("short")
 		for range 20 {
 			if _, err := r.backlogs[0].Enqueue(t.Context(), text, &queue.EnqueueOptions{TTL: 5 * time.Second}); err != nil {
 				t.Fatal(err)

@@ -220,9 +220,9 @@ func (s *Syphon) open(m *queue.Message) (record, string, *home, error) {
 	if err != nil {
 		return record{}, "", nil, err
 	}
-	to := s.homes.all[r.queue]
-	if to == nil {
-		return record{}, "", nil, fmt.Errorf("it belongs into the queue %s, to which this syphon brings nothing", r.queue)
+	to := s.homes.all[r.primary.Queue]
+	if to == nil || r.primary.Account != "" && r.primary.Account != to.queue.Name().Account {
+		return record{}, "", nil, fmt.Errorf("it belongs into the queue %v, to which this syphon brings nothing", r.primary)
 	}
 	return r, text, to, nil
 }

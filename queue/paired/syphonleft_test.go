@@ -13,7 +13,7 @@ import (
 func TestMessagesThatAreNoRecordsAreLeft(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRegions(t, 2)
-		strange := []string{"hello", "", "backlog/1 orders", "backlog/2 orders 0 more\njob", "backlog/1 invoices 0\njob", "backlog/1 orders x\njob"}
+		strange := []string{"hello", "", "backlog/1 orders", "backlog/3 orders 0 more\njob", "backlog/1 invoices 0\njob", "backlog/1 orders x\njob"}
 		for _, text := range strange {
 			if _, err := r.backlogs[0].Enqueue(t.Context(), text, nil); err != nil {
 				t.Fatal(err)

@@ -59,7 +59,7 @@ func (r *regions) divert(t testing.TB, n int) {
 // put puts one message with these options into a backlog queue, as a sender does.
 func (r *regions) put(t testing.TB, backlog int, text string, o *queue.EnqueueOptions) {
 	t.Helper()
-	rec, stored := record{queue: "orders"}, &queue.EnqueueOptions{}
+	rec, stored := record{primary: queue.Name{Account: "west", Queue: "orders"}}, &queue.EnqueueOptions{}
 	if o != nil {
 		rec.delay, stored.TTL = o.Delay, o.TTL
 	}

@@ -14,7 +14,7 @@ import (
 func (r *regions) divertTo(t testing.TB, name string, n int) {
 	t.Helper()
 	for i := range n {
-		text := record{queue: name}.seal(fmt.Sprintf("job-%d", i))
+		text := record{primary: queue.Name{Account: "west", Queue: name}}.seal(fmt.Sprintf("job-%d", i))
 		if _, err := r.backlogs[i%len(r.backlogs)].Enqueue(t.Context(), text, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +116,7 @@ func TestMessagesOfOtherPrimariesAreLeft(t *testing.T) {
 		r.divertTo(t, "invoices", 10)
 		s := start(t, r.home, r.backlogs, nil)
 		time.Sleep(time.Hour)
-		if got := s.State(); got.Unreadable != 10 || s.errs.containing("belongs into the queue invoices") != 10 {
+		if got := s.State(); got.Unreadable != 10 || s.errs.containing("belongs into the queue west/invoices") != 10 {
 			t.Errorf("got %+v, want 10 that are left", got)
 		}
 		invoices := open(t, "west", "invoices")
@@ -151,4 +151,24 @@ func TestTheOldestKeysAreForgotten(t *testing.T) {
 	if k.has(at(9)) || !k.has(at(10)) || len(k.in) != maxKeys || len(k.order) != maxKeys {
 		t.Errorf("got %d keys, want the newest %d", len(k.in), maxKeys)
 	}
+}
+
+// Messages of another account stay, even if the queue has the same name. A record of the last release,
+// which names no account, still comes home.
+func TestMessagesOfAnotherAccountStay(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRegions(t, 1)
+		records := map[string]string{"of another account": "backlog/2 north/orders 0\n", "ours": "backlog/2 west/orders 0\n", "of the last release": "backlog/1 orders 0\n"}
+		for text, before := range records {
+			if _, err := r.backlogs[0].Enqueue(t.Context(), before+text, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := start(t, r.home, r.backlogs, nil)
+		time.Sleep(time.Hour)
+		sameTexts(t, texts(t, r.home), map[string]int{"ours": 1, "of the last release": 1})
+		if got := s.State(); got.Unreadable != 1 || depths(t, r.backlogs...) != 1 || s.errs.containing("belongs into the queue north/orders") != 1 {
+			t.Errorf("got %+v, want one that is left", got)
+		}
+	})
 }
