@@ -4,10 +4,11 @@
 //
 // # What it costs
 //
-// A report is one request: 8,640 a day at the default interval of 10 s, and some 150 more, because a message does not live for ever. While
-// nothing changes, intervals grow to six times as much: some 1,620 requests a day. At $0.01 for 100,000 transactions that is $0.026 and
+// A report is one request: 8,640 a day at the default interval of 10 s, and some 300 more, because a message does not live for ever, and
+// an instance looks now and then whether its queue has room. While nothing changes, intervals grow to six times as much: some 1,800
+// requests a day. At $0.01 for 100,000 transactions that is $0.027 and
 // $0.005 a month for each listener. So a beacon breaks the rule that an idle listener with wake-ups sends nothing. A
-// view is one request, however many instances there are. The listener counts its reports under queue.CauseBeacon.
+// view is one request for up to 25 instances, 9 for up to 200, and 64 for up to 1,000. The listener counts its reports under queue.CauseBeacon.
 //
 // # Delivery
 //
@@ -30,9 +31,16 @@
 //
 // # Limits
 //
-// The service shows 32 messages in a peek. A view says when it was full: then there may be more instances, and a fleet has no sums. Give
-// each control queue at most about 25 reports, since messages whose receipts were lost stay for up to ten minutes, and divide larger pools
-// over several. A listener of several queues, as in package shards, reports once for each.
+// The service shows 32 messages in a peek. So a control queue takes about 25 reports. Further ones go to up to 63 queues beside it,
+// control-1 to control-63 beside control, which instances with the option Create make. Viewers find them. That is enough for 1,000
+// reports, even if their instances start together: after 70 s each has a queue with room. When the fleet is small again, reports are
+// back in the control queue ten minutes later, and the queues that are left cost viewers 63 requests a minute until they are dropped.
+// Without Create all reports go to the control queue, unless the other queues are there. A view says when a queue was full: then there
+// may be more instances, and a fleet has no sums. Divide larger pools over several control queues. A listener of several queues, as in
+// package shards, reports once for each.
+//
+// Reports of killed instances do not fill a queue. A publisher removes those of earlier runs of its instance, and viewers delete stale
+// ones from a queue that shows more than 16 messages. Both need the right to process messages. Otherwise the reports expire.
 //
 // # The format
 //

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,8 +73,8 @@ func (w *world) start(q queue.Queue, o Options) *instance {
 	}
 	i := &instance{now: Report{Queue: jobs, Phase: running}}
 	i.now.Load.Slots = 10
-	dead := &mortal{Queue: o.Queue}
-	o.Queue = dead
+	dead := new(atomic.Bool)
+	o.Queue = &mortal{o.Queue, dead}
 	i.Publisher = NewPublisher(o, func() Report { i.mu.Lock(); defer i.mu.Unlock(); return i.now }, w.failed)
 	w.started++
 	i.run = fmt.Sprintf("run %d", w.started) // or faults and waits would differ from test to test
@@ -81,7 +82,7 @@ func (w *world) start(q queue.Queue, o Options) *instance {
 	done := make(chan struct{})
 	go func() { defer close(done); i.Run(ctx) }()
 	i.stop = func() { stop(); <-done }
-	i.kill = func() { dead.die(); i.stop() }
+	i.kill = func() { dead.Store(true); i.stop() }
 	synctest.Wait()
 	return i
 }
@@ -143,16 +144,15 @@ func (w *world) put(r Report, ttl time.Duration) {
 // mortal is a queue that sends nothing more when its process is dead.
 type mortal struct {
 	queue.Queue
-	mu   sync.Mutex
-	dead bool // guarded by mu
+	dead *atomic.Bool // of the process
 }
 
-func (m *mortal) die() { m.mu.Lock(); defer m.mu.Unlock(); m.dead = true }
+func (m *mortal) Sibling(suffix string) queue.Queue {
+	return &mortal{m.Queue.Sibling(suffix), m.dead}
+}
 
 func (m *mortal) alive() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.dead {
+	if m.dead.Load() {
 		return &queue.Error{Op: "any", Queue: m.Name(), Kind: queue.ErrUnavailable}
 	}
 	return nil

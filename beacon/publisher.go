@@ -138,6 +138,8 @@ type Publisher struct {
 	sequence int64
 	last     Report        // what report returned last
 	wait     time.Duration // Next of the last report
+	spot     spot          // where the message is; none before the first
+	placed   int64         // the sequence of the first report there
 	lease    *queue.Lease  // of the message; nil if there is none whose receipt is known
 	putAt    time.Time     // when it was put
 	failures int           // in a row
@@ -240,23 +242,99 @@ func (p *Publisher) backOff(longest time.Duration) time.Duration {
 	return time.Duration(float64(wait) * (0.9 + 0.2*waiting.Jitter(p.options.Instance, int(p.sequence))))
 }
 
-// send brings the report into the control queue: by an update, or by a new message if there is none or it soon expires.
+// send brings the report into the control queue: by an update, or by a new message if there is none, it soon expires, or its
+// queue has too many.
 func (p *Publisher) send(ctx context.Context, r Report) error {
 	life := max(messageLife*p.options.Interval, minMessageLife)
-	if p.lease != nil && time.Since(p.putAt)+2*r.Next < life {
+	replace := p.lease == nil || time.Since(p.putAt)+2*r.Next >= life
+	level, move := p.crowded(ctx, replace)
+	if !replace && !move {
 		err := p.update(ctx, r)
 		if !errors.Is(err, queue.ErrLeaseLost) && !errors.Is(err, queue.ErrQueueMissing) {
 			return err
 		}
-		// Somebody took the message, or the answer to the last update was lost: it goes by itself. Or the queue was dropped.
+		// Somebody took the message, or the answer to the last update was lost: viewers delete it, or it expires. Or the queue was
+		// dropped.
 		p.lease = nil
+		move = errors.Is(err, queue.ErrQueueMissing)
 	}
-	old := p.lease
-	if err := p.put(ctx, r, life); err != nil {
+	old, from, to := p.lease, p.spot, p.spot
+	if move {
+		var err error
+		if to, err = p.place(ctx, level); err != nil {
+			return err
+		}
+	}
+	if err := p.put(ctx, r, life, to); err != nil {
 		return err
 	}
-	p.remove(ctx, old)
+	if move {
+		p.placed = p.sequence
+	}
+	p.remove(ctx, from, old)
 	return nil
+}
+
+// crowded reports whether the message should go to another queue, and from which level on to look for one. Instances that start
+// together all find the same room, so each looks again before its second, fourth and eighth report there, and when it replaces
+// the message. Of those that see too many at least half leave. When the control queue is nearly empty again, all go back.
+func (p *Publisher) crowded(ctx context.Context, replace bool) (level int, move bool) {
+	if p.spot.queue == nil {
+		return 0, true
+	}
+	if n := p.sequence - p.placed; !replace && n != 1 && n != 3 && n != 7 {
+		return 0, false
+	}
+	properties, err := p.spot.queue.Properties(ctx)
+	if err != nil { // perhaps it may not: no reason to move
+		return 0, false
+	}
+	if depth := properties.Depth; depth >= queue.MaxBatch && rand.Int64N(depth) >= min(room, depth/2) {
+		for level = 1; level < levels-1 && depth > int64(room*firstOf(level+1)); level++ {
+		}
+		return max(level, p.spot.level), true
+	}
+	if replace && p.spot.level > 0 {
+		properties, err = p.options.Queue.Properties(ctx)
+		return 0, err == nil && properties.Depth < room/2
+	}
+	return 0, false
+}
+
+// place returns where there is room for the message, on this level or the next ones. Where it sees reports of killed runs of
+// the instance, it removes them. What cannot be read is no reason not to report.
+func (p *Publisher) place(ctx context.Context, level int) (spot, error) {
+	control := spot{queue: p.options.Queue}
+	for ; level < levels; level++ {
+		for range min(level+1, 2) {
+			n := 0
+			if level > 0 {
+				n = 1 + rand.IntN(firstOf(level+1)-1) // also of the levels between: viewers must find them in use
+			}
+			at := spot{level: level, queue: nth(p.options.Queue, n)}
+			shown, err := at.queue.Peek(ctx, queue.MaxBatch)
+			switch missing := errors.Is(err, queue.ErrQueueMissing); {
+			case missing && level == 0 && !p.options.Create:
+				return at, err
+			case missing && p.options.Create:
+				return at, nil
+			case err != nil:
+				return control, nil
+			}
+			sweep(ctx, at.queue, shown, p.earlier)
+			if len(shown) < room {
+				return at, nil
+			}
+		}
+	}
+	return control, nil
+}
+
+// earlier reports whether a message is of a run of this instance that was killed: its last report would say that it stopped.
+func (p *Publisher) earlier(m queue.Message) bool {
+	var r Report
+	return json.Unmarshal([]byte(m.Text), &r) == nil && r.Instance == p.options.Instance && r.Queue == p.last.Queue &&
+		r.Run != p.run && r.Phase != stopped
 }
 
 // update replaces the text of the message. An update with an unknown outcome is repeated with the next report: if it took
@@ -267,7 +345,7 @@ func (p *Publisher) update(ctx context.Context, r Report) error {
 	if err != nil {
 		return err
 	}
-	lease, err := p.options.Queue.Update(ctx, *p.lease, string(text), 0)
+	lease, err := p.spot.queue.Update(ctx, *p.lease, string(text), 0)
 	if err == nil {
 		p.lease = &lease
 	}
@@ -275,7 +353,7 @@ func (p *Publisher) update(ctx context.Context, r Report) error {
 }
 
 // put sends a new message with the report.
-func (p *Publisher) put(ctx context.Context, r Report, life time.Duration) error {
+func (p *Publisher) put(ctx context.Context, r Report, life time.Duration, to spot) error {
 	at := time.Now()
 	r.Put = at.Sub(p.begun)
 	r.Up = r.Put
@@ -283,25 +361,31 @@ func (p *Publisher) put(ctx context.Context, r Report, life time.Duration) error
 	if err != nil {
 		return err
 	}
-	m, err := p.options.Queue.Enqueue(ctx, string(text), &queue.EnqueueOptions{TTL: life})
+	m, err := to.queue.Enqueue(ctx, string(text), &queue.EnqueueOptions{TTL: life})
 	if p.options.Create && errors.Is(err, queue.ErrQueueMissing) {
-		if err = p.options.Queue.Create(ctx, nil); err != nil && !errors.Is(err, queue.ErrQueueExists) {
-			return err
+		needed := []queue.Queue{to.queue}
+		for level := 1; level <= to.level; level++ { // the first queue of a level tells viewers that there is one
+			needed = append(needed, nth(p.options.Queue, firstOf(level)))
 		}
-		m, err = p.options.Queue.Enqueue(ctx, string(text), &queue.EnqueueOptions{TTL: life})
+		for _, q := range needed {
+			if err = q.Create(ctx, nil); err != nil && !errors.Is(err, queue.ErrQueueExists) {
+				return err
+			}
+		}
+		m, err = to.queue.Enqueue(ctx, string(text), &queue.EnqueueOptions{TTL: life})
 	}
 	if err == nil {
-		p.lease, p.putAt = &m.Lease, at
+		p.lease, p.putAt, p.spot = &m.Lease, at, to
 	}
 	return err
 }
 
-// remove deletes a message that another one has replaced. If that fails it goes by itself; viewers know that it is older.
-func (p *Publisher) remove(ctx context.Context, old *queue.Lease) {
+// remove deletes a message that another one has replaced. If that fails it expires; viewers know that it is older.
+func (p *Publisher) remove(ctx context.Context, from spot, old *queue.Lease) {
 	if old == nil {
 		return
 	}
-	if err := p.options.Queue.Delete(ctx, *old); err != nil && !errors.Is(err, queue.ErrLeaseLost) {
+	if err := from.queue.Delete(ctx, *old); err != nil && !errors.Is(err, queue.ErrLeaseLost) {
 		p.tell(ctx, err)
 	}
 }
@@ -315,8 +399,8 @@ func (p *Publisher) end(ctx context.Context) {
 	}
 	r, _ := p.next()
 	r.Phase, r.Next = stopped, 0
-	if err := p.put(ctx, r, max(lastReportLife*p.options.Interval, minLastReportLife)); err != nil {
+	if err := p.put(ctx, r, max(lastReportLife*p.options.Interval, minLastReportLife), p.spot); err != nil {
 		p.tell(ctx, err)
 	}
-	p.remove(ctx, old)
+	p.remove(ctx, p.spot, old)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,8 +44,8 @@ func TestAReportIsUpdatedInPlace(t *testing.T) {
 		if all := w.messages(); len(all) != 0 {
 			t.Errorf("30 s later: got %+v, want nothing", all)
 		}
-		if c := w.meter.Counts(); c.Total().Requests != 1+4+2 || c.Cause(queue.CauseBeacon).Requests != 7 {
-			t.Errorf("got %v, want 7 requests for the beacon", c)
+		if c := w.meter.Counts(); c.Total().Requests != 1+4+2+3 || c.Cause(queue.CauseBeacon).Requests != 10 {
+			t.Errorf("got %v, want 10 requests for the beacon, three of them to see whether there is room", c)
 		}
 		if errs := w.takeErrors(); errs != nil {
 			t.Errorf("got errors %v", errs)
@@ -150,6 +151,84 @@ func TestALostReceiptIsMadeGood(t *testing.T) {
 		}
 		if n := len(w.messages()); n != 1 {
 			t.Errorf("got %d messages, want those that were lost gone", n)
+		}
+	})
+}
+
+// An instance that is killed and restarted under its name removes the reports of its earlier runs, and no others.
+func TestAPublisherRemovesReportsOfItsEarlierRuns(t *testing.T) {
+	bubble(t, func(w *world) {
+		for range 50 {
+			i := w.start(w.control, Options{Instance: "a"})
+			if n := len(w.messages()); n > 2 {
+				t.Fatalf("got %d messages, want that of the run and at most one more", n)
+			}
+			advance(5 * time.Second)
+			i.kill()
+		}
+		other := w.start(w.control, Options{Instance: "b"})
+		defer other.stop()
+		w.start(w.control, Options{Instance: "a"}).stop()
+		if names := instances(w.view()); !slices.Equal(names, []string{"a", "b"}) || len(w.messages()) != 2 {
+			t.Errorf("got %v in %d messages, want the last report of a, and b", names, len(w.messages()))
+		}
+	})
+}
+
+// latent is a queue whose puts take a moment: instances that start together do not see each other's.
+type latent struct{ queue.Queue }
+
+func (q latent) Sibling(suffix string) queue.Queue { return latent{q.Queue.Sibling(suffix)} }
+
+func (q latent) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+	time.Sleep(100 * time.Millisecond)
+	return q.Queue.Enqueue(ctx, text, o)
+}
+
+// A view covers a thousand instances, even if they start together, and costs little again when they are few.
+func TestAViewCoversAThousandInstances(t *testing.T) {
+	bubble(t, func(w *world) {
+		all := make([]*instance, 1000)
+		for n := range all {
+			all[n] = w.start(latent{w.control}, Options{Instance: fmt.Sprint(n), Create: true})
+		}
+		counted := meter.New()
+		look := func(viewer *Viewer) {
+			t.Helper()
+			before := counted.Counts().Total().Requests
+			w.viewer = viewer
+			v := w.view()
+			t.Logf("%d of %d instances, full %v, %d stale, in %d requests", len(v.Reports), len(all), v.Full, v.Stale, counted.Counts().Total().Requests-before)
+			if len(v.Reports) != len(all) || v.Full {
+				t.Errorf("got %d of %d instances, full %v, want all", len(v.Reports), len(all), v.Full)
+			}
+		}
+		advance(80 * time.Second) // each has looked three times whether there is room
+		viewer := NewViewer(counted.Wrap(w.control))
+		for range 12 {
+			look(viewer)
+			look(NewViewer(counted.Wrap(w.control)))
+			advance(time.Minute)
+		}
+		if n := counted.Counts().Total().Requests / 24; n != 64 {
+			t.Errorf("got %d requests for a view, want 64", n)
+		}
+		for _, i := range all[10:] {
+			i.kill()
+		}
+		all = all[:10]
+		advance(25 * time.Minute) // what was killed has expired, and the others are in the control queue again
+		look(viewer)
+		before := counted.Counts().Total().Requests
+		for range 5 {
+			advance(10 * time.Second)
+			look(viewer)
+		}
+		if n := counted.Counts().Total().Requests - before; n != 5 {
+			t.Errorf("got %d requests for five views of ten instances, want 5", n)
+		}
+		for _, i := range all {
+			i.stop()
 		}
 	})
 }

@@ -177,9 +177,14 @@ const maxRemembered = 4096
 type Viewer struct {
 	control queue.Queue
 
-	mu   sync.Mutex
-	runs map[identity]sighting // guarded by mu
+	mu      sync.Mutex
+	runs    map[identity]sighting // guarded by mu
+	deepest int                   // guarded by mu; the last level with reports
+	looked  time.Time             // guarded by mu; when it last looked beyond that
 }
+
+// lookAgain is how often a viewer looks beyond the control queue without a reason: reports may be left of a fleet that was larger.
+const lookAgain = time.Minute
 
 // View are the reports that a [Viewer] has read.
 type View struct {
@@ -190,7 +195,7 @@ type View struct {
 	// report, whose Phase is "stopped", is among them for as long as its message lives.
 	Reports []Report
 
-	// Full reports that the control queue showed as many messages as the service shows: there may be more instances.
+	// Full reports that a queue showed as many messages as the service shows: there may be more instances.
 	Full bool
 
 	// Stale is how many reports were left out because no newer one followed in time, Ignored how many messages because they
@@ -224,15 +229,24 @@ func NewViewer(control queue.Queue) *Viewer {
 	return &Viewer{control: control, runs: make(map[identity]sighting)}
 }
 
-// View reads the reports, in one request. A report is stale when three and a half times its Next have passed, by the viewer's monotonic
-// clock, since the viewer first saw it. At the first look at a run only the service's time is known: the report is
-// stale if another one in the view was made so much later.
+// View reads the reports: in one request for up to 25 instances and one more a minute, in 64 for up to 1,000. A report is
+// stale when three and a half times its Next have passed, by the viewer's monotonic clock, since the viewer first saw it. At the
+// first look at a run only the service's time is known: the report is stale if another one in the view was made so much later.
+//
+// While a queue shows more than 16 messages, View deletes the stale reports among them, up to 32 each time, if it may dequeue and
+// delete. An instance that is alive after all puts another.
 func (v *Viewer) View(ctx context.Context) (View, error) {
-	messages, err := v.control.Peek(queue.WithCause(ctx, queue.CauseBeacon), queue.MaxBatch)
+	ctx = queue.WithCause(ctx, queue.CauseBeacon)
+	queues, err := v.look(ctx)
 	if err != nil {
 		return View{}, fmt.Errorf("beacon: read the reports in %v: %w", v.control.Name(), err)
 	}
-	view := View{At: time.Now(), Full: len(messages) >= queue.MaxBatch}
+	view := View{At: time.Now()}
+	var messages []queue.Message
+	for _, one := range queues {
+		view.Full = view.Full || len(one.shown) >= queue.MaxBatch
+		messages = append(messages, one.shown...)
+	}
 	sights, ignored := newest(messages)
 	view.Ignored = ignored
 	live := make(map[identity]sight)
@@ -252,7 +266,100 @@ func (v *Viewer) View(ctx context.Context) (View, error) {
 	slices.SortFunc(view.Reports, func(a, b Report) int {
 		return cmp.Or(cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Queue.String(), b.Queue.String()))
 	})
+	v.clean(ctx, queues)
 	return view, nil
+}
+
+// looked is a queue with the messages that it shows.
+type looked struct {
+	queue queue.Queue
+	shown []queue.Message
+}
+
+// look returns the messages that each queue shows.
+func (v *Viewer) look(ctx context.Context) (queues []looked, err error) {
+	now := time.Now()
+	v.mu.Lock()
+	deepest, everywhere := v.deepest, now.Sub(v.looked) >= lookAgain
+	v.mu.Unlock()
+	used, crowded := 0, true
+	for level := 0; level < levels && (crowded || level <= deepest || everywhere); level++ {
+		first := firstOf(level)
+		one, err := v.peek(ctx, first)
+		if level > 0 && errors.Is(err, queue.ErrQueueMissing) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		others, err := v.peekAll(ctx, first+1, firstOf(level+1))
+		if err != nil {
+			return nil, err
+		}
+		crowded = false
+		for _, one := range append(others, one) {
+			queues = append(queues, one)
+			crowded = crowded || len(one.shown) > room/2
+			if len(one.shown) > 0 {
+				used = level
+			}
+		}
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.deepest = used
+	if everywhere {
+		v.looked = now
+	}
+	return queues, nil
+}
+
+func (v *Viewer) peek(ctx context.Context, n int) (looked, error) {
+	q := nth(v.control, n)
+	shown, err := q.Peek(ctx, queue.MaxBatch)
+	return looked{q, shown}, err
+}
+
+// peekAll peeks the queues first…end-1, eight at a time. A missing one is empty.
+func (v *Viewer) peekAll(ctx context.Context, first, end int) ([]looked, error) {
+	all, errs := make([]looked, end-first), make([]error, end-first)
+	var work sync.WaitGroup
+	for start := range min(8, len(all)) {
+		work.Go(func() {
+			for i := start; i < len(all); i += 8 {
+				if all[i], errs[i] = v.peek(ctx, first+i); errors.Is(errs[i], queue.ErrQueueMissing) {
+					errs[i] = nil
+				}
+			}
+		})
+	}
+	work.Wait()
+	return all, errors.Join(errs...)
+}
+
+// clean deletes the stale reports in the fullest queue, if it shows more than half a peek.
+func (v *Viewer) clean(ctx context.Context, queues []looked) {
+	var fullest looked
+	for _, one := range queues {
+		if len(one.shown) > max(len(fullest.shown), queue.MaxBatch/2) && slices.ContainsFunc(one.shown, v.dead) {
+			fullest = one
+		}
+	}
+	if fullest.queue != nil {
+		sweep(ctx, fullest.queue, fullest.shown, v.dead)
+	}
+}
+
+// dead reports whether a message is a stale report, or an older one of its run.
+func (v *Viewer) dead(m queue.Message) bool {
+	var r Report
+	if json.Unmarshal([]byte(m.Text), &r) != nil {
+		return false
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	known, found := v.runs[identity{r.Instance, r.Queue, r.Run}]
+	return found && known.outdated(r, time.Now())
 }
 
 func newest(messages []queue.Message) (sights map[identity]sight, ignored int) {
@@ -291,8 +398,7 @@ func (v *Viewer) note(sights map[identity]sight, now time.Time, stale *int) (liv
 		}
 		known.shown = now
 		v.runs[key] = known
-		// One with an earlier Sequence is a message that its instance could not delete.
-		if known.stale || one.Sequence < known.sequence || now.Sub(known.since) > lifetime(one.Report) {
+		if known.outdated(one.Report, now) {
 			*stale++
 			continue
 		}
@@ -304,6 +410,11 @@ func (v *Viewer) note(sights map[identity]sight, now time.Time, stale *int) (liv
 		}
 	}
 	return live
+}
+
+// outdated reports whether a report is stale. One with an earlier Sequence is a message that its instance could not delete.
+func (s *sighting) outdated(r Report, now time.Time) bool {
+	return s.stale || r.Sequence < s.sequence || now.Sub(s.since) > lifetime(r)
 }
 
 // lifetime returns for how long a report is believed.

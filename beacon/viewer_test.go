@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/meter"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/scaling"
 )
@@ -174,6 +175,58 @@ func TestAFullControlQueueIsSaid(t *testing.T) {
 			w.put(sample(fmt.Sprintf("%02d", n)), time.Hour)
 		}
 	})
+}
+
+// One worker that crashes again and again does not fill the view: neither under one name, nor under another each time.
+func TestACrashLoopHidesNobody(t *testing.T) {
+	for name, named := range map[string]bool{"one name": true, "names": false} {
+		for _, every := range []time.Duration{time.Second, 14 * time.Second} {
+			t.Run(fmt.Sprint(name, " every ", every), func(t *testing.T) {
+				bubble(t, func(w *world) {
+					var healthy []string
+					for n := range 8 {
+						healthy = append(healthy, fmt.Sprint(n))
+						i := w.start(w.control, Options{Instance: healthy[n], Create: true})
+						defer i.stop()
+					}
+					counted := meter.New()
+					w.viewer = NewViewer(counted.Wrap(w.control))
+					views, blind := 0, 0
+					var next time.Time
+					for begin, crash := time.Now(), time.Now(); time.Since(begin) < 20*time.Minute; advance(time.Second) {
+						if !time.Now().Before(crash) {
+							o := Options{Instance: "looper", Create: true}
+							if !named {
+								o.Instance = fmt.Sprint("looper ", w.started)
+							}
+							w.start(w.control, o).kill()
+							crash = time.Now().Add(every)
+						}
+						if time.Now().Before(next) {
+							continue
+						}
+						next = time.Now().Add(10 * time.Second)
+						v := w.view()
+						views++
+						names := instances(v)
+						if v.Full || !contains(names, healthy) {
+							blind++
+						}
+					}
+					t.Logf("%d of %d views blind, %d requests of the viewer, %d of the instances", blind, views,
+						counted.Counts().Total().Requests, w.meter.Counts().Total().Requests)
+					if blind > 0 {
+						t.Errorf("%d of %d views were full or lacked a healthy instance", blind, views)
+					}
+				})
+			})
+		}
+	}
+}
+
+// contains reports whether all of these are among the names.
+func contains(names, all []string) bool {
+	return !slices.ContainsFunc(all, func(s string) bool { return !slices.Contains(names, s) })
 }
 
 // A view that cannot be read is an error, not an empty one.

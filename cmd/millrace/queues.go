@@ -311,7 +311,8 @@ func (s *stat) print(out io.Writer, now time.Time) error {
 
 const instancesMore = `It looks at a control queue, in which workers with a beacon report, and prints what each says of itself: which
 queue it works on, how many of its handlers run, how many messages a second it takes and works off, how
-long a handler takes, and how old that is. It is one request and changes nothing.
+long a handler takes, and how old that is. That is two requests for up to 25 workers. It deletes reports of workers that were
+killed if they crowd the queue, and changes nothing else.
 `
 
 func instancesCommand() *command {
