@@ -14,8 +14,9 @@ import (
 //
 // Of several ready watchers of a queue one is woken, in turn: by a message that is put, or that becomes
 // visible after a delay or when its lease ends. The next one is woken if messages are still visible after
-// a dequeue, whoever made it; if the woken one is closed or not ready any more before there was a
-// dequeue; or if there was none for 5 s.
+// a dequeue, whoever made it; or if the woken one is closed or not ready any more before there was a
+// dequeue. If there is no dequeue for 500 ms, two more are woken, then four, then all, and 5 s later one
+// again. So however many watchers hang, a message waits less than 2 s for one that does not.
 type Watcher struct {
 	in    *queueState
 	queue *Queue
@@ -28,20 +29,28 @@ type Watcher struct {
 	slow   bool // guarded by in.mu; nobody dequeued in time after it was woken last
 }
 
-// patience is how long a woken watcher may take to dequeue before another one is woken. It is long
-// compared with a round trip, and a message waits for so long if the process that was woken hangs.
-const patience = 5 * time.Second
+const (
+	// patience is how long woken watchers may take to dequeue before more are woken. It is long
+	// compared with a round trip.
+	patience = 500 * time.Millisecond
+
+	// mostAtOnce is how many more are woken at most, before all are.
+	mostAtOnce = 4
+
+	// startOver is how long after all were woken one is woken again.
+	startOver = 5 * time.Second
+)
 
 // watchers are the watchers of one queue. The queue's lock guards all of it.
 //
 // They look at the queue after every call on it and by a timer. What they do depends on what they see
 // then and not on how it came about, so that no order of calls loses a message: if messages are visible
-// and watchers are ready, one was told and has not dequeued yet, and a timer watches that.
+// and watchers are ready, some were told, nobody has dequeued since, and a timer watches that.
 type watchers struct {
 	all   []*Watcher
-	ready []*Watcher // in the order in which they are woken
-	told  *Watcher   // it was woken, and nobody has dequeued since; or nil
-	until instant    // when the patience with told ends
+	ready []*Watcher // in the order in which they are woken, and then those that were told
+	told  int        // so many were woken, and nobody has dequeued since
+	until instant    // when the patience with them ends
 	bytes int64      // of the messages that were put since the last dequeue
 
 	timer *time.Timer // makes the next look; nil until it is needed
@@ -124,34 +133,37 @@ func (w *Watcher) end() { w.once.Do(func() { close(w.ended) }) }
 // admit makes w ready, as the last in turn. The caller tells its owner, who dequeues then.
 func (all *watchers) admit(w *Watcher, at instant) {
 	w.ready, w.slow = true, false
-	all.ready = append(all.ready, w)
-	if all.told == nil {
-		all.told, all.until = w, at+instant(patience)
+	all.ready = slices.Insert(all.ready, len(all.ready)-all.told, w)
+	if all.told == 0 {
+		all.told, all.until = 1, at+instant(patience)
 	}
 }
 
 func (all *watchers) dismiss(w *Watcher) {
 	w.ready = false
-	all.ready = slices.DeleteFunc(all.ready, func(x *Watcher) bool { return x == w })
-	if all.told == w {
-		all.told = nil
+	i := slices.Index(all.ready, w)
+	if i < 0 {
+		return
 	}
+	if i >= len(all.ready)-all.told {
+		all.told--
+	}
+	all.ready = slices.Delete(all.ready, i, i+1)
 }
 
-// dequeued says that somebody has dequeued. Who it was is unknown and makes no difference: the watcher
-// that was told finds no more than others left.
+// dequeued says that somebody has dequeued. Who it was is unknown and makes no difference: the watchers
+// that were told find no more than others left.
 func (all *watchers) dequeued() {
 	if all == nil {
 		return
 	}
-	all.bytes = 0
-	if all.told != nil {
-		all.told.slow = false
-		all.told = nil
+	if all.bytes = 0; all.told == 1 {
+		all.ready[len(all.ready)-1].slow = false
 	}
+	all.told = 0
 }
 
-// look wakes a watcher if messages are visible and nobody was told. The caller holds the lock.
+// look wakes watchers if messages are visible and nobody was told, or has dequeued in time. The caller holds the lock.
 func (q *Queue) look(s *queueState) {
 	all := s.watchers
 	if all == nil {
@@ -168,10 +180,10 @@ func (q *Queue) look(s *queueState) {
 	}
 	switch due := s.backlog.nextDue(); {
 	case due > at:
-		all.told, all.bytes = nil, 0 // somebody has taken what there was
+		all.told, all.bytes = 0, 0 // somebody has taken what there was
 		all.wait(q, due, at)
 	case len(all.ready) == 0: // the next one that is ready dequeues
-	case all.told != nil && at < all.until:
+	case all.told > 0 && at < all.until:
 		all.wait(q, all.until, at)
 	default:
 		all.wake(at)
@@ -179,20 +191,34 @@ func (q *Queue) look(s *queueState) {
 	}
 }
 
-// wake wakes the next ready watcher. Those that were slow to dequeue, or never do, come after the others.
+// wake wakes the next ready watcher, or more of them the longer nobody has dequeued. Those that were
+// slow to dequeue, or never do, come after the others.
 func (all *watchers) wake(at instant) {
-	if all.told != nil {
-		all.told.slow = true
+	left := len(all.ready) - all.told
+	for _, w := range all.ready[left:] {
+		w.slow = true
 	}
-	i := max(0, slices.IndexFunc(all.ready, func(w *Watcher) bool { return !w.slow }))
-	w := all.ready[i]
-	all.ready = append(slices.Delete(all.ready, i, i+1), w)
-	all.told, all.until = w, at+instant(patience)
-	select {
-	case <-w.woken: // replaced
-	default:
+	if left == 0 {
+		all.told, left = 0, len(all.ready)
 	}
-	w.woken <- all.bytes // only this sends, with the lock held
+	n := all.told + 1
+	if n > mostAtOnce {
+		n = left
+	}
+	for ; n > 0 && left > 0; n, left = n-1, left-1 {
+		i := max(0, slices.IndexFunc(all.ready[:left], func(w *Watcher) bool { return !w.slow }))
+		w := all.ready[i]
+		all.ready = append(slices.Delete(all.ready, i, i+1), w)
+		all.told++
+		select {
+		case <-w.woken: // replaced
+		default:
+		}
+		w.woken <- all.bytes // only this sends, with the lock held
+	}
+	if all.until = at + instant(patience); left == 0 {
+		all.until = at + instant(startOver)
+	}
 }
 
 // wait makes the timer look at the given instant. If it is set for an earlier one it stays: a look too

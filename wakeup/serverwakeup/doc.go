@@ -17,10 +17,11 @@
 // stream would end.
 //
 // An event goes to one of the ready streams of a queue, in turn, and there to all ready
-// subscribers. The next stream gets one if messages are still visible after a dequeue, or if nobody
-// dequeues within 5 s. Events of delayed messages, messages that were given back, and those of a
-// worker that has died come when they are due; therefore Due is never set, and Bytes is 0 for
-// those.
+// subscribers. The next stream gets one if messages are still visible after a dequeue. If nobody
+// dequeues within 500 ms, two more streams get one, then four, then all: however many workers
+// hang, a job waits less than 2 s for one that does not. Events of delayed messages, messages that
+// were given back, and those of a worker that has died come when they are due; therefore Due is
+// never set, and Bytes is 0 for those.
 //
 // # Other servers
 //
