@@ -136,7 +136,7 @@ func TestTwoProcessesWakeEachOther(t *testing.T) {
 			t.Fatalf("got %q, want the job", got)
 		}
 		azuritetest.Until(t, "the worker is idle again", func() bool { return dequeues() > before })
-		slow = slow || time.Since(begun) > 2*time.Second
+		slow = slow || time.Since(begun) > 400*time.Millisecond
 	}
 	c := server.Counts()
 	if got := c.Operations[emulator.GetMessages]; got != 2+2*20 && !slow {
