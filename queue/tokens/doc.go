@@ -23,8 +23,9 @@
 //
 // Under full demand a rate costs about two requests for each token, so 0.02 a job at 100 jobs a token: a process asks for tokens when its own come
 // back, and rarely otherwise. With a window of 30 s or more and 50 tokens or more, at least 90 % of the limit is used under full demand
-// if a token can be spent within a quarter of h, which is a twentieth of the window, 1 s … 10 s, in whole seconds. If tokens are not
-// spent in time, h grows, up to w, and less is used.
+// if a token can be spent within a quarter of h, which is a twentieth of the window, 1 s … 10 s, in whole seconds. If jobs come or are
+// fetched more slowly, h is longer, up to w, so that a token serves several jobs. Below the limit a dequeue needs at most one
+// request for a token, and none while the process holds one.
 //
 // # A concurrency
 //

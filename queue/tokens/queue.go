@@ -264,7 +264,8 @@ func (l *RateLimit) Wrap(q queue.Queue) queue.Queue {
 type rated struct {
 	queue.Queue
 	limit *RateLimit
-	idle  atomic.Bool // the last dequeue has found nothing
+	seen  atomic.Int64 // jobs that a look has found and no dequeue has fetched yet; 0 without a look
+	run   atomic.Int64 // jobs of the last dequeues in a row that found all they could
 }
 
 // ratedManager is a [queue.Manager] whose dequeues are held to a rate.
@@ -281,14 +282,16 @@ func (q *rated) Dequeue(ctx context.Context, n int, visibility time.Duration) ([
 	if ctx.Err() != nil || queue.CheckDequeue(n, visibility) != nil {
 		return q.Queue.Dequeue(ctx, n, visibility) // which refuses it
 	}
-	if q.idle.Load() && !q.limit.holds() { // looking costs no token
-		found, err := q.Queue.Peek(ctx, 1)
+	want := q.expected()
+	if want == 0 && q.limit.mustLook() { // looking costs no token
+		found, err := q.Queue.Peek(ctx, n)
 		if err != nil || len(found) == 0 {
 			return nil, err
 		}
-		q.idle.Store(false)
+		want = len(found)
+		q.seen.Store(int64(want))
 	}
-	shares, wait, err := q.limit.reserve(ctx, n)
+	shares, wait, err := q.limit.reserve(ctx, n, max(want, 1))
 	switch {
 	case err != nil:
 		return nil, q.limit.source.explain(err, q.Name())
@@ -297,18 +300,35 @@ func (q *rated) Dequeue(ctx context.Context, n int, visibility time.Duration) ([
 	}
 	batch, err := q.Queue.Dequeue(ctx, jobsOf(shares), visibility)
 	if len(batch) > 0 && time.Now().After(deadlineOf(shares)) {
+		q.limit.settle(shares, len(batch))
 		giveBack(ctx, q.Queue, batch)
 		return nil, &queue.Error{
 			Op: "dequeue", Queue: q.Name(), Kind: queue.ErrOutcomeUnknown,
 			Detail: fmt.Sprintf("the response took so long that the tokens of the limit «%s» could no longer be spent; its %d messages were given back", q.limit.source.limit, len(batch)),
 		}
 	}
-	q.limit.putBack(shares, len(batch))
+	q.limit.settle(shares, len(batch))
 	if err == nil {
-		q.idle.Store(len(batch) == 0)
-		if len(batch) == 0 {
-			q.limit.release(ctx)
-		}
+		q.learn(n, jobsOf(shares), len(batch))
 	}
 	return batch, err
+}
+
+// expected returns how many jobs are probably there: those that a look has found, or as many again as
+// the last dequeues have, so that tokens are taken for a backlog and not for a lone job.
+func (q *rated) expected() int {
+	if run := q.run.Load(); run > 1 {
+		return int(run)
+	}
+	return int(q.seen.Load())
+}
+
+// learn notes what a dequeue of up to n jobs has got, which had room for so many.
+func (q *rated) learn(n, room, got int) {
+	seen := int(q.seen.Swap(0))
+	if got < room || got == seen && seen < n {
+		q.run.Store(0)
+		return
+	}
+	q.run.Store(min(q.run.Load()+int64(got), queue.MaxBatch))
 }

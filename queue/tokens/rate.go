@@ -106,13 +106,13 @@ func (r Rate) Open(ctx context.Context, q queue.Queue) (*RateLimit, error) {
 	}
 	return &RateLimit{
 		source: s, rate: r, key: strconv.FormatUint(r.Seed, 16),
-		hold: r.shortestHold(), last: time.Now(),
+		last: time.Now(),
 	}, nil
 }
 
 const (
 	minHold = time.Second      // within which a token is spent, at least
-	maxHold = 10 * time.Second // at first; it grows if tokens are not spent in time
+	maxHold = 10 * time.Second // the same, for long windows
 
 	askedByAnother = 20 * time.Millisecond // how long to wait while another goroutine asks for tokens
 
@@ -131,19 +131,26 @@ type RateLimit struct {
 	returns []time.Time   // when tokens that were taken come back, sorted; guarded by mu
 	askAt   time.Time     // before that no token is asked for; guarded by mu
 	asking  bool          // a request is under way; guarded by mu
-	empties int           // answers without tokens in a row, while none comes back; guarded by mu
-	hold    time.Duration // within which the next token is to be spent; guarded by mu
+	empties int           // answers with too few tokens, without a window between two; guarded by mu
+	short   time.Time     // the last of them; guarded by mu
 	draws   int           // jitters drawn; guarded by mu
 	last    time.Time     // when a token was last taken, or the queue of tokens checked; guarded by mu
+	fetched time.Time     // when jobs were last fetched; guarded by mu
+	gap     time.Duration // from one job to the next, on average, without refusals; guarded by mu
+	refused bool          // since then a dequeue had no token; guarded by mu
 }
 
 // grant is a token that was taken.
 type grant struct {
-	message  queue.Message
 	asked    time.Time // before the request: the service has begun to count later
 	deadline time.Time // until when it may be spent
-	returns  time.Time // by when it is back in its queue
 	left     int       // jobs that it is still worth
+	pending  int       // jobs of dequeues under way, which may put them back
+}
+
+// usable reports whether there is time for a request before the deadline.
+func (g *grant) usable(now time.Time) bool {
+	return g.left > 0 && g.deadline.Sub(now) >= min(g.deadline.Sub(g.asked)/4, minHold)
 }
 
 // share is what a dequeue takes of one token.
@@ -156,69 +163,71 @@ type share struct {
 // nobody can use it for that long.
 func (r Rate) shortestHold() time.Duration { return min(max(r.Window/20, minHold), maxHold) }
 
-// reserve takes what up to n jobs need. If there is nothing it returns how long to wait. It may send a request
-// to the queue of tokens.
-func (l *RateLimit) reserve(ctx context.Context, n int) (shares []share, wait time.Duration, err error) {
+// reserve takes room for up to n jobs from the tokens that are held. If they are worth fewer than
+// want it sends a request for more. If there is no room it returns how long to wait.
+func (l *RateLimit) reserve(ctx context.Context, n, want int) (shares []share, wait time.Duration, err error) {
 	l.mu.Lock()
-	shares, n = l.spend(time.Now(), n)
-	for n > 0 && !l.asking && !time.Now().Before(l.askAt) {
+	defer l.mu.Unlock()
+	now := time.Now()
+	if missing := min(n, want) - l.worth(now); missing > 0 && !l.asking && !now.Before(l.askAt) {
 		l.asking = true
-		hold := l.hold
+		hold := l.hold(now)
 		l.mu.Unlock()
-		var got int
-		got, err = l.ask(ctx, (n+l.rate.PerToken-1)/l.rate.PerToken, hold)
+		err = l.ask(ctx, (missing+l.rate.PerToken-1)/l.rate.PerToken, hold)
 		l.mu.Lock()
 		l.asking = false
-		if err != nil {
-			break
-		}
-		more, rest := l.spend(time.Now(), n)
-		shares = append(shares, more...)
-		if got == 0 || rest == n {
-			break
-		}
-		n = rest
+		now = time.Now()
 	}
-	defer l.mu.Unlock()
-	if len(shares) > 0 {
-		return shares, 0, nil // an error of the queue of tokens comes again if it matters
-	}
-	if err != nil {
-		return nil, 0, err
-	}
-	if l.asking {
-		return nil, askedByAnother, nil
-	}
-	return nil, max(time.Until(l.askAt), time.Millisecond), nil
-}
-
-// spend takes up to n jobs from the tokens that are held, and returns how many more are wanted. Requires mu.
-func (l *RateLimit) spend(now time.Time, n int) (shares []share, rest int) {
 	l.expire(now)
 	for _, g := range l.held {
-		if jobs := min(g.left, n); jobs > 0 && g.deadline.Sub(now) >= g.deadline.Sub(g.asked)/4 { // time for the request
+		if jobs := min(g.left, n); jobs > 0 && g.usable(now) {
 			g.left -= jobs
+			g.pending += jobs
 			n -= jobs
 			shares = append(shares, share{g, jobs})
 		}
 	}
-	return shares, n
+	switch {
+	case len(shares) > 0:
+		return shares, 0, nil // an error of the queue of tokens comes again if it matters
+	case err != nil:
+		return nil, 0, err
+	}
+	l.refused = true
+	if l.asking {
+		return nil, askedByAnother, nil
+	}
+	return nil, max(l.askAt.Sub(now), time.Millisecond), nil
 }
 
-// expire forgets tokens that can no longer be spent, and sees how well the time for that was chosen. Requires mu.
+// hold returns how long the next token may be spent: as long as the jobs that it is worth take to come,
+// and some more. Requires mu.
+func (l *RateLimit) hold(now time.Time) time.Duration {
+	return min(max(time.Duration(l.rate.PerToken+3)*l.usualGap(now), l.rate.shortestHold()), l.rate.Window)
+}
+
+// usualGap returns the average time between jobs, or the time without one if that is longer. Requires mu.
+func (l *RateLimit) usualGap(now time.Time) time.Duration {
+	if l.fetched.IsZero() || l.refused {
+		return l.gap
+	}
+	return max(l.gap, now.Sub(l.fetched))
+}
+
+// worth returns how many jobs the tokens that are held are worth. Requires mu.
+func (l *RateLimit) worth(now time.Time) (jobs int) {
+	for _, g := range l.held {
+		if g.usable(now) {
+			jobs += g.left
+		}
+	}
+	return jobs
+}
+
+// expire forgets tokens that are spent or can no longer be. Requires mu.
 func (l *RateLimit) expire(now time.Time) {
 	l.held = slices.DeleteFunc(l.held, func(g *grant) bool {
-		switch {
-		case g.left == 0 && now.Sub(g.asked) < g.deadline.Sub(g.asked)/4:
-			l.hold = max(l.hold/2, l.rate.shortestHold())
-			return true
-		case g.left == 0:
-			return true
-		case !now.Before(g.deadline):
-			l.hold = min(l.hold*2, l.rate.Window)
-			return true
-		}
-		return false
+		return g.left == 0 && g.pending == 0 || !now.Before(g.deadline)
 	})
 	back := 0
 	for back < len(l.returns) && !l.returns[back].After(now) {
@@ -227,49 +236,52 @@ func (l *RateLimit) expire(now time.Time) {
 	l.returns = l.returns[back:]
 }
 
-// ask asks for tokens and returns how many there were.
-func (l *RateLimit) ask(ctx context.Context, n int, hold time.Duration) (got int, err error) {
+// ask asks for n tokens, to be spent within hold.
+func (l *RateLimit) ask(ctx context.Context, n int, hold time.Duration) error {
 	n = min(n, queue.MaxBatch)
 	visibility := time.Duration(queue.Seconds(l.rate.Window+hold)) * time.Second
 	asked := time.Now()
 	batch, err := l.source.take(ctx, n, visibility)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	l.mu.Lock()
 	now := time.Now()
-	for _, m := range batch {
-		g := &grant{message: m, asked: asked, deadline: asked.Add(visibility - l.rate.Window), returns: now.Add(visibility), left: l.rate.PerToken}
-		l.held = append(l.held, g)
-		at, _ := slices.BinarySearchFunc(l.returns, g.returns, time.Time.Compare) // at the end, unless tokens are held for less time now
-		l.returns = slices.Insert(l.returns, at, g.returns)
+	returns := now.Add(visibility)
+	at, _ := slices.BinarySearchFunc(l.returns, returns, time.Time.Compare) // at the end, unless tokens are held for less time now
+	for range batch {
+		l.held = append(l.held, &grant{asked: asked, deadline: asked.Add(visibility - l.rate.Window), left: l.rate.PerToken})
+		l.returns = slices.Insert(l.returns, at, returns)
 	}
 	check := l.schedule(now, len(batch), n)
 	l.mu.Unlock()
 	if check {
-		return 0, l.source.missing(ctx)
+		return l.source.missing(ctx)
 	}
-	return len(batch), nil
+	return nil
 }
 
-// schedule decides when tokens are asked for next, after an answer with some of those that were asked for. A process
-// whose own tokens come back asks then: they are most likely there. Others ask ever more rarely. So a fleet of any
-// size asks a few times a token. It also reports whether there was none for so long that some may be missing.
-// Requires mu.
+// schedule decides when tokens are asked for next, after an answer with some of those that were asked for. Who gets
+// too few asks again soon, because others' tokens come back, and ever more rarely if that is no use, but when own
+// tokens come back: they are most likely there. So a fleet of any size asks a few times a token. It also reports
+// whether there was none for so long that some may be missing. Requires mu.
 func (l *RateLimit) schedule(now time.Time, got, asked int) (check bool) {
 	if got > 0 {
-		l.last, l.empties = now, 0
+		l.last = now
 	}
 	if got == asked {
 		l.askAt = now
 		return false
 	}
+	if now.Sub(l.short) >= l.rate.Window {
+		l.empties = 0
+	}
+	l.short = now
 	wait := waiting.Doubled(firstEmptyWait, l.empties, l.rate.Window/2)
 	wait = wait/2 + time.Duration(l.jitter()*float64(wait)/2)
-	if len(l.returns) > 0 && l.returns[0].Before(now.Add(l.rate.Window)) {
-		wait = l.returns[0].Sub(now) + time.Duration(l.jitter()*float64(min(l.rate.Window/100, maxReturnDelay)))
-	} else {
-		l.empties++
+	l.empties++
+	if len(l.returns) > 0 {
+		wait = min(wait, l.nextReturn().Sub(now)+time.Duration(l.jitter()*float64(min(l.rate.Window/100, maxReturnDelay))))
 	}
 	l.askAt = now.Add(wait)
 	if now.Sub(l.last) < 5*l.rate.Window { // others may hide each for two
@@ -279,53 +291,50 @@ func (l *RateLimit) schedule(now time.Time, got, asked int) (check bool) {
 	return true
 }
 
+// nextReturn returns when enough tokens of this process are back to fill a batch, or soon after the
+// first one is. Tokens that are taken together come back together, so this costs time only once.
+// Requires mu.
+func (l *RateLimit) nextReturn() time.Time {
+	batch := (queue.MaxBatch + l.rate.PerToken - 1) / l.rate.PerToken
+	last, latest := l.returns[min(batch, len(l.returns))-1], l.returns[0].Add(l.rate.Window/6)
+	if last.After(latest) {
+		return latest
+	}
+	return last
+}
+
 func (l *RateLimit) jitter() float64 {
 	l.draws++
 	return waiting.Jitter(l.key, l.draws)
 }
 
-// putBack returns to the tokens what was not used.
-func (l *RateLimit) putBack(shares []share, used int) {
+// settle ends a dequeue that has used so many of the jobs of its shares. The tokens keep the others.
+func (l *RateLimit) settle(shares []share, used int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if used > 0 {
+		now := time.Now()
+		if !l.fetched.IsZero() && !l.refused {
+			l.gap += (min(now.Sub(l.fetched), l.rate.Window)/time.Duration(used) - l.gap) / 8
+		}
+		l.fetched, l.refused = now, false
+	}
 	for _, s := range shares {
 		mine := min(used, s.jobs)
 		used -= mine
+		s.of.pending -= s.jobs
 		s.of.left += s.jobs - mine
 	}
 }
 
-// release gives back the tokens of which nothing was used: there are no jobs.
-func (l *RateLimit) release(ctx context.Context) {
-	l.mu.Lock()
-	var unused []*grant
-	l.held = slices.DeleteFunc(l.held, func(g *grant) bool {
-		if g.left < l.rate.PerToken {
-			return false
-		}
-		unused = append(unused, g)
-		return true
-	})
-	l.mu.Unlock()
-	for _, g := range unused {
-		if l.source.giveBack(ctx, g.message) != nil {
-			continue // it comes back by itself
-		}
-		l.mu.Lock()
-		if i := slices.Index(l.returns, g.returns); i >= 0 {
-			l.returns = slices.Delete(l.returns, i, i+1)
-		}
-		l.askAt = time.Time{}
-		l.mu.Unlock()
-	}
-}
-
-// holds reports whether a token can be spent.
-func (l *RateLimit) holds() bool {
+// mustLook reports whether a dequeue should look for jobs before it asks for a token, because no
+// token is held and jobs come too rarely to expect one.
+func (l *RateLimit) mustLook() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.expire(time.Now())
-	return len(l.held) > 0
+	now := time.Now()
+	l.expire(now)
+	return l.worth(now) == 0 && (l.gap > l.rate.Window/4 || now.Sub(l.fetched) > 6*l.gap)
 }
 
 // deadlineOf returns until when jobs may be fetched for these shares.

@@ -1,0 +1,169 @@
+package queue_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/meter"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/faultqueue"
+	"github.com/millrace/millrace/queue/tokens"
+	"github.com/millrace/millrace/wakeup"
+)
+
+// roundTrip is how long each request takes.
+const roundTrip = 10 * time.Millisecond
+
+// load is a run of listeners under a rate, with jobs that arrive at random.
+type load struct {
+	rate      tokens.Rate
+	percent   int // of the rate
+	processes int
+	wakeups   bool
+	unlimited bool
+	windows   int
+}
+
+// outcome is what a load measured.
+type outcome struct {
+	jobs   int
+	p50    time.Duration // from the enqueue to the handler
+	p99    time.Duration
+	tokens float64 // requests for tokens, per job
+	worst  int     // the most jobs within a window
+}
+
+func (o outcome) String() string {
+	return fmt.Sprintf("%5d jobs, waits p50 %6.2f s, p99 %6.2f s, %.3f token requests per job",
+		o.jobs, o.p50.Seconds(), o.p99.Seconds(), o.tokens)
+}
+
+// delayed returns a queue whose requests take roundTrip each.
+func delayed(q queue.Manager) queue.Manager {
+	return faultqueue.New(q, &faultqueue.Options{UsualLatency: faultqueue.Range{Min: roundTrip, Max: roundTrip}})
+}
+
+// run plays a load. The processes start, and then the jobs arrive, at intervals that do not depend on each other.
+func (c load) run(t *testing.T) (o outcome) {
+	var waits []time.Duration
+	synctest.Test(t, func(t *testing.T) {
+		b := tokensSetup(t)
+		if err := c.rate.Init(t.Context(), b.tokens); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		m, bus := meter.New(), new(wakeup.Bus)
+		var u uses
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		for i := range c.processes {
+			c.rate.Seed = uint64(i + 1)
+			l, err := c.rate.Open(ctx, m.Wrap(delayed(b.tokens)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			q := delayed(b.jobs)
+			options := &listener.Options[time.Time]{Seed: uint64(i + 1), Logger: slog.New(slog.DiscardHandler)}
+			if c.wakeups {
+				options.Wakeups = bus
+			}
+			if !c.unlimited {
+				q = l.Wrap(q).(queue.Manager)
+			}
+			work := listener.New(q, func(_ context.Context, m *listener.Message[time.Time]) error {
+				u.add(1)
+				mu.Lock()
+				defer mu.Unlock()
+				waits = append(waits, time.Since(m.Body))
+				return nil
+			}, options)
+			all.Go(func() {
+				if err := work.Run(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		time.Sleep(10 * time.Second)
+		opened := m.Counts().Total().Requests
+		random := rand.New(rand.NewPCG(1, uint64(c.percent)))
+		per := float64(c.rate.Window) / float64(c.rate.Jobs) * 100 / float64(c.percent) // the mean interval
+		jobs := c.rate.Jobs * c.windows * c.percent / 100
+		for range jobs {
+			time.Sleep(time.Duration(random.ExpFloat64() * per))
+			if _, err := b.jobs.Enqueue(t.Context(), strconv.Quote(time.Now().Format(time.RFC3339Nano)), nil); err != nil {
+				t.Fatal(err)
+			}
+			_ = bus.Publish(t.Context(), wakeup.Event{Queue: b.jobs.Name()})
+		}
+		for range 10 * 60 { // the last ones
+			if u.count() == jobs {
+				break
+			}
+			time.Sleep(time.Second)
+		}
+		o.tokens = float64(m.Counts().Total().Requests-opened) / float64(jobs)
+		stop()
+		all.Wait()
+		slices.Sort(waits)
+		o.jobs, o.worst = len(waits), u.worst(c.rate.Window)
+		if o.jobs == 0 {
+			t.Fatal("no job was handled")
+		}
+		o.p50, o.p99 = waits[o.jobs/2], waits[o.jobs*99/100]
+		if o.jobs != jobs || o.worst > c.rate.Jobs && !c.unlimited {
+			t.Errorf("%d of %d jobs were handled, at most %d of %d in a window", o.jobs, jobs, o.worst, c.rate.Jobs)
+		}
+	})
+	return o
+}
+
+// Below its limit a rate delays no job by more than a request or two, and a job costs about a request for tokens, or
+// less. At the limit they cost a tenth of that, from when the first window is full: so it is played for longer.
+func TestARateBelowItsLimitDelaysNothing(t *testing.T) {
+	rate := tokens.Rate{Jobs: 300, Window: 30 * time.Second}
+	counts, percents := []int{1, 4}, []int{5, 25, 62, 100}
+	if testing.Short() {
+		counts, percents = counts[1:], percents[1:3]
+	}
+	for _, processes := range counts {
+		for _, wakeups := range []bool{false, true} {
+			for _, percent := range percents {
+				c := load{rate: rate, percent: percent, processes: processes, wakeups: wakeups, windows: 10}
+				name := fmt.Sprintf("%d processes, wake-ups %-5v, load %3d %%", processes, wakeups, percent)
+				if percent == 100 {
+					c.windows = 20
+					got := c.run(t)
+					if t.Logf("%s: %v", name, got); got.tokens > 0.1 {
+						t.Errorf("%s: %.3f token requests per job, want at most 0.1", name, got.tokens)
+					}
+					continue
+				}
+				got := c.run(t)
+				c.unlimited = true
+				bare := c.run(t)
+				t.Logf("%s: %v; without the limit p50 %.2f s, p99 %.2f s", name, got, bare.p50.Seconds(), bare.p99.Seconds())
+				if got.tokens > 1.1 {
+					t.Errorf("%s: %.3f token requests per job, want at most 1.1", name, got.tokens)
+				}
+				slack := 3 * roundTrip // a look, a token, and what is left of a request under way
+				if !wakeups {
+					slack = 100 * time.Millisecond // when the polls are depends on chance
+				}
+				if got.p50 > bare.p50+slack || got.p99 > bare.p99+slack {
+					t.Errorf("%s: jobs wait longer than without the limit", name)
+				}
+			}
+		}
+	}
+}
