@@ -4,11 +4,14 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"math"
 	"math/big"
+	"math/rand/v2"
 	"time"
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/scaling"
 )
 
 const costMore = `It prints what a queue costs a month by a model, and asks no account: before, with each of the ways to
@@ -76,7 +79,8 @@ func given(f *flag.FlagSet, name string) (found bool) {
 	return found
 }
 
-// costNumbers describe a queue and those who work on it. All arithmetic on them is exact.
+// costNumbers describe a queue and those who work on it. All arithmetic on them is exact, except that of dequeues and readings
+// while there is work.
 type costNumbers struct {
 	instances int64
 	loops     int64         // of each instance
@@ -111,9 +115,19 @@ const (
 	// tombstone and swept.
 	blobRequests = 4
 
+	// closingPolls is how many dequeues find nothing before a loop that an event has started ends.
+	closingPolls = 1
+
+	// pollTime is how long a dequeue is assumed to take.
+	pollTime = 4 * time.Millisecond
+
+	// idleMin is the default of listener.Options.Idle.Min: the wait of a loop that backs off begins near it.
+	idleMin = 100 * time.Millisecond
+
 	// readingInterval is how often an instance that has work reads the properties of its queue at
-	// most, for its pause flag.
+	// most, for its pause flag. Waits are up to a tenth longer, so that instances are not in step.
 	readingInterval = time.Minute
+	meanJitter      = 1.05
 )
 
 // levers are a set of ways to lower a bill.
@@ -139,7 +153,7 @@ func (l levers) has(one levers) bool { return l&one != 0 }
 // bill is the cost of a month. Averages need not be whole numbers.
 type bill struct {
 	idlePolls       *big.Rat
-	messageRequests *big.Rat // puts, dequeues and deletes
+	messageRequests *big.Rat // puts, deletes, and while there is work all dequeues and readings of the flag
 	blobRequests    *big.Rat
 	instanceHours   *big.Rat
 	dollars         *big.Rat
@@ -151,7 +165,7 @@ func (b bill) transactions() *big.Rat { return sum(b.idlePolls, b.messageRequest
 func (n *costNumbers) bill(l levers) bill {
 	b := bill{
 		idlePolls:       product(n.idlePolls(l), whole(n.days)),
-		messageRequests: product(n.sent(l), n.life(l), whole(n.days)),
+		messageRequests: product(sum(product(whole(2), n.sent(l)), n.dequeues(l), n.readings(l)), whole(n.days)),
 		blobRequests:    product(n.sent(l), n.blobsOf(l), whole(n.days)),
 		instanceHours:   n.instanceHours(l),
 	}
@@ -236,6 +250,102 @@ func (n *costNumbers) receive(l levers) *big.Rat {
 // life returns the transactions of a message, its put included.
 func (n *costNumbers) life(l levers) *big.Rat { return sum(n.receive(l), whole(1)) }
 
+// gap returns the seconds between two messages while there is work: they come evenly, or all at once if there is no time. False
+// means that none come, or all at once.
+func (n *costNumbers) gap(l levers) (seconds float64, known bool) {
+	if n.jobs == 0 || n.busy == 0 || l.has(leverBatch) {
+		return 0, false
+	}
+	seconds, _ = quotient(big.NewRat(int64(n.busy), int64(time.Second)), n.sent(l)).Float64()
+	return seconds, true
+}
+
+// dequeues returns the dequeues while there is work, a day.
+func (n *costNumbers) dequeues(l levers) *big.Rat {
+	gap, even := n.gap(l)
+	if !even {
+		return product(n.sent(l), new(big.Rat).Sub(n.receive(l), whole(1)))
+	}
+	least := quotient(n.sent(l), whole(queue.MaxBatch)) // if all are full
+	busy := n.busy.Seconds()
+	if l.has(leverPush) {
+		each := min(1+closingPolls, gap/pollTime.Seconds()) // a loop does not end while messages come faster than it polls
+		polls := each * busy / gap
+		if !l.has(leverNoSafety) {
+			// Every event starts the wait of its instance again, so a poll follows a gap that is long enough.
+			between := gap * float64(n.instances)
+			polls += busy / gap / math.Expm1(meanJitter*n.safety.Seconds()/between)
+		}
+		return atLeast(least, polls)
+	}
+	loops := n.instances * n.loops
+	if l.has(leverOneLoop) {
+		loops = n.instances
+	}
+	idle := scaling.Idle{Min: n.every, Max: n.every}
+	if l.has(leverBackOff) {
+		idle = scaling.Idle{Min: min(idleMin, n.idleMax), Max: n.idleMax}
+	}
+	if l.has(leverFleet) {
+		idle.Fleet = int(n.instances)
+	}
+	return atLeast(least, pollRate(loops, gap, idle)*busy)
+}
+
+func atLeast(least *big.Rat, f float64) *big.Rat {
+	r := new(big.Rat).SetFloat64(f)
+	if r == nil || r.Cmp(least) < 0 {
+		return least
+	}
+	return r
+}
+
+// pollRate returns how many dequeues a second this number of loops send while a message comes every gap seconds. It plays
+// them: no formula has both the waits that grow and the loops that take each other's messages. What a loop does depends
+// on its share of the messages, so few loops stand for many.
+func pollRate(loops int64, gap float64, idle scaling.Idle) float64 {
+	const (
+		most  = 16
+		polls = 20_000
+	)
+	played := min(loops, most)
+	gap *= float64(loops) / float64(played)
+	random := rand.New(rand.NewPCG(1, 1))
+	type player struct {
+		at    float64
+		curve scaling.BackOff
+	}
+	all := make([]player, played)
+	for i := range all {
+		all[i] = player{random.Float64() * idle.Max.Seconds(), scaling.CurveFrom(idle.Min, idle.Max, random.IntN)}
+	}
+	begin, now, came, taken := 0.0, 0.0, 0.0, 0.0
+	for n := range polls {
+		next := &all[0]
+		for i := range all {
+			if all[i].at < next.at {
+				next = &all[i]
+			}
+		}
+		if now = next.at; n == polls/5 {
+			begin = now
+		}
+		next.at += pollTime.Seconds()
+		came = math.Floor(now / gap)
+		if got := min(came-taken, queue.MaxBatch); got > 0 {
+			taken += got
+			next.curve.Reset()
+			continue
+		}
+		wait := next.curve.NextBackOff()
+		if wait >= idle.Max { // the jitter of a listener, and its fleet
+			wait = time.Duration(float64(idle.Max) * float64(max(idle.Fleet, 1)) * (1 + random.Float64()/10))
+		}
+		next.at += wait.Seconds()
+	}
+	return (polls - polls/5 - 1) / (now - begin) * float64(loops) / float64(played)
+}
+
 // blobsOf returns the requests to a blob store for a message.
 func (n *costNumbers) blobsOf(l levers) *big.Rat {
 	size := product(whole(n.groupOf(l)), whole(n.bytes))
@@ -248,9 +358,14 @@ func (n *costNumbers) blobsOf(l levers) *big.Rat {
 	return new(big.Rat)
 }
 
-// readings returns the readings of the properties while there is work, a month, at most.
-func (n *costNumbers) readings() *big.Rat {
-	return product(whole(n.instances), big.NewRat(int64(n.busy), int64(readingInterval)), whole(n.days))
+// readings returns the readings of the properties while there is work, a day: one with the first message after readingInterval.
+func (n *costNumbers) readings(l levers) *big.Rat {
+	if n.jobs == 0 {
+		return new(big.Rat)
+	}
+	gap, _ := n.gap(l)
+	instances := float64(n.instances)
+	return new(big.Rat).SetFloat64(instances * n.busy.Seconds() / (meanJitter*readingInterval.Seconds() + gap*instances))
 }
 
 // defaultNumbers returns the example of docs/cost.md: 200 loops that poll every second for 22 hours a

@@ -75,12 +75,12 @@ func TestEveryFlagOfCostIsHeeded(t *testing.T) {
 		return costRow{}
 	}
 	first := read()
-	if n := len(first.Rows); n != 12 || row(first, "before").Dollars != "565.2" || row(first, "before").MessageRequests != "90000000" || !first.Price.Example ||
-		len(first.Intervals) != 5 || first.Intervals[1].Dollars != "0.4752" || first.Message.LifeBatched != "2.03125" {
+	if n := len(first.Rows); n != 12 || row(first, "before").Dollars != "599.266492723" || row(first, "before").MessageRequests != "124066492.723339718" || !first.Price.Example ||
+		len(first.Intervals) != 5 || first.Intervals[1].Dollars != "0.4752" || first.Message.LifeBatched != "2.03125" || first.Message.LifeWoken != "4" {
 		t.Errorf("cost -json: got %+v", first)
 	}
 	four := read("-instances", "4", "-fewer", "2", "-group", "40")
-	if four.Bus != (costBus{Connections: 4, Published: "30000000", PublishedGrouped: "750000"}) || four.Readings != "14400" || four.IdleSecondsADay != "79200" ||
+	if four.Bus != (costBus{Connections: 4, Published: "30000000", PublishedGrouped: "750000"}) || four.IdleSecondsADay != "79200" ||
 		four.PollsOfALoopDay != "79200" || row(four, "fewerInstances").Name != "2 instances when idle" || row(four, "group").Name != "groups of 40" {
 		t.Errorf("cost -json of four instances: got %+v", four)
 	}
@@ -92,13 +92,13 @@ func TestEveryFlagOfCostIsHeeded(t *testing.T) {
 		levers string
 		want   string // dollars
 	}{
-		{"-instances 3", "before", "1515.6"}, {"-instances 3", "fewerInstances", "565.2"}, {"-instances 3", "fleet", "565.2"},
-		{"-loops 1", "before", "92.376"}, {"-every 10s", "before", "137.52"}, {"-busy 24h", "before", "90"}, {"-busy 0", "before", "608.4"},
-		{"-messages-per-day 0", "before", "475.2"}, {"-days 1", "before", "18.84"}, {"-price 0.1", "before", "5652"}, {"-bytes 65536 -loops 1", "before", "212.376"},
-		{"-bytes 65536 -loops 1 -blob-price 0", "before", "92.376"}, {"-bus 7.5", "pushNoPolls", "97.5"}, {"-bus 7.5", "before", "565.2"},
-		{"-group 10", "group", "484.2"}, {"-group 48", "group", "477.075"}, {"-group 100", "group", "477.3"}, {"-group 100 -compression 2.5", "group", "476.1"},
-		{"-batch 4", "batch", "542.7"}, {"-idle-max 1m", "backOff", "97.92"}, {"-instances 4 -fewer 2", "fewerInstances", "1040.4"},
-		{"-instances 4 -fewer 2 -hour-price 0.1", "fewerInstances", "1196.4"}, {"-safety 10s", "push", "90.2376"}, {"", "all", "1.943896875"}, {"", "allNoPolls", "1.904296875"}, {"", "allWithoutPush", "1.983496875"},
+		{"-instances 3", "before", "1638.293428146"}, {"-instances 3", "fewerInstances", "687.893428146"}, {"-instances 3", "fleet", "599.449541052"},
+		{"-loops 1", "before", "63.716388724"}, {"-every 10s", "before", "115.670503255"}, {"-busy 24h", "before", "581.80841449"}, {"-busy 0", "before", "608.4"},
+		{"-messages-per-day 0", "before", "475.2"}, {"-days 1", "before", "19.975549757"}, {"-price 0.1", "before", "5992.664927233"}, {"-bytes 65536 -loops 1", "before", "183.716388724"},
+		{"-bytes 65536 -loops 1 -blob-price 0", "before", "63.716388724"}, {"-bus 7.5", "pushNoPolls", "121.50342818"}, {"-bus 7.5", "before", "599.266492723"},
+		{"-group 10", "group", "525.17950174"}, {"-group 48", "group", "518.0675214"}, {"-group 100", "group", "518.294361457"}, {"-group 100 -compression 2.5", "group", "517.094361457"},
+		{"-batch 4", "batch", "542.703428571"}, {"-idle-max 1m", "backOff", "138.549236351"}, {"-instances 4 -fewer 2", "fewerInstances", "1204.209934501"},
+		{"-instances 4 -fewer 2 -hour-price 0.1", "fewerInstances", "1360.209934501"}, {"-safety 10s", "push", "114.24102818"}, {"", "all", "1.947325446"}, {"", "allNoPolls", "1.907725446"}, {"", "allWithoutPush", "1.986925446"},
 	} {
 		got := row(read(strings.Fields(c.args)...), c.levers).Dollars
 		if a, b := rational(t, string(got)), rational(t, c.want); a.Cmp(b) != 0 {

@@ -235,7 +235,7 @@ func TestTheModelAgreesWithTheMessagesCounted(t *testing.T) {
 	}
 	for _, row := range costTableOf(t, "requests |") {
 		n := defaultNumbers()
-		n.jobs, n.days, n.busy, n.group = 1_000_000, 1, 24*time.Hour, 1000
+		n.jobs, n.days, n.busy, n.group = 1_000_000, 1, 0, 1000 // no time for readings
 		l := leverBatch
 		if row[0] == "in groups" {
 			l |= leverGroup
@@ -294,8 +294,8 @@ func someLevers() *rapid.Generator[levers] {
 	})
 }
 
-// No lever ever adds a request to the queue, whatever the others are, if what it is set to is a longer wait. (It
-// may cost money: a bus has a price, and a group that is too large for a message is in a blob.)
+// No lever ever adds a poll while there is nothing to do, whatever the others are, if what it is set to is a longer wait. Groups
+// and larger batches add no request for messages.
 func TestNoLeverAddsATransaction(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -308,8 +308,11 @@ func TestNoLeverAddsATransaction(t *testing.T) {
 			if one == leverNoSafety {
 				with |= leverPush
 			}
-			if before, after := n.bill(others).transactions(), n.bill(with).transactions(); after.Cmp(before) > 0 {
-				t.Fatalf("lever %b beside %b: got %s after %s, want no more", one, others, after.FloatString(3), before.FloatString(3))
+			if before, after := n.idlePolls(others), n.idlePolls(with); after.Cmp(before) > 0 {
+				t.Fatalf("lever %b beside %b: got %s polls after %s, want no more", one, others, after.FloatString(3), before.FloatString(3))
+			}
+			if before, after := n.bill(others|leverBatch).transactions(), n.bill(with|leverBatch).transactions(); after.Cmp(before) > 0 {
+				t.Fatalf("lever %b beside %b, with a backlog: got %s after %s, want no more", one, others, after.FloatString(3), before.FloatString(3))
 			}
 		}
 	})
@@ -322,7 +325,8 @@ func TestTheBillIsLinear(t *testing.T) {
 		n, l := someNumbers().Draw(t, "numbers"), someLevers().Draw(t, "levers")
 		n.bus = new(big.Rat)
 		k := rapid.Int64Range(1, 1000).Draw(t, "times")
-		polls, messages, money := func(b bill) *big.Rat { return b.idlePolls }, func(b bill) *big.Rat { return b.messageRequests }, func(b bill) *big.Rat { return b.dollars }
+		readings := product(n.readings(leverBatch), whole(n.days))
+		polls, messages, money := func(b bill) *big.Rat { return b.idlePolls }, func(b bill) *big.Rat { return sum(b.messageRequests, new(big.Rat).Neg(readings)) }, func(b bill) *big.Rat { return b.dollars }
 		for _, c := range []struct {
 			name   string
 			of     func(bill) *big.Rat
@@ -331,7 +335,7 @@ func TestTheBillIsLinear(t *testing.T) {
 		}{
 			{"instances", polls, l &^ (leverFleet | leverFewer), func(n *costNumbers) { n.instances *= k }},
 			{"loops", polls, l &^ (leverOneLoop | leverPush | leverNoSafety), func(n *costNumbers) { n.loops *= k }},
-			{"jobs", messages, l, func(n *costNumbers) { n.jobs *= k }},
+			{"jobs", messages, l | leverBatch, func(n *costNumbers) { n.jobs *= k }}, // of a backlog, but for the readings
 			{"days", money, l, func(n *costNumbers) { n.days *= k }},
 			{"price", money, l, func(n *costNumbers) {
 				n.price, n.blobPrice, n.hourPrice = product(n.price, whole(k)), product(n.blobPrice, whole(k)), product(n.hourPrice, whole(k))

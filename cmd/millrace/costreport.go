@@ -24,7 +24,6 @@ type costReport struct {
 	Message   costMessage    `json:"message"`
 	Rows      []costRow      `json:"rows"`
 	Intervals []costInterval `json:"intervals"` // of one idle loop
-	Readings  json.Number    `json:"readings"`  // of pause flags, at most; in no row
 	Bus       costBus        `json:"bus"`
 
 	numbers *costNumbers
@@ -58,7 +57,8 @@ type costPrice struct {
 type costMessage struct {
 	Receive        json.Number `json:"receive"` // its share of a dequeue, and the delete
 	ReceiveBatched json.Number `json:"receiveBatched"`
-	Life           json.Number `json:"life"` // and the put
+	LifeWoken      json.Number `json:"lifeWoken"` // of one that comes alone, under push
+	Life           json.Number `json:"life"`      // and the put
 	LifeBatched    json.Number `json:"lifeBatched"`
 }
 
@@ -103,9 +103,8 @@ func newCostReport(n *costNumbers, priceGiven bool) *costReport {
 		Price:           costPrice{exact(n.price), exact(n.blobPrice), exact(n.bus), exact(n.hourPrice), !priceGiven},
 		IdleSecondsADay: seconds(n.idle()),
 		PollsOfALoopDay: exact(n.pollsOfALoop(n.every)),
-		Message:         costMessage{exact(n.receive(leverNone)), exact(n.receive(leverBatch)), exact(n.life(leverNone)), exact(n.life(leverBatch))},
+		Message:         costMessage{exact(n.receive(leverNone)), exact(n.receive(leverBatch)), exact(sum(n.life(leverNone), whole(closingPolls))), exact(n.life(leverNone)), exact(n.life(leverBatch))},
 		Intervals:       n.intervals(),
-		Readings:        exact(n.readings()),
 		Bus: costBus{
 			Connections: n.instances,
 			Published:   exact(product(n.sent(leverNone), whole(n.days))), PublishedGrouped: exact(product(n.sent(leverGroup), whole(n.days))),
@@ -180,8 +179,9 @@ func (r *costReport) print(out io.Writer) error {
 	}
 	fmt.Fprintf(&b, "Idle for %s a day: in them a loop that polls every %s polls %s times, for %s a month.\n",
 		span(n.idle()), span(n.every), thousands(n.pollsOfALoop(n.every)), dollars(n.worth(product(n.pollsOfALoop(n.every), whole(n.days)))))
-	fmt.Fprintf(&b, "A message takes %s transactions, %s of them its get and delete; in batches of %d %s and %s.\n\n",
+	fmt.Fprintf(&b, "A message takes %s transactions, %s of them its get and delete; in batches of %d %s and %s.\n",
 		decimal(n.life(leverNone), 5), decimal(n.receive(leverNone), 5), n.batch, decimal(n.life(leverBatch), 5), decimal(n.receive(leverBatch), 5))
+	fmt.Fprintf(&b, "One that comes alone under push takes %s, with the poll that ends its loop.\n\n", decimal(sum(n.life(leverNone), whole(closingPolls)), 5))
 	lines := [][]string{{fmt.Sprintf("%s × %s loops", thousands(whole(n.instances)), thousands(whole(n.loops))), "idle polls", "for messages", "to blobs", "instance-hours", "a month"}}
 	for _, one := range r.Rows {
 		lines = append(lines, []string{
@@ -203,8 +203,7 @@ func (r *costReport) print(out io.Writer) error {
 	table(&b, lines)
 	fmt.Fprintf(&b, "\nPush takes a connection for each instance and each producer, and an event for each message that is sent:\n%s a month, %s in groups. Its rows include %s a month for a server that carries them (-bus).\n\n",
 		thousands(product(n.sent(leverNone), whole(n.days))), thousands(product(n.sent(leverGroup), whole(n.days))), dollars(n.bus))
-	fmt.Fprintf(&b, "Not included: renewals and retries; one empty poll of each loop when work ends; while there is work, a\nreading of the pause flag a minute for each instance, %s a month or %s.\n",
-		thousands(n.readings()), dollars(n.worth(n.readings())))
+	b.WriteString("Messages come evenly while there is work, and all at once in the rows with batches. The requests for them\ninclude polls that find nothing meanwhile, and a reading of the pause flag a minute for each instance.\nNot included: renewals and retries, and the empty polls of each loop when work ends.\n")
 	_, err := io.WriteString(out, b.String())
 	return err
 }
