@@ -329,6 +329,22 @@ func (q *limited) Name() queue.Name { return q.inner.Name() }
 // Sibling implements [queue.Queue].
 func (q *limited) Sibling(suffix string) queue.Queue { return q.limit.Wrap(q.inner.Sibling(suffix)) }
 
+// Lookup returns the queue with this name, such as that of a message that Enqueue has returned: this one, or one
+// that the queue underneath finds by a Lookup of its own, held to the same limit.
+func (q *limited) Lookup(name queue.Name) (queue.Queue, bool) {
+	if name == q.Name() {
+		return q.limit.Wrap(q.inner), true
+	}
+	if several, ok := q.inner.(interface {
+		Lookup(name queue.Name) (queue.Queue, bool)
+	}); ok {
+		if found, ok := several.Lookup(name); ok {
+			return q.limit.Wrap(found), true
+		}
+	}
+	return nil, false
+}
+
 // Enqueue implements [queue.Queue]. It waits for its turn.
 func (q *limited) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
 	if ctx.Err() != nil || queue.CheckEnqueue(o) != nil || queue.CheckText(text) != nil {
