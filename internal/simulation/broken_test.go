@@ -38,10 +38,11 @@ type breakage struct {
 	limit   func(*limited.Limit, queue.Queue) queue.Queue
 	key     func(*listener.Message[job]) string
 	place   func(sharded.Strategy) sharded.Strategy
-	home    func(queue.Queue) queue.Queue // between syphon and faults, to the primary queue
-	away    func(queue.Queue) queue.Queue // the same to the backlog queues, of the producer too
-	each    int                           // items of a group that are handled at once beyond the option
-	slots   int                           // that a pool has more than it should
+	spread  func(queue.Sender) queue.Sender // between producer and shards
+	home    func(queue.Queue) queue.Queue   // between syphon and faults, to the primary queue
+	away    func(queue.Queue) queue.Queue   // the same to the backlog queues, of the producer too
+	each    int                             // items of a group that are handled at once beyond the option
+	slots   int                             // that a pool has more than it should
 	member  func(*pool.MemberOptions)
 	report  func(queue.Queue) queue.Queue // to the control queue
 	only    func(*plan) bool              // the worlds that it breaks, if they are few; nil for those that its fields tell
@@ -57,6 +58,8 @@ func (b breakage) concerns(p *plan) bool {
 		return p.pairing.on
 	case b.pause != nil:
 		return p.pauses.on
+	case b.spread != nil:
+		return p.shards.on()
 	case b.limit != nil:
 		return slices.ContainsFunc(p.workers, workerPlan.isLimited)
 	case b.place != nil:
@@ -113,6 +116,9 @@ func (b breakage) withDefaults() breakage {
 	if b.place == nil {
 		b.place = func(s sharded.Strategy) sharded.Strategy { return s }
 	}
+	if b.spread == nil {
+		b.spread = func(q queue.Sender) queue.Sender { return q }
+	}
 	if b.sweep == nil {
 		b.sweep = func(c processClaims) error {
 			_, err := c.Sweep(context.Background())
@@ -120,6 +126,15 @@ func (b breakage) withDefaults() breakage {
 		}
 	}
 	return b
+}
+
+// certain is a sender that says of no message that it may be there twice.
+type certain struct{ queue.Sender }
+
+func (c certain) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+	m, err := c.Sender.Enqueue(ctx, text, o)
+	m.MaybeTwice = false
+	return m, err
 }
 
 // tampered is a queue with some operations replaced. Nil ones are not replaced.
@@ -553,6 +568,8 @@ func TestLedgerFindsViolations(t *testing.T) {
 		"a limit is ignored": {breakage{limit: func(_ *limited.Limit, q queue.Queue) queue.Queue { return q }}, "more were sent than"},
 
 		"keys are placed anywhere": {breakage{place: func(sharded.Strategy) sharded.Strategy { return sharded.Random }}, "and an earlier one in"},
+
+		"a sender is not told of two shards": {breakage{spread: func(q queue.Sender) queue.Sender { return certain{q} }}, "two shards have a message"},
 
 		"only the first report arrives": {breakage{report: func(q queue.Queue) queue.Queue { return &onlyFirst{Queue: q} }}, "lives, and a viewer does not see it"},
 

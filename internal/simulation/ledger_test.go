@@ -51,6 +51,7 @@ func audit(w *world) *ledger {
 	b.closeProducer()
 	b.closeBodies()
 	b.closePairing()
+	b.closeShards()
 	for _, p := range w.processes {
 		b.closeWorker(b.workers[p.plan.name])
 		b.checkLimit(b.workers[p.plan.name])

@@ -182,7 +182,7 @@ func (w *world) noteDiverted(j jobPlan, text string, m queue.Message, from time.
 	w.history.note(e)
 }
 
-// maybeTwice is the outcome of a diverted message that the primary queue may have as well.
+// maybeTwice is the outcome of a message that another queue may have as well.
 const maybeTwice = "maybe twice"
 
 // tardiness is what whole seconds and the time of requests may add to or take from a delay and a life.

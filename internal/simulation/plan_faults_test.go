@@ -57,7 +57,7 @@ func (p *plan) incident(i int) incident {
 
 // poisonAway reports whether the poison queue is unavailable at some time.
 func (p *plan) poisonAway() bool {
-	return slices.ContainsFunc(p.incidents, func(t incident) bool { return t.queue != "" })
+	return slices.ContainsFunc(p.incidents, func(t incident) bool { return isPoison(t.queue) })
 }
 
 // faults draws the faults of a process's calls.

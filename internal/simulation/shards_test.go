@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/faultqueue"
 	"github.com/millrace/millrace/queue/sharded"
 	"github.com/millrace/millrace/shards"
 )
@@ -37,11 +38,26 @@ func (p *plan) drawShards() {
 	if d.chance(0.4, "shards", "added") {
 		p.shards.added = d.within(time.Second, p.horizon*2/3, "shards", "added at")
 	}
+	if !p.faultless && d.chance(0.4, "shards", "ill") {
+		p.incidents = append(p.incidents, p.illShard())
+	}
 	for i := range p.workers {
 		w := &p.workers[i]
 		w.concurrency = max(w.concurrency, p.shards.n)
 		w.changes = nil
 	}
+}
+
+// illShard draws what happens to one shard, and to no other: it is away, throttles, is slow, or answers nobody.
+func (p *plan) illShard() incident {
+	d := p.dice
+	t := incident{from: d.within(0, p.horizon*2/3, "ill shard", "from"), long: d.within(10*time.Second, 4*time.Minute, "ill shard", "long")}
+	t.long = min(t.long, p.horizon-t.from)
+	t.queue = jobs.Queue + p.shards.suffixes()[d.number(0, p.shards.n-1, "ill shard", "which")]
+	t.faults = everything(pick(d, []faultqueue.Rates{
+		{Unavailable: 0.7, LostRequest: 0.3}, {Throttled: 1}, {Slow: 1}, {LostRequest: 0.7, LostResponse: 0.2, Late: 0.1},
+	}, "ill shard", "how"))
+	return t
 }
 
 // suffixes returns what the name of each queue has after that of the first.
@@ -108,7 +124,7 @@ func (w *world) spread(wire queue.Queue, who string) queue.Sender {
 			w.addViolation("a producer adds a shard: %v", err)
 		}
 	})
-	return q
+	return w.breakage.spread(q)
 }
 
 // running is the listener of a process.
@@ -177,6 +193,27 @@ func (b *ledger) checkPlace(e entry) {
 		b.addViolation(e, "a message with %q is in %s, and an earlier one in %s", key, e.queue, other)
 	}
 	b.places[key] = e.queue
+}
+
+// closeShards checks that a sender was told when two shards may have its message.
+func (b *ledger) closeShards() {
+	if !b.world.plan.shards.on() {
+		return
+	}
+	first, spread := make(map[string]string), make(map[string]bool)
+	for _, e := range b.world.history.entries {
+		if e.kind == accepted && e.who == "producer" {
+			if q := first[e.text]; q != "" && q != e.queue {
+				spread[e.text] = true
+			}
+			first[e.text] = e.queue
+		}
+	}
+	for _, e := range b.world.history.entries {
+		if e.kind == acked && spread[e.text] && e.outcome != maybeTwice {
+			b.addViolation(e, "two shards have a message, and its sender was not told")
+		}
+	}
 }
 
 // isPoison reports whether a queue has poison, by its suffix.

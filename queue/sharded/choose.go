@@ -40,17 +40,27 @@ func (q *Queue) choose(text string, to destination) (chosen, error) {
 	before := q.repeats.of(text)
 	s := before.shard
 	if s == nil || before.leave && !q.bound(to) && s.suspect(now, late) {
-		s = q.place(to, now, late)
+		s = q.place(to, now, late, before.shard)
 	}
-	c := chosen{s, now, s.suspect(now, late), before.shard != nil && before.shard != s}
-	if c.try {
-		s.due = now.Add(retryEvery)
-	}
+	c := chosen{s, now, s.suspect(now, late), before.other || before.shard != nil && before.shard != s}
 	s.underway = append(s.underway, now)
+	if c.try {
+		s.due = now.Add(max(retryEvery, q.share(max(s.held, now.Sub(s.underway[0])))))
+	}
 	s.since++
 	q.placed++
 	s.used = q.placed
 	return c, nil
+}
+
+// share returns how long after the begin of a request that took so long the next one may try its shard, so
+// that tries take up about a sixth of the senders. Requires mu.
+func (q *Queue) share(took time.Duration) time.Duration {
+	senders := 0
+	for _, s := range q.shards {
+		senders += len(s.underway)
+	}
+	return 6 * took / time.Duration(max(senders, 1))
 }
 
 // bound reports whether the key decides the shard.
@@ -77,8 +87,9 @@ func (q *Queue) lateness() time.Duration {
 	return max(lateAfter, lateTimes*fastest)
 }
 
-// place returns the shard for a message. Requires mu.
-func (q *Queue) place(to destination, now time.Time, late time.Duration) *shard {
+// place returns the shard for a message, which does not try the one where it has failed; nil for none.
+// Requires mu.
+func (q *Queue) place(to destination, now time.Time, late time.Duration, failed *shard) *shard {
 	shards := q.candidates(to)
 	if q.bound(to) {
 		return winners(shards, to.key, 1)[0]
@@ -91,7 +102,7 @@ func (q *Queue) place(to destination, now time.Time, late time.Duration) *shard 
 			n++
 		case s.due.IsZero():
 			s.due = now.Add(retryEvery)
-		case !now.Before(s.due):
+		case !now.Before(s.due) && s != failed:
 			return s
 		}
 	}
@@ -148,19 +159,19 @@ func (q *Queue) ended(ctx context.Context, c chosen, text string, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := c.shard
-	if i := slices.Index(s.underway, c.begun); i >= 0 {
-		s.underway = slices.Delete(s.underway, i, i+1)
-	}
+	share := q.share(now.Sub(c.begun))
+	i := slices.Index(s.underway, c.begun)
+	s.underway = slices.Delete(s.underway, i, i+1)
 	switch {
 	case err == nil:
 		s.accepted++
-		s.failures, s.err, s.due = 0, nil, time.Time{}
+		s.failures, s.err, s.due, s.held = 0, nil, time.Time{}, 0
 		if c.begun.After(s.answered) || s.answered.IsZero() {
 			s.answered, s.took = c.begun, max(now.Sub(c.begun), 1)
 		}
 		q.repeats.forget(text)
 	case unwell(ctx, err):
-		s.failed(err, now, c.try)
+		s.failed(err, now, c, share)
 	}
 	if errors.Is(err, queue.ErrOutcomeUnknown) {
 		q.repeats.remember(text, s, now.Sub(c.begun) > q.lateness())
@@ -197,10 +208,11 @@ const (
 	// over the others. A message without a key is placed by RoundRobin.
 	ByKey
 
-	// LeastDepth takes two shards at random, and of them the one with fewer messages, or with less than half
-	// as many requests under way. It counts the depth at the last reading and what this Queue has placed since. The least of all would be flooded by producers
-	// that all know the same reading. If one of the two has a depth that could not be read, the first of
-	// them is taken, so such a shard gets about its share.
+	// LeastDepth takes two shards at random, and of them the one with fewer messages, or with less than
+	// half as many requests under way. It counts the depth at the last reading and what this Queue has
+	// placed since. The least of all would be flooded by producers that all know the same reading. If one
+	// of the two has a depth that could not be read, the first of them is taken, so such a shard gets
+	// about its share.
 	LeastDepth
 )
 

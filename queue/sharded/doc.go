@@ -13,11 +13,15 @@
 // shard is suspect, the message goes to another one: then Message.MaybeTwice says that both may have it.
 //
 // A shard is suspect while its last request failed, or while a request takes more than 500 ms and ten
-// times as long as the fastest shard needed the last time. After a failure one message tries it after
-// 100 ms, and after further ones twice as long later, up to 4 s; while it is late, one every 4 s. When
-// that is accepted in time the shard takes part again. Meanwhile messages go to the others. An Enqueue never sends a second request by itself: the one that failed returns its
-// error, and the caller's repetition goes elsewhere. With
-// [ByKey] a message stays at the shard of its key. If all shards are suspect, they are chosen as if none were.
+// times as long as the last one of the fastest shard. Messages go to the others then. After a failure one
+// message tries the shard after 100 ms, and after further ones twice as long later, up to 4 s; while it
+// is late, one tries it every 4 s. Where tries would hold more than a sixth of the senders, they come less
+// often: a program that sends one message at a time tries a shard that hangs for 10 s once a minute.
+// When a try is accepted in time the shard takes part again. If all shards are suspect, they are chosen
+// as if none were. With [ByKey] a message stays at the shard of its key.
+//
+// An Enqueue never sends a second request by itself: the one that failed returns its error, and the
+// caller's repetition goes elsewhere.
 //
 // # Order
 //

@@ -135,8 +135,8 @@ func (q *Queue) Lookup(name queue.Name) (queue.Queue, bool) {
 	return nil, false
 }
 
-// How long a shard rests after its first failure in a row, and at most; and how often a message tries one
-// that is suspect.
+// How long a shard rests after its first failure in a row, and how often a message tries one that stays
+// suspect.
 const (
 	firstRest  = 100 * time.Millisecond
 	retryEvery = 4 * time.Second
@@ -153,10 +153,11 @@ type shard struct {
 	removed  bool          // it is not among the shards any more
 	idle     chan struct{} // closed when it is removed and nothing is under way
 
-	failures int       // in a row
-	err      error     // of the last failure in a row
-	due      time.Time // while it is suspect no message goes there before, and one then
-	accepted int64     // messages
+	failures int           // in a row
+	err      error         // of the last failure in a row
+	due      time.Time     // while it is suspect no message goes there before, and one then
+	held     time.Duration // how long the last request took that failed
+	accepted int64         // messages
 
 	answered time.Time     // when the youngest request began that was accepted; zero for none
 	took     time.Duration // the time that took; 0 for none
@@ -180,13 +181,17 @@ func (s *shard) suspect(now time.Time, late time.Duration) bool {
 	return false
 }
 
-// failed records a failure. Those that come while it rests do not count, but for that of a try: they belong
-// to requests that began earlier, or that had nowhere else to go.
-func (s *shard) failed(err error, now time.Time, try bool) {
-	if s.err = err; !try && s.failures > 0 && now.Before(s.due) {
+// failed records the failure of a request. Those that come while the shard rests do not count, but for
+// that of a try: they belong to requests that began earlier, or that had nowhere else to go.
+func (s *shard) failed(err error, now time.Time, c chosen, share time.Duration) {
+	if s.err = err; !c.try && s.failures > 0 && now.Before(s.due) {
 		return
 	}
-	s.due = now.Add(waiting.Doubled(firstRest, s.failures, retryEvery))
+	s.held = now.Sub(c.begun)
+	due := now.Add(max(waiting.Doubled(firstRest, s.failures, retryEvery), share-s.held))
+	if len(s.underway) == 0 || due.After(s.due) { // or else another try is under way
+		s.due = due
+	}
 	s.failures++
 }
 
@@ -199,7 +204,7 @@ type State struct {
 	// passed that the next message tries it, or that one is doing so.
 	RestsUntil time.Time `json:"restsUntil,omitzero"`
 
-	// Err is the last failure for which it rests, nil if it takes part.
+	// Err is the last failure for which it rests, nil if it takes part or is only late.
 	Err error `json:"-"`
 }
 

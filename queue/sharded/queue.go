@@ -127,8 +127,9 @@ func (q *Queue) Name() queue.Name { return q.options.Name }
 
 // Enqueue adds the message to one of the shards, with one request, and says in Message.Queue to which. An
 // error is that of the shard, and names it. [queue.Transient] errors are worth another call with the same
-// text: after [queue.ErrOutcomeUnknown] it goes to the same shard, unless that did not answer in time, and after
-// the others to another one, unless the shard follows from the key. With [LeastDepth] it may read depths before.
+// text: after [queue.ErrOutcomeUnknown] it goes to the same shard, unless that did not answer in time, and
+// after the others to another one, unless the shard follows from the key. Message.MaybeTwice of the result
+// says that an earlier shard may have the message too. With [LeastDepth] it may read depths before.
 func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (m queue.Message, err error) {
 	to := destination{}
 	if o != nil {
@@ -197,8 +198,9 @@ type repeats struct {
 
 // repeat is where a text was sent with an unknown outcome.
 type repeat struct {
-	shard *shard // nil for nowhere
+	shard *shard // the last one; nil for nowhere
 	leave bool   // it may go elsewhere while the shard is suspect: there was no response in time, or twice none
+	other bool   // it may be in another shard too
 }
 
 // of returns where a text was sent with an unknown outcome.
@@ -208,8 +210,8 @@ func (r *repeats) of(text string) repeat {
 	}
 	h := maphash.String(r.seed, text)
 	one := cmp.Or(r.young[h], r.older[h])
-	if one.shard == nil || one.shard.removed {
-		return repeat{}
+	if one.shard != nil && one.shard.removed {
+		return repeat{other: true}
 	}
 	return one
 }
@@ -219,11 +221,11 @@ func (r *repeats) remember(text string, s *shard, late bool) {
 	if r.young == nil {
 		r.seed, r.young = maphash.MakeSeed(), make(map[uint64]repeat)
 	}
-	again := r.of(text).shard != nil
+	before := r.of(text)
 	if len(r.young) >= maxRepeats {
 		r.older, r.young = r.young, make(map[uint64]repeat)
 	}
-	r.young[maphash.String(r.seed, text)] = repeat{s, late || again}
+	r.young[maphash.String(r.seed, text)] = repeat{s, late || before.shard == s, before.other || before.shard != nil && before.shard != s}
 }
 
 // forget ends the memory of a text that was accepted.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
@@ -79,6 +80,44 @@ func TestARepeatedMessageStaysWhenShardsAreAdded(t *testing.T) {
 		if got := b.send(t, fmt.Sprint(i), fmt.Sprint(i)); got != 1 {
 			t.Errorf("message %d was sent to the removed shard", i)
 		}
+	}
+}
+
+// A sender is told that two shards may have its message, however often it was sent again and wherever.
+func TestASenderIsToldOfTwoShards(t *testing.T) {
+	for name, then := range map[string]func(t *testing.T, b *bundle, first, second int, text string){
+		"the second one has it": func(*testing.T, *bundle, int, int, string) {},
+		"the second one loses a response": func(t *testing.T, b *bundle, _, second int, text string) {
+			b.shards[second].lose()
+			if _, err := b.Enqueue(t.Context(), text, nil); !errors.Is(err, queue.ErrOutcomeUnknown) {
+				t.Fatal(err)
+			}
+			b.shards[second].disturb(nil)
+		},
+		"the first one is removed": func(t *testing.T, b *bundle, first, _ int, _ string) {
+			if err := b.Remove(t.Context(), b.shards[first].Name()); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := setup(t, 2, nil)
+			for _, s := range b.shards {
+				s.answers(10 * time.Millisecond)
+			}
+			for i := range 2 {
+				b.send(t, fmt.Sprint(i), "")
+			}
+			first := b.send(t, "where", "") ^ 1 // round robin: the next one goes to the other
+			b.shards[first].answers(-1)
+			if _, err := b.Enqueue(t.Context(), "text", nil); !errors.Is(err, queue.ErrOutcomeUnknown) {
+				t.Fatalf("%s: got %v from a shard that hangs", name, err)
+			}
+			then(t, b, first, first^1, "text")
+			if m, err := b.Enqueue(t.Context(), "text", nil); err != nil || !m.MaybeTwice || b.index(t, m.Queue) == first {
+				t.Errorf("%s: got %+v and %v, want it in the other shard, and perhaps twice", name, m, err)
+			}
+		})
 	}
 }
 

@@ -3,6 +3,7 @@ package sharded_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -37,8 +38,9 @@ func (d *disturbed) answers(after time.Duration) {
 	})
 }
 
-// rates sends with 16 senders, as fast as they can, and returns how many jobs were sent in each second.
-func (b *bundle) rates(t *testing.T, seconds int, key func(i int) string) (sent []int, failed int) {
+// rates sends with that many senders, each one job after another, and returns how many jobs were sent in
+// each second.
+func (b *bundle) rates(t *testing.T, seconds, senders int) (sent []int, failed int) {
 	p := producer.New[int](b.Queue, nil)
 	ctx, stop := context.WithTimeout(t.Context(), time.Duration(seconds)*time.Second)
 	defer stop()
@@ -46,11 +48,10 @@ func (b *bundle) rates(t *testing.T, seconds int, key func(i int) string) (sent 
 	var failures atomic.Int64
 	begin := time.Now()
 	var running sync.WaitGroup
-	for n := range 16 {
+	for n := range senders {
 		running.Go(func() {
-			for i := n; ctx.Err() == nil; i += 16 {
-				_, err := p.Send(context.WithoutCancel(ctx), i, &producer.SendOptions{Key: key(i)})
-				if err != nil {
+			for i := n; ctx.Err() == nil; i += senders {
+				if _, err := p.Send(context.WithoutCancel(ctx), i, nil); err != nil {
 					failures.Add(1)
 				} else if at := int(time.Since(begin) / time.Second); at < len(perSecond) {
 					perSecond[at].Add(1)
@@ -69,40 +70,67 @@ func (b *bundle) rates(t *testing.T, seconds int, key func(i int) string) (sent 
 	return sent, int(failures.Load())
 }
 
-func sum(of []int) (n int) {
+// average returns the average of numbers.
+func average(of []int) (n int) {
 	for _, one := range of {
 		n += one
 	}
-	return n
+	return n / len(of)
 }
 
 // One of four shards hangs, or takes a second where the others take 50 ms. From the first time-out on, 10 s
 // after that began, the senders keep 70 % of what the other three carry, and no send fails. When it is well
-// again it is used within 5 s.
+// again it is used within 5 s; by few senders, which would wait for it too often, within a minute.
 func TestAHungOrSlowShardCostsLittle(t *testing.T) {
-	for _, place := range spreading {
-		for name, answer := range map[string]time.Duration{"hangs": -1, "is slow": time.Second} {
-			synctest.Test(t, func(t *testing.T) {
-				b := setup(t, 4, &sharded.Options{Place: place})
-				for _, s := range b.shards {
-					s.answers(50 * time.Millisecond)
-				}
-				time.AfterFunc(10*time.Second, func() { b.shards[2].answers(answer) })
-				healed := int64(0)
-				time.AfterFunc(50*time.Second, func() { b.shards[2].answers(50 * time.Millisecond) })
-				time.AfterFunc(55*time.Second, func() { healed = b.shards[2].sends.Load() })
-				sent, failed := b.rates(t, 60, func(int) string { return "" })
-				before, during, after := sum(sent[2:10])/8, sum(sent[21:50])/29, b.shards[2].sends.Load()-healed
-				t.Logf("%v, one %s: %d/s before, %d/s in the first 10 s, %d/s then, %d failed", place, name, before, sum(sent[11:20])/9, during, failed)
-				if during*10 < before*7 || failed > 0 {
-					t.Errorf("%v, one %s: got %d sends a second and %d failures, want 70 %% of %d and none", place, name, during, failed, before)
-				}
-				if after < int64(sum(sent[55:60]))/5 {
-					t.Errorf("%v, one %s: the healed shard got %d of %d sends", place, name, after, sum(sent[55:60]))
-				}
-			})
+	const ill, well, end = 10, 80, 150 // seconds
+	for _, senders := range []int{1, 4, 16} {
+		for _, place := range spreading[:1+senders/8] { // few senders leave nothing to choose
+			for name, answer := range map[string]time.Duration{"hangs": -1, "is slow": time.Second} {
+				synctest.Test(t, func(t *testing.T) {
+					b := setup(t, 4, &sharded.Options{Place: place})
+					for _, s := range b.shards {
+						s.answers(50 * time.Millisecond)
+					}
+					time.AfterFunc(ill*time.Second, func() { b.shards[2].answers(answer) })
+					time.AfterFunc(well*time.Second, func() { b.shards[2].answers(50 * time.Millisecond) })
+					usedAfter := 60 * time.Second
+					if senders >= 16 {
+						usedAfter = 5 * time.Second
+					}
+					healed := int64(0)
+					time.AfterFunc(well*time.Second+usedAfter, func() { healed = b.shards[2].sends.Load() })
+					sent, failed := b.rates(t, end, senders)
+					before, first, during := average(sent[2:ill]), average(sent[ill:ill+10]), average(sent[ill+10:well])
+					after, all := b.shards[2].sends.Load()-healed, int64(average(sent[end-5:]))*(end-well-int64(usedAfter/time.Second))
+					t.Logf("%d senders, %v, one %s: %d/s before, %d/s for 10 s, then %d/s, %d failed", senders, place, name, before, first, during, failed)
+					if during*10 < before*7 || failed > 0 {
+						t.Errorf("%d senders, %v, one %s: got %d sends a second and %d failures, want 70 %% of %d and none", senders, place, name, during, failed, before)
+					}
+					if after < all/5 {
+						t.Errorf("%d senders, %v, one %s: the healed shard got %d of %d sends", senders, place, name, after, all)
+					}
+				})
+			}
 		}
 	}
+}
+
+// A sequence goes on beside a shard that hangs, and every job of it is sent.
+func TestASequenceIsSentBesideAHungShard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const jobs = 10000
+		b := setup(t, 4, nil)
+		for _, s := range b.shards {
+			s.answers(10 * time.Millisecond)
+		}
+		b.shards[2].answers(-1)
+		begin := time.Now()
+		results, err := producer.New[int](b.Queue, nil).SendAll(t.Context(), slices.Values(make([]int, jobs)), &producer.SendAllOptions[int]{Concurrency: 16})
+		if err != nil || len(results) != jobs {
+			t.Errorf("got %d results and error %v, want %d and none", len(results), err, jobs)
+		}
+		t.Logf("%d of %d jobs sent in %v", len(results), jobs, time.Since(begin).Round(time.Second))
+	})
 }
 
 // Where the key decides the shard, the jobs of the others go on.
