@@ -370,8 +370,8 @@ func TestABusyBacklogIsSentToAgainAfterTenSeconds(t *testing.T) {
 		time.AfterFunc(15*time.Second, func() { b.east.fault("", fault{}) })
 		begin := time.Now()
 		b.sends("patient", "east")
-		if took := time.Since(begin); took != 20*time.Second {
-			t.Errorf("the send took %v, want 20s", took)
+		if took := time.Since(begin); took < 20*time.Second || took > 30*time.Second {
+			t.Errorf("the send took %v, want 20 to 30s", took)
 		}
 		if n := b.east.called("send"); n != 7 {
 			t.Errorf("sends: got %d, want 7", n)
@@ -472,8 +472,8 @@ func TestATextWithoutRoomWaitsForABusyPrimary(t *testing.T) {
 		time.AfterFunc(time.Second, func() { b.west.fault("orders", fault{}) })
 		begin := time.Now()
 		b.sends(strings.Repeat("x", queue.MaxText), "west")
-		if took := time.Since(begin); took != 10*time.Second {
-			t.Errorf("the send took %v, want 10s", took)
+		if took := time.Since(begin); took < 10*time.Second || took > 15*time.Second {
+			t.Errorf("the send took %v, want 10 to 15s", took)
 		}
 	})
 }

@@ -8,10 +8,12 @@
 // # Failing over and returning
 //
 // A failure counts if the service failed ([queue.ErrUnavailable]) or did not answer
-// ([queue.ErrOutcomeUnknown]). A busy service is waited for and sent to again. Everything else, such as
-// [queue.ErrUnauthorized], is an error as without pairing: to divert would hide a mistake. The interval begins with the first
-// failure, ends with a success, and fails over with the first failure at its end or later. Each queue
-// fails over alone, in each process.
+// ([queue.ErrOutcomeUnknown]). Everything else, such as [queue.ErrUnauthorized], is an error as without
+// pairing: to divert would hide a mistake. The interval begins with the oldest request that fails, ends with a success, and
+// fails over with the first failure at its end or later. Each queue fails over alone, in each process. A message
+// that has failed for the interval, or whose deadline is near, is diverted even before.
+//
+// A busy service never fails over. A message that it refused is sent again after 10 to 15 s.
 //
 // While the queue is failed over, one send at a time is a probe: it goes to the primary queue first, which costs it at most
 // 10 s and half of its time. If nobody sends, the properties of the queue are read. The first success is the return. Nothing is

@@ -76,8 +76,10 @@ func judge(ctx context.Context, err error) verdict {
 type attempt struct {
 	primary bool          // whether there is one
 	probe   bool          // whether it is the one probe of the time
+	begun   time.Time     // when the decision was made
 	epoch   int           // of the failover when it began
 	limit   time.Duration // how long it may take; 0 means as long as the caller and the queue let it
+	reserve time.Duration // what it leaves of the caller's time for a backlog queue; 0 if that is no alternative
 }
 
 // The limits of requests to a primary queue that fails. They leave a producer time for a backlog queue.
@@ -92,6 +94,8 @@ type failover struct {
 	probe    time.Duration
 
 	mu       sync.Mutex
+	answered time.Time      // when the primary queue last accepted a message; guarded by mu
+	usual    time.Duration  // how long it takes to accept one, on average; guarded by mu
 	state    State          // all but Failures and the backlog queues; guarded by mu
 	outage   Outage         // the failures in a row, and the outage if it is one; guarded by mu
 	onTrial  bool           // whether the last return still lacks a send that succeeded; guarded by mu
@@ -108,18 +112,36 @@ type failover struct {
 func (f *failover) begin(fits bool) attempt {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	a := attempt{primary: true, epoch: f.epoch}
+	a := attempt{primary: true, begun: time.Now(), epoch: f.epoch}
+	if fits {
+		a.reserve = minTry
+	}
 	switch {
-	case f.state.Status == Failing && f.interval > 0:
-		a.limit = max(f.interval, minTry)
 	case f.state.Status == Healthy && f.onTrial:
 		a.limit = probeTry
+	case f.state.Status != FailedOver && f.interval > 0:
+		a.limit = max(f.interval, minTry)
 	case f.state.Status == FailedOver && fits:
 		a.limit = probeTry
 		a.primary = f.beginProbe(time.Now())
 		a.probe = a.primary
 	}
 	return a
+}
+
+// least returns how much time must be left for a request: what one usually takes, at least minTry. With less
+// the message may be accepted after its sender has given up. Requires mu.
+func (f *failover) least() time.Duration { return max(minTry, f.usual) }
+
+// leaves reports whether the caller's deadline leaves this time for waiting, and time for a request.
+func (f *failover) leaves(ctx context.Context, wait time.Duration) bool {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return true
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return time.Until(deadline) >= wait+f.least()
 }
 
 // beginProbe starts a probe if one is due. Requires mu.
@@ -148,6 +170,10 @@ func (f *failover) end(a attempt, v verdict, err error) (divert bool) {
 	case accepted:
 		f.onTrial = false
 		f.state.LastError = nil
+		f.answered = now
+		if !a.begun.IsZero() {
+			f.usual += (now.Sub(a.begun) - f.usual) / 8
+		}
 		switch f.state.Status {
 		case Failing:
 			f.state.Status, f.state.Since, f.outage = Healthy, now, Outage{}
@@ -161,7 +187,7 @@ func (f *failover) end(a attempt, v verdict, err error) (divert bool) {
 		f.state.LastError = err
 		// A failure of before the last return tells nothing of the time since.
 		if f.state.Status != FailedOver && a.epoch == f.epoch {
-			f.fail(now, err)
+			f.fail(a.begun, now, err)
 		}
 	case busy, denied:
 		f.state.LastError = err
@@ -178,11 +204,18 @@ func (f *failover) endProbe(now time.Time, v verdict) {
 	f.changed.Announce()
 }
 
-// fail takes a failure that counts, of a queue that is not failed over. Requires mu.
-func (f *failover) fail(now time.Time, err error) {
+// fail takes a failure that counts, of a queue that is not failed over. The interval begins with the oldest
+// request that failed, or with the last success if that came later. Requires mu.
+func (f *failover) fail(begun, now time.Time, err error) {
+	if begun.Before(f.answered) {
+		begun = f.answered
+	}
 	if f.state.Status == Healthy {
 		f.state.Status, f.state.Since = Failing, now
-		f.outage = Outage{Queue: f.state.Queue, FirstFailure: now}
+		f.outage = Outage{Queue: f.state.Queue, FirstFailure: begun}
+	}
+	if begun.Before(f.outage.FirstFailure) {
+		f.outage.FirstFailure = begun
 	}
 	f.outage.Failures++
 	f.outage.Err = err
@@ -295,7 +328,7 @@ func (f *failover) failing() (since time.Time, err error) {
 // Outage is a time in which the sends to a primary queue failed.
 type Outage struct {
 	Queue        queue.Name // the primary queue
-	FirstFailure time.Time  // when the first send failed
+	FirstFailure time.Time  // when the oldest request that failed began, or when the last success came if that was later
 	FailedOver   time.Time  // when sends began to go to the backlog queues
 	Returned     time.Time  // when they went to the primary queue again; zero while the outage lasts
 	Failures     int64      // sends that failed in a row before the failover

@@ -33,8 +33,8 @@ type Options struct {
 	Backlogs int
 
 	// FailoverInterval is how long sends may fail, without one that succeeds, before they go to the backlog
-	// queues, at most [MaxFailoverInterval]. It is counted from the first failure to a later one: time in
-	// which nobody sends fails nothing over. Below the time-out of a producer, no send of its fails in an
+	// queues, at most [MaxFailoverInterval]. It is counted from the start of the oldest request that failed to a
+	// later failure: time in which nobody sends fails nothing over. A request may take no longer, but at least 1 s. Below the time-out of a producer, no send of its fails in an
 	// outage. Negative means at once, with the first failure that counts. Defaults to 10 s.
 	FailoverInterval time.Duration
 

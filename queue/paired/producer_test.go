@@ -12,10 +12,12 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/faultqueue"
+	"github.com/millrace/millrace/queue/limited"
 	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/queue/paired"
 )
@@ -156,10 +158,20 @@ func TestNoSendFailsWhenThePrimaryHangs(t *testing.T) {
 
 // A job in a backlog queue can be cancelled, until it is taken from there.
 func TestADivertedJobCanBeCancelled(t *testing.T) {
+	limit, err := limited.New(&limited.Options{Messages: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, wrap := range map[string]func(queue.Queue) queue.Queue{"alone": func(q queue.Queue) queue.Queue { return q }, "limited": limit.Wrap} {
+		t.Run(name, func(t *testing.T) { cancelDiverted(t, wrap) })
+	}
+}
+
+func cancelDiverted(t *testing.T, wrap func(queue.Queue) queue.Queue) {
 	bubble(t, func(t *testing.T) {
 		b := setup(t, paired.Options{FailoverInterval: -1})
 		b.west.fault("", fault{err: unavailable, all: true})
-		jobs := producer.New[string](b.queue, nil)
+		jobs := producer.New[string](wrap(b.queue), nil)
 		sent, err := jobs.Send(b.ctx, "job", &producer.SendOptions{Delay: time.Hour})
 		b.ok(err)
 		if sent.Queue.Account != "east" || sent.MaybeTwice {
@@ -303,4 +315,108 @@ func TestAWholeOutage(t *testing.T) {
 			}
 		}
 	})
+}
+
+// worst are sends through a producer on fake time: how many failed, how many of these are in a queue all the same,
+// and how many took longer than the interval and the longest wait of a producer, 16.25 s.
+type worst struct{ failed, failedAndSent, slow int }
+
+// sendThrough sends n jobs, one every 100 ms, with this time-out.
+func (b *bundle) sendThrough(n int, timeout func(i int) time.Duration) (w worst) {
+	b.Helper()
+	var mu sync.Mutex
+	failed := map[string]bool{} // guarded by mu
+	var sends sync.WaitGroup
+	for i := range n {
+		jobs := producer.New(b.queue, &producer.Options[string]{Timeout: timeout(i)})
+		sends.Go(func() {
+			begin, name := time.Now(), fmt.Sprint("job-", i)
+			_, err := jobs.Send(b.ctx, name, nil)
+			mu.Lock()
+			defer mu.Unlock()
+			if failed[name] = err != nil; err != nil {
+				w.failed++
+			}
+			if time.Since(begin) > 16250*time.Millisecond {
+				w.slow++
+			}
+		})
+		time.Sleep(100 * time.Millisecond)
+	}
+	sends.Wait()
+	b.west.fault("orders", fault{})
+	found := map[string]int{}
+	take(b.T, b.west.open("orders"), found)
+	for name := range found {
+		if failed[name] {
+			w.failedAndSent++
+		}
+	}
+	return w
+}
+
+// after returns a time-out for all sends.
+func after(d time.Duration) func(int) time.Duration { return func(int) time.Duration { return d } }
+
+// no request begins so late that its message is accepted after its sender has given up.
+func TestNoFailedSendIsHandled(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault   fault
+		timeout func(i int) time.Duration
+	}{
+		"busy": {fault{err: throttled}, func(i int) time.Duration { return 10*time.Second + time.Duration(i)*10*time.Millisecond }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				b := setup(t, paired.Options{FailoverInterval: time.Hour})
+				b.east.fault("", fault{err: unavailable})
+				b.west.fault("orders", c.fault)
+				time.AfterFunc(10*time.Second, func() { b.west.fault("orders", fault{takes: 300 * time.Millisecond, acts: true}) })
+				w := b.sendThrough(200, c.timeout)
+				t.Logf("of 200 sends %d failed, and %d of them are in the queue", w.failed, w.failedAndSent)
+				if w.failed == 0 || w.failedAndSent != 0 {
+					t.Errorf("got %+v, want some that failed, and none of them in the queue", w)
+				}
+			})
+		})
+	}
+}
+
+// Beside a healthy secondary account no send fails or hangs, however the primary queue fails.
+func TestASendThatFailsForLongIsDiverted(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault     fault
+		bad, good time.Duration
+		timeout   time.Duration
+	}{
+		"fails 900 ms of a second":  {fault{err: unavailable}, 900 * time.Millisecond, 100 * time.Millisecond, 0},
+		"the same, 5 s for a send":  {fault{err: unavailable}, 900 * time.Millisecond, 100 * time.Millisecond, 5 * time.Second},
+		"hangs 3 s of 6":            {fault{hangs: true}, 3 * time.Second, 3 * time.Second, 0},
+		"hangs":                     {fault{hangs: true}, time.Hour, 0, 0},
+		"hangs, and 5 s for a send": {fault{hangs: true}, time.Hour, 0, 5 * time.Second},
+		"hangs, and 1 s for a send": {fault{hangs: true}, time.Hour, 0, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				b := setup(t, paired.Options{})
+				ctx, stop := context.WithCancel(b.ctx)
+				var toggle sync.WaitGroup
+				toggle.Go(func() {
+					for ctx.Err() == nil {
+						b.west.fault("orders", c.fault)
+						waiting.For(c.bad, ctx.Done())
+						b.west.fault("orders", fault{})
+						waiting.For(c.good, ctx.Done())
+					}
+				})
+				w := b.sendThrough(600, after(c.timeout))
+				stop()
+				toggle.Wait()
+				t.Logf("of 600 sends %d failed and %d took over 16.25 s", w.failed, w.slow)
+				if w.failed != 0 || w.slow != 0 {
+					t.Errorf("got %+v, want none", w)
+				}
+			})
+		})
+	}
 }

@@ -2,6 +2,7 @@ package paired
 
 import (
 	"context"
+	"hash/maphash"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,7 @@ type Queue struct {
 	failover *failover
 	paired   atomic.Bool
 	syphons  syphonHints
+	failing  failing
 
 	life     context.Context // of the goroutine that watches the primary queue
 	cancel   func()          // ends life
@@ -44,7 +46,7 @@ func New(primary, secondary queue.Queue, o *Options) *Queue {
 		panic("paired.New: a queue is nil")
 	}
 	all, bad := withDefaults(o)
-	q := &Queue{primary: primary, options: all, bad: bad, failover: &failover{state: State{Queue: primary.Name()}, interval: all.FailoverInterval, probe: all.ProbeInterval}}
+	q := &Queue{primary: primary, options: all, bad: bad, failing: failing{seed: maphash.MakeSeed()}, failover: &failover{state: State{Queue: primary.Name()}, interval: all.FailoverInterval, probe: all.ProbeInterval}}
 	q.life, q.cancel = context.WithCancel(context.Background())
 	n := all.Backlogs
 	if bad != nil {

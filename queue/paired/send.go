@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"math/rand/v2"
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 )
@@ -28,10 +30,14 @@ var errLimit = errors.New("the limit of a request to a primary queue that fails"
 // Queue where it is, and in MaybeTwice whether the other may have it as well. [Queue.Lookup] finds the queue, in
 // which it can be deleted with its lease as long as nobody has taken it.
 //
-// A primary queue that is busy is waited for 10 s and sent to again, until ctx ends; so are the backlog queues
-// if the last one is busy. While the primary queue fails, a request to it may take no longer than the failover
-// interval. A text that is too large for the record of a backlog queue, which is no text that a producer sends,
-// goes to the primary queue alone.
+// A message that a busy primary queue refuses is sent again after 10 to 15 s, until ctx leaves too little time for
+// that; so is one that all backlog queues refused. A request to the primary queue may take no longer than the
+// failover interval, and leaves time before the deadline of ctx for a backlog queue. A message whose attempts have
+// failed for the failover interval, or whose deadline is near, goes to a backlog queue even if the primary queue
+// accepts others. A call with [queue.WithRepeats] continues those before it with the same text.
+//
+// A text that is too large for the record of a backlog queue, which is no text that a producer sends, goes to
+// the primary queue alone.
 //
 // An error is one of the primary queue, as without pairing, unless it is [ErrBothDown] or
 // [ErrNotPaired].
@@ -57,7 +63,7 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	sealed := r.seal(s.text)
 	unfit := queue.CheckRequest(sealed, 0)
 	var busyErr error // of the time before
-	for {
+	for n := 0; ; n++ {
 		if ctx.Err() != nil {
 			return queue.Message{}, s.failed(nothingSent(ctx, s.q.Name()), busyErr)
 		}
@@ -65,11 +71,22 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 		switch {
 		case err == nil:
 			return sent, nil
-		case ctx.Err() != nil || v != busy || !waiting.For(busyWait, ctx.Done()):
+		case ctx.Err() != nil || v != busy || !s.rest(ctx, n):
 			return queue.Message{}, s.failed(err, busyErr)
 		}
 		busyErr = err
 	}
+}
+
+// rest lets a message that was refused wait for 10 to 15 s. It reports false when its sender's time is over: if
+// too little is left to send it again, it is not.
+func (s *send) rest(ctx context.Context, n int) bool {
+	wait := busyWait + time.Duration(waiting.Jitter(s.text, n)*float64(busyWait/2))
+	if !s.q.failover.leaves(ctx, wait) {
+		<-ctx.Done()
+		return false
+	}
+	return waiting.For(wait, ctx.Done())
 }
 
 // send is one message on its way.
@@ -88,6 +105,7 @@ func (s *send) once(ctx context.Context, sealed string, unfit error) (sent queue
 	divert := true
 	if a := s.q.failover.begin(unfit == nil); a.primary {
 		sent, v, divert, err = s.try(ctx, a)
+		divert = divert || v == failed && unfit == nil && s.overdue(ctx, a.begun)
 	}
 	switch {
 	case !divert, err != nil && ctx.Err() != nil:
@@ -96,6 +114,41 @@ func (s *send) once(ctx context.Context, sealed string, unfit error) (sent queue
 		return queue.Message{}, v, s.bothDown(queue.Name{}, unfit)
 	}
 	return s.divert(ctx, sealed)
+}
+
+// overdue reports whether a message that has failed goes to a backlog queue although the primary queue accepts
+// others: it has failed for the failover interval, or its sender may have no time for another attempt. The waits
+// between the attempts of a producer double, up to retry.MaxWait, each up to a quarter longer.
+func (s *send) overdue(ctx context.Context, begun time.Time) bool {
+	failing := time.Since(s.q.failing.since(s.text, begun, queue.Repeats(ctx) > 0))
+	return failing >= s.q.options.FailoverInterval || !s.q.failover.leaves(ctx, min(failing, retry.MaxWait)*5/4)
+}
+
+// failing remembers since when messages have failed, by the hashes of their texts, because each attempt of a
+// producer is a call of its own. Two generations bound it. A message that is forgotten is diverted later.
+type failing struct {
+	seed maphash.Seed
+
+	mu           sync.Mutex
+	young, older map[uint64]time.Time // guarded by mu
+}
+
+// maxFailing is how many failing messages are remembered at least.
+const maxFailing = 10_000
+
+// since returns since when a message has failed: since this attempt began, unless it repeats others.
+func (f *failing) since(text string, begun time.Time, repeated bool) time.Time {
+	h := maphash.String(f.seed, text)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if first := cmp.Or(f.young[h], f.older[h]); repeated && !first.IsZero() {
+		begun = first
+	}
+	if f.young == nil || len(f.young) >= maxFailing {
+		f.older, f.young = f.young, make(map[uint64]time.Time)
+	}
+	f.young[h] = begun
+	return begun
 }
 
 // failed returns the error of a send, and counts it. If nothing was sent since a queue was busy, it is that.
@@ -126,6 +179,9 @@ func (s *send) try(ctx context.Context, a attempt) (sent queue.Message, v verdic
 	limited, cancel := a.bound(ctx)
 	defer cancel()
 	sent, err = s.q.primary.Enqueue(limited, s.text, s.options)
+	if errors.Is(err, queue.ErrLimited) && limited != ctx && !a.probe { // by our limit, perhaps: nothing was sent
+		sent, err = s.q.primary.Enqueue(ctx, s.text, s.options)
+	}
 	err = cutShort(limited, ctx, err, s.q.Name())
 	v = judge(ctx, err)
 	divert = s.q.failover.end(a, v, err)
@@ -142,14 +198,20 @@ func (s *send) try(ctx context.Context, a attempt) (sent queue.Message, v verdic
 	return sent, v, false, nil
 }
 
-// bound returns the context of an attempt. A probe takes at most half of what the sender has left.
+// bound returns the context of an attempt. It leaves time for a backlog queue, but takes half of what the
+// sender has; a probe takes no more than that.
 func (a attempt) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	limit := a.limit
+	if deadline, ok := ctx.Deadline(); ok && a.reserve > 0 {
+		left := time.Until(deadline)
+		most := max(left-a.reserve, left/2)
+		if a.probe {
+			most = left / 2
+		}
+		limit = min(cmp.Or(limit, most), most)
+	}
 	if limit == 0 {
 		return ctx, func() {}
-	}
-	if deadline, ok := ctx.Deadline(); ok && a.probe {
-		limit = min(limit, time.Until(deadline)/2)
 	}
 	return context.WithTimeoutCause(ctx, limit, errLimit)
 }
