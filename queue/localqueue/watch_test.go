@@ -371,8 +371,16 @@ func TestWakeupsFollowTheQueue(t *testing.T) {
 			t.Fatal(err)
 		}
 		want("6 bytes")
+		other, err := q.Watch(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		sub.Ready(false) // so it is the turn of the other one
 		sub.Ready(false)
-		sub.Ready(false)
+		if len(other.Woken()) != 1 {
+			t.Error("another watcher was not woken for the subscriber that is not ready")
+		}
+		other.Close()
 		time.Sleep(time.Minute)
 		want()
 		sub.Ready(true)
