@@ -195,7 +195,7 @@ func TestACrashLoopHidesNobody(t *testing.T) {
 					var next time.Time
 					for begin, crash := time.Now(), time.Now(); time.Since(begin) < 20*time.Minute; advance(time.Second) {
 						if !time.Now().Before(crash) {
-							o := Options{Instance: "looper", Create: true}
+							o := Options{Instance: "looper", Create: every == time.Second} // without, its reports stay in the one queue
 							if !named {
 								o.Instance = fmt.Sprint("looper ", w.started)
 							}
