@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace"
@@ -57,12 +58,12 @@ func Example_largeBodies() {
 	printBodies(ctx, claims)
 
 	// The worker. Its handler sees no difference.
-	work := func(handle listener.Handler[Report], jobs int) {
+	work := func(handle listener.Handler[Report], jobs int32) {
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
 		o := &listener.Options[Report]{Claims: claims, Codec: compressed, Concurrency: 1, Logger: silent}
 		o.Observer.Settled = func(listener.Delivery, listener.Outcome, time.Duration) {
-			if jobs--; jobs == 0 {
+			if atomic.AddInt32(&jobs, -1) == 0 {
 				stop()
 			}
 		}
