@@ -22,7 +22,7 @@ import (
 // The environment of a process that records batches: recorderVariable has the address of its books.
 const (
 	recorderVariable = "BILLING_BOOKS_RECORDER"
-	recorderAccounts = 2000
+	recorderAccounts = 1000
 	recorderBatches  = 24
 )
 

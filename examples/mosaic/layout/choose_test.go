@@ -111,7 +111,7 @@ func TestLessReuseUsesMoreTiles(t *testing.T) {
 		t.Skip("makes many mosaics")
 	}
 	for name, library := range map[string]*tiles.Library{"photographs": cropLibrary(t, 16, 800), "noise": randomLibrary(t, 6, 300, 1)} {
-		c := gradient(60, 40, 3)
+		c := gradient(36, 24, 3)
 		last := library.Len() + 1
 		for percent := 0; percent <= 100; percent += 25 {
 			n := chosen(t, c, library, percent).Distinct()
