@@ -21,7 +21,7 @@ import (
 // A subscription has one goroutine, which Close of the subscription ends. While the queue does not
 // exist it looks for it every second. After the engine was closed nothing is delivered, and Subscribe
 // fails with [ErrClosed]. The source is safe for concurrent use.
-func (e *Engine) Wakeups() wakeup.Source { return source{e} }
+func (e *Engine) Wakeups() wakeup.QueueSource { return source{e} }
 
 type source struct{ engine *Engine }
 
@@ -41,6 +41,9 @@ func (s source) Subscribe(name queue.Name, to wakeup.Subscriber) (wakeup.Subscri
 	go sub.run(w)
 	return sub, nil
 }
+
+// EmptyAfter implements [wakeup.QueueSource]. It returns 1.
+func (source) EmptyAfter() int { return 1 }
 
 // lookAgain is how long after a failed look for its queue a subscription looks again. Its listener
 // polls meanwhile.
