@@ -79,8 +79,8 @@ type Options[T any] struct {
 	// closely, a dequeue waits until 125 ms after the last one, or 1.25 × Idle.Min if that is less,
 	// and takes all that have come. Otherwise Idle and Loops.Pause apply only while no events reach
 	// the listener, such as when a connection is lost: then a loop polls. The producers must
-	// publish, or the server: see package wakeup. A source that is not usable ends Run with an error. Defaults to nil: the listener
-	// polls.
+	// publish, or the server: see package wakeup. A source that is not usable ends Run with an
+	// error. Defaults to nil: the listener polls.
 	Wakeups wakeup.Source
 
 	// SafetyPoll is after how long without a dequeue a listener with Wakeups sends one all the

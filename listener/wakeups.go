@@ -215,7 +215,7 @@ func (c *connectionLog) log(s *session) time.Duration {
 	return 0
 }
 
-// emptyAfter returns queue.EmptyAfter of q, or what a source that knows its server says in its place.
+// emptyAfter returns queue.EmptyAfter of q, or the number that the source has in its place.
 func (c *sessionOptions) emptyAfter(q queue.Queue) int {
 	n := queue.EmptyAfter(q)
 	if source, ok := c.Wakeups.(wakeup.QueueSource); ok && n > 0 {

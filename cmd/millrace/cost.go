@@ -103,7 +103,7 @@ type costNumbers struct {
 	idleMax     time.Duration // between the polls of an idle loop
 	fewer       int64         // instances while idle
 	safety      time.Duration // between the polls of an instance that is woken
-	embedded    bool          // the embedded server sends the wake-ups: no poll is needed to end a loop
+	embedded    bool          // the embedded server sends the wake-ups: no poll ends a loop
 }
 
 const (
@@ -255,7 +255,8 @@ func (n *costNumbers) receive(l levers) *big.Rat {
 // life returns the transactions of a message, its put included.
 func (n *costNumbers) life(l levers) *big.Rat { return sum(n.receive(l), whole(1)) }
 
-// alone returns the transactions of a message that comes alone under push, with the poll that ends its loop, if one is needed.
+// alone returns the transactions of a message that comes alone under push, with the poll that ends
+// its loop, if one is needed.
 func (n *costNumbers) alone() *big.Rat {
 	if n.embedded {
 		return n.life(leverNone)
