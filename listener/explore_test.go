@@ -38,6 +38,7 @@ type worldLoop struct {
 	seen   uint64
 	served bool
 	got    int8
+	short  bool // the batch that it emptied the queue with
 	failed bool
 	until  instant
 	order  int8 // of those that sleep
@@ -150,7 +151,7 @@ func (x *explorer) tell(w *world, i int, e event) (answers []verb) {
 			w.depthReads++
 		case lookAtDepth:
 			w.looks = true
-		case end, park, release, again, goToSleep:
+		case end, park, release, again, goToSleep, linger:
 			answers = append(answers, a.do)
 		}
 	}
@@ -239,6 +240,8 @@ func (x *explorer) advance(w *world, i int) (ok bool) {
 			*l = worldLoop{}
 		case has(answers, park):
 			l.at = atParked
+		case has(answers, linger):
+			l.at, l.until, l.woken = atDozing, worldNow+lingerTime, woken
 		case l.found && w.s.wakeups:
 			l.at = atRoom
 		default:
@@ -258,10 +261,10 @@ func (x *explorer) advance(w *world, i int) (ok bool) {
 		}
 		l.at, l.seen, l.served = atSent, w.s.heard, w.s.served
 	case atSent:
-		l.at, l.got = atAnswer, min(w.visible, 1)
+		l.at, l.got = atAnswer, min(w.visible, w.asks())
 		w.visible -= l.got
 	case atAnswer:
-		answers := ask(event{what: answered, asked: 1, got: int(l.got)})
+		answers := ask(event{what: answered, asked: int(w.asks()), got: int(l.got)})
 		l.failed = false
 		if l.at = atEmptied; l.got > 0 {
 			l.found = true
@@ -274,11 +277,12 @@ func (x *explorer) advance(w *world, i int) (ok bool) {
 		w.flagAt = worldNow // as if it had failed
 		x.hold(w, i, ask(event{what: waits, late: true}))
 	case atEmptied:
-		l.found = false
-		switch answers := ask(event{what: emptied, seen: l.seen}); {
+		short := l.short
+		l.found, l.short = l.found && short, false
+		switch answers := ask(event{what: emptied, seen: l.seen, short: short}); {
 		case has(answers, end):
 			*l = worldLoop{}
-		case has(answers, again):
+		case short, has(answers, again):
 			l.at = atTurn
 		default:
 			l.at = atIdled
@@ -322,6 +326,14 @@ func (x *explorer) advance(w *world, i int) (ok bool) {
 	return true
 }
 
+// asks returns how many messages a dequeue asks for. With two there are short batches.
+func (w *world) asks() int8 {
+	if w.s.emptyAfter > 0 {
+		return 2
+	}
+	return 1
+}
+
 // hold has a loop with a batch wait for the flag, or handle it, or give it back.
 func (x *explorer) hold(w *world, i int, answers []verb) {
 	l := &w.loops[i]
@@ -329,7 +341,9 @@ func (x *explorer) hold(w *world, i int, answers []verb) {
 		l.at, l.until = atHeld, worldNow+flagWithin
 		return
 	}
-	l.at = atTurn
+	if l.at = atTurn; l.got < w.asks() && w.s.by == NotPaused {
+		l.at, l.short = atEmptied, true
+	}
 	switch {
 	case w.s.by&ByQueue != 0:
 		w.visible += l.got
@@ -457,7 +471,7 @@ func (x *explorer) passTime(w *world) bool {
 func (w *world) shift(d time.Duration) {
 	for _, at := range []*instant{
 		&w.alarm, &w.flagAt, &w.loops[0].until, &w.loops[1].until, &w.s.grown, &w.s.pollAt, &w.s.paid, &w.s.deferred, &w.s.pausedAt, &w.s.asked,
-		&w.s.metadataAt, &w.s.depthAsk, &w.s.depthAt, &w.s.safetyAt, &w.s.flagAt, &w.s.lookAt,
+		&w.s.metadataAt, &w.s.depthAsk, &w.s.depthAt, &w.s.safetyAt, &w.s.flagAt, &w.s.lookAt, &w.s.settled,
 	} {
 		if *at != 0 {
 			*at = max(*at-d, longAgo)
@@ -650,11 +664,11 @@ func add(parts [][]world, w world) [][]world {
 }
 
 // newWorld returns the world of a listener that is about to start its first loops.
-func (x *explorer) newWorld(wakeups bool, safety time.Duration, least int) world {
+func (x *explorer) newWorld(wakeups bool, emptyAfter int, safety time.Duration, least int) world {
 	w := world{told: true, connected: true, puts: 3, wakes: 1, pauses: 2, flags: 2, losses: 2, errors: 2, limits: 1, configures: 2, stops: 1, crowds: 1}
 	w.s = state{
-		wakeups: wakeups, safety: safety, batch: 1, concurrency: 2, ready: true,
-		requested: Loops{Min: least, Max: 2, Pause: -1}, idle: &Idle{Max: worldWait},
+		wakeups: wakeups, emptyAfter: emptyAfter, trickle: lingerAfter - 1, settled: worldNow, safety: safety, batch: 1, concurrency: 2, ready: true,
+		requested: Loops{Min: least, Max: 2, Pause: -1}, idle: &Idle{Min: lingerTime, Max: worldWait},
 	}
 	w.s.applyBounds()
 	x.tell(&w, -1, event{what: enters, phase: Running})
@@ -670,13 +684,15 @@ func newExplorer(step func(state, event) (state, []action)) *explorer {
 var configurations = []struct {
 	name    string
 	wakeups bool
+	after   int // emptyAfter
 	safety  time.Duration
 	least   int
 }{
-	{"wake-ups", true, -1, 0},
-	{"polls", false, 0, 1},
-	{"wake-ups with safety polls", true, time.Minute, 0},
-	{"wake-ups with loops that stay", true, -1, 2},
+	{"wake-ups", true, 0, -1, 0},
+	{"polls", false, 0, 0, 1},
+	{"wake-ups with safety polls", true, 0, time.Minute, 0},
+	{"wake-ups with loops that stay", true, 0, -1, 2},
+	{"wake-ups by the queue", true, 1, -1, 0},
 }
 
 // L-36, X-04: in every order of events, up to a depth, of two loops, three messages, a source, pauses, errors, limits,
@@ -694,7 +710,7 @@ func TestEveryOrderOfEventsKeepsTheInvariants(t *testing.T) {
 	worlds, steps, begin := 0, 0, time.Now()
 	for _, c := range configurations {
 		x := newExplorer(step)
-		x.explore(x.newWorld(c.wakeups, c.safety, c.least), depth)
+		x.explore(x.newWorld(c.wakeups, c.after, c.safety, c.least), depth)
 		worlds, steps = worlds+len(x.visited), steps+x.cost
 		for invariant, n := range x.faults {
 			t.Errorf("%s: %s is violated %d times, first %s", c.name, invariant, n, x.first[invariant])
@@ -796,7 +812,7 @@ func TestTheExplorationFindsPlantedFaults(t *testing.T) {
 		found, worlds := "", 0
 		for _, c := range configurations {
 			x := newExplorer(plant.step)
-			x.explore(x.newWorld(c.wakeups, c.safety, c.least), 9)
+			x.explore(x.newWorld(c.wakeups, c.after, c.safety, c.least), 9)
 			worlds += len(x.visited)
 			if x.faults[plant.invariant] > 0 {
 				found = c.name

@@ -56,6 +56,7 @@ type loop struct {
 	failed  int           // errors in this row
 	created bool          // it created the queue, and no dequeue has succeeded since
 	found   int           // dequeues in a row that found messages
+	short   int           // dequeues in a row that found fewer messages than they asked for
 	limited bool          // a limit held back its last dequeue
 }
 
@@ -76,11 +77,16 @@ func (l *loop) ask(e event, one, other verb) (is, isOther bool) {
 // a controller allows, or when an empty poll finds that it may end.
 func (l *loop) run(ctx context.Context) {
 	for woken := false; ; {
-		ends, waits := l.ask(event{what: turn, woken: woken}, end, park)
-		if woken = false; ends {
+		_, a := l.decide(l, event{what: turn, woken: woken})
+		l.followUp(a.rest)
+		if a.is(end) {
 			return
 		}
-		if waits {
+		if pause, lingers := a.with(linger); lingers {
+			waiting.For(pause.d, ctx.Done())
+			continue
+		}
+		if woken = false; a.is(park) {
 			l.await(ctx, 0)
 			continue
 		}
@@ -147,6 +153,9 @@ func (l *loop) poll(reserved int) (wait time.Duration, ended bool) {
 		l.dispatcher.Dispatch(batch, reserved, asked, visibility)
 	}
 	l.followUp(follows.rest)
+	if l.short++; err != nil || len(batch) == reserved || paused {
+		l.short = 0
+	}
 	switch {
 	case missing:
 		return l.onQueueMissing(err)
@@ -161,7 +170,10 @@ func (l *loop) poll(reserved int) (wait time.Duration, ended bool) {
 	l.changed()
 	l.empties, l.found, l.phased = 0, l.found+1, false
 	l.curve.Reset()
-	return 0, false
+	if now.emptyAfter > 0 && l.short >= now.emptyAfter && l.options.QueueEmpty == nil {
+		ended, _ = l.ask(event{what: emptied, short: true, seen: now.heard}, end, again)
+	}
+	return 0, ended
 }
 
 // awaitFlag waits for the reading of the flag, and reports whether the batch must be given back. If

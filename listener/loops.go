@@ -9,8 +9,8 @@ import (
 type Loops struct {
 	// Min is how many loops run at least, even while the queue is empty. If Max is not set, no more
 	// than Concurrency of them run, because a loop without a slot could not dequeue. Defaults to 1,
-	// and to 0 with Options.Wakeups: while events reach the listener every loop then ends at its
-	// first empty poll.
+	// and to 0 with Options.Wakeups: while events reach the listener every loop then ends when the
+	// queue is empty.
 	Min int
 
 	// Max is how many loops run at most. Defaults to as many as Concurrency needs,

@@ -73,12 +73,14 @@ type Options[T any] struct {
 	// together as one alone. Defaults to 100 ms … 1 s on the curve of scaling.Curve.
 	Idle Idle
 
-	// Wakeups says when work comes. While its events reach the listener a loop ends at its first
-	// empty poll, and an idle listener sends no request at all but safety polls; an event starts a
-	// loop immediately. Idle and Loops.Pause apply only while they do not reach it, such as when a
-	// connection is lost: then a loop polls. The producers must publish, or the server: see package
-	// wakeup. A source that is not usable ends Run with an error. Defaults to nil: the listener
-	// polls.
+	// Wakeups says when work comes. While its events reach the listener a loop ends when the queue
+	// is empty, at the first empty poll at the latest, and an idle listener sends no request at all
+	// but safety polls; an event starts a loop immediately. While messages follow each other
+	// closely, a dequeue waits until 125 ms after the last one, or 1.25 × Idle.Min if that is less,
+	// and takes all that have come. Otherwise Idle and Loops.Pause apply only while no events reach
+	// the listener, such as when a connection is lost: then a loop polls. The producers must
+	// publish, or the server: see package wakeup. A source that is not usable ends Run with an
+	// error. Defaults to nil: the listener polls.
 	Wakeups wakeup.Source
 
 	// SafetyPoll is after how long without a dequeue a listener with Wakeups sends one all the

@@ -21,6 +21,7 @@ type state struct {
 	// Options that never change.
 
 	wakeups     bool          // there is a source of wake-ups
+	emptyAfter  int           // see queue.EmptyAfter
 	controlled  bool          // a LoopController says how many loops run
 	metadata    bool          // settings in the metadata of the queue apply
 	shared      bool          // the slots are shared with other listeners
@@ -61,6 +62,9 @@ type state struct {
 	pollAt   instant // when that was
 	paid     instant // when the rate of polls for events allows the next one, were there no burst
 	deferred instant // when a reason beyond that rate has its turn
+	left     bool    // the newest dequeue may have left messages
+	settled  instant // when one last took what there was
+	trickle  int     // such dequeues one soon after the other, lingerAfter at most
 
 	// Wake-ups.
 
@@ -153,6 +157,13 @@ const (
 	eventBurst    = 10
 	eventInterval = time.Second
 
+	// While events follow closely, the next dequeue waits until lingerTime has passed since the last
+	// one, or a quarter more than Idle.Min if that is less, and takes what has come meanwhile: polls
+	// would be as rare. That begins after so many dequeues that left nothing, each within four times
+	// that after the one before.
+	lingerTime  = 125 * time.Millisecond
+	lingerAfter = 3
+
 	// messagesPerDepth is how many messages must have been received since the depth was last read
 	// before it is read again. depthInterval is when it is read again although few were received:
 	// with slow handlers that many take hours.
@@ -196,6 +207,7 @@ type event struct {
 	mayOpen, backlog bool // crowded: more slots could be opened; the last dequeue was full
 	woken            bool // turn: a signal woke the loop, or kept it from sleeping
 
+	short      bool   // emptied: it found messages, but fewer than it asked for
 	seen       uint64 // emptied: heard, when the dequeue of the loop was about to be sent
 	owed, long bool   // refused: the dequeue was owed; the limit holds for long
 	late       bool   // waits: the wait has lasted long enough
@@ -245,7 +257,7 @@ const (
 	refused  // a limit of the program held the dequeue back
 	answered // the dequeue was answered
 	waits    // the batch waits for a reading of the flag
-	emptied  // it found nothing, and the loop may end if events come
+	emptied  // it has emptied the queue, and the loop may end if events come
 	idled    // the wait of the loop has reached its maximum, and it may end
 	sleeps   // a loop is about to sleep
 	awoke    // a loop woke up by its timer
@@ -310,6 +322,7 @@ const (
 	readMetadata // read them before the dequeue; on: the dequeue depends on them
 	again        // poll immediately
 	goToSleep    // until a signal or the timer
+	linger       // for d, and take another turn
 	share        // write the visibility d to the metadata
 	callMore     // let the source wake another instance
 )
@@ -586,7 +599,22 @@ func (t *transition) takeTurn() {
 		t.endLoop()
 	case t.by != NotPaused:
 		t.do(action{do: park})
+	case t.listening && t.trickle >= lingerAfter && !t.left:
+		if d := t.lingerTime() - t.ago(t.settled); d > 0 {
+			t.do(action{do: linger, d: d})
+		}
 	}
+}
+
+func (t *transition) lingerTime() time.Duration { return min(t.idle.Min+t.idle.Min/4, lingerTime) }
+
+// settle records that a dequeue has taken what there was, as far as it shows.
+func (t *transition) settle() {
+	if t.ago(t.settled) >= 4*t.lingerTime() {
+		t.trickle = 0
+	}
+	t.trickle = min(t.trickle+1, lingerAfter)
+	t.settled, t.left = t.e.now, false
 }
 
 // endLoop ends the calling loop, while others may continue.
@@ -601,16 +629,17 @@ func (t *transition) endLoop() {
 	t.do(action{do: tellScaled})
 }
 
-// leave ends the calling loop after an empty poll, if events reach the listener. The last loop may
-// only leave if nothing was heard since its dequeue was about to be sent: that may be about a
-// message that came after the service had looked. The others leave it to that loop, unless no poll
-// since then has begun. If the loop must not leave, it polls again.
+// leave ends the calling loop after a dequeue that has emptied the queue, if events reach the
+// listener. The last loop may only leave if nothing was heard since its dequeue was about to be
+// sent: that may be about a message that came after the service had looked. The others leave it to
+// that loop, unless no poll since then has begun. If the loop must not leave, it polls again.
 func (t *transition) leave() {
 	switch {
 	case !t.listening || t.stopping || t.active <= t.bounds.Min:
 	case t.owed() || t.active == 1 && t.heard != t.e.seen:
 		t.do(action{do: again})
 	default:
+		t.busy = t.busy && !t.e.short
 		t.endLoop()
 	}
 }
@@ -729,12 +758,23 @@ func (t *transition) answer() {
 	t.received += int64(e.got)
 	if e.got == 0 {
 		t.emptyPolls++
+		if t.busy { // else the event was false, and false events do not make a trickle
+			t.settle()
+		}
 		t.busy = false
 		t.setReady(true)
 		return
 	}
 	t.paid = 0
 	full := e.got >= e.asked
+	switch {
+	case full:
+		t.trickle, t.left = 0, true
+	case t.emptyAfter > 0:
+		t.settle()
+	default:
+		t.left = true
+	}
 	more := full && e.asked >= t.most // the queue may have more
 	if t.by == NotPaused {
 		if t.flagIsOld() && !t.stopping {

@@ -141,11 +141,13 @@ func TestAFloodOfEventsIsNoFloodOfDequeues(t *testing.T) {
 func TestTrueEventsAreNotHeldUp(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		source := connected()
+		o := wakeOptions(source)
+		o.Idle.Min = time.Millisecond // so it lingers no longer
 		var worst atomic.Int64
 		l := New(b.queue, func(_ context.Context, m *Message[job]) error {
 			worst.Store(max(worst.Load(), int64(time.Since(b.begin)-time.Duration(m.Body.N)*10*time.Millisecond)))
 			return nil
-		}, wakeOptions(source))
+		}, o)
 		b.queue.latency = 2 * time.Millisecond
 		b.run(l)
 		advance(10 * time.Millisecond)

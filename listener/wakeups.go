@@ -215,6 +215,15 @@ func (c *connectionLog) log(s *session) time.Duration {
 	return 0
 }
 
+// emptyAfter returns queue.EmptyAfter of q, or the number that the source has in its place.
+func (c *sessionOptions) emptyAfter(q queue.Queue) int {
+	n := queue.EmptyAfter(q)
+	if source, ok := c.Wakeups.(wakeup.QueueSource); ok && n > 0 {
+		n = source.EmptyAfter()
+	}
+	return n
+}
+
 // checkWakeups returns an error if the source is a nil pointer, or if the safety poll has no unit.
 func (c *sessionOptions) checkWakeups() error {
 	if c.Wakeups != nil && hook.IsNil(c.Wakeups) {

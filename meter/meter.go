@@ -187,6 +187,9 @@ var (
 // Unwrap returns the queue underneath, for errors that name its type.
 func (c counted) Unwrap() queue.Queue { return c.inner }
 
+// EmptyAfter returns what short batches of the queue underneath show: see [queue.EmptyAfter].
+func (c counted) EmptyAfter() int { return queue.EmptyAfter(c.inner) }
+
 // Name implements [queue.Queue].
 func (c counted) Name() queue.Name { return c.inner.Name() }
 

@@ -16,10 +16,14 @@ import (
 
 	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/meter"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/limited"
 	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/paired"
 	"github.com/millrace/millrace/queue/queuetest"
+	"github.com/millrace/millrace/queue/tokens"
+	"github.com/millrace/millrace/wakeup"
 )
 
 // sending is one thing that reached the queue underneath.
@@ -401,4 +405,72 @@ func TestAListenerKeepsToALimit(t *testing.T) {
 			t.Errorf("%d of %d jobs handled in a minute by %d dequeues, %d errors", n, jobs, requests, failed.Load())
 		}
 	})
+}
+
+// The wrappers that may ask for fewer messages say nothing about short batches.
+func TestLimitsDoNotSayWhatAShortBatchShows(t *testing.T) {
+	b := tokensSetup(t)
+	c, r := tokens.Concurrency{Jobs: 5, PerToken: 1}, tokens.Rate{Jobs: 5, Window: time.Minute, PerToken: 1}
+	if err := c.Init(b.Context(), b.tokens); err != nil {
+		t.Fatal(err)
+	}
+	atOnce, err := c.Open(b.Context(), b.tokens)
+	if err != nil {
+		t.Fatal(err)
+	}
+	others := b.engine.Queue(queue.Name{Account: "acme", Queue: "others"})
+	if err := r.Init(b.Context(), others); err != nil {
+		t.Fatal(err)
+	}
+	inWindow, err := r.Open(b.Context(), others)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, q := range []queue.Queue{atOnce.Wrap(b.jobs), inWindow.Wrap(b.jobs), meter.New().Wrap(inWindow.Wrap(b.jobs))} {
+		if n := queue.EmptyAfter(q); n != 0 {
+			t.Errorf("queue %d: EmptyAfter returns %d, want 0", i, n)
+		}
+	}
+	if n := queue.EmptyAfter(meter.New().Wrap(b.jobs)); n != 1 {
+		t.Errorf("a metered queue of the engine: EmptyAfter returns %d, want 1", n)
+	}
+}
+
+// A dequeue under a limit may ask for less than the loop wants, so a short batch shows nothing. Without safety polls and events a
+// backlog is still handled, as fast as the limit allows.
+func TestAShortBatchUnderALimitEndsNoLoop(t *testing.T) {
+	wrappers := map[string]func(b *bundle) queue.Queue{
+		"limited": func(b *bundle) queue.Queue {
+			l, err := limited.New(&limited.Options{Messages: 200, Burst: 40 * time.Millisecond}) // each job is got and deleted
+			if err != nil {
+				b.Fatal(err)
+			}
+			return l.Wrap(b.jobs)
+		},
+		"paired": func(b *bundle) queue.Queue { return paired.New(b.jobs, b.tokens, nil) },
+	}
+	for name, wrap := range wrappers {
+		synctest.Test(t, func(t *testing.T) {
+			const jobs = 1000
+			b := tokensSetup(t)
+			b.put(jobs)
+			q := wrap(b)
+			if n := queue.EmptyAfter(q); n != 0 {
+				t.Errorf("%s: EmptyAfter returns %d", name, n)
+			}
+			var handled atomic.Int64
+			l := listener.New(q, func(context.Context, *listener.Message[int]) error { handled.Add(1); return nil }, &listener.Options[int]{
+				Wakeups: new(wakeup.Bus), SafetyPoll: -1, Logger: slog.New(slog.DiscardHandler),
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), 11*time.Second)
+			defer cancel()
+			if err := l.Run(ctx); err != nil {
+				t.Error(err)
+			}
+			t.Logf("%s: %d of %d jobs handled in 11 s", name, handled.Load(), jobs)
+			if n := handled.Load(); n != jobs {
+				t.Errorf("%s: %d of %d jobs handled in 11 s", name, n, jobs)
+			}
+		})
+	}
 }

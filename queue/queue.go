@@ -183,6 +183,19 @@ type Manager interface {
 	Drop(ctx context.Context) error
 }
 
+// EmptyAfter returns after how many short batches in a row, with fewer messages than asked for, a
+// listener with wake-ups takes q for empty. It is the result of the method EmptyAfter() int of q. A
+// queue whose short batch shows that no other message is visible returns 1. Without the method the
+// result is 0: only a dequeue that returns no message shows it, because q may be a wrapper that asks
+// for fewer. A wrapper that passes each dequeue on unchanged may have the method too, and return
+// EmptyAfter of the queue underneath.
+func EmptyAfter(q Queue) int {
+	if says, ok := q.(interface{ EmptyAfter() int }); ok {
+		return says.EmptyAfter()
+	}
+	return 0
+}
+
 // Account is a storage account's queues. Like a [Queue] it sends one request a call and is safe
 // for concurrent use.
 type Account interface {

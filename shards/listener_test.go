@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/millrace/pool"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/shards"
+	"github.com/millrace/millrace/wakeup"
 )
 
 // S-02: the queues may be of several accounts. Each delivery says which shard it is from.
@@ -233,6 +234,34 @@ func TestShardsShareTheSlots(t *testing.T) {
 		if got := len(b.jobs()); got != 800 || most.Load() > 20 {
 			t.Errorf("got %d jobs and %d handlers at once, want 800 and at most 20", got, most.Load())
 		}
+	})
+}
+
+// A loop that ends at a short batch strands nothing in the other shards: with one event for each and no safety polls, backlogs
+// that are larger than the slots are handled.
+func TestWokenShardsHandleTheirBacklogs(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		all, bus := b.shards(4), new(wakeup.Bus)
+		o := b.options()
+		o.Slots, o.Listener.Wakeups, o.Listener.SafetyPoll = 20, bus, -1
+		r := b.run(shards.New(all, func(ctx context.Context, m *listener.Message[job]) error {
+			time.Sleep(50 * time.Millisecond)
+			return b.handle(ctx, m)
+		}, o))
+		advance(time.Minute)
+		for i, q := range all {
+			for n := range 5 + 100*i {
+				b.put(q, 1000*i+n)
+			}
+			if err := bus.Publish(b.Context(), wakeup.Event{Queue: q.Name()}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		advance(10 * time.Second)
+		if got := len(b.jobs()); got != 4*5+600 {
+			t.Errorf("got %d jobs handled, want 620", got)
+		}
+		r.mustFinish()
 	})
 }
 

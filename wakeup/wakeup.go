@@ -58,6 +58,16 @@ type Source interface {
 	Subscribe(q queue.Name, s Subscriber) (Subscription, error)
 }
 
+// QueueSource is a [Source] that knows the server of its queues.
+type QueueSource interface {
+	Source
+
+	// EmptyAfter replaces the result of [queue.EmptyAfter], unless that is 0. A source returns 1 if
+	// its server returns all visible messages, up to the number that a dequeue asks for, and sends
+	// another event if more are left.
+	EmptyAfter() int
+}
+
 // Subscriber is what a source calls. It calls one function of a subscriber at a time, also during
 // Subscribe and Ready. They must not wait, nor call the source or the subscription.
 type Subscriber struct {

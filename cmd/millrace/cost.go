@@ -48,6 +48,7 @@ func costCommand() *command {
 	spanVar(f, &n.idleMax, "idle-max", time.Millisecond, "a loop that finds nothing waits longer each time, up to this `duration`")
 	wholeVar(f, &n.fewer, "fewer", 1, 100_000, "this `number` of instances while there is nothing to do")
 	spanVar(f, &n.safety, "safety", time.Millisecond, "an instance that is woken polls once in this `duration` all the same")
+	f.BoolVar(&n.embedded, "embedded", false, "the embedded server sends the wake-ups: there no poll is needed to end a loop")
 	f.BoolVar(&asJSON, "json", false, "print a JSON object")
 	return &command{name: "cost", does: "print what a queue costs, before and after", more: costMore, epilogue: costEpilogue, flags: f,
 		run: func(_ context.Context, c *console, _ []string) error {
@@ -102,6 +103,7 @@ type costNumbers struct {
 	idleMax     time.Duration // between the polls of an idle loop
 	fewer       int64         // instances while idle
 	safety      time.Duration // between the polls of an instance that is woken
+	embedded    bool          // the embedded server sends the wake-ups: no poll ends a loop
 }
 
 const (
@@ -115,8 +117,11 @@ const (
 	// tombstone and swept.
 	blobRequests = 4
 
-	// closingPolls is how many dequeues find nothing before a loop that an event has started ends.
-	closingPolls = 1
+	// While messages follow each other within trickleGap, an instance that is woken dequeues once in
+	// lingerTime, from the lingerAfter-th dequeue on.
+	lingerTime  = 125 * time.Millisecond
+	trickleGap  = 4 * lingerTime
+	lingerAfter = 3
 
 	// pollTime is how long a dequeue is assumed to take.
 	pollTime = 4 * time.Millisecond
@@ -250,6 +255,15 @@ func (n *costNumbers) receive(l levers) *big.Rat {
 // life returns the transactions of a message, its put included.
 func (n *costNumbers) life(l levers) *big.Rat { return sum(n.receive(l), whole(1)) }
 
+// alone returns the transactions of a message that comes alone under push, with the poll that ends
+// its loop, if one is needed.
+func (n *costNumbers) alone() *big.Rat {
+	if n.embedded {
+		return n.life(leverNone)
+	}
+	return sum(n.life(leverNone), whole(1))
+}
+
 // gap returns the seconds between two messages while there is work: they come evenly, or all at once if there is no time. False
 // means that none come, or all at once.
 func (n *costNumbers) gap(l levers) (seconds float64, known bool) {
@@ -269,8 +283,7 @@ func (n *costNumbers) dequeues(l levers) *big.Rat {
 	least := quotient(n.sent(l), whole(queue.MaxBatch)) // if all are full
 	busy := n.busy.Seconds()
 	if l.has(leverPush) {
-		each := min(1+closingPolls, gap/pollTime.Seconds()) // a loop does not end while messages come faster than it polls
-		polls := each * busy / gap
+		polls := pushRate(n.instances, gap, n.embedded) * busy
 		if !l.has(leverNoSafety) {
 			// Every event starts the wait of its instance again, so a poll follows a gap that is long enough.
 			between := gap * float64(n.instances)
@@ -344,6 +357,73 @@ func pollRate(loops int64, gap float64, idle scaling.Idle) float64 {
 		next.at += wait.Seconds()
 	}
 	return (polls - polls/5 - 1) / (now - begin) * float64(loops) / float64(played)
+}
+
+// pushRate returns how many dequeues a second this number of instances send, apart from safety
+// polls, if each message wakes one of them: in turn with the embedded server, otherwise at random.
+// It plays them, as pollRate does.
+func pushRate(instances int64, gap float64, embedded bool) float64 {
+	const (
+		most     = 16
+		messages = 20_000
+	)
+	played := min(instances, most)
+	gap *= float64(instances) / float64(played)
+	type player struct {
+		at      float64 // of the answer to its next dequeue; 0 without a loop
+		heard   float64 // its newest event
+		settled float64 // its newest dequeue that took what there was
+		trickle int     // such dequeues one soon after the other
+		short   int     // short batches in a row
+	}
+	all := make([]player, played)
+	poll := func(p *player, now float64) {
+		if p.trickle >= lingerAfter {
+			now = max(now, p.settled+lingerTime.Seconds())
+		}
+		p.at = now + pollTime.Seconds()
+	}
+	random := rand.New(rand.NewPCG(1, 1))
+	polls, waiting := 0, 0
+	for n := 1; n <= messages; n++ {
+		now := float64(n) * gap
+		for {
+			next := (*player)(nil)
+			for i := range all {
+				if p := &all[i]; p.at > 0 && p.at <= now && (next == nil || p.at < next.at) {
+					next = p
+				}
+			}
+			if next == nil {
+				break
+			}
+			got, answered := min(waiting, queue.MaxBatch), next.at
+			polls, waiting, next.at = polls+1, waiting-got, 0
+			switch next.short++; {
+			case got == queue.MaxBatch:
+				next.short, next.trickle = 0, 0
+			case got > 0 || next.short > 1:
+				if answered-next.settled >= trickleGap.Seconds() {
+					next.trickle = 0
+				}
+				next.trickle, next.settled = next.trickle+1, answered
+			}
+			if ends := got == 0 || next.short > 1 || embedded && next.short > 0; !ends || next.heard > answered-pollTime.Seconds() {
+				poll(next, answered)
+			} else {
+				next.short = 0
+			}
+		}
+		waiting++
+		woken := &all[n%len(all)]
+		if !embedded {
+			woken = &all[random.IntN(len(all))]
+		}
+		if woken.heard = now; woken.at == 0 {
+			poll(woken, now)
+		}
+	}
+	return float64(polls) / (messages * gap) * float64(instances) / float64(played)
 }
 
 // blobsOf returns the requests to a blob store for a message.

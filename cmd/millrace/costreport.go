@@ -103,7 +103,7 @@ func newCostReport(n *costNumbers, priceGiven bool) *costReport {
 		Price:           costPrice{exact(n.price), exact(n.blobPrice), exact(n.bus), exact(n.hourPrice), !priceGiven},
 		IdleSecondsADay: seconds(n.idle()),
 		PollsOfALoopDay: exact(n.pollsOfALoop(n.every)),
-		Message:         costMessage{exact(n.receive(leverNone)), exact(n.receive(leverBatch)), exact(sum(n.life(leverNone), whole(closingPolls))), exact(n.life(leverNone)), exact(n.life(leverBatch))},
+		Message:         costMessage{exact(n.receive(leverNone)), exact(n.receive(leverBatch)), exact(n.alone()), exact(n.life(leverNone)), exact(n.life(leverBatch))},
 		Intervals:       n.intervals(),
 		Bus: costBus{
 			Connections: n.instances,
@@ -181,7 +181,11 @@ func (r *costReport) print(out io.Writer) error {
 		span(n.idle()), span(n.every), thousands(n.pollsOfALoop(n.every)), dollars(n.worth(product(n.pollsOfALoop(n.every), whole(n.days)))))
 	fmt.Fprintf(&b, "A message takes %s transactions, %s of them its get and delete; in batches of %d %s and %s.\n",
 		decimal(n.life(leverNone), 5), decimal(n.receive(leverNone), 5), n.batch, decimal(n.life(leverBatch), 5), decimal(n.receive(leverBatch), 5))
-	fmt.Fprintf(&b, "One that comes alone under push takes %s, with the poll that ends its loop.\n\n", decimal(sum(n.life(leverNone), whole(closingPolls)), 5))
+	fmt.Fprintf(&b, "One that comes alone under push takes %s", decimal(n.alone(), 5))
+	if !n.embedded {
+		b.WriteString(", with the poll that ends its loop")
+	}
+	b.WriteString(".\n\n")
 	lines := [][]string{{fmt.Sprintf("%s × %s loops", thousands(whole(n.instances)), thousands(whole(n.loops))), "idle polls", "for messages", "to blobs", "instance-hours", "a month"}}
 	for _, one := range r.Rows {
 		lines = append(lines, []string{

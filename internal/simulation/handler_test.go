@@ -195,6 +195,7 @@ func (r *handling) decide() {
 
 // spend lets time pass, and reports whether the context ended first.
 func (r *handling) spend(ctx context.Context, long time.Duration, heedless bool) (cut bool) {
+	defer r.thaw()
 	t := time.NewTimer(max(long, 1))
 	defer t.Stop()
 	over := ctx.Done()

@@ -48,6 +48,8 @@ type nextRelease struct {
 	newer map[queue.ID]bool // messages with the other mark; guarded by mu
 }
 
+func (q *nextRelease) EmptyAfter() int { return queue.EmptyAfter(q.Queue) }
+
 func (q *nextRelease) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
 	batch, err := q.Queue.Dequeue(ctx, n, visibility)
 	q.mu.Lock()

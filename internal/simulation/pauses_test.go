@@ -114,6 +114,8 @@ type witness struct {
 	readings int // guarded by mu
 }
 
+func (q *witness) EmptyAfter() int { return queue.EmptyAfter(q.Queue) }
+
 func (q *witness) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
 	q.process.note(entry{kind: asking, n: n})
 	batch, err := q.Queue.Dequeue(ctx, n, visibility)

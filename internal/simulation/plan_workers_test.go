@@ -52,6 +52,7 @@ type workerPlan struct {
 	hookPanic float64       // share of the calls of its hooks that panic
 	changes   []change
 	pauses    []span // by its program
+	frozen    span   // the time in which it is stopped, as by SIGSTOP
 	member    memberPlan
 	limit     limited.Options // 0 for none
 	adaptive  adaptivePlan

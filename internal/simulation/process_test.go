@@ -180,6 +180,9 @@ func (p *process) drain(done chan error) {
 // queue returns a queue as the listener has it, over this wire.
 func (p *process) queue(wire queue.Queue) queue.Queue {
 	q := p.limitedTo(p.world.breakage.wire(p, wire))
+	if p.plan.frozen.long > 0 {
+		q = freezing{q, p}
+	}
 	if p.plan.release == 2 {
 		q = &nextRelease{Queue: q, newer: make(map[queue.ID]bool)}
 	}
@@ -211,6 +214,9 @@ func (p *process) options() *listener.Options[job] {
 	}
 	if w.wakes {
 		o.Wakeups, o.SafetyPoll = &wakeMember{broker: p.world.broker, process: p}, p.world.plan.wakes.safety
+		if p.world.plan.wakes.engine {
+			o.Wakeups = p.world.engine.Wakeups()
+		}
 	}
 	p.joinPool(o)
 	p.adapt(o)

@@ -23,6 +23,9 @@ func (s *server) Sibling(suffix string) queue.Queue {
 	return &server{s.Manager.Sibling(suffix).(queue.Manager), isPoison(suffix), s.who, s.history}
 }
 
+// EmptyAfter is that of the engine, in every way to reach it.
+func (s *server) EmptyAfter() int { return 1 }
+
 func (s *server) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
 	s.history.mu.Lock()
 	defer s.history.mu.Unlock()

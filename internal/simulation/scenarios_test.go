@@ -268,3 +268,40 @@ func TestSwingingClocksAndLatencies(t *testing.T) {
 		t.Errorf("summary: got %+v", sum)
 	}
 }
+
+// Four of five workers are frozen for 45 s, as by SIGSTOP, in the middle of jobs. To the engine's wake-ups they are subscribers
+// that hang: the fifth worker still handles each new job within two seconds. The jobs of the four are handled by the fifth when their
+// leases end; when the four go on, they have lost these, and change nothing.
+func TestFrozenWorkersDelayNoOthers(t *testing.T) {
+	t.Parallel()
+	p := newScenario(5 * time.Minute)
+	p.wakes = wakesPlan{on: true, engine: true, safety: 20 * time.Minute}
+	freeze := span{time.Minute, 45 * time.Second}
+	p.send(50, lasting(50*time.Second, 15*time.Second, 25*time.Second)) // those of the four are cut off
+	for at := freeze.from + 2*time.Second; at < freeze.end(); at += 3 * time.Second {
+		p.send(1, brief(at))
+	}
+	for i := range 5 {
+		p.addWorker("worker "+str(i), func(w *workerPlan) {
+			w.wakes, w.loops.Min = true, 0
+			if i < 4 {
+				w.frozen = freeze
+			}
+		})
+	}
+	b := p.live(t, breakage{})
+	lost, worst := 0, time.Duration(0)
+	for _, a := range b.sent() {
+		if len(a.deliveries) > 1 {
+			lost++
+		}
+		if a.job.at > freeze.from && a.removed != nil {
+			worst = max(worst, a.removed.over()-a.job.at)
+		}
+	}
+	sum := b.summary()
+	t.Logf("%d jobs of frozen workers were delivered again; a new job took %v at most; %+v", lost, worst, sum)
+	if lost < 10 || worst > 2*time.Second || sum.succeeded != sum.messages || sum.poisoned > 0 || sum.last > 3*time.Minute {
+		t.Errorf("%d jobs of frozen workers were delivered again, a new job took %v at most: want at least 10, and 2 s; %+v", lost, worst, sum)
+	}
+}

@@ -25,6 +25,9 @@ type tardy struct {
 
 func (q tardy) Sibling(suffix string) queue.Queue { return tardy{q.Queue.Sibling(suffix), q.process} }
 
+// EmptyAfter has the workers end their loops at short batches, as on a queue without wrappers.
+func (q tardy) EmptyAfter() int { return queue.EmptyAfter(q.Queue) }
+
 func (q tardy) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
 	// The messages of one dequeue that no handler can run for are copied at one instant. The poison
 	// queue would number the copies, and be created, in any order.
@@ -49,6 +52,40 @@ func (q tardy) linger(ctx context.Context, about ...string) {
 	}
 }
 
+// thaw waits while the process is frozen. Its calls are sent and answered afterwards, and its handlers go on, when its leases may
+// be lost. Its timers do not wait.
+func (p *process) thaw() {
+	if now, s := p.world.now(), p.plan.frozen; now >= s.from && now < s.end() {
+		time.Sleep(s.end() - now)
+	}
+}
+
+// freezing is the queue of a process that may be frozen.
+type freezing struct {
+	queue.Queue
+	process *process
+}
+
+func (q freezing) EmptyAfter() int { return queue.EmptyAfter(q.Queue) }
+
+func (q freezing) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
+	q.process.thaw()
+	defer q.process.thaw()
+	return q.Queue.Dequeue(ctx, n, visibility)
+}
+
+func (q freezing) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
+	q.process.thaw()
+	defer q.process.thaw()
+	return q.Queue.Update(ctx, l, text, visibility)
+}
+
+func (q freezing) Delete(ctx context.Context, l queue.Lease) error {
+	q.process.thaw()
+	defer q.process.thaw()
+	return q.Queue.Delete(ctx, l)
+}
+
 // staggered makes every dequeue happen at a different instant. When slots become free for two loops
 // at once, they would poll at the same instant, and the scheduler would decide which of them gets
 // which response. Other calls are about a message, or one at a time, so that the fault queue can
@@ -67,6 +104,8 @@ type loopCalls struct {
 	name     string
 	dequeues int
 }
+
+func (q *staggered) EmptyAfter() int { return queue.EmptyAfter(q.Queue) }
 
 func (q *staggered) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
 	t := q.turn(n)

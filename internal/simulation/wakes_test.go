@@ -13,6 +13,7 @@ import (
 // wakesPlan is how wake-ups reach the workers of a world. The zero value is that they poll.
 type wakesPlan struct {
 	on       bool
+	engine   bool    // they come from the engine and not from the producer; the others do not apply, except safety
 	lost     float64 // share of the events that reach nobody
 	doubled  float64
 	foreign  float64       // share that have a companion for another queue

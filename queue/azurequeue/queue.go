@@ -240,6 +240,10 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	return m, err
 }
 
+// EmptyAfter returns 2, because the service does not document that Get Messages returns all visible
+// messages. See [queue.EmptyAfter].
+func (q *Queue) EmptyAfter() int { return 2 }
+
 // Dequeue implements [queue.Queue] with Get Messages.
 func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
 	var batch []queue.Message

@@ -59,6 +59,9 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	})
 }
 
+// EmptyAfter returns what short batches of the queue underneath show: see [queue.EmptyAfter].
+func (q *Queue) EmptyAfter() int { return queue.EmptyAfter(q.inner) }
+
 // Dequeue implements [queue.Queue].
 func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
 	return call(ctx, q, Dequeue, strconv.Itoa(n), "", queue.CheckDequeue(n, visibility), func(ctx context.Context) ([]queue.Message, error) {

@@ -129,6 +129,10 @@ func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([
 	return b.messages, nil
 }
 
+// EmptyAfter returns 1: a dequeue takes all visible messages, up to the number it asks for. See
+// [queue.EmptyAfter].
+func (q *Queue) EmptyAfter() int { return 1 }
+
 // Peek reads up to n visible messages; see [queue.Queue.Peek].
 func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 	const op = "peek"

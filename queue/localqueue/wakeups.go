@@ -2,7 +2,6 @@ package localqueue
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -22,7 +21,7 @@ import (
 // A subscription has one goroutine, which Close of the subscription ends. While the queue does not
 // exist it looks for it every second. After the engine was closed nothing is delivered, and Subscribe
 // fails with [ErrClosed]. The source is safe for concurrent use.
-func (e *Engine) Wakeups() wakeup.Source { return source{e} }
+func (e *Engine) Wakeups() wakeup.QueueSource { return source{e} }
 
 type source struct{ engine *Engine }
 
@@ -38,9 +37,13 @@ func (s source) Subscribe(name queue.Name, to wakeup.Subscriber) (wakeup.Subscri
 	}
 	sub := &subscription{queue: q, subscriber: to, ready: true}
 	sub.ctx, sub.cancel = context.WithCancel(context.Background())
-	go sub.run()
+	w := sub.watch() // already here, so that the first poll of a listener is its only one
+	go sub.run(w)
 	return sub, nil
 }
+
+// EmptyAfter implements [wakeup.QueueSource]. It returns 1.
+func (source) EmptyAfter() int { return 1 }
 
 // lookAgain is how long after a failed look for its queue a subscription looks again. Its listener
 // polls meanwhile.
@@ -59,23 +62,33 @@ type subscription struct {
 	closed  bool       // guarded by mu
 }
 
-// run watches the queue until the subscription or the engine is closed.
-func (s *subscription) run() {
-	for {
-		w, err := s.queue.Watch(s.ctx)
-		if err == nil {
+// run watches the queue until the subscription or the engine is closed. w may be nil.
+func (s *subscription) run(w *Watcher) {
+	for ; ; w = s.watch() {
+		if w != nil {
 			s.follow(w)
-		}
-		if errors.Is(err, ErrClosed) || err != nil && !waiting.For(lookAgain, s.ctx.Done()) {
+		} else if s.queue.engine.closed.Load() || !waiting.For(lookAgain, s.ctx.Done()) {
 			return
 		}
 	}
 }
 
+// watch returns a watcher of the queue, which begins to listen, or nil if there is no queue.
+func (s *subscription) watch() *Watcher {
+	w, err := s.queue.Watch(s.ctx)
+	if err != nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watcher = w
+	s.tell()
+	return w
+}
+
 // follow passes on what a watcher hears, until its queue is gone or the subscription is closed.
 func (s *subscription) follow(w *Watcher) {
 	defer w.Close()
-	s.begin(w)
 	for {
 		select {
 		case bytes := <-w.Woken():
@@ -87,13 +100,6 @@ func (s *subscription) follow(w *Watcher) {
 			return
 		}
 	}
-}
-
-func (s *subscription) begin(w *Watcher) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.watcher = w
-	s.tell()
 }
 
 // tell tells the watcher whether the subscriber is ready, and a ready subscriber that it listens. It

@@ -273,6 +273,14 @@ func TestAWatcherThatHangsDelaysOneMessageOnly(t *testing.T) {
 		b.watchers[1].Ready(true)
 		b.put(1, 0)
 		b.wantWoken(0) // it has dequeued and is as good as the others
+		for _, step := range []struct {
+			after time.Duration
+			woken []int
+		}{{patience, []int{1}}, {startOver - 1, nil}, {1, []int{0}}, {patience, []int{1}}, {startOver, []int{0}}} { // for ever
+			time.Sleep(step.after)
+			synctest.Wait()
+			b.wantWoken(step.woken...)
+		}
 	})
 }
 

@@ -113,8 +113,13 @@ func TestARenewalThatFailsIsNotHidden(t *testing.T) {
 				e.want(0, 1, 1)
 				b.put()
 				b.via.set(nil)
-				time.Sleep(4 * time.Second)
+				for end := time.Now().Add(4 * time.Second); e.listened() < 2 && time.Now().Before(end); {
+					time.Sleep(100 * time.Millisecond)
+				}
 				e.want(0, 2, 1) // and dequeues
+				b.take()
+				time.Sleep(time.Minute)
+				e.want(0, 2, 1)
 			})
 		})
 	}

@@ -119,6 +119,13 @@ func (e *ears) add(n *int, d int) {
 	*n += d
 }
 
+// listened returns how often Listening(true) was called.
+func (e *ears) listened() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.began
+}
+
 // want waits until nothing happens in the bubble, and compares.
 func (e *ears) want(events, began, ended int) {
 	e.Helper()

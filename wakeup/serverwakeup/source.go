@@ -62,7 +62,7 @@ type Source struct {
 	streams map[queue.Name]*stream // guarded by mu; those with subscribers
 }
 
-var _ wakeup.Source = (*Source)(nil)
+var _ wakeup.QueueSource = (*Source)(nil)
 
 // New returns the source at the location of an account or a queue, as azurequeue's Open accepts it. It
 // sends no request. The error is [queue.ErrInvalid]; it does not repeat the location.
@@ -132,6 +132,10 @@ func (s *Source) Subscribe(q queue.Name, subscriber wakeup.Subscriber) (wakeup.S
 	sub.Ready(true)
 	return sub, nil
 }
+
+// EmptyAfter implements [wakeup.QueueSource]. It returns 1: only the embedded server has streams,
+// and it returns all messages that are visible.
+func (s *Source) EmptyAfter() int { return 1 }
 
 // release removes a subscriber, and ends its stream if that has no other.
 func (s *Source) release(sub *subscription) {
