@@ -31,7 +31,7 @@ var errLimit = errors.New("the limit of a request to a primary queue that fails"
 // which it can be deleted with its lease as long as nobody has taken it.
 //
 // A message that a busy primary queue refuses is sent again after 10 to 15 s, until ctx leaves too little time for
-// that; so is one that all backlog queues refused. A request to the primary queue may take no longer than the
+// that; so is one that all backlog queues refused. Meanwhile other messages wait: see the package comment. A request to the primary queue may take no longer than the
 // failover interval, and leaves time before the deadline of ctx for a backlog queue. A message whose attempts have
 // failed for the failover interval, or whose deadline is near, goes to a backlog queue even if the primary queue
 // accepts others. A call with [queue.WithRepeats] continues those before it with the same text.
