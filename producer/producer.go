@@ -31,7 +31,8 @@ type Options[T any] struct {
 	Kind string
 
 	// Claims stores bodies that are too large for a message. It needs an envelope, and workers
-	// with the same claims. See package claimcheck. Defaults to none: such a job is too large.
+	// with the same claims. See package claimcheck. A body that is not stored a second before the Timeout is
+	// a blob.ErrUnavailable, and nothing is sent. Defaults to none: such a job is too large.
 	Claims Claims
 
 	// Trace returns the W3C trace context of a Send, such as what OpenTelemetry's propagator

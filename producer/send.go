@@ -316,9 +316,15 @@ func (p *Producer[T]) text(ctx context.Context, s *Sending, body []byte) (string
 	if _, err := p.seal(s, nil); err != nil { // nothing is stored for what cannot be sent
 		return "", err
 	}
-	claim, err := p.options.Claims.Put(ctx, body)
+	storing := ctx
+	if deadline, bounded := ctx.Deadline(); bounded { // later it would be of no use
+		var cancel context.CancelFunc
+		storing, cancel = context.WithDeadline(ctx, deadline.Add(-s.least))
+		defer cancel()
+	}
+	claim, err := p.options.Claims.Put(storing, body)
 	if err != nil {
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		if errors.Is(storing.Err(), context.DeadlineExceeded) {
 			err = fmt.Errorf("%w: %w", blob.ErrUnavailable, err)
 		}
 		return "", fmt.Errorf("store its body of %d bytes: %w", len(body), err)
