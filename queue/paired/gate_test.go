@@ -233,3 +233,54 @@ func TestAMessageThatWaitsForABusyQueueInVainSaysSo(t *testing.T) {
 		time.Sleep(time.Minute) // the refused messages
 	})
 }
+
+// A failover lets those go who wait for a busy queue. A refusal of an earlier request does not hold later messages, and
+// neither does the end of a busy time.
+func TestNoMessageWaitsForAQueueThatIsNotBusy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := setup(t, paired.Options{FailoverInterval: -1})
+		var sends sync.WaitGroup
+		begin := time.Now()
+		after := func(want time.Duration) {
+			t.Helper()
+			if took := time.Since(begin); took != want {
+				t.Errorf("it took %v since the begin, want %v", took, want)
+			}
+		}
+		b.west.fault("orders", fault{err: throttled, takes: 500 * time.Millisecond})
+		sends.Go(func() { b.sends("slow", "west") })
+		synctest.Wait()
+		b.west.fault("orders", fault{err: throttled})
+		sends.Go(func() { b.sends("refused", "west") })
+		synctest.Wait()
+		b.west.fault("orders", fault{})
+		b.sends("probe", "west")
+		after(100 * time.Millisecond)
+		time.Sleep(450 * time.Millisecond) // the slow one is refused
+		b.sends("later", "west")
+		after(550 * time.Millisecond)
+		for i := range 1000 {
+			sends.Go(func() { b.sends(fmt.Sprint("many-", i), "west") })
+		}
+		synctest.Wait()
+		if n := b.west.called("send"); n != 1004 {
+			t.Errorf("got %d requests immediately, want all 1004", n)
+		}
+		sends.Wait() // those that were refused rest
+
+		begin = time.Now()
+		b.west.fault("orders", fault{err: unavailable, takes: 2 * time.Second})
+		sends.Go(func() { b.sends("fails", "east") })
+		synctest.Wait()
+		b.west.fault("orders", fault{err: throttled})
+		for i := range 6 { // probes until 1.5 s, and the last one waits until 3.1 s
+			sends.Go(func() { b.sends(fmt.Sprint("waits-", i), "east") })
+		}
+		time.Sleep(1900 * time.Millisecond)
+		sends.Go(func() {
+			b.sends("last", "east")
+			after(2 * time.Second)
+		})
+		sends.Wait()
+	})
+}
