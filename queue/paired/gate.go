@@ -9,10 +9,12 @@ import (
 	"github.com/millrace/millrace/internal/waiting"
 )
 
-// gate holds messages back while the primary queue is busy, so that it refuses few of them: each of these waits for
-// 10 s and more. The first refusal closes the gate. Then one message at a time is a probe, until one is accepted.
-// The others follow at the rate at which the queue accepted messages between the last two refusals, because
-// that is its limit. The rate grows, first slowly, until the next refusal. It ends when no message has waited for 100 ms.
+// gate holds messages back while the primary queue is busy, so that it refuses few of them: each of these waits
+// for 10 s and more. The first refusal closes the gate. Then one message at a time is a probe, until one is
+// accepted. The others follow at the rate at which the queue accepted messages between the last two refusals,
+// because that is its limit. The rate grows, first slowly, until the next refusal. It ends when no message has
+// waited for 100 ms. No message waits for it longer than a second, because a queue that refuses messages at
+// random would accept more.
 type gate struct {
 	head chan struct{} // has a buffer of one: held by the message that goes next
 
@@ -31,6 +33,7 @@ const (
 	firstProbe = 100 * time.Millisecond // after the first refusal; later waits double, up to retry.MaxWait
 	firstRate  = 1000                   // messages a second, until two refusals have shown the limit
 	twiceAfter = 30 * time.Second       // the rate is twice as high
+	patience   = time.Second            // of a message with the rate
 )
 
 // holds reports whether messages wait for their turn.
@@ -43,6 +46,7 @@ func (g *gate) holds() bool {
 // enter waits until a message may be sent, and reports whether it is the probe. It reports false for ok if ctx
 // ends before. Otherwise the caller calls left with the result.
 func (g *gate) enter(ctx context.Context) (probe, ok bool) {
+	came := time.Now()
 	select {
 	case g.head <- struct{}{}:
 	case <-ctx.Done():
@@ -50,7 +54,7 @@ func (g *gate) enter(ctx context.Context) (probe, ok bool) {
 	}
 	defer func() { <-g.head }()
 	for ctx.Err() == nil {
-		probe, wait, changed := g.next(time.Now())
+		probe, wait, changed := g.next(time.Now(), came)
 		if wait <= 0 {
 			return probe, true
 		}
@@ -60,12 +64,15 @@ func (g *gate) enter(ctx context.Context) (probe, ok bool) {
 }
 
 // next lets the head begin, or returns how long it waits, unless changed is closed before.
-func (g *gate) next(now time.Time) (probe bool, wait time.Duration, changed <-chan struct{}) {
+func (g *gate) next(now, came time.Time) (probe bool, wait time.Duration, changed <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	due := g.due
-	if g.closed && !g.probing.IsZero() {
+	switch {
+	case g.closed && !g.probing.IsZero():
 		due = g.probing.Add(minTry)
+	case !g.closed && due.After(came.Add(patience)):
+		due = came.Add(patience)
 	}
 	switch {
 	case now.Before(due):
@@ -79,7 +86,7 @@ func (g *gate) next(now time.Time) (probe bool, wait time.Duration, changed <-ch
 	if now.Sub(g.due) >= firstProbe {
 		g.rate = 0
 	}
-	if g.rate > 0 {
+	if g.rate > 0 && !now.Before(g.due) {
 		grown := float64(now.Sub(g.opened)) / float64(twiceAfter)
 		g.due = g.due.Add(time.Duration(float64(time.Second) / (g.rate * (1 + grown*grown))))
 	}

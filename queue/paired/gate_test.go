@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,7 +90,7 @@ func TestThrottlingCostsATenthAtMost(t *testing.T) {
 		shards, senders int
 		place           sharded.Strategy
 	}{
-		{1, 4, sharded.RoundRobin},
+		{1, 16, sharded.RoundRobin},
 		{1, 64, sharded.RoundRobin},
 		{4, 16, sharded.RoundRobin},
 		{4, 128, sharded.ByKey},
@@ -282,5 +284,55 @@ func TestNoMessageWaitsForAQueueThatIsNotBusy(t *testing.T) {
 			after(2 * time.Second)
 		})
 		sends.Wait()
+	})
+}
+
+// moody is a queue that refuses one message in a hundred, however few come, and answers in 10 ms.
+type moody struct {
+	queue.Queue
+	mu   sync.Mutex
+	dice *rand.Rand // guarded by mu
+}
+
+func (q *moody) Enqueue(context.Context, string, *queue.EnqueueOptions) (queue.Message, error) {
+	time.Sleep(10 * time.Millisecond)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.dice.IntN(100) == 0 {
+		return queue.Message{}, throttled
+	}
+	return queue.Message{Queue: q.Name()}, nil
+}
+
+// A queue that refuses few messages, at any rate, has no lower limit: no other message waits for much longer than a
+// second. With the rate alone 9,988 of these sends failed.
+func TestFewRefusalsDoNotHoldTheOthers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := unpaired(t, paired.Options{})
+		one := &moody{Queue: b.west.queue("orders"), dice: rand.New(rand.NewPCG(1, 1))}
+		q := paired.New(one, b.east.queue("orders"), &paired.Options{Backlogs: 1})
+		defer q.Close()
+		b.ok(q.Pair(b.ctx))
+		jobs := producer.New[string](q, nil)
+		var failed, slow atomic.Int64
+		var sends sync.WaitGroup
+		const n = 12_000
+		for range n {
+			sends.Go(func() {
+				begin := time.Now()
+				if _, err := jobs.Send(b.ctx, "job", nil); err != nil {
+					failed.Add(1)
+				}
+				if time.Since(begin) > 2*time.Second {
+					slow.Add(1)
+				}
+			})
+			time.Sleep(10 * time.Millisecond)
+		}
+		sends.Wait()
+		t.Logf("of %d sends %d failed and %d took over 2 s", n, failed.Load(), slow.Load())
+		if failed.Load() > n/1000 || slow.Load() > n/50 {
+			t.Errorf("got %d that failed and %d that took over 2 s, want hardly any, and at most 2 %%", failed.Load(), slow.Load())
+		}
 	})
 }
