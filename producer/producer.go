@@ -31,7 +31,8 @@ type Options[T any] struct {
 	Kind string
 
 	// Claims stores bodies that are too large for a message. It needs an envelope, and workers
-	// with the same claims. See package claimcheck. Defaults to none: such a job is too large.
+	// with the same claims. See package claimcheck. A body that is not stored a second before the Timeout is
+	// a blob.ErrUnavailable, and nothing is sent. Defaults to none: such a job is too large.
 	Claims Claims
 
 	// Trace returns the W3C trace context of a Send, such as what OpenTelemetry's propagator
@@ -41,7 +42,9 @@ type Options[T any] struct {
 	// Defaults to no trace context.
 	Trace func(ctx context.Context) (traceparent, tracestate string)
 
-	// Timeout bounds one Send with all its retries. Negative means that only the context does.
+	// Timeout bounds one Send with all its retries. Negative means that only the context does. No retry
+	// begins in the last second before it or before the deadline of the context, or in the second half of
+	// a shorter time, so that a job is not handled although its Send has failed.
 	// Less than 1 µs, which is a number without a unit, is an error of every Send. Defaults to
 	// 30 s.
 	Timeout time.Duration
@@ -188,6 +191,7 @@ type Sending struct {
 	items     int                  // of the group that is sent; 0 for one job
 	claim     string               // of the body, if Claims has stored it
 	claimed   [2]string            // jobOf the job for which it was stored
+	least     time.Duration        // how much of its time a request needs
 	bytes     int64                // of the text that was sent last
 	maybeSent error                // why the job may be in the queue already; nil if it is not
 	where     []queue.Name         // the queues that it may be in, for wake-ups

@@ -185,14 +185,29 @@ func (p *Producer[T]) checkEnvelope(pairs ...string) error {
 	return nil
 }
 
+// lastRequest is how long before the deadline the last request may begin. A later one could be accepted when
+// its sender has given up.
+const lastRequest = time.Second
+
 func (p *Producer[T]) enqueue(ctx context.Context, s *Sending, body []byte) error {
+	deadline, bounded := ctx.Deadline()
+	if s.least == 0 {
+		s.least = min(lastRequest, time.Until(deadline)/2)
+	}
+	late := func() bool { return bounded && time.Until(deadline) < s.least }
 	text, err := p.text(ctx, s, body)
 	if err != nil {
 		return err
 	}
 	all := ctx
-	return retry.Do(queue.WithCause(ctx, queue.CauseSend), s.Head.ID, queue.Transient, func(ctx context.Context) error {
-		err := p.try(ctx, s, text)
+	var last error
+	again := func(err error) bool { return queue.Transient(err) && !late() }
+	return retry.Do(queue.WithCause(ctx, queue.CauseSend), s.Head.ID, again, func(ctx context.Context) (err error) {
+		if late() {
+			return cmp.Or(last, p.tooLate(deadline))
+		}
+		defer func() { last = err }()
+		err = p.try(ctx, s, text)
 		if !p.options.Create || !errors.Is(err, queue.ErrQueueMissing) {
 			return err
 		}
@@ -206,6 +221,14 @@ func (p *Producer[T]) enqueue(ctx context.Context, s *Sending, body []byte) erro
 		}
 		return err
 	})
+}
+
+// tooLate returns the error of a send that has too little time for its first request.
+func (p *Producer[T]) tooLate(deadline time.Time) error {
+	return &queue.Error{
+		Op: "enqueue", Queue: p.queue.Name(), Err: context.DeadlineExceeded, Hint: "give it a longer Timeout",
+		Detail: fmt.Sprintf("nothing was sent: only %v was left for the request", max(0, time.Until(deadline)).Round(time.Millisecond)),
+	}
 }
 
 // seal checks what is to be sent, after the interceptors have had their say, and returns its text.
@@ -293,9 +316,15 @@ func (p *Producer[T]) text(ctx context.Context, s *Sending, body []byte) (string
 	if _, err := p.seal(s, nil); err != nil { // nothing is stored for what cannot be sent
 		return "", err
 	}
-	claim, err := p.options.Claims.Put(ctx, body)
+	storing := ctx
+	if deadline, bounded := ctx.Deadline(); bounded { // later it would be of no use
+		var cancel context.CancelFunc
+		storing, cancel = context.WithDeadline(ctx, deadline.Add(-s.least))
+		defer cancel()
+	}
+	claim, err := p.options.Claims.Put(storing, body)
 	if err != nil {
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		if errors.Is(storing.Err(), context.DeadlineExceeded) {
 			err = fmt.Errorf("%w: %w", blob.ErrUnavailable, err)
 		}
 		return "", fmt.Errorf("store its body of %d bytes: %w", len(body), err)

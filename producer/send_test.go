@@ -3,7 +3,10 @@ package producer_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,6 +58,102 @@ func TestASendIsRetriedForAsLongAsItsTimeout(t *testing.T) {
 			}
 		})
 	}
+}
+
+// recovering is a queue that is too busy for 35 s, and then accepts a message 900 ms after its request began,
+// even if the sender has given up by then.
+type recovering struct {
+	queue.Queue
+	begin    time.Time
+	requests atomic.Int64
+}
+
+func (r *recovering) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+	r.requests.Add(1)
+	if time.Since(r.begin) < 35*time.Second {
+		return queue.Message{}, queue.ErrThrottled
+	}
+	time.Sleep(900 * time.Millisecond)
+	m, err := r.Queue.Enqueue(context.WithoutCancel(ctx), text, o)
+	if ctx.Err() != nil {
+		return queue.Message{}, queue.ErrOutcomeUnknown
+	}
+	return m, err
+}
+
+// no request begins so late that its message is handled although its Send has failed.
+func TestNoFailedSendIsHandled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &recovering{Queue: setup(t), begin: time.Now()}
+		p := producer.New[order](q, nil)
+		var mu sync.Mutex
+		failed := map[string]error{} // by order; guarded by mu
+		var sends sync.WaitGroup
+		for i := range 500 {
+			sends.Go(func() {
+				id := fmt.Sprint(i)
+				_, err := p.Send(t.Context(), order{id}, nil)
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
+					failed[id] = err
+				}
+			})
+			time.Sleep(20 * time.Millisecond)
+		}
+		sends.Wait()
+		handled := 0
+		for body := range onQueue(t, q.Queue) {
+			if failed[body] != nil {
+				handled++
+			}
+		}
+		t.Logf("of 500 sends %d failed, and %d of these were handled", len(failed), handled)
+		if len(failed) == 0 || handled != 0 {
+			t.Errorf("got %d that failed and %d of these handled, want some and 0", len(failed), handled)
+		}
+		for id, err := range failed {
+			if !errors.Is(err, queue.ErrThrottled) || errors.Is(err, queue.ErrOutcomeUnknown) {
+				t.Errorf("%s: got %v, want %v", id, err, queue.ErrThrottled)
+			}
+		}
+	})
+}
+
+// A send with little time makes its first request all the same, and repeats it in the first half of that time.
+func TestASendWithLittleTimeIsSent(t *testing.T) {
+	for _, c := range []struct{ timeout, busy time.Duration }{
+		{time.Millisecond, 0}, {500 * time.Millisecond, 0}, {500 * time.Millisecond, 50 * time.Millisecond}, {2 * time.Second, 500 * time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q := &busy{Queue: setup(t), until: time.Now().Add(c.busy)}
+			ctx, cancel := context.WithTimeout(t.Context(), c.timeout)
+			defer cancel()
+			if _, err := producer.New[order](q, nil).Send(ctx, order{"7"}, nil); err != nil {
+				t.Errorf("%v, busy for %v: %v", c.timeout, c.busy, err)
+			}
+		})
+	}
+}
+
+// slowClaims store a body in 29.5 s.
+type slowClaims struct{}
+
+func (slowClaims) Limit() int { return 0 }
+func (slowClaims) Put(context.Context, []byte) (string, error) {
+	time.Sleep(29500 * time.Millisecond)
+	return "claim", nil
+}
+
+// A send whose time is used up before its first request says that it sent nothing.
+func TestASendThatIsTooLateSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &recovering{Queue: setup(t), begin: time.Now().Add(-time.Hour)}
+		_, err := producer.New(q, &producer.Options[order]{Claims: slowClaims{}}).Send(t.Context(), order{"7"}, nil)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "nothing was sent") || q.requests.Load() != 0 {
+			t.Errorf("got %v after %d requests, want that nothing was sent", err, q.requests.Load())
+		}
+	})
 }
 
 // created is a queue that is missing at the first enqueue, and that another program creates

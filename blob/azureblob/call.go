@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
@@ -148,5 +149,8 @@ var failures = azurestorage.Failures{
 // context, try the one that ends after timeout.
 func (s *Store) translate(ctx, try context.Context, timeout time.Duration, err error) error {
 	f := s.location.Failure(ctx, try, timeout, err, failures)
+	if f.Kind == nil || errors.Is(f.Kind, blob.ErrUnavailable) { // which of several accounts it is matters then
+		f.Detail = strings.TrimSuffix(fmt.Sprintf("account %s: %s", s.location.Account, f.Detail), ": ")
+	}
 	return &blob.Error{Kind: f.Kind, Status: f.Status, Code: f.Code, RequestID: f.RequestID, Detail: f.Detail, Hint: f.Hint, Err: f.Err}
 }

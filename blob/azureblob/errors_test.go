@@ -19,6 +19,10 @@ import (
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/blob/azureblob"
+	"github.com/millrace/millrace/claimcheck"
+	"github.com/millrace/millrace/producer"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
 )
 
 const someSAS = "sv=2024-11-04&ss=b&srt=sco&sp=rwdl&se=2099-01-01&sig=S3cret%2Fsign%3D"
@@ -395,5 +399,47 @@ func TestNobodyListeningIsExplained(t *testing.T) {
 	}
 	if _, err := s.Stat(t.Context(), someRef); !errors.Is(err, blob.ErrUnavailable) || !strings.Contains(err.Error(), "azurite-blob") {
 		t.Errorf("stat: %v", err)
+	}
+}
+
+// A send whose store is away fails before its 30 s, while there would still be time to send, and says which account it is,
+// which blob, and what the account answered. It took all of the 30 s, and the error did not name the account.
+func TestASendWhoseStoreIsAwaySaysSoInTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault fault
+		says  string
+	}{
+		"busy":           {fault{status: 503, code: "ServerBusy"}, "503 ServerBusy"},
+		"fails":          {fault{status: 500, code: "InternalError"}, "500 InternalError"},
+		"cannot be sent": {fault{lost: true}, errCut.Error()},
+		"hangs":          {fault{hangs: true}, "the wait for the response ended"},
+	} {
+		for _, blockSize := range []int{1 << 10, 1 << 20} { // several requests, or one
+			synctest.Test(t, func(t *testing.T) {
+				s := newService()
+				s.setFault(func(string) fault { return c.fault })
+				claims, err := claimcheck.New(s.open(t, azureblob.Options{BlockSize: blockSize}), "pictures", &claimcheck.Options{Limit: 100})
+				if err != nil {
+					t.Fatal(err)
+				}
+				q := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs"})
+				if err := q.Create(t.Context(), nil); err != nil {
+					t.Fatal(err)
+				}
+				begin := time.Now()
+				_, err = producer.New(q, &producer.Options[string]{Claims: claims}).Send(t.Context(), strings.Repeat("x", 5000), nil)
+				if took := time.Since(begin); took != 29*time.Second {
+					t.Errorf("%s: it took %v, want 29s", name, took)
+				}
+				if !errors.Is(err, blob.ErrUnavailable) {
+					t.Fatalf("%s: got %v, want %v", name, err, blob.ErrUnavailable)
+				}
+				for _, want := range []string{"test/jobs", "blob://pictures/bodies/", "account devstoreaccount1", c.says} {
+					if !strings.Contains(err.Error(), want) {
+						t.Errorf("%s: got %v, want it to say %q", name, err, want)
+					}
+				}
+			})
+		}
 	}
 }

@@ -561,6 +561,17 @@ func TestLedgerFindsViolations(t *testing.T) {
 			}}
 		}}, "the sender was not told"},
 
+		"a refused message is sent again soon": {breakage{only: func(p *plan) bool { return p.pairing.throttled }, sending: func(q queue.Queue) queue.Queue {
+			return &tampered{Queue: q, poison: true, copying: func(ctx context.Context, q queue.Queue, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+				short, cancel := context.WithTimeout(ctx, time.Second)
+				defer cancel()
+				if m, err := q.Enqueue(short, text, o); !errors.Is(err, queue.ErrThrottled) {
+					return m, err
+				}
+				return q.Enqueue(ctx, text, o)
+			}}
+		}}, "after a busy queue had refused it"},
+
 		"a pool has too many slots": {breakage{slots: 6}, "handlers run at once in a pool of"},
 
 		"jobs of one key run at once": {breakage{key: func(m *listener.Message[job]) string { return string(m.ID) }}, "run at once with"},

@@ -20,7 +20,8 @@
 //     that are lost: idle workers then have no loops, and a safety poll finds what nobody heard of;
 //   - in one world in seven pauses, by the program of a worker or by the flag in the metadata of the queue;
 //   - in one world in ten a producer that sends through an outage of the queue, to backlog queues in another
-//     account, and a syphon, which may be killed, that brings the messages home;
+//     account, and a syphon, which may be killed, that brings the messages home; in half of them many senders also meet a
+//     time in which the queue is busy and refuses most messages;
 //   - in one world in ten of those with several workers a pool whose slots they share, of one rank or several,
 //     with reserves; they come and go, and none is killed;
 //   - in one world in ten without wake-ups, pauses, backlog queues and pools several queues as one: a producer that

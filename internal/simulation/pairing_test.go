@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ type pairingPlan struct {
 	on              bool
 	backlogs        int
 	interval, probe time.Duration
+	throttled       bool // the primary queue refuses most messages for a while, and many senders meet it
 	clean           bool // no response is lost, and nobody is killed: no message comes twice
 	secondary       faultqueue.Options
 	syphon          faultqueue.Options // of its requests to the primary queue
@@ -44,6 +46,14 @@ func (p *plan) drawPairing() {
 	outage := incident{from: d.within(0, p.horizon*2/3, "pairing", "from"), long: d.within(20*time.Second, 4*time.Minute, "pairing", "long"), faults: everything(away)}
 	outage.long = min(outage.long, p.horizon-outage.from)
 	p.incidents = append([]incident{outage}, p.incidents...)
+	if a.throttled = d.chance(0.5, "pairing", "busy"); a.throttled {
+		busy := incident{
+			from: d.within(0, p.horizon*2/3, "pairing", "busy from"), long: d.within(20*time.Second, 2*time.Minute, "pairing", "busy for"), queue: jobs.Queue,
+			faults: map[faultqueue.Op]faultqueue.Rates{faultqueue.Enqueue: {Throttled: 0.5 + d.unit("pairing", "how busy")/2}},
+		}
+		busy.long = min(busy.long, p.horizon-busy.from)
+		p.incidents = append([]incident{busy}, p.incidents...)
+	}
 	a.secondary, a.syphon = a.faults(p, "secondary"), a.faults(p, "syphon")
 	p.pairing = a
 }
@@ -94,12 +104,36 @@ func (a *pairing) pair(wire *faultqueue.Queue, primary queue.Queue) (*paired.Que
 // pairProducer pairs the queue of the producer.
 func (w *world) pairProducer(wire *faultqueue.Queue) queue.Queue {
 	a := w.pairing
-	a.queue, _ = a.pair(wire, wire)
+	a.queue, _ = a.pair(wire, &resting{Queue: wire, world: w, refused: map[string]time.Duration{}})
 	for a.queue.Pair(context.Background()) != nil {
 		time.Sleep(time.Second)
 	}
 	a.ended.Go(a.syphon)
 	return w.breakage.sending(a.queue)
+}
+
+// resting checks that a message that a busy queue has refused is sent again after 10 s at the earliest.
+type resting struct {
+	queue.Queue
+	world   *world
+	refused map[string]time.Duration // when, by text; guarded by world.mu
+}
+
+func (q *resting) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+	w := q.world
+	w.mu.Lock()
+	at, was := q.refused[text]
+	w.mu.Unlock()
+	if was && w.now() < at+10*time.Second {
+		w.addViolation("a message was sent again %v after a busy queue had refused it", w.now()-at)
+	}
+	m, err := q.Queue.Enqueue(ctx, text, o)
+	if errors.Is(err, queue.ErrThrottled) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		q.refused[text] = w.now()
+	}
+	return m, err
 }
 
 // syphon brings messages home until none is left after the horizon. A syphon that is killed is followed by

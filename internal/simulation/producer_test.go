@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/millrace/millrace/queue"
@@ -24,16 +25,25 @@ func (w *world) produce() {
 	}
 	sorted := slices.Clone(w.plan.jobs)
 	slices.SortFunc(sorted, func(a, b jobPlan) int { return int(a.at - b.at) })
+	var sends sync.WaitGroup
 	for _, j := range sorted {
 		time.Sleep(j.at - w.now())
 		way := q
 		if j.form == junk || j.undecoded || j.largest {
 			way = once
 		}
-		for try, begin := 0, w.now(); w.now() < begin+10*time.Minute && !w.send(way, j, try); try++ {
-			time.Sleep(w.plan.dice.within(100*time.Millisecond, 3*time.Second, "send again", str(j.n), str(try)))
+		send := func() {
+			for try, begin := 0, w.now(); w.now() < begin+10*time.Minute && !w.send(way, j, try); try++ {
+				time.Sleep(w.plan.dice.within(100*time.Millisecond, 3*time.Second, "send again", str(j.n), str(try)))
+			}
+		}
+		if w.plan.pairing.throttled {
+			sends.Go(send)
+		} else {
+			send()
 		}
 	}
+	sends.Wait()
 }
 
 // send puts a job on the queue, and reports whether it was accepted.

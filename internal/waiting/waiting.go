@@ -4,6 +4,7 @@
 package waiting
 
 import (
+	"context"
 	"math/bits"
 	"time"
 )
@@ -28,6 +29,17 @@ func For(d time.Duration, done <-chan struct{}) bool {
 		return false
 	}
 }
+
+type handBack struct{}
+
+// WithHandBack returns a context for a request to a queue that shall not wait while it is busy, because
+// another queue may take the message.
+func WithHandBack(ctx context.Context) context.Context {
+	return context.WithValue(ctx, handBack{}, true)
+}
+
+// HandsBack reports whether the context is one of [WithHandBack].
+func HandsBack(ctx context.Context) bool { return ctx.Value(handBack{}) != nil }
 
 // Jitter returns a number in [0, 1) for the key, such as a message id, and an ordinal. Different
 // keys give unrelated numbers. It is a pure function, so that a run can be repeated. All jitter of the library comes from here.

@@ -13,7 +13,10 @@
 // fails over with the first failure at its end or later. Each queue fails over alone, in each process. A message
 // that has failed for the interval, or whose deadline is near, is diverted even before.
 //
-// A busy service never fails over. A message that it refused is sent again after 10 to 15 s.
+// A busy service never fails over. A message that it refused is sent again after 10 to 15 s. One other message
+// at a time finds out whether the service accepts again, after 100 ms and then more, and the others follow at the
+// rate that it accepts. In a sharded queue the refusal is returned immediately, so that the message goes to
+// another shard, unless its key decides the shard.
 //
 // While the queue is failed over, one send at a time is a probe: it goes to the primary queue first, which costs it at most
 // 10 s and half of its time. If nobody sends, the properties of the queue are read. The first success is the return. Nothing is

@@ -144,6 +144,22 @@ func (f *failover) leaves(ctx context.Context, wait time.Duration) bool {
 	return time.Until(deadline) >= wait+f.least()
 }
 
+// timely returns a context for waiting that leaves time for a request. The first request of a message waits for
+// half of a time that is too short.
+func (f *failover) timely(ctx context.Context, repeated bool) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return ctx, func() {}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	least := f.least()
+	if !repeated {
+		least = min(least, time.Until(deadline)/2)
+	}
+	return context.WithDeadline(ctx, deadline.Add(-least))
+}
+
 // beginProbe starts a probe if one is due. Requires mu.
 func (f *failover) beginProbe(now time.Time) bool {
 	if !f.again.Begin(now) {

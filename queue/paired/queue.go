@@ -24,6 +24,7 @@ type Queue struct {
 	paired   atomic.Bool
 	syphons  syphonHints
 	failing  failing
+	gate     gate
 
 	life     context.Context // of the goroutine that watches the primary queue
 	cancel   func()          // ends life
@@ -46,7 +47,7 @@ func New(primary, secondary queue.Queue, o *Options) *Queue {
 		panic("paired.New: a queue is nil")
 	}
 	all, bad := withDefaults(o)
-	q := &Queue{primary: primary, options: all, bad: bad, failing: failing{seed: maphash.MakeSeed()}, failover: &failover{state: State{Queue: primary.Name()}, interval: all.FailoverInterval, probe: all.ProbeInterval}}
+	q := &Queue{primary: primary, options: all, bad: bad, failing: failing{seed: maphash.MakeSeed()}, gate: gate{head: make(chan struct{}, 1)}, failover: &failover{state: State{Queue: primary.Name()}, interval: all.FailoverInterval, probe: all.ProbeInterval}}
 	q.life, q.cancel = context.WithCancel(context.Background())
 	n := all.Backlogs
 	if bad != nil {

@@ -31,7 +31,7 @@ var errLimit = errors.New("the limit of a request to a primary queue that fails"
 // which it can be deleted with its lease as long as nobody has taken it.
 //
 // A message that a busy primary queue refuses is sent again after 10 to 15 s, until ctx leaves too little time for
-// that; so is one that all backlog queues refused. A request to the primary queue may take no longer than the
+// that; so is one that all backlog queues refused. Meanwhile other messages wait: see the package comment. A request to the primary queue may take no longer than the
 // failover interval, and leaves time before the deadline of ctx for a backlog queue. A message whose attempts have
 // failed for the failover interval, or whose deadline is near, goes to a backlog queue even if the primary queue
 // accepts others. A call with [queue.WithRepeats] continues those before it with the same text.
@@ -62,20 +62,48 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	}
 	sealed := r.seal(s.text)
 	unfit := queue.CheckRequest(sealed, 0)
-	var busyErr error // of the time before
+	var busyErr error                  // of the time before
+	handBack := waiting.HandsBack(ctx) // another queue may take the message
 	for n := 0; ; n++ {
 		if ctx.Err() != nil {
 			return queue.Message{}, s.failed(nothingSent(ctx, s.q.Name()), busyErr)
 		}
-		sent, v, err := s.once(ctx, sealed, unfit)
+		probe := false
+		if !handBack {
+			if probe, err = s.enter(ctx, n > 0 || queue.Repeats(ctx) > 0); err != nil {
+				return queue.Message{}, s.failed(err, busyErr)
+			}
+		}
+		sent, v, err := s.once(ctx, probe, sealed, unfit)
 		switch {
 		case err == nil:
 			return sent, nil
-		case ctx.Err() != nil || v != busy || !s.rest(ctx, n):
+		case ctx.Err() != nil || v != busy || handBack || !s.rest(ctx, n):
 			return queue.Message{}, s.failed(err, busyErr)
 		}
 		busyErr = err
 	}
+}
+
+// enter waits until a message may be sent to a primary queue that was busy, and reports whether it is the
+// probe. It fails when too little of the sender's time is left.
+func (s *send) enter(ctx context.Context, repeated bool) (probe bool, err error) {
+	if !s.q.gate.holds() {
+		return false, nil
+	}
+	waits, cancel := s.q.failover.timely(ctx, repeated)
+	defer cancel()
+	probe, ok := s.q.gate.enter(waits)
+	switch {
+	case ok:
+		return probe, nil
+	case ctx.Err() != nil:
+		return false, nothingSent(ctx, s.q.Name())
+	}
+	_, last := s.q.failover.failing()
+	return false, &queue.Error{Op: "enqueue", Queue: s.q.Name(), Kind: queue.ErrThrottled, Err: last,
+		Detail: "the queue is busy, and accepts earlier messages first: nothing was sent in time",
+		Hint:   "send less, or share the load among several queues"}
 }
 
 // rest lets a message that was refused wait for 10 to 15 s. It reports false when its sender's time is over: if
@@ -99,12 +127,16 @@ type send struct {
 	unknown    bool  // whether a queue may have accepted it without saying so
 }
 
-// once sends the message to the primary queue, to a backlog queue, or to both. The verdict is that of the
-// last of them that was asked.
-func (s *send) once(ctx context.Context, sealed string, unfit error) (sent queue.Message, v verdict, err error) {
-	divert := true
-	if a := s.q.failover.begin(unfit == nil); a.primary {
+// once sends the message, perhaps as the probe of a busy queue, to the primary queue, to a backlog queue, or
+// to both. The verdict is that of the last of them that was asked.
+func (s *send) once(ctx context.Context, probe bool, sealed string, unfit error) (sent queue.Message, v verdict, err error) {
+	v, divert := refused, true
+	a := s.q.failover.begin(unfit == nil)
+	if a.primary {
 		sent, v, divert, err = s.try(ctx, a)
+	}
+	s.q.gate.left(probe, a.begun, v, divert)
+	if a.primary {
 		divert = divert || v == failed && unfit == nil && s.overdue(ctx, a.begun)
 	}
 	switch {

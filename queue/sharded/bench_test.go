@@ -51,14 +51,15 @@ func BenchmarkEnqueue(b *testing.B) {
 	}
 }
 
-func TestPlacingAllocatesNothing(t *testing.T) {
+// The one is a context, by which a paired shard knows that it need not wait while it is busy.
+func TestPlacingAllocatesAtMostOnce(t *testing.T) {
 	for name, o := range every {
 		q, options, ctx := over(t, 8, o), &queue.EnqueueOptions{Key: "customer-4711"}, t.Context()
 		if n := testing.AllocsPerRun(1000, func() {
 			if _, err := q.Enqueue(ctx, "text", options); err != nil {
 				t.Error(err)
 			}
-		}); n != 0 {
+		}); n > 1 {
 			t.Errorf("%s: %v allocations an Enqueue", name, n)
 		}
 	}

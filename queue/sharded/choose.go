@@ -24,6 +24,7 @@ type chosen struct {
 	begun time.Time
 	try   bool // the shard is suspect, and this message finds out whether it works again
 	twice bool // another shard may have the message as well
+	free  bool // the message may go to another shard
 }
 
 var errNoShards error = &queue.Error{Op: "enqueue", Kind: queue.ErrInvalid, Detail: "there are no shards", Hint: "make the queue with sharded.New"}
@@ -42,7 +43,11 @@ func (q *Queue) choose(text string, to destination) (chosen, error) {
 	if s == nil || before.leave && !q.bound(to) && s.suspect(now, late) {
 		s = q.place(to, now, late, before.shard)
 	}
-	c := chosen{s, now, s.suspect(now, late), before.other || before.shard != nil && before.shard != s}
+	c := chosen{
+		shard: s, begun: now, try: s.suspect(now, late),
+		twice: before.other || before.shard != nil && before.shard != s,
+		free:  !q.bound(to) && len(q.shards) > 1 && q.options.PerTenant != 1,
+	}
 	s.underway = append(s.underway, now)
 	if c.try {
 		s.due = now.Add(max(retryEvery, q.share(max(s.held, now.Sub(s.underway[0])))))

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -145,7 +146,11 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	if err != nil {
 		return queue.Message{}, err
 	}
-	if m, err = c.shard.queue.Enqueue(ctx, text, o); err != nil {
+	request := ctx
+	if c.free {
+		request = waiting.WithHandBack(ctx)
+	}
+	if m, err = c.shard.queue.Enqueue(request, text, o); err != nil {
 		err = named(err, c.shard.name)
 	}
 	q.ended(ctx, c, text, err)
