@@ -132,9 +132,9 @@ func (c load) run(t *testing.T) (o outcome) {
 // less. At the limit they cost a tenth of that, from when the first window is full: so it is played for longer.
 func TestARateBelowItsLimitDelaysNothing(t *testing.T) {
 	rate := tokens.Rate{Jobs: 300, Window: 30 * time.Second}
-	counts, percents := []int{1, 4}, []int{5, 25, 62, 100}
+	counts, percents := []int{1, 4, 10}, []int{5, 25, 62, 100}
 	if testing.Short() {
-		counts, percents = counts[1:], percents[1:3]
+		counts, percents = counts[1:2], percents[1:3]
 	}
 	for _, processes := range counts {
 		for _, wakeups := range []bool{false, true} {
@@ -164,6 +164,97 @@ func TestARateBelowItsLimitDelaysNothing(t *testing.T) {
 					t.Errorf("%s: jobs wait longer than without the limit", name)
 				}
 			}
+		}
+	}
+}
+
+// crowd is ten listeners under a limit that is always full.
+type crowd struct {
+	init  func(*bundle) error
+	open  func(b *bundle, seed uint64, source queue.Queue) (queue.Queue, []listener.Interceptor)
+	job   time.Duration // how long a job takes
+	ahead time.Duration // how long before the others the first listener starts; the others start 100 ms apart
+	lasts time.Duration
+}
+
+// run returns how many jobs each listener has handled since the second one started, and how long the last one has
+// waited for its first job.
+func (c crowd) run(t *testing.T) (jobs [10]int, most int, last time.Duration, requests float64) {
+	synctest.Test(t, func(t *testing.T) {
+		b := tokensSetup(t)
+		if err := c.init(b); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		b.put(20_000)
+		ctx, stop := context.WithTimeout(t.Context(), c.ahead+c.lasts)
+		defer stop()
+		m := meter.New()
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		total := 0
+		for i := range jobs {
+			if i == 1 {
+				time.Sleep(c.ahead)
+				mu.Lock()
+				jobs[0] = min(jobs[0], 1)
+				mu.Unlock()
+			}
+			q, interceptors := c.open(b, uint64(i+1), m.Wrap(delayed(b.tokens)))
+			begin := time.Now()
+			work := listener.New(q, func(context.Context, *listener.Message[int]) error {
+				mu.Lock()
+				total++
+				if jobs[i]++; jobs[i] == 1 {
+					last = max(last, time.Since(begin))
+				}
+				mu.Unlock()
+				time.Sleep(c.job)
+				return nil
+			}, &listener.Options[int]{Seed: uint64(i + 1), Logger: slog.New(slog.DiscardHandler), Interceptors: interceptors})
+			all.Go(func() {
+				if err := work.Run(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+			time.Sleep(100 * time.Millisecond)
+		}
+		all.Wait()
+		requests = float64(m.Counts().Total().Requests) / float64(total)
+	})
+	for _, n := range jobs {
+		most += n
+	}
+	return jobs, 10 * 100 * slices.Max(jobs[:]) / most, last, requests
+}
+
+// Ten processes that start together share a concurrency immediately, and nine share it soon with one that has all of it.
+func TestAConcurrencyIsSpread(t *testing.T) {
+	for _, c := range []struct {
+		tokens.Concurrency
+		ahead, job, last time.Duration
+		most             int // jobs of one process, in percent of the mean
+	}{
+		{tokens.Concurrency{Jobs: 20}, 0, time.Second, 2 * time.Second, 150},
+		{tokens.Concurrency{Jobs: 20}, 0, 10 * time.Second, 2 * time.Second, 150},
+		{tokens.Concurrency{Jobs: 100}, 0, time.Second, 2 * time.Second, 200},
+		{tokens.Concurrency{Jobs: 20}, 20 * time.Second, time.Second, time.Minute, 300},
+		{tokens.Concurrency{Jobs: 20}, 20 * time.Second, 10 * time.Second, time.Minute, 400}, // long jobs: turns are, too
+		{tokens.Concurrency{Jobs: 100}, 20 * time.Second, time.Second, time.Minute, 300},
+	} {
+		jobs, most, last, requests := crowd{
+			init: func(b *bundle) error { return c.Init(b.Context(), b.tokens) },
+			open: func(b *bundle, seed uint64, source queue.Queue) (queue.Queue, []listener.Interceptor) {
+				c.Seed = seed
+				l, _ := b.open(c.Concurrency, source)
+				return l.Wrap(delayed(b.jobs)), []listener.Interceptor{l.Intercept}
+			},
+			job: c.job, ahead: c.ahead, lasts: 100 * time.Second,
+		}.run(t)
+		t.Logf("%d jobs of %v at once, one process %v ahead: the first job after %5.1f s at most, %v, one has %d %% of the mean; %.3f requests a job",
+			c.Jobs, c.job, c.ahead, last.Seconds(), jobs, most, requests)
+		if slices.Min(jobs[:]) == 0 || last > c.last || most > c.most {
+			t.Errorf("want the first job within %v, and at most %d %% of the mean", c.last, c.most)
 		}
 	}
 }
