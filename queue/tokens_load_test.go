@@ -238,9 +238,9 @@ func TestAConcurrencyIsSpread(t *testing.T) {
 		{tokens.Concurrency{Jobs: 20}, 0, time.Second, 2 * time.Second, 150},
 		{tokens.Concurrency{Jobs: 20}, 0, 10 * time.Second, 2 * time.Second, 150},
 		{tokens.Concurrency{Jobs: 100}, 0, time.Second, 2 * time.Second, 200},
-		{tokens.Concurrency{Jobs: 20}, 20 * time.Second, time.Second, time.Minute, 300},
-		{tokens.Concurrency{Jobs: 20}, 20 * time.Second, 10 * time.Second, time.Minute, 400}, // long jobs: turns are, too
-		{tokens.Concurrency{Jobs: 100}, 20 * time.Second, time.Second, time.Minute, 300},
+		{tokens.Concurrency{Jobs: 20}, 20 * time.Second, time.Second, 75 * time.Second, 400},
+		{tokens.Concurrency{Jobs: 20}, 20 * time.Second, 10 * time.Second, 75 * time.Second, 450}, // long jobs: turns are, too
+		{tokens.Concurrency{Jobs: 100}, 20 * time.Second, time.Second, 75 * time.Second, 400},
 	} {
 		jobs, most, last, requests := crowd{
 			init: func(b *bundle) error { return c.Init(b.Context(), b.tokens) },

@@ -84,7 +84,9 @@ func (r Rate) String() string {
 // Init creates the queue of tokens with exactly as many as the limit has. Call it once, when a program is
 // deployed, or at every start: if the queue is there Init waits until it is ready, and fails if it is for
 // another limit. Any number of processes may call it together. If it is interrupted nobody can use the queue: drop it
-// and call Init again. It sends about three requests for each token. The tokens can be taken 10 s later.
+// and call Init again. It sends about three requests for each token.
+// When the queue is ready, 128 tokens can be taken immediately. The others follow within 10 s, or within 30 s if responses
+// were lost.
 func (r Rate) Init(ctx context.Context, q queue.Manager) error {
 	r, err := r.withDefaults()
 	if err != nil {
