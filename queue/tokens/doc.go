@@ -25,7 +25,9 @@
 // back, and rarely otherwise. With a window of 30 s or more and 50 tokens or more, at least 90 % of the limit is used under full demand
 // if a token can be spent within a quarter of h, which is a twentieth of the window, 1 s … 10 s, in whole seconds. If jobs come or are
 // fetched more slowly, h is longer, up to w, so that a token serves several jobs. Below the limit a dequeue needs at most one
-// request for a token, and none while the process holds one.
+// request for a token, and none while the process holds one. If a process gets less than about one job in a window, a look goes before
+// it: otherwise each poll of an idle queue would hide a token. At the limit a process takes the tokens that come back slowly enough for
+// others to find some, but one that has many keeps most of them for some windows.
 //
 // # A concurrency
 //
