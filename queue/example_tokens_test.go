@@ -72,7 +72,7 @@ func Example_tokensConcurrency() {
 	// Output: 20 jobs at once, 2 a token are 10 tokens
 }
 
-// The error of a dequeue without a token says what the limit is.
+// The error of a dequeue without a token says what the limit is, and when to try again.
 func TestTheErrorNamesTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)
@@ -84,9 +84,11 @@ func TestTheErrorNamesTheLimit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = l.Wrap(b.jobs).Dequeue(t.Context(), 1, time.Minute) // 10 s too early
+		b.put(1) // a dequeue of an empty queue needs no token
+		b.worthy()
+		_, err = l.Wrap(b.jobs).Dequeue(t.Context(), 1, time.Minute)
 		limit := (*queue.LimitedError)(nil)
-		if !errors.As(err, &limit) || limit.Limit != "100 jobs in 30s, 1 a token" || limit.Queue != b.jobs.Name() {
+		if !errors.As(err, &limit) || limit.Limit != "100 jobs in 30s, 1 a token" || limit.Queue != b.jobs.Name() || limit.After <= 0 {
 			t.Errorf("got error %v", err)
 		}
 	})

@@ -77,7 +77,8 @@ func (c Concurrency) Open(ctx context.Context, q queue.Queue) (*ConcurrencyLimit
 	return &ConcurrencyLimit{
 		source: s, limit: c, key: strconv.FormatUint(c.Seed, 16),
 		wake: make(chan struct{}, 1), halted: make(chan struct{}),
-		jobs: make(jobs), last: time.Now(), took: time.Second, turns: turns{length: minTurn},
+		jobs: make(jobs), last: time.Now(), took: time.Second, turns: turns{length: firstTurn},
+		step: 1,
 	}, nil
 }
 
@@ -91,9 +92,9 @@ const (
 	// endBefore is how long before the end of a lease the handlers under it are told to end.
 	endBefore = 15 * time.Second
 
-	firstAskAgain = time.Second     // after the first answer without tokens
-	maxAskAgain   = 8 * time.Second // of a process that has none
-	maxAskMore    = 30 * time.Second
+	firstAskAgain = time.Second      // after the first answer without tokens
+	maxAskAgain   = 8 * time.Second  // of a process that has none
+	maxAskMore    = 30 * time.Second // of one that has a seventh of all, or more
 
 	missingAfter = 5 * time.Minute // without a token whether there are any is looked at
 
@@ -129,6 +130,7 @@ type ConcurrencyLimit struct {
 	turns   turns         // guarded by mu
 	asking  bool          // a request for tokens is under way; guarded by mu
 	askAt   time.Time     // before that no token is asked for; guarded by mu
+	step    int           // the most tokens beyond a fair share that are asked for at once; 0 for any number; guarded by mu
 	empties int           // answers without tokens in a row; guarded by mu
 	last    time.Time     // when a token was last taken, or the queue of tokens checked; guarded by mu
 	draws   int           // jitters drawn; guarded by mu
@@ -175,20 +177,14 @@ func (l *ConcurrencyLimit) worth(now time.Time) worth {
 		return l.counted
 	}
 	// Forget tokens that have ended.
-	l.held = slices.DeleteFunc(l.held, func(t *heldToken) bool {
-		gone := !t.renewing && !now.Before(t.until)
-		if gone && t == l.turns.leaving {
-			l.turns.leaving = nil
-		}
-		return gone
-	})
+	l.held = slices.DeleteFunc(l.held, func(t *heldToken) bool { return !t.renewing && !now.Before(t.until) })
 	w := worth{until: now.Add(tokenLease)}
 	for _, t := range l.held {
 		end := t.until
 		if t.good(now) {
 			end = t.until.Add(-endBefore)
 			w.running += l.limit.PerToken
-			if !t.lost && t != l.turns.leaving {
+			if !t.lost {
 				w.starting += l.limit.PerToken
 			}
 		}
@@ -196,6 +192,7 @@ func (l *ConcurrencyLimit) worth(now time.Time) worth {
 			w.until = end
 		}
 	}
+	w.starting = max(w.starting-l.turns.leaving*l.limit.PerToken, 0)
 	l.counted = w
 	return w
 }
@@ -277,7 +274,7 @@ func (l *ConcurrencyLimit) remove(j *job) {
 	} else {
 		l.fetched--
 	}
-	if l.turns.leaving != nil || l.phase == stopping {
+	if l.turns.leaving > 0 || l.phase == stopping {
 		waiting.Signal(l.wake, struct{}{}) // a token may be free now
 	}
 }
@@ -303,6 +300,9 @@ func (l *ConcurrencyLimit) reserve(ctx context.Context, n int, many bool) (room 
 		want := 1
 		if many {
 			want = (n - room + l.limit.PerToken - 1) / l.limit.PerToken
+		}
+		if l.step > 0 {
+			want = min(want, max(l.step, l.turns.yielded, l.fair()-len(l.held)))
 		}
 		l.asking = true
 		l.mu.Unlock()
@@ -335,7 +335,7 @@ func (l *ConcurrencyLimit) roomWait(now time.Time) time.Duration {
 	switch {
 	case l.asking:
 		return askedByAnother
-	case l.used() > 0:
+	case l.used() > 0 || l.turns.leaving > 0:
 		return min(max(l.took/16, minRoomWait), maxRoomWait)
 	}
 	return max(l.askAt.Sub(now), minRoomWait)
@@ -370,25 +370,44 @@ func (l *ConcurrencyLimit) ask(ctx context.Context, n int) error {
 	return nil
 }
 
-// schedule decides when tokens are asked for next, after an answer with some of those that were asked for. Who has
-// none asks more often than who has some. It also reports whether there was none for so long that some may be missing.
-// Requires mu.
+// fair returns how many tokens a process may take immediately: a tenth, because the number of processes is unknown.
+func (l *ConcurrencyLimit) fair() int {
+	if l.source.total < 10 {
+		return l.source.total
+	}
+	return l.source.total / 10
+}
+
+// schedule decides when tokens are asked for next, after an answer with some of those that were asked for. At the
+// start, and after an answer with too few, a process takes more than its fair share slowly: one, and a second later
+// twice as many, so that other processes get some. A process that has many tokens asks more rarely than one that has
+// few. schedule also reports whether there was none for so long that some may be missing. Requires mu.
 func (l *ConcurrencyLimit) schedule(now time.Time, got, asked int) (check bool) {
 	if got > 0 {
 		l.last, l.empties = now, 0
 	}
+	held, total := len(l.held), l.source.total
+	if l.turns.yielded > 0 {
+		l.turns.asked(now, got, held > total/6)
+	}
 	if got == asked {
 		l.askAt = now
+		if l.step > 0 && held >= l.fair() {
+			l.askAt = now.Add(firstAskAgain)
+			if l.step *= 2; l.step > total {
+				l.step = 0
+			}
+		}
 		return false
 	}
-	most := maxAskAgain
-	if len(l.held) > 0 {
-		most = maxAskMore
+	l.step = 1
+	wait := waiting.Doubled(firstAskAgain, l.empties, maxAskAgain)
+	if held > 0 {
+		wait = min(maxAskAgain+maxAskAgain*time.Duration(16*held)/time.Duration(total), maxAskMore)
 	}
-	wait := waiting.Doubled(firstAskAgain, l.empties, most)
 	l.empties++
 	l.askAt = now.Add(wait/2 + time.Duration(l.jitter()*float64(wait)/2))
-	if len(l.held) > 0 || now.Sub(l.last) < missingAfter {
+	if held > 0 || now.Sub(l.last) < missingAfter {
 		return false
 	}
 	l.last = now

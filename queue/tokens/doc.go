@@ -25,7 +25,9 @@
 // back, and rarely otherwise. With a window of 30 s or more and 50 tokens or more, at least 90 % of the limit is used under full demand
 // if a token can be spent within a quarter of h, which is a twentieth of the window, 1 s … 10 s, in whole seconds. If jobs come or are
 // fetched more slowly, h is longer, up to w, so that a token serves several jobs. Below the limit a dequeue needs at most one
-// request for a token, and none while the process holds one.
+// request for a token, and none while the process holds one. If a process gets less than about one job in a window, a look goes before
+// it: otherwise each poll of an idle queue would hide a token. At the limit a process takes the tokens that come back slowly enough for
+// others to find some, but one that has many keeps most of them for some windows.
 //
 // # A concurrency
 //
@@ -55,11 +57,14 @@
 //	  - Without the interceptor a job counts until the listener deletes it or gives it back; one that has outlived the lease of its message is not
 //	    seen. The dequeues report this mistake.
 //
-// Nobody starves. A process gives back what it has not needed for 5 s. Of what it needs it gives back one token from time to time, unless a
+// Nobody starves. A process takes a tenth of the tokens immediately, and more of them slowly, while others may want some. It
+// gives back what it has not needed for 5 s. Of what it needs it gives back one token from time to time, unless a
 // look into the queue shows that others can be had, and then does not ask for 2 to 3 s: every minute each token once, or
 // more rarely, if it takes more than a twentieth of that until so many handlers have
-// returned. A process that has none asks every 4 to 8 s. So tokens spread over the processes that want them, in minutes,
-// and roughly evenly if there are as many tokens as processes. A single token with many handlers is the lock of one reader: it
+// returned. If others have taken it, a process that has more than a sixth of all tokens gives back more of them
+// immediately. A process that has none asks every 4 to 8 s. So ten processes that start together share the tokens
+// within seconds, and nine that come later have their first ones within a minute, if there are at least as many tokens
+// as processes. A single token with many handlers is the lock of one reader: it
 // changes hands when all of them have returned.
 //
 // A concurrency costs three to six requests a minute for each token that is in use, whatever the jobs: 0.01 a job at ten handlers a

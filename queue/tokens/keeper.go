@@ -159,29 +159,30 @@ func (l *ConcurrencyLimit) due(now time.Time) (renew []*heldToken, back []queue.
 // dispensable takes out tokens that go back: what is not needed, and from time to time one for others. Whatever it
 // takes, the rest is worth what is used. Requires mu.
 func (l *ConcurrencyLimit) dispensable(now time.Time) (back []queue.Message) {
-	if t := &l.turns; t.leaving != nil && t.leaving.lost {
-		t.leaving = nil
-	}
-	var free []*heldToken // that could go
-	for _, t := range l.held {
-		if !t.lost && !t.renewing {
-			free = append(free, t)
+	var free []*heldToken // that could go, the one held for longest first
+	usable, t := 0, &l.turns
+	for _, one := range l.held {
+		if one.lost || !one.good(now) {
+			continue
+		}
+		if usable++; !one.renewing {
+			free = append(free, one)
 		}
 	}
-	worth := l.worth(now).starting / l.limit.PerToken // without the one that leaves
-	// While a request for tokens is under way it could get the very one that leaves.
-	if t := &l.turns; t.leaving != nil && !t.leaving.renewing && !l.asking && worth*l.limit.PerToken >= l.used() {
-		back = append(back, l.takeOut(t.leaving))
-		t.left(now, len(l.held)+1)
-		l.askAt = latest(l.askAt, now.Add(yieldFor+time.Duration(l.jitter()*float64(yieldFor)/2)))
+	t.leaving = min(t.leaving, usable)
+	// While a request for tokens is under way it could get the very ones that leave.
+	for t.leaving > 0 && len(free) > 0 && !l.asking && (usable-1)*l.limit.PerToken >= l.used() {
+		back, free = append(back, l.takeOut(free[0])), free[1:]
+		usable--
+		if t.leaving--; t.leaving == 0 {
+			t.left(now, usable+1)
+		}
+		l.askAt = now.Add(yieldFor + time.Duration(l.jitter()*float64(yieldFor)/2))
 		l.empties = 0
 	}
-	n := l.turns.surplus(now, worth, l.limit.PerToken, l.used(), l.phase == stopping)
-	for _, t := range free {
-		if n > 0 && t != l.turns.leaving && slices.Contains(l.held, t) && t.good(now) {
-			back = append(back, l.takeOut(t))
-			n--
-		}
+	n := t.surplus(now, usable-t.leaving, l.limit.PerToken, l.used(), l.phase == stopping)
+	for _, one := range free[:min(n, len(free))] {
+		back = append(back, l.takeOut(one))
 	}
 	return back
 }
@@ -191,14 +192,14 @@ func (l *ConcurrencyLimit) isTurn(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t := &l.turns
-	if t.leaving != nil || t.looking || l.phase != working || len(l.held) == 0 || now.Before(t.next) {
+	if t.leaving > 0 || t.looking || l.phase != working || len(l.held) == 0 || now.Before(t.next) {
 		return false
 	}
 	t.looking = true
 	return true
 }
 
-// look chooses the token that is given back next: that held for longest. While others can be had nobody waits for one.
+// look decides how many tokens are given back next. While others can be had nobody waits for one.
 func (l *ConcurrencyLimit) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, giveBackTimeout)
 	defer cancel()
@@ -209,20 +210,19 @@ func (l *ConcurrencyLimit) look(ctx context.Context) {
 	now := time.Now()
 	t := &l.turns
 	t.looking = false
-	if err != nil || free {
-		t.later(now, len(l.held))
-		return
-	}
-	t.began = now
+	held := 0
 	for _, one := range l.held {
-		if !one.lost && (t.leaving == nil || one.taken.Before(t.leaving.taken)) {
-			t.leaving = one
+		if !one.lost && one.good(now) {
+			held++
 		}
 	}
-	if t.leaving == nil { // all are lost, or gone
-		t.later(now, len(l.held))
+	if err != nil || free || held == 0 {
+		t.length = max(t.length, minTurn)
+		t.later(now, held)
 		return
 	}
+	t.size = min(max(t.size, 1), (held+3)/4)
+	t.began, t.leaving = now, t.size
 	l.changed()
 	waiting.Signal(l.wake, struct{}{})
 }
@@ -232,13 +232,6 @@ func (l *ConcurrencyLimit) takeOut(t *heldToken) queue.Message {
 	l.held = slices.DeleteFunc(l.held, func(one *heldToken) bool { return one == t })
 	l.changed()
 	return t.message
-}
-
-func latest(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 // renew extends the lease of a token. The request is not cut short while the lease lasts: with its response the
@@ -313,6 +306,9 @@ const (
 	// minTurn is how long a process keeps a token that it needs, at least. After that others may have it.
 	minTurn = time.Minute
 
+	// firstTurn is minTurn of a process that has just started, because others may have started with it.
+	firstTurn = lingering + time.Second
+
 	// drainShare is the share of a turn in which its token may be half used, because it is about to be given back.
 	drainShare = 20
 
@@ -320,29 +316,46 @@ const (
 	yieldFor = 2 * time.Second
 )
 
-// turns decides which tokens a process gives back. Those that it does not need go back soon. Of those that it needs
-// one goes back from time to time, unless there are some to be had, so that no process starves while another has them all: who
-// gives one back does not ask for a moment, and nobody can tell whether others wait. ConcurrencyLimit.mu guards it.
+// turns decides how many tokens a process gives back. Those that it does not need go back soon. Of those that it needs
+// one goes back from time to time, unless others can be had, so that no process starves while another has them all. The
+// process then does not ask for a moment. Tokens that are gone after that have been taken by others: a process that has
+// many gives back more, immediately. ConcurrencyLimit.mu guards it.
 type turns struct {
 	peak  int       // the most jobs at once since then
 	since time.Time // when peak began to be measured
 
-	leaving *heldToken    // to be given back as soon as the jobs have room under the others; nil for none
+	leaving int           // tokens to be given back as soon as the jobs have room under the others
+	size    int           // how many of them were chosen at once
+	yielded int           // how many were given back and not asked for since then
 	looking bool          // a request is under way that tells whether there are others
-	began   time.Time     // when it was chosen
-	next    time.Time     // when one is chosen next
+	began   time.Time     // when they were chosen
+	next    time.Time     // when some are chosen next
 	length  time.Duration // of a turn
 }
 
-// left notes that the leaving token was given back, and that the process had so many. Tokens that take long to come
+// left notes that the leaving tokens were given back, and that the process had so many. Tokens that take long to come
 // free are given back more rarely: a turn is so long that drainShare of them would fit in.
 func (t *turns) left(now time.Time, held int) {
 	t.length = max(minTurn, drainShare*now.Sub(t.began))
-	t.leaving = nil
+	t.yielded = t.size
 	t.later(now, held)
 }
 
-// later sets when the next of so many tokens is chosen.
+// asked notes how many tokens the first request after a turn has got. The others of those that were given back are
+// taken. A rich process then gives back as many again, or twice as many if all were taken.
+func (t *turns) asked(now time.Time, got int, rich bool) {
+	taken := t.yielded - got
+	t.yielded, t.size = 0, 1
+	if taken <= 0 || !rich {
+		return
+	}
+	t.next, t.size = now, taken
+	if got == 0 {
+		t.size *= 2
+	}
+}
+
+// later sets when some of so many tokens are chosen next.
 func (t *turns) later(now time.Time, held int) {
 	t.next = now.Add(max(t.length/time.Duration(max(held, 1)), 2*yieldFor))
 }

@@ -84,7 +84,9 @@ func (r Rate) String() string {
 // Init creates the queue of tokens with exactly as many as the limit has. Call it once, when a program is
 // deployed, or at every start: if the queue is there Init waits until it is ready, and fails if it is for
 // another limit. Any number of processes may call it together. If it is interrupted nobody can use the queue: drop it
-// and call Init again. It sends about three requests for each token. The tokens can be taken 10 s later.
+// and call Init again. It sends about three requests for each token.
+// When the queue is ready, 128 tokens can be taken immediately. The others follow within 10 s, or within 30 s if responses
+// were lost.
 func (r Rate) Init(ctx context.Context, q queue.Manager) error {
 	r, err := r.withDefaults()
 	if err != nil {
@@ -118,6 +120,8 @@ const (
 
 	firstEmptyWait = time.Second            // after the first answer without tokens
 	maxReturnDelay = 500 * time.Millisecond // the spread around the instant when own tokens come back
+
+	paceShare = 6 // at the limit a process takes tokens at most so many times as fast as they come back
 )
 
 // RateLimit is a [Rate] as one process uses it. [Rate.Open] makes one. It is safe for concurrent use.
@@ -137,6 +141,7 @@ type RateLimit struct {
 	last    time.Time     // when a token was last taken, or the queue of tokens checked; guarded by mu
 	fetched time.Time     // when jobs were last fetched; guarded by mu
 	gap     time.Duration // from one job to the next, on average, without refusals; guarded by mu
+	gaps    time.Duration // how many gaps the average is of, up to 8; guarded by mu
 	refused bool          // since then a dequeue had no token; guarded by mu
 }
 
@@ -171,7 +176,7 @@ func (l *RateLimit) reserve(ctx context.Context, n, want int) (shares []share, w
 	now := time.Now()
 	if missing := min(n, want) - l.worth(now); missing > 0 && !l.asking && !now.Before(l.askAt) {
 		l.asking = true
-		hold := l.hold(now)
+		hold := l.hold(now, want < n)
 		l.mu.Unlock()
 		err = l.ask(ctx, (missing+l.rate.PerToken-1)/l.rate.PerToken, hold)
 		l.mu.Lock()
@@ -201,8 +206,11 @@ func (l *RateLimit) reserve(ctx context.Context, n, want int) (shares []share, w
 }
 
 // hold returns how long the next token may be spent: as long as the jobs that it is worth take to come,
-// and some more. Requires mu.
-func (l *RateLimit) hold(now time.Time) time.Duration {
+// and some more. Before that time is known, few says that there are few jobs. Requires mu.
+func (l *RateLimit) hold(now time.Time, few bool) time.Duration {
+	if few && l.gaps == 0 && !l.refused {
+		return max(l.rate.Window/4, l.rate.shortestHold())
+	}
 	return min(max(time.Duration(l.rate.PerToken+3)*l.usualGap(now), l.rate.shortestHold()), l.rate.Window)
 }
 
@@ -263,21 +271,30 @@ func (l *RateLimit) ask(ctx context.Context, n int, hold time.Duration) error {
 
 // schedule decides when tokens are asked for next, after an answer with some of those that were asked for. Who gets
 // too few asks again soon, because others' tokens come back, and ever more rarely if that is no use, but when own
-// tokens come back: they are most likely there. So a fleet of any size asks a few times a token. It also reports
+// tokens come back: they are most likely there. So a fleet of any size asks a few times a token. For two windows after
+// an answer with too few, tokens are taken slowly, so that other processes get some of those that come back together. It also reports
 // whether there was none for so long that some may be missing. Requires mu.
 func (l *RateLimit) schedule(now time.Time, got, asked int) (check bool) {
 	if got > 0 {
 		l.last = now
 	}
+	below := now.Sub(l.short) >= 2*l.rate.Window
 	if got == asked {
 		l.askAt = now
+		if !below { // leave some to other processes
+			l.askAt = now.Add(time.Duration(asked) * l.rate.Window / time.Duration(paceShare*l.rate.tokens()))
+		}
 		return false
 	}
-	if now.Sub(l.short) >= l.rate.Window {
+	if below {
 		l.empties = 0
 	}
 	l.short = now
-	wait := waiting.Doubled(firstEmptyWait, l.empties, l.rate.Window/2)
+	most := l.rate.Window / 2
+	if len(l.returns) > 0 {
+		most = 2 * l.rate.Window
+	}
+	wait := waiting.Doubled(firstEmptyWait, l.empties, most)
 	wait = wait/2 + time.Duration(l.jitter()*float64(wait)/2)
 	l.empties++
 	if len(l.returns) > 0 {
@@ -296,7 +313,7 @@ func (l *RateLimit) schedule(now time.Time, got, asked int) (check bool) {
 // Requires mu.
 func (l *RateLimit) nextReturn() time.Time {
 	batch := (queue.MaxBatch + l.rate.PerToken - 1) / l.rate.PerToken
-	last, latest := l.returns[min(batch, len(l.returns))-1], l.returns[0].Add(l.rate.Window/6)
+	last, latest := l.returns[min(batch, len(l.returns))-1], l.returns[0].Add(l.rate.Window/2)
 	if last.After(latest) {
 		return latest
 	}
@@ -315,7 +332,9 @@ func (l *RateLimit) settle(shares []share, used int) {
 	if used > 0 {
 		now := time.Now()
 		if !l.fetched.IsZero() && !l.refused {
-			l.gap += (min(now.Sub(l.fetched), l.rate.Window)/time.Duration(used) - l.gap) / 8
+			gap := min(now.Sub(l.fetched), 2*l.rate.Window) / time.Duration(used)
+			l.gaps = min(l.gaps+1, 8)
+			l.gap += (gap - l.gap) / l.gaps
 		}
 		l.fetched, l.refused = now, false
 	}
@@ -328,13 +347,13 @@ func (l *RateLimit) settle(shares []share, used int) {
 }
 
 // mustLook reports whether a dequeue should look for jobs before it asks for a token, because no
-// token is held and jobs come too rarely to expect one.
+// token is held and jobs come too rarely to expect one soon.
 func (l *RateLimit) mustLook() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
 	l.expire(now)
-	return l.worth(now) == 0 && (l.gap > l.rate.Window/4 || now.Sub(l.fetched) > 6*l.gap)
+	return l.worth(now) == 0 && (l.gap > l.rate.Window*3/4 || now.Sub(l.fetched) > 6*l.gap)
 }
 
 // deadlineOf returns until when jobs may be fetched for these shares.

@@ -25,8 +25,11 @@ const (
 
 const (
 	mintLease = 30 * time.Second // how long blank tokens are hidden while they are made worth something
-	sealDelay = 10 * time.Second // after which a token can be taken for the first time
-	lookAgain = time.Second      // between looks at a queue in which nothing is visible
+	sealDelay = 10 * time.Second // how long finished tokens are hidden from the set-up, which looks for blanks
+
+	// readyAtOnce is how many tokens the set-up makes visible when it is done. The others become visible by themselves.
+	readyAtOnce = 4 * queue.MaxBatch
+	lookAgain   = time.Second // between looks at a queue in which nothing is visible
 )
 
 // board is the metadata of a token queue.
@@ -88,6 +91,12 @@ func initialize(ctx context.Context, q queue.Manager, limit string, n int) error
 	if err != nil {
 		return fmt.Errorf("declaring the tokens of %v ready: %w; drop the queue and call Init again", q.Name(), err)
 	}
+	// A token that was taken meanwhile has another receipt. One that cannot be made visible now becomes so later.
+	ctx, cancel := context.WithTimeout(ctx, sealDelay)
+	defer cancel()
+	for _, t := range m.hidden {
+		_, _ = q.Update(ctx, t.Lease, t.Text, 0)
+	}
 	return nil
 }
 
@@ -131,6 +140,8 @@ type mint struct {
 	bound map[queue.ID]int // which index a message has, or may have
 	done  []bool           // indices whose message is known to have it
 	ready int              // how many are
+
+	hidden []queue.Message // the newest finished tokens, up to readyAtOnce, which are hidden for a while
 }
 
 func (m *mint) run(ctx context.Context) error {
@@ -177,7 +188,7 @@ func (m *mint) see(ctx context.Context, msg *queue.Message) error {
 		if !known || i != index {
 			return fmt.Errorf("message %s has the index %d that it was not given", msg.ID, index)
 		}
-		m.finish(i)
+		m.finish(i, *msg)
 		return nil
 	case !known && len(m.bound) == m.total: // a blank too many
 		_ = m.queue.Delete(ctx, msg.Lease)
@@ -186,13 +197,15 @@ func (m *mint) see(ctx context.Context, msg *queue.Message) error {
 		i = len(m.bound)
 		m.bound[msg.ID] = i
 	}
-	err := retry.Do(ctx, string(msg.ID), queue.Transient, func(ctx context.Context) error {
-		_, err := m.queue.Update(ctx, msg.Lease, textOf(m.set, i), sealDelay)
+	done := *msg
+	done.Text = textOf(m.set, i)
+	err := retry.Do(ctx, string(msg.ID), queue.Transient, func(ctx context.Context) (err error) {
+		done.Lease, err = m.queue.Update(ctx, msg.Lease, done.Text, sealDelay)
 		return err
 	})
 	switch {
 	case err == nil:
-		m.finish(i)
+		m.finish(i, done)
 	case errors.Is(err, queue.ErrLeaseLost): // by an earlier try, perhaps: the message will come up again and say so
 	default:
 		return err
@@ -200,11 +213,14 @@ func (m *mint) see(ctx context.Context, msg *queue.Message) error {
 	return nil
 }
 
-func (m *mint) finish(i int) {
+// finish notes that a message is known to be a token.
+func (m *mint) finish(i int, msg queue.Message) {
 	if !m.done[i] {
 		m.done[i] = true
 		m.ready++
 	}
+	m.hidden = append(m.hidden, msg)
+	m.hidden = m.hidden[max(len(m.hidden)-readyAtOnce, 0):]
 }
 
 // source is the queue of tokens as one process uses it.
