@@ -49,7 +49,8 @@ func (w *world) produce() {
 // send puts a job on the queue, and reports whether it was accepted.
 func (w *world) send(q queue.Sender, j jobPlan, try int) bool {
 	at := time.Now()
-	if w.plan.shards.on() && j.form == enveloped && !j.largest { // its repetition is recognised by its text
+	// A repetition is recognised by its text, but the bare copies of two equal messages are not told apart.
+	if w.plan.shards.on() && j.form == enveloped && !j.largest && !w.plan.policy.bare {
 		at, try = at.Add(j.at-w.now()), 0
 	}
 	text := j.text(at, try)
