@@ -472,3 +472,45 @@ func TestWhatIsNoTokenIsWorthNothing(t *testing.T) {
 		}
 	})
 }
+
+// What a dequeue has reserved and not used stays with its token, even if another one looks at the tokens meanwhile.
+func TestATokenKeepsWhatADequeueUnderWayDoesNotUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := tokensSetup(t)
+		r := tokens.Rate{Jobs: 300, Window: 30 * time.Second, Seed: 1}
+		if err := r.Init(t.Context(), b.tokens); err != nil {
+			t.Fatal(err)
+		}
+		m := meter.New()
+		l, err := r.Open(t.Context(), m.Wrap(b.tokens))
+		if err != nil {
+			t.Fatal(err)
+		}
+		empty := b.engine.Queue(queue.Name{Account: "acme", Queue: "empty"})
+		if err := empty.Create(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		q, other := l.Wrap(delayed(b.jobs)), l.Wrap(empty)
+		before := m.Counts().Total().Requests
+		b.put(1)
+		fetchOne(t, q, time.Hour)
+		b.put(1)
+		var all sync.WaitGroup
+		all.Go(func() { // reserves the two jobs that the token is still worth
+			if batch, err := q.Dequeue(t.Context(), 3, time.Hour); err != nil || len(batch) != 1 {
+				t.Errorf("got %d messages, error %v; want one", len(batch), err)
+			}
+		})
+		time.Sleep(roundTrip / 2)
+		if _, err := other.Dequeue(t.Context(), 3, time.Hour); err != nil && !errors.Is(err, queue.ErrLimited) {
+			t.Error(err)
+		}
+		all.Wait()
+		b.put(1)
+		asked := m.Counts().Total().Requests - before
+		fetchOne(t, q, time.Hour)
+		if n := m.Counts().Total().Requests - before; n != asked {
+			t.Errorf("a job has cost %d requests for tokens, although one was left", n-asked)
+		}
+	})
+}
