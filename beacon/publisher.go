@@ -302,7 +302,7 @@ func (p *Publisher) crowded(ctx context.Context, replace bool) (level int, move 
 }
 
 // place returns where there is room for the message, on this level or the next ones. Where it sees reports of killed runs of
-// the instance, it removes them. What cannot be read is no reason not to report.
+// the instance, it removes them.
 func (p *Publisher) place(ctx context.Context, level int) (spot, error) {
 	control := spot{queue: p.options.Queue}
 	for ; level < levels; level++ {
@@ -319,7 +319,7 @@ func (p *Publisher) place(ctx context.Context, level int) (spot, error) {
 			case missing && p.options.Create:
 				return at, nil
 			case err != nil:
-				return control, nil
+				return control, nil //nolint:nilerr // it is no reason not to report
 			}
 			sweep(ctx, at.queue, shown, p.earlier)
 			if len(shown) < room {

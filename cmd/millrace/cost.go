@@ -332,7 +332,7 @@ func pollRate(loops int64, gap float64, idle scaling.Idle) float64 {
 	for i := range all {
 		all[i] = player{random.Float64() * idle.Max.Seconds(), scaling.CurveFrom(idle.Min, idle.Max, random.IntN)}
 	}
-	begin, now, came, taken := 0.0, 0.0, 0.0, 0.0
+	begin, now, taken := 0.0, 0.0, 0.0
 	for n := range polls {
 		next := &all[0]
 		for i := range all {
@@ -344,7 +344,7 @@ func pollRate(loops int64, gap float64, idle scaling.Idle) float64 {
 			begin = now
 		}
 		next.at += pollTime.Seconds()
-		came = math.Floor(now / gap)
+		came := math.Floor(now / gap)
 		if got := min(came-taken, queue.MaxBatch); got > 0 {
 			taken += got
 			next.curve.Reset()

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"math"
 	"math/rand/v2"
@@ -111,7 +110,7 @@ func (w costWorld) count(t *testing.T) (total meter.Counts) {
 		var running sync.WaitGroup
 		begin := func() {
 			for n := range w.processes {
-				o := &listener.Options[struct{}]{Seed: uint64(n + 1), Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+				o := &listener.Options[struct{}]{Seed: uint64(n + 1), Logger: slog.New(slog.DiscardHandler)}
 				switch w.source {
 				case "push":
 					o.Wakeups = e.Wakeups()
