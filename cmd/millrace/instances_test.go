@@ -34,7 +34,7 @@ func TestInstancesListsWhoReports(t *testing.T) {
 	name := createQueue(t, v)
 	control := v.open(t, name)
 	orders := queue.Name{Account: "shop", Queue: "orders"}
-	report(t, control, beacon.Report{Instance: "web-1\x1b[2J\t\nx", Queue: orders, Phase: "running", At: time.Now().Add(-90 * time.Second), Load: scaling.Load{
+	report(t, control, beacon.Report{Instance: "web-1\x1b[2J\t\nx", Queue: orders, Phase: "running", At: time.Now().Add(-90*time.Minute - 10*time.Second), Load: scaling.Load{
 		Running: 3, Slots: 8, Intake: scaling.Known(12.25), Service: scaling.Known(1234.0), Handling: scaling.Known(1234 * time.Millisecond),
 	}})
 	report(t, control, beacon.Report{Instance: "web-2", Queue: orders, Phase: "draining", Paused: true, At: time.Now().Add(time.Hour), Load: scaling.Load{
@@ -45,7 +45,7 @@ func TestInstancesListsWhoReports(t *testing.T) {
 	}
 	r := v.call(t, "instances", name)
 	const want = `instance queue phase handlers in out handling reported
-web-1\x1b[2J x shop/orders running 3 of 8 12/s 1,234/s 1.2s 1m30s ago
+web-1\x1b[2J x shop/orders running 3 of 8 12/s 1,234/s 1.2s 1h30m ago
 web-2 shop/orders draining, paused 0 of 8 0.3/s ? 13ms 0s ago
 `
 	if got := regexp.MustCompile(` +`).ReplaceAllString(r.out, " "); r.status != exitOK || got != want {
