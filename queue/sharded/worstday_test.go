@@ -97,11 +97,11 @@ func TestAHungOrSlowShardCostsLittle(t *testing.T) {
 					if senders >= 16 {
 						usedAfter = 5 * time.Second
 					}
-					healed := int64(0)
-					time.AfterFunc(well*time.Second+usedAfter, func() { healed = b.shards[2].sends.Load() })
+					var healed atomic.Int64
+					time.AfterFunc(well*time.Second+usedAfter, func() { healed.Store(b.shards[2].sends.Load()) })
 					sent, failed := b.rates(t, end, senders)
 					before, first, during := average(sent[2:ill]), average(sent[ill:ill+10]), average(sent[ill+10:well])
-					after, all := b.shards[2].sends.Load()-healed, int64(average(sent[end-5:]))*(end-well-int64(usedAfter/time.Second))
+					after, all := b.shards[2].sends.Load()-healed.Load(), int64(average(sent[end-5:]))*(end-well-int64(usedAfter/time.Second))
 					t.Logf("%d senders, %v, one %s: %d/s before, %d/s for 10 s, then %d/s, %d failed", senders, place, name, before, first, during, failed)
 					if during*10 < before*7 || failed > 0 {
 						t.Errorf("%d senders, %v, one %s: got %d sends a second and %d failures, want 70 %% of %d and none", senders, place, name, during, failed, before)
