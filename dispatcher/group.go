@@ -646,6 +646,7 @@ func (g *group) handleItem(ctx context.Context, item int, in *eachCall, h handli
 	c := newItemContext(ctx, g.delivery, item, g.delivery.timeoutOf(h), in)
 	begin := time.Now()
 	contained(func() error { return call(c) }, func(err error) {
+		defer c.Leave() // not before: the next item records what this one has come to
 		g.itemReturned(item, err, explicitResult(err), c.end(), time.Since(begin))
 	})
 }
@@ -838,7 +839,7 @@ func (c *itemContext) Leave() {
 const maxPlaceWait = time.Minute
 
 // Enter implements keyed.Item. Middleware may have left the call behind, which then gives the place
-// back here or in end.
+// back here or when its item has returned.
 func (c *itemContext) Enter() bool {
 	if !c.placed.Load() {
 		select {
@@ -881,7 +882,7 @@ func (c *itemContext) withoutTimeout() {
 // end ends the context when the handler has returned. It returns why it had ended before, if it
 // had.
 func (c *itemContext) end() (cause error) {
-	c.Leave()
+	c.withoutTimeout()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cause = context.Cause(c.Context)
