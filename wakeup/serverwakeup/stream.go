@@ -203,6 +203,7 @@ func (s *stream) tell(ctx context.Context, id string, every time.Duration) error
 	told := true
 	for ctx.Err() == nil {
 		ready, missed := s.wanted()
+		stays := missed // without room, as far as we wait for that
 		switch {
 		case ready && !told:
 			if err := say(true); err != nil {
@@ -216,11 +217,12 @@ func (s *stream) tell(ctx context.Context, id string, every time.Duration) error
 			case <-s.changed:
 				continue
 			case <-time.After(patience):
+				stays = true
 			case <-ctx.Done():
 				return nil
 			}
 		}
-		if told && s.suspend() {
+		if told && stays && s.suspend() {
 			if err := say(false); err != nil {
 				return err
 			}
