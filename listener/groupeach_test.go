@@ -221,3 +221,32 @@ func TestAnEachThatIsAbandonedKeepsWhatIsDone(t *testing.T) {
 		}
 	})
 }
+
+// slowError takes a second to compare.
+type slowError struct{ error }
+
+func (e slowError) Unwrap() error { return e.error }
+
+func (slowError) Is(error) bool {
+	time.Sleep(time.Second)
+	return false
+}
+
+// The next item begins when the result of the one before is known: what is recorded with its start is true.
+func TestAnItemKeepsItsPlaceUntilItsResultIsKnown(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.putGroup(2)
+		var began [2]time.Time
+		b.run(New(b.queue, Each(func(_ context.Context, m *Message[job]) error {
+			if began[m.Item] = time.Now(); m.Item == 0 {
+				return slowError{Snooze(time.Hour)}
+			}
+			return nil
+		}, 1), options()))
+		advance(time.Minute)
+		b.mustFinish()
+		if waited := began[1].Sub(began[0]); waited < time.Second {
+			t.Errorf("the second item began %v after the first one, whose result takes a second", waited)
+		}
+	})
+}
