@@ -51,6 +51,8 @@ type world struct {
 	alarm instant // what the timer is set to
 	loops [2]worldLoop
 
+	emptyAfter int8 // see queue.EmptyAfter
+
 	visible    int8 // messages in the queue
 	told       bool // what the source was told of readiness
 	nudged     bool // the source is to be told something
@@ -264,7 +266,7 @@ func (x *explorer) advance(w *world, i int) (ok bool) {
 		l.at, l.got = atAnswer, min(w.visible, w.asks())
 		w.visible -= l.got
 	case atAnswer:
-		answers := ask(event{what: answered, asked: int(w.asks()), got: int(l.got)})
+		answers := ask(event{what: answered, asked: int(w.asks()), got: int(l.got), emptyAfter: int(w.emptyAfter)})
 		l.failed = false
 		if l.at = atEmptied; l.got > 0 {
 			l.found = true
@@ -328,7 +330,7 @@ func (x *explorer) advance(w *world, i int) (ok bool) {
 
 // asks returns how many messages a dequeue asks for. With two there are short batches.
 func (w *world) asks() int8 {
-	if w.s.emptyAfter > 0 {
+	if w.emptyAfter > 0 {
 		return 2
 	}
 	return 1
@@ -665,9 +667,9 @@ func add(parts [][]world, w world) [][]world {
 
 // newWorld returns the world of a listener that is about to start its first loops.
 func (x *explorer) newWorld(wakeups bool, emptyAfter int, safety time.Duration, least int) world {
-	w := world{told: true, connected: true, puts: 3, wakes: 1, pauses: 2, flags: 2, losses: 2, errors: 2, limits: 1, configures: 2, stops: 1, crowds: 1}
+	w := world{emptyAfter: int8(emptyAfter), told: true, connected: true, puts: 3, wakes: 1, pauses: 2, flags: 2, losses: 2, errors: 2, limits: 1, configures: 2, stops: 1, crowds: 1}
 	w.s = state{
-		wakeups: wakeups, emptyAfter: emptyAfter, trickle: lingerAfter - 1, settled: worldNow, safety: safety, batch: 1, concurrency: 2, ready: true,
+		wakeups: wakeups, trickle: lingerAfter - 1, settled: worldNow, safety: safety, batch: 1, concurrency: 2, ready: true,
 		requested: Loops{Min: least, Max: 2, Pause: -1}, idle: &Idle{Min: lingerTime, Max: worldWait},
 	}
 	w.s.applyBounds()

@@ -136,9 +136,9 @@ func (l *loop) poll(reserved int) (wait time.Duration, ended bool) {
 		l.limited = false
 		l.observe(reserved, batch, time.Since(asked), err)
 	}
-	missing := errors.Is(err, queue.ErrQueueMissing)
+	missing, emptyAfter := errors.Is(err, queue.ErrQueueMissing), l.options.emptyAfter(l.queue)
 	after, follows := l.decide(l, event{
-		what: answered, asked: reserved, got: len(batch), first: l.found == 0,
+		what: answered, asked: reserved, got: len(batch), emptyAfter: emptyAfter, first: l.found == 0,
 		err: err, missing: missing, throttled: errors.Is(err, queue.ErrThrottled),
 	})
 	paused := after.by&ByQueue != 0
@@ -153,7 +153,7 @@ func (l *loop) poll(reserved int) (wait time.Duration, ended bool) {
 		l.dispatcher.Dispatch(batch, reserved, asked, visibility)
 	}
 	l.followUp(follows.rest)
-	if l.short++; err != nil || len(batch) == reserved || paused {
+	if l.short++; err != nil || len(batch) == reserved || emptyAfter == 0 || paused {
 		l.short = 0
 	}
 	switch {
@@ -170,7 +170,7 @@ func (l *loop) poll(reserved int) (wait time.Duration, ended bool) {
 	l.changed()
 	l.empties, l.found, l.phased = 0, l.found+1, false
 	l.curve.Reset()
-	if now.emptyAfter > 0 && l.short >= now.emptyAfter && l.options.QueueEmpty == nil {
+	if l.short > 0 && l.short >= emptyAfter && l.options.QueueEmpty == nil {
 		ended, _ = l.ask(event{what: emptied, short: true, seen: now.heard}, end, again)
 	}
 	return 0, ended

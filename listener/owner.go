@@ -21,7 +21,6 @@ type state struct {
 	// Options that never change.
 
 	wakeups     bool          // there is a source of wake-ups
-	emptyAfter  int           // see queue.EmptyAfter
 	controlled  bool          // a LoopController says how many loops run
 	metadata    bool          // settings in the metadata of the queue apply
 	shared      bool          // the slots are shared with other listeners
@@ -213,6 +212,7 @@ type event struct {
 	late       bool   // waits: the wait has lasted long enough
 
 	asked, got int   // answered: messages requested and received
+	emptyAfter int   // answered: see queue.EmptyAfter
 	err        error // answered
 	missing    bool  // answered, read: the queue does not exist
 	throttled  bool  // answered: the service was busy
@@ -770,7 +770,7 @@ func (t *transition) answer() {
 	switch {
 	case full:
 		t.trickle, t.left = 0, true
-	case t.emptyAfter > 0:
+	case e.emptyAfter > 0:
 		t.settle()
 	default:
 		t.left = true

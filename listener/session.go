@@ -109,7 +109,7 @@ func newSession(q queue.Queue, o sessionOptions, dispatch func(queue.Queue, *dis
 	s.jitters.key = strconv.FormatUint(options.Seed, 16)
 	s.controller = newController(report.hooks, options.LoopController)
 	s.owner.state = state{
-		wakeups: options.Wakeups != nil, emptyAfter: options.emptyAfter(q), controlled: s.controller != nil, metadata: options.Metadata != IgnoreMetadata,
+		wakeups: options.Wakeups != nil, controlled: s.controller != nil, metadata: options.Metadata != IgnoreMetadata,
 		shared: options.Slots != nil, safety: options.SafetyPoll, batch: options.BatchSize, key: s.jitters.key,
 		concurrency: options.Concurrency, requested: options.Loops, idle: &options.Idle, ready: true,
 	}

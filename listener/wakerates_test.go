@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/limited"
+	"github.com/millrace/millrace/queue/paired"
+	"github.com/millrace/millrace/queue/tokens"
 	"github.com/millrace/millrace/wakeup"
 )
 
@@ -20,7 +23,7 @@ func TestWhatMessagesCostThatComeOneByOne(t *testing.T) {
 	}
 	for _, gap := range gaps {
 		polled := dequeuesForOne(t, gap, "polls")
-		for way, alone := range map[string]float64{"wrapper": 2, "Azure": 2, "engine": 1} {
+		for way, alone := range map[string]float64{"wrapper": 2, "Azure": 2, "limited": 2, "rate": 2, "paired": 2, "engine": 1} {
 			most := alone
 			if way != "wrapper" {
 				most = min(alone, polled)
@@ -115,6 +118,25 @@ func dequeuesForOne(t *testing.T, gap time.Duration, way string) (each float64) 
 			o.Wakeups = bus
 		case "Azure":
 			o.Wakeups, q = bus, promising{b.queue, 2}
+		case "limited":
+			l, err := limited.New(&limited.Options{Messages: 500})
+			if err != nil {
+				b.Fatal(err)
+			}
+			o.Wakeups, q = bus, l.Wrap(promising{b.queue, 2})
+		case "rate":
+			r, source := tokens.Rate{Jobs: 10_000, Window: time.Minute, Seed: 1}, b.engine.Queue(queue.Name{Account: "acme", Queue: "tokens"})
+			if err := r.Init(b.Context(), source); err != nil {
+				b.Fatal(err)
+			}
+			l, err := r.Open(b.Context(), source)
+			if err != nil {
+				b.Fatal(err)
+			}
+			o.Wakeups, q = bus, l.Wrap(promising{b.queue, 2})
+		case "paired":
+			q = paired.New(promising{b.queue, 2}, b.engine.Queue(queue.Name{Account: "east", Queue: "jobs"}), nil)
+			o.Wakeups = bus
 		case "engine":
 			o.Wakeups, q = b.engine.Wakeups(), promising{b.queue, 2}
 		}

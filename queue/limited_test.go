@@ -407,36 +407,44 @@ func TestAListenerKeepsToALimit(t *testing.T) {
 	})
 }
 
-// The wrappers that may ask for fewer messages say nothing about short batches.
-func TestLimitsDoNotSayWhatAShortBatchShows(t *testing.T) {
-	b := tokensSetup(t)
-	c, r := tokens.Concurrency{Jobs: 5, PerToken: 1}, tokens.Rate{Jobs: 5, Window: time.Minute, PerToken: 1}
-	if err := c.Init(b.Context(), b.tokens); err != nil {
-		t.Fatal(err)
-	}
-	atOnce, err := c.Open(b.Context(), b.tokens)
-	if err != nil {
-		t.Fatal(err)
-	}
-	others := b.engine.Queue(queue.Name{Account: "acme", Queue: "others"})
-	if err := r.Init(b.Context(), others); err != nil {
-		t.Fatal(err)
-	}
-	inWindow, err := r.Open(b.Context(), others)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, q := range []queue.Queue{atOnce.Wrap(b.jobs), inWindow.Wrap(b.jobs), meter.New().Wrap(inWindow.Wrap(b.jobs))} {
-		if n := queue.EmptyAfter(q); n != 0 {
-			t.Errorf("queue %d: EmptyAfter returns %d, want 0", i, n)
+// A short batch under a limit shows what it shows without, unless the limit has cut it.
+func TestABatchThatALimitCutsShowsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := tokensSetup(t)
+		c, r := tokens.Concurrency{Jobs: 8, PerToken: 2}, tokens.Rate{Jobs: 100, Window: time.Minute, PerToken: 2}
+		others := b.engine.Queue(queue.Name{Account: "acme", Queue: "others"})
+		if err := errors.Join(c.Init(t.Context(), b.tokens), r.Init(t.Context(), others)); err != nil {
+			t.Fatal(err)
 		}
-	}
-	if n := queue.EmptyAfter(meter.New().Wrap(b.jobs)); n != 1 {
-		t.Errorf("a metered queue of the engine: EmptyAfter returns %d, want 1", n)
-	}
+		time.Sleep(10 * time.Second)
+		atOnce, _ := b.open(c, b.tokens)
+		inWindow, err := r.Open(t.Context(), others)
+		each, err2 := limited.New(&limited.Options{Messages: 1000, Burst: 4 * time.Millisecond})
+		if err := errors.Join(err, err2); err != nil {
+			t.Fatal(err)
+		}
+		for name, q := range map[string]queue.Queue{
+			"concurrency": atOnce.Wrap(b.jobs), "rate": inWindow.Wrap(b.jobs), "metered rate": meter.New().Wrap(inWindow.Wrap(b.jobs)), "limited": each.Wrap(b.jobs),
+		} {
+			for _, jobs := range []int{1, 32} {
+				b.put(jobs)
+				time.Sleep(time.Second)
+				batch, err := q.Dequeue(t.Context(), queue.MaxBatch, time.Minute)
+				if n := len(batch); err != nil || n == 0 || n == queue.MaxBatch {
+					t.Fatalf("%s: got %d messages and the error %v", name, n, err)
+				}
+				if n, want := queue.EmptyAfter(q), 2-min(jobs, 2); n != want {
+					t.Errorf("%s, %d of %d messages: EmptyAfter returns %d, want %d", name, len(batch), jobs, n, want)
+				}
+			}
+			if err := b.jobs.Clear(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
 }
 
-// A dequeue under a limit may ask for less than the loop wants, so a short batch shows nothing. Without safety polls and events a
+// A dequeue under a limit may ask for less than the loop wants. Without safety polls and events a
 // backlog is still handled, as fast as the limit allows.
 func TestAShortBatchUnderALimitEndsNoLoop(t *testing.T) {
 	wrappers := map[string]func(b *bundle) queue.Queue{
@@ -455,9 +463,6 @@ func TestAShortBatchUnderALimitEndsNoLoop(t *testing.T) {
 			b := tokensSetup(t)
 			b.put(jobs)
 			q := wrap(b)
-			if n := queue.EmptyAfter(q); n != 0 {
-				t.Errorf("%s: EmptyAfter returns %d", name, n)
-			}
 			var handled atomic.Int64
 			l := listener.New(q, func(context.Context, *listener.Message[int]) error { handled.Add(1); return nil }, &listener.Options[int]{
 				Wakeups: new(wakeup.Bus), SafetyPoll: -1, Logger: slog.New(slog.DiscardHandler),

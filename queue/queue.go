@@ -184,11 +184,11 @@ type Manager interface {
 }
 
 // EmptyAfter returns after how many short batches in a row, with fewer messages than asked for, a
-// listener with wake-ups takes q for empty. It is the result of the method EmptyAfter() int of q. A
-// queue whose short batch shows that no other message is visible returns 1. Without the method the
-// result is 0: only a dequeue that returns no message shows it, because q may be a wrapper that asks
-// for fewer. A wrapper that passes each dequeue on unchanged may have the method too, and return
-// EmptyAfter of the queue underneath.
+// listener with wake-ups takes q for empty. It is the result of the method EmptyAfter() int of q, which
+// is asked after each dequeue. A queue whose short batch shows that no other message is visible
+// returns 1. Without the method the result is 0: only a dequeue that returns no message shows it,
+// because q may be a wrapper that asks for fewer. A wrapper may have the method too, and return
+// EmptyAfter of the queue underneath, or 0 if its last dequeue asked that for fewer and got them all.
 func EmptyAfter(q Queue) int {
 	if says, ok := q.(interface{ EmptyAfter() int }); ok {
 		return says.EmptyAfter()

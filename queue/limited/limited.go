@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -302,7 +303,7 @@ func (b *bucket) served(now time.Time, n int) {
 // Wrap returns a queue that is held to the limit, together with its siblings. It is a [queue.Manager] if q
 // is one.
 func (l *Limit) Wrap(q queue.Queue) queue.Queue {
-	wrapped := &limited{q, l}
+	wrapped := &limited{inner: q, limit: l}
 	if inner, ok := q.(queue.Manager); ok {
 		return &managed{wrapped, inner}
 	}
@@ -313,6 +314,7 @@ func (l *Limit) Wrap(q queue.Queue) queue.Queue {
 type limited struct {
 	inner queue.Queue
 	limit *Limit
+	many  atomic.Bool // the last dequeue has got all that it asked for
 }
 
 var (
@@ -370,6 +372,7 @@ func (q *limited) Dequeue(ctx context.Context, n int, visibility time.Duration) 
 		return nil, q.limit.heldBack("dequeue", q.inner.Name(), wait)
 	}
 	batch, err := q.inner.Dequeue(ctx, allowed, visibility)
+	q.many.Store(len(batch) == allowed)
 	switch {
 	case errors.Is(err, queue.ErrLimited):
 		q.limit.unused(allowed, 1)
@@ -377,6 +380,14 @@ func (q *limited) Dequeue(ctx context.Context, n int, visibility time.Duration) 
 		q.limit.unused(allowed-len(batch), 0)
 	}
 	return batch, err
+}
+
+// EmptyAfter is that of the queue underneath, unless the last dequeue has got all that it asked for. See [queue.EmptyAfter].
+func (q *limited) EmptyAfter() int {
+	if q.many.Load() {
+		return 0
+	}
+	return queue.EmptyAfter(q.inner)
 }
 
 // Peek implements [queue.Queue].

@@ -82,6 +82,9 @@ func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([
 	return batch, err
 }
 
+// EmptyAfter is that of the primary queue. See [queue.EmptyAfter].
+func (q *Queue) EmptyAfter() int { return queue.EmptyAfter(q.primary) }
+
 // Peek returns messages of the primary queue alone.
 func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 	return q.primary.Peek(ctx, n)

@@ -151,6 +151,14 @@ func (q *bounded) Dequeue(ctx context.Context, n int, visibility time.Duration) 
 	return admitted, nil
 }
 
+// EmptyAfter is that of the queue underneath, unless the last dequeue has found all that it could. See [queue.EmptyAfter].
+func (q *bounded) EmptyAfter() int {
+	if q.many.Load() {
+		return 0
+	}
+	return queue.EmptyAfter(q.Queue)
+}
+
 // wouldAsk reports whether a dequeue would ask for a token now because there is no room.
 func (l *ConcurrencyLimit) wouldAsk() bool {
 	l.mu.Lock()
@@ -266,6 +274,7 @@ type rated struct {
 	limit *RateLimit
 	seen  atomic.Int64 // jobs that a look has found and no dequeue has fetched yet; 0 without a look
 	run   atomic.Int64 // jobs of the last dequeues in a row that found all they could
+	many  atomic.Bool  // the last dequeue has found all that it could
 }
 
 // ratedManager is a [queue.Manager] whose dequeues are held to a rate.
@@ -323,8 +332,17 @@ func (q *rated) expected() int {
 	return int(q.seen.Load())
 }
 
+// EmptyAfter is that of the queue underneath, unless the last dequeue has found all that it could. See [queue.EmptyAfter].
+func (q *rated) EmptyAfter() int {
+	if q.many.Load() {
+		return 0
+	}
+	return queue.EmptyAfter(q.Queue)
+}
+
 // learn notes what a dequeue of up to n jobs has got, which had room for so many.
 func (q *rated) learn(n, room, got int) {
+	q.many.Store(got == room)
 	seen := int(q.seen.Swap(0))
 	if got < room || got == seen && seen < n {
 		q.run.Store(0)
