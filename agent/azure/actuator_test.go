@@ -159,7 +159,7 @@ func TestALostAnswerIsReadBack(t *testing.T) {
 		"nothing":      func() (*http.Response, error) { return respond(204, ""), nil },
 		"a huge body": func() (*http.Response, error) {
 			r := respond(200, "")
-			r.Body = io.NopCloser(&endless{})
+			r.Body = io.NopCloser(&endless{t: t})
 			return r, nil
 		},
 	} {
@@ -194,6 +194,12 @@ func TestARefusedChangeSaysWhy(t *testing.T) {
 				return respond(409, `{"code": "ContainerAppOperationInProgress", "message": "another\noperation "}`)
 			},
 			[]string{"answered 409, ContainerAppOperationInProgress: another operation; if another operation is in progress, the next measurement tries again"},
+		},
+		"409 of a provider that is not registered": {
+			func() *http.Response {
+				return respond(409, `{"error": {"code": "MissingSubscriptionRegistration", "message": "register it"}}`)
+			},
+			[]string{"answered 409, MissingSubscriptionRegistration: register it"},
 		},
 		"long": {
 			func() *http.Response {

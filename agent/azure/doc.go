@@ -53,7 +53,7 @@
 // request is repeated: the agent decides anew at its next measurement. If a PATCH has no usable
 // answer, one GET reads back whether it was done. After a 429 or 503 nothing is sent before the
 // time in Retry-After, an hour at most. After a failed change Scale waits 2 min before the next
-// one. Each request has 9 s, and an answer of more than 1 MiB is an error. Redirects are not
+// one. Each request has 9 s, and no more than 1 MiB of an answer is read. Redirects are not
 // followed.
 // https://learn.microsoft.com/en-us/azure/azure-resource-manager/management/request-limits-and-throttling
 //

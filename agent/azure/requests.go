@@ -150,11 +150,8 @@ func (a *Actuator) receive(response *http.Response, err error) (*answer, error) 
 		a.notBefore = time.Now().Add(wait)
 		a.mu.Unlock()
 	}
-	if got.body, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer+1)); err != nil {
+	if got.body, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer)); err != nil {
 		return nil, err
-	}
-	if len(got.body) > maxAnswer {
-		return nil, fmt.Errorf("it has more than %d bytes", maxAnswer)
 	}
 	return got, nil
 }
