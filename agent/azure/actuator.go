@@ -304,7 +304,7 @@ func (a *Actuator) follow(ctx context.Context) error {
 	}
 	got, err := a.send(ctx, http.MethodGet, o.url, nil)
 	if err != nil || got.status == http.StatusTooManyRequests || got.status >= 500 {
-		return nil //nolint:nilerr // the number matters more, and is asked for next; the operation is asked for again
+		return nil // the number matters more, and is read next; the operation is asked for again
 	}
 	ended, failure := o.result(got)
 	a.mu.Lock()

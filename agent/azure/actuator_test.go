@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"regexp"
 	"slices"
@@ -61,43 +62,64 @@ func checkError(t *testing.T, err error, says ...string) {
 	}
 }
 
+// scaled runs an agent for a pool with 600 jobs and 1 to 5 instances. The result empties the queue; end
+// returns the errors.
+func scaled(t *testing.T, a *azure.Actuator) (empty func(), end func() []error) {
+	t.Helper()
+	q := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "orders"})
+	if err := q.Create(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	for range 600 {
+		if _, err := q.Enqueue(t.Context(), "job", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var errs []error
+	one, err := agent.New([]agent.Pool{{
+		Name: "orders", Queues: []queue.Queue{q}, Actuator: a,
+		Policy: scaling.Policy{Max: 5, Slots: 1, Handling: 10 * time.Second, DownAfter: time.Minute},
+	}}, &agent.Options{OnError: func(err error) { errs = append(errs, err) }, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- one.Run(ctx) }()
+	empty = func() {
+		if err := q.Clear(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	return empty, func() []error {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		return errs
+	}
+}
+
+// asked matches the number in the description of a PATCH.
+var asked = regexp.MustCompile(`(?:minReplicas|capacity)":(\d+)`)
+
 // A-06: an agent changes the number of instances through the management API, within the bounds of
 // its pool, with one request for each measurement and two for each change.
 func TestAPoolIsScaledByTheManagementAPI(t *testing.T) {
 	both(t, func(t *testing.T, id string) {
 		a, m := actuator(t, id)
-		q := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "orders"})
-		if err := q.Create(t.Context(), nil); err != nil {
-			t.Fatal(err)
-		}
-		for range 600 {
-			if _, err := q.Enqueue(t.Context(), "job", nil); err != nil {
-				t.Fatal(err)
-			}
-		}
-		var failures []error
-		one, err := agent.New([]agent.Pool{{Name: "orders", Queues: []queue.Queue{q}, Actuator: a, Policy: scaling.Policy{Max: 5, Slots: 1, Handling: 10 * time.Second, DownAfter: time.Minute}}},
-			&agent.Options{OnError: func(err error) { failures = append(failures, err) }, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- one.Run(ctx) }()
+		empty, end := scaled(t, a)
 		time.Sleep(5 * time.Minute)
 		m.set(5, "Succeeded")
-		if err := q.Clear(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		empty()
 		time.Sleep(5*time.Minute - 5*time.Second)
-		stop()
-		if err := <-done; err != nil || len(failures) > 0 {
-			t.Errorf("got %v and the errors %v", err, failures)
+		if errs := end(); len(errs) > 0 {
+			t.Errorf("got the errors %v", errs)
 		}
 		var numbers []int
 		gets, followed := 0, 0
 		for request := range strings.SplitSeq(m.requests(), ", ") {
-			switch number := regexp.MustCompile(`(?:minReplicas|capacity)":(\d+)`).FindStringSubmatch(request); {
+			switch number := asked.FindStringSubmatch(request); {
 			case number != nil:
 				n, _ := strconv.Atoi(number[1])
 				numbers = append(numbers, n)
@@ -116,6 +138,61 @@ func TestAPoolIsScaledByTheManagementAPI(t *testing.T) {
 		}
 		if followed < len(numbers) || followed > 40 {
 			t.Errorf("got %d requests for operations, want one every 20 s at most", followed)
+		}
+	})
+}
+
+// However bad the API is, each change follows a read, no number is beyond the bounds, and the right
+// one is reached.
+func TestABadAPIIsScaledAsWell(t *testing.T) {
+	both(t, func(t *testing.T, id string) {
+		a, m := actuator(t, id)
+		random := rand.New(rand.NewPCG(1, 2))
+		m.answer = func(r *http.Request, do func() *http.Response) (*http.Response, error) {
+			switch random.IntN(8) {
+			case 0:
+				return nil, io.ErrUnexpectedEOF
+			case 1:
+				do()
+				return nil, io.ErrUnexpectedEOF
+			case 2:
+				return respond(429, "", "Retry-After", "25"), nil
+			case 3:
+				return respond(409, `{"error": {"code": "OperationInProgress"}}`), nil
+			case 4:
+				do()
+				return respond(200, "<html>"), nil
+			case 5:
+				do()
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			}
+			return do(), nil
+		}
+		empty, end := scaled(t, a)
+		time.Sleep(30 * time.Minute)
+		if m.instances() != 5 {
+			t.Errorf("got %d instances for 600 jobs, want 5", m.instances())
+		}
+		empty()
+		time.Sleep(2 * time.Hour)
+		if m.instances() != 1 {
+			t.Errorf("got %d instances without jobs, want 1", m.instances())
+		}
+		errs := end()
+		sent := strings.Split(m.requests(), ", ")
+		changes := 0
+		for i, request := range sent {
+			if number := asked.FindStringSubmatch(request); number != nil {
+				changes++
+				if sent[i-1] != "GET" || !strings.Contains("12345", number[1]) {
+					t.Errorf("got %s after %s, want a GET before each change, and 1 to 5", request, sent[i-1])
+				}
+			}
+		}
+		t.Logf("%d requests, %d changes, %d errors", len(sent), changes, len(errs))
+		if changes > 10 {
+			t.Errorf("got %d changes, want one for each decision: 5 and few more", changes)
 		}
 	})
 }

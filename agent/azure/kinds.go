@@ -29,8 +29,9 @@ var scaleSets = &kind{
 	},
 }
 
-// readContainerApp reads the fields of
+// readContainerApp reads a container app, as described in
 // https://github.com/Azure/azure-rest-api-specs/blob/main/specification/app/resource-manager/Microsoft.App/stable/2025-01-01/ContainerApps.json
+// and its CommonDefinitions.json.
 func readContainerApp(body []byte) (state, error) {
 	var app struct {
 		Properties struct {
@@ -98,8 +99,8 @@ func (a *Actuator) replicas(ctx context.Context, revision string) (int, error) {
 	return *r.Properties.Replicas, nil
 }
 
-// readScaleSet reads the fields of
-// https://learn.microsoft.com/en-us/rest/api/compute/virtual-machine-scale-sets/get
+// readScaleSet reads a scale set, as described in
+// https://learn.microsoft.com/en-us/rest/api/compute/virtual-machine-scale-sets/get with its fields.
 func readScaleSet(body []byte) (state, error) {
 	var set struct {
 		SKU        struct{ Capacity *int }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 
 	"github.com/millrace/millrace/internal/azurestorage"
@@ -121,7 +122,7 @@ func (a *Actuator) send(ctx context.Context, method, address string, body any) (
 	}
 	request.Raw().Header.Set("Accept", "application/json")
 	runtime.SkipBodyDownload(request) // which has no bound
-	got, err := a.receive(a.pipeline.Do(request))
+	got, err := a.do(request)
 	if denied := (*azurestorage.CredentialError)(nil); errors.As(err, &denied) {
 		return nil, fmt.Errorf("no token: %s; %s", strings.Join(strings.Fields(err.Error()), " "), azurestorage.LoginHint)
 	}
@@ -134,8 +135,9 @@ func (a *Actuator) send(ctx context.Context, method, address string, body any) (
 	return got, nil
 }
 
-// receive reads an answer, and notes when the service wants to be asked again.
-func (a *Actuator) receive(response *http.Response, err error) (*answer, error) {
+// do sends a request, reads the answer, and notes when the service wants to be asked again.
+func (a *Actuator) do(request *policy.Request) (*answer, error) {
+	response, err := a.pipeline.Do(request)
 	if err != nil {
 		return nil, err
 	}

@@ -143,6 +143,12 @@ func (m *management) requests() string {
 	return sent
 }
 
+func (m *management) instances() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.n
+}
+
 func (m *management) set(n int, state string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
