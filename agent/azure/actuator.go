@@ -152,12 +152,12 @@ func New(id string, o *Options) (*Actuator, error) {
 // Instances returns how many instances there are: see the package comment. It also returns an
 // error, once, if a change that Azure had accepted has failed since.
 func (a *Actuator) Instances(ctx context.Context) (int, error) {
-	if err := a.follow(ctx); err != nil {
-		return 0, err
-	}
 	now, err := a.read(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("read %s: %w", a.name, err)
+	}
+	if err := a.follow(ctx); err != nil {
+		return 0, err
 	}
 	if !now.failed || a.kind != containerApps {
 		return now.instances, nil
@@ -304,7 +304,7 @@ func (a *Actuator) follow(ctx context.Context) error {
 	}
 	got, err := a.send(ctx, http.MethodGet, o.url, nil)
 	if err != nil || got.status == http.StatusTooManyRequests || got.status >= 500 {
-		return nil // the number matters more, and is read next; the operation is asked for again
+		return nil // the number matters more, and is known; the operation is asked for again
 	}
 	ended, failure := o.result(got)
 	a.mu.Lock()
