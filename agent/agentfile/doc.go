@@ -1,5 +1,5 @@
 // Package agentfile reads the file that says what a scaling agent scales: pools with their queues, their policies, and the
-// processes that work for them. The command millrace agent reads it, and so does the scaler for KEDA.
+// processes, container apps or scale sets that work for them. The command millrace agent reads it, and so does the scaler for KEDA.
 //
 // The file is YAML:
 //
@@ -22,6 +22,9 @@
 //	      environment: {LEVEL: info}
 //	      grace: 30s
 //	      log: orders.log
+//	  emails:
+//	    queues: [emails]
+//	    azure: /subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/shop/providers/Microsoft.App/containerApps/emails
 //
 // Only pools with queues are required. Zero values of what is read mean the defaults of packages agent, scaling and
 // agent/processes, which the file does not repeat.

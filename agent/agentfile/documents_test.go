@@ -50,7 +50,7 @@ func TestTheExampleHasEveryKey(t *testing.T) {
 func TestThePageListsEveryKey(t *testing.T) {
 	t.Parallel()
 	known := map[string]bool{}
-	for _, one := range []string{"interval", "folder", "price", "accounts", "pools", "queues", "beacons", "policy", "processes"} {
+	for _, one := range []string{"interval", "folder", "price", "accounts", "pools", "queues", "beacons", "policy", "processes", "azure"} {
 		known[one] = true
 	}
 	for i, fields := 0, reflect.TypeFor[scaling.Policy](); i < fields.NumField(); i++ {

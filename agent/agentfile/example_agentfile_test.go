@@ -31,7 +31,7 @@ pools:
 	fmt.Println(err)
 	// Output:
 	// orders has at most 5 instances and a target of 1m0s
-	// agent.yaml:4: pool orders has no key "queue", did you mean queues?; the keys are queues, beacons, policy, processes
+	// agent.yaml:4: pool orders has no key "queue", did you mean queues?; the keys are queues, beacons, policy, processes, azure
 	// agent.yaml:4: pool orders has no queues: write queues, such as [orders]
 	// agent.yaml:5: max is "many": write a whole number, such as 4
 }

@@ -87,6 +87,9 @@ type Pool struct {
 	// Processes are the instances, if they are processes on this machine; nil if the file does not say how instances are
 	// started.
 	Processes *Processes
+
+	// Azure is the id of the container app or the scale set that has the instances; empty if the file does not say.
+	Azure string
 }
 
 // Processes are instances that are processes on this machine.

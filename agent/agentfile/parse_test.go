@@ -46,7 +46,12 @@ pools:
   emails:
     queues: [emails]
     processes: {command: [worker]}
+  mails:
+    queues: [mails]
+    azure: ` + app + `
 `
+
+const app = "/subscriptions/01234567-89ab-cdef-0123-456789abcdef/resourceGroups/shop/providers/Microsoft.App/containerApps/mails"
 
 // TestEverythingIsRead: each key has its value, and paths are relative to the folder of the file.
 func TestEverythingIsRead(t *testing.T) {
@@ -69,6 +74,7 @@ func TestEverythingIsRead(t *testing.T) {
 				},
 			},
 			{Name: "emails", Queues: []Queue{{"", "emails"}}, Processes: &Processes{Command: []string{"worker"}}},
+			{Name: "mails", Queues: []Queue{{"", "mails"}}, Azure: app},
 		},
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -139,10 +145,10 @@ func TestWhatIsWrongIsSaidWithItsLine(t *testing.T) {
 		{"empty pools", "pools: {}\n", "agent.yaml:1: pools is empty: write the name of each pool with its queues"},
 		{"unknown key", "intervall: 5s\n" + pool(), `agent.yaml:1: the file has no key "intervall", did you mean interval?; the keys are interval, folder, price, accounts, pools`},
 		{"far key", "frobnicate: 5s\n" + pool(), `agent.yaml:1: the file has no key "frobnicate"; the keys are interval, folder, price, accounts, pools`},
-		{"swapped", pool("plocesses: {}"), `agent.yaml:4: pool orders has no key "plocesses", did you mean processes?; the keys are queues, beacons, policy, processes`},
+		{"swapped", pool("plocesses: {}"), `agent.yaml:4: pool orders has no key "plocesses", did you mean processes?; the keys are queues, beacons, policy, processes, azure`},
 		{"twice", "interval: 5s\n" + pool("beacons: [orders-control]") + "interval: 6s\n", `agent.yaml:6: the file has the key "interval" already on line 1`},
 		{"key is a list", "[a]: 5s\n" + pool(), "agent.yaml:1: the file has a key that is no word"},
-		{"merge", "pools:\n  orders:\n    <<: {queues: [orders]}\n    queues: [orders]", `agent.yaml:3: pool orders has no key "<<"; the keys are queues, beacons, policy, processes`},
+		{"merge", "pools:\n  orders:\n    <<: {queues: [orders]}\n    queues: [orders]", `agent.yaml:3: pool orders has no key "<<"; the keys are queues, beacons, policy, processes, azure`},
 		{"alias", "pools:\n  orders: &o\n    queues: [orders]\n  emails: *o\n", "agent.yaml:4: pool emails is an alias, which is not supported: write the value itself"},
 		{"no unit", "interval: 5\n" + pool(), "agent.yaml:1: interval 5 has no unit: write 5s for seconds"},
 		{"no duration", "interval: soon\n" + pool(), `agent.yaml:1: interval is "soon": write a duration with a unit, such as 500ms, 30s, 5m or 24h`},
@@ -184,6 +190,10 @@ func TestWhatIsWrongIsSaidWithItsLine(t *testing.T) {
 		{"command nothing", "folder: x\n" + pool(`processes: {command: [""]}`), "agent.yaml:5: command begins with nothing: write a list of the program and its arguments, such as [./worker, -queue, orders]"},
 		{"environment", "folder: x\n" + pool(`processes: {command: [x], environment: {A=B: c}}`), `agent.yaml:5: environment has the variable "A=B": write NAME: value`},
 		{"environment null", "folder: x\n" + pool(`processes: {command: [x], environment: {A: }}`), `agent.yaml:5: A has no value: write its value, or "" for an empty one`},
+		{"azure id", pool("azure: orders"), `agent.yaml:4: azure of pool orders is "orders": it is not the id of a container app or a scale set: write /subscriptions/ID/resourceGroups/GROUP/providers/Microsoft.App/containerApps/NAME or …/Microsoft.Compute/virtualMachineScaleSets/NAME, as az containerapp show or az vmss show print it with --query id`},
+		{"azure list", pool("azure: [" + app + "]"), "agent.yaml:4: azure of pool orders is a list: write the id of a container app or a scale set"},
+		{"azure and processes", "folder: x\n" + pool("azure: "+app, "processes: {command: [x]}"), "agent.yaml:4: pool orders has both processes and azure: write one of them"},
+		{"azure twice", pool("azure: "+app) + "  mails: {queues: [mails], azure: " + strings.ToLower(app) + "}\n", "agent.yaml:5: azure of pool mails is that of pool orders: the two would undo each other's changes"},
 		{"too large", strings.Repeat("#", MaxSize+1), "agent.yaml: it has more than 1048576 bytes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -228,6 +238,7 @@ func TestSecretsAreRefusedAndNotRepeated(t *testing.T) {
 		"pools: {orders: {queues: [\"" + location + "\"]}}",
 		"pools: {orders: {queues: [\"" + address + "/orders\"]}}",
 		"folder: x\n" + pool("processes:", "  command: [./worker]", "  environment: {AZURE_STORAGE: \""+location+"\"}"),
+		pool("azure: \"" + address + "\""),
 		"folder: x\n" + pool("processes:", "  command: [./worker, -account, \""+address+"\"]"),
 		"interval: \"" + location + "\"\n" + pool(),
 		"\"" + location + "\": 1\n" + pool(),

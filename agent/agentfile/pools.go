@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/millrace/millrace/agent/azure"
 	"github.com/millrace/millrace/internal/naming"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/scaling"
@@ -130,10 +131,33 @@ func (p *parser) pool(n *yaml.Node, to *Pool, f *File) {
 				p.fail(n, "processes of %s need a folder, in which the agent keeps which of them run: write folder beside pools", owner)
 			}
 		}},
+		{"azure", func(n *yaml.Node) { p.azure(n, owner, to, f) }},
 	})
 	if !given && n.Kind == yaml.MappingNode {
 		p.fail(n, "%s has no queues: write queues, such as [orders]", owner)
 	}
+	if to.Processes != nil && to.Azure != "" {
+		p.fail(n, "%s has both processes and azure: write one of them", owner)
+	}
+}
+
+// azure reads the id of a resource of Azure, which only one pool may scale.
+func (p *parser) azure(n *yaml.Node, owner string, to *Pool, f *File) {
+	id, ok := p.text(n, "azure of "+owner, "the id of a container app or a scale set")
+	if !ok {
+		return
+	}
+	if err := azure.Check(id); err != nil {
+		p.fail(n, "azure of %s is %s: %v", owner, quote(id), err)
+		return
+	}
+	for _, other := range f.Pools {
+		if strings.EqualFold(other.Azure, id) {
+			p.fail(n, "azure of %s is that of pool %s: the two would undo each other's changes", owner, other.Name)
+			return
+		}
+	}
+	to.Azure = id
 }
 
 func (p *parser) queues(n *yaml.Node, what string, f *File) (found []Queue) {

@@ -16,12 +16,13 @@ import (
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/agent"
 	"github.com/millrace/millrace/agent/agentfile"
+	"github.com/millrace/millrace/agent/azure"
 	"github.com/millrace/millrace/agent/processes"
 )
 
 const agentMore = `It measures the pools of a file, decides how many instances each needs, and starts and ends processes on
-this machine. Each decision that changes something is a line with its reason. The file is described, with
-an example, at ` + documents + `agent.md
+this machine, or scales a container app or a scale set of Azure. Each decision that changes something is a
+line with its reason. The file is described, with an example, at ` + documents + `agent.md
 
 With -dry-run it says for an hour what it would do, and then what that would cost. With -replay it plays a
 trace of load against the policy and against the rules that others use, and asks no account.
@@ -29,7 +30,8 @@ trace of load against the policy and against the rules that others use, and asks
 
 const agentEpilogue = `
 The first Ctrl-C lets instances finish their jobs and end, or go on with -leave. The second ends the agent
-at once; what still runs is left to itself, until the next agent with the same folder takes over.
+at once; what still runs is left to itself, until the next agent with the same folder takes over. Instances
+in Azure always go on.
 `
 
 type agentSettings struct {
@@ -197,12 +199,19 @@ func (r *agentRun) scale(ctx context.Context) (*agent.Agent, error) {
 	return a, err
 }
 
-// start takes over the instances of former agents and makes the actuators. In a dry run there are none.
+// start takes over the processes of former agents and makes the actuators. In a dry run there are none.
 func (r *agentRun) start() error {
 	if r.settings.dryRun {
 		return nil
 	}
 	for i, p := range r.file.Pools {
+		if p.Azure != "" {
+			a, err := azure.New(p.Azure, nil)
+			if err != nil {
+				return fmt.Errorf("pool %s: %w", p.Name, err)
+			}
+			r.pools[i].Actuator = a
+		}
 		if p.Processes == nil {
 			continue
 		}
@@ -303,8 +312,10 @@ func (r *agentRun) printStartup() {
 		switch local := r.file.Pools[i].Processes; {
 		case r.settings.dryRun:
 			text.WriteString("nothing is changed\n")
+		case r.file.Pools[i].Azure != "":
+			fmt.Fprintf(&text, "Azure %s\n", r.file.Pools[i].Azure)
 		case local == nil:
-			text.WriteString("nothing is changed: the file says no processes\n")
+			text.WriteString("nothing is changed: the file has neither processes nor azure\n")
 		default:
 			fmt.Fprintf(&text, "processes %s\n", strings.Join(local.Command, " "))
 		}

@@ -304,3 +304,28 @@ func TestAgentOpensTheAccountsOfItsFile(t *testing.T) {
 		t.Errorf("a dry run has made a folder: got %v", err)
 	}
 }
+
+// A pool of Azure has its actuator, and is named at the start. Without a valid credential nothing is asked.
+func TestAgentScalesAResourceOfAzure(t *testing.T) {
+	t.Setenv("AZURE_TOKEN_CREDENTIALS", "none of them")
+	const id = "/subscriptions/01234567-89ab-cdef-0123-456789abcdef/resourceGroups/shop/providers/Microsoft.App/containerApps/orders"
+	path := configure(t, "pools: {orders: {queues: [orders], azure: "+id+"}}")
+	invocation{}.fails(t, exitFailure, []string{"pool orders: container app orders in group shop: find a credential: "}, "agent", "-config", path)
+
+	t.Setenv("AZURE_TOKEN_CREDENTIALS", "AzureCLICredential")
+	file, err := agentfile.Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	r := &agentRun{settings: &agentSettings{}, file: file, out: &out, pools: []agent.Pool{{
+		Name: "orders", Queues: []queue.Queue{localqueue.New(nil).Queue(queue.Name{Account: "shop", Queue: "orders"})},
+	}}}
+	if err := r.start(); err != nil || r.pools[0].Actuator == nil {
+		t.Errorf("got the actuator %v, %v; want one", r.pools[0].Actuator, err)
+	}
+	r.printStartup()
+	if want := "  orders: jobs of shop/orders; Azure " + id + "\n"; !strings.Contains(out.String(), want) {
+		t.Errorf("got %s, want %s in it", &out, want)
+	}
+}

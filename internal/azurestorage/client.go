@@ -261,3 +261,16 @@ type redactedError struct {
 func (e *redactedError) Error() string        { return e.text }
 func (e *redactedError) Is(target error) bool { return errors.Is(e.err, target) }
 func (e *redactedError) As(target any) bool   { return errors.As(e.err, target) }
+
+// RetryAfter returns the wait in a header Retry-After, which has seconds or a time. It is 0 for
+// anything else.
+func RetryAfter(text string) time.Duration {
+	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	return max(time.Until(at), 0)
+}

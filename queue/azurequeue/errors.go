@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
-	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 
@@ -51,24 +49,11 @@ func (a *account) translateErrorResponse(op string, receipt queue.Receipt, resp 
 	e.Hint, e.Kind = classify(op, resp.StatusCode, resp.ErrorCode)
 	if r := resp.RawResponse; r != nil {
 		if errors.Is(e.Kind, queue.ErrThrottled) {
-			e.RetryAfter = retryAfter(r.Header.Get("Retry-After"))
+			e.RetryAfter = azurestorage.RetryAfter(r.Header.Get("Retry-After"))
 		}
 		e.RequestID = a.location.Redact(r.Header.Get(azurestorage.RequestIDHeader), string(receipt))
 	}
 	return e
-}
-
-// retryAfter returns the wait in a header Retry-After, which has seconds or a time. It is 0 for
-// anything else.
-func retryAfter(text string) time.Duration {
-	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
-		return time.Duration(seconds) * time.Second
-	}
-	at, err := http.ParseTime(text)
-	if err != nil {
-		return 0
-	}
-	return max(time.Until(at), 0)
 }
 
 const tooLargeHint = "Base64 text is not escaped and always fits; keep larger bodies in a blob and send a reference"

@@ -200,7 +200,7 @@ func TestRetryAfterIsInTheError(t *testing.T) {
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		if got := retryAfter(time.Now().Add(time.Minute).UTC().Format(http.TimeFormat)); got != time.Minute {
+		if got := azurestorage.RetryAfter(time.Now().Add(time.Minute).UTC().Format(http.TimeFormat)); got != time.Minute {
 			t.Errorf("a time in a minute: got a wait of %v, want 1m0s", got)
 		}
 	})

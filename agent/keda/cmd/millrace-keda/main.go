@@ -126,6 +126,9 @@ func match(file *agentfile.File, targets deployments) error {
 		if p.Processes != nil {
 			wrong = append(wrong, fmt.Errorf("pool %s has processes: KEDA starts its instances, so remove them from the file", p.Name))
 		}
+		if p.Azure != "" {
+			wrong = append(wrong, fmt.Errorf("pool %s has azure: KEDA starts its instances, so remove it from the file", p.Name))
+		}
 		delete(left, p.Name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(left)) {

@@ -115,10 +115,11 @@ folder: `+dir+`
 pools:
   orders: {queues: [orders]}
   emails: {queues: [emails], processes: {command: [./worker]}}
+  mails: {queues: [mails], azure: /subscriptions/01234567-89ab-cdef-0123-456789abcdef/resourceGroups/shop/providers/Microsoft.App/containerApps/mails}
 `)
 	read := func(context.Context, string, string) (int, error) { return 0, errors.New("not to be asked") }
 	_, err := newProgram(file, deployments{"emails": {"jobs", "emails"}, "others": {"jobs", "others"}}, read, slog.New(slog.DiscardHandler))
-	for _, want := range []string{"add -deployment orders=", "pool emails has processes", "-deployment others: the file has no such pool"} {
+	for _, want := range []string{"add -deployment orders=", "pool emails has processes", "pool mails has azure", "-deployment others: the file has no such pool"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want it to say %s", err, want)
 		}
