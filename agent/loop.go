@@ -113,6 +113,7 @@ func (p *pool) sample(r reading) (s scaling.Sample, decidable bool) {
 		if !p.decided.IsKnown() && s.Instances <= 0 {
 			s.Instances = p.Policy.WithDefaults().Min
 		}
+		s.CPU, s.Memory = spread(s.CPU, s.Ready, s.Instances), spread(s.Memory, s.Ready, s.Instances)
 		s.Ready = scaling.Optional[int]{} // of those that would be there nobody knows
 	}
 	split(&s)
@@ -129,6 +130,15 @@ func (p *pool) sample(r reading) (s scaling.Sample, decidable bool) {
 		p.store.archived = time.Time{} // all of it is to be written anew
 	}
 	return s, decidable
+}
+
+// spread returns the share that n instances would use of what the ready ones do.
+func spread(share scaling.Optional[float64], ready scaling.Optional[int], n int) scaling.Optional[float64] {
+	used, known := share.Get()
+	if of, counted := ready.Get(); known && counted && n > 0 {
+		return scaling.Known(min(used*float64(of)/float64(n), 1))
+	}
+	return scaling.Optional[float64]{}
 }
 
 // decide decides about the newest sample, and makes it so.

@@ -34,7 +34,8 @@ const (
 // time that a message occupies a slot, B the backlog, T the Target, ρ the Utilization and c the slots
 // of one instance. λ is that of the time when a new instance would work, if it has a trend, and B the
 // greater of that of now and that of then. With a Wait W, only B − λ·W counts, and if that is
-// negative, over at least 5·W instead of T.
+// negative, over at least 5·W instead of T. With a bound of CPU or Memory they are at least as many as
+// use no more than it on average: instances × use / bound.
 //
 // A history without samples decides nothing: From and Instances are both the least of the policy.
 func (p Policy) Decide(h History) Decision {
@@ -91,7 +92,7 @@ func (r *rules) clamp(n int) int { return min(max(n, r.least), r.most) }
 
 // wants is how many instances a moment calls for, with a margin on the load.
 func (r *rules) wants(m *moment, margin float64) int {
-	n := ceil(m.need*margin) + r.spare
+	n := max(ceil(m.need*margin), r.forUse(m, margin)) + r.spare
 	if n == 0 && !(m.depthKnown && m.depth == 0) {
 		return 1 // something may be in work, or delayed
 	}
@@ -102,7 +103,7 @@ func (r *rules) wants(m *moment, margin float64) int {
 // time, and not more than a step allows.
 func (c *choice) grow(goal int) {
 	m := &c.now
-	lasting := ceil(m.load/(c.utilization*m.slots)) + c.spare
+	lasting := max(ceil(m.load/(c.utilization*m.slots)), c.forUse(m, 1)) + c.spare
 	if lasting <= c.from && !c.stuck() {
 		if c.drain = c.drainTime(m); c.drain <= max(c.target, c.start) {
 			c.why = drainedAnyway
@@ -251,7 +252,7 @@ func (r *rules) whole(m *moment) bool {
 		return false
 	case m.depth == 0:
 		return true
-	case !m.slotsKnown:
+	case !m.slotsKnown, !r.useKnown(m):
 		return false
 	case m.arrivalKnown || m.backlog > 0:
 		return m.handlingKnown

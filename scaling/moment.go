@@ -47,6 +47,8 @@ type moment struct {
 	slots         float64 // of one instance
 	slotsKnown    bool    // it is not a guess
 
+	cpu, memory use
+
 	load float64 // slots that the lasting load occupies
 	need float64 // instances for load and backlog, without spare ones
 }
@@ -139,6 +141,7 @@ func (c *choice) rates(k int, m *moment) {
 	}
 	m.arrival, m.service, m.running = w.arrival.of(), w.service.of(), w.running.of()
 	m.serviceKnown, m.runningKnown = known(m.service), known(m.running)
+	m.cpu, m.memory = w.cpu.of(), w.memory.of()
 	if !known(m.arrival) && m.depthKnown && w.span > 0 {
 		// What came is what went, and what the depth has grown by.
 		m.arrival = max(m.service+(m.depth-w.oldestDepth)/w.span, 0)
@@ -166,6 +169,7 @@ func (c *choice) rates(k int, m *moment) {
 type window struct {
 	arrival, service, running, working mean
 	handling                           mean // seconds
+	cpu, memory                        useMean
 	busy                               mean // slots that messages occupy at most
 	half, whole, depth                 fit
 	newest, newestDepth                float64 // what the points of the fits are counted from
@@ -199,6 +203,12 @@ func (w *window) add(p *point, now float64, m *moment) {
 	w.running.add(p.running)
 	w.handling.add(p.handling)
 	w.working.add(p.ready)
+	instances := p.ready
+	if !known(instances) {
+		instances = p.instances
+	}
+	w.cpu.add(p.cpu, instances)
+	w.memory.add(p.memory, instances)
 	if known(p.depth) {
 		w.busy.add(min(p.depth, min(p.instances, m.working)*m.slots)) // they take what they can
 		w.span, w.oldestDepth = p.age-now, p.depth
@@ -352,6 +362,7 @@ type point struct {
 	instances, ready                           float64
 	depth, visible, inWork, delayed            float64
 	arrival, service, handling, slots, running float64
+	cpu, memory                                float64
 }
 
 var unknown = math.NaN()
@@ -413,6 +424,7 @@ func pointOf(s *Sample, age float64) point {
 		age: age, instances: float64(max(s.Instances, 0)), ready: count(s.Ready),
 		depth: count(s.Depth), visible: count(s.Visible), inWork: count(s.InWork), delayed: count(s.Delayed),
 		arrival: rate(s.Arrival), service: rate(s.Service), handling: handling(s), slots: slots(s), running: count(s.Running),
+		cpu: share(s.CPU), memory: share(s.Memory),
 	}
 }
 
@@ -432,6 +444,14 @@ const leastHandling = 1e-6
 // rate returns a rate, or NaN if it is unknown or absurd. The comparisons are false for NaN.
 func rate(o Optional[float64]) float64 {
 	if o.known && o.value >= 0 && o.value <= mostRate {
+		return o.value
+	}
+	return unknown
+}
+
+// share returns a share, or NaN if it is unknown or absurd.
+func share(o Optional[float64]) float64 {
+	if o.known && o.value >= 0 && o.value <= 1 {
 		return o.value
 	}
 	return unknown

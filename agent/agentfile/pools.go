@@ -243,13 +243,15 @@ func (p *parser) value(v reflect.Value, name string) func(n *yaml.Node) {
 	panic(fmt.Sprintf("agentfile: no value of a file is a %v, as %s is", v.Type(), name)) // a test reads each of them
 }
 
-// keyOf returns the key of a field, such as down_after of DownAfter.
+// keyOf returns the key of a field, such as down_after of DownAfter, and cpu of CPU.
 func keyOf(field string) string {
 	var b strings.Builder
-	for i, r := range field {
-		if unicode.IsUpper(r) && i > 0 {
+	lower := false // the letter before
+	for _, r := range field {
+		if unicode.IsUpper(r) && lower {
 			b.WriteByte('_')
 		}
+		lower = unicode.IsLower(r)
 		b.WriteRune(unicode.ToLower(r))
 	}
 	return b.String()
