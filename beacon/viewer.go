@@ -79,7 +79,8 @@ type Report struct {
 	// runtime uses.
 	Memory scaling.Optional[int64] `json:"memory,omitzero"`
 
-	// MemoryLimit is how many bytes it may use: the limit of its control group. Unknown if there is none.
+	// MemoryLimit is how many bytes it may use: the limit of its control group, such as that of a container. Unknown if
+	// there is none.
 	MemoryLimit scaling.Optional[int64] `json:"memory_limit,omitzero"`
 }
 
@@ -465,8 +466,8 @@ func NewFleet(queues ...queue.Name) *Fleet {
 }
 
 // Measure sets what the reports in the views say of a pool: Ready, Service, Handling, Slots, Running, InWork, Delayed,
-// CPU and Memory. Each view is of one control queue, all of them of about the same time. It leaves the other fields alone. Where a control queue
-// could not be read, do not call it: then these figures are unknown.
+// CPU and Memory. Each view is of one control queue, all of them of about the same time. It leaves the other fields alone.
+// Where a control queue could not be read, do not call it: then these figures are unknown.
 //
 //   - Ready counts the instances of which a listener is running and not paused.
 //   - Service is the sum of the rates of all runs, each between its two newest reports, by the clock of the instance: neither

@@ -218,7 +218,7 @@ func (p *parser) policy(n *yaml.Node, owner string, to *scaling.Policy) {
 // refuseZero refuses a zero for which the policy would take its default.
 func (p *parser) refuseZero(n *yaml.Node, field string) {
 	switch field {
-	case "ToZero", "Forecast", "Spare", "Wait": // there it means what it says
+	case "ToZero", "Forecast", "Spare", "Wait", "CPU", "Memory": // there it means what it says
 	case "Min":
 		p.fail(n, "min is 0: write to_zero: true instead, so that the last instance may go too")
 	default:
