@@ -157,6 +157,10 @@ func (r *Report) check() error {
 		return fmt.Errorf("the next report in %v is outside 0…%v", r.Next, MaxInterval)
 	case r.Put < 0 || r.Up < r.Put || r.Up > maxDuration:
 		return fmt.Errorf("the message was put after %v of %v", r.Put, r.Up)
+	case !(r.CPU.Or(0) >= 0 && r.CPU.Or(0) <= 1):
+		return fmt.Errorf("the share %v of the processor time is outside 0…1", r.CPU.Or(0))
+	case r.Memory.Or(0) < 0 || r.Memory.Or(0) > maxCount, r.MemoryLimit.Or(1) < 1 || r.MemoryLimit.Or(1) > maxCount:
+		return fmt.Errorf("the memory %d of %d bytes is outside 0…%d", r.Memory.Or(0), r.MemoryLimit.Or(0), int64(maxCount))
 	}
 	l := r.Load
 	for _, n := range []int64{r.Received, r.Ended, r.Delayed, l.Depth, int64(l.Loops), int64(l.Running), int64(l.Settling), int64(l.Slots), int64(l.BatchSize)} {
@@ -168,12 +172,6 @@ func (r *Report) check() error {
 		if rate < 0 || rate > maxRate {
 			return fmt.Errorf("the rate %v is outside 0…%v", rate, maxRate)
 		}
-	}
-	if share := r.CPU.Or(0); !(share >= 0 && share <= 1) {
-		return fmt.Errorf("the share %v of the processor time is outside 0…1", share)
-	}
-	if used, limit := r.Memory.Or(0), r.MemoryLimit.Or(1); used < 0 || used > maxCount || limit < 1 || limit > maxCount {
-		return fmt.Errorf("the memory %d of %d bytes is outside 0…%d", used, limit, int64(maxCount))
 	}
 	if took := l.Handling.Or(0); took < 0 || took > maxDuration {
 		return fmt.Errorf("the handling time is %v", took)

@@ -34,10 +34,10 @@ const (
 // time that a message occupies a slot, B the backlog, T the Target, ρ the Utilization and c the slots
 // of one instance. λ is that of the time when a new instance would work, if it has a trend, and B the
 // greater of that of now and that of then. With a Wait W, only B − λ·W counts, and if that is
-// negative, over at least 5·W instead of T. With a bound of CPU or Memory they are at least as many as
-// use no more than it on average: instances × use / bound.
+// negative, over at least 5·W instead of T.
 //
 // A history without samples decides nothing: From and Instances are both the least of the policy.
+// With a bound of CPU or Memory, at least as many are wanted as use no more than it: instances × use / bound.
 func (p Policy) Decide(h History) Decision {
 	r := p.rules()
 	if len(h) == 0 {

@@ -64,6 +64,7 @@ func (c *choice) look(k int, m *moment) {
 	c.rates(k, m)
 	c.waiting(k, m)
 	m.need = c.need(m, max(m.backlog, m.ahead))
+	c.uses(k, m)
 }
 
 // fillOver is how many times Wait a backlog takes at least to grow to what Wait allows. If it grew
@@ -141,7 +142,6 @@ func (c *choice) rates(k int, m *moment) {
 	}
 	m.arrival, m.service, m.running = w.arrival.of(), w.service.of(), w.running.of()
 	m.serviceKnown, m.runningKnown = known(m.service), known(m.running)
-	m.cpu, m.memory = w.cpu.of(), w.memory.of()
 	if !known(m.arrival) && m.depthKnown && w.span > 0 {
 		// What came is what went, and what the depth has grown by.
 		m.arrival = max(m.service+(m.depth-w.oldestDepth)/w.span, 0)
@@ -169,7 +169,6 @@ func (c *choice) rates(k int, m *moment) {
 type window struct {
 	arrival, service, running, working mean
 	handling                           mean // seconds
-	cpu, memory                        useMean
 	busy                               mean // slots that messages occupy at most
 	half, whole, depth                 fit
 	newest, newestDepth                float64 // what the points of the fits are counted from
@@ -203,12 +202,6 @@ func (w *window) add(p *point, now float64, m *moment) {
 	w.running.add(p.running)
 	w.handling.add(p.handling)
 	w.working.add(p.ready)
-	instances := p.ready
-	if !known(instances) {
-		instances = p.instances
-	}
-	w.cpu.add(p.cpu, instances)
-	w.memory.add(p.memory, instances)
 	if known(p.depth) {
 		w.busy.add(min(p.depth, min(p.instances, m.working)*m.slots)) // they take what they can
 		w.span, w.oldestDepth = p.age-now, p.depth

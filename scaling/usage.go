@@ -25,6 +25,28 @@ func (u *useMean) of() use {
 	return use{known: true, share: u.share.of(), total: u.total.of()}
 }
 
+// uses averages over the last minute what instances use, if it has a bound.
+func (c *choice) uses(k int, m *moment) {
+	if c.cpu == 0 && c.memory == 0 {
+		return
+	}
+	now := c.past.at(k).age
+	var cpu, memory useMean
+	for j := k; j-k < mostSamples; j++ {
+		p := c.past.at(j)
+		if p == nil || p.age-now >= leastAverage {
+			break
+		}
+		instances := p.ready
+		if !known(instances) {
+			instances = p.instances
+		}
+		cpu.add(p.cpu, instances)
+		memory.add(p.memory, instances)
+	}
+	m.cpu, m.memory = cpu.of(), memory.of()
+}
+
 // mostForMemory is how many times as many instances as for the load memory may call for.
 const mostForMemory = 2
 
