@@ -238,6 +238,9 @@ func check(pools []Pool) (problems []error) {
 		if err := p.Policy.Check(); err != nil {
 			wrong("%w", err)
 		}
+		if (p.Policy.CPU > 0 || p.Policy.Memory > 0) && len(p.Beacons) == 0 {
+			wrong("the policy bounds CPU or memory, which only instances report: name their control queue in Beacons")
+		}
 	}
 	return problems
 }

@@ -58,7 +58,7 @@ func ExampleAgent() {
 	fmt.Println("run:", a.Run(ctx))
 	fmt.Println("instances:", platform.instances.Load())
 	// Output:
-	// 1 → 5: 20 waiting; 6 wanted, at most 4 more in one step; unknown: arrivals
+	// 1 → 5: 20 waiting; 6 wanted, at most 4 more in one step
 	// run: <nil>
 	// instances: 5
 }

@@ -113,6 +113,7 @@ func (p *pool) sample(r reading) (s scaling.Sample, decidable bool) {
 		if !p.decided.IsKnown() && s.Instances <= 0 {
 			s.Instances = p.Policy.WithDefaults().Min
 		}
+		s.CPU, s.Memory = spread(s.CPU, s.Ready, s.Instances), spread(s.Memory, s.Ready, s.Instances)
 		s.Ready = scaling.Optional[int]{} // of those that would be there nobody knows
 	}
 	split(&s)
@@ -150,6 +151,15 @@ func (p *pool) decide(ctx context.Context, s scaling.Sample) *Decided {
 		p.watchForWork(d.Instances == 0 && decided.Err == nil)
 	}
 	return decided
+}
+
+// spread returns the share that n instances would use of what the ready ones do.
+func spread(share scaling.Optional[float64], ready scaling.Optional[int], n int) scaling.Optional[float64] {
+	used, known := share.Get()
+	if of, counted := ready.Get(); known && counted && n > 0 {
+		return scaling.Known(min(used*float64(of)/float64(n), 1))
+	}
+	return scaling.Optional[float64]{}
 }
 
 // settle publishes what the round came to.

@@ -178,3 +178,48 @@ func TestTheDepthIsSplit(t *testing.T) {
 		w.end()
 	})
 }
+
+// A-03, N-09: instances that use more CPU than the policy lets them are too few, and the decision says so. A dry run spreads what the
+// real ones use over those that there would be: it does not ask for ever more.
+func TestInstancesThatUseTooMuchCPUAreTooFew(t *testing.T) {
+	for name, dry := range map[string]bool{"real": false, "dry run": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := localqueue.New(nil)
+				jobs, control := created(t, e, "jobs"), created(t, e, "control")
+				for _, name := range []string{"a", "b", "c", "d"} {
+					text, err := json.Marshal(beacon.Report{
+						Instance: name, Queue: jobs.Name(), Run: name, Sequence: 1, Next: time.Hour, Phase: "running",
+						Load: scaling.Load{Slots: 64, Running: 1}, CPU: scaling.Known(0.92),
+						Memory: scaling.Known[int64](60), MemoryLimit: scaling.Known[int64](100),
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+					put(t, control, string(text))
+				}
+				pool := agent.Pool{
+					Name: "cpu", Queues: []queue.Queue{jobs}, Beacons: []queue.Queue{control}, Actuator: &platform{n: 4},
+					Policy: scaling.Policy{CPU: 0.7, Memory: 0.8, Handling: time.Second},
+				}
+				if dry {
+					pool.Actuator = nil
+				}
+				a := start(t, agent.Options{}, pool)
+				after(9 * time.Second)
+				line := a.agent.Timeline("cpu")
+				const want = "4 → 6: none waiting, 0/s out; 6 wanted because instances use 92 % of their CPU, target 70 %"
+				if len(line) != 1 || line[0].Decision.Why != want || line[0].Sample.Memory != scaling.Known(0.6) {
+					t.Errorf("got %+v, want %s", line, want)
+				}
+				after(5 * time.Minute)
+				if last := a.agent.State()[0].Last.Decision; dry && last.Instances != 6 {
+					t.Errorf("five minutes later: got %+v, want 6 still", last)
+				}
+				if err := a.stop(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}

@@ -19,7 +19,7 @@ func TestEverythingThatIsWrongIsSaidAtOnce(t *testing.T) {
 	_, err := agent.New([]agent.Pool{
 		{Name: "fine", Queues: []queue.Queue{q}},
 		{Name: "FINE", Queues: []queue.Queue{q, nil, q}},
-		{Name: "a/b"},
+		{Name: "a/b", Policy: scaling.Policy{Memory: 0.8}},
 		{Name: "bad", Queues: []queue.Queue{q}, Beacons: []queue.Queue{nil}, Actuator: none, Policy: scaling.Policy{Min: 5, Max: 3, Utilization: 2}},
 	}, &agent.Options{Interval: 10, Prices: agent.Prices{InstanceHour: -1}})
 	if err == nil {
@@ -33,6 +33,7 @@ func TestEverythingThatIsWrongIsSaidAtOnce(t *testing.T) {
 		`pool 2 ("FINE"): Queues[2] is test/jobs like Queues[0]`,
 		`pool 3 ("a/b"): Name must have`,
 		`pool 3 ("a/b"): Queues is empty`,
+		`pool 3 ("a/b"): the policy bounds CPU or memory, which only instances report`,
 		`pool 4 ("bad"): Beacons[0] is nil`,
 		`pool 4 ("bad"): Actuator is a nil *agent_test.platform`,
 		`pool 4 ("bad"): scaling policy: Min is 5 and Max 3`,

@@ -50,10 +50,12 @@
 //	 "phase":"running","paused":false,"received":100,"ended":90,"delayed":3,
 //	 "load":{"depth":12,"loops":1,"running":6,"settling":1,"slots":64,"batch_size":32,
 //	  "arrival":null,"intake":null,"service":1.5,"handling":"1s"},
+//	 "cpu":0.25,"memory":268435456,"memory_limit":536870912,
 //	 "up":"1m30s","put":"1s","next":"10s"}
 //
 // "beacon" is the version of the format: readers ignore others. "instance", "queue", "sequence" and "next" are required; durations are
-// texts as of Go, up to an hour for "next". The fields are those of [Report] and scaling.Load.
+// texts as of Go, up to an hour for "next". "cpu", from 0 to 1, "memory" and "memory_limit" are unknown if they are missing: earlier
+// releases neither write nor read them. The fields are those of [Report] and scaling.Load.
 //
 // # Concurrency and shutdown
 //

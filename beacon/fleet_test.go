@@ -170,3 +170,34 @@ func TestNoMessageIsCountedTwice(t *testing.T) {
 		}
 	})
 }
+
+// A-03, N-09: CPU and memory are means over the ready instances that report them, and what nobody reports is unknown, never 0.
+func TestAFleetHasTheMeanOfCPUAndMemory(t *testing.T) {
+	use := func(r Report, cpu float64, used, limit int64) Report {
+		r.CPU, r.Memory, r.MemoryLimit = scaling.Known(cpu), scaling.Known(used), scaling.Known(limit)
+		return r
+	}
+	a, b, old := at("a", "1", time.Minute, 1), at("b", "2", time.Minute, 1), at("old", "3", time.Minute, 1)
+	unlimited, draining := use(at("c", "4", time.Minute, 1), 0.9, 1<<30, 1), use(at("d", "5", time.Minute, 1), 1, 1000, 1000)
+	unlimited.MemoryLimit, draining.Phase = scaling.Optional[int64]{}, "draining"
+	more := use(a, 0.5, 100, 1000) // another listener of the same process
+	more.Queue.Queue = "more"
+	for _, c := range []struct {
+		name        string
+		reports     []Report
+		cpu, memory scaling.Optional[float64]
+	}{
+		{"of the last release", []Report{old}, scaling.Optional[float64]{}, scaling.Optional[float64]{}},
+		{"both, beside one of the last release", []Report{use(a, 0.75, 250, 1000), use(b, 0.25, 3000, 4000), old}, scaling.Known(0.5), scaling.Known(0.5)},
+		{"idle", []Report{use(a, 0, 0, 1000)}, scaling.Known(0.0), scaling.Known(0.0)},
+		{"two listeners of a process", []Report{use(a, 0.75, 250, 1000), more}, scaling.Known(0.75), scaling.Known(0.25)},
+		{"without a limit", []Report{unlimited}, scaling.Known(0.9), scaling.Optional[float64]{}},
+		{"above its limit", []Report{use(a, 1, 1500, 1000)}, scaling.Known(1.0), scaling.Known(1.0)},
+		{"those that end do not count", []Report{use(a, 0.5, 500, 1000), draining}, scaling.Known(0.5), scaling.Known(0.5)},
+	} {
+		got := measure(NewFleet(jobs, queue.Name{Account: "acme", Queue: "more"}), c.reports...)
+		if got.CPU != c.cpu || got.Memory != c.memory {
+			t.Errorf("%s: got CPU %+v and memory %+v, want %+v and %+v", c.name, got.CPU, got.Memory, c.cpu, c.memory)
+		}
+	}
+}

@@ -13,8 +13,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/millrace/millrace/internal/hook"
+	"github.com/millrace/millrace/internal/resources"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/scaling"
 )
 
 // The bounds of [Options.Interval], and of Next of a [Report].
@@ -129,6 +131,7 @@ type Publisher struct {
 	options Options
 	report  func() Report
 	onError func(error)
+	spent   func() (used time.Duration, processors float64, known bool) // of the process
 
 	run     string
 	begun   time.Time
@@ -143,13 +146,16 @@ type Publisher struct {
 	lease    *queue.Lease  // of the message; nil if there is none whose receipt is known
 	putAt    time.Time     // when it was put
 	failures int           // in a row
+	used     time.Duration // processor time of the process
+	measured time.Time     // when that was
 }
 
-// NewPublisher returns a publisher of the reports that report returns; it fills in what identifies them. It sends nothing.
+// NewPublisher returns a publisher of the reports that report returns; it fills in what identifies them, and CPU and memory of
+// the process. It sends nothing.
 // OnError gets what goes wrong; the publisher tries again. Both are called by Run, one at a time.
 func NewPublisher(o Options, report func() Report, onError func(error)) *Publisher {
 	return &Publisher{
-		options: o.withDefaults(), report: report, onError: onError,
+		options: o.withDefaults(), report: report, onError: onError, spent: resources.Processor,
 		run: fmt.Sprintf("%016x", rand.Uint64()), changed: make(chan struct{}, 1),
 	}
 }
@@ -161,6 +167,7 @@ func (p *Publisher) Changed() { waiting.Signal(p.changed, struct{}{}) }
 // flight is not cut off at once: where its message is would be unknown.
 func (p *Publisher) Run(ctx context.Context) {
 	p.begun = time.Now()
+	p.cpu(p.begun)
 	requests, hangUp := context.WithCancel(queue.WithCause(context.WithoutCancel(ctx), queue.CauseBeacon))
 	defer hangUp()
 	bound := time.AfterFunc(farewell, hangUp)
@@ -223,8 +230,26 @@ func (p *Publisher) next() (r Report, same bool) {
 	p.last = r
 	p.sequence++
 	r.Instance, r.Run, r.Sequence = p.options.Instance, p.run, p.sequence
-	r.At, r.Up = time.Now().UTC(), time.Since(p.begun)
+	now := time.Now()
+	r.At, r.Up, r.CPU = now.UTC(), now.Sub(p.begun), p.cpu(now)
+	memory := resources.Process()
+	r.Memory, r.MemoryLimit = scaling.Known(memory.Used), scaling.Optional[int64]{}
+	if memory.Limit > 0 {
+		r.MemoryLimit = scaling.Known(memory.Limit)
+	}
 	return r, same
+}
+
+// cpu returns the share of its processor time that the process has used since the last call. It is unknown over a time that is
+// too short.
+func (p *Publisher) cpu(now time.Time) (share scaling.Optional[float64]) {
+	used, processors, known := p.spent()
+	passed, spent := now.Sub(p.measured), used-p.used
+	p.used, p.measured = used, now
+	if known && passed >= MinInterval/2 && spent >= 0 {
+		share = scaling.Known(min(spent.Seconds()/passed.Seconds()/processors, 1))
+	}
+	return share
 }
 
 // tell passes on an error, unless the request was cut off at the stop.

@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/millrace/millrace/meter"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/faultqueue"
+	"github.com/millrace/millrace/scaling"
 )
 
 // an instance has one message, which it updates in place and deletes at the stop; the last report goes by itself.
@@ -372,5 +374,52 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		if w.meter.Counts().Total() != (meter.Tally{}) {
 			t.Error("something was sent")
 		}
+	})
+}
+
+// A-03, N-09: a report has the processor time since the one before, as a share of what the process may use. It is unknown at
+// first, over no time, and where the system does not tell.
+func TestAReportHasCPUAndMemory(t *testing.T) {
+	bubble(t, func(w *world) {
+		var used time.Duration
+		processors, known := 2.0, true
+		p := NewPublisher(Options{Queue: w.control}, func() Report { return Report{Queue: jobs, Phase: running} }, w.failed)
+		p.spent = func() (time.Duration, float64, bool) { return used, processors, known }
+		ctx, stop := context.WithCancel(w.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); p.Run(ctx) }()
+		synctest.Wait()
+		want := func(why string, share scaling.Optional[float64]) {
+			t.Helper()
+			reports := w.view().Reports
+			if len(reports) != 1 || reports[0].CPU != share {
+				t.Errorf("%s: got %+v, want the share %+v", why, reports, share)
+			}
+			if m := reports[0].Memory.Or(0); m < 1<<20 || m > 1<<40 {
+				t.Errorf("%s: got %d bytes in use, want some MiB", why, m)
+			}
+		}
+		step := func(spent time.Duration) {
+			used += spent
+			p.Changed()
+			advance(10 * time.Second)
+		}
+		want("the first report", scaling.Optional[float64]{})
+		step(0)
+		want("idle", scaling.Known(0.0))
+		step(5 * time.Second)
+		want("5 s of 2 processors for 10 s", scaling.Known(0.25))
+		processors = 0.5
+		step(6 * time.Second)
+		want("more than a quota allows", scaling.Known(1.0))
+		known = false
+		step(time.Second)
+		want("where the system does not tell", scaling.Optional[float64]{})
+		known = true
+		step(-time.Second)
+		want("the time has gone back", scaling.Optional[float64]{})
+		stop()
+		<-done
+		want("right after the one before", scaling.Optional[float64]{})
 	})
 }

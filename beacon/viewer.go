@@ -69,6 +69,19 @@ type Report struct {
 
 	// Load is its load. Depth is what it has read last, zero if it has read none.
 	Load scaling.Load `json:"load"`
+
+	// CPU is the share of its processor time that the process has used since the report before, from 0 to 1: of GOMAXPROCS
+	// processors, or of the quota of its control group if that is less. Unknown in the first report of a run, and where the
+	// system does not tell.
+	CPU scaling.Optional[float64] `json:"cpu,omitzero"`
+
+	// Memory is how many bytes of memory the process uses. On Linux that is its resident memory, elsewhere what the Go
+	// runtime uses.
+	Memory scaling.Optional[int64] `json:"memory,omitzero"`
+
+	// MemoryLimit is how many bytes it may use: the limit of its control group, such as that of a container. Unknown if
+	// there is none.
+	MemoryLimit scaling.Optional[int64] `json:"memory_limit,omitzero"`
 }
 
 const version = 1
@@ -144,6 +157,10 @@ func (r *Report) check() error {
 		return fmt.Errorf("the next report in %v is outside 0…%v", r.Next, MaxInterval)
 	case r.Put < 0 || r.Up < r.Put || r.Up > maxDuration:
 		return fmt.Errorf("the message was put after %v of %v", r.Put, r.Up)
+	case !(r.CPU.Or(0) >= 0 && r.CPU.Or(0) <= 1):
+		return fmt.Errorf("the share %v of the processor time is outside 0…1", r.CPU.Or(0))
+	case r.Memory.Or(0) < 0 || r.Memory.Or(0) > maxCount, r.MemoryLimit.Or(1) < 1 || r.MemoryLimit.Or(1) > maxCount:
+		return fmt.Errorf("the memory %d of %d bytes is outside 0…%d", r.Memory.Or(0), r.MemoryLimit.Or(0), int64(maxCount))
 	}
 	l := r.Load
 	for _, n := range []int64{r.Received, r.Ended, r.Delayed, l.Depth, int64(l.Loops), int64(l.Running), int64(l.Settling), int64(l.Slots), int64(l.BatchSize)} {
@@ -446,9 +463,9 @@ func NewFleet(queues ...queue.Name) *Fleet {
 	return &Fleet{queues: slices.Clone(queues), runs: make(map[identity]progress)}
 }
 
-// Measure sets what the reports in the views say of a pool: Ready, Service, Handling, Slots, Running, InWork and Delayed. Each
-// view is of one control queue, all of them of about the same time. It leaves the other fields alone. Where a control queue
-// could not be read, do not call it: then these figures are unknown.
+// Measure sets what the reports in the views say of a pool: Ready, Service, Handling, Slots, Running, InWork, Delayed,
+// CPU and Memory. Each view is of one control queue, all of them of about the same time. It leaves the other fields alone.
+// Where a control queue could not be read, do not call it: then these figures are unknown.
 //
 //   - Ready counts the instances of which a listener is running and not paused.
 //   - Service is the sum of the rates of all runs, each between its two newest reports, by the clock of the instance: neither
@@ -459,19 +476,24 @@ func NewFleet(queues ...queue.Name) *Fleet {
 //   - Handling is the mean of the handling times of the runs, weighted by their rates, or of all alike while no run has any.
 //   - Slots is the mean over the ready instances. What listeners of one instance share counts once.
 //   - InWork are the messages whose handlers run or whose settlements are in progress.
+//   - CPU and Memory are means over those ready instances that report them, Memory with its limit. Listeners of one process
+//     report the same memory, and CPU of their own intervals: the greatest counts.
 //
-// When a view is full there may be more instances than it shows: the sums are unknown then, and Slots and Handling are means over
-// those that are shown. Without any report Ready, Service, Running, InWork and Delayed are zero.
+// When a view is full there may be more instances than it shows: the sums are unknown then, and Slots, Handling, CPU and Memory
+// are means over those that are shown. Without any report Ready, Service, Running, InWork and Delayed are zero.
 func (f *Fleet) Measure(s *scaling.Sample, views ...View) {
 	t := f.total(views)
 	s.Slots, s.Handling = scaling.Optional[float64]{}, scaling.Optional[time.Duration]{}
-	if len(t.slots) > 0 {
+	var cpu, memory []float64
+	if len(t.ready) > 0 {
 		sum := 0
-		for _, one := range t.slots {
+		for _, one := range t.ready {
 			sum += one.own + one.shared
+			cpu, memory = append(cpu, one.cpu...), append(memory, one.memory...)
 		}
-		s.Slots = scaling.Known(float64(sum) / float64(len(t.slots)))
+		s.Slots = scaling.Known(float64(sum) / float64(len(t.ready)))
 	}
+	s.CPU, s.Memory = mean(cpu), mean(memory)
 	if t.weight == 0 {
 		t.weighted, t.weight = t.plain, t.handlers
 	}
@@ -482,7 +504,7 @@ func (f *Fleet) Measure(s *scaling.Sample, views ...View) {
 	if t.full {
 		return
 	}
-	s.Ready, s.Running = scaling.Known(len(t.slots)), scaling.Known(t.running)
+	s.Ready, s.Running = scaling.Known(len(t.ready)), scaling.Known(t.running)
 	s.Service = scaling.Known(t.rate)
 	s.InWork, s.Delayed = scaling.Known(t.inWork), scaling.Known(t.delayed)
 }
@@ -490,7 +512,7 @@ func (f *Fleet) Measure(s *scaling.Sample, views ...View) {
 // total is what reports add up to.
 type total struct {
 	full             bool
-	slots            map[string]*slots // of the ready instances
+	ready            map[string]*member
 	running          int
 	rate             float64
 	inWork, delayed  int64
@@ -498,12 +520,27 @@ type total struct {
 	plain, handlers  float64 // the same, all alike
 }
 
-// slots are those of one instance.
-type slots struct{ own, shared int }
+// member is what the listeners of a ready instance report together.
+type member struct {
+	own, shared int       // slots
+	cpu, memory []float64 // the share in use; empty if it is unknown
+}
+
+// mean returns the mean of figures, unknown if there are none.
+func mean(figures []float64) scaling.Optional[float64] {
+	sum := 0.0
+	for _, one := range figures {
+		sum += one
+	}
+	if len(figures) == 0 {
+		return scaling.Optional[float64]{}
+	}
+	return scaling.Known(sum / float64(len(figures)))
+}
 
 // total adds up the reports, and remembers them for the next measurement.
 func (f *Fleet) total(views []View) total {
-	t := total{slots: make(map[string]*slots)}
+	t := total{ready: make(map[string]*member)}
 	counted := make(map[identity]bool)
 	now := time.Now()
 	for _, v := range views {
@@ -561,10 +598,16 @@ func (t *total) add(r Report, p progress) {
 	if r.Phase != running || r.Paused {
 		return
 	}
-	one := t.slots[r.Instance]
+	one := t.ready[r.Instance]
 	if one == nil {
-		one = new(slots)
-		t.slots[r.Instance] = one
+		one = new(member)
+		t.ready[r.Instance] = one
+	}
+	if share, known := r.CPU.Get(); known {
+		one.cpu = []float64{slices.Max(append(one.cpu, share))}
+	}
+	if limit, known := r.MemoryLimit.Get(); known && r.Memory.IsKnown() {
+		one.memory = []float64{slices.Max(append(one.memory, min(float64(r.Memory.Or(0))/float64(limit), 1)))}
 	}
 	if r.Shared {
 		one.shared = max(one.shared, r.Load.Slots)

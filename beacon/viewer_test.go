@@ -150,6 +150,8 @@ func TestForeignMessagesAreIgnored(t *testing.T) {
 			{`"next":"10s"`, `"next":"-1s"`}, {`"next":"10s"`, `"next":10`}, {`"up":"1m0s"`, `"up":"59s"`}, {`"put":"1m0s"`, `"put":"-1s"`},
 			{`"ended":0`, `"ended":-1`}, {`"delayed":0`, `"delayed":1e17`}, {`"slots":0`, `"slots":-1`}, {`"service":null`, `"service":-1`},
 			{`"service":null`, `"service":1e300`}, {`"handling":null`, `"handling":"-1s"`}, {`"handling":null`, `"handling":"soon"`},
+			{`"put"`, `"cpu":1.01,"put"`}, {`"put"`, `"cpu":-0.1,"put"`}, {`"put"`, `"cpu":"NaN","put"`}, {`"put"`, `"memory":-1,"put"`},
+			{`"put"`, `"memory_limit":0,"put"`},
 		} {
 			changed := strings.Replace(text, change[0], change[1], 1)
 			if changed == text {
@@ -159,7 +161,7 @@ func TestForeignMessagesAreIgnored(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if v := w.view(); len(v.Reports) != 1 || v.Ignored != len(w.messages())-1 || v.Ignored != 24 {
+		if v := w.view(); len(v.Reports) != 1 || v.Ignored != len(w.messages())-1 || v.Ignored != 29 {
 			t.Errorf("got %+v of %d messages, want a alone", v, len(w.messages()))
 		}
 	})
@@ -285,6 +287,15 @@ func TestTheJSONFormOfAReport(t *testing.T) {
 	if err := queue.CheckText(form); err != nil {
 		t.Error(err)
 	}
+	// Those of the last release above have neither CPU nor memory.
+	want.CPU, want.Memory, want.MemoryLimit = scaling.Known(0.25), scaling.Known[int64](1<<28), scaling.Known[int64](1<<29)
+	newer := strings.Replace(form, `},"up"`, `},"cpu":0.25,"memory":268435456,"memory_limit":536870912,"up"`, 1)
+	if text, err := json.Marshal(want); err != nil || string(text) != newer {
+		t.Errorf("got  %s, %v\nwant %s", text, err, newer)
+	}
+	if err := json.Unmarshal([]byte(newer), &got); err != nil || got != want {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
 }
 
 // FuzzReport: whatever a message says, decoding neither panics nor gives a report that no instance can have made, and what it accepts
@@ -316,6 +327,9 @@ func FuzzReport(f *testing.F) {
 		}
 		var s scaling.Sample
 		NewFleet(r.Queue).Measure(&s, View{Reports: []Report{r, r}})
+		if !(s.CPU.Or(0) >= 0 && s.CPU.Or(0) <= 1 && s.Memory.Or(0) >= 0 && s.Memory.Or(0) <= 1) {
+			t.Errorf("got %+v from %s", s, text)
+		}
 		if rate := s.Service.Or(0); math.IsNaN(rate) || math.IsInf(rate, 0) || rate < 0 || s.InWork.Or(0) < 0 || s.Delayed.Or(0) < 0 || s.Handling.Or(0) < 0 || s.Slots.Or(0) < 0 {
 			t.Errorf("got %+v from %s", s, text)
 		}

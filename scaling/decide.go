@@ -37,6 +37,7 @@ const (
 // negative, over at least 5·W instead of T.
 //
 // A history without samples decides nothing: From and Instances are both the least of the policy.
+// With a bound of CPU or Memory, at least as many are wanted as use no more than it: instances × use / bound.
 func (p Policy) Decide(h History) Decision {
 	r := p.rules()
 	if len(h) == 0 {
@@ -91,7 +92,7 @@ func (r *rules) clamp(n int) int { return min(max(n, r.least), r.most) }
 
 // wants is how many instances a moment calls for, with a margin on the load.
 func (r *rules) wants(m *moment, margin float64) int {
-	n := ceil(m.need*margin) + r.spare
+	n := max(ceil(m.need*margin), r.forUse(m, margin)) + r.spare
 	if n == 0 && !(m.depthKnown && m.depth == 0) {
 		return 1 // something may be in work, or delayed
 	}
@@ -102,7 +103,7 @@ func (r *rules) wants(m *moment, margin float64) int {
 // time, and not more than a step allows.
 func (c *choice) grow(goal int) {
 	m := &c.now
-	lasting := ceil(m.load/(c.utilization*m.slots)) + c.spare
+	lasting := max(ceil(m.load/(c.utilization*m.slots)), c.forUse(m, 1)) + c.spare
 	if lasting <= c.from && !c.stuck() {
 		if c.drain = c.drainTime(m); c.drain <= max(c.target, c.start) {
 			c.why = drainedAnyway
@@ -251,7 +252,7 @@ func (r *rules) whole(m *moment) bool {
 		return false
 	case m.depth == 0:
 		return true
-	case !m.slotsKnown:
+	case !m.slotsKnown, !r.useKnown(m):
 		return false
 	case m.arrivalKnown || m.backlog > 0:
 		return m.handlingKnown

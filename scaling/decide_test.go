@@ -47,6 +47,9 @@ func TestEachDecisionIsASentenceWithItsNumbers(t *testing.T) {
 		return Sample{At: noon, Instances: instances, Depth: Known(depth)}
 	}
 	idle := measured(12, 0, 28, 28)
+	using := func(cpu, memory float64) Sample {
+		return with(measured(6, 0, 28, 28), func(s *Sample) { s.CPU, s.Memory = Known(cpu), Known(memory) })
+	}
 	for name, c := range map[string]struct {
 		policy  Policy
 		history History
@@ -166,20 +169,20 @@ func TestEachDecisionIsASentenceWithItsNumbers(t *testing.T) {
 		},
 		"only the depth is known": {
 			history: every10s(depthOnly(1, 4200)),
-			want:    "1 → 3: at most 4,136 waiting; 3 wanted; unknown: arrivals, handling time, slots",
+			want:    "1 → 3: at most 4,136 waiting; 3 wanted; unknown: handling time, slots",
 		},
 		"only the depth is known, and fewer are wanted": {
 			history: every10s(repeat(70, depthOnly(4, 30))...),
-			want:    "4: stays, none waiting; 1 wanted, but none is removed without all figures; unknown: arrivals, handling time, slots",
+			want:    "4: stays, none waiting; 1 wanted, but none is removed without all figures; unknown: handling time, slots",
 		},
 		"only the depth is known, and it is zero": {
 			history: every10s(repeat(70, depthOnly(4, 0))...),
-			want:    "4 → 1: none waiting; 0 wanted, 1 at least; unknown: arrivals, handling time, slots",
+			want:    "4 → 1: none waiting; 0 wanted, 1 at least",
 		},
 		"the policy states what instances do not": {
 			policy:  Policy{Slots: 20, Handling: 2 * time.Second},
 			history: every10s(repeat(70, depthOnly(4, 30))...),
-			want:    "4 → 3: none waiting; 2 wanted, and a tenth more is kept; unknown: arrivals",
+			want:    "4 → 3: none waiting; 2 wanted, and a tenth more is kept",
 		},
 		"handling by Little's law": {
 			history: every10s(repeat(6, with(measured(6, 4200, 28, 35), func(s *Sample) { s.Handling = Optional[time.Duration]{} }))...),
@@ -188,6 +191,35 @@ func TestEachDecisionIsASentenceWithItsNumbers(t *testing.T) {
 		"a service of next to nothing": {
 			history: every10s(measured(6, 4200, 0, 1e-307)),
 			want:    "6 → 12: 4,200 waiting, 0/s in, 0/s out, would not drain, target 1 min; 15 wanted, at most doubled in one step",
+		},
+		"CPU above its bound": {
+			policy:  Policy{CPU: 0.7, Memory: 0.8},
+			history: every10s(repeat(6, using(0.92, 0.4))...),
+			want:    "6 → 8: none waiting, 28/s in, 28/s out; 8 wanted because instances use 92 % of their CPU, target 70 %",
+		},
+		"memory above its bound": {
+			policy:  Policy{CPU: 0.7, Memory: 0.5},
+			history: every10s(repeat(6, using(0.3, 0.9))...),
+			want:    "6 → 11: none waiting, 28/s in, 28/s out; 11 wanted because instances use 90 % of their memory, target 50 %",
+		},
+		"CPU below its bound keeps the instances that it needs": {
+			policy:  Policy{CPU: 0.7},
+			history: every10s(repeat(70, with(idle, func(s *Sample) { s.CPU = Known(0.55) }))...),
+			want:    "12 → 11: none waiting, 28/s in, 28/s out; 10 wanted because instances use 55 % of their CPU, target 70 %, and a tenth more is kept",
+		},
+		"CPU without a bound": {
+			history: every10s(repeat(6, using(0.92, 0.9))...),
+			want:    "6: stays, none waiting, 28/s in, 28/s out; 6 wanted",
+		},
+		"CPU that nobody reports": {
+			policy:  Policy{CPU: 0.7, Memory: 0.8},
+			history: every10s(repeat(70, idle)...),
+			want:    "12: stays, none waiting, 28/s in, 28/s out; 6 wanted, but none is removed without all figures; unknown: CPU, memory",
+		},
+		"CPU that is absurd": {
+			policy:  Policy{CPU: 0.7, Memory: 0.8},
+			history: every10s(repeat(70, with(idle, func(s *Sample) { s.CPU, s.Memory = Known(92.0), Known(math.NaN()) }))...),
+			want:    "12: stays, none waiting, 28/s in, 28/s out; 6 wanted, but none is removed without all figures; unknown: CPU, memory",
 		},
 		"absurd figures": {
 			history: every10s(with(measured(6, 4200, math.NaN(), -1), func(s *Sample) { s.Slots, s.Handling = Known(math.Inf(1)), Known(-time.Second) })),
@@ -206,7 +238,7 @@ func TestAPolicyIsChecked(t *testing.T) {
 	good := []Policy{
 		{},
 		{Min: 2, Max: 2, Target: 1, Utilization: 1, Spare: 3, Start: 1, DownAfter: 1, Slots: 1, Handling: 1, Forecast: true},
-		{Min: 30}, {ToZero: true, Max: 1},
+		{Min: 30}, {ToZero: true, Max: 1}, {CPU: 0.7, Memory: 1},
 	}
 	for _, p := range good {
 		if err := p.Check(); err != nil {
@@ -221,6 +253,8 @@ func TestAPolicyIsChecked(t *testing.T) {
 		"Target is -1ns: it must not be negative":                                                  {Target: -1},
 		"Utilization is 1.1: it must be above 0 and at most 1":                                     {Utilization: 1.1},
 		"Utilization is NaN: it must be above 0 and at most 1":                                     {Utilization: math.NaN()},
+		"CPU is 70: it must be above 0 and at most 1":                                              {CPU: 70},
+		"Memory is -0.1: it must be above 0 and at most 1":                                         {Memory: -0.1},
 		"Spare is -1: it must not be negative":                                                     {Spare: -1},
 		"Start is -1ns: it must not be negative":                                                   {Start: -1},
 		"DownAfter is -1ns: it must not be negative":                                               {DownAfter: -1},
@@ -230,6 +264,43 @@ func TestAPolicyIsChecked(t *testing.T) {
 	} {
 		if err := p.Check(); err == nil || err.Error() != "scaling policy: "+want {
 			t.Errorf("%+v: got %v, want %s", p, err, want)
+		}
+	}
+}
+
+// A-03, N-09: jobs that need 5.5 instances' CPU, in slots of which a few are enough. With a bound of 75 % there are 8 instances soon,
+// and never more. Memory that each instance has for itself calls for no more than twice as many as the load.
+func TestCPUAndMemorySettle(t *testing.T) {
+	const work = 5.5 // instances' CPU
+	for _, c := range []struct {
+		name   string
+		policy Policy
+		memory float64 // of each instance, however many there are
+		want   int
+		most   int // at any time
+	}{
+		{"no bound", Policy{DownAfter: time.Minute}, 0.3, 1, 2},
+		{"CPU", Policy{DownAfter: time.Minute, CPU: 0.75}, 0.3, 8, 8},
+		{"CPU and memory", Policy{DownAfter: time.Minute, CPU: 0.75, Memory: 0.5}, 0.3, 8, 8},
+		{"memory", Policy{DownAfter: time.Minute, Memory: 0.5}, 0.95, 2, 2},
+	} {
+		var h History
+		n, ready, most := 2, 2, 0
+		for i := range 360 {
+			s := Sample{
+				At: noon.Add(time.Duration(i) * 10 * time.Second), Instances: n, Ready: Known(ready), Depth: Known[int64](6), Visible: Known[int64](0),
+				InWork: Known[int64](6), Delayed: Known[int64](0), Arrival: Known(100.0), Service: Known(100.0), Handling: Known(60 * time.Millisecond),
+				Slots: Known(64.0), Running: Known(6), CPU: Known(min(work/float64(ready), 1)), Memory: Known(c.memory),
+			}
+			h.Add(s)
+			if i%3 == 0 { // an instance takes 30 s
+				ready = n
+			}
+			n = c.policy.Decide(h).Instances
+			ready, most = min(ready, n), max(most, n)
+		}
+		if n != c.want || most > c.most {
+			t.Errorf("%s: got %d instances after an hour and %d at most, want %d and %d", c.name, n, most, c.want, c.most)
 		}
 	}
 }

@@ -55,13 +55,16 @@
 //   - Instances are removed when fewer were wanted for DownAfter without a break, down to the most
 //     that were wanted meanwhile and a tenth more. A time without samples that is longer than half of
 //     DownAfter, and than 2 min, begins the wait anew.
+//   - With a bound of CPU, there are at least as many as would use no more than it: ⌈instances × use / CPU⌉, where
+//     instances × use is an average of the last minute. So the instances that still start are not asked for again. A bound of
+//     Memory does the same, up to twice as many as the load calls for.
 //   - With Forecast, λ is at least what came a day and a week before the time when a new instance
 //     would work, while that was closer to what came, over the last day, than the latest figures were.
 //
 // # Unknown figures
 //
 // A figure that is unknown is never taken for zero; absurd ones (negative, infinite, not a number) are
-// unknown. What is missing is said in the decision.
+// unknown. What is missing is said in the decision, if it matters: arrivals only if instances report.
 //
 //   - Without Depth and Visible, the number stays.
 //   - Without Visible, the backlog is Depth without InWork, or else without Running, or else without as
@@ -70,11 +73,12 @@
 //     occupied slots and the growth of Depth suggest.
 //   - Without Handling, it is the last one known of a day, or Running / Service, or that of the policy;
 //     without Slots, the last one known of a day, or that of the policy.
+//   - Without CPU or Memory, their bounds call for no instance.
 //   - Without Ready, instances work once they are as old as the policy's Start.
 //
 // No instance is removed while Depth is unknown, while fewer instances report than there are, or while
-// the handling time or the slots that count are guesses, that is defaults of the policy, unless the queues
-// were empty for DownAfter. Bounds hold always.
+// the handling time or the slots that count are guesses, that is defaults of the policy, or while CPU or Memory have a bound and
+// are unknown, unless the queues were empty for DownAfter. Bounds hold always.
 //
 // A decision reads at most DownAfter of the history, and with Forecast two days of arrivals. It
 // takes about 40 µs of processor time when it looks at everything, 100 µs with Forecast, and one allocation.

@@ -39,7 +39,7 @@ func ExamplePolicy_depthOnly() {
 	h.Add(scaling.Sample{At: at.Add(10 * time.Second), Instances: 4}) // the depth could not be read
 	fmt.Println(p.Decide(h).Why)
 	// Output:
-	// 0 → 2: 300 waiting; 2 wanted; unknown: arrivals
+	// 0 → 2: 300 waiting; 2 wanted
 	// 4: stays, the depth is unknown
 }
 

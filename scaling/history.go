@@ -53,6 +53,11 @@ type Sample struct {
 
 	// Running is how many handlers run in all instances.
 	Running Optional[int] `json:"running,omitzero"`
+
+	// CPU is the share of their processor time that the ready instances use, on average, and Memory that of the
+	// memory that they may have: from 0 to 1.
+	CPU    Optional[float64] `json:"cpu,omitzero"`
+	Memory Optional[float64] `json:"memory,omitzero"`
 }
 
 // How long a history keeps samples.

@@ -131,7 +131,7 @@ func TestASampleSurvivesItsJSONForm(t *testing.T) {
 			t.Fatalf("%s: %v", text, err)
 		}
 		// What JSON cannot express is unknown afterwards, and was treated so before.
-		for _, o := range []*Optional[float64]{&h[0].Arrival, &h[0].Service, &h[0].Slots} {
+		for _, o := range []*Optional[float64]{&h[0].Arrival, &h[0].Service, &h[0].Slots, &h[0].CPU, &h[0].Memory} {
 			if v := o.value; math.IsNaN(v) || math.IsInf(v, 0) {
 				*o = Optional[float64]{}
 			}
@@ -219,6 +219,10 @@ func arbitrary(t *rapid.T, name string) Sample {
 	}
 	if draw("running") {
 		s.Running = Known(int(counts.Draw(t, name+" running")))
+	}
+	if draw("CPU and memory") {
+		shares := rapid.OneOf(rapid.Float64Range(0, 1), floats)
+		s.CPU, s.Memory = Known(shares.Draw(t, name+" CPU")), Known(shares.Draw(t, name+" memory"))
 	}
 	return s
 }

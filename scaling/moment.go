@@ -47,6 +47,8 @@ type moment struct {
 	slots         float64 // of one instance
 	slotsKnown    bool    // it is not a guess
 
+	cpu, memory use
+
 	load float64 // slots that the lasting load occupies
 	need float64 // instances for load and backlog, without spare ones
 }
@@ -62,6 +64,7 @@ func (c *choice) look(k int, m *moment) {
 	c.rates(k, m)
 	c.waiting(k, m)
 	m.need = c.need(m, max(m.backlog, m.ahead))
+	c.uses(k, m)
 }
 
 // fillOver is how many times Wait a backlog takes at least to grow to what Wait allows. If it grew
@@ -352,6 +355,7 @@ type point struct {
 	instances, ready                           float64
 	depth, visible, inWork, delayed            float64
 	arrival, service, handling, slots, running float64
+	cpu, memory                                float64
 }
 
 var unknown = math.NaN()
@@ -413,6 +417,7 @@ func pointOf(s *Sample, age float64) point {
 		age: age, instances: float64(max(s.Instances, 0)), ready: count(s.Ready),
 		depth: count(s.Depth), visible: count(s.Visible), inWork: count(s.InWork), delayed: count(s.Delayed),
 		arrival: rate(s.Arrival), service: rate(s.Service), handling: handling(s), slots: slots(s), running: count(s.Running),
+		cpu: share(s.CPU), memory: share(s.Memory),
 	}
 }
 
@@ -432,6 +437,14 @@ const leastHandling = 1e-6
 // rate returns a rate, or NaN if it is unknown or absurd. The comparisons are false for NaN.
 func rate(o Optional[float64]) float64 {
 	if o.known && o.value >= 0 && o.value <= mostRate {
+		return o.value
+	}
+	return unknown
+}
+
+// share returns a share, or NaN if it is unknown or absurd.
+func share(o Optional[float64]) float64 {
+	if o.known && o.value >= 0 && o.value <= 1 {
 		return o.value
 	}
 	return unknown

@@ -54,6 +54,18 @@ type Policy struct {
 	// which counts as a guess: see Slots.
 	Handling time.Duration
 
+	// CPU is how much of their processor time instances may use on average, above 0 and at most 1. If they
+	// use more, as many are wanted as would use that much: ⌈instances × use / CPU⌉, as the Horizontal Pod
+	// Autoscaler computes it, of the last minute. Where the load calls for more, that counts. It needs
+	// reports: while the use is unknown, instances are removed only if the queues were empty. Defaults to 0,
+	// which means no bound.
+	CPU float64
+
+	// Memory is how much of the memory that they may have instances may use on average, above 0 and at most
+	// 1, in the same way. Because a part of the memory does not become less with more instances, it calls
+	// for twice as many as the load at most. Defaults to 0, which means no bound.
+	Memory float64
+
 	// Forecast makes the policy look at the same time a day and a week ago, while that was a better
 	// forecast than the latest figures. Defaults to false.
 	Forecast bool
@@ -105,6 +117,8 @@ func (p Policy) Check() error {
 	refuse(p.Wait < 0, "Wait is %v: it must not be negative", p.Wait)
 	refuse(p.Utilization != 0 && !validUtilization(p.Utilization),
 		"Utilization is %v: it must be above 0 and at most 1", p.Utilization)
+	refuse(p.CPU != 0 && !validUtilization(p.CPU), "CPU is %v: it must be above 0 and at most 1", p.CPU)
+	refuse(p.Memory != 0 && !validUtilization(p.Memory), "Memory is %v: it must be above 0 and at most 1", p.Memory)
 	refuse(p.Spare < 0, "Spare is %d: it must not be negative", p.Spare)
 	refuse(p.Start < 0, "Start is %v: it must not be negative", p.Start)
 	refuse(p.DownAfter < 0, "DownAfter is %v: it must not be negative", p.DownAfter)
@@ -121,7 +135,8 @@ type rules struct {
 	target, start, downAfter, handling float64 // seconds
 	wait                               float64 // seconds
 	utilization, slots                 float64
-	guessedSlots, guessedHandling      bool // nobody said how many or how long
+	cpu, memory                        float64 // shares that may be used; 0 means no bound
+	guessedSlots, guessedHandling      bool    // nobody said how many or how long
 	forecast                           bool
 }
 
@@ -138,6 +153,12 @@ func (p Policy) WithDefaults() Policy {
 	p.Max = max(p.Max, p.Min)
 	if !validUtilization(p.Utilization) {
 		p.Utilization = defaultUtilization
+	}
+	if !validUtilization(p.CPU) {
+		p.CPU = 0
+	}
+	if !validUtilization(p.Memory) {
+		p.Memory = 0
 	}
 	p.Target = positive(p.Target, defaultTarget)
 	p.Start = positive(p.Start, defaultStart)
@@ -161,6 +182,7 @@ func (p *Policy) rules() rules {
 		target: d.Target.Seconds(), start: d.Start.Seconds(), downAfter: d.DownAfter.Seconds(), wait: d.Wait.Seconds(),
 		handling:    positive(d.Handling, defaultHandling).Seconds(),
 		utilization: d.Utilization, slots: float64(cmp.Or(d.Slots, defaultSlots)),
+		cpu: d.CPU, memory: d.Memory,
 		guessedSlots: d.Slots == 0, guessedHandling: d.Handling == 0,
 		forecast: d.Forecast,
 	}
@@ -233,6 +255,7 @@ func (c *choice) figures(t *text) {
 
 func (c *choice) reason(t *text) {
 	t.count("", float64(c.wanted), " wanted")
+	c.because(t)
 	if c.spare > 0 {
 		t.count(", ", float64(c.spare), " of them spare")
 	}
@@ -281,8 +304,13 @@ func (c *choice) bound(t *text, n int) {
 	t.count("", float64(c.least), " at least")
 }
 
+// missing names the figures that are unknown and would matter. Nothing does of empty queues. Arrivals do only if instances
+// report: otherwise they are always an estimate, which stops nothing.
 func (c *choice) missing(t *text) {
 	m := &c.now
+	if m.depthKnown && m.depth == 0 {
+		return
+	}
 	separator := "; unknown: "
 	name := func(known bool, what string) {
 		if !known {
@@ -292,9 +320,11 @@ func (c *choice) missing(t *text) {
 		}
 	}
 	name(m.depthKnown, "depth")
-	name(m.arrivalKnown, "arrivals")
+	name(m.arrivalKnown || !m.readyKnown && !m.serviceKnown, "arrivals")
 	name(m.handlingKnown, "handling time")
 	name(m.slotsKnown, "slots")
+	name(c.cpu == 0 || m.cpu.known, "CPU")
+	name(c.memory == 0 || m.memory.known, "memory")
 	if c.why == notSure && m.readyKnown && m.ready < m.instances {
 		t.count("; ", m.ready, " of ")
 		t.count("", m.instances, " instances report")

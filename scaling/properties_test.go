@@ -12,17 +12,20 @@ import (
 // arbitraryPolicy is one that Check accepts or not.
 func arbitraryPolicy(t *rapid.T) Policy {
 	durations := rapid.OneOf(rapid.Int64Range(0, int64(time.Hour)), rapid.Int64())
+	shares := rapid.OneOf(rapid.Float64Range(0, 1), rapid.SampledFrom([]float64{0, -1, 2, math.NaN(), 1e-300}))
 	return Policy{
 		Min:         rapid.IntRange(-1, 10).Draw(t, "min"),
 		ToZero:      rapid.Bool().Draw(t, "to zero"),
 		Max:         rapid.IntRange(-1, 50).Draw(t, "max"),
 		Target:      time.Duration(durations.Draw(t, "target")),
-		Utilization: rapid.OneOf(rapid.Float64Range(0, 1), rapid.SampledFrom([]float64{0, -1, 2, math.NaN(), 1e-300})).Draw(t, "utilization"),
+		Utilization: shares.Draw(t, "utilization"),
 		Spare:       rapid.IntRange(-1, 5).Draw(t, "spare"),
 		Start:       time.Duration(durations.Draw(t, "start")),
 		DownAfter:   time.Duration(durations.Draw(t, "down after")),
 		Slots:       rapid.IntRange(-1, 100).Draw(t, "slots of the policy"),
 		Handling:    time.Duration(durations.Draw(t, "handling of the policy")),
+		CPU:         shares.Draw(t, "CPU"),
+		Memory:      shares.Draw(t, "memory"),
 		Forecast:    rapid.Bool().Draw(t, "forecast"),
 	}
 }
@@ -77,7 +80,7 @@ func TestDecisionsKeepTheBoundsWhateverWasMeasured(t *testing.T) {
 // sameSample treats NaN as equal to itself.
 func sameSample(a, b *Sample) bool {
 	x, y := *a, *b
-	for _, o := range []*Optional[float64]{&x.Arrival, &x.Service, &x.Slots, &y.Arrival, &y.Service, &y.Slots} {
+	for _, o := range []*Optional[float64]{&x.Arrival, &x.Service, &x.Slots, &y.Arrival, &y.Service, &y.Slots, &x.CPU, &x.Memory, &y.CPU, &y.Memory} {
 		if math.IsNaN(o.value) {
 			o.value = 0
 		}

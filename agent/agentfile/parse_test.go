@@ -118,8 +118,10 @@ func TestEveryFieldOfAPolicyHasItsKey(t *testing.T) {
 			t.Errorf("%s: got %+v, %v; want the field set", keyOf(field.Name), to, p.problems)
 		}
 	}
-	if got := keyOf("DownAfter"); got != "down_after" {
-		t.Errorf("DownAfter: got the key %s, want down_after", got)
+	for name, want := range map[string]string{"DownAfter": "down_after", "CPU": "cpu"} {
+		if got := keyOf(name); got != want {
+			t.Errorf("%s: got the key %s, want %s", name, got, want)
+		}
 	}
 }
 

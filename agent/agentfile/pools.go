@@ -242,7 +242,7 @@ func (p *parser) policy(n *yaml.Node, owner string, to *scaling.Policy) {
 // refuseZero refuses a zero for which the policy would take its default.
 func (p *parser) refuseZero(n *yaml.Node, field string) {
 	switch field {
-	case "ToZero", "Forecast", "Spare", "Wait": // there it means what it says
+	case "ToZero", "Forecast", "Spare", "Wait", "CPU", "Memory": // there it means what it says
 	case "Min":
 		p.fail(n, "min is 0: write to_zero: true instead, so that the last instance may go too")
 	default:
@@ -267,13 +267,15 @@ func (p *parser) value(v reflect.Value, name string) func(n *yaml.Node) {
 	panic(fmt.Sprintf("agentfile: no value of a file is a %v, as %s is", v.Type(), name)) // a test reads each of them
 }
 
-// keyOf returns the key of a field, such as down_after of DownAfter.
+// keyOf returns the key of a field, such as down_after of DownAfter, and cpu of CPU.
 func keyOf(field string) string {
 	var b strings.Builder
-	for i, r := range field {
-		if unicode.IsUpper(r) && i > 0 {
+	lower := false // the letter before
+	for _, r := range field {
+		if unicode.IsUpper(r) && lower {
 			b.WriteByte('_')
 		}
+		lower = unicode.IsLower(r)
 		b.WriteRune(unicode.ToLower(r))
 	}
 	return b.String()

@@ -36,7 +36,7 @@ func TestInstancesListsWhoReports(t *testing.T) {
 	orders := queue.Name{Account: "shop", Queue: "orders"}
 	report(t, control, beacon.Report{Instance: "web-1\x1b[2J\t\nx", Queue: orders, Phase: "running", At: time.Now().Add(-90*time.Minute - 10*time.Second), Load: scaling.Load{
 		Running: 3, Slots: 8, Intake: scaling.Known(12.25), Service: scaling.Known(1234.0), Handling: scaling.Known(1234 * time.Millisecond),
-	}})
+	}, CPU: scaling.Known(0.924), Memory: scaling.Known[int64](300 << 20), MemoryLimit: scaling.Known[int64](1 << 30)})
 	report(t, control, beacon.Report{Instance: "web-2", Queue: orders, Phase: "draining", Paused: true, At: time.Now().Add(time.Hour), Load: scaling.Load{
 		Slots: 8, Intake: scaling.Known(0.26), Handling: scaling.Known(12500 * time.Microsecond),
 	}})
@@ -44,9 +44,9 @@ func TestInstancesListsWhoReports(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := v.call(t, "instances", name)
-	const want = `instance queue phase handlers in out handling reported
-web-1\x1b[2J x shop/orders running 3 of 8 12/s 1,234/s 1.2s 1h30m ago
-web-2 shop/orders draining, paused 0 of 8 0.3/s ? 13ms 0s ago
+	const want = `instance queue phase handlers in out handling cpu memory reported
+web-1\x1b[2J x shop/orders running 3 of 8 12/s 1,234/s 1.2s 92% 300 MiB, 29% 1h30m ago
+web-2 shop/orders draining, paused 0 of 8 0.3/s ? 13ms ? ? 0s ago
 `
 	if got := regexp.MustCompile(` +`).ReplaceAllString(r.out, " "); r.status != exitOK || got != want {
 		t.Errorf("got status %d and\n%s\nwant\n%s", r.status, got, want)

@@ -311,7 +311,7 @@ func (s *stat) print(out io.Writer, now time.Time) error {
 
 const instancesMore = `It looks at a control queue, in which workers with a beacon report, and prints what each says of itself: which
 queue it works on, how many of its handlers run, how many messages a second it takes and works off, how
-long a handler takes, and how old that is. That is two requests for up to 25 workers. It deletes reports of workers that were
+long a handler takes, how much of its processors and memory it uses, and how old that is. That is two requests for up to 25 workers. It deletes reports of workers that were
 killed if they crowd the queue, and changes nothing else.
 `
 
@@ -323,14 +323,14 @@ func instancesCommand() *command {
 			if err != nil {
 				return err
 			}
-			l := newListing(t.console.out, asJSON, "instance", "queue", "phase", "handlers", "in", "out", "handling", "reported")
+			l := newListing(t.console.out, asJSON, "instance", "queue", "phase", "handlers", "in", "out", "handling", "cpu", "memory", "reported")
 			for _, r := range v.Reports {
 				phase := r.Phase
 				if r.Paused {
 					phase += ", paused"
 				}
 				if err := l.row(r, r.Instance, r.Queue.String(), phase, fmt.Sprintf("%d of %d", r.Load.Running, r.Load.Slots), perSecond(r.Load.Intake),
-					perSecond(r.Load.Service), handlingTime(r.Load.Handling), age(max(v.At.Sub(r.At), 0))+" ago"); err != nil {
+					perSecond(r.Load.Service), handlingTime(r.Load.Handling), cpuShare(r.CPU), memoryOf(&r), age(max(v.At.Sub(r.At), 0))+" ago"); err != nil {
 					return err
 				}
 			}
@@ -369,6 +369,27 @@ func perSecond(o scaling.Optional[float64]) string {
 		return rounded(v) + "/s"
 	}
 	return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64) + "/s"
+}
+
+func cpuShare(o scaling.Optional[float64]) string {
+	share, known := o.Get()
+	if !known {
+		return "?"
+	}
+	return rounded(share*100) + "%"
+}
+
+// memoryOf returns how much memory an instance uses, and what part of its limit that is.
+func memoryOf(r *beacon.Report) string {
+	used, known := r.Memory.Get()
+	if !known {
+		return "?"
+	}
+	text := rounded(float64(used)/(1<<20)) + " MiB"
+	if limit, known := r.MemoryLimit.Get(); known {
+		text += ", " + rounded(float64(used)/float64(limit)*100) + "%"
+	}
+	return text
 }
 
 func handlingTime(o scaling.Optional[time.Duration]) string {

@@ -32,11 +32,11 @@ SLA, and the workers go. Every decision is a line, and a report is written. Ctrl
 Flags:
 
 ` + generatorHelp + `                     (here 300000 records of 6 days, in items of 150 by default)
-  -work TIME         how long a worker takes for each item, as if it asked a tariff service (default 120ms)
-  -sla TIME          how long a batch may take from being handed over to being in the books (default 45s)
-  -max N             workers at most (default 10)
+  -work TIME         how long a worker takes for each item, as if it asked a tariff service (default 300ms)
+  -sla TIME          how long a batch may take from being handed over to being in the books (default 1m30s)
+  -max N             workers at most (default 6)
 ` + visibilityHelp + `  -short             end when everything is in the books. Without it, the program waits until the agent
-                     has ended the last worker, more than a minute later: it averages arrivals over a minute
+                     has ended the last worker, about a minute later: it averages arrivals over a minute
   -out DIR           the folder of the report (default billing-scale)
 `
 
@@ -70,9 +70,9 @@ func scaleShow(f *flag.FlagSet, show *cli.Show) func(map[string]bool) (millrace.
 func (s *scale) flags(f *flag.FlagSet) {
 	s.generatorFlags(f)
 	s.days, s.group = 6, 150
-	f.IntVar(&s.max, "max", 10, "")
-	f.DurationVar(&s.work, "work", 120*time.Millisecond, "")
-	f.DurationVar(&s.sla, "sla", 45*time.Second, "")
+	f.IntVar(&s.max, "max", 6, "")
+	f.DurationVar(&s.work, "work", 300*time.Millisecond, "")
+	f.DurationVar(&s.sla, "sla", 90*time.Second, "")
 	f.DurationVar(&s.visibility, "visibility", 30*time.Second, "")
 	f.BoolVar(&s.short, "short", false, "")
 	f.StringVar(&s.out, "out", "billing-scale", "")
@@ -117,7 +117,7 @@ func (s *scale) play(ctx context.Context, at *embedded) (p *premises, err error)
 	}
 	s.workers, err = processes.New(processes.Options{
 		Command: []string{self, "worker", "-work", s.work.String(), "-beacon", "500ms", "-visibility", s.visibility.String(), "-blobs", filepath.Join(at.folder, "blobs")},
-		Env:     []string{account.Variable + "=" + at.account.Location()},
+		Env:     []string{account.Variable + "=" + at.account.Location(), "GOMAXPROCS=1"}, // the same on every machine
 		Folder:  filepath.Join(at.folder, "workers"),
 		Grace:   5 * grace,
 		Output:  unusual{s.show},
@@ -197,12 +197,17 @@ func (s *scale) agent(ctx context.Context, a *account.Account) (*agent.Agent, er
 	}
 	pool := agent.Pool{
 		Name: "workers", Queues: queues[:1], Beacons: queues[1:], Actuator: s.workers,
-		Policy: scaling.Policy{
-			ToZero: true, Max: s.max, Target: 5 * time.Second, Start: time.Second, DownAfter: 3 * time.Second,
-			Slots: workerSlots(), Handling: collecting + together*s.work,
-		},
+		Policy: s.policy(),
 	}
 	return agent.New([]agent.Pool{pool}, &agent.Options{Interval: time.Second, Wakeups: a.Wakeups(), Logger: s.logger, OnDecision: s.decided})
+}
+
+// policy suits a load that is over within a minute or two: workers start within a second, and are busy for some seconds.
+func (s *scale) policy() scaling.Policy {
+	return scaling.Policy{
+		ToZero: true, Max: s.max, Target: 15 * time.Second, Start: time.Second, DownAfter: 5 * time.Second,
+		Slots: workerSlots(1), Handling: collecting + together*s.work,
+	}
 }
 
 // decided shows a decision if it changes something.

@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/csv"
+	"flag"
 	"fmt"
 	"iter"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,11 +13,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/examples/billing/books"
 	"github.com/millrace/millrace/examples/billing/records"
 	"github.com/millrace/millrace/examples/internal/cli"
 	"github.com/millrace/millrace/internal/azuritetest"
+	"github.com/millrace/millrace/scaling/replay"
 )
 
 // startScale starts a small flood. Its temporary files are in tmp.
@@ -119,6 +123,45 @@ func noneWorks(t *testing.T, tmp string) {
 	t.Helper()
 	if pids := working(t, tmp); len(pids) > 0 {
 		t.Errorf("processes that are left: got %v, want none", pids)
+	}
+}
+
+// The default flood in simulated time: workers are added while it rises, none when half of it is done, and they are busy for more
+// than half of the time for which they are there.
+//
+//
+func TestTheFloodSuitsTheAgent(t *testing.T) {
+	t.Parallel()
+	s := &scale{}
+	s.flags(flag.NewFlagSet("scale", flag.ContinueOnError))
+	p := s.policy()
+	items := float64(s.records / s.group)
+	trace := replay.Trace{
+		Name: "flood", Step: time.Second, Arrivals: make([]float64, 180), Handling: p.Handling, Slots: p.Slots, Start: p.Start, SLA: s.sla, Max: p.Max,
+	}
+	for second := range 6 { // as fast as the initiator is
+		trace.Arrivals[2+second] = items / 6
+	}
+	rule := replay.Agent("scale", p)
+	rule.Interval, rule.Beacon = time.Second, time.Second
+	result, err := replay.Run(trace, rule)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, done, lateGrowth := 0, 0.0, 0
+	last := time.Duration(0)
+	for _, point := range result.Timeline {
+		done += point.Service * (point.At - last).Seconds()
+		if point.Instances > n && done > items/2 {
+			lateGrowth++
+		}
+		n, last = point.Instances, point.At
+	}
+	work, there := items*p.Handling.Seconds()/float64(p.Slots), result.InstanceHours*3600
+	t.Logf("%.0f items, %.0f worker-seconds of work in %.0f, %d changes, the last item after %v", items, work, there, result.Changes, result.Worst)
+	if result.Late > 0 || lateGrowth > 0 || n > 0 || work < there/2 || math.Abs(done-items) > 1 {
+		t.Errorf("got %.0f late, %d additions when half was done, %d workers at the end, %.0f of %.0f worker-seconds busy, %.0f done of %.0f; want none, none, none, half, all",
+			result.Late, lateGrowth, n, work, there, done, items)
 	}
 }
 

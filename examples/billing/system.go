@@ -117,7 +117,7 @@ func newSystem(account queue.Account, store blob.Store, o options) (*system, err
 	}
 	if s.roles&worker != 0 {
 		s.listen(queues[workQueue], itemKind.Handle(listener.Batch(s.charge, together, collecting), limits),
-			listener.Options[any]{Concurrency: workerSlots(), BatchSize: 2 * together, MinFetch: together, Beacon: s.beacon})
+			listener.Options[any]{Concurrency: workerSlots(runtime.GOMAXPROCS(0)), BatchSize: 2 * together, MinFetch: together, Beacon: s.beacon})
 	}
 	if s.roles&controller != 0 {
 		s.listen(queues[resultsQueue], resultKind.Handle(s.collect, limits), listener.Options[any]{Concurrency: 16, BatchSize: 16})
@@ -159,6 +159,6 @@ func (s *system) poisoned(d listener.Delivery, _ poison.Reason, err error) {
 // jobID names an item in logs and in the poison queue.
 func jobID(batch string, item int) string { return batch + "/" + strconv.Itoa(item) }
 
-// workerSlots returns how many items a worker on this machine has in hand: a set for each processor, and one that is
-// fetched or answered meanwhile.
-func workerSlots() int { return together * min(1+runtime.GOMAXPROCS(0), 16) }
+// workerSlots returns how many items a worker has in hand: a set for each processor, and one that is fetched or answered
+// meanwhile.
+func workerSlots(processors int) int { return together * min(1+processors, 16) }

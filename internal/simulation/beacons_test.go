@@ -91,10 +91,14 @@ func (r *reporting) Update(ctx context.Context, l queue.Lease, text string, visi
 // randomRun is the random id of a run in the text of a report.
 var randomRun = regexp.MustCompile(`"run":"[0-9a-f]{16}"`)
 
+// used matches what the real process uses, in the text of a report.
+var used = regexp.MustCompile(`"(cpu|memory|memory_limit)":[0-9.e-]+,`)
+
 // noted records a report and returns its text with the name of the process as the id of the run: a
-// process runs once. The random id would make every seed replay differently, because the fault queue
-// draws the fault and the duration of an enqueue by its text.
+// process runs once. The random id, and what the real process uses, would make every seed replay differently,
+// because the fault queue draws the fault and the duration of an enqueue by its text.
 func (r *reporting) noted(text string) string {
+	text = used.ReplaceAllString(text, "")
 	_, figures, _ := strings.Cut(text, `"phase":`)
 	r.process.note(entry{kind: reports, text: figures})
 	return randomRun.ReplaceAllString(text, fmt.Sprintf("%q:%q", "run", r.process.plan.name))

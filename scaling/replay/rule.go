@@ -36,8 +36,10 @@ const (
 )
 
 // Agent returns the rule that is the policy itself, measured every 10 s, with instances that report every 10 s. A measurement reads the depth
-// and peeks at the head of each queue. What reading the reports costs is counted by the number of instances: 32 in a request.
+// and peeks at the head of each queue. What reading the reports costs is counted by the number of instances: 32 in a request. A trace says nothing of CPU and memory, so a bound of
+// them is left out.
 func Agent(name string, p scaling.Policy) Rule {
+	p.CPU, p.Memory = 0, 0
 	return Rule{
 		Name: name, Interval: agentInterval, Requests: 2, Beacon: beaconInterval,
 		Begin: func(*Trace) func(scaling.History) scaling.Decision {

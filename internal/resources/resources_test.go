@@ -1,11 +1,13 @@
-package adaptive
+package resources
 
 import (
 	"math"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 )
 
 // system returns a file system with these files.
@@ -82,7 +84,7 @@ func TestTheMemoryOfTheGroupIsRead(t *testing.T) {
 
 // On this machine, whatever it is: it can be read, and a limit of the runtime counts where no group has one.
 func TestTheMemoryOfThisProcessIsRead(t *testing.T) {
-	got, err := ContainerMemory()
+	got, err := Container()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,6 +99,52 @@ func TestTheMemoryOfThisProcessIsRead(t *testing.T) {
 	debug.SetMemoryLimit(1 << 40)
 	if m := runtimeMemory(); m.Limit != 1<<40 || m.Used <= 1<<20 || m.Used >= 1<<40 {
 		t.Errorf("of the runtime: got %+v, want the limit that was set and more than 1 MiB in use", m)
+	}
+}
+
+// N-09: the quota of a group counts, the least of those around it too, and what is wrong or missing is no limit.
+func TestTheQuotaOfTheGroupIsRead(t *testing.T) {
+	const v2, v1 = "sys/fs/cgroup/", "sys/fs/cgroup/cpu/"
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  float64
+	}{
+		"version 2": {map[string]string{"proc/self/cgroup": "0::/\n", v2 + "cpu.max": "50000 100000\n"}, 0.5},
+		"no quota":  {map[string]string{"proc/self/cgroup": "0::/\n", v2 + "cpu.max": "max 100000\n"}, math.Inf(1)},
+		"around it": {map[string]string{"proc/self/cgroup": "0::/pod/c\n", v2 + "pod/c/cpu.max": "max 100000\n", v2 + "pod/cpu.max": "250000 100000\n"}, 2.5},
+		"version 1": {map[string]string{
+			"proc/self/cgroup": "3:cpu,cpuacct:/a\n", v1 + "a/cpu.cfs_quota_us": "150000\n", v1 + "a/cpu.cfs_period_us": "100000\n",
+		}, 1.5},
+		"version 1, no quota": {map[string]string{
+			"proc/self/cgroup": "3:cpu,cpuacct:/\n", v1 + "cpu.cfs_quota_us": "-1\n", v1 + "cpu.cfs_period_us": "100000\n",
+		}, math.Inf(1)},
+		"zero":     {map[string]string{"proc/self/cgroup": "0::/\n", v2 + "cpu.max": "0 0\n"}, math.Inf(1)},
+		"no words": {map[string]string{"proc/self/cgroup": "0::/\n", v2 + "cpu.max": "much\n"}, math.Inf(1)},
+		"no Linux": {nil, math.Inf(1)},
+	} {
+		if got := quota(system(c.files)); got != c.want {
+			t.Errorf("%s: got %v processors, want %v", name, got, c.want)
+		}
+	}
+}
+
+// N-09: work is seen in the processor time where the system tells it, and memory is that of this process.
+func TestTheUseOfThisProcessIsRead(t *testing.T) {
+	before, processors, known := Processor()
+	for n := 0; ; n++ {
+		after, _, _ := Processor()
+		if !known || after >= before+10*time.Millisecond {
+			break
+		}
+		if n > 1e8 {
+			t.Fatalf("processor time after much work: got %v, before %v", after, before)
+		}
+	}
+	if known != (runtime.GOOS != "plan9" && runtime.GOARCH != "wasm") || processors <= 0 || processors > float64(runtime.GOMAXPROCS(0)) {
+		t.Errorf("got %v processors, known %v", processors, known)
+	}
+	if m := Process(); m.Used < 1<<20 || m.Used > 1<<40 {
+		t.Errorf("got %+v, want between 1 MiB and 1 TiB in use", m)
 	}
 }
 
