@@ -164,14 +164,15 @@ func TestARateBelowItsLimitDelaysNothing(t *testing.T) {
 				if got.tokens > 1.1 {
 					t.Errorf("%s: %.3f token requests per job, want at most 1.1", name, got.tokens)
 				}
-				slack := 3 * roundTrip // a token, a look if jobs are rare, and what is left of a request under way
+				slack := 3 * roundTrip           // a token, a look if jobs are rare, and what is left of a request under way
+				rarely := 150 * time.Millisecond // when polls are, and how long a worker waits for more jobs, depends on chance
 				if !wakeups {
-					slack = 100 * time.Millisecond // when the polls are depends on chance
+					slack = 100 * time.Millisecond
 				}
 				if processes == 10 && percent == 62 { // parts of ten tokens are unused: a wave of jobs may meet the limit
 					got.p99 = 0
 				}
-				if got.p50 > bare.p50+slack || got.p99 > bare.p99+slack {
+				if got.p50 > bare.p50+slack || got.p99 > bare.p99+rarely {
 					t.Errorf("%s: jobs wait longer than without the limit", name)
 				}
 			}
@@ -251,7 +252,7 @@ func TestAConcurrencyIsSpread(t *testing.T) {
 		{tokens.Concurrency{Jobs: 100}, 0, time.Second, 2 * time.Second, 200},
 		{tokens.Concurrency{Jobs: 20}, 20 * time.Second, time.Second, 75 * time.Second, 400},
 		{tokens.Concurrency{Jobs: 20}, 20 * time.Second, 10 * time.Second, 75 * time.Second, 450}, // long jobs: turns are, too
-		{tokens.Concurrency{Jobs: 100}, 20 * time.Second, time.Second, 75 * time.Second, 400},
+		{tokens.Concurrency{Jobs: 100}, 20 * time.Second, time.Second, 75 * time.Second, 600},     // 173 to 464, by the order of goroutines
 	} {
 		jobs, most, last, requests := crowd{
 			init: func(b *bundle) error { return c.Init(b.Context(), b.tokens) },
