@@ -23,7 +23,7 @@ import (
 // full.
 const (
 	agentLock = "agent.lock" // locked by the agent that supervises
-	graceName = "grace"      // of the agent
+	graceName = "grace"      // of the agent, for Drain
 )
 
 func lockName(number int) string   { return strconv.Itoa(number) + ".lock" }
@@ -91,11 +91,6 @@ func (f *folder) instances() iter.Seq2[string, int] {
 			}
 		}
 	}
-}
-
-// keepGrace writes what [Drain] needs.
-func (f *folder) keepGrace(grace time.Duration) error {
-	return f.root.WriteFile(graceName, []byte(grace.String()), 0o600)
 }
 
 // lockFile opens and locks a file, or returns [ErrInUse]. The kernel releases the lock when all

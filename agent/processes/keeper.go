@@ -40,7 +40,7 @@ func (k *keeper) findInstances() error {
 		k.options.Grace, _ = time.ParseDuration(string(grace)) // or the default
 	}
 	k.options.Grace = cmp.Or(k.options.Grace, time.Minute)
-	if err := k.folder.keepGrace(k.options.Grace); err != nil { // a folder that cannot be written is of no use
+	if err := k.folder.root.WriteFile(graceName, []byte(k.options.Grace.String()), 0o600); err != nil { // a folder that cannot be written is of no use
 		return err
 	}
 	for name, number := range k.folder.instances() {
@@ -113,7 +113,7 @@ func (k *keeper) show(line string) {
 // removeFiles removes the files of an instance that has ended. If that fails, the next agent finds
 // that it has.
 func (k *keeper) removeFiles(i *instance) {
-	for _, name := range []string{lockName(i.number), drainName(i.number), outputName(i.number)} {
+	for _, name := range []string{outputName(i.number), lockName(i.number), drainName(i.number)} {
 		_ = k.folder.root.Remove(name)
 	}
 }
@@ -182,7 +182,7 @@ func (k *keeper) mendFolder() {
 	}
 	f, err := openFolder(k.folder.path, 0)
 	if err == nil {
-		err = f.keepGrace(k.options.Grace)
+		err = f.root.WriteFile(graceName, []byte(k.options.Grace.String()), 0o600)
 		for _, i := range k.instances {
 			if i.process != nil {
 				err = errors.Join(err, i.process.record(f.root, i.name))
@@ -221,19 +221,26 @@ func (k *keeper) turn() (busy bool) {
 
 func (k *keeper) startOne(i *instance) {
 	k.removeFiles(i) // what the former process of this number has left behind may have them locked
+	var o *output
 	var p *process
-	o, err := openOutput(k.folder.root, i.number)
+	name := lockName(i.number)
+	lock, err := lockFile(k.folder.root, name)
 	if err == nil {
-		env := slices.Concat(os.Environ(), k.options.Env, []string{fmt.Sprintf("%s=%d", NumberVariable, i.number)})
-		p, err = begin(k.folder.root, lockName(i.number), k.options.Command, env, o.file)
+		o, err = openOutput(k.folder.root, i.number)
 	}
 	if err == nil {
+		env := slices.Concat(os.Environ(), k.options.Env, []string{fmt.Sprintf("%s=%d", NumberVariable, i.number)})
+		if p, err = begin(k.folder.root, name, lock, k.options.Command, env, o.file); err != nil {
+			_ = o.file.Close() // it is empty
+		}
+	}
+	_ = lock.Close() // now only the process has it
+	if err == nil {
 		k.failing = false
-		k.attach(i, p, lockName(i.number), o)
+		k.attach(i, p, name, o)
 		k.options.Logger.Info("instance started", "instance", i.number, "process", p.pid)
 		return
 	}
-	_ = o.file.Close() // it is empty, or was not opened
 	i.due = time.Now().Add(i.waits.Next())
 	if !k.failing { // for other instances and later tries the state must do
 		k.failing = true

@@ -12,7 +12,7 @@ var errUnsupported = fmt.Errorf("processes cannot be supervised on %s", runtime.
 
 type process struct{ pid int }
 
-func begin(*os.Root, string, []string, []string, *os.File) (*process, error) {
+func begin(*os.Root, string, *os.File, []string, []string, *os.File) (*process, error) {
 	return nil, errUnsupported
 }
 

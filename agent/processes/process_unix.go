@@ -55,12 +55,7 @@ func startOf(pid int) string {
 
 // begin starts a program in a session of its own, so that neither Ctrl-C nor the end of the agent's
 // terminal reaches it. The first element of the command must be a path.
-func begin(root *os.Root, name string, command, env []string, out *os.File) (*process, error) {
-	lock, err := lockFile(root, name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = lock.Close() }() // now only the process has it
+func begin(root *os.Root, name string, lock *os.File, command, env []string, out *os.File) (*process, error) {
 	look, err := root.Open(name)
 	if err != nil {
 		return nil, err

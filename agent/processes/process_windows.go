@@ -25,7 +25,7 @@ var generateConsoleCtrlEvent = syscall.NewLazyDLL("kernel32.dll").NewProc("Gener
 
 // begin starts a program in a process group of its own, which Ctrl-C does not reach. An agent that
 // is killed before the id is written leaves a process that the next one does not find.
-func begin(root *os.Root, name string, command, env []string, out *os.File) (*process, error) {
+func begin(root *os.Root, name string, _ *os.File, command, env []string, out *os.File) (*process, error) {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = env, out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
