@@ -43,6 +43,8 @@ func TestAgentRefusesFlagsThatContradict(t *testing.T) {
 		"-config x -replay y -dry-run":        "-replay asks no account",
 		"-config x -replay y -account @z":     "-replay asks no account",
 		"-config x -pool orders":              "-pool chooses the policy for -replay",
+		"-config x -drain y -dry-run":         "-drain only ends instances",
+		"-config x -drain ../y":               `-drain "../y" is not the name of a pool`,
 		"-config x -control orders":           "not defined: -control",
 		"-config x -dry-run -account @/none/": "no such file or directory",
 	} {
