@@ -185,7 +185,7 @@ func TestAnInterruptedDryRunHasItsSummary(t *testing.T) {
 func TestPoolsWithoutPricesHaveASum(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBubble(t, &agentSettings{dryRun: true, length: time.Minute}, "pools:\n  orders: {queues: [orders]}\n  emails: {queues: [orders]}\n", nil)
+		b := newBubble(t, &agentSettings{dryRun: true, length: time.Minute}, "pools:\n  orders: {queues: [orders]}\n  emails: {queues: [emails]}\n", nil)
 		b.put(1)
 		if err := b.run.Run(t.Context()); err != nil {
 			t.Fatal(err)
@@ -293,9 +293,11 @@ func TestAgentOpensTheAccountsOfItsFile(t *testing.T) {
 	t.Parallel()
 	location := startServer(t)
 	v := invocation{env: map[string]string{"EAST": location}}
-	on(location).ok(t, "create", "orders")
-	on(location).ok(t, "put", "orders", "1", "2", "3")
-	path := configure(t, "folder: state\naccounts: {east: {environment: EAST}}\npools:\n  near: {queues: [orders]}\n  far: {queues: [east/orders]}\n")
+	for _, name := range []string{"orders", "parcels"} {
+		on(location).ok(t, "create", name)
+		on(location).ok(t, "put", name, "1", "2", "3")
+	}
+	path := configure(t, "folder: state\naccounts: {east: {environment: EAST}}\npools:\n  near: {queues: [orders]}\n  far: {queues: [east/parcels]}\n")
 	out := v.ok(t, "agent", "-config", path, "-account", location, "-dry-run", "-for", "1s", "-json")
 	for _, pool := range []string{"near", "far"} {
 		if !strings.Contains(out, `{"pool":`+strconv.Quote(pool)+`,"sample":`) || !strings.Contains(out, `"depth":3`) {
