@@ -163,14 +163,22 @@ func (p *pool) decide(ctx context.Context, s scaling.Sample) *Decided {
 	p.hold.see(s.At, s.Instances)
 	d := p.hold.apply(s.At, p.Policy, p.Policy.Decide(p.history.samples))
 	decided := &Decided{Pool: p.Name, Sample: s, Decision: d, DryRun: p.dry()}
+	announce := func() {
+		p.agent.logger(p.Name).InfoContext(ctx, "instances: "+d.Why, "from", d.From, "to", d.Instances, "dry_run", p.dry())
+	}
+	// The reason comes before what follows from it, but while changes fail not at each measurement.
+	fails := p.outages.now[failing{doing: changing}] != nil
+	if decided.Changes() && !fails {
+		announce()
+	}
 	if !p.dry() && decided.Changes() {
 		p.hold.asks(d.Instances)
 		decided.Err = p.scale(ctx, d.Instances)
 	}
 	if decided.Err == nil {
 		p.decided = scaling.Known(d.Instances)
-		if decided.Changes() {
-			p.agent.logger(p.Name).InfoContext(ctx, "instances: "+d.Why, "from", d.From, "to", d.Instances, "dry_run", p.dry())
+		if decided.Changes() && fails {
+			announce()
 		}
 	}
 	if !p.dry() {

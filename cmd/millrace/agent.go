@@ -219,7 +219,11 @@ func (r *agentRun) scale(ctx context.Context) (*agent.Agent, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	p := &decisionPrinter{out: r.out, asJSON: r.settings.asJSON, stop: cancel, last: map[string]time.Time{}}
-	o := &agent.Options{Interval: r.file.Interval, Prices: r.file.Prices, OnDecision: p.decided, Logger: slog.New(&agentLog{out: r.err})}
+	log := &agentLog{out: r.err}
+	if !r.settings.asJSON {
+		log.changes = p.changed
+	}
+	o := &agent.Options{Interval: r.file.Interval, Prices: r.file.Prices, OnDecision: p.decided, Logger: slog.New(log)}
 	if !r.settings.dryRun { // which may run beside the agent that has the folder
 		o.Folder = r.file.Folder
 	}

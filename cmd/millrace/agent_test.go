@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -284,6 +285,58 @@ func TestAnOutputThatFailsEndsTheAgent(t *testing.T) {
 		defer cancel()
 		if err := b.run.Run(ctx); !closedPipe(err) || ctx.Err() != nil {
 			t.Errorf("got %v, want that the output is closed", err)
+		}
+	})
+}
+
+// late is an actuator that takes two seconds, says what it does, and fails at first, for two reasons.
+type late struct {
+	log   *slog.Logger
+	n     atomic.Int64
+	tried atomic.Bool
+}
+
+func (a *late) Instances(context.Context) (int, error) { return int(a.n.Load()), nil }
+
+func (a *late) Scale(_ context.Context, n int) error {
+	time.Sleep(2 * time.Second)
+	if !a.tried.Swap(true) {
+		return errors.Join(errors.New("the disk is full"), errors.New("the moon is full"))
+	}
+	a.log.Info("instance started", "instance", n)
+	a.n.Store(int64(n))
+	return nil
+}
+
+// TestLinesAreInOrder: of time, and a reason comes before what follows from it. One error is one line.
+func TestLinesAreInOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, &agentSettings{}, dryFile, nil)
+		b.run.err = b.run.out
+		b.run.pools[0].Actuator = &late{log: slog.New(&agentLog{out: b.run.err}).With("pool", "orders")}
+		ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+		defer stop()
+		time.AfterFunc(15*time.Minute+time.Second, func() { b.put(200) })
+		if err := b.run.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		_, text, _ := strings.Cut(b.out.String(), "Ctrl-C.\n")
+		text, _, _ = strings.Cut(text, "In 1h this")
+		lines := strings.Split(strings.TrimSpace(text), "\n")
+		if !slices.IsSortedFunc(lines, func(a, b string) int {
+			return strings.Compare(a[:len("2000-01-01T00:00:00Z")], b[:len("2000-01-01T00:00:00Z")])
+		}) {
+			t.Errorf("got\n%s\nwant the lines in the order of their times", text)
+		}
+		for i, want := range []string{"0 → 1: ", "scale to 1: the disk is full; the moon is full; how many", "instance started (instance 1)", "0 → 1: ", "it works again: scale"} {
+			if i >= len(lines) || !strings.Contains(lines[i], want) {
+				t.Errorf("line %d: got\n%s\nwant %q", i+1, text, want)
+			}
+		}
+		started, decided := strings.Index(text, "instance started (instance 5)"), strings.Index(text, "1 → 5: ")
+		if decided < 0 || started < decided {
+			t.Errorf("got\n%s\nwant the decision for 5, and then its start", text)
 		}
 	})
 }
