@@ -29,6 +29,7 @@ type keeper struct {
 	state     State // the counts that are not those of instances
 	homeless  bool  // it was logged that the folder cannot be made again
 	failing   bool  // it was logged that instances cannot be started
+	warned    bool  // it was logged that one does not hold its lock
 
 	unshown  sync.Once // logs that output cannot be shown
 	stopping bool
@@ -259,8 +260,9 @@ func (k *keeper) endedByItself(i *instance) bool {
 	case !done:
 		// One look proves nothing: a process that is about to end releases the lock a little
 		// earlier.
-		if i.unlocked++; i.unlocked == 2 {
-			k.options.Logger.Warn("instance does not hold its lock: its program has closed descriptor 3, which it should leave open",
+		if i.unlocked++; i.unlocked == 2 && !k.warned {
+			k.warned = true // so it is with the others, of the same program
+			k.options.Logger.Warn("instance does not hold its lock: its program has closed descriptor 3, or its file was deleted",
 				"instance", i.number, "process", i.process.pid, "consequence", withoutLock)
 		}
 		return false

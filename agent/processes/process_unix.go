@@ -167,12 +167,11 @@ func (p *process) signal(to int, s syscall.Signal) error {
 }
 
 func describe(s syscall.WaitStatus) string {
-	switch {
-	case s.Signaled():
+	if s.Signaled() {
 		return "killed by signal " + s.Signal().String()
-	case s.ExitStatus() == notRecorded:
-		return fmt.Sprintf("exit status %d: if the program itself did not return that, its id could not be written into the folder", notRecorded)
-	default:
-		return fmt.Sprintf("exit status %d", s.ExitStatus())
 	}
+	if s.ExitStatus() == notRecorded {
+		return fmt.Sprintf("exit status %d: if the program itself did not return that, its id could not be written into the folder", notRecorded)
+	}
+	return fmt.Sprintf("exit status %d", s.ExitStatus())
 }

@@ -5,12 +5,11 @@ import (
 	"syscall"
 )
 
-const keepSizePunchHole = 0x01 | 0x02 // modes of fallocate(2)
-
 // reclaim gives back the room of what comes before the offset, and loses nothing that comes after
 // it. It returns the offset of the same place afterwards.
 func reclaim(f *os.File, offset int64) int64 {
-	if syscall.Fallocate(int(f.Fd()), keepSizePunchHole, 0, offset) == nil || f.Truncate(0) != nil {
+	// It keeps the size and punches a hole.
+	if syscall.Fallocate(int(f.Fd()), 0x01|0x02, 0, offset) == nil || f.Truncate(0) != nil {
 		return offset
 	}
 	return 0

@@ -65,21 +65,28 @@ func TestAProgramThatClosesItsLock(t *testing.T) {
 	w := newWorld(t)
 	a := w.agent()
 	a.has(0, 0, 0)
-	a.scale(1)
-	a.has(1, 0, 0)
-	k := w.one()
-	k.order("close")
-	if got := k.hears(); got != "closed" {
-		t.Fatalf("got %q, want closed", got)
+	a.scale(2)
+	a.has(2, 0, 0)
+	kids := w.next(2)
+	for _, k := range kids {
+		k.order("close")
+		if got := k.hears(); got != "closed" {
+			t.Fatalf("got %q, want closed", got)
+		}
 	}
 	a.signal(syscall.SIGKILL)
 	p := w.open(func(o *Options) { o.Grace = time.Millisecond })
-	if got, want := p.State(), (State{Wanted: 1, Running: 1, Adopted: 1}); got != want {
+	if got, want := p.State(), (State{Wanted: 2, Running: 2, Adopted: 2}); got != want {
 		t.Errorf("State: got %+v, want %+v", got, want)
 	}
 	w.until(p, "it is reported", func(State) bool { return strings.Contains(w.log.String(), "descriptor 3") })
 	w.scale(p, 0)
-	w.until(p, "it has ended", func(s State) bool { return s.Draining == 0 })
-	k.waitGone()
+	w.until(p, "they have ended", func(s State) bool { return s.Draining == 0 })
+	for _, k := range kids {
+		k.waitGone()
+	}
 	w.noneBegan()
+	if n := strings.Count(w.log.String(), "descriptor 3"); n != 1 {
+		t.Errorf("got %d lines about descriptor 3 for two instances of one program, want 1", n)
+	}
 }

@@ -184,7 +184,7 @@ func (h *agentLog) Handle(_ context.Context, r slog.Record) error {
 		case a.Key == "times" && value == "1" || value == "": // says nothing
 		case strings.Contains(value, "\n"):
 			fmt.Fprintf(&stack, "\n  %s:\n    %s", a.Key, strings.ReplaceAll(strings.TrimSpace(value), "\n", "\n    "))
-		case a.Key == "how":
+		case a.Key == "how", a.Key == "consequence":
 			fmt.Fprintf(&details, ", %s", value)
 		default:
 			fmt.Fprintf(&details, ", %s %s", strings.ReplaceAll(a.Key, "_", " "), value)
