@@ -305,7 +305,7 @@ func TestAFolderThatIsDeletedIsMadeAgain(t *testing.T) {
 		folder := filepath.Join(t.TempDir(), "state")
 		q := created(t, localqueue.New(nil), "jobs")
 		pool := agent.Pool{Name: "pool", Queues: []queue.Queue{q}, Actuator: &platform{n: 1}, Policy: slow}
-		var log strings.Builder
+		var log logText
 		a := start(t, agent.Options{Folder: folder, Logger: slog.New(slog.NewTextHandler(&log, nil))}, pool)
 		after(90 * time.Second)
 		remove := func() {
@@ -316,7 +316,7 @@ func TestAFolderThatIsDeletedIsMadeAgain(t *testing.T) {
 		}
 		remove()
 		after(time.Minute)
-		if texts := files(t, folder).texts; len(texts) != 1 || log.Len() > 0 {
+		if texts := files(t, folder).texts; len(texts) != 1 || log.String() != "" {
 			t.Errorf("a minute later: got the files %v and the log %q, want the history and nothing", texts, log.String())
 		}
 		remove()

@@ -61,7 +61,7 @@ func TestAnotherAgentForThePoolIsNoticed(t *testing.T) {
 			t: t, jobs: w.jobs, beacon: w.beacon, slots: w.slots, takes: w.takes, ended: map[string]int{}, started: 1000, // of other names
 		}, pool
 		otherPool.Actuator = other
-		var log strings.Builder
+		var log logText
 		a := start(t, agent.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, pool)
 		flood(w, func(int) {})
 		if strings.Contains(log.String(), "ERROR") {
