@@ -31,8 +31,10 @@
 //   - Fewer instances are as many as the policy makes of them: if jobs wait, it adds some at once. To keep a pool small, set Max, or stop the
 //     agent.
 //
-// Two agents for the same pool see and decide the same, and do not fight, but nobody gains by the second one. With the same Folder the second
-// one does not start.
+// Two agents for the same pool and platform see and decide the same, and do not fight, but nobody
+// gains by the second one. With the same Folder the second one does not start. Where each starts
+// instances of its own, there are twice as many. If they report, that is an error in the log and
+// in [PoolState].Errors after ten minutes: more instances report than the actuator has.
 //
 // # Pools without instances
 //

@@ -29,7 +29,8 @@ type pool struct {
 	store    *store
 
 	fleet    *beacon.Fleet
-	heard    bool // an instance has reported
+	heard    bool      // an instance has reported
+	strange  time.Time // since when more report than there are; zero if no more do
 	history  memory
 	before   reading               // of the last measurement; zero before the first
 	decided  scaling.Optional[int] // in a dry run: instances that there would be
@@ -56,7 +57,7 @@ func newPool(a *Agent, p Pool) *pool {
 	}
 	made.fleet = beacon.NewFleet(names...)
 	made.history = newMemory(p.Policy)
-	made.outages = outages{logger: a.logger(p.Name), now: map[failing]*outage{}}
+	made.outages = outages{logger: a.logger(p.Name), now: map[failing]*outage{}, tried: map[string]bool{}}
 	return made
 }
 
@@ -90,6 +91,7 @@ func (p *pool) round(ctx context.Context) {
 	sample, decidable := p.sample(r)
 	var decided *Decided
 	if decidable {
+		p.noticeOthers(sample)
 		decided = p.decide(ctx, sample)
 	}
 	p.before = r
@@ -132,19 +134,52 @@ func (p *pool) sample(r reading) (s scaling.Sample, decidable bool) {
 	return s, decidable
 }
 
+// strangeAfter is for how long more instances must report than there are. So long may a platform
+// take to remove surplus ones, and a viewer to forget killed ones.
+const strangeAfter = 10 * time.Minute
+
+// noticeOthers reports that more instances report than the actuator has: somebody else starts some
+// for the same queues. A tenth more is none: so much may platforms leave.
+func (p *pool) noticeOthers(s scaling.Sample) {
+	ready, known := s.Ready.Get()
+	switch {
+	case p.dry() || !known:
+		return
+	case 10*ready <= 11*s.Instances:
+		p.strange = time.Time{}
+	case p.strange.IsZero():
+		p.strange = s.At
+	case s.At.Sub(p.strange) >= strangeAfter:
+		p.fail(&Error{
+			Doing: counting, Err: fmt.Errorf("%d report, and this agent has %d", ready, s.Instances),
+			Consequence: "another agent, or somebody else, starts instances for the same queues, which nobody counts together",
+			Hint:        "stop one of the two",
+		})
+	}
+	p.outages.tried[counting] = true
+}
+
 // decide decides about the newest sample, and makes it so.
 func (p *pool) decide(ctx context.Context, s scaling.Sample) *Decided {
 	p.hold.see(s.At, s.Instances)
 	d := p.hold.apply(s.At, p.Policy, p.Policy.Decide(p.history.samples))
 	decided := &Decided{Pool: p.Name, Sample: s, Decision: d, DryRun: p.dry()}
+	announce := func() {
+		p.agent.logger(p.Name).InfoContext(ctx, "instances: "+d.Why, "from", d.From, "to", d.Instances, "dry_run", p.dry())
+	}
+	// The reason comes before what follows from it, but while changes fail not at each measurement.
+	fails := p.outages.now[failing{doing: changing}] != nil
+	if decided.Changes() && !fails {
+		announce()
+	}
 	if !p.dry() && decided.Changes() {
 		p.hold.asks(d.Instances)
 		decided.Err = p.scale(ctx, d.Instances)
 	}
 	if decided.Err == nil {
 		p.decided = scaling.Known(d.Instances)
-		if decided.Changes() {
-			p.agent.logger(p.Name).InfoContext(ctx, "instances: "+d.Why, "from", d.From, "to", d.Instances, "dry_run", p.dry())
+		if decided.Changes() && fails {
+			announce()
 		}
 	}
 	if !p.dry() {
@@ -201,9 +236,10 @@ func (p *pool) readInstances(ctx context.Context) (scaling.Optional[int], []*Err
 func (p *pool) scale(ctx context.Context, n int) error {
 	ctx, cancel := p.graceful(ctx)
 	defer cancel()
+	p.outages.tried[changing] = true
 	_, err := p.actuator.call(ctx, scaleTimeout, func(ctx context.Context) (int, error) { return n, p.Actuator.Scale(ctx, n) })
 	if err != nil {
-		e := &Error{Doing: fmt.Sprintf("scale to %d", n), kind: "scale", Err: err, Consequence: "how many there are is read again, and decided anew, at the next measurement"}
+		e := &Error{Doing: fmt.Sprintf("scale to %d", n), kind: changing, Err: err, Consequence: "how many there are is read again, and decided anew, at the next measurement"}
 		p.fail(e)
 		return e
 	}
@@ -256,6 +292,7 @@ func (p *pool) watchForWork(none bool) {
 		return
 	}
 	w.waiting.Store(true)
+	p.outages.tried[subscribing] = true
 	for _, q := range p.Queues {
 		if err := p.subscribe(q.Name()); err != nil {
 			w.close()
@@ -347,6 +384,7 @@ func (p *pool) keep(ctx context.Context, end bool) {
 	if p.store == nil || len(p.history.samples) == 0 || !end && !p.store.due() {
 		return
 	}
+	p.outages.tried[keepingHistory] = true
 	if err := p.store.write(ctx, p.history.samples, end); err != nil {
 		p.fail(&Error{
 			Doing: keepingHistory, Err: err, Consequence: "an agent that is started now has an older one, or none",

@@ -65,6 +65,58 @@ func TestWrongForeignAndStaleReportsChangeNothing(t *testing.T) {
 	})
 }
 
+// one false report does not hold the pool at its maximum for hours. What no instance can have is ignored, and the rest is
+// believed for three of its intervals, of ten minutes at most.
+func TestOneFalseReportIsSoonForgotten(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays hours")
+	}
+	for name, c := range map[string]struct {
+		change func(*beacon.Report)
+		most   int // minutes with the largest number of instances
+	}{
+		"an absurd rate":     {func(r *beacon.Report) { r.Load.Service = scaling.Known(1e6) }, 0},
+		"an absurd number":   {func(r *beacon.Report) { r.Load.Slots, r.Load.Running = 1<<30, 1<<30 }, 0},
+		"an absurd time":     {func(r *beacon.Report) { r.Load.Handling = scaling.Known(365 * 24 * time.Hour) }, 0},
+		"an absurd interval": {func(r *beacon.Report) { r.Next = time.Hour }, 0},
+		"a lie":              {func(*beacon.Report) {}, 37}, // half an hour, the policy's DownAfter, and a little
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := localqueue.New(nil)
+				control := created(t, e, "control")
+				w, pool := billing(t, e, beacon.Options{Queue: control})
+				a := start(t, agent.Options{}, pool)
+				after(10 * time.Minute)
+				report := beacon.Report{
+					Instance: "a stranger", Queue: w.jobs.Name(), Run: "1", Sequence: 1, Up: time.Minute, Next: 10 * time.Minute,
+					Phase: "running", Load: scaling.Load{Slots: 4, Service: scaling.Known(1000.0), Handling: scaling.Known(time.Minute)},
+				}
+				c.change(&report)
+				text, err := json.Marshal(report)
+				if err != nil {
+					t.Fatal(err)
+				}
+				put(t, control, string(text))
+				most := 0
+				for range 2 * 60 {
+					after(time.Minute)
+					if w.count() == pool.Policy.Max {
+						most++
+					}
+				}
+				if most > c.most || c.most > 0 && most < c.most/2 {
+					t.Errorf("got %d minutes with the most instances in two hours, want about %d", most, c.most)
+				}
+				if err := a.stop(); err != nil {
+					t.Error(err)
+				}
+				w.end()
+			})
+		})
+	}
+}
+
 // while the control queue is missing, what only instances know is unknown, and the pool is scaled by the depth.
 func TestAMissingControlQueueLeavesTheDepth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -3,6 +3,7 @@ package agent_test
 import (
 	"bytes"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -293,6 +294,54 @@ func TestTheHistoryIsWrittenOnceAMinute(t *testing.T) {
 		}
 		if now := string(files(t, folder).texts["pool.history.jsonl"]); now != before {
 			t.Errorf("the old file was not kept")
+		}
+	})
+}
+
+// A folder that is deleted is made again, with the history, at the next write. While that fails, that is said once, and that it works
+// again only when it does. Another agent that has made the folder meanwhile keeps it.
+func TestAFolderThatIsDeletedIsMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder := filepath.Join(t.TempDir(), "state")
+		q := created(t, localqueue.New(nil), "jobs")
+		pool := agent.Pool{Name: "pool", Queues: []queue.Queue{q}, Actuator: &platform{n: 1}, Policy: slow}
+		var log logText
+		a := start(t, agent.Options{Folder: folder, Logger: slog.New(slog.NewTextHandler(&log, nil))}, pool)
+		after(90 * time.Second)
+		remove := func() {
+			t.Helper()
+			if err := os.RemoveAll(folder); err != nil {
+				t.Fatal(err)
+			}
+		}
+		remove()
+		after(time.Minute)
+		if texts := files(t, folder).texts; len(texts) != 1 || log.String() != "" {
+			t.Errorf("a minute later: got the files %v and the log %q, want the history and nothing", texts, log.String())
+		}
+		remove()
+		if err := os.WriteFile(folder, nil, 0o600); err != nil { // it cannot be made
+			t.Fatal(err)
+		}
+		after(2 * time.Minute)
+		if failed, mended := strings.Count(log.String(), "keep the history"), strings.Count(log.String(), "works again"); failed != 1 || mended != 0 {
+			t.Errorf("while it cannot be made: got\n%s\nwant one line about it", log.String())
+		}
+		remove()
+		after(time.Minute)
+		if texts := files(t, folder).texts; len(texts) != 1 || strings.Count(log.String(), "it works again: keep the history") != 1 {
+			t.Errorf("when it can be made: got the files %v and the log\n%s\nwant the history and one line more", texts, log.String())
+		}
+		remove()
+		b := start(t, agent.Options{Folder: folder}, pool)
+		after(time.Minute)
+		if errs := a.errors(); len(errs) == 0 || !errors.Is(errs[len(errs)-1], agent.ErrInUse) {
+			t.Errorf("with another agent: got %v, want ErrInUse", errs)
+		}
+		for _, one := range []*running{b, a} {
+			if err := one.stop(); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }

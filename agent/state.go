@@ -250,7 +250,13 @@ const (
 	subscribing      = "subscribe to wake-ups"
 	readingHistory   = "read the history"
 	keepingHistory   = "keep the history"
+	counting         = "count the instances"
+	changing         = "scale"
 )
+
+// occasional is what is not attempted at each measurement: that it has not failed does not mean
+// that it works again.
+var occasional = []string{changing, keepingHistory, subscribing, counting}
 
 // queueHint says what to do about an error of a queue.
 func queueHint(err error, right string) string {
@@ -302,6 +308,7 @@ type outage struct {
 type outages struct {
 	logger *slog.Logger
 	now    map[failing]*outage
+	tried  map[string]bool // what of the occasional was attempted since the last round
 }
 
 // round logs what began, what lasts and what has ended, given all errors of one measurement.
@@ -327,11 +334,12 @@ func (o *outages) round(ctx context.Context, errs []*Error) {
 		}
 	}
 	for _, f := range slices.SortedFunc(maps.Keys(o.now), failing.compare) {
-		if last := o.now[f]; !seen[f] {
+		if last := o.now[f]; !seen[f] && (o.tried[f.doing] || !slices.Contains(occasional, f.doing)) {
 			delete(o.now, f)
 			o.logger.InfoContext(ctx, "it works again: "+f.doing, "queue", f.queue.String(), "failed", last.times, "for", at.Sub(last.since).Round(time.Second))
 		}
 	}
+	clear(o.tried)
 }
 
 // stack returns the stack of a panic, for the log.

@@ -21,9 +21,10 @@ import (
 // place and then moved there, so that a kill leaves the old or the new one. Only the goroutine of the pool uses it.
 type store struct {
 	pool     string
+	folder   string
 	old, new string // paths
 	lock     *os.File
-	writing  caller[struct{}]
+	writing  caller[*os.File]
 	written  time.Time // when new was last tried; zero if it never was
 	archived time.Time // of the newest sample in old; zero if there is none
 }
@@ -57,6 +58,18 @@ var errNoHistory = errors.New("the file is not a history of this pool")
 
 // openStore locks the file of a pool for this process.
 func openStore(folder, pool string) (*store, error) {
+	lock, err := lockHistory(folder, pool)
+	if err != nil {
+		return nil, err
+	}
+	return &store{
+		pool: pool, folder: folder, lock: lock,
+		old: filepath.Join(folder, pool+".older.jsonl"), new: filepath.Join(folder, pool+".history.jsonl"),
+	}, nil
+}
+
+// lockHistory locks the file of a pool for this process, in a folder that it makes if there is none.
+func lockHistory(folder, pool string) (*os.File, error) {
 	if err := openfile.MakeDirectory(os.Open, folder, 0o755); err != nil {
 		return nil, fmt.Errorf("create the folder of the history: %w", err)
 	}
@@ -64,14 +77,30 @@ func openStore(folder, pool string) (*store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock the history of pool %s: %w", pool, err)
 	}
-	if err := lockFile(lock); err != nil {
+	locked, err := openfile.TryLock(lock)
+	if err == nil && !locked {
+		err = ErrInUse
+	}
+	if err != nil {
 		_ = lock.Close()
 		return nil, fmt.Errorf("lock the history of pool %s in %s: %w", pool, folder, err)
 	}
-	return &store{
-		pool: pool, lock: lock,
-		old: filepath.Join(folder, pool+".older.jsonl"), new: filepath.Join(folder, pool+".history.jsonl"),
-	}, nil
+	return lock, nil
+}
+
+// mend makes the folder again if it was deleted, so that all of the history is written anew.
+func (s *store) mend(ctx context.Context) error {
+	lock, err := s.writing.call(ctx, requestTimeout, func(context.Context) (*os.File, error) {
+		if info, err := s.lock.Stat(); err != nil || openfile.Linked(info) {
+			return s.lock, err
+		}
+		return lockHistory(s.folder, s.pool)
+	})
+	if err == nil && lock != s.lock {
+		s.close()
+		s.lock, s.archived = lock, time.Time{}
+	}
+	return err
 }
 
 func (s *store) close() {
@@ -159,6 +188,9 @@ func (s *store) write(ctx context.Context, h scaling.History, end bool) error {
 	if len(h) == 0 {
 		return nil
 	}
+	if err := s.mend(ctx); err != nil {
+		return err
+	}
 	newest := h[len(h)-1].At
 	first := since(h, s.archived) // the first sample that is not in old
 	if first < len(h) && newest.Sub(h[first].At) > mostRecent || end && first < since(h, newest.Add(-recent)) {
@@ -188,8 +220,8 @@ func (s *store) replace(ctx context.Context, path string, h scaling.History) err
 	if err != nil {
 		return err
 	}
-	_, err = s.writing.call(ctx, requestTimeout, func(context.Context) (struct{}, error) {
-		return struct{}{}, replaceFile(path, text)
+	_, err = s.writing.call(ctx, requestTimeout, func(context.Context) (*os.File, error) {
+		return nil, replaceFile(path, text)
 	})
 	return err
 }

@@ -119,7 +119,7 @@ func TestAKillBetweenTheTwoFiles(t *testing.T) {
 	if err := os.WriteFile(s.new, before, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	next := &store{pool: s.pool, old: s.old, new: s.new}
+	next := &store{pool: s.pool, folder: s.folder, lock: s.lock, old: s.old, new: s.new}
 	got, errs := next.read(at)
 	if len(errs) != 0 || !slices.Equal(got, h[:115]) {
 		t.Fatalf("got %d samples, %v, want the 115 before the kill", len(got), errs)

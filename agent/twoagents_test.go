@@ -1,6 +1,8 @@
 package agent_test
 
 import (
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,6 +46,53 @@ func TestTwoAgentsForOnePoolDoNotFight(t *testing.T) {
 	if reversals(0, two) > reversals(0, one) || len(two) > 2*len(one) {
 		t.Errorf("two agents: got Scale %v, want no more reversals than %v", two, one)
 	}
+}
+
+// where another agent starts instances for the same pool somewhere else, more of them report than there are. That is said once in
+// the log, is in the state while it lasts, and its end is said. Instances that come and go, and reports of killed ones, are no others.
+func TestAnotherAgentForThePoolIsNoticed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays an hour")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		e := localqueue.New(nil)
+		w, pool := billing(t, e, beacon.Options{Queue: created(t, e, "control")})
+		other, otherPool := &workers{
+			t: t, jobs: w.jobs, beacon: w.beacon, slots: w.slots, takes: w.takes, ended: map[string]int{}, started: 1000, // of other names
+		}, pool
+		otherPool.Actuator = other
+		var log logText
+		a := start(t, agent.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, pool)
+		flood(w, func(int) {})
+		if strings.Contains(log.String(), "ERROR") {
+			t.Fatalf("with one agent: got %s, want no error", log.String())
+		}
+		b := start(t, agent.Options{}, otherPool)
+		after(9 * time.Minute)
+		if errs := a.errors(); len(errs) != 0 {
+			t.Errorf("nine minutes later: got %v, want no error yet", errs)
+		}
+		after(3 * time.Minute)
+		const want = "count the instances: 2 report, and this agent has 1"
+		if errs := a.agent.State()[0].Errors; len(errs) != 1 || !strings.Contains(errs[0].Error(), want) || !strings.Contains(errs[0].Error(), "another agent") {
+			t.Errorf("twelve minutes later: got %v, want %q", errs, want)
+		}
+		if n := strings.Count(log.String(), want); n != 1 {
+			t.Errorf("got %d lines, want 1:\n%s", n, log.String())
+		}
+		if err := b.stop(); err != nil {
+			t.Error(err)
+		}
+		other.end()
+		after(time.Minute)
+		if errs := a.agent.State()[0].Errors; len(errs) != 0 || !strings.Contains(log.String(), "it works again: count the instances") {
+			t.Errorf("after the end of the other: got %v and\n%s\nwant the end said", errs, log.String())
+		}
+		if err := a.stop(); err != nil {
+			t.Error(err)
+		}
+		w.end()
+	})
 }
 
 // the service is busy, slow, or does not answer; requests and answers of the agent are lost. The flood is served in time

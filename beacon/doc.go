@@ -23,7 +23,7 @@
 //
 // # What is stale
 //
-// Clocks of instances differ and jump, so At is for people only. A viewer believes a report for three and a half times its Next, by its own
+// Clocks of instances differ and jump, so At is for people only. A viewer believes a report for three times its Next, by its own
 // monotonic clock, from when it first saw that Sequence. At its first look it has only the service's time: each
 // message's Inserted, and how long after that the report was made by the monotonic clock of the instance (Up − Put). What another report in
 // the view is so much newer than is stale; where all instances were killed, a first look shows them until their messages go.
@@ -54,8 +54,12 @@
 //	 "up":"1m30s","put":"1s","next":"10s"}
 //
 // "beacon" is the version of the format: readers ignore others. "instance", "queue", "sequence" and "next" are required; durations are
-// texts as of Go, up to an hour for "next". "cpu", from 0 to 1, "memory" and "memory_limit" are unknown if they are missing: earlier
+// texts as of Go, up to ten minutes for "next". "cpu", from 0 to 1, "memory" and "memory_limit" are unknown if they are missing: earlier
 // releases neither write nor read them. The fields are those of [Report] and scaling.Load.
+//
+// Viewers ignore a report with a figure that no instance has: more than 100,000 messages a second,
+// 65,536 handlers or loops, or a handling time of seven days. A report with false figures below
+// that counts until it is stale, so only instances should be able to write to a control queue.
 //
 // # Concurrency and shutdown
 //

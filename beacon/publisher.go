@@ -22,7 +22,7 @@ import (
 // The bounds of [Options.Interval], and of Next of a [Report].
 const (
 	MinInterval     = 100 * time.Millisecond
-	MaxInterval     = time.Hour
+	MaxInterval     = 10 * time.Minute
 	defaultInterval = 10 * time.Second
 )
 

@@ -134,11 +134,14 @@ func (r *Report) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// The largest count and rate that a report may have: sums of them do not overflow.
+// The largest figures that a report may have. What is more is a mistake or a lie, and one report
+// changes the number of instances of a pool.
 const (
-	maxCount    = 1 << 53
-	maxRate     = 1e12
-	maxDuration = 100 * 365 * 24 * time.Hour
+	maxCount    = 1 << 53            // of messages: sums of them do not overflow
+	maxSlots    = 1 << 16            // of handlers of one instance
+	maxRate     = 1e5                // of messages a second: an account of the service has 20,000
+	maxHandling = 7 * 24 * time.Hour // the longest lease of the service
+	maxUp       = 100 * 365 * 24 * time.Hour
 )
 
 // check returns an error for a report that no instance can have made.
@@ -155,7 +158,7 @@ func (r *Report) check() error {
 		return fmt.Errorf("the sequence %d is less than 1", r.Sequence)
 	case r.Next < 0 || r.Next > MaxInterval, r.Next == 0 && r.Phase != stopped:
 		return fmt.Errorf("the next report in %v is outside 0…%v", r.Next, MaxInterval)
-	case r.Put < 0 || r.Up < r.Put || r.Up > maxDuration:
+	case r.Put < 0 || r.Up < r.Put || r.Up > maxUp:
 		return fmt.Errorf("the message was put after %v of %v", r.Put, r.Up)
 	case !(r.CPU.Or(0) >= 0 && r.CPU.Or(0) <= 1):
 		return fmt.Errorf("the share %v of the processor time is outside 0…1", r.CPU.Or(0))
@@ -163,9 +166,14 @@ func (r *Report) check() error {
 		return fmt.Errorf("the memory %d of %d bytes is outside 0…%d", r.Memory.Or(0), r.MemoryLimit.Or(0), int64(maxCount))
 	}
 	l := r.Load
-	for _, n := range []int64{r.Received, r.Ended, r.Delayed, l.Depth, int64(l.Loops), int64(l.Running), int64(l.Settling), int64(l.Slots), int64(l.BatchSize)} {
+	for _, n := range []int64{r.Received, r.Ended, r.Delayed, l.Depth} {
 		if n < 0 || n > maxCount {
 			return fmt.Errorf("the count %d is outside 0…%d", n, int64(maxCount))
+		}
+	}
+	for _, n := range []int{l.Loops, l.Running, l.Settling, l.Slots, l.BatchSize} {
+		if n < 0 || n > maxSlots {
+			return fmt.Errorf("the number %d of handlers, loops or messages at once is outside 0…%d", n, maxSlots)
 		}
 	}
 	for _, rate := range []float64{l.Arrival.Or(0), l.Intake.Or(0), l.Service.Or(0)} {
@@ -173,14 +181,14 @@ func (r *Report) check() error {
 			return fmt.Errorf("the rate %v is outside 0…%v", rate, maxRate)
 		}
 	}
-	if took := l.Handling.Or(0); took < 0 || took > maxDuration {
+	if took := l.Handling.Or(0); took < 0 || took > maxHandling {
 		return fmt.Errorf("the handling time is %v", took)
 	}
 	return nil
 }
 
-// patience is after how many times Next without another report a report is stale, and half a Next more: two may fail in a row,
-// and a third be late.
+// patience is after how many times Next without another report a report is stale: two may fail in
+// a row.
 const patience = 3
 
 // forgetAfter is how long a viewer remembers a run whose messages it does not see any more.
@@ -247,7 +255,7 @@ func NewViewer(control queue.Queue) *Viewer {
 }
 
 // View reads the reports: in one request for up to 25 instances and one more a minute, in 64 for up to 1,000. A report is
-// stale when three and a half times its Next have passed, by the viewer's monotonic clock, since the viewer first saw it. At the
+// stale when three times its Next have passed, by the viewer's monotonic clock, since the viewer first saw it. At the
 // first look at a run only the service's time is known: the report is stale if another one in the view was made so much later.
 //
 // While a queue shows more than 16 messages, View deletes the stale reports among them, up to 32 each time, if it may dequeue and
@@ -439,7 +447,7 @@ func lifetime(r Report) time.Duration {
 	if r.Phase == stopped { // its message goes by itself
 		return MaxInterval
 	}
-	return patience*r.Next + r.Next/2
+	return patience * r.Next
 }
 
 // Fleet adds up what the instances of one pool report: those that take jobs from the same queues. It remembers the counts of

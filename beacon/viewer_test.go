@@ -23,7 +23,7 @@ func instances(v View) (names []string) {
 	return names
 }
 
-// a viewer shows the instances that report, in order, and a killed one no more when three and a half intervals have passed by the
+// a viewer shows the instances that report, in order, and a killed one no more when three intervals have passed by the
 // viewer's clock, although its message is still there.
 func TestAViewerShowsTheInstancesThatReport(t *testing.T) {
 	bubble(t, func(w *world) {
@@ -95,9 +95,9 @@ func TestClocksOfInstancesDoNotMatter(t *testing.T) {
 		if v := w.view(); len(v.Reports) != 2 {
 			t.Errorf("got %+v, want both", v)
 		}
-		advance(35 * time.Second)
+		advance(30 * time.Second)
 		if v := w.view(); len(v.Reports) != 2 {
-			t.Errorf("got %+v, want both for three and a half intervals", v)
+			t.Errorf("got %+v, want both for three intervals", v)
 		}
 		advance(time.Nanosecond)
 		if v := w.view(); len(v.Reports) != 0 || v.Stale != 2 {

@@ -310,12 +310,25 @@ func (a Account) explain(err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
+// oneQueue says why a queue has one pool.
+const oneQueue = "each would start instances for the same messages; put it into one pool"
+
 func (o *Opened) open(f *File) error {
 	var errs []error
+	taken := map[queue.Name]string{} // what has a queue, with the account in lower case, in which Azure has them
 	for _, p := range f.Pools {
 		queues, err := o.queues(p.Queues, "queues of pool "+p.Name)
 		beacons, err2 := o.queues(p.Beacons, "beacons of pool "+p.Name)
 		errs = append(errs, err, err2)
+		for i, q := range queues {
+			name := q.Name()
+			name.Account = strings.ToLower(name.Account)
+			if other, found := taken[name]; found {
+				errs = append(errs, fmt.Errorf("queues of pool %s: %s is the queue %s: %s", p.Name, p.Queues[i], other, oneQueue))
+				continue
+			}
+			taken[name] = fmt.Sprintf("%s of pool %s", p.Queues[i], p.Name)
+		}
 		o.Pools = append(o.Pools, agent.Pool{Name: p.Name, Queues: queues, Beacons: beacons, Policy: p.Policy})
 	}
 	return errors.Join(errs...)

@@ -144,3 +144,34 @@ func TestTwoNamesOfOneQueueAreRefused(t *testing.T) {
 		t.Errorf("got %v, want that they are the same", err)
 	}
 }
+
+// TestTwoPoolsOnOneQueueAreRefused: each would count its messages, and start instances for them. However the account is written.
+func TestTwoPoolsOnOneQueueAreRefused(t *testing.T) {
+	t.Parallel()
+	const key = ";AccountKey=c2VjcmV0"
+	for name, location := range map[string]string{
+		"an address":             "https://shop.queue.core.windows.net",
+		"in capitals":            "HTTPS://Shop.QUEUE.core.windows.net/",
+		"a signature":            "https://shop.queue.core.windows.net/?sv=2020-01-01&ss=q&srt=sco&sp=rp&se=2099-01-01T00:00:00Z&sig=eA%3D%3D",
+		"a connection string":    "AccountName=shop;EndpointSuffix=core.windows.net" + key,
+		"its own endpoint":       "QueueEndpoint=https://shop.z12.queue.storage.azure.net;AccountName=shop" + key,
+		"a path, as an emulator": "QueueEndpoint=http://127.0.0.1:10001/shop;AccountName=shop" + key,
+	} {
+		f := parse(t, "accounts: {other: {environment: OTHER}}\npools:\n  orders: {queues: [emails, orders]}\n  parcels: {queues: [other/orders]}\n")
+		opened, err := f.Open(&Sources{Default: "AccountName=shop" + key, Getenv: environment(map[string]string{"OTHER": location})})
+		if err == nil {
+			opened.Close()
+			t.Errorf("%s: got no error, want that both pools have the queue", name)
+			continue
+		}
+		for _, want := range []string{"queues of pool parcels: ", "other/orders is the queue orders of pool orders", "put it into one pool"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got %v, want %q in it", name, err, want)
+			}
+		}
+	}
+	_, err := Parse("agent.yaml", []byte("pools:\n  orders: {queues: [emails, orders]}\n  parcels:\n    queues: [orders]\n    beacons: [emails]\n"))
+	if want := "agent.yaml:4: pool parcels has the queue orders, which pool orders has already: "; err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}

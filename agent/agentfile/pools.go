@@ -121,6 +121,13 @@ func (p *parser) pool(n *yaml.Node, to *Pool, f *File) {
 		{"queues", func(n *yaml.Node) {
 			given = true
 			to.Queues = p.queues(n, "queues of "+owner, f)
+			for _, q := range to.Queues {
+				for _, other := range f.Pools[:len(f.Pools)-1] {
+					if slices.Contains(other.Queues, q) {
+						p.fail(n, "%s has the queue %s, which pool %s has already: %s", owner, q, other.Name, oneQueue)
+					}
+				}
+			}
 		}},
 		{"beacons", func(n *yaml.Node) { to.Beacons = p.queues(n, "beacons of "+owner, f) }},
 		{"policy", func(n *yaml.Node) { p.policy(n, "the policy of "+owner, &to.Policy) }},

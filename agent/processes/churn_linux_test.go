@@ -81,5 +81,5 @@ func TestAgentsAreKilledAtAnyMoment(t *testing.T) {
 		t.Fatal(err)
 	}
 	azuritetest.Until(t, "none is left", func() bool { return len(w.running()) == 0 })
-	w.leftOver(agentLock, keptName)
+	w.leftOver(agentLock, graceName)
 }

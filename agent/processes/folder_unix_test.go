@@ -3,65 +3,89 @@
 package processes
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/millrace/millrace/internal/azuritetest"
 )
 
-// A folder that is deleted ends nothing: what runs is supervised still and can be ended, new ones cannot be started, and errors say so.
+// A folder that is deleted is made again, and the next agent finds in it what runs: the processes of before, where they are known by
+// their start, and new ones. That holds also if only what is in it was deleted.
 func TestAFolderThatIsDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	p := w.open()
 	w.scale(p, 2)
 	kids := w.next(2)
-	if err := os.RemoveAll(w.folder); err != nil {
+	remade := func(times int) {
+		t.Helper()
+		azuritetest.Until(t, "it is made again", func() bool {
+			return len(w.log.all("the folder of instances was deleted and is made again", "folder")) == times
+		})
+	}
+	away := w.folder + "-away" // in one step: otherwise it might be made again while it is being deleted
+	if err := errors.Join(os.Rename(w.folder, away), os.RemoveAll(away)); err != nil {
 		t.Fatal(err)
 	}
-	err := p.Scale(t.Context(), 3)
-	if err == nil || !strings.Contains(err.Error(), "3 instances are wanted") || !strings.Contains(err.Error(), "start instance 3") || !strings.Contains(err.Error(), w.folder) {
-		t.Errorf("Scale: got %v, want what was attempted", err)
+	remade(1)
+	paths, err := filepath.Glob(w.folder + "/*")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if n, err := p.Instances(t.Context()); n != 3 || err != nil {
-		t.Errorf("Instances: got %d, %v; want 3", n, err)
+	for _, one := range paths {
+		if err := os.Remove(one); err != nil {
+			t.Fatal(err)
+		}
 	}
+	remade(2)
+	w.scale(p, 3)
+	kids[3] = w.one()
 	kids[2].end(0)
-	w.until(p, "two wait", func(s State) bool { return s.Running == 1 && s.Waiting == 2 && s.Restarts == 1 })
-	if err := p.Scale(t.Context(), 0); err == nil {
-		t.Error("Scale: got no error, want one that says that it is not kept")
+	kids[2] = w.one()
+	if err := p.Close(t.Context(), false); err != nil {
+		t.Fatal(err)
 	}
-	if got := kids[1].hears(); got != "told" {
-		t.Errorf("got %q, want told", got)
+	found := 3
+	if runtime.GOOS != "linux" {
+		found = 2
 	}
-	kids[1].end(0)
-	w.until(p, "none is left", func(s State) bool { return s.Draining == 0 })
+	if n, err := Left(w.folder); n != found || err != nil {
+		t.Errorf("found: got %d instances, %v; want %d", n, err, found)
+	}
 }
 
-// Folders that become writable again are written: the next agent has what was wanted meanwhile.
-func TestAFolderThatRecovers(t *testing.T) {
+// While a folder cannot be made, that is said once, and so is that nothing can be started; what runs can be ended.
+func TestAFolderThatCannotBeMade(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	p := w.open()
-	obstacle := filepath.Join(w.folder, keptFresh)
-	if err := os.Mkdir(obstacle, 0o700); err != nil {
+	w.scale(p, 1)
+	one := w.one()
+	away := w.folder + "-away"
+	if err := errors.Join(os.Rename(w.folder, away), os.WriteFile(w.folder, nil, 0o600), os.RemoveAll(away)); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Scale(t.Context(), 2); err == nil || !strings.Contains(err.Error(), "keep in "+w.folder) {
-		t.Errorf("Scale: got %v, want that it is not kept", err)
-	}
-	w.next(2) // nevertheless
-	if err := os.Remove(obstacle); err != nil {
+	w.scale(p, 4)
+	w.until(p, "three wait", func(s State) bool { return s.Running == 1 && s.Waiting == 3 })
+	one.end(0)
+	w.until(p, "four wait", func(s State) bool { return s.Waiting == 4 && s.Restarts == 1 })
+	if err := os.Remove(w.folder); err != nil {
 		t.Fatal(err)
 	}
-	w.until(p, "it is kept", func(State) bool {
-		text, _ := os.ReadFile(filepath.Join(w.folder, keptName))
-		return strings.Contains(string(text), `"wanted":2`)
-	})
+	w.next(4)
+	w.until(p, "all run", func(s State) bool { return s.Running == 4 })
+	if homeless, failed := len(w.log.all("the folder of instances was deleted and cannot be made again; the next agent would not find them", "error")),
+		len(w.log.all("instance cannot be started; it is tried again", "error")); homeless != 1 || failed != 1 {
+		t.Errorf("got %d lines about the folder and %d about starts, want one of each; the log: %s", homeless, failed, w.log)
+	}
 }
 
 func init() { tasks["read-only"] = playReadOnly }

@@ -1,15 +1,15 @@
 package processes
 
 import (
+	"bufio"
 	"bytes"
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,37 +18,32 @@ import (
 	"github.com/millrace/millrace/internal/retry"
 )
 
-// The files of a folder. Each instance has two more: "3.lock", see [process], and "3.out", its output.
+// The files of a folder. Each instance has two more: "3.lock", see [process], or "3.drain", if it
+// was told to end or is about to be, and "3.out", its output. A file is renamed even if the disk is
+// full.
 const (
 	agentLock = "agent.lock" // locked by the agent that supervises
-	keptName  = "state.json" // a kept
-	keptFresh = "state.json.new"
+	graceName = "grace"      // of the agent, for Drain
 )
 
 func lockName(number int) string   { return strconv.Itoa(number) + ".lock" }
+func drainName(number int) string  { return strconv.Itoa(number) + ".drain" }
 func outputName(number int) string { return strconv.Itoa(number) + ".out" }
 
-var instanceNames = regexp.MustCompile(`^([1-9][0-9]{0,8})\.(?:lock|out)$`)
-
-// kept is what an agent tells the next one.
-type kept struct {
-	Wanted   int          `json:"wanted"`
-	Draining map[int]bool `json:"draining,omitempty"` // by number: whether the instance was told to end
-}
-
-// folder is where it is kept which processes run. It is used by the keeper alone. It is a [os.Root], so that a folder that is removed
-// and made again by somebody else is not taken for this one.
+// folder is where it is kept which processes run. It is used by the keeper alone. It is a
+// [os.Root], so that a folder that is removed and made again by somebody else is not taken for this
+// one.
 type folder struct {
 	path string
 	root *os.Root
 	lock *os.File
 }
 
-// patience is for how long a new agent tries to lock the folder: processes that the former one was starting when it was killed have
-// its lock until they have begun.
+// patience is for how long a new agent tries to lock the folder: processes that the former one was
+// starting when it was killed have its lock until they have begun.
 const patience = 200 * time.Millisecond
 
-func openFolder(path string) (*folder, error) {
+func openFolder(path string, patience time.Duration) (*folder, error) {
 	if err := openfile.MakeDirectory(os.Open, path, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder: %w", err)
 	}
@@ -58,18 +53,15 @@ func openFolder(path string) (*folder, error) {
 	}
 	f := &folder{path: path, root: root}
 	for begin := time.Now(); ; time.Sleep(patience / 10) {
-		if f.lock, err = lockFile(root, agentLock); !errors.Is(err, errLocked) || time.Since(begin) > patience {
+		if f.lock, err = lockFile(root, agentLock); !errors.Is(err, ErrInUse) || time.Since(begin) > patience {
 			break
 		}
 	}
-	if err == nil {
-		return f, nil
+	if err != nil {
+		_ = root.Close() // the other error says more
+		return nil, fmt.Errorf("lock the folder %s: %w; each pool of each agent needs a folder of its own", path, err)
 	}
-	_ = root.Close() // the other error says more
-	if errors.Is(err, errLocked) {
-		return nil, fmt.Errorf("folder %s: %w; each pool of each agent needs a folder of its own", path, ErrInUse)
-	}
-	return nil, fmt.Errorf("lock the folder %s: %w", path, err)
+	return f, nil
 }
 
 // close lets the next agent have the folder.
@@ -78,72 +70,46 @@ func (f *folder) close() {
 	_ = f.root.Close()
 }
 
-// read returns what the former agent kept, or nil if there was none.
-func (f *folder) read() (*kept, error) {
-	file, err := f.root.Open(keptName)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+// deleted reports whether the folder, or everything in it, was deleted.
+func (f *folder) deleted() bool {
+	if info, err := f.lock.Stat(); err != nil || openfile.Linked(info) {
+		return false
 	}
+	entries, _ := fs.ReadDir(f.root.FS(), ".") // of a folder that is missing there are none
+	return len(entries) == 0
+}
+
+// instances yields the names and numbers of the files of processes.
+func (f *folder) instances() iter.Seq2[string, int] {
+	return func(yield func(name string, number int) bool) {
+		entries, _ := fs.ReadDir(f.root.FS(), ".") // it was opened, so it can be read
+		for _, e := range entries {
+			digits, kind, _ := strings.Cut(e.Name(), ".")
+			number, err := strconv.Atoi(digits)
+			if err == nil && (kind == "lock" || kind == "drain") && !yield(e.Name(), number) {
+				return
+			}
+		}
+	}
+}
+
+// lockFile opens and locks a file, or returns [ErrInUse]. The kernel releases the lock when all
+// processes that have inherited the open file have ended or closed it, however they end. On Windows
+// it locks nothing.
+func lockFile(root *os.Root, name string) (*os.File, error) {
+	f, err := root.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = file.Close() }() // it was only read
-	text, err := io.ReadAll(io.LimitReader(file, 1<<20))
-	if err != nil {
-		return nil, fmt.Errorf("folder %s: %w", f.path, err)
-	}
-	k := &kept{}
-	if err = json.Unmarshal(text, k); err == nil && k.Wanted < 0 {
-		err = errors.New("the number is negative")
+	locked, err := openfile.TryLock(f)
+	if err == nil && !locked {
+		err = ErrInUse
 	}
 	if err != nil {
-		return nil, fmt.Errorf("folder %s: %s has %q, which no agent writes: %w; delete it: then as many instances are wanted as run", f.path, keptName, text, err)
+		_ = f.Close() // the other error says more
+		return nil, err
 	}
-	return k, nil
-}
-
-// write keeps k, all of it or nothing, whatever is killed. With sync a loss of power does no more harm: it matters only for what is
-// wanted, because all instances end with it.
-func (f *folder) write(k kept, sync bool) error {
-	text, err := json.Marshal(k)
-	if err != nil {
-		return err
-	}
-	file, err := f.root.OpenFile(keptFresh, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err == nil {
-		_, err = file.Write(append(text, '\n'))
-		if sync {
-			err = errors.Join(err, file.Sync())
-		}
-		err = errors.Join(err, file.Close())
-	}
-	if err == nil {
-		err = f.root.Rename(keptFresh, keptName)
-	}
-	if err != nil {
-		return fmt.Errorf("keep in %s that %d instances are wanted: %w", f.path, k.Wanted, err)
-	}
-	return nil
-}
-
-// numbers returns those of the instances that have files here, in order.
-func (f *folder) numbers() ([]int, error) {
-	entries, err := fs.ReadDir(f.root.FS(), ".")
-	if err != nil {
-		return nil, fmt.Errorf("read the folder %s: %w", f.path, err)
-	}
-	var numbers []int
-	for _, e := range entries {
-		if match := instanceNames.FindStringSubmatch(e.Name()); match != nil {
-			number, err := strconv.Atoi(match[1])
-			if err != nil {
-				return nil, err
-			}
-			numbers = append(numbers, number)
-		}
-	}
-	slices.Sort(numbers)
-	return slices.Compact(numbers), nil
+	return f, nil
 }
 
 type phase int
@@ -152,175 +118,106 @@ const (
 	working  phase = iota // it has a process
 	waiting               // it has none, and gets one at the time that is due
 	draining              // its process was told to end, or is about to be
-	gone                  // it has ended for good, and some of its output has still to be read
 )
 
 // instance is one instance. It is used by the keeper alone.
 type instance struct {
-	number  int
-	phase   phase
-	process *process // nil if it has none
-	output  *output  // nil until it is started
-	started time.Time
-	due     time.Time    // of the next start or the next step of draining
-	waits   *retry.Waits // before starts
-	told    bool         // that it should end
-	killed  bool
-	warned  bool // that its process id is unknown
+	number   int
+	phase    phase
+	process  *process // nil if it has none
+	name     string   // of the file of the process
+	output   *output  // of the process
+	started  time.Time
+	due      time.Time    // of the next start or the next step of draining
+	waits    *retry.Waits // before starts
+	told     bool         // that it should end
+	killed   bool
+	unlocked int // looks in a row at which the process lived and did not hold its lock
 }
 
-func newInstance(number int, t timing) *instance {
-	return &instance{number: number, phase: waiting, waits: retry.NewWaits("instance "+strconv.Itoa(number), t.restart, t.maxRestart)}
-}
-
-// endsBefore orders surplus instances: first those that have no process, then the youngest, which have done the least: they may not
-// even have begun.
+// endsBefore orders surplus instances: first those that have no process, then the youngest, which
+// have done the least: they may not even have begun.
 func endsBefore(a, b *instance) int {
-	switch {
-	case a.phase != b.phase:
-		return int(b.phase) - int(a.phase) // waiting before working
-	case !a.started.Equal(b.started):
-		return b.started.Compare(a.started)
-	default:
-		return b.number - a.number
-	}
+	return cmp.Or(cmp.Compare(b.phase, a.phase), b.started.Compare(a.started), cmp.Compare(b.number, a.number))
 }
 
-func (i *instance) closeFiles() {
+// detach lets go of the process and of its output, which is read to its end.
+func (i *instance) detach() {
 	if i.process != nil {
 		i.process.close()
+		close(i.output.ended)
+		i.process, i.output = nil, nil
 	}
-	if i.output != nil {
-		_ = i.output.file.Close() // it was only read
-	}
-}
-
-// startedAt is when the process of a former agent was started.
-func startedAt(root *os.Root, number int) time.Time {
-	info, err := root.Stat(lockName(number))
-	if err != nil {
-		return time.Time{}
-	}
-	return info.ModTime()
 }
 
 const (
-	chunk       = 32 << 10 // is read at once
-	longestLine = 4 << 10  // a longer one is shown in parts
-	reclaimAt   = 1 << 20  // so many bytes that were read are given back to the disk
-	shownLines  = 10       // of an instance that has ended
+	longestLine = 4 << 10 // a longer one is shown in parts
+	reclaimAt   = 1 << 20 // so many bytes that were read are given back to the disk
+	shownLines  = 10      // of an instance that has ended
 )
 
-// output is what an instance writes. It is a file and no pipe, so that the instance works on when nobody reads: neither the end of the
-// agent nor a terminal that is held up stops it.
+// output is what a process writes. It is a file and no pipe, so that the process works on when
+// nobody reads: neither the end of the agent nor a terminal that is held up stops it.
 type output struct {
-	file      *os.File
-	prefix    string
-	from      int64  // where that of the present process begins
-	offset    int64  // until where it was read
-	reclaimed int64  // until where the room was given back
-	partial   []byte // of a line that has no end yet
-	chunk     []byte
+	file   *os.File
+	ended  chan struct{} // closed when the process has ended, or the supervision
+	offset int64         // until where it was read
+	hole   int64         // until where the room was given back
+	rest   io.Reader     // what is read after that end
+	look   time.Duration // between looks for more
 }
 
-// openOutput opens the output of an instance, from its beginning, or of a process that exists from its end.
-func openOutput(root *os.Root, number int, exists bool) (*output, error) {
-	mode := os.O_RDWR | os.O_CREATE | os.O_APPEND
-	if !exists {
-		_ = root.Remove(outputName(number)) // what is left of an older one
-	}
-	file, err := root.OpenFile(outputName(number), mode, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	o := &output{file: file, prefix: fmt.Sprintf("[%d] ", number)}
-	o.begins()
-	o.offset = o.from
-	return o, nil
+func openOutput(root *os.Root, number int) (*output, error) {
+	file, err := root.OpenFile(outputName(number), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	return &output{file: file, ended: make(chan struct{})}, err
 }
 
-// begins says that what comes next is of another process.
-func (o *output) begins() {
-	if info, err := o.file.Stat(); err == nil {
-		o.from = info.Size()
-	}
+func (o *output) size() int64 {
+	size, _ := o.file.Seek(0, io.SeekEnd) // it is written at its end anyway, and read at offsets
+	return size
 }
 
-// next returns the next whole lines, with the prefix, or nil if there are none at the moment.
-func (o *output) next() []byte {
-	info, err := o.file.Stat()
-	switch {
-	case err != nil || info.Size() == o.offset:
-		return nil
-	case info.Size() < o.offset: // somebody has emptied the file
-		o.offset, o.reclaimed, o.from = 0, 0, 0
-	}
-	if o.chunk == nil {
-		o.chunk = make([]byte, chunk)
-	}
-	n, _ := o.file.ReadAt(o.chunk, o.offset) // an error comes again with the next read
-	o.offset += int64(n)
-	if o.offset-o.reclaimed >= reclaimAt {
-		before := o.offset
-		o.offset = reclaim(o.file, o.offset)
-		o.reclaimed = o.offset
-		if o.offset < before {
-			o.from = 0
+// follow shows whole lines, until the end, and then closes the file.
+func (o *output) follow(prefix string, show func(line string)) {
+	defer func() { _ = o.file.Close() }() // it was only read
+	lines := bufio.NewReaderSize(o, longestLine)
+	for part := false; ; {
+		line, err := lines.ReadSlice('\n')
+		text := strings.TrimSuffix(string(line), "\n")
+		if text != "" || len(line) > 0 && !part {
+			show(prefix + text + "\n")
+		}
+		if part = errors.Is(err, bufio.ErrBufferFull); err != nil && !part {
+			return
 		}
 	}
-	return o.lines(o.chunk[:n])
 }
 
-func (o *output) lines(text []byte) []byte {
-	var whole []byte
-	for len(text) > 0 {
-		end := bytes.IndexByte(text, '\n')
-		room := longestLine - len(o.partial)
-		switch {
-		case end >= 0 && end <= room:
-			o.partial = append(o.partial, text[:end]...)
-			text = text[end+1:]
-		case len(text) >= room:
-			o.partial = append(o.partial, text[:room]...)
-			text = text[room:]
-			if len(text) > 0 && text[0] == '\n' {
-				text = text[1:]
-			}
-		default:
-			o.partial = append(o.partial, text...)
-			return whole
+// Read waits until there is more, or until the end.
+func (o *output) Read(text []byte) (n int, err error) {
+	for wait := time.Duration(0); o.rest == nil; wait = o.look {
+		select {
+		case <-o.ended: // what others go on to write, such as one that is left, is not shown
+			o.rest = io.NewSectionReader(o.file, o.offset, o.size()-o.offset)
+			continue
+		case <-time.After(wait):
 		}
-		whole = append(whole, o.rest()...)
+		n, _ = o.file.ReadAt(text, o.offset) // an error comes again with the next read
+		if o.offset += int64(n); o.offset-o.hole >= reclaimAt {
+			o.offset = reclaim(o.file, o.offset)
+			o.hole = o.offset
+		}
+		if n > 0 {
+			return n, nil
+		}
 	}
-	return whole
+	return o.rest.Read(text)
 }
 
-// rest returns the line that has no end, with one.
-func (o *output) rest() []byte {
-	line := append([]byte(o.prefix), o.partial...)
-	o.partial = o.partial[:0]
-	return append(line, '\n')
-}
-
-// last returns the last lines of the present process.
+// last returns the last lines.
 func (o *output) last() string {
-	info, err := o.file.Stat()
-	if err != nil {
-		return ""
-	}
-	begin := max(o.from, info.Size()-longestLine, 0)
-	text := make([]byte, max(0, info.Size()-begin))
-	n, _ := o.file.ReadAt(text, begin) // what cannot be read is not shown
+	text := make([]byte, longestLine)
+	n, _ := o.file.ReadAt(text, max(o.size()-longestLine, 0)) // what cannot be read is not shown
 	lines := strings.Split(strings.TrimRight(strings.ToValidUTF8(string(bytes.Trim(text[:n], "\x00")), "�"), "\n"), "\n")
 	return strings.Join(lines[max(0, len(lines)-shownLines):], "\n")
-}
-
-// write writes chunks to w until there are no more, and calls failed with the first error.
-func write(w io.Writer, chunks <-chan []byte, failed func(error)) {
-	for text := range chunks {
-		if _, err := w.Write(text); err != nil && failed != nil {
-			failed(err)
-			failed = nil
-		}
-	}
 }

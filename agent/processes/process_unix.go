@@ -7,186 +7,157 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
+
+	"github.com/millrace/millrace/internal/openfile"
 )
 
-// errLocked is the error of lockFile for a file that somebody else has locked.
-var errLocked = errors.New("locked")
+// recordAndRun is run by the shell. The process writes what identifies it into the locked file that
+// it has inherited, and only then becomes the program. So every program has that on record,
+// whenever the agent is killed. It is the id, and on Linux the time of the start and the boot: the
+// 22nd field of stat, the 20th after the name.
+const recordAndRun = `record() { echo "$$ ${20} $boot" >&3; }
+{ read -r stat </proc/$$/stat; read -r boot </proc/sys/kernel/random/boot_id; } 2>/dev/null
+record ${stat##*) } || exit 121; exec "$@"`
 
-// lockFile opens and locks a file. The kernel releases the lock when all processes that have inherited the open file have ended or closed
-// it, however they end.
-func lockFile(root *os.Root, name string) (*os.File, error) {
-	f, err := root.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		_ = f.Close() // the other error says more
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, errLocked
-		}
-		return nil, err
-	}
-	return f, nil
-}
-
-// recordAndRun is run by the shell. The process writes its own id into the locked file that it has inherited, and only then becomes the
-// program. So every program has its id on record, whenever the agent is killed.
-const recordAndRun = `echo $$ >&3 || exit 121; exec "$@"`
-
-// notRecorded is the exit status of recordAndRun if the id could not be written.
+// notRecorded is the exit status of recordAndRun if the record could not be written.
 const notRecorded = 121
 
-// inherited is the file descriptor that an instance has the locked file as.
-const inherited = 3
-
-// process is the process of an instance. It lives as long as the lock on its file is held, because it has inherited that; ids of
-// processes are used again, locks are not.
+// process is the process of an instance. On Linux it is identified by its start, which no other
+// process has. Elsewhere it lives as long as the lock on its file is held, which it has inherited:
+// ids of processes are used again, locks are not.
 type process struct {
-	pid  int      // 0 if it has not been read yet
-	own  bool     // it is a child of this process
-	lock *os.File // opened by itself, without the lock, to look who has it
+	pid   int
+	start string   // see startOf; empty where that is unknown
+	child bool     // of this process, which has not reaped it yet
+	lock  *os.File // opened by itself, without the lock, to look who has it
 }
 
-// begin starts a program in a session of its own, so that neither Ctrl-C nor the end of the agent's terminal reaches it. The first
-// element of the command must be a path.
-func begin(root *os.Root, name string, command, env []string, out *os.File) (*process, error) {
-	lock, err := lockFile(root, name)
-	if errors.Is(err, errLocked) {
-		// By something that the former process of this number has left behind.
-		if err := root.Remove(name); err != nil {
-			return nil, err
-		}
-		lock, err = lockFile(root, name)
+var bootID = sync.OnceValue(func() string {
+	text, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // it is empty on other systems
+	return strings.TrimSpace(string(text))
+})
+
+// startOf is when a process started, as recordAndRun writes it. It is empty if the process has
+// ended, and on systems other than Linux.
+func startOf(pid int) string {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	stat := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	if err != nil || len(stat) < 20 || stat[0] == "Z" || stat[0] == "X" {
+		return ""
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = lock.Close() }() // now only the process has it
-	if err := lock.Truncate(0); err != nil {
-		return nil, err
-	}
+	return stat[19] + " " + bootID()
+}
+
+// begin starts a program in a session of its own, so that neither Ctrl-C nor the end of the agent's
+// terminal reaches it. The first element of the command must be a path.
+func begin(root *os.Root, name string, lock *os.File, command, env []string, out *os.File) (*process, error) {
 	look, err := root.Open(name)
 	if err != nil {
 		return nil, err
 	}
-	nothing, err := os.Open(os.DevNull)
-	if err != nil {
+	cmd := exec.Command("/bin/sh", append([]string{"-c", recordAndRun, "sh"}, command...)...)
+	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = env, out, out, []*os.File{lock}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
 		_ = look.Close()
 		return nil, err
 	}
-	defer func() { _ = nothing.Close() }()
-	one, err := os.StartProcess("/bin/sh", append([]string{"/bin/sh", "-c", recordAndRun, "sh"}, command...), &os.ProcAttr{
-		Env:   (&exec.Cmd{Env: env}).Environ(), // without the former ones of the same name
-		Files: []*os.File{nothing, out, out, inherited: lock},
-		Sys:   &syscall.SysProcAttr{Setsid: true},
-	})
-	if err != nil {
-		_ = look.Close()
-		return nil, err
-	}
-	p := &process{pid: one.Pid, own: true, lock: look}
-	_ = one.Release() // ended waits for it, without blocking
+	p := &process{pid: cmd.Process.Pid, start: startOf(cmd.Process.Pid), child: true, lock: look}
+	_ = cmd.Process.Release() // ended waits for it, without blocking
 	return p, nil
 }
 
-// find returns the process that a former agent has started, or nil if it has ended.
+// find returns the process that a former agent has started, or nil if it has ended. One that was
+// started in the moment in which the agent was killed writes its record soon.
 func find(root *os.Root, name string) (*process, error) {
 	lock, err := root.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	p := &process{lock: lock}
-	if !p.held() || p.known() && !p.isIt() {
+	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
+		held := p.held()
+		if p.read(); p.pid != 0 || !held || time.Since(begin) > recordPatience {
+			break
+		}
+	}
+	if !p.alive() {
 		p.close()
 		return nil, nil
 	}
 	return p, nil
 }
 
+// recordPatience is how long a process may take from its start to its record.
+const recordPatience = 10 * time.Second
+
 func (p *process) close() { _ = p.lock.Close() } // it was only read
 
-// known reports whether the process can be told something: whether its id is known. That of a process that was started in the moment
-// in which the agent was killed comes soon.
-func (p *process) known() bool {
-	if p.pid != 0 {
-		return true
-	}
-	var text [32]byte
-	n, _ := p.lock.ReadAt(text[:], 0) // the file is shorter, which is an error
+// read reads the record, if it is whole.
+func (p *process) read() {
+	text := make([]byte, 128)
+	n, _ := p.lock.ReadAt(text, 0) // the file is shorter, which is an error
 	line, _, whole := strings.Cut(string(text[:n]), "\n")
-	if pid, err := strconv.Atoi(line); whole && err == nil && pid > 1 {
-		p.pid = pid
+	id, start, _ := strings.Cut(line, " ")
+	if pid, err := strconv.Atoi(id); whole && err == nil && pid > 1 {
+		p.pid, p.start = pid, strings.TrimSpace(start)
 	}
-	return p.pid != 0
+}
+
+// record writes what recordAndRun has written into another file.
+func (p *process) record(root *os.Root, name string) error {
+	return root.WriteFile(name, fmt.Appendln(nil, p.pid, p.start), 0o600)
 }
 
 // ended reports whether the process has ended, and how. It reaps a child that has.
 func (p *process) ended() (done bool, how string) {
-	if p.own {
-		var status syscall.WaitStatus
-		pid, err := syscall.Wait4(p.pid, &status, syscall.WNOHANG, nil)
-		switch {
-		case err == nil && pid == p.pid:
-			if p.held() { // by other processes of its session, which are of no use without it
-				_ = syscall.Kill(-p.pid, syscall.SIGKILL)
-			}
-			return true, describe(status)
-		case err == nil, errors.Is(err, syscall.EINTR):
-			return false, ""
+	var status syscall.WaitStatus
+	pid, err := syscall.Wait4(p.pid, &status, syscall.WNOHANG, nil)
+	p.child = err == nil && pid != p.pid
+	switch {
+	case err == nil && pid == p.pid:
+		if p.held() { // by other processes of its session, which are of no use without it
+			_ = syscall.Kill(-p.pid, syscall.SIGKILL)
 		}
-		p.own = false // this program waited for any child
-	}
-	if p.held() && (!p.known() || p.isIt()) {
+		return true, describe(status)
+	case p.child, errors.Is(err, syscall.EINTR), p.alive():
 		return false, ""
-	}
-	if p.pid != 0 { // it may be a child nevertheless, started before the last Close
-		var status syscall.WaitStatus
-		switch pid, err := syscall.Wait4(p.pid, &status, syscall.WNOHANG, nil); {
-		case err == nil && pid == p.pid:
-			return true, describe(status)
-		case err == nil: // files are closed a little before there is a status
-			return false, ""
-		}
 	}
 	return true, "its status is unknown, because another agent had started it"
 }
 
 // held reports whether some process has inherited the lock.
 func (p *process) held() bool {
-	if syscall.Flock(int(p.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+	if free, _ := openfile.TryLock(p.lock); !free {
 		return true // also if it cannot be known
 	}
-	_ = syscall.Flock(int(p.lock.Fd()), syscall.LOCK_UN)
+	_ = openfile.Unlock(p.lock)
 	return false
 }
 
-// isIt reports whether the process of this id has the file open, and is none that has the same id by chance, later.
-func (p *process) isIt() bool {
-	if runtime.GOOS == "linux" {
-		its, err := os.Stat(fmt.Sprintf("/proc/%d/fd/%d", p.pid, inherited))
-		if err == nil {
-			ours, err := p.lock.Stat()
-			return err != nil || os.SameFile(its, ours)
-		}
-		if _, gone := os.Stat("/proc/self"); gone == nil && errors.Is(err, os.ErrNotExist) {
-			return false
-		}
+// alive reports whether the process runs, and is none that has the same id by chance, later.
+// Without the time of its start the held lock must do: the id is used again only if the process has
+// left another one behind.
+func (p *process) alive() bool {
+	if p.start != "" {
+		return startOf(p.pid) == p.start
 	}
-	// Elsewhere the held lock must do: the id is used again only if the process has left another one behind.
-	return !errors.Is(syscall.Kill(p.pid, 0), syscall.ESRCH)
+	return p.pid != 0 && (p.child || p.held() && !errors.Is(syscall.Kill(p.pid, 0), syscall.ESRCH))
 }
 
-// tell tells the process to end. Others of its session are not told: what it has started for a job is part of the job.
+// tell tells the process to end. Others of its session are not told: what it has started for a job
+// is part of the job.
 func (p *process) tell() error { return p.signal(p.pid, syscall.SIGTERM) }
 
 func (p *process) kill() error { return p.signal(-p.pid, syscall.SIGKILL) }
 
 func (p *process) signal(to int, s syscall.Signal) error {
-	if !p.own && !p.isIt() {
+	if !p.alive() {
 		return nil // it has ended, which is what was wanted
 	}
 	if err := syscall.Kill(to, s); err != nil && !errors.Is(err, syscall.ESRCH) {
@@ -196,12 +167,11 @@ func (p *process) signal(to int, s syscall.Signal) error {
 }
 
 func describe(s syscall.WaitStatus) string {
-	switch {
-	case s.Signaled():
+	if s.Signaled() {
 		return "killed by signal " + s.Signal().String()
-	case s.ExitStatus() == notRecorded:
-		return fmt.Sprintf("exit status %d: if the program itself did not return that, its id could not be written into the folder", notRecorded)
-	default:
-		return fmt.Sprintf("exit status %d", s.ExitStatus())
 	}
+	if s.ExitStatus() == notRecorded {
+		return fmt.Sprintf("exit status %d: if the program itself did not return that, its id could not be written into the folder", notRecorded)
+	}
+	return fmt.Sprintf("exit status %d", s.ExitStatus())
 }

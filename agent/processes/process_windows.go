@@ -3,45 +3,32 @@ package processes
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"strconv"
 	"syscall"
 )
 
-// errLocked is the error of lockFile for a file that somebody else has open.
-var errLocked = errors.New("locked")
-
-// lockFile opens a file that no other process has open: Windows does not remove a file that is.
-func lockFile(root *os.Root, name string) (*os.File, error) {
-	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, errLocked
-	}
-	return root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-}
-
-// process is the process of an instance. It is identified by its id and the time of its creation, which together are never used again.
+// process is the process of an instance. It is identified by its id and the time of its creation,
+// which together are never used again.
 type process struct {
 	pid    int
 	handle syscall.Handle
 }
 
 const (
-	access           = syscall.SYNCHRONIZE | syscall.PROCESS_QUERY_INFORMATION | syscall.PROCESS_TERMINATE
-	ctrlBreak        = 1
-	newProcessGroup  = syscall.CREATE_NEW_PROCESS_GROUP
-	statusTerminated = 1
+	access    = syscall.SYNCHRONIZE | syscall.PROCESS_QUERY_INFORMATION | syscall.PROCESS_TERMINATE
+	ctrlBreak = 1
 )
 
 var generateConsoleCtrlEvent = syscall.NewLazyDLL("kernel32.dll").NewProc("GenerateConsoleCtrlEvent")
 
-// begin starts a program in a process group of its own, which Ctrl-C does not reach. An agent that is killed before the id is written
-// leaves a process that the next one does not find.
-func begin(root *os.Root, name string, command, env []string, out *os.File) (*process, error) {
+// begin starts a program in a process group of its own, which Ctrl-C does not reach. An agent that
+// is killed before the id is written leaves a process that the next one does not find.
+func begin(root *os.Root, name string, _ *os.File, command, env []string, out *os.File) (*process, error) {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = env, out, out
-	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: newProcessGroup}
+	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -60,19 +47,14 @@ func begin(root *os.Root, name string, command, env []string, out *os.File) (*pr
 
 func opened(pid int) (*process, error) {
 	handle, err := syscall.OpenProcess(access, false, uint32(pid))
-	if err != nil {
-		return nil, err
-	}
-	return &process{pid: pid, handle: handle}, nil
+	return &process{pid: pid, handle: handle}, err
 }
 
 // identity is the id and the time of creation.
 func (p *process) identity() (string, error) {
 	var created, exited, kernel, user syscall.Filetime
-	if err := syscall.GetProcessTimes(p.handle, &created, &exited, &kernel, &user); err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("%d %d\n", p.pid, created.Nanoseconds()), nil
+	err := syscall.GetProcessTimes(p.handle, &created, &exited, &kernel, &user)
+	return fmt.Sprintf("%d %d\n", p.pid, created.Nanoseconds()), err
 }
 
 func (p *process) record(root *os.Root, name string) error {
@@ -90,8 +72,7 @@ func find(root *os.Root, name string) (*process, error) {
 		return nil, err
 	}
 	var pid int
-	var created int64
-	if _, err := fmt.Sscanf(string(text), "%d %d\n", &pid, &created); err != nil {
+	if _, err := fmt.Sscan(string(text), &pid); err != nil {
 		return nil, nil // the agent was killed when it wrote
 	}
 	p, err := opened(pid)
@@ -99,8 +80,7 @@ func find(root *os.Root, name string) (*process, error) {
 		return nil, nil // there is none
 	}
 	identity, err := p.identity()
-	done, _ := p.ended()
-	if err != nil || identity != string(text) || done {
+	if done, _ := p.ended(); err != nil || identity != string(text) || done {
 		p.close()
 		return nil, nil
 	}
@@ -109,21 +89,20 @@ func find(root *os.Root, name string) (*process, error) {
 
 func (p *process) close() { _ = syscall.CloseHandle(p.handle) }
 
-// known reports whether the process can be told something.
-func (p *process) known() bool { return true }
+// held is always true: here no lock tells whether a process lives.
+func (p *process) held() bool { return true }
 
 func (p *process) ended() (done bool, how string) {
 	if event, err := syscall.WaitForSingleObject(p.handle, 0); err != nil || event != syscall.WAIT_OBJECT_0 {
 		return false, ""
 	}
 	var status uint32
-	if err := syscall.GetExitCodeProcess(p.handle, &status); err != nil {
-		return true, "its status is unknown: " + err.Error()
-	}
+	_ = syscall.GetExitCodeProcess(p.handle, &status) // or it is shown as 0
 	return true, "exit status " + strconv.FormatUint(uint64(status), 10)
 }
 
-// tell tells the process to end, by Ctrl-Break, which Go programs see as os.Interrupt. It needs the console of the agent.
+// tell tells the process to end, by Ctrl-Break, which Go programs see as os.Interrupt. It needs the
+// console of the agent.
 func (p *process) tell() error {
 	if ok, _, err := generateConsoleCtrlEvent.Call(ctrlBreak, uintptr(p.pid)); ok == 0 {
 		return fmt.Errorf("send Ctrl-Break to process %d: %w", p.pid, err)
@@ -131,9 +110,4 @@ func (p *process) tell() error {
 	return nil
 }
 
-func (p *process) kill() error {
-	if err := syscall.TerminateProcess(p.handle, statusTerminated); err != nil {
-		return fmt.Errorf("end process %d: %w", p.pid, err)
-	}
-	return nil
-}
+func (p *process) kill() error { return syscall.TerminateProcess(p.handle, 1) }

@@ -11,34 +11,41 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/agent"
 )
 
-// NumberVariable is the environment variable that tells an instance its number: 1 or more, and no other instance of the folder that
-// runs has the same. A number is used again when its instance has ended; one that is started again keeps its own.
+// NumberVariable is the environment variable that tells an instance its number: 1 or more, and no
+// other instance of the folder that runs has the same. A number is used again when its instance has
+// ended; one that is started again keeps its own.
 const NumberVariable = "MILLRACE_INSTANCE"
 
 // Options configure [Processes].
 type Options struct {
-	// Command is the program of an instance and its arguments. The program is searched for in the PATH, once, by New. It must be set.
+	// Command is the program of an instance and its arguments. The program is searched for in the
+	// PATH, once, by New. It must be set.
 	Command []string
 
-	// Env are settings added to this process's environment, each "NAME=value". They replace those of the same name. Defaults to none.
+	// Env are settings added to this process's environment, each "NAME=value". They replace those
+	// of the same name. Defaults to none.
 	Env []string
 
-	// Folder is where it is kept which processes run, so that the next agent finds them. It is made if it does not exist. Each pool
-	// needs a folder of its own, on a disk of this machine. It must be set.
+	// Folder is where it is kept which processes run, so that the next agent finds them. It is made
+	// if it does not exist, and made again if it is deleted. Each pool needs a folder of its own,
+	// on a disk of this machine. It must be set.
 	Folder string
 
-	// Grace is how long an instance may take to finish its jobs after it was told to end, before it is killed. It should be longer than
-	// the grace of the instance's own listeners. Defaults to 1 min.
+	// Grace is how long an instance may take to finish its jobs after it was told to end, before it
+	// is killed. It should be longer than the grace of the instance's own listeners. Defaults to 1
+	// min.
 	Grace time.Duration
 
-	// Output is where the output of the instances goes, each line as "[number] line". It may block: the instances work on meanwhile.
-	// Defaults to os.Stderr.
+	// Output is where the output of the instances goes, each line as "[number] line". It is called
+	// for several instances at a time, and may block: the instances keep working. Defaults to
+	// os.Stderr.
 	Output io.Writer
 
 	// Logger logs starts and ends. Defaults to slog.Default().
@@ -46,11 +53,13 @@ type Options struct {
 }
 
 // withDefaults returns the options with everything set, or everything that is wrong with them.
-func (o Options) withDefaults() (Options, error) {
+func (o Options) withDefaults(starts bool) (Options, error) {
 	var wrong []error
-	if len(o.Command) == 0 || o.Command[0] == "" {
+	if !starts {
+		o.Command = nil
+	} else if len(o.Command) == 0 || o.Command[0] == "" {
 		wrong = append(wrong, errors.New("there is no Command, the program of an instance"))
-	} else if path, err := program(o.Command[0]); err != nil {
+	} else if path, err := exec.LookPath(o.Command[0]); err != nil {
 		wrong = append(wrong, fmt.Errorf("the Command cannot be run: %w", err))
 	} else {
 		o.Command = append([]string{path}, o.Command[1:]...)
@@ -63,37 +72,26 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Folder == "" {
 		wrong = append(wrong, errors.New("there is no Folder, in which it is kept which processes run"))
 	}
-	switch {
-	case o.Grace < 0:
+	if o.Grace < 0 {
 		wrong = append(wrong, fmt.Errorf("the Grace of %v is negative", o.Grace))
-	case o.Grace == 0:
-		o.Grace = time.Minute
 	}
 	o.Output = cmp.Or[io.Writer](o.Output, os.Stderr)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	return o, errors.Join(wrong...)
 }
 
-func program(name string) (string, error) {
-	path, err := exec.LookPath(name)
-	if err != nil {
-		return "", err
-	}
-	return filepath.Abs(path)
-}
-
 // ErrClosed is the error of the methods of [Processes] that were closed.
 var ErrClosed = errors.New("processes: closed")
 
-// ErrInUse is the error of [New] for a folder whose instances another agent supervises.
+// ErrInUse is the error of [New] and [Drain] for a folder whose instances another agent supervises.
 var ErrInUse = errors.New("another agent supervises the instances of this folder")
 
-// Processes are the instances of one pool, as processes on this machine. It is safe for concurrent use.
+// Processes are the instances of one pool, as processes on this machine. It is safe for concurrent
+// use.
 type Processes struct {
 	requests chan func(*keeper)
-	ended    chan struct{} // closed when the keeper has ended
-	abandon  chan struct{} // closed when output that nobody takes is given up
-	given    atomic.Bool   // whether abandon is closed
+	ended    chan struct{}  // closed when the keeper has ended
+	outputs  sync.WaitGroup // those that are being copied
 	state    atomic.Pointer[State]
 }
 
@@ -101,13 +99,15 @@ var _ agent.Actuator = (*Processes)(nil)
 
 // State is how the instances are. It may be copied.
 type State struct {
-	// Wanted is how many instances there should be: what Scale was last called with. It is the sum of Running and Waiting.
+	// Wanted is how many instances there should be: what Scale was last called with. It is the sum
+	// of Running and Waiting.
 	Wanted int `json:"wanted"`
 
 	// Running is how many of them have a process.
 	Running int `json:"running"`
 
-	// Waiting is how many of them have ended by themselves, or could not be started, and will be started again.
+	// Waiting is how many of them have ended by themselves, or could not be started, and will be
+	// started again.
 	Waiting int `json:"waiting"`
 
 	// Draining is how many more processes there are: surplus ones that finish their jobs.
@@ -119,7 +119,8 @@ type State struct {
 	// Restarts is how often an instance has ended by itself since New.
 	Restarts int64 `json:"restarts"`
 
-	// Killed is how many surplus instances were killed since New, because they had not ended within Grace.
+	// Killed is how many surplus instances were killed since New, because they had not ended within
+	// Grace.
 	Killed int64 `json:"killed"`
 }
 
@@ -135,22 +136,62 @@ var standard = timing{
 	restart: time.Second, maxRestart: time.Minute, steady: time.Minute,
 }
 
-// New finds the processes that a former agent started, supervises them, and starts those that are missing: the number is the one that
-// was wanted last, 0 in a new folder. It returns everything that is wrong with the options, an error that wraps [ErrInUse] if another
-// agent has the folder, or why the folder cannot be used. Processes must be closed.
-func New(o Options) (*Processes, error) { return open(o, standard) }
+// New finds the processes that a former agent started, and supervises them: as many are wanted as
+// run and do not drain, 0 in a new folder. It returns everything that is wrong with the options, an
+// error that wraps [ErrInUse] if another agent has the folder, or why the folder cannot be used.
+// Processes must be closed.
+func New(o Options) (*Processes, error) { return open(o, standard, true) }
 
-func open(o Options, t timing) (*Processes, error) {
-	o, err := o.withDefaults()
+// Drain ends the instances that a former agent has left in o.Folder, as Scale does with 0, and
+// waits for them. It needs no Command, and without a Grace it takes that of the former agent. The
+// error wraps [ErrInUse] if an agent supervises the instances. If ctx ends before they have, Drain
+// returns an error, and they finish their jobs without supervision.
+func Drain(ctx context.Context, o Options) error {
+	p, err := open(o, standard, false)
+	if err != nil {
+		return err
+	}
+	return p.Close(ctx, true)
+}
+
+// Left returns how many instances run in a folder although no agent supervises them, so that
+// nothing but [New] or [Drain] ends them. A folder that does not exist or that an agent supervises
+// has none.
+func Left(path string) (n int, err error) {
+	if _, err := os.Stat(filepath.Join(path, agentLock)); errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	f, err := openFolder(path, 0)
+	if errors.Is(err, ErrInUse) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("processes: %w", err)
+	}
+	defer f.close()
+	for name := range f.instances() {
+		p, failed := find(f.root, name)
+		err = errors.Join(err, failed)
+		if p != nil {
+			p.close()
+			n++
+		}
+	}
+	return n, err
+}
+
+// open supervises the instances of a folder. Without a Command to start more it only ends them.
+func open(o Options, t timing, starts bool) (*Processes, error) {
+	o, err := o.withDefaults(starts)
 	if err != nil {
 		return nil, fmt.Errorf("processes: %w", err)
 	}
-	f, err := openFolder(o.Folder)
+	f, err := openFolder(o.Folder, patience)
 	if err != nil {
 		return nil, fmt.Errorf("processes: %w", err)
 	}
-	p := &Processes{requests: make(chan func(*keeper)), ended: make(chan struct{}), abandon: make(chan struct{})}
-	k := newKeeper(&o, t, f, p)
+	p := &Processes{requests: make(chan func(*keeper)), ended: make(chan struct{})}
+	k := &keeper{options: &o, timing: t, folder: f, processes: p, instances: make(map[int]*instance)}
 	if err := k.findInstances(); err != nil {
 		k.release()
 		return nil, fmt.Errorf("processes: %w", err)
@@ -161,9 +202,6 @@ func open(o Options, t timing) (*Processes, error) {
 
 // do lets the keeper call f, and waits until it has.
 func (p *Processes) do(ctx context.Context, f func(*keeper)) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	done := make(chan struct{})
 	select {
 	case p.requests <- func(k *keeper) { defer close(done); f(k) }:
@@ -176,76 +214,60 @@ func (p *Processes) do(ctx context.Context, f func(*keeper)) error {
 	}
 }
 
-// Instances returns how many instances are wanted, wherever an agent was killed since. It returns [ErrClosed] after Close.
-func (p *Processes) Instances(ctx context.Context) (int, error) {
-	if err := ctx.Err(); err != nil {
-		return 0, err
-	}
-	select {
-	case <-p.ended:
-		return 0, ErrClosed
-	default:
-		return p.State().Wanted, nil
-	}
+// Instances returns how many instances are wanted. It returns [ErrClosed] after Close.
+func (p *Processes) Instances(ctx context.Context) (n int, err error) {
+	err = p.do(ctx, func(k *keeper) { n = k.wanted })
+	return n, err
 }
 
 // State returns how the instances are.
 func (p *Processes) State() State { return *p.state.Load() }
 
-// Scale starts or ends instances until there are n. It does not wait for them. Of surplus ones those go first that wait to be started
-// again, and then the youngest. Those that end already are not taken back: new ones are started beside them.
-//
-// An error says what could not be done. It is tried again, and n is what is wanted nevertheless. An n below 0 is refused, and so is
-// every n after Close.
+// Scale starts or ends instances until there are n. It does not wait for them. Of surplus ones
+// those go first that wait to be started again, and then the youngest. Those that end already are
+// not taken back: new ones are started beside them. An instance that cannot be started is logged,
+// and tried again. An n below 0 is refused, and so is every n after Close.
 func (p *Processes) Scale(ctx context.Context, n int) error {
 	if n < 0 {
 		return fmt.Errorf("processes: %d instances: the number must not be negative", n)
 	}
-	var failed error
-	if err := p.do(ctx, func(k *keeper) { failed = k.scale(n) }); err != nil {
-		return err
-	}
-	return failed
+	return p.do(ctx, func(k *keeper) { k.scale(n) })
 }
 
-// Close ends the supervision. Without drain, the instances go on running, and the next New with the same folder finds them. With drain
-// it first ends all instances, which finish their jobs within Grace, and waits for them; then 0 is what is wanted. If ctx ends before they
-// have, Close returns an error, and they end without supervision, or with that of the next agent. Further calls return nil.
-func (p *Processes) Close(ctx context.Context, drain bool) error {
-	var failed error
+// Close ends the supervision. Without drain, the instances go on running, and the next New with the
+// same folder finds them. With drain it first ends all instances, which finish their jobs within
+// Grace, and waits for them; do not call Scale meanwhile. If ctx ends before they have, Close
+// returns an error, and they end without supervision, or with that of the next agent. Close waits
+// for Output until ctx ends. Further calls return nil.
+func (p *Processes) Close(ctx context.Context, drain bool) (err error) {
 	if drain {
-		failed = p.drain(ctx)
+		err = p.drain(ctx)
 	}
 	// The supervision ends whether or not there is time left for the instances.
-	err := p.do(context.WithoutCancel(ctx), func(k *keeper) { k.stopping = true })
-	if errors.Is(err, ErrClosed) {
-		return nil
+	if p.do(context.WithoutCancel(ctx), func(k *keeper) { k.stopping = true }) != nil {
+		return nil // it had ended before
 	}
+	<-p.ended
+	shown := make(chan struct{})
+	go func() { // ends with the last call of Output
+		defer close(shown)
+		p.outputs.Wait()
+	}()
 	select {
-	case <-p.ended:
+	case <-shown:
 	case <-ctx.Done():
-		if p.given.CompareAndSwap(false, true) {
-			close(p.abandon)
-		}
-		<-p.ended
 	}
-	return failed
+	return err
 }
 
 func (p *Processes) drain(ctx context.Context) error {
-	gone := make(chan struct{})
-	var failed error
-	err := p.do(context.WithoutCancel(ctx), func(k *keeper) {
-		k.closing, k.empty = true, gone
-		failed = k.scale(0)
-	})
-	if err != nil {
-		return err
+	err := p.Scale(context.WithoutCancel(ctx), 0)
+	for err == nil && p.State().Draining > 0 {
+		select {
+		case <-time.After(standard.look):
+		case <-ctx.Done():
+			return fmt.Errorf("processes: %d instances have not ended yet: %w", p.State().Draining, ctx.Err())
+		}
 	}
-	select {
-	case <-gone:
-		return failed
-	case <-ctx.Done():
-		return errors.Join(failed, fmt.Errorf("processes: %d instances have not ended yet: %w", p.State().Draining, ctx.Err()))
-	}
+	return err
 }

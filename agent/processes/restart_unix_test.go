@@ -79,7 +79,7 @@ func TestRestartsDoNotSpin(t *testing.T) {
 		w := newWorld(t)
 		o := w.options()
 		o.Command = []string{"sh", "-c", "echo the door is locked; exit 1"}
-		p, err := open(o, timing{look: time.Millisecond, maxLook: time.Millisecond, restart: time.Millisecond, maxRestart: 16 * time.Millisecond, steady: steady})
+		p, err := open(o, timing{look: time.Millisecond, maxLook: time.Millisecond, restart: time.Millisecond, maxRestart: 16 * time.Millisecond, steady: steady}, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +142,7 @@ func TestInstancesWithoutAProcessGoFirst(t *testing.T) {
 	o := w.options()
 	slow := quick
 	slow.restart, slow.maxRestart = time.Hour, time.Hour
-	p, err := open(o, slow)
+	p, err := open(o, slow, true)
 	if err != nil {
 		t.Fatal(err)
 	}

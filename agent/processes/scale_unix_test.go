@@ -5,6 +5,7 @@ package processes
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -141,7 +142,7 @@ func TestCloseLeavesOrEndsThem(t *testing.T) {
 		t.Error(err)
 	}
 	w.noneBegan()
-	w.leftOver(agentLock, keptName)
+	w.leftOver(agentLock, graceName)
 }
 
 // leftOver checks which files the folder has.
@@ -203,43 +204,51 @@ func TestBadOptionsAreRefused(t *testing.T) {
 	}
 }
 
-// A file of an agent that is damaged is not guessed at.
-func TestADamagedStateIsRefused(t *testing.T) {
-	t.Parallel()
-	for _, text := range []string{"", "{", `{"wanted":-1}`, `{"wanted":"two"}`, `{"wanted":1,"draining":{"x":true}}`} {
-		w := newWorld(t)
-		p := w.open()
-		if err := p.Close(t.Context(), false); err != nil {
-			t.Fatal(err)
-		}
-		path := w.folder + "/" + keptName
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := New(w.options()); err == nil || !strings.Contains(err.Error(), keptName) || !strings.Contains(err.Error(), w.folder) {
-			t.Errorf("%q: got %v, want an error with the path", text, err)
-		}
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
-		w.open()
-	}
-}
-
-// Without the file, as many are wanted as run.
-func TestALostStateStopsNothing(t *testing.T) {
+// Drain ends what a former agent has left, within its grace, and starts nothing. Left counts it, and nothing that is supervised.
+func TestDrainEndsWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := w.open()
-	w.scale(p, 2)
-	w.next(2)
-	if err := errors.Join(p.Close(t.Context(), false), os.Remove(w.folder+"/"+keptName)); err != nil {
+	left := func(want int) {
+		t.Helper()
+		if n, err := Left(w.folder); n != want || err != nil {
+			t.Errorf("Left: got %d, %v; want %d", n, err, want)
+		}
+	}
+	left(0)
+	if _, err := os.Stat(w.folder); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Left has made the folder: %v", err)
+	}
+	p := w.open(func(o *Options) { o.Grace = time.Hour })
+	w.scale(p, 3)
+	kids := w.next(3)
+	left(0)
+	if err := Drain(t.Context(), Options{Folder: w.folder}); !errors.Is(err, ErrInUse) {
+		t.Errorf("Drain of instances that are supervised: got %v, want ErrInUse", err)
+	}
+	if err := p.Close(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := w.open().State(), (State{Wanted: 2, Running: 2, Adopted: 2}); got != want {
-		t.Errorf("State: got %+v, want %+v", got, want)
+	kids[3].end(0)
+	left(2)
+	drained := make(chan error)
+	go func() {
+		drained <- Drain(t.Context(), Options{Folder: w.folder, Logger: w.log.logger(), Output: io.Discard})
+	}()
+	for _, n := range []int{1, 2} {
+		if got := kids[n].hears(); got != "told" {
+			t.Errorf("got %q, want told", got)
+		}
+		kids[n].end(0)
+	}
+	if err := <-drained; err != nil {
+		t.Error(err)
 	}
 	w.noneBegan()
+	left(0)
+	w.leftOver(agentLock, graceName)
+	if text, err := os.ReadFile(w.folder + "/" + graceName); string(text) != "1h0m0s" || err != nil {
+		t.Errorf("grace: got %q, %v, want that of the former agent", text, err)
+	}
 }
 
 // The environment and the arguments of an instance.
@@ -270,12 +279,9 @@ func TestTheFolderIsPrivate(t *testing.T) {
 	p := w.open()
 	w.scale(p, 1)
 	w.next(1)
-	for _, name := range []string{"", keptName, lockName(1), outputName(1)} {
+	for _, name := range []string{"", graceName, lockName(1), outputName(1)} {
 		if info, err := os.Stat(w.folder + "/" + name); err != nil || info.Mode().Perm()&0o077 != 0 {
 			t.Errorf("%s: got %v, %v; want no rights for others", name, info.Mode(), err)
 		}
-	}
-	if _, err := os.Stat(w.folder + "/" + keptFresh); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("%s: got %v, want none", keptFresh, err)
 	}
 }

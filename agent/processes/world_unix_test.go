@@ -74,6 +74,9 @@ func obey(c io.Writer, line string) {
 		}
 		w.Flush()
 		fmt.Fprintln(c, "printed")
+	case "close": // as daemons do that close what they have inherited
+		syscall.Close(3)
+		fmt.Fprintln(c, "closed")
 	case "spawn": // a process of its own, which inherits the lock
 		cmd := exec.Command("sleep", "1000")
 		if err := cmd.Start(); err != nil {
@@ -226,7 +229,7 @@ func (w *world) open(change ...func(*Options)) *Processes {
 	for _, f := range change {
 		f(&o)
 	}
-	p, err := open(o, quick)
+	p, err := open(o, quick, true)
 	if err != nil {
 		w.t.Fatal(err)
 	}

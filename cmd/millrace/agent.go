@@ -24,6 +24,9 @@ const agentMore = `It measures the pools of a file, decides how many instances e
 this machine, or scales a container app or a scale set of Azure. Each decision that changes something is a
 line with its reason. The file is described, with an example, at ` + documents + `agent.md
 
+With -drain it ends the instances of a pool that an agent has left at work, such as those of a pool that was
+removed from the file or renamed.
+
 With -dry-run it says for an hour what it would do, and then what that would cost. With -replay it plays a
 trace of load against the policy and against the rules that others use, and asks no account.
 `
@@ -40,6 +43,7 @@ type agentSettings struct {
 	dryRun  bool
 	length  time.Duration // of a dry run
 	leave   bool
+	drain   string
 	replay  string
 	pool    string
 	asJSON  bool
@@ -56,6 +60,7 @@ func agentCommand() *command {
 	f.BoolVar(&s.dryRun, "dry-run", false, "change nothing: say what would be done, and what that would cost")
 	durationVar(f, &s.length, "for", 0, "how long a dry run takes, a `duration` (default 1h)")
 	f.BoolVar(&s.leave, "leave", false, "leave instances at work when the agent stops; the next one with the same folder\ntakes over")
+	f.StringVar(&s.drain, "drain", "", "end the instances of the pool with this `name`, after their jobs, and stop; it may be\none that is not in the file any more")
 	path(f, &s.replay, "replay", "play the trace in this `file` against the policy, CSV")
 	f.StringVar(&s.pool, "pool", "", "with -replay: the policy of the pool with this `name`, if the file has several")
 	f.BoolVar(&s.asJSON, "json", false, "print one JSON object per decision, each on its own line, and one per pool at the end")
@@ -68,8 +73,11 @@ func agentCommand() *command {
 			if err != nil {
 				return c.problems(err, s.config)
 			}
-			if s.replay != "" {
+			switch {
+			case s.replay != "":
 				return s.replayTrace(c, file)
+			case s.drain != "":
+				return s.drainPool(ctx, c, file)
 			}
 			return s.scale(ctx, c, file)
 		}}
@@ -86,6 +94,10 @@ func (s *agentSettings) check() error {
 		return errors.New("-for is how long a dry run takes: add -dry-run")
 	case s.leave && s.dryRun:
 		return errors.New("-leave with -dry-run: a dry run has no instances to leave; omit one of them")
+	case s.drain != "" && (s.dryRun || s.leave || s.replay != "" || s.account.given != ""):
+		return errors.New("-drain only ends instances: omit -dry-run, -leave, -replay and -account")
+	case s.drain != "" && !filepath.IsLocal(s.drain):
+		return fmt.Errorf("-drain %q is not the name of a pool", s.drain)
 	case s.replay != "" && (s.dryRun || s.leave || s.account.given != ""):
 		return errors.New("-replay asks no account and has no instances: omit -dry-run, -leave and -account")
 	case s.pool != "" && s.replay == "":
@@ -105,6 +117,40 @@ func (c *console) problems(err error, path string) error {
 		printf(c.err, "%s\n", escapeControls(redact(line)))
 	}
 	return fmt.Errorf("%s: %d errors, listed above", path, len(lines))
+}
+
+// processFolder is where it is kept which processes of a pool run.
+func processFolder(file *agentfile.File, pool string) string {
+	return filepath.Join(file.Folder, "processes", pool)
+}
+
+// drainPool ends the instances of a pool that no agent supervises, which may have been removed from the file.
+func (s *agentSettings) drainPool(ctx context.Context, c *console, file *agentfile.File) error {
+	folder := processFolder(file, s.drain)
+	n, err := processes.Left(folder)
+	if err != nil {
+		return fmt.Errorf("drain pool %s: %w", s.drain, err)
+	}
+	switch _, err := os.Stat(folder); {
+	case file.Folder == "":
+		return fmt.Errorf("drain pool %s: %s has no folder, so it never had instances", s.drain, s.config)
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("drain pool %s: it never had instances here: there is no folder %s", s.drain, folder)
+	case n > 0:
+		printf(c.out, "Waiting for the jobs of %s of pool %s. Press Ctrl-C to leave them.\n", plural(n, "instance"), s.drain)
+	}
+	return c.work(ctx, &task{}, func(ctx context.Context, _ *task) error {
+		err := processes.Drain(ctx, processes.Options{Folder: folder, Output: c.err, Logger: slog.New(&agentLog{out: c.err}).With("pool", s.drain)})
+		switch {
+		case ctx.Err() != nil && err != nil:
+			return interruption{fmt.Errorf("interrupted; the instances of pool %s were told to end, and finish their jobs without supervision", s.drain)}
+		case err != nil:
+			return fmt.Errorf("drain pool %s: %w", s.drain, err)
+		case n == 0:
+			printf(c.out, "No instance of pool %s runs.\n", s.drain)
+		}
+		return nil
+	})
 }
 
 // scale runs an agent until a signal, or until a dry run is over.
@@ -175,7 +221,11 @@ func (r *agentRun) scale(ctx context.Context) (*agent.Agent, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	p := &decisionPrinter{out: r.out, asJSON: r.settings.asJSON, stop: cancel, last: map[string]time.Time{}}
-	o := &agent.Options{Interval: r.file.Interval, Prices: r.file.Prices, OnDecision: p.decided, Logger: slog.New(&agentLog{out: r.err})}
+	log := &agentLog{out: r.err}
+	if !r.settings.asJSON {
+		log.changes = p.changed
+	}
+	o := &agent.Options{Interval: r.file.Interval, Prices: r.file.Prices, OnDecision: p.decided, Logger: slog.New(log)}
 	if !r.settings.dryRun { // which may run beside the agent that has the folder
 		o.Folder = r.file.Folder
 	}
@@ -222,6 +272,29 @@ func (r *agentRun) start() error {
 		r.local = append(r.local, local)
 		r.pools[i].Actuator = local.processes
 	}
+	return r.nameStrays()
+}
+
+// nameStrays names the pools that are not in the file any more, or have no processes there, and whose instances run on.
+func (r *agentRun) nameStrays() error {
+	folders, err := filepath.Glob(processFolder(r.file, "*"))
+	if err != nil {
+		return err
+	}
+	for _, folder := range folders {
+		n, err := processes.Left(folder) // none of those that this agent, or another one, supervises
+		if err != nil {
+			return err
+		}
+		them, verb := "them", "run"
+		if n == 1 {
+			them, verb = "it", "runs"
+		}
+		if pool := filepath.Base(folder); n > 0 {
+			printf(r.err, "%s of pool %s, which the file does not start, %s on: millrace agent -config %s -drain %s ends %s.\n",
+				plural(n, "instance"), pool, verb, r.settings.config, pool, them)
+		}
+	}
 	return nil
 }
 
@@ -238,7 +311,7 @@ func (r *agentRun) startLocal(p agentfile.Pool) (*localPool, error) {
 	var err error
 	local.processes, err = processes.New(processes.Options{
 		Command: p.Processes.Command, Env: p.Processes.Environment, Grace: p.Processes.Grace, Output: output,
-		Folder: filepath.Join(r.file.Folder, "processes", p.Name),
+		Folder: processFolder(r.file, p.Name),
 		Logger: slog.New(&agentLog{out: r.err}).With("pool", p.Name),
 	})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,6 +44,8 @@ func TestAgentRefusesFlagsThatContradict(t *testing.T) {
 		"-config x -replay y -dry-run":        "-replay asks no account",
 		"-config x -replay y -account @z":     "-replay asks no account",
 		"-config x -pool orders":              "-pool chooses the policy for -replay",
+		"-config x -drain y -dry-run":         "-drain only ends instances",
+		"-config x -drain ../y":               `-drain "../y" is not the name of a pool`,
 		"-config x -control orders":           "not defined: -control",
 		"-config x -dry-run -account @/none/": "no such file or directory",
 	} {
@@ -183,7 +186,7 @@ func TestAnInterruptedDryRunHasItsSummary(t *testing.T) {
 func TestPoolsWithoutPricesHaveASum(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBubble(t, &agentSettings{dryRun: true, length: time.Minute}, "pools:\n  orders: {queues: [orders]}\n  emails: {queues: [orders]}\n", nil)
+		b := newBubble(t, &agentSettings{dryRun: true, length: time.Minute}, "pools:\n  orders: {queues: [orders]}\n  emails: {queues: [emails]}\n", nil)
 		b.put(1)
 		if err := b.run.Run(t.Context()); err != nil {
 			t.Fatal(err)
@@ -286,14 +289,68 @@ func TestAnOutputThatFailsEndsTheAgent(t *testing.T) {
 	})
 }
 
+// late is an actuator that takes two seconds, says what it does, and fails at first, for two reasons.
+type late struct {
+	log   *slog.Logger
+	n     atomic.Int64
+	tried atomic.Bool
+}
+
+func (a *late) Instances(context.Context) (int, error) { return int(a.n.Load()), nil }
+
+func (a *late) Scale(_ context.Context, n int) error {
+	time.Sleep(2 * time.Second)
+	if !a.tried.Swap(true) {
+		return errors.Join(errors.New("the disk is full"), errors.New("the moon is full"))
+	}
+	a.log.Info("instance started", "instance", n)
+	a.n.Store(int64(n))
+	return nil
+}
+
+// TestLinesAreInOrder: of time, and a reason comes before what follows from it. One error is one line.
+func TestLinesAreInOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, &agentSettings{}, dryFile, nil)
+		b.run.err = b.run.out
+		b.run.pools[0].Actuator = &late{log: slog.New(&agentLog{out: b.run.err}).With("pool", "orders")}
+		ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+		defer stop()
+		time.AfterFunc(15*time.Minute+time.Second, func() { b.put(200) })
+		if err := b.run.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		_, text, _ := strings.Cut(b.out.String(), "Ctrl-C.\n")
+		text, _, _ = strings.Cut(text, "In 1h this")
+		lines := strings.Split(strings.TrimSpace(text), "\n")
+		if !slices.IsSortedFunc(lines, func(a, b string) int {
+			return strings.Compare(a[:len("2000-01-01T00:00:00Z")], b[:len("2000-01-01T00:00:00Z")])
+		}) {
+			t.Errorf("got\n%s\nwant the lines in the order of their times", text)
+		}
+		for i, want := range []string{"0 → 1: ", "scale to 1: the disk is full; the moon is full; how many", "instance started (instance 1)", "0 → 1: ", "it works again: scale"} {
+			if i >= len(lines) || !strings.Contains(lines[i], want) {
+				t.Errorf("line %d: got\n%s\nwant %q", i+1, text, want)
+			}
+		}
+		started, decided := strings.Index(text, "instance started (instance 5)"), strings.Index(text, "1 → 5: ")
+		if decided < 0 || started < decided {
+			t.Errorf("got\n%s\nwant the decision for 5, and then its start", text)
+		}
+	})
+}
+
 // TestAgentOpensTheAccountsOfItsFile: the default one is that of -account.
 func TestAgentOpensTheAccountsOfItsFile(t *testing.T) {
 	t.Parallel()
 	location := startServer(t)
 	v := invocation{env: map[string]string{"EAST": location}}
-	on(location).ok(t, "create", "orders")
-	on(location).ok(t, "put", "orders", "1", "2", "3")
-	path := configure(t, "folder: state\naccounts: {east: {environment: EAST}}\npools:\n  near: {queues: [orders]}\n  far: {queues: [east/orders]}\n")
+	for _, name := range []string{"orders", "parcels"} {
+		on(location).ok(t, "create", name)
+		on(location).ok(t, "put", name, "1", "2", "3")
+	}
+	path := configure(t, "folder: state\naccounts: {east: {environment: EAST}}\npools:\n  near: {queues: [orders]}\n  far: {queues: [east/parcels]}\n")
 	out := v.ok(t, "agent", "-config", path, "-account", location, "-dry-run", "-for", "1s", "-json")
 	for _, pool := range []string{"near", "far"} {
 		if !strings.Contains(out, `{"pool":`+strconv.Quote(pool)+`,"sample":`) || !strings.Contains(out, `"depth":3`) {

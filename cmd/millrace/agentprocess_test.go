@@ -184,6 +184,42 @@ func TestAgentLeavesInstancesToTheNext(t *testing.T) {
 	}
 }
 
+// TestInstancesOfARenamedPoolAreNamedAndDrained: the next agent names them at its start, and -drain ends them after their jobs.
+func TestInstancesOfARenamedPoolAreNamedAndDrained(t *testing.T) {
+	t.Parallel()
+	location := startServer(t)
+	v := on(location)
+	name := createQueue(t, v)
+	path := workers(t, name, "{max: 1}")
+	a := startAgent(t, location, path, "-leave")
+	a.until(t, "0 → 1")
+	v.fails(t, exitFailure, []string{"drain pool orders", "another agent"}, "agent", "-config", path, "-drain", "orders")
+	a.signal(t)
+	a.end()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, bytes.Replace(text, []byte("\n  orders:"), []byte("\n  parcels:"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a = startAgent(t, location, path)
+	a.until(t, "parcels: 0 → 1")
+	a.signal(t)
+	want := "1 instance of pool orders, which the file does not start, runs on: millrace agent -config " + path + " -drain orders ends it.\n"
+	if _, errs, status := a.end(); status != exitOK || strings.Count(errs, want) != 1 {
+		t.Errorf("got status %d and\n%s\nwant 0 and the line %q", status, errs, want)
+	}
+	v.withInput(jobs(1, "300ms")).ok(t, "put", name)
+	waitForDepth(t, v.open(t, name), 0) // it works
+	for _, want := range []string{"Waiting for the jobs of 1 instance of pool orders. Press Ctrl-C to leave them.\n", "No instance of pool orders runs.\n"} {
+		if r := v.call(t, "agent", "-config", path, "-drain", "orders"); r.status != exitOK || r.out != want {
+			t.Errorf("got %+v, want %q", r, want)
+		}
+	}
+	v.fails(t, exitFailure, []string{"drain pool others", "it never had instances here"}, "agent", "-config", path, "-drain", "others")
+}
+
 // TestASecondSignalLeavesInstances: the agent ends at once, and says what it leaves; the next one takes over.
 func TestASecondSignalLeavesInstances(t *testing.T) {
 	t.Parallel()

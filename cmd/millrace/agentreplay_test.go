@@ -20,7 +20,7 @@ pools:
     beacons: [orders-control]
     policy: {max: 8, target: 30s}
   silent:
-    queues: [orders]
+    queues: [parcels]
     policy: {max: 8, target: 30s}
 `
 

@@ -154,12 +154,15 @@ func rounded(v float64) string {
 	return thousands(whole(n))
 }
 
-// agentLog is a [slog.Handler] of plain lines for people: the time, the pool and what happened. It leaves out changes of the number of
-// instances, which are printed as decisions.
+// agentLog is a [slog.Handler] of plain lines for people: the time, the pool and what happened.
 type agentLog struct {
-	out   io.Writer
-	attrs []slog.Attr
+	out     io.Writer
+	changes func(pool, why string) // gets changes of the number of instances; nil to leave them out
+	attrs   []slog.Attr
 }
+
+// inOne puts errors of several parts on one line.
+var inOne = strings.NewReplacer("\n", "; ")
 
 // Enabled implements [slog.Handler].
 func (*agentLog) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
@@ -170,6 +173,9 @@ func (h *agentLog) Handle(_ context.Context, r slog.Record) error {
 	var details, stack strings.Builder
 	add := func(a slog.Attr) bool {
 		value := a.Value.Resolve().String()
+		if a.Key == "error" {
+			value = inOne.Replace(value)
+		}
 		switch {
 		case a.Key == "pool":
 			pool = value
@@ -178,7 +184,7 @@ func (h *agentLog) Handle(_ context.Context, r slog.Record) error {
 		case a.Key == "times" && value == "1" || value == "": // says nothing
 		case strings.Contains(value, "\n"):
 			fmt.Fprintf(&stack, "\n  %s:\n    %s", a.Key, strings.ReplaceAll(strings.TrimSpace(value), "\n", "\n    "))
-		case a.Key == "how":
+		case a.Key == "how", a.Key == "consequence":
 			fmt.Fprintf(&details, ", %s", value)
 		default:
 			fmt.Fprintf(&details, ", %s %s", strings.ReplaceAll(a.Key, "_", " "), value)
@@ -190,21 +196,25 @@ func (h *agentLog) Handle(_ context.Context, r slog.Record) error {
 	}
 	r.Attrs(add)
 	if decision {
+		if h.changes != nil {
+			h.changes(pool, strings.TrimPrefix(message, "instances: "))
+		}
 		return nil
 	}
+	message = inOne.Replace(message)
 	if pool != "" {
 		message = pool + ": " + strings.TrimPrefix(message, "pool "+pool+": ")
 	}
 	if details.Len() > 0 {
 		message += " (" + details.String()[len(", "):] + ")"
 	}
-	_, err := fmt.Fprintf(h.out, "%s %s\n", instant(r.Time), escapeControls(redact(message+stack.String())))
+	_, err := fmt.Fprintf(h.out, "%s %s\n", instant(time.Now()), escapeControls(redact(message+stack.String())))
 	return err
 }
 
 // WithAttrs implements [slog.Handler].
 func (h *agentLog) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &agentLog{out: h.out, attrs: append(h.attrs[:len(h.attrs):len(h.attrs)], attrs...)}
+	return &agentLog{out: h.out, changes: h.changes, attrs: append(h.attrs[:len(h.attrs):len(h.attrs)], attrs...)}
 }
 
 // WithGroup implements [slog.Handler]. Groups are not shown.
@@ -223,22 +233,34 @@ type decisionPrinter struct {
 	last map[string]time.Time // when a pool had a line; guarded by mu
 }
 
-// decided prints a decision if it changes something, if it is the first of its pool, or if the last line is old. A change that
-// failed is in the log. As JSON all decisions are printed.
+// changed prints the reason of a change, before it is made.
+func (p *decisionPrinter) changed(pool, why string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.print(pool, why)
+}
+
+// decided prints a decision that changes nothing if it is the first of its pool, or if the last line is old. As JSON all
+// decisions are printed.
 func (p *decisionPrinter) decided(d agent.Decided) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var err error
-	switch last, seen := p.last[d.Pool]; {
+	last, seen := p.last[d.Pool]
+	switch {
 	case p.asJSON:
-		err = printJSON(p.out, d)
-	case d.Err != nil, seen && !d.Changes() && d.Decision.At.Sub(last) < quietInterval:
-		return
-	default:
-		p.last[d.Pool] = d.Decision.At
-		_, err = fmt.Fprintf(p.out, "%s %s: %s\n", instant(d.Decision.At), d.Pool, escapeControls(d.Decision.Why))
+		if err := printJSON(p.out, d); err != nil {
+			p.stop(err)
+		}
+	case !d.Changes() && (!seen || time.Since(last) >= quietInterval):
+		p.print(d.Pool, d.Decision.Why)
 	}
-	if err != nil {
+}
+
+// print prints a line with the time, so that lines are in its order. The lock is held.
+func (p *decisionPrinter) print(pool, why string) {
+	now := time.Now()
+	p.last[pool] = now
+	if _, err := fmt.Fprintf(p.out, "%s %s: %s\n", instant(now), pool, escapeControls(why)); err != nil {
 		p.stop(err)
 	}
 }
