@@ -178,6 +178,12 @@ func TestEachDecisionIsASentenceWithItsNumbers(t *testing.T) {
 			history: every10s(repeat(70, depthOnly(4, 30))...),
 			want:    "4: stays, none waiting; 1 wanted, but none is removed without all figures; unknown: arrivals, handling time, slots",
 		},
+		"only the depth is known, and it falls": {
+			policy: Policy{Slots: 1, Handling: time.Second},
+			history: every10s(append(repeat(20, depthOnly(5, 0)), depthOnly(5, 380), depthOnly(5, 330), depthOnly(5, 280),
+				depthOnly(5, 230), depthOnly(5, 180), depthOnly(5, 130))...),
+			want: "5: stays, at most 125 waiting; 3 wanted, but none is removed until they are drained; unknown: arrivals",
+		},
 		"only the depth is known, and it is zero": {
 			history: every10s(repeat(70, depthOnly(4, 0))...),
 			want:    "4 → 1: none waiting; 0 wanted, 1 at least; unknown: arrivals, handling time, slots",
