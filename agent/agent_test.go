@@ -8,7 +8,6 @@ import (
 	"github.com/millrace/millrace/agent"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
-	"github.com/millrace/millrace/scaling"
 )
 
 // a growing queue gets more instances at once, and one that is empty for long loses them.
@@ -18,7 +17,7 @@ func TestAGrowingQueueGetsInstancesAndAnEmptyOneLosesThem(t *testing.T) {
 		p := &platform{n: 1}
 		a := start(t, agent.Options{}, agent.Pool{
 			Name: "emails", Queues: []queue.Queue{q}, Actuator: p,
-			Policy: scaling.Policy{Slots: 1, Handling: time.Second, Max: 10},
+			Policy: slow,
 		})
 		after(time.Minute)
 		if calls := p.calls(); len(calls) != 0 {

@@ -15,7 +15,7 @@ import (
 )
 
 // slow is a policy of instances that handle one message a second.
-var slow = scaling.Policy{Slots: 1, Handling: time.Second, Max: 10}
+var slow = scaling.Policy{Slots: 1, Handling: time.Second, Max: 10, DownAfter: 10 * time.Minute}
 
 // a metric that fails for an hour is unknown all the time and never zero: nothing is removed, and everything works again
 // when it does.

@@ -32,9 +32,9 @@ const (
 //
 // Wanted are ⌈(λ·S + B·S/T) / (ρ·c)⌉ instances and the spare ones, where λ is the arrival rate, S the
 // time that a message occupies a slot, B the backlog, T the Target, ρ the Utilization and c the slots
-// of one instance. λ is that of the time when a new instance would work, if it has a trend, and B the
-// greater of that of now and that of then. With a Wait W, only B − λ·W counts, and if that is
-// negative, over at least 5·W instead of T.
+// of one instance. B is the greater of the backlog now and the one when a new instance would work. While
+// arrivals rise steadily, λ is at least ρ times their rate at that time. With a Wait W, only B − λ·W
+// counts, and if that is negative, over at least 5·W instead of T.
 //
 // A history without samples decides nothing: From and Instances are both the least of the policy.
 // With a bound of CPU or Memory, at least as many are wanted as use no more than it: instances × use / bound.
@@ -105,7 +105,7 @@ func (c *choice) grow(goal int) {
 	m := &c.now
 	lasting := max(ceil(m.load/(c.utilization*m.slots)), c.forUse(m, 1)) + c.spare
 	if lasting <= c.from && !c.stuck() {
-		if c.drain = c.drainTime(m); c.drain <= max(c.target, c.start) {
+		if c.drain = c.drainTime(m); c.drain <= c.inTime(m) {
 			c.why = drainedAnyway
 			return
 		}
@@ -123,6 +123,15 @@ func (c *choice) grow(goal int) {
 	case goal != c.wanted:
 		c.why = bounded
 	}
+}
+
+// inTime is how many seconds the backlog may take. Target counts from when the instances on their way
+// work. Another instance helps only once it has started.
+func (c *choice) inTime(m *moment) float64 {
+	if m.working < m.expected {
+		return c.start + c.target
+	}
+	return max(c.target, c.start)
 }
 
 // stuck reports whether the backlog should have been drained by now, at the speed that the figures
@@ -164,7 +173,7 @@ func (c *choice) drainTime(m *moment) float64 {
 	if net := -m.growth(); net > 0 && m.backlog <= net*c.start {
 		return m.backlog / net
 	}
-	net := m.instances*m.slots/m.handling - m.arrival
+	net := m.expected*m.slots/m.handling - m.arrival
 	if net <= 0 {
 		return inf
 	}
@@ -241,7 +250,7 @@ const drainFirst = 10
 // messages wait longer. What is wanted falls with the backlog, so that without this it would be
 // drained ever more slowly.
 func (r *rules) drains(m *moment) bool {
-	return (m.backlog-m.later*r.wait)*m.handling > drainFirst*m.instances*m.slots
+	return (m.backlog-m.later*r.wait)*m.handling > drainFirst*m.expected*m.slots
 }
 
 // whole reports whether nothing is unknown or guessed that could make too few instances look like

@@ -81,7 +81,7 @@ func TestEachDecisionIsASentenceWithItsNumbers(t *testing.T) {
 		},
 		"more than there may be": {
 			history: every10s(measured(30, 0, 28, 28)),
-			want:    "30 → 20: none waiting, 28/s in, 28/s out; 6 wanted, fewer wanted for 0 s of 10 min, 20 at most",
+			want:    "30 → 20: none waiting, 28/s in, 28/s out; 6 wanted, fewer wanted for 0 s of 5 min, 20 at most",
 		},
 		"spare": {
 			policy:  Policy{Spare: 2},
@@ -109,6 +109,12 @@ func TestEachDecisionIsASentenceWithItsNumbers(t *testing.T) {
 			}))...)...),
 			want: "6 → 7: 1,000 waiting, 14/s in; 7 wanted",
 		},
+		"instances that do not come are not counted on": {
+			policy: Policy{Target: 90 * time.Second},
+			history: every10s(append(repeat(30, with(measured(12, 0, 28, 28), func(s *Sample) { s.Ready = Known(6) })),
+				with(measured(12, 2700, 28, 28), func(s *Sample) { s.Ready = Known(6) }))...),
+			want: "12 → 13: 2,700 waiting, 28/s in, 28/s out, would not drain, target 90 s; 13 wanted",
+		},
 		"full slots that just keep up": {
 			policy:  Policy{Utilization: 1},
 			history: every10s(measured(6, 500, 35*(1+5e-10), 35)),
@@ -131,7 +137,7 @@ func TestEachDecisionIsASentenceWithItsNumbers(t *testing.T) {
 		},
 		"fewer wanted for a while": {
 			history: every10s(append(repeat(60, measured(12, 0, 56, 56)), repeat(25, idle)...)...),
-			want:    "12: stays, none waiting, 28/s in, 28/s out; 6 wanted, fewer wanted for 3.8 min of 10 min",
+			want:    "12: stays, none waiting, 28/s in, 28/s out; 6 wanted, fewer wanted for 3.8 min of 5 min",
 		},
 		"hardly fewer": {
 			history: every10s(measured(6, 0, 23, 23)),
@@ -142,8 +148,8 @@ func TestEachDecisionIsASentenceWithItsNumbers(t *testing.T) {
 			want:    "12 → 7: none waiting, 28/s in, 28/s out; 6 wanted, and a tenth more is kept",
 		},
 		"a peak in the window": {
-			history: every10s(append(repeat(30, measured(12, 0, 42, 42)), repeat(50, idle)...)...),
-			want:    "12 → 10: none waiting, 28/s in, 28/s out; 6 wanted now, at most 10 within 10 min",
+			history: every10s(append(repeat(30, measured(12, 0, 42, 42)), repeat(35, idle)...)...),
+			want:    "12 → 8: none waiting, 28/s in, 28/s out; 6 wanted now, at most 8 within 5 min",
 		},
 		"empty for long": {
 			history: every10s(repeat(70, measured(3, 0, 0, 0))...),
@@ -174,6 +180,12 @@ func TestEachDecisionIsASentenceWithItsNumbers(t *testing.T) {
 		"only the depth is known, and fewer are wanted": {
 			history: every10s(repeat(70, depthOnly(4, 30))...),
 			want:    "4: stays, none waiting; 1 wanted, but none is removed without all figures; unknown: handling time, slots",
+		},
+		"only the depth is known, and it falls": {
+			policy: Policy{Slots: 1, Handling: time.Second},
+			history: every10s(append(repeat(20, depthOnly(5, 0)), depthOnly(5, 380), depthOnly(5, 330), depthOnly(5, 280),
+				depthOnly(5, 230), depthOnly(5, 180), depthOnly(5, 130))...),
+			want: "5: stays, at most 125 waiting; 3 wanted, but none is removed until they are drained; unknown: arrivals",
 		},
 		"only the depth is known, and it is zero": {
 			history: every10s(repeat(70, depthOnly(4, 0))...),

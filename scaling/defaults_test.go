@@ -8,12 +8,12 @@ import (
 
 // A policy with its defaults decides as the policy does; what nobody knows stays unknown.
 func TestDefaultsOfAPolicy(t *testing.T) {
-	full := Policy{Min: 1, Max: 20, Target: time.Minute, Utilization: 0.8, Start: 30 * time.Second, DownAfter: 10 * time.Minute}
+	full := Policy{Min: 1, Max: 20, Target: time.Minute, Utilization: 0.8, Start: 30 * time.Second, DownAfter: 5 * time.Minute}
 	for _, c := range []struct{ policy, want Policy }{
 		{Policy{}, full},
 		{Policy{Min: -1, Max: -1, Target: -1, Wait: -1, Utilization: math.NaN(), Spare: -1, Start: -1, DownAfter: -1, Slots: -1, Handling: -1}, full},
-		{Policy{Min: 30}, Policy{Min: 30, Max: 30, Target: time.Minute, Utilization: 0.8, Start: 30 * time.Second, DownAfter: 10 * time.Minute}},
-		{Policy{ToZero: true, Max: 3}, Policy{ToZero: true, Max: 3, Target: time.Minute, Utilization: 0.8, Start: 30 * time.Second, DownAfter: 10 * time.Minute}},
+		{Policy{Min: 30}, Policy{Min: 30, Max: 30, Target: time.Minute, Utilization: 0.8, Start: 30 * time.Second, DownAfter: 5 * time.Minute}},
+		{Policy{ToZero: true, Max: 3}, Policy{ToZero: true, Max: 3, Target: time.Minute, Utilization: 0.8, Start: 30 * time.Second, DownAfter: 5 * time.Minute}},
 	} {
 		got := c.policy.WithDefaults()
 		if got != c.want {

@@ -41,17 +41,20 @@
 // ρ. By Little's law λ·S slots are busy on average. A message takes no more than one slot, so S/T
 // counts as 1 at most.
 //
-//   - λ is the average of the last minute, or of S if that is longer, and follows a trend that stands out
-//     from the noise: it is that of the time when a new instance would work.
+//   - λ is the average of the last minute, or of S if that is longer. If the samples of the last 20 s are
+//     all further from it than the noise allows, the load has changed, and λ is their average.
+//   - A trend that shows in both halves of the last 5 min is continued to the time when a new instance would
+//     work, and may use the headroom that ρ leaves. A step is not a trend.
 //   - B too is the greater of now and then. Instances that still start are counted on from when they
 //     should work.
-//   - S is what the instances report, corrected by running handlers / service. So attempts that fail
+//   - S is the average of all messages of the last 5 min, so a dependency that is slow for a while does not
+//     stand for all that wait. It is corrected by occupied slots / service. So attempts that fail
 //     count as load, and so does whatever else keeps an instance from using its slots.
 //   - Instances are added at once, at most as many as there were 15 s before, or 4 if that is more. None is
 //     added for a backlog that the present ones drain within T with full slots, or before a new one
-//     would work. None is added for some minutes after a growth that did not raise the service although
-//     messages waited: then a dependency is the limit, or jobs became longer at the same time, which looks
-//     the same.
+//     would work. While some are on their way, T counts from when these work. None is added for some
+//     minutes after a growth that did not raise the service although messages waited: then a dependency
+//     is the limit, or jobs became longer at the same time, which looks the same.
 //   - Instances are removed when fewer were wanted for DownAfter without a break, down to the most
 //     that were wanted meanwhile and a tenth more. A time without samples that is longer than half of
 //     DownAfter, and than 2 min, begins the wait anew.

@@ -9,19 +9,23 @@ import (
 const (
 	leastAverage = 60.0  // rates are averaged over a handling time, at least this
 	mostAverage  = 600.0 // and at most this
-	trendOver    = 300.0 // a trend must show in all of this, and in its latest half
+	trendOver    = 300.0 // a trend must show in all of this, and in each half of it
+
+	latestAverage = 20.0 // arrivals of this time tell that the load has changed
+	leastLatest   = 2    // samples in it
 )
 
 // latestOver is for how long a handling time and a number of slots are good.
 const latestOver = 24 * time.Hour
 
 // mostSamples bounds how many samples a moment looks at.
-const mostSamples = 128
+const mostSamples = 300
 
 // moment is what was known at one time, and how many instances that called for.
 type moment struct {
 	instances  float64 // those included that were starting
 	working    float64 // of them
+	expected   float64 // that work or should before a new one would
 	coming     float64 // that begin to work before a new one would, as an average over that time
 	ready      float64 // that report
 	readyKnown bool
@@ -127,7 +131,7 @@ func (c *choice) rates(k int, m *moment) {
 		over = min(max(m.handling, leastAverage), mostAverage)
 	}
 	now := c.past.at(k).age
-	w := window{full: true}
+	w := window{next: unknown}
 	for j := k; j-k < mostSamples; j++ {
 		p := c.past.at(j)
 		if p == nil || p.age-now >= max(over, trendOver) {
@@ -136,6 +140,7 @@ func (c *choice) rates(k int, m *moment) {
 		if p.age-now < trendOver {
 			w.addTrend(p, now)
 		}
+		w.addWork(p, m.slots)
 		if p.age-now < over {
 			w.add(p, now, m)
 		}
@@ -147,33 +152,44 @@ func (c *choice) rates(k int, m *moment) {
 		m.arrival = max(m.service+(m.depth-w.oldestDepth)/w.span, 0)
 	}
 	m.arrivalKnown = known(m.arrival)
-	// The average is as old as the middle of its window.
-	rise := min(w.half.rise(), w.whole.rise())
-	m.later = min(m.arrival+rise*(c.start+over/2), 2*m.arrival)
-	if v := w.handling.of(); known(v) {
-		m.handling = v
+	lag := over / 2 // the average is as old as the middle of its window
+	if w.changed(m.arrival) {
+		m.arrival, lag = w.latest.of(), latestAverage/2
+	}
+	m.later = min(m.arrival+w.rise()*(c.start+lag), 2*m.arrival)
+	if w.weight > 0 {
+		m.handling = w.spent / w.weight
 	}
 	c.occupation(&w, over, m)
 	if !m.arrivalKnown { // what occupies the slots, and the growth of the depth, say how many came
-		m.arrival = w.occupied(m)/m.handling + w.depth.rise()
+		m.arrival = max(w.taken(m)/m.handling+w.growth(), 0)
 		m.later = m.arrival
 	}
-	c.foresee(k, m)
-	m.load = m.later * m.handling
+	load := max(m.arrival, m.later*c.utilization) // growth that is expected may use the headroom
+	if c.foresee(k, m); m.forecast.used {
+		load = m.later
+	}
+	m.load = load * m.handling
 	if !m.handlingKnown {
-		m.load = max(m.load, w.occupied(m))
+		m.load = max(m.load, w.taken(m))
 	}
 }
 
 // window is what the latest samples say together.
 type window struct {
-	arrival, service, running, working mean
-	handling                           mean // seconds
-	busy                               mean // slots that messages occupy at most
-	half, whole, depth                 fit
-	newest, newestDepth                float64 // what the points of the fits are counted from
-	span, oldestDepth                  float64 // the earliest depth, and how long ago
-	full                               bool    // more waited all the time than the working instances have slots
+	arrival, service, running  mean
+	spent, weight              float64 // handling times by their weights, and the sum of these
+	occupied, ended            mean    // slots, and the messages a second that left them
+	next                       float64 // the service of the sample after
+	busy                       mean    // slots that messages occupy at most
+	depths                     mean
+	older, newer, whole, depth fit
+	latest                     mean    // arrivals of the latest time
+	lowest, highest            float64 // of these
+	jumps                      mean    // squares of the differences between one sample's arrivals and the next
+	newest, newestDepth        float64 // what the points of the fits are counted from
+	last                       float64 // the point before
+	span, oldestDepth          float64 // the earliest depth, and how long ago
 }
 
 func (w *window) addTrend(p *point, now float64) {
@@ -190,27 +206,88 @@ func (w *window) addTrend(p *point, now float64) {
 	if w.whole.n == 0 {
 		w.newest = p.arrival
 	}
-	w.whole.add(x, p.arrival-w.newest)
-	if -x < trendOver/2 {
-		w.half.add(x, p.arrival-w.newest)
+	y := p.arrival - w.newest
+	if w.whole.n > 0 {
+		w.jumps.add((y - w.last) * (y - w.last))
 	}
+	w.last = y
+	w.whole.add(x, y)
+	if -x < trendOver/2 {
+		w.newer.add(x, y)
+	} else {
+		w.older.add(x, y)
+	}
+}
+
+// changed reports whether the load has changed: each of the latest samples is further from the average
+// than the noise allows. The noise follows from how much samples differ from the next.
+func (w *window) changed(average float64) bool {
+	noise := certainty * math.Sqrt(w.jumps.of()/2/w.latest.n)
+	return w.latest.n >= leastLatest && (w.lowest > average+noise || w.highest < average-noise)
+}
+
+// rise is by how much arrivals grow per second, or 0. A trend shows in both halves of the time, which
+// a step does not. It has ended when the latest arrivals are below the average.
+func (w *window) rise() float64 {
+	if w.latest.of() < w.arrival.of() {
+		return 0
+	}
+	return max(min(w.whole.rise(), w.older.slope(), w.newer.slope()), 0)
+}
+
+// growth is by how much the depth grows per second, below 0 if it falls.
+func (w *window) growth() float64 {
+	if fall := w.depths.of() - w.newestDepth; fall > 0 && w.span > 0 {
+		return -fall / (w.span / 2) // the average is as old as the middle of the time
+	}
+	return w.depth.rise()
 }
 
 func (w *window) add(p *point, now float64, m *moment) {
 	w.arrival.add(p.arrival)
+	if p.age-now < latestAverage && known(p.arrival) {
+		if w.latest.n == 0 {
+			w.lowest, w.highest = p.arrival, p.arrival
+		}
+		w.latest.add(p.arrival)
+		w.lowest, w.highest = min(w.lowest, p.arrival), max(w.highest, p.arrival)
+	}
 	w.service.add(p.service)
 	w.running.add(p.running)
-	w.handling.add(p.handling)
-	w.working.add(p.ready)
 	if known(p.depth) {
+		w.depths.add(p.depth)
 		w.busy.add(min(p.depth, min(p.instances, m.working)*m.slots)) // they take what they can
 		w.span, w.oldestDepth = p.age-now, p.depth
 	}
-	w.full = w.full && p.visible >= p.ready*m.slots // not if one is NaN
 }
 
-// occupied is how many slots messages occupy.
-func (w *window) occupied(m *moment) float64 {
+// addWork adds what a sample says about the time that a message occupies a slot. Each message counts the
+// same, so the few long ones of a slow dependency do not stand for all that wait.
+func (w *window) addWork(p *point, slots float64) {
+	if known(p.handling) {
+		weight := leastWeight
+		if p.service > weight { // not if it is unknown
+			weight = p.service
+		}
+		w.spent += p.handling * weight
+		w.weight += weight
+	}
+	occupied := p.running
+	if p.visible >= p.ready*slots { // every slot, whatever limits them; not if one is NaN
+		occupied = p.ready * slots
+	}
+	if known(occupied) && known(w.next) { // what was in work at one sample ends before the next
+		w.occupied.add(occupied)
+		w.ended.add(w.next)
+	}
+	w.next = p.service
+}
+
+// leastWeight is the weight of a handling time if nobody knows how many messages it is the average of.
+const leastWeight = 1e-6
+
+// taken is how many slots messages occupy on average.
+func (w *window) taken(m *moment) float64 {
 	if m.runningKnown {
 		return m.running
 	}
@@ -223,29 +300,25 @@ func (w *window) occupied(m *moment) float64 {
 // What it takes to judge the time that a message occupies a slot by what comes out.
 const (
 	enoughMessages = 10
-	enoughRunning  = 1   // on average
-	enoughSamples  = 3   //
+	enoughOccupied = 1   // slots, on average
 	tolerance      = 1.1 // of such a judgment, against noise
 )
 
-// occupation corrects the handling time by Little's law: running handlers / service. That also counts
-// the attempts that fail. While messages wait all the time, every slot counts as running: what
-// else limits an instance limits it just so.
+// occupation corrects the handling time by Little's law: occupied slots / service. That also counts
+// the attempts that fail. While messages wait, every slot counts as occupied: what else limits an
+// instance limits it just so.
 func (c *choice) occupation(w *window, over float64, m *moment) {
 	ended := m.service*over >= enoughMessages // not if it is NaN
-	if ended && m.running >= enoughRunning {
-		byRunning := m.running / m.service
+	if occupied := w.occupied.of(); ended && w.ended.sum > 0 && occupied >= enoughOccupied {
+		byLaw := occupied / w.ended.of()
 		if !m.handlingKnown {
-			m.handling, m.handlingKnown = byRunning, true
+			m.handling, m.handlingKnown = byLaw, true
 		} else if 3*m.handling <= over { // long jobs run before they are served
-			m.handling = max(m.handling, byRunning/tolerance)
+			m.handling = max(m.handling, byLaw/tolerance)
 		}
 	}
 	if !m.handlingKnown {
 		m.handling, m.handlingKnown = c.rules.handling, !c.guessedHandling
-	}
-	if ended && w.full && w.service.n >= enoughSamples && 3*m.handling <= over {
-		m.handling = max(m.handling, w.working.of()*m.slots/m.service/tolerance)
 	}
 }
 
@@ -297,6 +370,7 @@ func (c *choice) starting(k int, m *moment) {
 	}
 	// Those that should work by now and do not are not counted on.
 	base = max(base, m.working)
+	m.expected = m.working + max(m.instances-base, 0)
 	for j := k + n - 1; j >= k; j-- {
 		length := c.start
 		if p := c.past.at(j + 1); p != nil {
@@ -333,14 +407,7 @@ const certainty = 3
 // rise returns by how much the figures grow per second, or 0 if they do not, or if that may be
 // noise.
 func (f *fit) rise() float64 {
-	if f.n < leastPoints {
-		return 0
-	}
-	spread := f.xx - f.x*f.x/f.n
-	if spread <= 0 {
-		return 0
-	}
-	slope := (f.xy - f.x*f.y/f.n) / spread
+	slope, spread := f.slope(), f.spread()
 	rest := max(f.yy-f.y*f.y/f.n-slope*slope*spread, 0)
 	standardError := math.Sqrt(rest / (f.n - 2) / spread)
 	if !(slope > certainty*standardError) {
@@ -348,6 +415,16 @@ func (f *fit) rise() float64 {
 	}
 	return slope
 }
+
+// slope returns that of the line, or 0 if there are too few points.
+func (f *fit) slope() float64 {
+	if f.n < leastPoints || f.spread() <= 0 {
+		return 0
+	}
+	return (f.xy - f.x*f.y/f.n) / f.spread()
+}
+
+func (f *fit) spread() float64 { return f.xx - f.x*f.x/f.n }
 
 // point are the figures of one sample that decisions need. Those that are unknown or absurd are NaN.
 type point struct {

@@ -64,7 +64,7 @@ func TestWhatIsWantedFollowsFromTheFigures(t *testing.T) {
 		"handling of two days ago": {history: append(every10s(with(measured(6, 0, 28, 28), func(s *Sample) { s.Handling = Known(4 * time.Second) })),
 			later(2*day, with(measured(6, 0, 28, 28), func(s *Sample) { s.Handling, s.Running = Optional[time.Duration]{}, Optional[int]{} }))), want: 6},
 		"handling that changed just now": {history: every10s(append(repeat(12, measured(6, 0, 28, 28)),
-			with(measured(6, 0, 28, 28), func(s *Sample) { s.Handling = Known(36 * time.Second) }))...), want: 20}, // 8.86 s on average, and 434 more waiting in 30 s
+			with(measured(6, 0, 28, 28), func(s *Sample) { s.Handling = Known(36 * time.Second) }))...), want: 12}, // 5.93 s on average, and 166 more waiting in 30 s
 		"an integer but for the error of its computation": {policy: Policy{Utilization: 1}, history: every10s(measured(6, 0, 35*(1+1e-12), 35)), want: 6},
 	} {
 		c.policy.Max = 1000
@@ -115,14 +115,20 @@ func TestATrendStandsOutOfTheNoise(t *testing.T) {
 		history History
 		want    float64 // a second, in 30 s
 	}{
-		"a line":           {rates(line(30, 100, 1)...), 129 - 2.5 + 0.1*60}, // the average is of the last six
-		"a short line":     {rates(line(4, 100, 1)...), 101.5},
-		"noise":            {rates(100, 103, 99, 101, 104, 98, 102, 103, 99, 105, 100, 104), (102.0 + 103 + 99 + 105 + 100 + 104) / 6},
-		"a step behind":    {rates(append(line(12, 100, 0), line(18, 200, 0)...)...), 200},
-		"a fall":           {rates(line(30, 100, -1)...), 73.5},
-		"a rise at an end": {rates(append(line(25, 200, -2), line(5, 150, 2)...)...), 153.0 + 2./3},
-		"a steep one":      {rates(line(6, 0, 10)...), 2 * 25},
-		"five minutes ago": {rates(append(line(5, 500, 0), line(31, 100, 0)...)...), 100},
+		"a line":            {rates(line(30, 100, 1)...), 129 - 2.5 + 0.1*60}, // the average is of the last six
+		"a short line":      {rates(line(4, 100, 1)...), 101.5},
+		"noise":             {rates(100, 103, 99, 101, 104, 98, 102, 103, 99, 105, 100, 104), (102.0 + 103 + 99 + 105 + 100 + 104) / 6},
+		"a step behind":     {rates(append(line(12, 100, 0), line(18, 200, 0)...)...), 200},
+		"a fall":            {rates(line(30, 100, -1)...), 73.5},
+		"a rise at an end":  {rates(append(line(25, 200, -2), line(5, 150, 2)...)...), 153.0 + 2./3},
+		"a steep one":       {rates(line(30, 0, 10)...), 265 + 60},
+		"a steep short one": {rates(line(6, 0, 10)...), 25},
+		"a step":            {rates(append(line(26, 100, 0), line(4, 160, 0)...)...), 160},
+		"a step just now":   {rates(append(line(29, 100, 0), 160)...), 110},
+		"a step by halves":  {rates(append(line(13, 100, 0), 130, 160, 160, 160, 160, 160)...), 155},
+		"a step down":       {rates(append(line(26, 100, 0), line(3, 10, 0)...)...), 10},
+		"a peak behind":     {rates(append(line(26, 100, 2), line(4, 148, -2)...)...), 146 + 1./3},
+		"five minutes ago":  {rates(append(line(5, 500, 0), line(31, 100, 0)...)...), 100},
 	} {
 		p := Policy{}
 		ch := choice{rules: p.rules(), past: past{h: c.history, next: len(c.history) - 1}, latest: findLatest(c.history)}

@@ -43,7 +43,7 @@ type Policy struct {
 	Start time.Duration
 
 	// DownAfter is how long fewer instances must have been enough before some are removed. Defaults
-	// to 10 min.
+	// to 5 min.
 	DownAfter time.Duration
 
 	// Slots is how many handlers one instance runs at once, while no instance says so. Defaults to
@@ -95,7 +95,7 @@ const (
 	defaultTarget      = time.Minute
 	defaultUtilization = 0.8
 	defaultStart       = 30 * time.Second
-	defaultDownAfter   = 10 * time.Minute
+	defaultDownAfter   = 5 * time.Minute
 	defaultSlots       = 64
 	defaultHandling    = time.Second
 )

@@ -160,14 +160,14 @@ func TestMoreWorkNeverWantsFewer(t *testing.T) {
 // its file, removes nothing; neither does one with a long gap, or with samples at the same time.
 func TestAShortHistoryRemovesNothing(t *testing.T) {
 	idle := measured(12, 0, 0, 0)
-	for samples := range 61 {
+	for samples := range 31 {
 		d := Policy{}.Decide(every10s(repeat(samples, idle)...))
 		if samples > 0 && d.Instances != 12 {
 			t.Fatalf("%d samples: got %s, want 12 instances", samples, d.Why)
 		}
 	}
-	if d := (Policy{}).Decide(every10s(repeat(61, idle)...)); d.Instances != 1 {
-		t.Errorf("61 samples, of 10 min: got %s, want 1 instance", d.Why)
+	if d := (Policy{}).Decide(every10s(repeat(31, idle)...)); d.Instances != 1 {
+		t.Errorf("31 samples, of 5 min: got %s, want 1 instance", d.Why)
 	}
 	gap := every10s(repeat(65, idle)...)
 	for i := range 40 {

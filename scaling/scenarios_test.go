@@ -75,7 +75,7 @@ func TestShortPeaksStartNoInstances(t *testing.T) {
 		{"lasting", 60, 300, true},
 	} {
 		p := &pool{
-			slots: 10, handling: constant(1), start: 30, interval: 10,
+			policy: Policy{DownAfter: time.Hour}, slots: 10, handling: constant(1), start: 30, interval: 10,
 			arrival: func(s int) float64 {
 				if s >= 600 && s < 600+c.length {
 					return c.peak
@@ -254,8 +254,8 @@ func TestAnEmptyPoolShrinksToZeroAndComesBack(t *testing.T) {
 		if d.From == 0 {
 			zeros++
 		}
-		if d.From > 0 && d.Instances == 0 && i%360 < 70 {
-			t.Errorf("%v: got %s, want instances for 10 min after the last message", d.At.Sub(noon), d.Why)
+		if d.From > 0 && d.Instances == 0 && i%360 < 40 {
+			t.Errorf("%v: got %s, want instances for 5 min after the last message", d.At.Sub(noon), d.Why)
 		}
 	}
 	if zeros < 300 || len(p.asked) != 0 || p.waiting > 0 {

@@ -115,7 +115,7 @@ func TestAgentPageIsRightAboutReplays(t *testing.T) {
 	if times := without.InstanceHours / usual.InstanceHours; times < 1.5 || times > 2.5 || without.Late > 0 {
 		t.Errorf("without beacons: got %v times the instance-hours and %v late, want about twice, and none", times, without.Late)
 	}
-	patient := play(strings.NewReplacer("utilization: 0.8", "utilization: 1", "# wait: 0s", "wait: 40s", "down_after: 10m", "down_after: 1m").Replace(example), 0)
+	patient := play(strings.NewReplacer("utilization: 0.8", "utilization: 1", "# wait: 0s", "wait: 40s", "down_after: 5m", "down_after: 1m").Replace(example), 0)
 	const functions = 5 // the cheapest of those that are not late
 	if other := play(example, functions); patient.Late > 0 || patient.InstanceHours >= other.InstanceHours || patient.InstanceHours >= usual.InstanceHours {
 		t.Errorf("with jobs that may wait: got %v hours and %v late, want fewer than %v and %v, and none", patient.InstanceHours, patient.Late, usual.InstanceHours, other.InstanceHours)

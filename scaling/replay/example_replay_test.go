@@ -40,7 +40,7 @@ time,arrivals
 		fmt.Printf("%-8s %2.0f %% late, %.2f instance-hours, the longest job took %v\n", rule.Name, 100*r.LateShare(), r.InstanceHours, r.Worst.Round(time.Second))
 	}
 	// Output:
-	// agent     0 % late, 0.55 instance-hours, the longest job took 40s
+	// agent     0 % late, 0.52 instance-hours, the longest job took 46s
 	// fixed: 3 13 % late, 0.40 instance-hours, the longest job took 1m42s
 	// fixed: 6  0 % late, 0.80 instance-hours, the longest job took 1s
 }

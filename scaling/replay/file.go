@@ -130,7 +130,7 @@ const (
 //	# seed: 1                of the random numbers; defaults to 0
 //
 // The first other line names the columns, in any order: arrivals, which is needed, poison, handling (a duration) and time, which is not
-// read. Each line after it is one step. Empty lines are skipped.
+// read. Each line after it is one step, and its handling time is that of every job that begins in it. Empty lines are skipped.
 func Read(r io.Reader, name string) (Trace, error) {
 	t := Trace{Name: name, Step: defaultStep, Slots: defaultSlots, Start: defaultStart, SLA: defaultSLA, Initial: 1, Max: defaultMax}
 	bounded := &io.LimitedReader{R: r, N: longestFile + 1}

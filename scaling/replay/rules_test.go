@@ -1,6 +1,8 @@
 package replay
 
 import (
+	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -298,4 +300,110 @@ func TestReportsOfDelayedAndReadyOnes(t *testing.T) {
 		off += 10 * s.Service.Or(0)
 	}
 	near(t, "taken off", off, 8)
+}
+
+// periodic returns four hours of a load that repeats: shape says which share of the rate comes at each share of a period.
+func periodic(size Trace, rate float64, period time.Duration, shape func(x float64) float64) Trace {
+	t, random := size, rand.New(rand.NewPCG(35, uint64(period)))
+	t.Step, t.Arrivals = generatedStep, nil
+	for at := time.Duration(0); at < 4*time.Hour; at += t.Step {
+		mean := rate * t.Step.Seconds() * shape(float64(at%period)/float64(period))
+		t.Arrivals = append(t.Arrivals, max(math.Round(mean+math.Sqrt(mean)*random.NormFloat64()), 0))
+	}
+	return t
+}
+
+func most(r *Result) (instances int) {
+	for _, p := range r.Timeline {
+		instances = max(instances, p.Instances)
+	}
+	return instances
+}
+
+func on(from float64) func(float64) float64 {
+	return func(x float64) float64 {
+		if x < from {
+			return 0
+		}
+		return 1
+	}
+}
+
+// stepped is the size of the steps: 60 jobs a second call for 10 instances, and for 17 with the backlog of a start.
+var stepped = Trace{Name: "periodic", Handling: time.Second, Slots: 8, Start: 45 * time.Second, SLA: 75 * time.Second, Initial: 1, Max: 40}
+
+// on loads that come and go, the defaults of the policy take at most the instance-hours of KEDA's defaults, with no more late jobs.
+// The policy was chosen with periods of 5, 10, 20, 30 and 60 min of the first size in view; these are others.
+func TestStepsAndSawteethTakeNoMoreThanKEDA(t *testing.T) {
+	small, quick, long := stepped, stepped, stepped
+	small.Slots, small.Start, small.SLA, small.Max = 4, 30*time.Second, time.Minute, 30
+	quick.Handling, quick.Start, quick.SLA, quick.Max = 250*time.Millisecond, time.Minute, 90*time.Second, 30
+	long.Handling, long.Slots = 3*time.Second, 16
+	for _, size := range []struct {
+		Trace
+		rate    float64
+		periods []time.Duration // minutes
+	}{
+		{stepped, 60, []time.Duration{7, 13, 25, 40, 55}}, {small, 25, []time.Duration{7, 25}},
+		{quick, 200, []time.Duration{7, 13}}, {long, 30, []time.Duration{13, 40}},
+	} {
+		for _, load := range []struct {
+			name  string
+			shape func(float64) float64
+		}{
+			{"half on", on(0.5)}, {"a fifth on", on(0.8)}, {"rising sawtooth", func(x float64) float64 { return x }},
+			{"falling sawtooth", func(x float64) float64 { return 1 - x }}, {"there and back", func(x float64) float64 { return 2 * min(x, 1-x) }},
+		} {
+			for _, minutes := range size.periods {
+				trace := periodic(size.Trace, size.rate, minutes*time.Minute, load.shape)
+				agent := replayed(t, trace, Agent("agent", scaling.Policy{Start: trace.Start, Max: trace.Max}))
+				keda := replayed(t, trace, KEDA{}.Rule("KEDA"))
+				t.Logf("| %v/s, %s, %d min | %.1f | %.2f %% | %.1f | %.2f %% |", size.rate, load.name, minutes,
+					agent.InstanceHours, 100*agent.LateShare(), keda.InstanceHours, 100*keda.LateShare())
+				if agent.InstanceHours > keda.InstanceHours || agent.Late > keda.Late {
+					t.Error("these are more instance-hours or more late jobs than KEDA's")
+				}
+			}
+		}
+		if testing.Short() {
+			break
+		}
+	}
+}
+
+// a step calls for as many as drain what waits in the target, and no more: 30 were decided when it was taken for a ramp.
+func TestAStepDoesNotOvershoot(t *testing.T) {
+	trace := periodic(stepped, 60, 21*time.Minute, on(11./21))
+	agent := replayed(t, trace, Agent("agent", scaling.Policy{Start: trace.Start, Max: trace.Max}))
+	if n := most(&agent); n > 17 {
+		t.Errorf("got %d instances at most, want 17", n)
+	}
+	if keda := replayed(t, trace, KEDA{}.Rule("KEDA")); agent.InstanceHours > 0.65*keda.InstanceHours {
+		t.Errorf("10 min on, 11 min off: got %.1f instance-hours, want at most 65 %% of KEDA's %.1f", agent.InstanceHours, keda.InstanceHours)
+	}
+}
+
+// a dependency that is slow at times makes few jobs long, which do not stand for all that wait: 40 instances were decided, and held.
+func TestADependencyThatIsSlowAtTimesDoesNotScaleToTheMaximum(t *testing.T) {
+	for _, c := range []struct {
+		rate         float64
+		slow, period int // seconds
+		times        time.Duration
+	}{{20, 60, 600, 20}, {20, 30, 600, 60}, {10, 60, 600, 20}, {20, 10, 120, 30}} {
+		trace := stepped
+		trace.Step, trace.SLA = time.Second, 4*time.Minute
+		for now := range 4 * 3600 {
+			handling := time.Second
+			if now%c.period >= c.period-c.slow {
+				handling *= c.times
+			}
+			trace.Arrivals, trace.Handlings = append(trace.Arrivals, c.rate), append(trace.Handlings, handling)
+		}
+		r := replayed(t, trace, Agent("agent", scaling.Policy{Start: trace.Start, Max: trace.Max}))
+		t.Logf("%v/s, for %d s of %d s %d times as long: at most %d instances, %.1f instance-hours, %.2f %% late, at worst %v", c.rate, c.slow, c.period,
+			c.times, most(&r), r.InstanceHours, 100*r.LateShare(), r.Worst.Round(time.Second))
+		if most(&r) > 9 || r.LateShare() > 0.002 {
+			t.Error("more than 9 instances, or more than 0.2 % late")
+		}
+	}
 }

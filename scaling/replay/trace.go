@@ -27,7 +27,8 @@ type Trace struct {
 	// Handling is how long a message occupies a slot.
 	Handling time.Duration
 
-	// Handlings is how long a message occupies a slot that begins in each step. Nil means Handling at all times.
+	// Handlings is how long each message occupies a slot that begins in a step, for all steps: all messages that begin in the same step take
+	// the same time. Nil means Handling at all times.
 	Handlings []time.Duration
 
 	// Slots is how many handlers one instance runs at once.
