@@ -241,7 +241,7 @@ func TestInstancesThatUseTooMuchCPUAreTooFew(t *testing.T) {
 				jobs, control := created(t, e, "jobs"), created(t, e, "control")
 				for _, name := range []string{"a", "b", "c", "d"} {
 					text, err := json.Marshal(beacon.Report{
-						Instance: name, Queue: jobs.Name(), Run: name, Sequence: 1, Next: time.Hour, Phase: "running",
+						Instance: name, Queue: jobs.Name(), Run: name, Sequence: 1, Next: 10 * time.Minute, Phase: "running",
 						Load: scaling.Load{Slots: 64, Running: 1}, CPU: scaling.Known(0.92),
 						Memory: scaling.Known[int64](60), MemoryLimit: scaling.Known[int64](100),
 					})

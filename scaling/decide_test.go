@@ -185,7 +185,7 @@ func TestEachDecisionIsASentenceWithItsNumbers(t *testing.T) {
 			policy: Policy{Slots: 1, Handling: time.Second},
 			history: every10s(append(repeat(20, depthOnly(5, 0)), depthOnly(5, 380), depthOnly(5, 330), depthOnly(5, 280),
 				depthOnly(5, 230), depthOnly(5, 180), depthOnly(5, 130))...),
-			want: "5: stays, at most 125 waiting; 3 wanted, but none is removed until they are drained; unknown: arrivals",
+			want: "5: stays, at most 125 waiting; 3 wanted, but none is removed until they are drained",
 		},
 		"only the depth is known, and it is zero": {
 			history: every10s(repeat(70, depthOnly(4, 0))...),
