@@ -104,7 +104,7 @@ func (k *keeper) attach(i *instance, p *process, name string, o *output) {
 func (k *keeper) show(line string) {
 	var err error
 	if panicked := hook.Run(func() { _, err = io.WriteString(k.options.Output, line) }); panicked != nil {
-		err = fmt.Errorf("Output has panicked: %v", panicked.Value)
+		err = fmt.Errorf("the option Output has panicked: %v", panicked.Value)
 	}
 	if err != nil {
 		k.unshown.Do(func() { k.options.Logger.Error("output of instances cannot be shown", "error", err) })

@@ -244,8 +244,8 @@ func (p *Processes) Close(ctx context.Context, drain bool) (err error) {
 		err = p.drain(ctx)
 	}
 	// The supervision ends whether or not there is time left for the instances.
-	if p.do(context.WithoutCancel(ctx), func(k *keeper) { k.stopping = true }) != nil {
-		return nil // it had ended before
+	if ended := p.do(context.WithoutCancel(ctx), func(k *keeper) { k.stopping = true }); ended != nil {
+		return nil //nolint:nilerr // it had ended before
 	}
 	<-p.ended
 	shown := make(chan struct{})

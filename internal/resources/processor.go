@@ -23,7 +23,7 @@ func Processor() (used time.Duration, processors float64, known bool) {
 func quota(root fs.FS) float64 {
 	least := math.Inf(1)
 	_ = eachGroup(root, "cpu", func(version int, group string) error {
-		text := ""
+		var text string
 		if version == 2 {
 			text, _ = readText(root, path.Join("sys/fs/cgroup", group, "cpu.max"))
 		} else {

@@ -25,7 +25,7 @@ func eachGroup(root fs.FS, controller string, f func(version int, group string) 
 		if len(fields) != 3 {
 			continue
 		}
-		version := 0
+		var version int
 		switch {
 		case fields[0] == "0" && fields[1] == "":
 			version = 2

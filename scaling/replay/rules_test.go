@@ -342,10 +342,10 @@ func TestStepsAndSawteethTakeNoMoreThanKEDA(t *testing.T) {
 	for _, size := range []struct {
 		Trace
 		rate    float64
-		periods []time.Duration // minutes
+		periods []int // minutes
 	}{
-		{stepped, 60, []time.Duration{7, 13, 25, 40, 55}}, {small, 25, []time.Duration{7, 25}},
-		{quick, 200, []time.Duration{7, 13}}, {long, 30, []time.Duration{13, 40}},
+		{stepped, 60, []int{7, 13, 25, 40, 55}}, {small, 25, []int{7, 25}},
+		{quick, 200, []int{7, 13}}, {long, 30, []int{13, 40}},
 	} {
 		for _, load := range []struct {
 			name  string
@@ -355,7 +355,7 @@ func TestStepsAndSawteethTakeNoMoreThanKEDA(t *testing.T) {
 			{"falling sawtooth", func(x float64) float64 { return 1 - x }}, {"there and back", func(x float64) float64 { return 2 * min(x, 1-x) }},
 		} {
 			for _, minutes := range size.periods {
-				trace := periodic(size.Trace, size.rate, minutes*time.Minute, load.shape)
+				trace := periodic(size.Trace, size.rate, time.Duration(minutes)*time.Minute, load.shape)
 				agent := replayed(t, trace, Agent("agent", scaling.Policy{Start: trace.Start, Max: trace.Max}))
 				keda := replayed(t, trace, KEDA{}.Rule("KEDA"))
 				t.Logf("| %v/s, %s, %d min | %.1f | %.2f %% | %.1f | %.2f %% |", size.rate, load.name, minutes,
@@ -388,14 +388,14 @@ func TestADependencyThatIsSlowAtTimesDoesNotScaleToTheMaximum(t *testing.T) {
 	for _, c := range []struct {
 		rate         float64
 		slow, period int // seconds
-		times        time.Duration
+		times        int
 	}{{20, 60, 600, 20}, {20, 30, 600, 60}, {10, 60, 600, 20}, {20, 10, 120, 30}} {
 		trace := stepped
 		trace.Step, trace.SLA = time.Second, 4*time.Minute
 		for now := range 4 * 3600 {
 			handling := time.Second
 			if now%c.period >= c.period-c.slow {
-				handling *= c.times
+				handling = time.Duration(c.times) * time.Second
 			}
 			trace.Arrivals, trace.Handlings = append(trace.Arrivals, c.rate), append(trace.Handlings, handling)
 		}
