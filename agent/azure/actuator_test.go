@@ -243,10 +243,10 @@ func TestALostAnswerIsReadBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			both(t, func(t *testing.T, id string) {
 				a, m := actuator(t, id)
-				m.answer = lost(false, answer) //nolint:bodyclose // the actuator closes it
+				m.answer = lost(false, answer)
 				scales(t, a, m, 5, "GET, "+patch(id, 5)+", GET")
 				m.set(2, "Succeeded")
-				m.answer = lost(true, answer) //nolint:bodyclose // the actuator closes it
+				m.answer = lost(true, answer)
 				scales(t, a, m, 5, "GET, "+patch(id, 5)+", GET", "orders in group shop to 5: ", "; read back, the number is 2")
 			})
 		})
@@ -362,7 +362,7 @@ func TestAnAcceptedChangeThatFailsIsSaidOnce(t *testing.T) {
 func TestAnOperationMayHaveALocation(t *testing.T) {
 	both(t, func(t *testing.T, id string) {
 		a, m := actuator(t, id)
-		operation := respond(202, "", "Retry-After", "10") //nolint:bodyclose // the actuator closes it
+		operation := respond(202, "", "Retry-After", "10")
 		m.answer = func(r *http.Request, do func() *http.Response) (*http.Response, error) {
 			switch {
 			case r.Method == http.MethodPatch:
