@@ -205,7 +205,11 @@ func TestTheModelAgreesWithListeners(t *testing.T) {
 				if source == "polling" {
 					polled[w] = requests
 				}
-				if requests > 1.01*polled[w] {
+				slack := 1.02 // when loops meet is chance
+				if w.gap == 0 {
+					slack = 1.04 // and how full the batches of a backlog are
+				}
+				if requests > slack*polled[w] {
 					t.Errorf("%s, %d processes, a job every %v: counted %.2f requests for each, and %.2f by polling", source, processes, w.gap, requests/each, polled[w]/each)
 				}
 				if math.Abs(model/requests-1) > 0.05 {
