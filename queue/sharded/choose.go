@@ -41,7 +41,7 @@ func (q *Queue) choose(text string, to destination) (chosen, error) {
 	before := q.repeats.of(text)
 	s := before.shard
 	if s == nil || before.leave && !q.bound(to) && s.suspect(now, late) {
-		s = q.place(to, now, late, before.shard)
+		s = q.place(text, to, now, late, before.shard)
 	}
 	c := chosen{
 		shard: s, begun: now, try: s.suspect(now, late),
@@ -92,9 +92,10 @@ func (q *Queue) lateness() time.Duration {
 	return max(lateAfter, lateTimes*fastest)
 }
 
-// place returns the shard for a message, which does not try the one where it has failed; nil for none.
-// Requires mu.
-func (q *Queue) place(to destination, now time.Time, late time.Duration, failed *shard) *shard {
+// place returns the shard for a message, which does not try the one where its outcome is unknown, nil for
+// none. One that was the last to fail at a shard leaves the next try to others for a while: a sender whose
+// waits are longer than the rests would fail again and again. Requires mu.
+func (q *Queue) place(text string, to destination, now time.Time, late time.Duration, unknown *shard) *shard {
 	shards := q.candidates(to)
 	if q.bound(to) {
 		return winners(shards, to.key, 1)[0]
@@ -107,7 +108,7 @@ func (q *Queue) place(to destination, now time.Time, late time.Duration, failed 
 			n++
 		case s.due.IsZero():
 			s.due = now.Add(retryEvery)
-		case !now.Before(s.due) && s != failed:
+		case !now.Before(s.due) && s != unknown && (s.refused != text || now.Sub(s.due) >= retryEvery):
 			return s
 		}
 	}
@@ -170,12 +171,13 @@ func (q *Queue) ended(ctx context.Context, c chosen, text string, err error) {
 	switch {
 	case err == nil:
 		s.accepted++
-		s.failures, s.err, s.due, s.held = 0, nil, time.Time{}, 0
+		s.failures, s.err, s.due, s.held, s.refused = 0, nil, time.Time{}, 0, ""
 		if c.begun.After(s.answered) || s.answered.IsZero() {
 			s.answered, s.took = c.begun, max(now.Sub(c.begun), 1)
 		}
 		q.repeats.forget(text)
 	case unwell(ctx, err):
+		s.refused = text
 		s.failed(err, now, c, share)
 	}
 	if errors.Is(err, queue.ErrOutcomeUnknown) {

@@ -93,6 +93,37 @@ func TestASendThroughABusyShardGoesElsewhere(t *testing.T) {
 	})
 }
 
+// A message that has failed at a shard goes elsewhere when it is sent again, however long its sender waits in between, unless
+// nobody else has tried the shard for a while.
+func TestAMessageThatFailedAtAShardDoesNotTryItAgain(t *testing.T) {
+	for _, wait := range []time.Duration{10 * time.Millisecond, 150 * time.Millisecond, time.Second, 3 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			b := setup(t, 2, nil)
+			b.shards[0].fail(queue.ErrThrottled)
+			failed := 0
+			for i := range 20 {
+				for before := failed; ; time.Sleep(wait) {
+					if _, err := b.Enqueue(t.Context(), fmt.Sprint(i), nil); err == nil {
+						break
+					}
+					if failed++; failed > before+1 {
+						t.Fatalf("waits of %v: job %d failed twice", wait, i)
+					}
+				}
+			}
+			if failed == 0 {
+				t.Errorf("waits of %v: no job tried the shard", wait)
+			}
+			b.shards[0].fail(nil)
+			for begin := time.Now(); b.send(t, "the same", "") != 0; time.Sleep(100 * time.Millisecond) {
+				if time.Since(begin) > 5*time.Second {
+					t.Fatal("a shard that works again is not used within 5 s")
+				}
+			}
+		})
+	}
+}
+
 // S-05: a lost response means two messages of one job in one shard, where its listener can tell.
 func TestARepeatedSendIsASecondMessageInTheSameShard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
