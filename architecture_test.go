@@ -123,8 +123,8 @@ func TestDependenciesStayBehindOnePackage(t *testing.T) {
 		{"github.com/Azure/azure-sdk-for-go/sdk/data/aztables", "table/aztable"},
 		{"github.com/cenkalti/backoff", "internal/retry"},
 		{"github.com/klauspost/compress", "codec/zstdcodec"},
-		{"golang.org/x/time", "queue/limited"},
-		{"go.yaml.in/yaml", "agent/agentfile"},
+		{"golang.org/x/time", "queue/limits"},
+		{"go.yaml.in/yaml", "internal/agentfile"},
 	}
 	for _, p := range goList(t, "./...") {
 		for _, imported := range p.Imports {
@@ -186,7 +186,7 @@ func TestAWorkerOnAzureNeedsFewModules(t *testing.T) {
 }
 
 // TestOtherModulesKeepTheirDependencies: users of the library do not load the dependencies of
-// natswakeup, agent/keda, and the examples.
+// natswakeup, scaling/agent/keda, and the examples.
 func TestOtherModulesKeepTheirDependencies(t *testing.T) {
 	for _, file := range []string{"go.mod", "go.sum"} {
 		text, err := os.ReadFile(file)

@@ -11,20 +11,19 @@ import (
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/blob"
-	"github.com/millrace/millrace/claimcheck"
+	"github.com/millrace/millrace/codec/claimcheck"
+	"github.com/millrace/millrace/dispatcher/perkey"
+	"github.com/millrace/millrace/dispatcher/slots"
 	"github.com/millrace/millrace/listener"
-	"github.com/millrace/millrace/meter"
-	"github.com/millrace/millrace/perkey"
-	"github.com/millrace/millrace/pool"
+	"github.com/millrace/millrace/listener/shards"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/faultqueue"
-	"github.com/millrace/millrace/queue/limited"
+	"github.com/millrace/millrace/queue/limits"
 	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/metered"
 	"github.com/millrace/millrace/queue/paired"
 	"github.com/millrace/millrace/queue/sharded"
-	"github.com/millrace/millrace/queue/tokens"
-	"github.com/millrace/millrace/shards"
 	"github.com/millrace/millrace/wakeup"
 )
 
@@ -33,7 +32,7 @@ type combined struct {
 	t          *testing.T
 	west, east *localqueue.Engine
 	outage     faultqueue.Phase // of the west, for senders and receivers
-	sent       *meter.Meter     // the requests of the senders, without those that a limit held back
+	sent       *metered.Meter   // the requests of the senders, without those that a limit held back
 	claims     *claimcheck.Claims
 	bus        wakeup.Bus
 
@@ -57,7 +56,7 @@ const (
 )
 
 func newCombined(t *testing.T) *combined {
-	c := &combined{t: t, west: localqueue.New(nil), east: localqueue.New(nil), sent: meter.New(), runs: map[int]int{}, running: map[string]bool{}}
+	c := &combined{t: t, west: localqueue.New(nil), east: localqueue.New(nil), sent: metered.New(), runs: map[int]int{}, running: map[string]bool{}}
 	var err error
 	if c.claims, err = claimcheck.New(blob.Memory(), "bodies", nil); err != nil {
 		t.Fatal(err)
@@ -67,7 +66,7 @@ func newCombined(t *testing.T) *combined {
 
 // shard returns a shard as a process sees it, from the inside out: the service, what counts its requests, a limit of the
 // process, and its pair.
-func (c *combined) shard(i int, all *limited.Limit, m *meter.Meter) *paired.Queue {
+func (c *combined) shard(i int, all *limits.Process, m *metered.Meter) *paired.Queue {
 	c.t.Helper()
 	network := faultqueue.New(c.west.Queue(queue.Name{Account: "west", Queue: fmt.Sprintf("orders-%d", i)}), &faultqueue.Options{
 		Seed: uint64(i), UsualLatency: faultqueue.Range{Min: 5 * time.Millisecond, Max: 20 * time.Millisecond}, Phases: []faultqueue.Phase{c.outage},
@@ -83,9 +82,9 @@ func (c *combined) shard(i int, all *limited.Limit, m *meter.Meter) *paired.Queu
 }
 
 // limit returns a limit of a process.
-func (c *combined) limit() *limited.Limit {
+func (c *combined) limit() *limits.Process {
 	c.t.Helper()
-	l, err := limited.New(&limited.Options{Messages: 200})
+	l, err := limits.NewProcess(&limits.ProcessOptions{Messages: 200})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -108,13 +107,13 @@ func (c *combined) producer() *producer.Producer[Parcel] {
 }
 
 // worker returns a worker that listens to all shards, and to another queue with the same slots.
-func (c *combined) worker(rate *tokens.RateLimit) []millrace.Runner {
+func (c *combined) worker(rate *limits.RateLimit) []millrace.Runner {
 	c.t.Helper()
-	all, slots := c.limit(), pool.New(&pool.Options{Slots: combinedSlots})
+	all, shared := c.limit(), slots.NewPool(&slots.PoolOptions{Slots: combinedSlots})
 	var limitedShards []queue.Queue
 	var pairs []*paired.Queue
 	for i := range combinedShards {
-		pair := c.shard(i, all, meter.New())
+		pair := c.shard(i, all, metered.New())
 		pairs = append(pairs, pair)
 		limitedShards = append(limitedShards, rate.Wrap(pair))
 	}
@@ -123,14 +122,14 @@ func (c *combined) worker(rate *tokens.RateLimit) []millrace.Runner {
 		c.t.Fatal(err)
 	}
 	orders := shards.New(limitedShards, listener.Chain(c.handle, perkey.Middleware[Parcel](keys)), &shards.Options[Parcel]{
-		Pool: slots, Listener: &listener.Options[Parcel]{Claims: c.claims, Wakeups: &c.bus, Logger: silent},
+		Pool: shared, Listener: &listener.Options[Parcel]{Claims: c.claims, Wakeups: &c.bus, Logger: silent},
 	})
 	letters := listener.New(c.west.Queue(queue.Name{Account: "west", Queue: "letters"}), func(context.Context, *listener.Message[string]) error {
 		c.enter(1)
 		defer c.enter(-1)
 		time.Sleep(3 * time.Second)
 		return nil
-	}, &listener.Options[string]{Slots: slots.Member(&pool.MemberOptions{Name: "letters"}), Logger: silent})
+	}, &listener.Options[string]{Slots: shared.Member(&slots.MemberOptions{Name: "letters"}), Logger: silent})
 	return []millrace.Runner{orders, letters, paired.NewSyphon(&paired.SyphonOptions{MaxPoll: time.Minute}, pairs...)}
 }
 
@@ -193,7 +192,7 @@ func TestWhatIsCombinedLosesAndDoublesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		limit := tokens.Rate{Jobs: 500, Window: 30 * time.Second}
+		limit := limits.Rate{Jobs: 500, Window: 30 * time.Second}
 		source := c.west.Queue(queue.Name{Account: "west", Queue: "order-tokens"})
 		if err := limit.Init(t.Context(), source); err != nil {
 			t.Fatal(err)
@@ -245,7 +244,7 @@ func TestWhatIsCombinedLosesAndDoublesNothing(t *testing.T) {
 		if c.most != combinedSlots {
 			t.Errorf("%d handlers ran at once, want all %d slots and no more", c.most, combinedSlots)
 		}
-		sends := c.sent.Counts().Operation(meter.Enqueue)
+		sends := c.sent.Counts().Operation(metered.Enqueue)
 		if accepted := sends.Requests - sends.Unreached - sends.Failed; accepted != jobs {
 			t.Errorf("the meter has %d accepted sends of %d, want %d: %+v", accepted, sends.Requests, jobs, sends)
 		}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace"
-	"github.com/millrace/millrace/claimcheck"
+	"github.com/millrace/millrace/codec/claimcheck"
 	"github.com/millrace/millrace/codec/zstdcodec"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"

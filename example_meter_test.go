@@ -8,10 +8,10 @@ import (
 	"log/slog"
 
 	"github.com/millrace/millrace/listener"
-	"github.com/millrace/millrace/meter"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/metered"
 )
 
 type meterOrder struct{ ID int }
@@ -20,7 +20,7 @@ type meterOrder struct{ ID int }
 func Example_meter() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	m := meter.New()
+	m := metered.New()
 	q := m.Wrap(localqueue.New(nil).Queue(queue.Name{Account: "shop", Queue: "orders"}))
 
 	orders := producer.New(q, &producer.Options[meterOrder]{Create: true})
@@ -48,7 +48,7 @@ func Example_meter() {
 	fmt.Println("worker:", spent)
 	fmt.Println("moving poison took", spent.Cause(queue.CausePoison).Requests, "requests")
 
-	cost, known := m.Counts().Cost(meter.Price{Class1: 0.01, Unit: 10_000}) // of your price sheet
+	cost, known := m.Counts().Cost(metered.Price{Class1: 0.01, Unit: 10_000}) // of your price sheet
 	fmt.Printf("together: $%.6f %v\n", cost, known)
 	// Output:
 	// producer: 4 send, 1 create; 1 failed
@@ -59,7 +59,7 @@ func Example_meter() {
 
 // Counts have a JSON form, for dashboards.
 func Example_meterCounts() {
-	m := meter.New()
+	m := metered.New()
 	q := m.Wrap(localqueue.New(nil).Queue(queue.Name{Account: "shop", Queue: "orders"}))
 	ctx := queue.WithCause(context.Background(), queue.CauseCreate)
 	if err := q.Create(ctx, nil); err != nil {

@@ -3,14 +3,14 @@ package millrace_test
 import (
 	"testing"
 
-	"github.com/millrace/millrace/meter"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/metered"
 )
 
 // BenchmarkDelete measures what counting adds to a request that costs nothing itself.
 func BenchmarkMeterDelete(b *testing.B) {
 	bare := queue.Queue(answering{})
-	for name, q := range map[string]queue.Queue{"bare": bare, "metered": meter.New().Wrap(bare), "metered twice": meter.New().Wrap(meter.New().Wrap(bare))} {
+	for name, q := range map[string]queue.Queue{"bare": bare, "metered": metered.New().Wrap(bare), "metered twice": metered.New().Wrap(metered.New().Wrap(bare))} {
 		b.Run(name, func(b *testing.B) {
 			ctx := queue.WithCause(b.Context(), queue.CauseDelete)
 			b.ReportAllocs()
@@ -26,7 +26,7 @@ func BenchmarkMeterDelete(b *testing.B) {
 // BenchmarkParallelDelete is the same from all processors.
 func BenchmarkMeterParallelDelete(b *testing.B) {
 	bare := queue.Queue(answering{})
-	for name, q := range map[string]queue.Queue{"bare": bare, "metered": meter.New().Wrap(bare)} {
+	for name, q := range map[string]queue.Queue{"bare": bare, "metered": metered.New().Wrap(bare)} {
 		b.Run(name, func(b *testing.B) {
 			ctx := queue.WithCause(b.Context(), queue.CauseDelete)
 			b.ReportAllocs()
@@ -41,9 +41,9 @@ func BenchmarkMeterParallelDelete(b *testing.B) {
 
 // BenchmarkCounts measures a snapshot.
 func BenchmarkMeterCounts(b *testing.B) {
-	m := meter.New()
+	m := metered.New()
 	for _, c := range queue.Causes() {
-		send(queue.WithCause(b.Context(), c), m.Wrap(answering{}), meter.Update)
+		send(queue.WithCause(b.Context(), c), m.Wrap(answering{}), metered.Update)
 	}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -11,10 +11,10 @@ import (
 
 	"github.com/millrace/millrace/emulator"
 	"github.com/millrace/millrace/listener"
-	"github.com/millrace/millrace/meter"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/metered"
 	"github.com/millrace/millrace/wakeup"
 )
 
@@ -51,7 +51,7 @@ func workerOptions() *listener.Options[job] {
 
 // work lets a listener, a producer and the tools for poison send requests of every cause, and returns
 // the listener's state and counts.
-func work(t *testing.T, b *bundle) (listener.State, meter.Counts) {
+func work(t *testing.T, b *bundle) (listener.State, metered.Counts) {
 	t.Helper()
 	ctx := t.Context()
 	must := func(err error) {
@@ -176,7 +176,7 @@ func TestTheFirstCopyToAPoisonQueueCountsNoFailure(t *testing.T) {
 }
 
 // checkState compares the state of a listener with its counts.
-func checkState(t *testing.T, st listener.State, own meter.Counts) {
+func checkState(t *testing.T, st listener.State, own metered.Counts) {
 	t.Helper()
 	c := st.ByCause
 	sum := c.Fetches + c.Renewals + c.Saves + c.Starts + c.GiveBacks + c.Deletes + c.Poison + c.Depth + c.Metadata + c.Creates + c.Others
@@ -190,10 +190,10 @@ func checkServer(t *testing.T, b *bundle) {
 	t.Helper()
 	synctest.Wait()
 	counts, server := b.meter.Counts(), b.server.Counts()
-	for o, name := range map[meter.Operation]emulator.Operation{
-		meter.Enqueue: emulator.PutMessage, meter.Dequeue: emulator.GetMessages, meter.Peek: emulator.PeekMessages,
-		meter.Update: emulator.UpdateMessage, meter.Delete: emulator.DeleteMessage, meter.Properties: emulator.GetQueueMetadata,
-		meter.Create: emulator.CreateQueue, meter.SetMetadata: emulator.SetQueueMetadata,
+	for o, name := range map[metered.Operation]emulator.Operation{
+		metered.Enqueue: emulator.PutMessage, metered.Dequeue: emulator.GetMessages, metered.Peek: emulator.PeekMessages,
+		metered.Update: emulator.UpdateMessage, metered.Delete: emulator.DeleteMessage, metered.Properties: emulator.GetQueueMetadata,
+		metered.Create: emulator.CreateQueue, metered.SetMetadata: emulator.SetQueueMetadata,
 	} {
 		if got, want := counts.Operation(o).Requests, server.Operations[name]; got != want {
 			t.Errorf("%v: got %d requests, want the server's %d", o, got, want)

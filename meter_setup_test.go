@@ -5,16 +5,16 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/emulator"
-	"github.com/millrace/millrace/meter"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
 	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/metered"
 )
 
 // bundle is a metered queue of a server that counts too.
 type bundle struct {
 	server *emulator.Server
-	meter  *meter.Meter
+	meter  *metered.Meter
 	queue  queue.Manager // counted by both
 	direct queue.Manager // the same queue, counted by nobody
 }
@@ -31,6 +31,6 @@ func setup(t *testing.T, faults string) *bundle {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := meter.New()
+	m := metered.New()
 	return &bundle{server: server, meter: m, queue: m.Wrap(q).(queue.Manager), direct: engine.Queue(q.Name())}
 }

@@ -12,20 +12,20 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/millrace/millrace/meter"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/metered"
 	"github.com/millrace/millrace/queue/queuetest"
 )
 
 // A metered queue behaves as the queue does, and what is refused without a request is not counted.
 func TestConformance(t *testing.T) {
-	meters := map[queue.Queue]*meter.Meter{}
+	meters := map[queue.Queue]*metered.Meter{}
 	var mu sync.Mutex
 	queuetest.Run(t, queuetest.Harness{
 		Bubble: true,
 		Open: func(_ *testing.T, name string) queue.Manager {
-			m := meter.New()
+			m := metered.New()
 			q := m.Wrap(localqueue.New(nil).Queue(queue.Name{Account: "local", Queue: name})).(queue.Manager)
 			mu.Lock()
 			defer mu.Unlock()
@@ -72,34 +72,34 @@ func (a managing) Clear(context.Context) error                          { return
 func (a managing) Drop(context.Context) error                           { return a.err }
 
 // send sends one request of the operation.
-func send(ctx context.Context, q queue.Queue, o meter.Operation) {
+func send(ctx context.Context, q queue.Queue, o metered.Operation) {
 	switch o {
-	case meter.Enqueue:
+	case metered.Enqueue:
 		_, _ = q.Enqueue(ctx, "text", nil)
-	case meter.Dequeue:
+	case metered.Dequeue:
 		_, _ = q.Dequeue(ctx, 32, time.Minute)
-	case meter.Peek:
+	case metered.Peek:
 		_, _ = q.Peek(ctx, 32)
-	case meter.Update:
+	case metered.Update:
 		_, _ = q.Update(ctx, queue.Lease{}, "text", time.Minute)
-	case meter.Delete:
+	case metered.Delete:
 		_ = q.Delete(ctx, queue.Lease{})
-	case meter.Properties:
+	case metered.Properties:
 		_, _ = q.Properties(ctx)
-	case meter.Create:
+	case metered.Create:
 		_ = q.Create(ctx, nil)
-	case meter.SetMetadata:
+	case metered.SetMetadata:
 		_ = q.(queue.Manager).SetMetadata(ctx, nil)
-	case meter.Clear:
+	case metered.Clear:
 		_ = q.(queue.Manager).Clear(ctx)
-	case meter.Drop:
+	case metered.Drop:
 		_ = q.(queue.Manager).Drop(ctx)
 	}
 }
 
 // A queue that cannot be administered is none that can because it is metered.
 func TestAMeteredQueueIsAManagerIfTheQueueIs(t *testing.T) {
-	m := meter.New()
+	m := metered.New()
 	for q, want := range map[queue.Queue]bool{&answering{}: false, &managing{}: true} {
 		wrapped := m.Wrap(q)
 		if _, got := wrapped.(queue.Manager); got != want {
@@ -111,9 +111,9 @@ func TestAMeteredQueueIsAManagerIfTheQueueIs(t *testing.T) {
 		if wrapped.Name() != q.Name() {
 			t.Errorf("Name: got %v, want %v", wrapped.Name(), q.Name())
 		}
-		send(t.Context(), wrapped.Sibling("-poison"), meter.Delete)
+		send(t.Context(), wrapped.Sibling("-poison"), metered.Delete)
 	}
-	if n := m.Counts().Operation(meter.Delete).Requests; n != 2 {
+	if n := m.Counts().Operation(metered.Delete).Requests; n != 2 {
 		t.Errorf("requests to siblings: got %d, want 2", n)
 	}
 }
@@ -122,30 +122,30 @@ func TestAMeteredQueueIsAManagerIfTheQueueIs(t *testing.T) {
 func TestHowARequestEnded(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
-		want meter.Tally
+		want metered.Tally
 	}{
-		"success":          {nil, meter.Tally{Requests: 1}},
-		"busy":             {&queue.Error{Kind: queue.ErrThrottled, Status: 503}, meter.Tally{Requests: 1, Throttled: 1}},
-		"server error":     {&queue.Error{Kind: queue.ErrUnavailable, Status: 500}, meter.Tally{Requests: 1, Failed: 1}},
-		"no connection":    {&queue.Error{Kind: queue.ErrUnavailable}, meter.Tally{Requests: 1, Unreached: 1}},
-		"no token":         {&queue.Error{Kind: queue.ErrUnauthorized}, meter.Tally{Requests: 1, Unreached: 1}},
-		"access denied":    {&queue.Error{Kind: queue.ErrUnauthorized, Status: 403}, meter.Tally{Requests: 1, Failed: 1}},
-		"no response":      {&queue.Error{Kind: queue.ErrOutcomeUnknown}, meter.Tally{Requests: 1, Failed: 1}},
-		"abandoned":        {&queue.Error{Kind: queue.ErrOutcomeUnknown, Err: context.Canceled}, meter.Tally{Requests: 1, Failed: 1}},
-		"lease lost":       {queue.ErrReceiptMismatch, meter.Tally{Requests: 1, Failed: 1}},
-		"refused":          {&queue.Error{Kind: queue.ErrInvalid, Status: 400}, meter.Tally{Requests: 1, Failed: 1}},
-		"something else":   {errors.New("?"), meter.Tally{Requests: 1, Failed: 1}},
-		"invalid argument": {&queue.Error{Kind: queue.ErrInvalid}, meter.Tally{}},
-		"text too large":   {&queue.Error{Kind: queue.ErrTooLarge}, meter.Tally{}},
-		"ended before":     {&queue.Error{Err: context.Canceled}, meter.Tally{}},
-		"deadline before":  {&queue.Error{Err: context.DeadlineExceeded}, meter.Tally{}},
-		"limited":          {&queue.LimitedError{After: time.Second}, meter.Tally{}},
+		"success":          {nil, metered.Tally{Requests: 1}},
+		"busy":             {&queue.Error{Kind: queue.ErrThrottled, Status: 503}, metered.Tally{Requests: 1, Throttled: 1}},
+		"server error":     {&queue.Error{Kind: queue.ErrUnavailable, Status: 500}, metered.Tally{Requests: 1, Failed: 1}},
+		"no connection":    {&queue.Error{Kind: queue.ErrUnavailable}, metered.Tally{Requests: 1, Unreached: 1}},
+		"no token":         {&queue.Error{Kind: queue.ErrUnauthorized}, metered.Tally{Requests: 1, Unreached: 1}},
+		"access denied":    {&queue.Error{Kind: queue.ErrUnauthorized, Status: 403}, metered.Tally{Requests: 1, Failed: 1}},
+		"no response":      {&queue.Error{Kind: queue.ErrOutcomeUnknown}, metered.Tally{Requests: 1, Failed: 1}},
+		"abandoned":        {&queue.Error{Kind: queue.ErrOutcomeUnknown, Err: context.Canceled}, metered.Tally{Requests: 1, Failed: 1}},
+		"lease lost":       {queue.ErrReceiptMismatch, metered.Tally{Requests: 1, Failed: 1}},
+		"refused":          {&queue.Error{Kind: queue.ErrInvalid, Status: 400}, metered.Tally{Requests: 1, Failed: 1}},
+		"something else":   {errors.New("?"), metered.Tally{Requests: 1, Failed: 1}},
+		"invalid argument": {&queue.Error{Kind: queue.ErrInvalid}, metered.Tally{}},
+		"text too large":   {&queue.Error{Kind: queue.ErrTooLarge}, metered.Tally{}},
+		"ended before":     {&queue.Error{Err: context.Canceled}, metered.Tally{}},
+		"deadline before":  {&queue.Error{Err: context.DeadlineExceeded}, metered.Tally{}},
+		"limited":          {&queue.LimitedError{After: time.Second}, metered.Tally{}},
 	} {
-		for o := meter.Enqueue; o <= meter.Drop; o++ {
-			m := meter.New()
+		for o := metered.Enqueue; o <= metered.Drop; o++ {
+			m := metered.New()
 			send(t.Context(), m.Wrap(managing{answering{err: c.err}}), o)
 			want := c.want
-			if o == meter.Dequeue && c.err == nil {
+			if o == metered.Dequeue && c.err == nil {
 				want.Empty = 1
 			}
 			if got := m.Counts().Operation(o); got != want {
@@ -160,7 +160,7 @@ func TestHowARequestEnded(t *testing.T) {
 
 // request is what a property test sends.
 type request struct {
-	operation meter.Operation
+	operation metered.Operation
 	cause     queue.Cause
 	repeats   int
 	answer    int // index in answers
@@ -173,7 +173,7 @@ var answers = []answering{
 
 var requests = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) request {
 	return request{
-		operation: meter.Operation(rapid.IntRange(0, int(meter.Drop)).Draw(t, "operation")),
+		operation: metered.Operation(rapid.IntRange(0, int(metered.Drop)).Draw(t, "operation")),
 		cause:     queue.Cause(rapid.IntRange(0, 20).Draw(t, "cause")), // some do not exist
 		repeats:   rapid.IntRange(0, 2).Draw(t, "repeats"),
 		answer:    rapid.IntRange(0, len(answers)-1).Draw(t, "answer"),
@@ -181,7 +181,7 @@ var requests = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) request {
 }), 0, 60)
 
 // sendAll sends the requests to the meter and returns what it should have counted.
-func sendAll(m *meter.Meter, all []request) (want meter.Tally) {
+func sendAll(m *metered.Meter, all []request) (want metered.Tally) {
 	for _, r := range all {
 		a := answers[r.answer]
 		send(queue.WithRepeats(queue.WithCause(context.Background(), r.cause), r.repeats), m.Wrap(managing{a}), r.operation)
@@ -199,9 +199,9 @@ func sendAll(m *meter.Meter, all []request) (want meter.Tally) {
 			want.Unreached++
 		case a.err != nil:
 			want.Failed++
-		case r.operation == meter.Dequeue && len(a.batch) == 0:
+		case r.operation == metered.Dequeue && len(a.batch) == 0:
 			want.Empty++
-		case r.operation == meter.Dequeue:
+		case r.operation == metered.Dequeue:
 			want.Messages += int64(len(a.batch))
 		}
 	}
@@ -212,7 +212,7 @@ func sendAll(m *meter.Meter, all []request) (want meter.Tally) {
 // up again, and JSON keeps them.
 func TestCountsAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := meter.New()
+		m := metered.New()
 		first := sendAll(m, requests.Draw(t, "first"))
 		before := m.Counts()
 		want := first.Plus(sendAll(m, requests.Draw(t, "second")))
@@ -221,11 +221,11 @@ func TestCountsAddUp(t *testing.T) {
 		if got := after.Total(); got != want {
 			t.Fatalf("got %+v, want %+v", got, want)
 		}
-		var causes, operations meter.Tally
+		var causes, operations metered.Tally
 		for _, c := range queue.Causes() {
 			causes = causes.Plus(after.Cause(c))
 		}
-		for o := meter.Enqueue; o <= meter.Drop; o++ {
+		for o := metered.Enqueue; o <= metered.Drop; o++ {
 			operations = operations.Plus(after.Operation(o))
 		}
 		if causes != want || operations != want {
@@ -242,7 +242,7 @@ func TestCountsAddUp(t *testing.T) {
 			t.Fatalf("a difference and its reverse: got %v, want none", got)
 		}
 		text, err := json.Marshal(after)
-		var back meter.Counts
+		var back metered.Counts
 		if err != nil || json.Unmarshal(text, &back) != nil || !reflect.DeepEqual(back, after) {
 			t.Fatalf("got %s, %v, and back %v", text, err, back)
 		}
@@ -251,13 +251,13 @@ func TestCountsAddUp(t *testing.T) {
 
 // Many goroutines send and read at once: nothing is lost, and no count ever goes down.
 func TestConcurrentRequestsAreAllCounted(t *testing.T) {
-	m := meter.New()
+	m := metered.New()
 	q := m.Wrap(managing{answering{batch: make([]queue.Message, 3)}})
 	const senders, each = 8, 500
 	var sending, reading sync.WaitGroup
 	done := make(chan struct{})
 	reading.Go(func() {
-		var last meter.Tally
+		var last metered.Tally
 		for {
 			now := m.Counts().Total()
 			if now.Requests < last.Requests || now.Messages < last.Messages || now.Messages > 3*now.Requests {
@@ -276,15 +276,15 @@ func TestConcurrentRequestsAreAllCounted(t *testing.T) {
 		sending.Go(func() {
 			ctx := queue.WithCause(t.Context(), queue.Cause(i%4))
 			for range each {
-				send(ctx, q, meter.Dequeue)
-				send(ctx, q.Sibling("-x"), meter.Delete)
+				send(ctx, q, metered.Dequeue)
+				send(ctx, q.Sibling("-x"), metered.Delete)
 			}
 		})
 	}
 	sending.Wait()
 	close(done)
 	reading.Wait()
-	if got, want := m.Counts().Total(), (meter.Tally{Requests: 2 * senders * each, Messages: 3 * senders * each}); got != want {
+	if got, want := m.Counts().Total(), (metered.Tally{Requests: 2 * senders * each, Messages: 3 * senders * each}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
@@ -292,58 +292,58 @@ func TestConcurrentRequestsAreAllCounted(t *testing.T) {
 // C-04: price, unit and classes are parameters. Without a price nothing is said about money, and what
 // is not billed costs nothing.
 func TestThePriceOfRequests(t *testing.T) {
-	m := meter.New()
-	ask := func(n int, a answering, operations ...meter.Operation) {
+	m := metered.New()
+	ask := func(n int, a answering, operations ...metered.Operation) {
 		for range n {
 			for _, o := range operations {
 				send(t.Context(), m.Wrap(managing{a}), o)
 			}
 		}
 	}
-	ask(100, answering{}, meter.Enqueue, meter.Dequeue, meter.Delete)
-	ask(10, answering{}, meter.Peek, meter.Properties)
-	ask(1000, answering{err: queue.ErrThrottled}, meter.Delete)
-	ask(1000, answering{err: queue.ErrUnavailable}, meter.Delete)
+	ask(100, answering{}, metered.Enqueue, metered.Dequeue, metered.Delete)
+	ask(10, answering{}, metered.Peek, metered.Properties)
+	ask(1000, answering{err: queue.ErrThrottled}, metered.Delete)
+	ask(1000, answering{err: queue.ErrUnavailable}, metered.Delete)
 	for name, c := range map[string]struct {
-		price meter.Price
+		price metered.Price
 		want  float64
 		known bool
 	}{
-		"none":         {meter.Price{}, 0, false},
-		"only class 2": {meter.Price{Class2: 1}, 0, false},
-		"one price":    {meter.Price{Class1: 0.01}, 0.00032, true},
-		"another unit": {meter.Price{Class1: 0.01, Unit: 100_000}, 0.000032, true},
-		"two classes":  {meter.Price{Class1: 2, Class2: 1, Unit: 10}, 60 + 2, true},
-		"own classes":  {meter.Price{Class1: 2, Class2: 1, Unit: 10, Class2Operations: []meter.Operation{meter.Dequeue}}, 40 + 10 + 4, true},
-		"one class":    {meter.Price{Class1: 2, Class2: 1, Unit: 10, Class2Operations: []meter.Operation{}}, 64, true},
+		"none":         {metered.Price{}, 0, false},
+		"only class 2": {metered.Price{Class2: 1}, 0, false},
+		"one price":    {metered.Price{Class1: 0.01}, 0.00032, true},
+		"another unit": {metered.Price{Class1: 0.01, Unit: 100_000}, 0.000032, true},
+		"two classes":  {metered.Price{Class1: 2, Class2: 1, Unit: 10}, 60 + 2, true},
+		"own classes":  {metered.Price{Class1: 2, Class2: 1, Unit: 10, Class2Operations: []metered.Operation{metered.Dequeue}}, 40 + 10 + 4, true},
+		"one class":    {metered.Price{Class1: 2, Class2: 1, Unit: 10, Class2Operations: []metered.Operation{}}, 64, true},
 	} {
 		got, known := m.Counts().Cost(c.price)
 		if fmt.Sprintf("%.9f", got) != fmt.Sprintf("%.9f", c.want) || known != c.known {
 			t.Errorf("%s: got %v, %v, want %v, %v", name, got, known, c.want, c.known)
 		}
 	}
-	if cost, known := meter.Counts(nil).Cost(meter.Price{Class1: 1}); cost != 0 || !known {
+	if cost, known := metered.Counts(nil).Cost(metered.Price{Class1: 1}); cost != 0 || !known {
 		t.Errorf("no requests: got %v, %v, want 0, known", cost, known)
 	}
 }
 
 // A line of a log names the causes, and what failed only if something did.
 func TestCountsAsText(t *testing.T) {
-	m := meter.New()
+	m := metered.New()
 	if got := m.Counts().String(); got != "none" {
 		t.Errorf("got %q, want none", got)
 	}
 	fetch := queue.WithCause(t.Context(), queue.CauseFetch)
-	send(fetch, m.Wrap(answering{batch: make([]queue.Message, 2)}), meter.Dequeue)
+	send(fetch, m.Wrap(answering{batch: make([]queue.Message, 2)}), metered.Dequeue)
 	if got := m.Counts().String(); got != "1 fetch" {
 		t.Errorf("got %q, want 1 fetch", got)
 	}
-	send(fetch, m.Wrap(answering{}), meter.Dequeue)
+	send(fetch, m.Wrap(answering{}), metered.Dequeue)
 	deletes := queue.WithCause(t.Context(), queue.CauseDelete)
 	for _, a := range []answering{{}, {err: queue.ErrThrottled}} {
-		send(deletes, m.Wrap(a), meter.Delete)
+		send(deletes, m.Wrap(a), metered.Delete)
 	}
-	send(queue.WithRepeats(deletes, 1), m.Wrap(answering{err: queue.ErrMessageGone}), meter.Delete)
+	send(queue.WithRepeats(deletes, 1), m.Wrap(answering{err: queue.ErrMessageGone}), metered.Delete)
 	if got, want := m.Counts().String(), "3 delete, 2 fetch (1 empty); 1 repeated, 1 throttled, 1 failed"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -352,18 +352,18 @@ func TestCountsAsText(t *testing.T) {
 // Every operation has a name of its own, which JSON keeps.
 func TestOperationsHaveNames(t *testing.T) {
 	seen := map[string]bool{}
-	for o := meter.Enqueue; o <= meter.Drop; o++ {
+	for o := metered.Enqueue; o <= metered.Drop; o++ {
 		if seen[o.String()] || o.String() == "" {
 			t.Errorf("operation %d: got the name %q, want one of its own", o, o)
 		}
 		seen[o.String()] = true
 		text, err := json.Marshal(o)
-		var back meter.Operation
+		var back metered.Operation
 		if err != nil || json.Unmarshal(text, &back) != nil || back != o {
 			t.Errorf("%v: got %s, %v, and back %v", o, text, err, back)
 		}
 	}
-	none := meter.Drop + 1
+	none := metered.Drop + 1
 	if _, err := none.MarshalText(); err == nil || none.String() != "Operation(10)" {
 		t.Errorf("got %v and error %v, want Operation(10) and an error", none, err)
 	}

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/dispatcher/slots"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/listener"
-	"github.com/millrace/millrace/pool"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue/azurequeue"
 	"github.com/millrace/millrace/wakeup"
@@ -102,7 +102,7 @@ func (p *pickup) run(ctx context.Context, h *harness) (*report, error) {
 func (p *pickup) once(ctx context.Context, location string, t *pickupTurn, seed uint64) (err error) {
 	due := schedule(p.perSecond, p.window, seed)
 	w := &pickupWorker{
-		pickup: p, pool: pool.New(&pool.Options{Slots: p.slots}), begun: newStarts(p.warmUp + len(due)),
+		pickup: p, pool: slots.NewPool(&slots.PoolOptions{Slots: p.slots}), begun: newStarts(p.warmUp + len(due)),
 		listening: listening{failed: make(chan error, 1)},
 	}
 	defer func() { err = errors.Join(err, w.stop()) }()
@@ -130,7 +130,7 @@ func (p *pickup) once(ctx context.Context, location string, t *pickupTurn, seed 
 type pickupWorker struct {
 	listening
 	*pickup
-	pool                        *pool.Pool
+	pool                        *slots.Pool
 	begun                       *starts // of critical jobs
 	critical, heavy             *listener.Listener[job]
 	criticalSender, heavySender *producer.Producer[job]
@@ -161,7 +161,7 @@ func (w *pickupWorker) open(ctx context.Context, location, name string, bus *wak
 	}
 	w.closing.add(q.Close)
 	o := &listener.Options[job]{
-		Slots: w.pool.Member(&pool.MemberOptions{Name: name, Reserve: reserve}), Wakeups: bus, Grace: time.Millisecond,
+		Slots: w.pool.Member(&slots.MemberOptions{Name: name, Reserve: reserve}), Wakeups: bus, Grace: time.Millisecond,
 		Logger:  slog.New(slog.DiscardHandler),
 		OnError: w.fail,
 	}

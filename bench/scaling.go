@@ -14,8 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/replay"
 	"github.com/millrace/millrace/scaling"
-	"github.com/millrace/millrace/scaling/replay"
 	"golang.org/x/sync/errgroup"
 )
 

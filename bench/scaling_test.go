@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/millrace/scaling/replay"
+	"github.com/millrace/millrace/internal/replay"
 )
 
 // ownTrace writes a short trace to a file, as a user would.

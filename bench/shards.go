@@ -13,12 +13,12 @@ import (
 
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/listener/shards"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
 	"github.com/millrace/millrace/queue/azurequeue/http1"
 	"github.com/millrace/millrace/queue/sharded"
-	"github.com/millrace/millrace/shards"
 	"golang.org/x/sync/errgroup"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
-	"github.com/millrace/millrace/pool"
+	"github.com/millrace/millrace/dispatcher/slots"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -39,7 +39,7 @@ func TestAllocationsPerMessageOfAKindAreBounded(t *testing.T) {
 // The slots of a pool take no allocation.
 func TestAllocationsPerMessageInAPoolAreBounded(t *testing.T) {
 	jobs, done := signalling()
-	p := pool.New(&pool.Options{Slots: 256})
+	p := slots.NewPool(&slots.PoolOptions{Slots: 256})
 	p.Member(nil)
 	d, err := dispatcher.New(instantQueue{}, jobs, &dispatcher.Options{Format: codec.Plain, Timeout: time.Minute, Slots: p.Member(nil)})
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/blob"
-	"github.com/millrace/millrace/claimcheck"
+	"github.com/millrace/millrace/codec/claimcheck"
 	"github.com/millrace/millrace/kinds"
 	"github.com/millrace/millrace/producer"
 )

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/blob"
-	"github.com/millrace/millrace/claimcheck"
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/codec/claimcheck"
 	"github.com/millrace/millrace/kinds"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"

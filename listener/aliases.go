@@ -88,7 +88,7 @@ type Claims = dispatcher.Claims
 // ClaimsError reports that the body of a message stays stored. See dispatcher.ClaimsError.
 type ClaimsError = dispatcher.ClaimsError
 
-// Slots are slots that several listeners share. See dispatcher.Slots and package pool.
+// Slots are slots that several listeners share. See dispatcher.Slots and package slots.
 type Slots = dispatcher.Slots
 
 // Duplicates remembers which jobs were handled, and holds those in progress. See

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/millrace/beacon"
+	"github.com/millrace/millrace/scaling/beacon"
 )
 
 // accompany runs what goes on until the drain has ended: the rates, and from report on the reports to a

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/millrace/beacon"
-	"github.com/millrace/millrace/meter"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/metered"
 	"github.com/millrace/millrace/scaling"
+	"github.com/millrace/millrace/scaling/beacon"
 )
 
 // control returns a control queue, and a viewer of it, for a listener with these options.
@@ -152,7 +152,7 @@ func TestTheBeaconIsTheOnlyRequestOfAnIdleListener(t *testing.T) {
 		if got != now.Total().Requests || got < 1440 || got > 1810 {
 			t.Errorf("got %v in a day, want 1,440…1,810 reports and nothing else", now)
 		}
-		if n := int64(len(control.sent("update")) - reported); now.Operation(meter.Update).Requests != n {
+		if n := int64(len(control.sent("update")) - reported); now.Operation(metered.Update).Requests != n {
 			t.Errorf("got %v, and %d updates were sent", now, n)
 		}
 		st := l.State()

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/blob"
-	"github.com/millrace/millrace/claimcheck"
+	"github.com/millrace/millrace/codec/claimcheck"
 	"github.com/millrace/millrace/emulator"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"

@@ -14,7 +14,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
-	"github.com/millrace/millrace/perkey"
+	"github.com/millrace/millrace/dispatcher/perkey"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )

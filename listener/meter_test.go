@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/millrace/meter"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/metered"
 )
 
 // Requests to a poison queue that the policy names are billed like all others.
@@ -79,9 +79,9 @@ func TestTheStateSaysWhatRequestsWereFor(t *testing.T) {
 // Every cause is in one count of a state; those that a listener does not have are others.
 func TestEveryCauseIsInTheState(t *testing.T) {
 	seen := map[RequestsByCause]queue.Cause{}
-	others := requestsByCause(meter.Counts{{Cause: queue.CauseUnknown, Tally: meter.Tally{Requests: 1}}})
+	others := requestsByCause(metered.Counts{{Cause: queue.CauseUnknown, Tally: metered.Tally{Requests: 1}}})
 	for _, c := range queue.Causes() {
-		r := requestsByCause(meter.Counts{{Cause: c, Tally: meter.Tally{Requests: 1}}})
+		r := requestsByCause(metered.Counts{{Cause: c, Tally: metered.Tally{Requests: 1}}})
 		if before, known := seen[r]; known && r != others {
 			t.Errorf("%v counts as %v", c, before)
 		}

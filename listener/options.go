@@ -4,10 +4,10 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/millrace/millrace/beacon"
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/scaling"
+	"github.com/millrace/millrace/scaling/beacon"
 	"github.com/millrace/millrace/wakeup"
 )
 

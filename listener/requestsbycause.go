@@ -3,8 +3,8 @@ package listener
 import (
 	"cmp"
 
-	"github.com/millrace/millrace/meter"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/metered"
 )
 
 // RequestsByCause are the requests of a listener by cause. The first group adds up to all requests;
@@ -31,16 +31,16 @@ type RequestsByCause struct {
 }
 
 // Counts returns the requests of the listener and its poison queue by operation, cause and outcome;
-// [meter.Counts.Cost] prices them. Before Run all are zero. It sends no request and is safe for
+// [metered.Counts.Cost] prices them. Before Run all are zero. It sends no request and is safe for
 // concurrent use.
-func (l *Listener[T]) Counts() meter.Counts {
+func (l *Listener[T]) Counts() metered.Counts {
 	if s := l.current(); s != nil {
 		return s.meter.Counts()
 	}
 	return nil
 }
 
-func requestsByCause(c meter.Counts) (r RequestsByCause) {
+func requestsByCause(c metered.Counts) (r RequestsByCause) {
 	total := c.Total()
 	r.EmptyFetches = c.Cause(queue.CauseFetch).Empty
 	r.Repeated, r.Throttled, r.Unreached, r.Failed = total.Repeated, total.Throttled, total.Unreached, total.Failed

@@ -12,13 +12,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/millrace/beacon"
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/internal/waiting"
-	"github.com/millrace/millrace/meter"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/metered"
 	"github.com/millrace/millrace/scaling"
+	"github.com/millrace/millrace/scaling/beacon"
 )
 
 // session is one run of a listener. Its mutable state is in the owner.
@@ -29,7 +29,7 @@ type session struct {
 	alarm  chan struct{} // buffered, one: the earliest alarm or instant has changed
 
 	queue      queue.Queue // counted by meter
-	meter      *meter.Meter
+	meter      *metered.Meter
 	options    sessionOptions
 	dispatcher *dispatcher.Dispatcher
 	controller scaling.Controller // nil for none; one call at a time
@@ -82,7 +82,7 @@ func newSession(q queue.Queue, o sessionOptions, dispatch func(queue.Queue, *dis
 	report := newReporter(q.Name(), options.OnError, options.Logger)
 	s := &session{
 		epoch: time.Now().Add(-time.Second), alarm: make(chan struct{}, 1), explicit: explicitIn(&o),
-		report: report, hooks: report.hooks, failed: make(chan error, 1), meter: meter.New(),
+		report: report, hooks: report.hooks, failed: make(chan error, 1), meter: metered.New(),
 	}
 	if options.Wakeups != nil {
 		s.wakeups = newWakeups()

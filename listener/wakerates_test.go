@@ -7,9 +7,8 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/limited"
+	"github.com/millrace/millrace/queue/limits"
 	"github.com/millrace/millrace/queue/paired"
-	"github.com/millrace/millrace/queue/tokens"
 	"github.com/millrace/millrace/wakeup"
 )
 
@@ -119,13 +118,13 @@ func dequeuesForOne(t *testing.T, gap time.Duration, way string) (each float64) 
 		case "Azure":
 			o.Wakeups, q = bus, promising{b.queue, 2}
 		case "limited":
-			l, err := limited.New(&limited.Options{Messages: 500})
+			l, err := limits.NewProcess(&limits.ProcessOptions{Messages: 500})
 			if err != nil {
 				b.Fatal(err)
 			}
 			o.Wakeups, q = bus, l.Wrap(promising{b.queue, 2})
 		case "rate":
-			r, source := tokens.Rate{Jobs: 10_000, Window: time.Minute, Seed: 1}, b.engine.Queue(queue.Name{Account: "acme", Queue: "tokens"})
+			r, source := limits.Rate{Jobs: 10_000, Window: time.Minute, Seed: 1}, b.engine.Queue(queue.Name{Account: "acme", Queue: "tokens"})
 			if err := r.Init(b.Context(), source); err != nil {
 				b.Fatal(err)
 			}

@@ -19,7 +19,7 @@
 // without a request.
 //
 // The context of a request says why it is sent, see [WithCause], and how often it was sent before, see
-// [WithRepeats]. Wrappers pass it on, so that package meter can tell what is paid for.
+// [WithRepeats]. Wrappers pass it on, so that package metered can tell what is paid for.
 //
 // # Concurrency
 //

@@ -126,7 +126,7 @@ func Explain(err error, op string, name Name, id ID) *Error {
 var ErrLimited = errors.New("limited")
 
 // LimitedError is the error of a request that a limit of the program holds back, such as a dequeue of a
-// queue of package queue/limited. It is no failure: nothing was sent, and the service was not asked. A
+// queue of package queue/limits. It is no failure: nothing was sent, and the service was not asked. A
 // listener waits and reports nothing.
 type LimitedError struct {
 	Op    string // operation, such as "dequeue"
@@ -154,7 +154,7 @@ func (e *LimitedError) Error() string {
 // Is reports whether target is [ErrLimited].
 func (e *LimitedError) Is(target error) bool { return target == ErrLimited }
 
-// Cause is why a request is sent, for those who count requests, such as package meter: an update may
+// Cause is why a request is sent, for those who count requests, such as package metered: an update may
 // be a renewal, a give-back or a save. It travels in the context; see [WithCause]. The zero value is
 // [CauseUnknown].
 type Cause uint8

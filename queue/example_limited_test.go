@@ -7,19 +7,19 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/limited"
+	"github.com/millrace/millrace/queue/limits"
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
 // A process keeps the queues of an account below 20,000 requests a second, and one of them below 2,000
 // messages. A listener takes the wrapped queue like any other.
 func Example_limitedAccount() {
-	account, err := limited.New(&limited.Options{Requests: 20_000})
+	account, err := limits.NewProcess(&limits.ProcessOptions{Requests: 20_000})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	one, err := limited.New(&limited.Options{Messages: 2000})
+	one, err := limits.NewProcess(&limits.ProcessOptions{Messages: 2000})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -32,7 +32,7 @@ func Example_limitedAccount() {
 // Whoever calls Dequeue is told when to come again.
 func Example_limitedDequeue() {
 	ctx := context.Background()
-	limit, err := limited.New(&limited.Options{Requests: 1.0 / 3600})
+	limit, err := limits.NewProcess(&limits.ProcessOptions{Requests: 1.0 / 3600})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/dispatcher/slots"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/limits"
 	"github.com/millrace/millrace/queue/localqueue"
-	"github.com/millrace/millrace/queue/tokens"
 )
 
 // All processes together fetch at most 5,000 jobs in any minute. Init makes the tokens, once; Open and Wrap are for
@@ -23,7 +24,7 @@ func Example_tokensRate() {
 	source := account.Queue(queue.Name{Account: "shop", Queue: "mail-limit"})
 	mails := account.Queue(queue.Name{Account: "shop", Queue: "mails"})
 
-	limit := tokens.Rate{Jobs: 5000, Window: time.Minute}
+	limit := limits.Rate{Jobs: 5000, Window: time.Minute}
 	if err := limit.Init(ctx, source); err != nil {
 		fmt.Println(err)
 		return
@@ -49,7 +50,7 @@ func Example_tokensConcurrency() {
 	source := account.Queue(queue.Name{Account: "films", Queue: "encoders"})
 	videos := account.Queue(queue.Name{Account: "films", Queue: "videos"})
 
-	limit := tokens.Concurrency{Jobs: 20, PerToken: 2}
+	limit := limits.Concurrency{Jobs: 20, PerToken: 2}
 	if err := limit.Init(ctx, source); err != nil {
 		fmt.Println(err)
 		return
@@ -61,7 +62,7 @@ func Example_tokensConcurrency() {
 	}
 	encode := func(context.Context, *listener.Message[string]) error { return nil }
 	worker := listener.New(here.Wrap(videos), encode, &listener.Options[string]{
-		Interceptors: []listener.Interceptor{here.Intercept},
+		Interceptors: []listener.Interceptor{slots.OfFleet(here)},
 	})
 	if err := millrace.RunOrdered(ctx, here, worker); err != nil { // the last drains first
 		fmt.Println(err)
@@ -76,7 +77,7 @@ func Example_tokensConcurrency() {
 func TestTheErrorNamesTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)
-		r := tokens.Rate{Jobs: 100, Window: 30 * time.Second, PerToken: 1, Seed: 1}
+		r := limits.Rate{Jobs: 100, Window: 30 * time.Second, PerToken: 1, Seed: 1}
 		if err := r.Init(t.Context(), b.tokens); err != nil {
 			t.Fatal(err)
 		}

@@ -16,13 +16,12 @@ import (
 
 	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/listener"
-	"github.com/millrace/millrace/meter"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/limited"
+	"github.com/millrace/millrace/queue/limits"
 	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/metered"
 	"github.com/millrace/millrace/queue/paired"
 	"github.com/millrace/millrace/queue/queuetest"
-	"github.com/millrace/millrace/queue/tokens"
 	"github.com/millrace/millrace/wakeup"
 )
 
@@ -89,7 +88,7 @@ func (r *recorder) count(ops ...string) (requests, messages int) {
 }
 
 // setup returns a recorded queue with n messages, and the queue that is held to the limit.
-func setup(t testing.TB, n int, o *limited.Options) (*recorder, queue.Queue) {
+func setup(t testing.TB, n int, o *limits.ProcessOptions) (*recorder, queue.Queue) {
 	t.Helper()
 	inner := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "jobs"})
 	if err := inner.Create(context.Background(), nil); err != nil {
@@ -100,7 +99,7 @@ func setup(t testing.TB, n int, o *limited.Options) (*recorder, queue.Queue) {
 			t.Fatal(err)
 		}
 	}
-	l, err := limited.New(o)
+	l, err := limits.NewProcess(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +112,7 @@ func TestConformance(t *testing.T) {
 	queuetest.Run(t, queuetest.Harness{
 		Bubble: true,
 		Open: func(t *testing.T, name string) queue.Manager {
-			l, err := limited.New(&limited.Options{Messages: 1e9, Requests: 1e9})
+			l, err := limits.NewProcess(&limits.ProcessOptions{Messages: 1e9, Requests: 1e9})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -123,10 +122,10 @@ func TestConformance(t *testing.T) {
 }
 
 func TestALimitThatMakesNoSenseIsRefused(t *testing.T) {
-	for _, o := range []*limited.Options{
+	for _, o := range []*limits.ProcessOptions{
 		nil, {}, {Messages: -1}, {Requests: math.NaN()}, {Messages: math.Inf(1)}, {Messages: 1, Burst: -1},
 	} {
-		if l, err := limited.New(o); err == nil || l != nil {
+		if l, err := limits.NewProcess(o); err == nil || l != nil {
 			t.Errorf("%+v: got no error", o)
 		}
 	}
@@ -168,7 +167,7 @@ func TestNoWindowHasMoreThanTheLimit(t *testing.T) {
 		fetchers, senders := rapid.IntRange(1, 4).Draw(rt, "fetchers"), rapid.IntRange(0, 3).Draw(rt, "senders")
 		stock := rapid.SampledFrom([]int{0, 50, 5000}).Draw(rt, "stock")
 		synctest.Test(t, func(t *testing.T) {
-			r, q := setup(t, stock, &limited.Options{Messages: perSecond, Burst: burst})
+			r, q := setup(t, stock, &limits.ProcessOptions{Messages: perSecond, Burst: burst})
 			r.took = took
 			end := time.Now().Add(20 * time.Second)
 			var all sync.WaitGroup
@@ -212,7 +211,7 @@ func TestNoWindowHasMoreThanTheLimit(t *testing.T) {
 func TestALimitIsUsedInFull(t *testing.T) {
 	for _, took := range []time.Duration{0, 200 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
-			r, q := setup(t, 20_000, &limited.Options{Messages: 100})
+			r, q := setup(t, 20_000, &limits.ProcessOptions{Messages: 100})
 			r.took = took
 			end := time.Now().Add(time.Minute)
 			var all sync.WaitGroup
@@ -231,7 +230,7 @@ func TestALimitIsUsedInFull(t *testing.T) {
 // A low limit does not wait for a full batch.
 func TestALowLimitIsSpreadOverTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, q := setup(t, 100, &limited.Options{Messages: 2, Burst: time.Minute})
+		r, q := setup(t, 100, &limits.ProcessOptions{Messages: 2, Burst: time.Minute})
 		fetch(t, q, time.Now().Add(30*time.Second)) // the burst, and what comes
 		last := time.Now()
 		for _, s := range r.sent {
@@ -249,7 +248,7 @@ func TestALowLimitIsSpreadOverTime(t *testing.T) {
 // Dequeues that find nothing cost requests and no messages.
 func TestWhatADequeueDoesNotFindIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, q := setup(t, 0, &limited.Options{Messages: 40, Requests: 1000})
+		_, q := setup(t, 0, &limits.ProcessOptions{Messages: 40, Requests: 1000})
 		for i := range 500 {
 			if _, err := q.Dequeue(t.Context(), 30, time.Minute); err != nil {
 				t.Fatalf("empty dequeue %d: %v", i, err)
@@ -261,7 +260,7 @@ func TestWhatADequeueDoesNotFindIsGivenBack(t *testing.T) {
 // Enqueues that never stop do not starve dequeues, nor the other way round.
 func TestEnqueuesAndDequeuesShareALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, q := setup(t, 50_000, &limited.Options{Messages: 100})
+		r, q := setup(t, 50_000, &limits.ProcessOptions{Messages: 100})
 		end := time.Now().Add(time.Minute)
 		ctx, cancel := context.WithDeadline(t.Context(), end)
 		defer cancel()
@@ -289,7 +288,7 @@ func TestEnqueuesAndDequeuesShareALimit(t *testing.T) {
 func TestWhatHoldsALeaseIsNotHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
-		_, q := setup(t, 60, &limited.Options{Requests: 10})
+		_, q := setup(t, 60, &limits.ProcessOptions{Requests: 10})
 		batch, err := q.Dequeue(t.Context(), 32, time.Hour)
 		if err != nil || len(batch) != 32 {
 			t.Fatalf("got %d messages, error %v", len(batch), err)
@@ -323,7 +322,7 @@ func TestWhatHoldsALeaseIsNotHeldBack(t *testing.T) {
 func TestAnEnqueueWaitsWithinItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
-		r, q := setup(t, 0, &limited.Options{Messages: 0.1})
+		r, q := setup(t, 0, &limits.ProcessOptions{Messages: 0.1})
 		if _, err := q.Enqueue(t.Context(), "first", nil); err != nil {
 			t.Fatal(err)
 		}
@@ -351,7 +350,7 @@ func TestAnEnqueueWaitsWithinItsContext(t *testing.T) {
 // A limit within a limit that refuses costs the outer one nothing.
 func TestLimitsCanBeNested(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, q := setup(t, 100, &limited.Options{Messages: 40, Requests: 40})
+		r, q := setup(t, 100, &limits.ProcessOptions{Messages: 40, Requests: 40})
 		r.refuse = &queue.LimitedError{Op: "dequeue", After: time.Minute}
 		for range 100 {
 			if _, err := q.Dequeue(t.Context(), 30, time.Minute); !errors.Is(err, queue.ErrLimited) {
@@ -369,7 +368,7 @@ func TestLimitsCanBeNested(t *testing.T) {
 // Queues and their siblings share the limit, and a queue that can be administered still can.
 func TestQueuesShareALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, q := setup(t, 100, &limited.Options{Messages: 40})
+		_, q := setup(t, 100, &limits.ProcessOptions{Messages: 40})
 		poison := q.Sibling("-poison").(queue.Manager)
 		if err := poison.Create(t.Context(), nil); err != nil {
 			t.Fatal(err)
@@ -390,7 +389,7 @@ func TestQueuesShareALimit(t *testing.T) {
 func TestAListenerKeepsToALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const jobs = 6000
-		r, q := setup(t, jobs, &limited.Options{Messages: 200}) // each job is got and deleted
+		r, q := setup(t, jobs, &limits.ProcessOptions{Messages: 200}) // each job is got and deleted
 		var handled, failed atomic.Int64
 		l := listener.New(q, func(context.Context, *listener.Message[int]) error { handled.Add(1); return nil }, &listener.Options[int]{
 			Concurrency: 200, OnError: func(error) { failed.Add(1) }, Logger: slog.New(slog.DiscardHandler),
@@ -411,7 +410,7 @@ func TestAListenerKeepsToALimit(t *testing.T) {
 func TestABatchThatALimitCutsShowsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)
-		c, r := tokens.Concurrency{Jobs: 8, PerToken: 2}, tokens.Rate{Jobs: 100, Window: time.Minute, PerToken: 2}
+		c, r := limits.Concurrency{Jobs: 8, PerToken: 2}, limits.Rate{Jobs: 100, Window: time.Minute, PerToken: 2}
 		others := b.engine.Queue(queue.Name{Account: "acme", Queue: "others"})
 		if err := errors.Join(c.Init(t.Context(), b.tokens), r.Init(t.Context(), others)); err != nil {
 			t.Fatal(err)
@@ -419,12 +418,12 @@ func TestABatchThatALimitCutsShowsNothing(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		atOnce, _ := b.open(c, b.tokens)
 		inWindow, err := r.Open(t.Context(), others)
-		each, err2 := limited.New(&limited.Options{Messages: 1000, Burst: 4 * time.Millisecond})
+		each, err2 := limits.NewProcess(&limits.ProcessOptions{Messages: 1000, Burst: 4 * time.Millisecond})
 		if err := errors.Join(err, err2); err != nil {
 			t.Fatal(err)
 		}
 		for name, q := range map[string]queue.Queue{
-			"concurrency": atOnce.Wrap(b.jobs), "rate": inWindow.Wrap(b.jobs), "metered rate": meter.New().Wrap(inWindow.Wrap(b.jobs)), "limited": each.Wrap(b.jobs),
+			"concurrency": atOnce.Wrap(b.jobs), "rate": inWindow.Wrap(b.jobs), "metered rate": metered.New().Wrap(inWindow.Wrap(b.jobs)), "limited": each.Wrap(b.jobs),
 		} {
 			for _, jobs := range []int{1, 32} {
 				b.put(jobs)
@@ -449,7 +448,7 @@ func TestABatchThatALimitCutsShowsNothing(t *testing.T) {
 func TestAShortBatchUnderALimitEndsNoLoop(t *testing.T) {
 	wrappers := map[string]func(b *bundle) queue.Queue{
 		"limited": func(b *bundle) queue.Queue {
-			l, err := limited.New(&limited.Options{Messages: 200, Burst: 40 * time.Millisecond}) // each job is got and deleted
+			l, err := limits.NewProcess(&limits.ProcessOptions{Messages: 200, Burst: 40 * time.Millisecond}) // each job is got and deleted
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/dispatcher/slots"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/limited"
+	"github.com/millrace/millrace/queue/limits"
 	"github.com/millrace/millrace/queue/localqueue"
-	"github.com/millrace/millrace/queue/tokens"
 )
 
 // processorTime returns what this process has used of the processors. Unlike time that has passed it does not depend on
@@ -77,21 +77,21 @@ func BenchmarkCost(b *testing.B) {
 	took, _ := work(b, n, unlimited)
 	perSecond := max(n/took.Seconds(), 50_000) // not less on a machine that has other things to do
 	ofProcess := func(_ *localqueue.Engine, q queue.Queue) (queue.Queue, []listener.Interceptor, func()) {
-		l, err := limited.New(&limited.Options{Messages: 4 * perSecond, Requests: 4 * perSecond}) // a job is got and deleted
+		l, err := limits.NewProcess(&limits.ProcessOptions{Messages: 4 * perSecond, Requests: 4 * perSecond}) // a job is got and deleted
 		if err != nil {
 			b.Fatal(err)
 		}
 		return l.Wrap(q), nil, func() {}
 	}
 	ofAll := func(e *localqueue.Engine, q queue.Queue) (queue.Queue, []listener.Interceptor, func()) {
-		l, err := openReady(e, tokens.Rate{Jobs: int(60 * perSecond), Window: 30 * time.Second, PerToken: 1000})
+		l, err := openReady(e, limits.Rate{Jobs: int(60 * perSecond), Window: 30 * time.Second, PerToken: 1000})
 		if err != nil {
 			b.Fatal(err)
 		}
 		return l.Wrap(q), nil, func() {}
 	}
 	together := func(e *localqueue.Engine, q queue.Queue) (queue.Queue, []listener.Interceptor, func()) {
-		l, err := openConcurrency(e, tokens.Concurrency{Jobs: 128}) // the listener has 64 slots
+		l, err := openConcurrency(e, limits.Concurrency{Jobs: 128}) // the listener has 64 slots
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func BenchmarkCost(b *testing.B) {
 				b.Error(err)
 			}
 		})
-		return l.Wrap(q), []listener.Interceptor{l.Intercept}, func() { cancel(); running.Wait() }
+		return l.Wrap(q), []listener.Interceptor{slots.OfFleet(l)}, func() { cancel(); running.Wait() }
 	}
 	kinds := []wrapping{unlimited, ofProcess, ofAll, together}
 	best := make([]time.Duration, len(kinds)) // of each: what else the machine does only makes it slower
@@ -132,7 +132,7 @@ func (q atOnce) Update(ctx context.Context, l queue.Lease, text string, _ time.D
 }
 
 // openConcurrency returns a limit whose tokens are there.
-func openConcurrency(e *localqueue.Engine, c tokens.Concurrency) (*tokens.ConcurrencyLimit, error) {
+func openConcurrency(e *localqueue.Engine, c limits.Concurrency) (*limits.ConcurrencyLimit, error) {
 	q := atOnce{e.Queue(queue.Name{Account: "acme", Queue: "tokens"})}
 	err := c.Init(context.Background(), q)
 	l, failed := c.Open(context.Background(), q)
@@ -140,7 +140,7 @@ func openConcurrency(e *localqueue.Engine, c tokens.Concurrency) (*tokens.Concur
 }
 
 // openReady returns a limit whose tokens are there.
-func openReady(e *localqueue.Engine, r tokens.Rate) (*tokens.RateLimit, error) {
+func openReady(e *localqueue.Engine, r limits.Rate) (*limits.RateLimit, error) {
 	q := atOnce{e.Queue(queue.Name{Account: "acme", Queue: "tokens"})}
 	err := r.Init(context.Background(), q)
 	l, failed := r.Open(context.Background(), q)

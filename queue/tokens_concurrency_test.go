@@ -10,17 +10,18 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/dispatcher/slots"
 	"github.com/millrace/millrace/internal/waiting"
-	"github.com/millrace/millrace/meter"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/faultqueue"
+	"github.com/millrace/millrace/queue/limits"
 	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/metered"
 	"github.com/millrace/millrace/queue/queuetest"
-	"github.com/millrace/millrace/queue/tokens"
 )
 
 // keep runs a limit until the test ends.
-func keep(t *testing.T, l *tokens.ConcurrencyLimit) (stop func()) {
+func keep(t *testing.T, l *limits.ConcurrencyLimit) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -38,7 +39,7 @@ func keep(t *testing.T, l *tokens.ConcurrencyLimit) (stop func()) {
 }
 
 // limit sets up a limit of concurrency whose tokens can be taken.
-func (b *bundle) limit(c tokens.Concurrency) {
+func (b *bundle) limit(c limits.Concurrency) {
 	if err := c.Init(b.Context(), b.tokens); err != nil {
 		b.Fatal(err)
 	}
@@ -46,7 +47,7 @@ func (b *bundle) limit(c tokens.Concurrency) {
 }
 
 // open opens a limit and keeps it until the test ends.
-func (b *bundle) open(c tokens.Concurrency, q queue.Queue) (l *tokens.ConcurrencyLimit, stop func()) {
+func (b *bundle) open(c limits.Concurrency, q queue.Queue) (l *limits.ConcurrencyLimit, stop func()) {
 	l, err := c.Open(b.Context(), q)
 	if err != nil {
 		b.Fatal(err)
@@ -72,7 +73,7 @@ func TestConformanceUnderConcurrency(t *testing.T) {
 		Bubble: true,
 		Open: func(t *testing.T, name string) queue.Manager {
 			engine := localqueue.New(nil)
-			c := tokens.Concurrency{Jobs: 50_000, PerToken: 1000, Seed: 1}
+			c := limits.Concurrency{Jobs: 50_000, PerToken: 1000, Seed: 1}
 			source := engine.Queue(queue.Name{Account: "local", Queue: "the-tokens"})
 			if err := c.Init(context.Background(), source); err != nil {
 				t.Fatal(err)
@@ -125,7 +126,7 @@ func (g *gauge) begun() int {
 
 // process is a process that fetches jobs by hand.
 type process struct {
-	limit   *tokens.ConcurrencyLimit
+	limit   *limits.ConcurrencyLimit
 	queue   queue.Queue
 	slots   int
 	length  func(n int) time.Duration // of a handler
@@ -174,7 +175,7 @@ func (p *process) work(ctx context.Context) {
 
 func (p *process) handle(ctx context.Context, n int, m queue.Message) {
 	d := dispatcher.Delivery{Queue: p.queue.Name(), ID: m.ID, DequeueCount: m.DequeueCount}
-	err := p.limit.Intercept(ctx, d, func(ctx context.Context) error {
+	err := slots.OfFleet(p.limit)(ctx, d, func(ctx context.Context) error {
 		p.running.add(1)
 		defer p.running.add(-1)
 		select {
@@ -204,7 +205,7 @@ func TestAConcurrencyIsNeverExceeded(t *testing.T) {
 		seed += *firstSeed
 		synctest.Test(t, func(t *testing.T) {
 			b := tokensSetup(t)
-			c := tokens.Concurrency{Jobs: 6 + seed%4*2, PerToken: 1 + seed%3}
+			c := limits.Concurrency{Jobs: 6 + seed%4*2, PerToken: 1 + seed%3}
 			b.put(1000)
 			b.limit(c)
 			most := c.Jobs / c.PerToken * c.PerToken
@@ -239,7 +240,7 @@ func TestAConcurrencyIsNeverExceeded(t *testing.T) {
 }
 
 // live is the life of a process, to its death or its end.
-func (b *bundle) live(ctx context.Context, c tokens.Concurrency, seed uint64, g *gauge) {
+func (b *bundle) live(ctx context.Context, c limits.Concurrency, seed uint64, g *gauge) {
 	faults := faulty
 	faults.Death = 0.01
 	f := faultqueue.New(b.tokens, &faultqueue.Options{Seed: seed, Every: faults})
@@ -300,9 +301,9 @@ func TestAConcurrencyIsUsed(t *testing.T) {
 					lasts = max(5*time.Minute, 25*c.length)
 				}
 				b.put(int(1.1 * float64(c.jobs) * float64(lasts) / float64(c.length)))
-				limit := tokens.Concurrency{Jobs: c.jobs, PerToken: c.perToken}
+				limit := limits.Concurrency{Jobs: c.jobs, PerToken: c.perToken}
 				b.limit(limit)
-				m := meter.New()
+				m := metered.New()
 				begin := time.Now()
 				g := &gauge{at: begin}
 				ctx, cancel := context.WithTimeout(t.Context(), lasts)
@@ -341,7 +342,7 @@ func TestNobodyStarves(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := tokensSetup(t)
 			b.put(20_000)
-			c := tokens.Concurrency{Jobs: 20, PerToken: perToken}
+			c := limits.Concurrency{Jobs: 20, PerToken: perToken}
 			b.limit(c)
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 			defer cancel()
@@ -371,9 +372,9 @@ func TestNobodyStarves(t *testing.T) {
 func TestAnIdleProcessHoldsNoTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)
-		c := tokens.Concurrency{Jobs: 10, PerToken: 1, Seed: 1}
+		c := limits.Concurrency{Jobs: 10, PerToken: 1, Seed: 1}
 		b.limit(c)
-		m, jobs := meter.New(), meter.New()
+		m, jobs := metered.New(), metered.New()
 		l, _ := b.open(c, m.Wrap(b.tokens))
 		q := l.Wrap(jobs.Wrap(b.jobs))
 		for range 100 {

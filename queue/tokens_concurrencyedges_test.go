@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/dispatcher"
-	"github.com/millrace/millrace/meter"
+	"github.com/millrace/millrace/dispatcher/slots"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/faultqueue"
-	"github.com/millrace/millrace/queue/tokens"
+	"github.com/millrace/millrace/queue/limits"
+	"github.com/millrace/millrace/queue/metered"
 )
 
 // fetchOne returns a message, by a dequeue that must find one.
@@ -38,9 +39,9 @@ func deliveryOf(q queue.Queue, m queue.Message) dispatcher.Delivery {
 }
 
 // wantNoStart checks that no handler starts, and that this is no attempt.
-func wantNoStart(t *testing.T, l *tokens.ConcurrencyLimit, d dispatcher.Delivery) {
+func wantNoStart(t *testing.T, l *limits.ConcurrencyLimit, d dispatcher.Delivery) {
 	t.Helper()
-	err := l.Intercept(context.WithoutCancel(t.Context()), d, func(context.Context) error {
+	err := slots.OfFleet(l)(context.WithoutCancel(t.Context()), d, func(context.Context) error {
 		t.Error("a handler starts")
 		return nil
 	})
@@ -53,7 +54,7 @@ func wantNoStart(t *testing.T, l *tokens.ConcurrencyLimit, d dispatcher.Delivery
 func TestWhatHasNotStartedGivesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)
-		c := tokens.Concurrency{Jobs: 2, PerToken: 1, Seed: 1}
+		c := limits.Concurrency{Jobs: 2, PerToken: 1, Seed: 1}
 		b.limit(c)
 		s := &stubborn{Queue: b.tokens, one: true}
 		l, _ := b.open(c, s)
@@ -61,7 +62,7 @@ func TestWhatHasNotStartedGivesWay(t *testing.T) {
 		q := l.Wrap(b.jobs)
 		first, second := fetchOne(t, q, time.Hour), fetchOne(t, q, time.Hour)
 		s.fail(queue.ErrReceiptMismatch)
-		err := l.Intercept(t.Context(), deliveryOf(q, second), func(ctx context.Context) error {
+		err := slots.OfFleet(l)(t.Context(), deliveryOf(q, second), func(ctx context.Context) error {
 			time.Sleep(58 * time.Second)
 			wantNoStart(t, l, deliveryOf(q, first))
 			return context.Cause(ctx)
@@ -76,7 +77,7 @@ func TestWhatHasNotStartedGivesWay(t *testing.T) {
 func TestNothingStartsUnderATokenThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)
-		c := tokens.Concurrency{Jobs: 1, Seed: 1}
+		c := limits.Concurrency{Jobs: 1, Seed: 1}
 		b.limit(c)
 		s := &stubborn{Queue: b.tokens}
 		l, _ := b.open(c, s)
@@ -95,7 +96,7 @@ func TestNothingStartsUnderATokenThatEnds(t *testing.T) {
 func TestAForgottenMessageFindsNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)
-		c := tokens.Concurrency{Jobs: 1, Seed: 1}
+		c := limits.Concurrency{Jobs: 1, Seed: 1}
 		b.limit(c)
 		l, _ := b.open(c, b.tokens)
 		b.put(2)
@@ -111,13 +112,13 @@ func TestAForgottenMessageFindsNoRoom(t *testing.T) {
 func TestNothingStartsAfterTheStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)
-		c := tokens.Concurrency{Jobs: 4, PerToken: 4, Seed: 1}
+		c := limits.Concurrency{Jobs: 4, PerToken: 4, Seed: 1}
 		b.limit(c)
 		l, stop := b.open(c, b.tokens)
 		b.put(2)
 		q := l.Wrap(b.jobs)
 		first, second := fetchOne(t, q, time.Hour), fetchOne(t, q, time.Hour)
-		_ = l.Intercept(t.Context(), deliveryOf(q, first), func(context.Context) error {
+		_ = slots.OfFleet(l)(t.Context(), deliveryOf(q, first), func(context.Context) error {
 			var stopped sync.WaitGroup
 			stopped.Go(stop)
 			synctest.Wait()
@@ -133,7 +134,7 @@ func TestMessagesThatArriveTooLateAreGivenBack(t *testing.T) {
 	for what, latency := range map[string]time.Duration{"stopped": 15 * time.Second, "lost": 50 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			b := tokensSetup(t)
-			c := tokens.Concurrency{Jobs: 1, Seed: 1}
+			c := limits.Concurrency{Jobs: 1, Seed: 1}
 			b.limit(c)
 			s := &stubborn{Queue: b.tokens}
 			l, stop := b.open(c, s)
@@ -168,12 +169,12 @@ func TestMessagesThatArriveTooLateAreGivenBack(t *testing.T) {
 func TestADequeueOfAStoppedLimitFetchesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)
-		c := tokens.Concurrency{Jobs: 1, Seed: 1}
+		c := limits.Concurrency{Jobs: 1, Seed: 1}
 		b.limit(c)
 		slow := faultqueue.New(b.tokens, &faultqueue.Options{UsualLatency: faultqueue.Range{Min: time.Second, Max: time.Second}})
 		l, stop := b.open(c, slow)
 		b.put(1)
-		m := meter.New()
+		m := metered.New()
 		q := l.Wrap(m.Wrap(b.jobs))
 		var parts sync.WaitGroup
 		parts.Go(func() { wantLimited(t, q) })
@@ -190,9 +191,9 @@ func TestADequeueOfAStoppedLimitFetchesNothing(t *testing.T) {
 func TestOneRequestForTokensAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)
-		c := tokens.Concurrency{Jobs: 4, PerToken: 1, Seed: 1}
+		c := limits.Concurrency{Jobs: 4, PerToken: 1, Seed: 1}
 		b.limit(c)
-		m := meter.New()
+		m := metered.New()
 		slow := faultqueue.New(b.tokens, &faultqueue.Options{UsualLatency: faultqueue.Range{Min: time.Second, Max: time.Second}})
 		l, _ := b.open(c, m.Wrap(slow))
 		b.put(4)
@@ -220,7 +221,7 @@ func TestAHandlerHasItsRoomWhateverBecomesOfItsMessage(t *testing.T) {
 	for _, group := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			b := tokensSetup(t)
-			c := tokens.Concurrency{Jobs: 1, Seed: 1}
+			c := limits.Concurrency{Jobs: 1, Seed: 1}
 			b.limit(c)
 			l, _ := b.open(c, b.tokens)
 			b.put(2)
@@ -230,7 +231,7 @@ func TestAHandlerHasItsRoomWhateverBecomesOfItsMessage(t *testing.T) {
 			if group {
 				d.Items = 3
 			}
-			_ = l.Intercept(t.Context(), d, func(ctx context.Context) error {
+			_ = slots.OfFleet(l)(t.Context(), d, func(ctx context.Context) error {
 				if err := q.Delete(queue.WithCause(ctx, queue.CauseDelete), m.Lease); err != nil {
 					t.Fatal(err)
 				}
@@ -246,7 +247,7 @@ func TestAHandlerHasItsRoomWhateverBecomesOfItsMessage(t *testing.T) {
 func TestAnUpdateWithoutACauseIsARenewalOrNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)
-		c := tokens.Concurrency{Jobs: 1, Seed: 1}
+		c := limits.Concurrency{Jobs: 1, Seed: 1}
 		b.limit(c)
 		l, _ := b.open(c, b.tokens)
 		b.put(2)
@@ -268,7 +269,7 @@ func TestAnUpdateWithoutACauseIsARenewalOrNot(t *testing.T) {
 func TestAGroupThatWasToldToEndStartsNoItem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)
-		c := tokens.Concurrency{Jobs: 1, Seed: 1}
+		c := limits.Concurrency{Jobs: 1, Seed: 1}
 		b.limit(c)
 		s := &stubborn{Queue: b.tokens}
 		l, _ := b.open(c, s)
@@ -278,7 +279,7 @@ func TestAGroupThatWasToldToEndStartsNoItem(t *testing.T) {
 		s.fail(queue.ErrUnavailable)
 		item := deliveryOf(q, m)
 		item.Items = 2
-		err := l.Intercept(t.Context(), item, func(ctx context.Context) error {
+		err := slots.OfFleet(l)(t.Context(), item, func(ctx context.Context) error {
 			<-ctx.Done()
 			s.fail(nil)
 			time.Sleep(5 * time.Second) // the token is renewed: there is room, but not for this
@@ -299,7 +300,7 @@ func TestAGroupThatWasToldToEndStartsNoItem(t *testing.T) {
 func TestAProcessLeavesOthersTimeForItsToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)
-		c := tokens.Concurrency{Jobs: 1, Seed: 1}
+		c := limits.Concurrency{Jobs: 1, Seed: 1}
 		b.limit(c)
 		l, _ := b.open(c, b.tokens)
 		b.put(2000)
@@ -314,7 +315,7 @@ func TestAProcessLeavesOthersTimeForItsToken(t *testing.T) {
 					return
 				}
 				for _, m := range batch {
-					_ = l.Intercept(t.Context(), deliveryOf(q, m), func(context.Context) error {
+					_ = slots.OfFleet(l)(t.Context(), deliveryOf(q, m), func(context.Context) error {
 						time.Sleep(100 * time.Millisecond)
 						return nil
 					})

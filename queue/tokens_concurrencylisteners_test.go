@@ -11,17 +11,17 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/dispatcher/slots"
 	"github.com/millrace/millrace/listener"
-	"github.com/millrace/millrace/meter"
-	"github.com/millrace/millrace/pool"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/faultqueue"
-	"github.com/millrace/millrace/queue/tokens"
+	"github.com/millrace/millrace/queue/limits"
+	"github.com/millrace/millrace/queue/metered"
 )
 
 // worker is a process with a listener under a limit of concurrency.
 type worker struct {
-	limit    tokens.Concurrency
+	limit    limits.Concurrency
 	seed     uint64
 	running  *gauge
 	handled  *sync.Map
@@ -57,7 +57,7 @@ func (w worker) live(ctx context.Context, b *bundle) {
 		return errors.New("ended")
 	}, &listener.Options[int]{
 		Concurrency: 8, Seed: w.seed + 1, Logger: slog.New(slog.DiscardHandler), Grace: 5 * time.Second,
-		Interceptors: []listener.Interceptor{l.Intercept},
+		Interceptors: []listener.Interceptor{slots.OfFleet(l)},
 		Visibility:   listener.FixedVisibility(30 * time.Second), Poison: listener.PoisonPolicy{MaxAttempts: 1000, MaxLost: 1000},
 	})
 	ctx, stop := context.WithCancel(ctx)
@@ -95,7 +95,7 @@ func TestListenersKeepToAConcurrency(t *testing.T) {
 			b := tokensSetup(t)
 			const jobs = 300
 			b.put(jobs)
-			c := tokens.Concurrency{Jobs: 12, PerToken: 1 + seed%4}
+			c := limits.Concurrency{Jobs: 12, PerToken: 1 + seed%4}
 			b.limit(c)
 			g := &gauge{at: time.Now()}
 			var handled sync.Map
@@ -144,7 +144,7 @@ func TestListenersShareAConcurrency(t *testing.T) {
 		if err := others.Create(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
-		c := tokens.Concurrency{Jobs: 6, PerToken: 2}
+		c := limits.Concurrency{Jobs: 6, PerToken: 2}
 		b.put(100)
 		for range 100 {
 			if _, err := others.Enqueue(t.Context(), "1", nil); err != nil {
@@ -152,7 +152,7 @@ func TestListenersShareAConcurrency(t *testing.T) {
 			}
 		}
 		b.limit(c)
-		m := meter.New()
+		m := metered.New()
 		g := &gauge{at: time.Now()}
 		var handled [2]atomic.Int64
 		ctx, stop := context.WithCancel(t.Context())
@@ -160,7 +160,7 @@ func TestListenersShareAConcurrency(t *testing.T) {
 		for i := range 2 {
 			c.Seed = uint64(i + 1)
 			l, _ := b.open(c, m.Wrap(b.tokens))
-			slots := pool.New(&pool.Options{Slots: 10})
+			shared := slots.NewPool(&slots.PoolOptions{Slots: 10})
 			for k, q := range []queue.Queue{b.jobs, others} {
 				work := listener.New(l.Wrap(q), func(context.Context, *listener.Message[int]) error {
 					g.add(1)
@@ -169,8 +169,8 @@ func TestListenersShareAConcurrency(t *testing.T) {
 					handled[k].Add(1)
 					return nil
 				}, &listener.Options[int]{
-					Seed: uint64(2*i + k + 1), Slots: slots.Member(&pool.MemberOptions{Name: q.Name().Queue}),
-					Logger: slog.New(slog.DiscardHandler), Interceptors: []listener.Interceptor{l.Intercept},
+					Seed: uint64(2*i + k + 1), Slots: shared.Member(&slots.MemberOptions{Name: q.Name().Queue}),
+					Logger: slog.New(slog.DiscardHandler), Interceptors: []listener.Interceptor{slots.OfFleet(l)},
 				})
 				all.Go(func() {
 					if err := work.Run(ctx); err != nil {
@@ -201,7 +201,7 @@ func TestOneTokenIsOneReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)
 		b.put(2000)
-		c := tokens.Concurrency{Jobs: 8, PerToken: 8}
+		c := limits.Concurrency{Jobs: 8, PerToken: 8}
 		b.limit(c)
 		var running [3]gauge
 		var together atomic.Int64
@@ -223,7 +223,7 @@ func TestOneTokenIsOneReader(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 				return nil
-			}, &listener.Options[int]{Seed: uint64(i + 1), Logger: slog.New(slog.DiscardHandler), Interceptors: []listener.Interceptor{l.Intercept}})
+			}, &listener.Options[int]{Seed: uint64(i + 1), Logger: slog.New(slog.DiscardHandler), Interceptors: []listener.Interceptor{slots.OfFleet(l)}})
 			all.Go(func() {
 				if err := work.Run(ctx); err != nil {
 					t.Error(err)
@@ -245,7 +245,7 @@ func TestOneTokenIsOneReader(t *testing.T) {
 func TestAGroupKeepsItsRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)
-		c := tokens.Concurrency{Jobs: 1, Seed: 1}
+		c := limits.Concurrency{Jobs: 1, Seed: 1}
 		b.limit(c)
 		l, _ := b.open(c, b.tokens)
 		b.put(2)
@@ -256,7 +256,7 @@ func TestAGroupKeepsItsRoom(t *testing.T) {
 		}
 		for item := range 3 {
 			d := dispatcher.Delivery{Queue: q.Name(), ID: batch[0].ID, DequeueCount: 1, Item: item, Items: 3}
-			if err := l.Intercept(t.Context(), d, func(context.Context) error { return nil }); err != nil {
+			if err := slots.OfFleet(l)(t.Context(), d, func(context.Context) error { return nil }); err != nil {
 				t.Fatal(err)
 			}
 			if more, err := q.Dequeue(t.Context(), 1, time.Minute); !errors.Is(err, queue.ErrLimited) {

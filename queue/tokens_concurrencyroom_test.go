@@ -10,17 +10,18 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/dispatcher"
-	"github.com/millrace/millrace/meter"
+	"github.com/millrace/millrace/dispatcher/slots"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/faultqueue"
-	"github.com/millrace/millrace/queue/tokens"
+	"github.com/millrace/millrace/queue/limits"
+	"github.com/millrace/millrace/queue/metered"
 )
 
 // A process that stops gives its tokens back at once when its handlers have returned, and starts none meanwhile.
 func TestAStopGivesTheTokensBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)
-		c := tokens.Concurrency{Jobs: 4, PerToken: 1, Seed: 1}
+		c := limits.Concurrency{Jobs: 4, PerToken: 1, Seed: 1}
 		b.limit(c)
 		l, stop := b.open(c, b.tokens)
 		b.put(4)
@@ -37,14 +38,14 @@ func TestAStopGivesTheTokensBack(t *testing.T) {
 		delivery := func(i int) dispatcher.Delivery {
 			return dispatcher.Delivery{Queue: q.Name(), ID: fetched[i].ID, DequeueCount: 1}
 		}
-		_ = l.Intercept(t.Context(), delivery(0), func(ctx context.Context) error {
+		_ = slots.OfFleet(l)(t.Context(), delivery(0), func(ctx context.Context) error {
 			var stopped sync.WaitGroup
 			stopped.Go(stop)
 			time.Sleep(5 * time.Minute)
 			if ctx.Err() != nil || b.visible() != 3 {
 				t.Errorf("while one handler runs %d tokens are visible, want 3; its context: %v", b.visible(), ctx.Err())
 			}
-			err := l.Intercept(ctx, delivery(1), func(context.Context) error {
+			err := slots.OfFleet(l)(ctx, delivery(1), func(context.Context) error {
 				t.Error("a handler starts after the stop")
 				return nil
 			})
@@ -67,7 +68,7 @@ func TestAStopGivesTheTokensBack(t *testing.T) {
 func TestAHandlerThatIsStuckDoesNotHoldUpTheStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)
-		c := tokens.Concurrency{Jobs: 1, Seed: 1}
+		c := limits.Concurrency{Jobs: 1, Seed: 1}
 		b.limit(c)
 		l, stop := b.open(c, b.tokens)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -77,7 +78,7 @@ func TestAHandlerThatIsStuckDoesNotHoldUpTheStop(t *testing.T) {
 		if err != nil || len(batch) != 1 {
 			t.Fatalf("got %d messages, error %v", len(batch), err)
 		}
-		_ = l.Intercept(ctx, dispatcher.Delivery{Queue: q.Name(), ID: batch[0].ID, DequeueCount: 1}, func(context.Context) error {
+		_ = slots.OfFleet(l)(ctx, dispatcher.Delivery{Queue: q.Name(), ID: batch[0].ID, DequeueCount: 1}, func(context.Context) error {
 			cancel()
 			stop() // returns while the handler runs
 			return nil
@@ -89,7 +90,7 @@ func TestAHandlerThatIsStuckDoesNotHoldUpTheStop(t *testing.T) {
 func TestWhatNeverStartsLeavesItsRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)
-		c := tokens.Concurrency{Jobs: 1, Seed: 1}
+		c := limits.Concurrency{Jobs: 1, Seed: 1}
 		b.limit(c)
 		l, _ := b.open(c, b.tokens)
 		b.put(5)
@@ -146,7 +147,7 @@ func TestWhatNeverStartsLeavesItsRoom(t *testing.T) {
 func TestConcurrencyMistakesAreSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)
-		for want, c := range map[string]tokens.Concurrency{
+		for want, c := range map[string]limits.Concurrency{
 			"Concurrency.Jobs is 0":     {},
 			"it must be 1 to Jobs":      {Jobs: 3, PerToken: 4},
 			"Concurrency.PerToken is -": {Jobs: 3, PerToken: -1},
@@ -156,9 +157,9 @@ func TestConcurrencyMistakesAreSaid(t *testing.T) {
 				t.Errorf("%+v: got error %v, want one with %q", c, err, want)
 			}
 		}
-		c := tokens.Concurrency{Jobs: 200, PerToken: 100, Seed: 1}
+		c := limits.Concurrency{Jobs: 200, PerToken: 100, Seed: 1}
 		b.limit(c)
-		r := tokens.Rate{Jobs: 100, Window: time.Minute}
+		r := limits.Rate{Jobs: 100, Window: time.Minute}
 		if err := r.Init(t.Context(), b.tokens); err == nil || !strings.Contains(err.Error(), "200 jobs at once, 100 a token") {
 			t.Errorf("a rate with these tokens: got error %v", err)
 		}
@@ -205,7 +206,7 @@ func TestVanishedTokensOfAConcurrencyAreNoticed(t *testing.T) {
 	for _, dropped := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			b := tokensSetup(t)
-			c := tokens.Concurrency{Jobs: 10, Seed: 1}
+			c := limits.Concurrency{Jobs: 10, Seed: 1}
 			b.limit(c)
 			l, _ := b.open(c, b.tokens)
 			vanish := b.tokens.Clear
@@ -235,9 +236,9 @@ func TestVanishedTokensOfAConcurrencyAreNoticed(t *testing.T) {
 func TestAFailingQueueOfTokensIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)
-		c := tokens.Concurrency{Jobs: 10, Seed: 1}
+		c := limits.Concurrency{Jobs: 10, Seed: 1}
 		b.limit(c)
-		m := meter.New()
+		m := metered.New()
 		f := faultqueue.New(b.tokens, &faultqueue.Options{Faults: map[faultqueue.Op]faultqueue.Rates{faultqueue.Dequeue: {Throttled: 1}}})
 		l, _ := b.open(c, m.Wrap(f))
 		q := l.Wrap(b.jobs)
@@ -258,12 +259,12 @@ func TestAFailingQueueOfTokensIsLeftAlone(t *testing.T) {
 func TestDequeuesUnderWayUseRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)
-		c := tokens.Concurrency{Jobs: 8, PerToken: 8, Seed: 1}
+		c := limits.Concurrency{Jobs: 8, PerToken: 8, Seed: 1}
 		b.limit(c)
 		l, _ := b.open(c, b.tokens)
 		b.put(40)
 		slow := faultqueue.New(b.jobs, &faultqueue.Options{UsualLatency: faultqueue.Range{Min: time.Second, Max: time.Second}})
-		m := meter.New()
+		m := metered.New()
 		q := l.Wrap(m.Wrap(slow))
 		var all sync.WaitGroup
 		var mu sync.Mutex
@@ -291,7 +292,7 @@ func TestDequeuesUnderWayUseRoom(t *testing.T) {
 func TestNoTokenGoesBackWhileOthersCanBeHad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)
-		c := tokens.Concurrency{Jobs: 10, PerToken: 2, Seed: 1}
+		c := limits.Concurrency{Jobs: 10, PerToken: 2, Seed: 1}
 		b.limit(c)
 		l, _ := b.open(c, b.tokens)
 		q := l.Wrap(b.jobs)

@@ -8,14 +8,15 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/dispatcher/slots"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/tokens"
+	"github.com/millrace/millrace/queue/limits"
 )
 
 // inHandler calls handle in a handler of a process that has one token, with a context below parent.
-func inHandler(parent context.Context, t *testing.T, handle func(ctx context.Context, l *tokens.ConcurrencyLimit)) {
+func inHandler(parent context.Context, t *testing.T, handle func(ctx context.Context, l *limits.ConcurrencyLimit)) {
 	b := tokensSetup(t)
-	c := tokens.Concurrency{Jobs: 1, Seed: 1}
+	c := limits.Concurrency{Jobs: 1, Seed: 1}
 	b.limit(c)
 	l, _ := b.open(c, b.tokens)
 	b.put(1)
@@ -24,7 +25,7 @@ func inHandler(parent context.Context, t *testing.T, handle func(ctx context.Con
 	if err != nil || len(batch) != 1 {
 		t.Fatalf("got %d messages, error %v", len(batch), err)
 	}
-	_ = l.Intercept(parent, dispatcher.Delivery{Queue: q.Name(), ID: batch[0].ID, DequeueCount: 1}, func(ctx context.Context) error {
+	_ = slots.OfFleet(l)(parent, dispatcher.Delivery{Queue: q.Name(), ID: batch[0].ID, DequeueCount: 1}, func(ctx context.Context) error {
 		handle(ctx, l)
 		return nil
 	})
@@ -40,7 +41,7 @@ func TestTheContextOfAHandlerIsThatOfItsDelivery(t *testing.T) {
 			parent, stop := context.WithCancelCause(context.WithValue(t.Context(), keyOfTest{}, "value"))
 			parent, cancel := context.WithTimeout(parent, time.Hour)
 			defer cancel()
-			inHandler(parent, t, func(ctx context.Context, _ *tokens.ConcurrencyLimit) {
+			inHandler(parent, t, func(ctx context.Context, _ *limits.ConcurrencyLimit) {
 				if asked {
 					_ = ctx.Done()
 				}
@@ -66,7 +67,7 @@ func TestTheContextOfAHandlerIsThatOfItsDelivery(t *testing.T) {
 func TestTheContextOfAHandlerEndsWithItsToken(t *testing.T) {
 	for _, asked := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			inHandler(t.Context(), t, func(ctx context.Context, l *tokens.ConcurrencyLimit) {
+			inHandler(t.Context(), t, func(ctx context.Context, l *limits.ConcurrencyLimit) {
 				below := ctx
 				if asked {
 					var cancel context.CancelFunc
@@ -76,8 +77,8 @@ func TestTheContextOfAHandlerEndsWithItsToken(t *testing.T) {
 				l.Halt()
 				synctest.Wait()
 				for _, one := range []context.Context{below, ctx} {
-					if one.Err() != context.Canceled || !errors.Is(context.Cause(one), tokens.ErrTokenLost) {
-						t.Errorf("got error %v, cause %v; want %v", one.Err(), context.Cause(one), tokens.ErrTokenLost)
+					if one.Err() != context.Canceled || !errors.Is(context.Cause(one), limits.ErrTokenLost) {
+						t.Errorf("got error %v, cause %v; want %v", one.Err(), context.Cause(one), limits.ErrTokenLost)
 					}
 					<-one.Done()
 				}
@@ -92,7 +93,7 @@ func TestTheContextOfAHandlerEndsWithIt(t *testing.T) {
 	for _, asked := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			b := tokensSetup(t)
-			c := tokens.Concurrency{Jobs: 1, Seed: 1}
+			c := limits.Concurrency{Jobs: 1, Seed: 1}
 			b.limit(c)
 			l, _ := b.open(c, b.tokens)
 			b.put(1)
@@ -104,7 +105,7 @@ func TestTheContextOfAHandlerEndsWithIt(t *testing.T) {
 			var left []context.Context
 			for item := range 3 {
 				d := dispatcher.Delivery{Queue: q.Name(), ID: batch[0].ID, DequeueCount: 1, Item: item, Items: 3}
-				_ = l.Intercept(t.Context(), d, func(ctx context.Context) error {
+				_ = slots.OfFleet(l)(t.Context(), d, func(ctx context.Context) error {
 					if asked {
 						_ = ctx.Done()
 					}
@@ -146,7 +147,7 @@ func (q *jobsOnly) Delete(context.Context, queue.Lease) error { return nil }
 func TestAConcurrencyAllocatesLittlePerJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)
-		c := tokens.Concurrency{Jobs: 64, PerToken: 32, Seed: 1}
+		c := limits.Concurrency{Jobs: 64, PerToken: 32, Seed: 1}
 		b.limit(c)
 		l, _ := b.open(c, b.tokens)
 		inner := &jobsOnly{Queue: b.jobs}
@@ -161,7 +162,7 @@ func TestAConcurrencyAllocatesLittlePerJob(t *testing.T) {
 			}
 			for _, m := range batch {
 				d := dispatcher.Delivery{Queue: q.Name(), ID: m.ID, DequeueCount: 1}
-				if err := l.Intercept(t.Context(), d, func(context.Context) error { return nil }); err != nil {
+				if err := slots.OfFleet(l)(t.Context(), d, func(context.Context) error { return nil }); err != nil {
 					t.Fatal(err)
 				}
 				if err := q.Delete(t.Context(), m.Lease); err != nil {

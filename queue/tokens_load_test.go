@@ -12,11 +12,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/millrace/dispatcher/slots"
 	"github.com/millrace/millrace/listener"
-	"github.com/millrace/millrace/meter"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/faultqueue"
-	"github.com/millrace/millrace/queue/tokens"
+	"github.com/millrace/millrace/queue/limits"
+	"github.com/millrace/millrace/queue/metered"
 	"github.com/millrace/millrace/wakeup"
 )
 
@@ -25,7 +26,7 @@ const roundTrip = 10 * time.Millisecond
 
 // load is a run of listeners under a rate, with jobs that arrive at random.
 type load struct {
-	rate      tokens.Rate
+	rate      limits.Rate
 	percent   int // of the rate
 	processes int
 	wakeups   bool
@@ -64,7 +65,7 @@ func (c load) run(t *testing.T) (o outcome) {
 		time.Sleep(10 * time.Second)
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		m, bus := meter.New(), new(wakeup.Bus)
+		m, bus := metered.New(), new(wakeup.Bus)
 		var u uses
 		var mu sync.Mutex
 		var all sync.WaitGroup
@@ -135,7 +136,7 @@ func (c load) run(t *testing.T) (o outcome) {
 // Below its limit a rate delays no job by more than a request or two, and a job costs about a request for tokens, or
 // less. At the limit they cost a tenth of that, from when the first window is full: so it is played for longer.
 func TestARateBelowItsLimitDelaysNothing(t *testing.T) {
-	rate := tokens.Rate{Jobs: 300, Window: 30 * time.Second}
+	rate := limits.Rate{Jobs: 300, Window: 30 * time.Second}
 	counts, percents := []int{1, 4, 10}, []int{5, 25, 62, 100}
 	if testing.Short() {
 		counts, percents = counts[1:2], percents[1:3]
@@ -201,7 +202,7 @@ func (c crowd) run(t *testing.T) (jobs [10]int, most int, last time.Duration, re
 		b.put(40_000)
 		ctx, stop := context.WithTimeout(t.Context(), c.ahead+c.lasts)
 		defer stop()
-		m := meter.New()
+		m := metered.New()
 		var mu sync.Mutex
 		var all sync.WaitGroup
 		total := 0
@@ -243,24 +244,24 @@ func (c crowd) run(t *testing.T) (jobs [10]int, most int, last time.Duration, re
 // Ten processes that start together share a concurrency immediately, and nine share it soon with one that has all of it.
 func TestAConcurrencyIsSpread(t *testing.T) {
 	for _, c := range []struct {
-		tokens.Concurrency
+		limits.Concurrency
 		ahead, job, last time.Duration
 		most             int // jobs of one process, in percent of the mean
 		none             int // processes that may have no job
 	}{
-		{tokens.Concurrency{Jobs: 20}, 0, time.Second, 2 * time.Second, 150, 0},
-		{tokens.Concurrency{Jobs: 20}, 0, 10 * time.Second, 2 * time.Second, 150, 0},
-		{tokens.Concurrency{Jobs: 100}, 0, time.Second, 2 * time.Second, 200, 0},
-		{tokens.Concurrency{Jobs: 20}, 20 * time.Second, time.Second, 75 * time.Second, 400, 0},
-		{tokens.Concurrency{Jobs: 20}, 20 * time.Second, 10 * time.Second, 75 * time.Second, 450, 0}, // long jobs: turns are, too
-		{tokens.Concurrency{Jobs: 100}, 20 * time.Second, time.Second, 100 * time.Second, 600, 1},    // by the order of goroutines 173 to 464, and one of 130 runs had one without a job
+		{limits.Concurrency{Jobs: 20}, 0, time.Second, 2 * time.Second, 150, 0},
+		{limits.Concurrency{Jobs: 20}, 0, 10 * time.Second, 2 * time.Second, 150, 0},
+		{limits.Concurrency{Jobs: 100}, 0, time.Second, 2 * time.Second, 200, 0},
+		{limits.Concurrency{Jobs: 20}, 20 * time.Second, time.Second, 75 * time.Second, 400, 0},
+		{limits.Concurrency{Jobs: 20}, 20 * time.Second, 10 * time.Second, 75 * time.Second, 450, 0}, // long jobs: turns are, too
+		{limits.Concurrency{Jobs: 100}, 20 * time.Second, time.Second, 100 * time.Second, 600, 1},    // by the order of goroutines 173 to 464, and one of 130 runs had one without a job
 	} {
 		jobs, most, last, requests := crowd{
 			init: func(b *bundle) error { return c.Init(b.Context(), b.tokens) },
 			open: func(b *bundle, seed uint64, source queue.Queue) (queue.Queue, []listener.Interceptor) {
 				c.Seed = seed
 				l, _ := b.open(c.Concurrency, source)
-				return l.Wrap(delayed(b.jobs)), []listener.Interceptor{l.Intercept}
+				return l.Wrap(delayed(b.jobs)), []listener.Interceptor{slots.OfFleet(l)}
 			},
 			job: c.job, ahead: c.ahead, lasts: 100 * time.Second,
 		}.run(t)
@@ -275,7 +276,7 @@ func TestAConcurrencyIsSpread(t *testing.T) {
 
 // Most of ten processes that start together share a rate that is always full, within ten windows.
 func TestARateIsSpread(t *testing.T) {
-	r := tokens.Rate{Jobs: 300, Window: 30 * time.Second}
+	r := limits.Rate{Jobs: 300, Window: 30 * time.Second}
 	jobs, most, last, requests := crowd{
 		init: func(b *bundle) error { return r.Init(b.Context(), b.tokens) },
 		open: func(b *bundle, seed uint64, source queue.Queue) (queue.Queue, []listener.Interceptor) {
@@ -304,7 +305,7 @@ func TestARateIsSpread(t *testing.T) {
 func TestABurstBelowARateRunsImmediately(t *testing.T) {
 	for _, processes := range []int{1, 4, 10} {
 		for _, wakeups := range []bool{false, true} {
-			c := load{rate: tokens.Rate{Jobs: 400, Window: 30 * time.Second}, processes: processes, wakeups: wakeups, burst: 300}
+			c := load{rate: limits.Rate{Jobs: 400, Window: 30 * time.Second}, processes: processes, wakeups: wakeups, burst: 300}
 			got := c.run(t)
 			c.unlimited = true
 			bare := c.run(t)

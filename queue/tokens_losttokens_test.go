@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/dispatcher"
-	"github.com/millrace/millrace/meter"
+	"github.com/millrace/millrace/dispatcher/slots"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/faultqueue"
-	"github.com/millrace/millrace/queue/tokens"
+	"github.com/millrace/millrace/queue/limits"
+	"github.com/millrace/millrace/queue/metered"
 )
 
 // stubborn is a queue of tokens whose updates fail from a time on.
@@ -50,7 +51,7 @@ func TestHandlersEndBeforeTheirTokenDoes(t *testing.T) {
 	for what, failure := range map[string]error{"unavailable": queue.ErrUnavailable, "lost": queue.ErrReceiptMismatch} {
 		synctest.Test(t, func(t *testing.T) {
 			b := tokensSetup(t)
-			c := tokens.Concurrency{Jobs: 2, PerToken: 2, Seed: 1}
+			c := limits.Concurrency{Jobs: 2, PerToken: 2, Seed: 1}
 			b.limit(c)
 			s := &stubborn{Queue: b.tokens}
 			l, _ := b.open(c, s)
@@ -63,7 +64,7 @@ func TestHandlersEndBeforeTheirTokenDoes(t *testing.T) {
 			s.fail(failure)
 			begin := time.Now()
 			d := dispatcher.Delivery{Queue: q.Name(), ID: batch[0].ID, DequeueCount: 1}
-			err = l.Intercept(t.Context(), d, func(ctx context.Context) error {
+			err = slots.OfFleet(l)(t.Context(), d, func(ctx context.Context) error {
 				time.Sleep(30 * time.Second) // since the first renewal
 				if what == "lost" {
 					if more, err := q.Dequeue(ctx, 1, time.Minute); !errors.Is(err, queue.ErrLimited) {
@@ -74,7 +75,7 @@ func TestHandlersEndBeforeTheirTokenDoes(t *testing.T) {
 				if took := time.Since(begin); took < 44*time.Second || took > 46*time.Second || b.visible() != 0 {
 					t.Errorf("%s: the handler ends after %v, want 15 s before the end of the lease", what, took)
 				}
-				if !errors.Is(context.Cause(ctx), tokens.ErrTokenLost) {
+				if !errors.Is(context.Cause(ctx), limits.ErrTokenLost) {
 					t.Errorf("%s: the cause is %v", what, context.Cause(ctx))
 				}
 				return errors.New("interrupted")
@@ -93,7 +94,7 @@ func TestHandlersEndBeforeTheirTokenDoes(t *testing.T) {
 func TestOneLostTokenEndsOnlyWhatItWasWorth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)
-		c := tokens.Concurrency{Jobs: 4, PerToken: 2, Seed: 1}
+		c := limits.Concurrency{Jobs: 4, PerToken: 2, Seed: 1}
 		b.limit(c)
 		s := &stubborn{Queue: b.tokens, one: true}
 		l, _ := b.open(c, s)
@@ -112,9 +113,9 @@ func TestOneLostTokenEndsOnlyWhatItWasWorth(t *testing.T) {
 				n++
 				handlers.Go(func() {
 					d := dispatcher.Delivery{Queue: q.Name(), ID: m.ID, DequeueCount: 1}
-					_ = l.Intercept(ctx, d, func(ctx context.Context) error {
+					_ = slots.OfFleet(l)(ctx, d, func(ctx context.Context) error {
 						<-ctx.Done()
-						lost[i] = errors.Is(context.Cause(ctx), tokens.ErrTokenLost)
+						lost[i] = errors.Is(context.Cause(ctx), limits.ErrTokenLost)
 						return nil
 					})
 				})
@@ -135,7 +136,7 @@ func TestOneLostTokenEndsOnlyWhatItWasWorth(t *testing.T) {
 func TestAHandlerThatGoesOnKeepsItsRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)
-		c := tokens.Concurrency{Jobs: 1, Seed: 1}
+		c := limits.Concurrency{Jobs: 1, Seed: 1}
 		b.limit(c)
 		s := &stubborn{Queue: b.tokens}
 		l, _ := b.open(c, s)
@@ -147,7 +148,7 @@ func TestAHandlerThatGoesOnKeepsItsRoom(t *testing.T) {
 		}
 		s.fail(queue.ErrUnavailable)
 		d := dispatcher.Delivery{Queue: q.Name(), ID: batch[0].ID, DequeueCount: 1}
-		_ = l.Intercept(t.Context(), d, func(ctx context.Context) error {
+		_ = slots.OfFleet(l)(t.Context(), d, func(ctx context.Context) error {
 			<-ctx.Done()
 			s.fail(nil)
 			for begin := time.Now(); time.Since(begin) < 2*time.Minute; time.Sleep(time.Second) {
@@ -177,7 +178,7 @@ func TestALeaseIsCountedFromBeforeItsRequest(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := tokensSetup(t)
-			limit := tokens.Concurrency{Jobs: 1, Seed: 1}
+			limit := limits.Concurrency{Jobs: 1, Seed: 1}
 			b.limit(limit)
 			s := &stubborn{Queue: faultqueue.New(b.tokens, &faultqueue.Options{
 				UsualLatency: faultqueue.Range{Min: 12 * time.Second, Max: 12 * time.Second},
@@ -192,7 +193,7 @@ func TestALeaseIsCountedFromBeforeItsRequest(t *testing.T) {
 				t.Fatalf("got %d messages, error %v", len(batch), err)
 			}
 			d := dispatcher.Delivery{Queue: q.Name(), ID: batch[0].ID, DequeueCount: 1}
-			_ = l.Intercept(t.Context(), d, func(ctx context.Context) error {
+			_ = slots.OfFleet(l)(t.Context(), d, func(ctx context.Context) error {
 				<-ctx.Done()
 				if took := time.Since(begin); took < c.least || took > c.most {
 					t.Errorf("renewals fail after %v: the handler ends after %v, want %v to %v", c.fails, took, c.least, c.most)
@@ -207,9 +208,9 @@ func TestALeaseIsCountedFromBeforeItsRequest(t *testing.T) {
 func TestALostTokenIsForgottenInTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)
-		c := tokens.Concurrency{Jobs: 1, Seed: 1}
+		c := limits.Concurrency{Jobs: 1, Seed: 1}
 		b.limit(c)
-		m := meter.New()
+		m := metered.New()
 		s := &stubborn{Queue: m.Wrap(b.tokens)}
 		s.fail(queue.ErrReceiptMismatch)
 		l, _ := b.open(c, s)
@@ -240,9 +241,9 @@ func TestALostTokenIsForgottenInTheEnd(t *testing.T) {
 func TestATurnWithOnlyLostTokensSendsLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)
-		c := tokens.Concurrency{Jobs: 1, Seed: 1}
+		c := limits.Concurrency{Jobs: 1, Seed: 1}
 		b.limit(c)
-		m := meter.New()
+		m := metered.New()
 		s := &stubborn{Queue: m.Wrap(faultqueue.New(b.tokens, &faultqueue.Options{
 			UsualLatency: faultqueue.Range{Min: 10 * time.Millisecond, Max: 10 * time.Millisecond},
 		}))}
@@ -254,7 +255,7 @@ func TestATurnWithOnlyLostTokensSendsLittle(t *testing.T) {
 			t.Fatalf("got %d messages, error %v", len(batch), err)
 		}
 		d := dispatcher.Delivery{Queue: q.Name(), ID: batch[0].ID, DequeueCount: 1}
-		_ = l.Intercept(t.Context(), d, func(context.Context) error {
+		_ = slots.OfFleet(l)(t.Context(), d, func(context.Context) error {
 			time.Sleep(30 * time.Second) // the first renewal succeeds, and the second, before the turn, has lost the right to renew
 			s.fail(queue.ErrReceiptMismatch)
 			time.Sleep(70 * time.Second)

@@ -16,12 +16,12 @@ import (
 	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/listener"
-	"github.com/millrace/millrace/meter"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/faultqueue"
+	"github.com/millrace/millrace/queue/limits"
 	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/metered"
 	"github.com/millrace/millrace/queue/queuetest"
-	"github.com/millrace/millrace/queue/tokens"
 )
 
 var (
@@ -47,7 +47,7 @@ func TestConformanceUnderARate(t *testing.T) {
 		Bubble: true,
 		Open: func(t *testing.T, name string) queue.Manager {
 			engine := localqueue.New(nil)
-			r := tokens.Rate{Jobs: 50_000, Window: time.Minute, PerToken: 1000, Seed: 1}
+			r := limits.Rate{Jobs: 50_000, Window: time.Minute, PerToken: 1000, Seed: 1}
 			source := engine.Queue(queue.Name{Account: "local", Queue: "the-tokens"})
 			if err := r.Init(context.Background(), source); err != nil {
 				t.Fatal(err)
@@ -150,7 +150,7 @@ func TestARateIsNeverExceeded(t *testing.T) {
 		seed += *firstSeed
 		synctest.Test(t, func(t *testing.T) {
 			b := tokensSetup(t)
-			r := tokens.Rate{Jobs: 100 + seed%3*50, Window: time.Duration(30+seed%20) * time.Second, PerToken: 1 + seed%2}
+			r := limits.Rate{Jobs: 100 + seed%3*50, Window: time.Duration(30+seed%20) * time.Second, PerToken: 1 + seed%2}
 			b.put(1500)
 			if err := r.Init(t.Context(), b.tokens); err != nil {
 				t.Fatal(err)
@@ -209,12 +209,12 @@ func TestARateIsUsed(t *testing.T) {
 				b := tokensSetup(t)
 				const windows = 12
 				b.put(c.jobs * (windows + 1))
-				r := tokens.Rate{Jobs: c.jobs, Window: c.window, PerToken: c.perToken}
+				r := limits.Rate{Jobs: c.jobs, Window: c.window, PerToken: c.perToken}
 				if err := r.Init(t.Context(), b.tokens); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(10 * time.Second)
-				m := meter.New()
+				m := metered.New()
 				ctx, cancel := context.WithTimeout(t.Context(), windows*c.window)
 				defer cancel()
 				var u uses
@@ -253,7 +253,7 @@ func TestListenersKeepToARate(t *testing.T) {
 			b := tokensSetup(t)
 			const jobs = 1000
 			b.put(jobs)
-			r := tokens.Rate{Jobs: 200, Window: 30 * time.Second, PerToken: 4}
+			r := limits.Rate{Jobs: 200, Window: 30 * time.Second, PerToken: 4}
 			if err := r.Init(t.Context(), b.tokens); err != nil {
 				t.Fatal(err)
 			}
@@ -313,12 +313,12 @@ func TestListenersKeepToARate(t *testing.T) {
 func TestAnIdleQueueCostsNoTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)
-		r := tokens.Rate{Jobs: 1000, Window: time.Minute, Seed: 1}
+		r := limits.Rate{Jobs: 1000, Window: time.Minute, Seed: 1}
 		if err := r.Init(t.Context(), b.tokens); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
-		m, jobs := meter.New(), meter.New()
+		m, jobs := metered.New(), metered.New()
 		l, err := r.Open(t.Context(), m.Wrap(b.tokens))
 		if err != nil {
 			t.Fatal(err)
@@ -344,7 +344,7 @@ func TestAnIdleQueueCostsNoTokens(t *testing.T) {
 func TestAResponseThatIsTooLateIsNotUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)
-		r := tokens.Rate{Jobs: 100, Window: 30 * time.Second, Seed: 1}
+		r := limits.Rate{Jobs: 100, Window: 30 * time.Second, Seed: 1}
 		if err := r.Init(t.Context(), b.tokens); err != nil {
 			t.Fatal(err)
 		}
@@ -374,7 +374,7 @@ func TestMissingTokensAreNoticed(t *testing.T) {
 	for _, dropped := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			b := tokensSetup(t)
-			r := tokens.Rate{Jobs: 100, Window: 30 * time.Second, Seed: 1}
+			r := limits.Rate{Jobs: 100, Window: 30 * time.Second, Seed: 1}
 			if err := r.Init(t.Context(), b.tokens); err != nil {
 				t.Fatal(err)
 			}
@@ -410,7 +410,7 @@ func TestMissingTokensAreNoticed(t *testing.T) {
 func TestATokenThatComesLateIsNotSpent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)
-		r := tokens.Rate{Jobs: 100, Window: 30 * time.Second, Seed: 1}
+		r := limits.Rate{Jobs: 100, Window: 30 * time.Second, Seed: 1}
 		if err := r.Init(t.Context(), b.tokens); err != nil {
 			t.Fatal(err)
 		}
@@ -435,7 +435,7 @@ func TestATokenThatComesLateIsNotSpent(t *testing.T) {
 func TestWhatIsNoTokenIsWorthNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)
-		r := tokens.Rate{Jobs: 100, Window: 30 * time.Second, PerToken: 2, Seed: 1}
+		r := limits.Rate{Jobs: 100, Window: 30 * time.Second, PerToken: 2, Seed: 1}
 		if err := r.Init(t.Context(), b.tokens); err != nil {
 			t.Fatal(err)
 		}
@@ -477,11 +477,11 @@ func TestWhatIsNoTokenIsWorthNothing(t *testing.T) {
 func TestATokenKeepsWhatADequeueUnderWayDoesNotUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)
-		r := tokens.Rate{Jobs: 300, Window: 30 * time.Second, Seed: 1}
+		r := limits.Rate{Jobs: 300, Window: 30 * time.Second, Seed: 1}
 		if err := r.Init(t.Context(), b.tokens); err != nil {
 			t.Fatal(err)
 		}
-		m := meter.New()
+		m := metered.New()
 		l, err := r.Open(t.Context(), m.Wrap(b.tokens))
 		if err != nil {
 			t.Fatal(err)

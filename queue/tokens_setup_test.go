@@ -13,8 +13,8 @@ import (
 
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/faultqueue"
+	"github.com/millrace/millrace/queue/limits"
 	"github.com/millrace/millrace/queue/localqueue"
-	"github.com/millrace/millrace/queue/tokens"
 )
 
 // faulty are the faults of a bad network and a busy service.
@@ -78,7 +78,7 @@ func TestTheSetUpMakesEachTokenOnce(t *testing.T) {
 	for seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {
 			b := tokensSetup(t)
-			r := tokens.Rate{Jobs: 60, Window: time.Minute, PerToken: 1}
+			r := limits.Rate{Jobs: 60, Window: time.Minute, PerToken: 1}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
 			var all sync.WaitGroup
@@ -109,7 +109,7 @@ func TestAnInterruptedSetUpIsOfNoUse(t *testing.T) {
 	for seed := range 50 {
 		synctest.Test(t, func(t *testing.T) {
 			b := tokensSetup(t)
-			r := tokens.Rate{Jobs: 60, Window: time.Minute, PerToken: 1}
+			r := limits.Rate{Jobs: 60, Window: time.Minute, PerToken: 1}
 			dying := faultqueue.New(b.tokens, &faultqueue.Options{Seed: uint64(seed), DieAfter: 100})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
@@ -142,7 +142,7 @@ func TestAnInterruptedSetUpIsOfNoUse(t *testing.T) {
 func TestAnotherLimitIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)
-		r := tokens.Rate{Jobs: 100, Window: time.Minute, PerToken: 2}
+		r := limits.Rate{Jobs: 100, Window: time.Minute, PerToken: 2}
 		if _, err := r.Open(t.Context(), b.tokens); err == nil || !strings.Contains(err.Error(), "call Init once") {
 			t.Errorf("before Init: got error %v", err)
 		}
@@ -151,7 +151,7 @@ func TestAnotherLimitIsRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		other := tokens.Rate{Jobs: 200, Window: time.Minute, PerToken: 2}
+		other := limits.Rate{Jobs: 200, Window: time.Minute, PerToken: 2}
 		for what, err := range map[string]error{
 			"Init": other.Init(t.Context(), b.tokens), "Open": errorOf(other.Open(t.Context(), b.tokens)),
 		} {
@@ -171,7 +171,7 @@ func TestAnotherLimitIsRefused(t *testing.T) {
 func errorOf[T any](_ T, err error) error { return err }
 
 func TestARateThatMakesNoSenseIsRefused(t *testing.T) {
-	for want, r := range map[string]tokens.Rate{
+	for want, r := range map[string]limits.Rate{
 		"Rate.Jobs is 0":                {Window: time.Minute},
 		"Rate.Window is 0s":             {Jobs: 100},
 		"say 300 jobs in 30s":           {Jobs: 10, Window: time.Second},
@@ -194,7 +194,7 @@ func TestANewLimitStartsImmediately(t *testing.T) {
 			b := tokensSetup(t)
 			b.put(200)
 			f := faultqueue.New(b.tokens, &faultqueue.Options{Seed: 1, Every: faults})
-			r := tokens.Rate{Jobs: 100, Window: time.Hour, PerToken: 1, Seed: 1}
+			r := limits.Rate{Jobs: 100, Window: time.Hour, PerToken: 1, Seed: 1}
 			if err := r.Init(t.Context(), f); err != nil {
 				t.Fatal(err)
 			}

@@ -19,7 +19,7 @@ import (
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/blob/azureblob"
-	"github.com/millrace/millrace/claimcheck"
+	"github.com/millrace/millrace/codec/claimcheck"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"

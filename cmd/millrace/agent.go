@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/millrace/millrace"
-	"github.com/millrace/millrace/agent"
-	"github.com/millrace/millrace/agent/agentfile"
-	"github.com/millrace/millrace/agent/azure"
-	"github.com/millrace/millrace/agent/processes"
+	"github.com/millrace/millrace/internal/agentfile"
+	"github.com/millrace/millrace/scaling/agent"
+	"github.com/millrace/millrace/scaling/agent/azure"
+	"github.com/millrace/millrace/scaling/agent/processes"
 )
 
 const agentMore = `It measures the pools of a file, decides how many instances each needs, and starts and ends processes on

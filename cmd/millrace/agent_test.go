@@ -16,10 +16,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/millrace/agent"
-	"github.com/millrace/millrace/agent/agentfile"
+	"github.com/millrace/millrace/internal/agentfile"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/scaling/agent"
 )
 
 // configure writes a file of an agent into a folder of its own, and returns its path.

@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/millrace/agent/agentfile"
-	"github.com/millrace/millrace/scaling/replay"
+	"github.com/millrace/millrace/internal/agentfile"
+	"github.com/millrace/millrace/internal/replay"
 )
 
 const agentPage = "docs/agent.md"

@@ -9,10 +9,10 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/millrace/millrace/agent"
-	"github.com/millrace/millrace/agent/agentfile"
+	"github.com/millrace/millrace/internal/agentfile"
+	"github.com/millrace/millrace/internal/replay"
 	"github.com/millrace/millrace/scaling"
-	"github.com/millrace/millrace/scaling/replay"
+	"github.com/millrace/millrace/scaling/agent"
 )
 
 // replayTrace plays a trace against the policy of a pool and the rules that others use.

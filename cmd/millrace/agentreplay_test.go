@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/millrace/agent/agentfile"
+	"github.com/millrace/millrace/internal/agentfile"
 )
 
 const replayFile = `

@@ -12,8 +12,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/millrace/millrace/agent"
 	"github.com/millrace/millrace/scaling"
+	"github.com/millrace/millrace/scaling/agent"
 )
 
 func printSummaryJSON(out io.Writer, states []agent.PoolState) error {

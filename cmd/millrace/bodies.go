@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/blob"
-	"github.com/millrace/millrace/claimcheck"
+	"github.com/millrace/millrace/codec/claimcheck"
 	"github.com/millrace/millrace/internal/azurestorage"
 	"github.com/millrace/millrace/stores"
 )

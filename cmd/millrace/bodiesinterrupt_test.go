@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/blob"
-	"github.com/millrace/millrace/claimcheck"
+	"github.com/millrace/millrace/codec/claimcheck"
 )
 
 // interruptedStore calls a function after its nth removal, as a signal ends the context.

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/listener"
-	"github.com/millrace/millrace/meter"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/metered"
 	"github.com/millrace/millrace/wakeup"
 )
 
@@ -91,10 +91,10 @@ type costWorld struct {
 }
 
 // count returns the requests of all processes and of the producer for the jobs, by what they are.
-func (w costWorld) count(t *testing.T) (total meter.Counts) {
+func (w costWorld) count(t *testing.T) (total metered.Counts) {
 	synctest.Test(t, func(t *testing.T) {
 		e := localqueue.New(&localqueue.Options{Seed: 1})
-		counted := meter.New()
+		counted := metered.New()
 		q := e.Queue(costJobs)
 		if err := q.Create(t.Context(), nil); err != nil {
 			t.Fatal(err)
@@ -128,7 +128,7 @@ func (w costWorld) count(t *testing.T) (total meter.Counts) {
 				})
 			}
 		}
-		var before meter.Counts
+		var before metered.Counts
 		if w.gap == 0 {
 			for range w.jobs {
 				put()

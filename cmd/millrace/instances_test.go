@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/millrace/beacon"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/scaling"
+	"github.com/millrace/millrace/scaling/beacon"
 )
 
 // report puts a report on a control queue, as a worker does.

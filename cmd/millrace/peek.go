@@ -14,8 +14,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/millrace/millrace/claimcheck"
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/codec/claimcheck"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )

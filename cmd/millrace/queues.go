@@ -15,11 +15,11 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/millrace/millrace/beacon"
 	"github.com/millrace/millrace/internal/queuemetadata"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/scaling"
+	"github.com/millrace/millrace/scaling/beacon"
 )
 
 const queuesMore = `It prints a row for each queue with this prefix in its name: the number of messages, including hidden

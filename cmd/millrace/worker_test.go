@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/millrace/millrace"
-	"github.com/millrace/millrace/beacon"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
+	"github.com/millrace/millrace/scaling/beacon"
 )
 
 // workerVariable, if set, makes the test binary an instance that works on the queue of this name.

@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/millrace/millrace"
-	"github.com/millrace/millrace/beacon"
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/examples/billing/books"
 	"github.com/millrace/millrace/examples/internal/account"
 	"github.com/millrace/millrace/examples/internal/cli"
 	"github.com/millrace/millrace/examples/internal/plainlog"
+	"github.com/millrace/millrace/scaling/beacon"
 )
 
 const visibilityHelp = `  -visibility TIME   after how long the work of a killed process is taken up by others,

@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/blob/gather"
 	"github.com/millrace/millrace/codec/zstdcodec"
 	"github.com/millrace/millrace/examples/billing/books"
 	"github.com/millrace/millrace/examples/billing/records"
-	"github.com/millrace/millrace/gather"
 	"github.com/millrace/millrace/kinds"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"

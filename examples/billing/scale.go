@@ -13,14 +13,14 @@ import (
 	"time"
 
 	"github.com/millrace/millrace"
-	"github.com/millrace/millrace/agent"
-	"github.com/millrace/millrace/agent/processes"
 	"github.com/millrace/millrace/examples/billing/books"
 	"github.com/millrace/millrace/examples/internal/account"
 	"github.com/millrace/millrace/examples/internal/cli"
 	"github.com/millrace/millrace/examples/internal/plainlog"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/scaling"
+	"github.com/millrace/millrace/scaling/agent"
+	"github.com/millrace/millrace/scaling/agent/processes"
 )
 
 const scaleHelp = `Usage: billing scale [flags]

@@ -19,7 +19,7 @@ import (
 	"github.com/millrace/millrace/examples/billing/records"
 	"github.com/millrace/millrace/examples/internal/cli"
 	"github.com/millrace/millrace/internal/azuritetest"
-	"github.com/millrace/millrace/scaling/replay"
+	"github.com/millrace/millrace/internal/replay"
 )
 
 // startScale starts a small flood. Its temporary files are in tmp.

@@ -11,19 +11,19 @@ import (
 	"time"
 
 	"github.com/millrace/millrace"
-	"github.com/millrace/millrace/beacon"
 	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/blob/gather"
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/examples/billing/books"
 	"github.com/millrace/millrace/examples/billing/records"
-	"github.com/millrace/millrace/gather"
 	"github.com/millrace/millrace/kinds"
 	"github.com/millrace/millrace/listener"
-	"github.com/millrace/millrace/meter"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/metered"
 	"github.com/millrace/millrace/scaling"
+	"github.com/millrace/millrace/scaling/beacon"
 	"github.com/millrace/millrace/wakeup"
 )
 
@@ -68,7 +68,7 @@ type system struct {
 	options
 	store   blob.Store
 	parts   *gather.Gather // parts of the items, and the ends of batches that are in the books
-	meter   *meter.Meter
+	meter   *metered.Meter
 	batches *producer.Producer[batchMessage]
 	items   *producer.Producer[item]
 	results *producer.Producer[result]
@@ -86,7 +86,7 @@ const partsContainer = "billing-parts"
 
 // newSystem returns a system on an account and a store, which all processes share. It sends nothing.
 func newSystem(account queue.Account, store blob.Store, o options) (*system, error) {
-	s := &system{options: o, store: store, meter: meter.New(), turn: make(chan struct{}, 1)}
+	s := &system{options: o, store: store, meter: metered.New(), turn: make(chan struct{}, 1)}
 	if s.tariffs == nil {
 		s.tariffs = records.BuiltInTariffs()
 	}

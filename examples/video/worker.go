@@ -12,9 +12,9 @@ import (
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/dispatcher/slots"
 	"github.com/millrace/millrace/examples/video/index"
 	"github.com/millrace/millrace/listener"
-	"github.com/millrace/millrace/pool"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 )
@@ -70,7 +70,7 @@ type worker struct {
 // listeners returns a listener for each class. They share a pool of slots: the news have one of their own and, with ordinary
 // clips, most of the others while they need them; the heavy conversions take the rest.
 func (w *worker) listeners() (all []millrace.Runner) {
-	slots := pool.New(&pool.Options{Slots: w.slots})
+	shared := slots.NewPool(&slots.PoolOptions{Slots: w.slots})
 	next := producer.New(w.indexing, &producer.Options[indexJob]{Create: true})
 	for _, c := range w.classes {
 		convert := func(ctx context.Context, m *listener.Message[job]) error {
@@ -80,7 +80,7 @@ func (w *worker) listeners() (all []millrace.Runner) {
 			return w.convert(ctx, m.Body.Video, next)
 		}
 		all = append(all, listener.New(c.queue, convert, &listener.Options[job]{
-			Slots:      slots.Member(&pool.MemberOptions{Name: c.name, Weight: c.weight, Reserve: c.reserve}),
+			Slots:      shared.Member(&slots.MemberOptions{Name: c.name, Weight: c.weight, Reserve: c.reserve}),
 			Visibility: listener.FixedVisibility(w.lease), Timeout: 10 * time.Minute, Grace: 5 * time.Second,
 			Create: true, Wakeups: w.wakeups, Idle: w.account.Idle(), Logger: w.logger,
 		}))

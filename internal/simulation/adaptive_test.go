@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millrace/millrace/adaptive"
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/dispatcher/slots"
 	"github.com/millrace/millrace/listener"
 )
 
@@ -64,9 +64,9 @@ func (p *plan) adapts() bool {
 }
 
 // newAdaptive returns the adaptive limit of a process, or nil.
-func (w workerPlan) newAdaptive() *adaptive.Limit {
+func (w workerPlan) newAdaptive() *slots.Adaptive {
 	if a := w.adaptive; a.on() {
-		return adaptive.New(&adaptive.Options{Min: a.min, Max: a.max, Start: a.start})
+		return slots.NewAdaptive(&slots.AdaptiveOptions{Min: a.min, Max: a.max, Start: a.start})
 	}
 	return nil
 }

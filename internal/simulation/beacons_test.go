@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/millrace/beacon"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/faultqueue"
 	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/scaling/beacon"
 )
 
 // reportInterval is how often workers report while something changes.

@@ -11,16 +11,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/millrace/adaptive"
 	"github.com/millrace/millrace/blob"
-	"github.com/millrace/millrace/claimcheck"
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/codec/claimcheck"
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/dispatcher/slots"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
-	"github.com/millrace/millrace/pool"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/limited"
+	"github.com/millrace/millrace/queue/limits"
 	"github.com/millrace/millrace/queue/sharded"
 )
 
@@ -35,7 +34,7 @@ type breakage struct {
 	sweep   func(processClaims) error
 	outer   func(*process, queue.Queue) queue.Queue // between listener and everything else
 	pause   func(running)
-	limit   func(*limited.Limit, queue.Queue) queue.Queue
+	limit   func(*limits.Process, queue.Queue) queue.Queue
 	key     func(*listener.Message[job]) string
 	place   func(sharded.Strategy) sharded.Strategy
 	spread  func(queue.Sender) queue.Sender // between producer and shards
@@ -43,7 +42,7 @@ type breakage struct {
 	away    func(queue.Queue) queue.Queue   // the same to the backlog queues, of the producer too
 	each    int                             // items of a group that are handled at once beyond the option
 	slots   int                             // that a pool has more than it should
-	member  func(*pool.MemberOptions)
+	member  func(*slots.MemberOptions)
 	report  func(queue.Queue) queue.Queue // to the control queue
 	only    func(*plan) bool              // the worlds that it breaks, if they are few; nil for those that its fields tell
 }
@@ -102,13 +101,13 @@ func (b breakage) withDefaults() breakage {
 		b.report = func(q queue.Queue) queue.Queue { return q }
 	}
 	if b.member == nil {
-		b.member = func(*pool.MemberOptions) {}
+		b.member = func(*slots.MemberOptions) {}
 	}
 	if b.pause == nil {
 		b.pause = func(l running) { l.Pause() }
 	}
 	if b.limit == nil {
-		b.limit = (*limited.Limit).Wrap
+		b.limit = (*limits.Process).Wrap
 	}
 	if b.key == nil {
 		b.key = func(m *listener.Message[job]) string { return m.Head.Key }
@@ -576,7 +575,7 @@ func TestLedgerFindsViolations(t *testing.T) {
 
 		"jobs of one key run at once": {breakage{key: func(m *listener.Message[job]) string { return string(m.ID) }}, "run at once with"},
 
-		"a limit is ignored": {breakage{limit: func(_ *limited.Limit, q queue.Queue) queue.Queue { return q }}, "more were sent than"},
+		"a limit is ignored": {breakage{limit: func(_ *limits.Process, q queue.Queue) queue.Queue { return q }}, "more were sent than"},
 
 		"keys are placed anywhere": {breakage{place: func(sharded.Strategy) sharded.Strategy { return sharded.Random }}, "and an earlier one in"},
 
@@ -590,17 +589,17 @@ func TestLedgerFindsViolations(t *testing.T) {
 
 		"an adaptive limit exceeds its highest": {adapted(func(o *listener.Options[job]) {
 			most, _ := o.Slots.Size()
-			higher := adaptive.New(&adaptive.Options{Max: most + 4, Start: most + 4})
+			higher := slots.NewAdaptive(&slots.AdaptiveOptions{Max: most + 4, Start: most + 4})
 			o.Slots, o.Interceptors = higher.Slots(nil), []listener.Interceptor{higher.Intercept}
 		}), "the concurrency is"},
 
 		"an adaptive limit stays at its lowest": {adapted(func(o *listener.Options[job]) {
-			o.Slots = adaptive.New(&adaptive.Options{Max: 1}).Slots(nil)
+			o.Slots = slots.NewAdaptive(&slots.AdaptiveOptions{Max: 1}).Slots(nil)
 		}), "slots and got"},
 
 		"a job that finds its dependency exhausted is deleted": {adapted(func(o *listener.Options[job]) {
 			o.Interceptors = append(o.Interceptors, func(ctx context.Context, _ dispatcher.Delivery, next func(context.Context) error) error {
-				if err := next(ctx); !errors.Is(err, adaptive.ErrExhausted) {
+				if err := next(ctx); !errors.Is(err, slots.ErrExhausted) {
 					return err
 				}
 				return nil
@@ -612,7 +611,7 @@ func TestLedgerFindsViolations(t *testing.T) {
 		}), "a failure is recorded for a run that did not fail"},
 
 		"a job that fails is postponed": {adapted(func(o *listener.Options[job]) {
-			all := adaptive.New(&adaptive.Options{Exhausted: func(error) bool { return true }})
+			all := slots.NewAdaptive(&slots.AdaptiveOptions{Exhausted: func(error) bool { return true }})
 			o.Interceptors = append(o.Interceptors, all.Intercept)
 		}), "a failure is not recorded"},
 
@@ -674,7 +673,7 @@ func TestLedgerFindsViolations(t *testing.T) {
 
 		"too many items are handled at once": {ofGroups(breakage{each: 3}), "items of a group are handled at once"},
 
-		"reserved slots are taken": {breakage{member: func(o *pool.MemberOptions) { o.Reserve = 0 }}, "which leaves others less than they have or reserve"},
+		"reserved slots are taken": {breakage{member: func(o *slots.MemberOptions) { o.Reserve = 0 }}, "which leaves others less than they have or reserve"},
 
 		"tombstones are swept too early": {breakage{sweep: func(c processClaims) error {
 			for body := range c.List(context.Background()) {

@@ -7,9 +7,9 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/millrace/millrace/adaptive"
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/dispatcher/slots"
 	"github.com/millrace/millrace/listener"
 )
 
@@ -178,7 +178,7 @@ func (r *handling) decide() {
 	case r.cut:
 		r.outcome, r.err = didFail, context.Cause(r.ctx)
 	case r.exhausts():
-		r.outcome, r.err = didExhaust, adaptive.Exhausted(errRefused)
+		r.outcome, r.err = didExhaust, slots.Exhausted(errRefused)
 	default:
 		r.outcome, r.err = result(r.job, r.n, r.within(0, 30*time.Second, "delay"))
 		if r.outcome != didFail {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/millrace/millrace/dispatcher/perkey"
 	"github.com/millrace/millrace/listener"
-	"github.com/millrace/millrace/perkey"
 )
 
 // keysPlan is a world whose jobs have keys, of which a process runs one handler at a time. The zero value is

@@ -6,7 +6,7 @@ import (
 
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/faultqueue"
-	"github.com/millrace/millrace/queue/limited"
+	"github.com/millrace/millrace/queue/limits"
 )
 
 // drawLimits draws which workers are held to a limit of their own.
@@ -33,7 +33,7 @@ func (p *plan) drawLimits() {
 }
 
 // isLimited reports whether the worker is held to a limit.
-func (w workerPlan) isLimited() bool { return w.limit != limited.Options{} }
+func (w workerPlan) isLimited() bool { return w.limit != limits.ProcessOptions{} }
 
 // burst is for how long the limit saves up.
 func (w workerPlan) burst() time.Duration {
@@ -44,11 +44,11 @@ func (w workerPlan) burst() time.Duration {
 }
 
 // newLimit returns the limit of a process, or nil.
-func (w workerPlan) newLimit() *limited.Limit {
+func (w workerPlan) newLimit() *limits.Process {
 	if !w.isLimited() {
 		return nil
 	}
-	l, err := limited.New(&w.limit)
+	l, err := limits.NewProcess(&w.limit)
 	if err != nil {
 		panic(err)
 	}

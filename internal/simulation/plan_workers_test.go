@@ -7,7 +7,7 @@ import (
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue/faultqueue"
-	"github.com/millrace/millrace/queue/limited"
+	"github.com/millrace/millrace/queue/limits"
 )
 
 // ending is how a worker process ends.
@@ -54,7 +54,7 @@ type workerPlan struct {
 	pauses    []span // by its program
 	frozen    span   // the time in which it is stopped, as by SIGSTOP
 	member    memberPlan
-	limit     limited.Options // 0 for none
+	limit     limits.ProcessOptions // 0 for none
 	adaptive  adaptivePlan
 }
 

@@ -1,8 +1,8 @@
 package simulation
 
 import (
+	"github.com/millrace/millrace/dispatcher/slots"
 	"github.com/millrace/millrace/listener"
-	"github.com/millrace/millrace/pool"
 )
 
 // poolPlan is a pool whose slots the workers of a world share, as listeners of one process. The zero value
@@ -53,17 +53,17 @@ func (p *process) joinPool(o *listener.Options[job]) {
 		return
 	}
 	m := p.plan.member
-	of := &pool.MemberOptions{Name: p.plan.name, Weight: m.weight, Reserve: m.reserve, Rank: m.rank}
+	of := &slots.MemberOptions{Name: p.plan.name, Weight: m.weight, Reserve: m.reserve, Rank: m.rank}
 	w.breakage.member(of)
 	o.Slots = w.pool.Member(of)
 }
 
 // newPool returns the pool of a world, with so many slots too many, or nil.
-func (p *plan) newPool(more int) *pool.Pool {
+func (p *plan) newPool(more int) *slots.Pool {
 	if !p.pool.on() {
 		return nil
 	}
-	return pool.New(&pool.Options{Slots: p.pool.slots + more})
+	return slots.NewPool(&slots.PoolOptions{Slots: p.pool.slots + more})
 }
 
 // share returns how many handlers workers that share a pool can run, of so many that they could run alone:

@@ -7,14 +7,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/millrace/adaptive"
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/dispatcher/perkey"
+	"github.com/millrace/millrace/dispatcher/slots"
 	"github.com/millrace/millrace/listener"
-	"github.com/millrace/millrace/perkey"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/faultqueue"
-	"github.com/millrace/millrace/queue/limited"
+	"github.com/millrace/millrace/queue/limits"
 	"github.com/millrace/millrace/scaling"
 )
 
@@ -26,8 +26,8 @@ type process struct {
 	reports  *faultqueue.Queue // to the control queue; nil for none
 	listener running
 	keys     *perkey.Keys          // of which it runs one handler at a time; or nil
-	limit    *limited.Limit        // or nil
-	adaptive *adaptive.Limit       // or nil
+	limit    *limits.Process       // or nil
+	adaptive *slots.Adaptive       // or nil
 	together listener.Handler[job] // of several messages; nil for one at a time
 	each     listener.Handler[job] // of groups
 	parts    sync.Map              // *listener.Message[job] → *handling, of those on their way into a batch

@@ -8,11 +8,11 @@ import (
 
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/listener/shards"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/faultqueue"
 	"github.com/millrace/millrace/queue/sharded"
-	"github.com/millrace/millrace/shards"
 )
 
 // shardsPlan is a world whose queue is several, as one. The zero value is one queue.

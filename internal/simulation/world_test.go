@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/blob"
-	"github.com/millrace/millrace/perkey"
-	"github.com/millrace/millrace/pool"
+	"github.com/millrace/millrace/dispatcher/perkey"
+	"github.com/millrace/millrace/dispatcher/slots"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 )
@@ -26,7 +26,7 @@ type world struct {
 	broker    *wakeBroker
 	pairing   *pairing
 	beacons   *beacons      // or nil
-	pool      *pool.Pool    // of the workers; or nil
+	pool      *slots.Pool   // of the workers; or nil
 	keys      *perkey.Keys  // of workers that share a pool; or nil
 	produced  chan struct{} // closed when everything is sent
 	processes []*process

@@ -17,7 +17,7 @@ import (
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/faultqueue"
-	"github.com/millrace/millrace/queue/limited"
+	"github.com/millrace/millrace/queue/limits"
 	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/queue/paired"
 )
@@ -158,7 +158,7 @@ func TestNoSendFailsWhenThePrimaryHangs(t *testing.T) {
 
 // A job in a backlog queue can be cancelled, until it is taken from there.
 func TestADivertedJobCanBeCancelled(t *testing.T) {
-	limit, err := limited.New(&limited.Options{Messages: 1000})
+	limit, err := limits.NewProcess(&limits.ProcessOptions{Messages: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/millrace/millrace/meter"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/metered"
 	"github.com/millrace/millrace/queue/sharded"
 )
 
@@ -111,7 +111,7 @@ func ExampleOptions_tenants() {
 // 503 the watch says how many shards there should be.
 func ExampleWatch() {
 	ctx := context.Background()
-	m := meter.New()
+	m := metered.New()
 	q := m.Wrap(busyQueue{localqueue.New(nil).Queue(queue.Name{Account: "shop", Queue: "orders"}), new(int)})
 	if err := q.Create(ctx, nil); err != nil {
 		fmt.Println(err)
@@ -124,7 +124,7 @@ func ExampleWatch() {
 	}
 	now := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
 	for range 4 { // in a program a time.Ticker
-		all, sends := m.Counts().Total(), m.Counts().Operation(meter.Enqueue)
+		all, sends := m.Counts().Total(), m.Counts().Operation(metered.Enqueue)
 		advice, regular := watch.Observe(now, sharded.Counts{
 			Requests: all.Requests, Throttled: all.Throttled, Messages: sends.Requests - sends.Repeated,
 		})

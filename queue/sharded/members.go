@@ -226,7 +226,7 @@ const (
 	regularTimes = 3
 )
 
-// Counts are what a process has counted of the requests to a queue since some beginning. Package meter
+// Counts are what a process has counted of the requests to a queue since some beginning. Package metered
 // counts them.
 type Counts struct {
 	Requests  int64 // all of them

@@ -15,11 +15,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/blob/gather"
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/examples/mosaic/layout"
 	"github.com/millrace/millrace/examples/mosaic/picture"
 	"github.com/millrace/millrace/examples/mosaic/tiles"
-	"github.com/millrace/millrace/gather"
 )
 
 // The facts about a request that the store keeps.

@@ -1,0 +1,8 @@
+//go:build !race
+
+package slots
+
+import "testing"
+
+// notWithRaceDetector skips a long simulation, which would take minutes. The other tests run the same code concurrently.
+func notWithRaceDetector(*testing.T) {}

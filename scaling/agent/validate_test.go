@@ -1,0 +1,69 @@
+package agent_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/scaling"
+	"github.com/millrace/millrace/scaling/agent"
+)
+
+// Everything that is wrong with pools and options is said at once, with the pool that it concerns.
+func TestEverythingThatIsWrongIsSaidAtOnce(t *testing.T) {
+	q := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs"})
+	var none *platform
+	_, err := agent.New([]agent.Pool{
+		{Name: "fine", Queues: []queue.Queue{q}},
+		{Name: "FINE", Queues: []queue.Queue{q, nil, q}},
+		{Name: "a/b", Policy: scaling.Policy{Memory: 0.8}},
+		{Name: "bad", Queues: []queue.Queue{q}, Beacons: []queue.Queue{nil}, Actuator: none, Policy: scaling.Policy{Min: 5, Max: 3, Utilization: 2}},
+	}, &agent.Options{Interval: 10, Prices: agent.Prices{InstanceHour: -1}})
+	if err == nil {
+		t.Fatal("got no error")
+	}
+	for _, want := range []string{
+		"Interval 10ns is too short",
+		"Prices.InstanceHour -1 is negative",
+		`pool 2 ("FINE"): Name is also that of pool 1`,
+		`pool 2 ("FINE"): Queues[1] is nil`,
+		`pool 2 ("FINE"): Queues[2] is test/jobs like Queues[0]`,
+		`pool 3 ("a/b"): Name must have`,
+		`pool 3 ("a/b"): Queues is empty`,
+		`pool 3 ("a/b"): the policy bounds CPU or memory, which only instances report`,
+		`pool 4 ("bad"): Beacons[0] is nil`,
+		`pool 4 ("bad"): Actuator is a nil *agent_test.platform`,
+		`pool 4 ("bad"): scaling policy: Min is 5 and Max 3`,
+		`Utilization is 2`,
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error lacks %q:\n%v", want, err)
+		}
+	}
+	if _, err := agent.New(nil, nil); err == nil || !strings.Contains(err.Error(), "there is no pool") {
+		t.Errorf("without pools: got %v", err)
+	}
+	for _, name := range []string{"", ".", "..", "-a", ".a", "a b", "a\\b", "a:b", "ü", strings.Repeat("a", 101)} {
+		if _, err := agent.New([]agent.Pool{{Name: name, Queues: []queue.Queue{q}}}, nil); err == nil {
+			t.Errorf("name %q: got no error", name)
+		}
+	}
+}
+
+// An agent runs once.
+func TestAnAgentRunsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := created(t, localqueue.New(nil), "jobs")
+		a := start(t, agent.Options{}, agent.Pool{Name: "pool", Queues: []queue.Queue{q}})
+		after(time.Second)
+		if err := a.agent.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "make another agent") {
+			t.Errorf("a second Run: got %v", err)
+		}
+		if err := a.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
