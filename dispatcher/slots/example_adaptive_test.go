@@ -17,7 +17,7 @@ import (
 type mail struct{ To string }
 
 // A mail service takes three calls at once. The listener finds that out, and no mail is lost or becomes poison.
-func ExampleLimit() {
+func ExampleAdaptive() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	mails := localqueue.New(nil).Queue(queue.Name{Queue: "mails"})

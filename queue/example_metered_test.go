@@ -1,4 +1,4 @@
-package millrace_test
+package queue_test
 
 import (
 	"context"
