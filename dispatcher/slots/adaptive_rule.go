@@ -65,7 +65,7 @@ func (l *Adaptive) set(exact float64, c change) {
 // resize gives the pool as many slots as the limit is. Requires mu.
 func (l *Adaptive) resize() {
 	if err := l.pool.Resize(max(l.limit(), 1)); err != nil {
-		panic("adaptive: " + err.Error()) // members reserve none
+		panic("slots: " + err.Error()) // members reserve none
 	}
 }
 

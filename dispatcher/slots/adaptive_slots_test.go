@@ -296,7 +296,7 @@ func TestSlotsReportWhatIsWrong(t *testing.T) {
 		"bounds":        {AdaptiveOptions{Min: 9, Max: 5}, nil, "bounds 9…5"},
 		"negative":      {AdaptiveOptions{Min: -1}, nil, "bounds -1…64"},
 		"start":         {AdaptiveOptions{Max: 5, Start: 6}, nil, "Start 6 is outside 1…5"},
-		"nil pointer":   {AdaptiveOptions{}, (*Member)(nil), "nil *pool.Member"},
+		"nil pointer":   {AdaptiveOptions{}, (*Member)(nil), "nil *slots.Member"},
 		"faulty member": {AdaptiveOptions{}, NewPool(nil).Member(&MemberOptions{Weight: -1}), "weight -1"},
 	} {
 		s := NewAdaptive(&c.options).Slots(c.within)

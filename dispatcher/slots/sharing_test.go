@@ -410,7 +410,7 @@ func TestANilMemberIsRefused(t *testing.T) {
 		w := b.worker("one", nil, time.Second)
 		w.options.Slots = (*slots.Member)(nil)
 		w.start()
-		wantError(t, <-w.done, "Slots is a nil *pool.Member")
+		wantError(t, <-w.done, "Slots is a nil *slots.Member")
 	})
 }
 

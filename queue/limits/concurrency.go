@@ -31,14 +31,14 @@ type Concurrency struct {
 
 func (c Concurrency) withDefaults() (Concurrency, error) {
 	if c.Jobs <= 0 {
-		return c, fmt.Errorf("tokens: Concurrency.Jobs is %d: it must be positive", c.Jobs)
+		return c, fmt.Errorf("limits: Concurrency.Jobs is %d: it must be positive", c.Jobs)
 	}
 	c.PerToken = cmp.Or(c.PerToken, min(max(c.Jobs/50, 1), queue.MaxBatch))
 	if c.PerToken < 0 || c.PerToken > c.Jobs {
-		return c, fmt.Errorf("tokens: Concurrency.PerToken is %d: it must be 1 to Jobs, %d, or 0 for the default", c.PerToken, c.Jobs)
+		return c, fmt.Errorf("limits: Concurrency.PerToken is %d: it must be 1 to Jobs, %d, or 0 for the default", c.PerToken, c.Jobs)
 	}
 	if n := c.tokens(); n > maxTokens {
-		return c, fmt.Errorf("tokens: %d jobs at %d a token are %d tokens, more than %d: raise Concurrency.PerToken", c.Jobs, c.PerToken, n, maxTokens)
+		return c, fmt.Errorf("limits: %d jobs at %d a token are %d tokens, more than %d: raise Concurrency.PerToken", c.Jobs, c.PerToken, n, maxTokens)
 	}
 	for c.Seed == 0 {
 		c.Seed = rand.Uint64()

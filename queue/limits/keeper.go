@@ -32,7 +32,7 @@ func (l *ConcurrencyLimit) Run(ctx context.Context) error {
 	l.mu.Lock()
 	if l.phase != idle {
 		l.mu.Unlock()
-		return errors.New("tokens: Run of a ConcurrencyLimit was called before: open another")
+		return errors.New("limits: Run of a ConcurrencyLimit was called before: open another")
 	}
 	l.phase = working
 	l.mu.Unlock()

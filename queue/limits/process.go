@@ -59,7 +59,7 @@ func NewProcess(o *ProcessOptions) (*Process, error) {
 		rate float64
 	}{{"Messages", o.Messages}, {"Requests", o.Requests}} {
 		if one.rate < 0 || math.IsNaN(one.rate) || math.IsInf(one.rate, 0) {
-			return nil, fmt.Errorf("limited: Options.%s is %v: give a number a second, or 0 for no limit", one.name, one.rate)
+			return nil, fmt.Errorf("limits: ProcessOptions.%s is %v: give a number a second, or 0 for no limit", one.name, one.rate)
 		}
 		if one.rate > 0 {
 			parts = append(parts, fmt.Sprintf("%v %s", one.rate, strings.ToLower(one.name)))
@@ -67,9 +67,9 @@ func NewProcess(o *ProcessOptions) (*Process, error) {
 	}
 	switch {
 	case len(parts) == 0:
-		return nil, fmt.Errorf("limited: set Options.Messages or Options.Requests: neither is a limit")
+		return nil, fmt.Errorf("limits: set ProcessOptions.Messages or ProcessOptions.Requests: neither is a limit")
 	case o.Burst < 0:
-		return nil, fmt.Errorf("limited: Options.Burst is %v: it must not be negative", o.Burst)
+		return nil, fmt.Errorf("limits: ProcessOptions.Burst is %v: it must not be negative", o.Burst)
 	}
 	burst := cmp.Or(o.Burst, time.Second)
 	grace := min(burst/4, maxGrace)

@@ -48,25 +48,25 @@ type Rate struct {
 
 func (r Rate) withDefaults() (Rate, error) {
 	if r.Jobs <= 0 {
-		return r, fmt.Errorf("tokens: Rate.Jobs is %d: it must be positive", r.Jobs)
+		return r, fmt.Errorf("limits: Rate.Jobs is %d: it must be positive", r.Jobs)
 	}
 	if r.Window > 0 && r.Window < MinWindow {
 		factor := int64((MinWindow + r.Window - 1) / r.Window)
-		return r, fmt.Errorf("tokens: Rate.Window is %v, shorter than %v: say %d jobs in %v, which may all come at once, or use queue/limits in each process",
+		return r, fmt.Errorf("limits: Rate.Window is %v, shorter than %v: say %d jobs in %v, which may all come at once, or use queue/limits in each process",
 			r.Window, MinWindow, int64(r.Jobs)*factor, time.Duration(factor)*r.Window)
 	}
 	if r.Window <= 0 || r.Window > MaxWindow {
-		return r, fmt.Errorf("tokens: Rate.Window is %v: it must be %v to %v", r.Window, MinWindow, MaxWindow)
+		return r, fmt.Errorf("limits: Rate.Window is %v: it must be %v to %v", r.Window, MinWindow, MaxWindow)
 	}
 	if r.PerToken < 0 {
-		return r, fmt.Errorf("tokens: Rate.PerToken is %d: it must be positive, or 0 for the default", r.PerToken)
+		return r, fmt.Errorf("limits: Rate.PerToken is %d: it must be positive, or 0 for the default", r.PerToken)
 	}
 	r.PerToken = cmp.Or(r.PerToken, min(max(r.Jobs/100, 1), defaultPerToken))
 	if most := max(r.Jobs/MinTokens, 1); r.PerToken > most {
-		return r, fmt.Errorf("tokens: Rate.PerToken is %d: for %d jobs it must be at most %d, so that there are %d tokens", r.PerToken, r.Jobs, most, min(MinTokens, r.Jobs))
+		return r, fmt.Errorf("limits: Rate.PerToken is %d: for %d jobs it must be at most %d, so that there are %d tokens", r.PerToken, r.Jobs, most, min(MinTokens, r.Jobs))
 	}
 	if n := r.Jobs / r.PerToken; n > maxTokens {
-		return r, fmt.Errorf("tokens: %d jobs at %d a token are %d tokens, more than %d: raise Rate.PerToken", r.Jobs, r.PerToken, n, maxTokens)
+		return r, fmt.Errorf("limits: %d jobs at %d a token are %d tokens, more than %d: raise Rate.PerToken", r.Jobs, r.PerToken, n, maxTokens)
 	}
 	for r.Seed == 0 {
 		r.Seed = rand.Uint64()

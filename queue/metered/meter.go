@@ -112,7 +112,7 @@ func (o Operation) String() string {
 // error.
 func (o Operation) MarshalText() ([]byte, error) {
 	if o >= operations {
-		return nil, fmt.Errorf("meter: %v is no operation", o)
+		return nil, fmt.Errorf("metered: %v is no operation", o)
 	}
 	return []byte(o.String()), nil
 }
@@ -123,7 +123,7 @@ func (o *Operation) UnmarshalText(text []byte) error {
 		*o = Operation(i)
 		return nil
 	}
-	return fmt.Errorf("meter: no operation has the name %q", text)
+	return fmt.Errorf("metered: no operation has the name %q", text)
 }
 
 // outcome is how a request ended. Each request has one, so that it costs one addition to count it.

@@ -3,7 +3,7 @@
 //
 //	millrace-keda -deployment orders=jobs/orders-worker agent.yaml
 //
-// The file is that of the command millrace agent, see package agentfile, without processes. Each of its pools needs a flag -deployment with the
+// The file is that of the command millrace agent, described in docs/agent.md, without processes. Each of its pools needs a flag -deployment with the
 // namespace and the name of its Deployment, whose number of replicas is read at the start. The program must therefore run in the cluster.
 // deploy/keda/README.md in the repository has what KEDA needs.
 //
@@ -191,7 +191,7 @@ func parse(args []string, output io.Writer) (*settings, error) {
 	err := f.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		_, _ = fmt.Fprint(output, "Usage: millrace-keda [flags] FILE\n\nFILE says which pools there are: see package internal/agentfile.\n\n")
+		_, _ = fmt.Fprint(output, "Usage: millrace-keda [flags] FILE\n\nFILE says which pools there are: see docs/agent.md.\n\n")
 		f.SetOutput(output)
 		f.PrintDefaults()
 		return nil, err
