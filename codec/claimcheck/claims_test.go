@@ -131,7 +131,7 @@ func TestAClaimIsParsedAsItWasPut(t *testing.T) {
 
 // docs/protocol.md shows the claim of abc, for programs in other languages.
 func TestTheProtocolShowsAClaim(t *testing.T) {
-	page, err := os.ReadFile("../docs/protocol.md")
+	page, err := os.ReadFile("../../docs/protocol.md")
 	if err != nil {
 		t.Fatal(err)
 	}

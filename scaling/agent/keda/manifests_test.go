@@ -19,7 +19,7 @@ import (
 )
 
 // deploy is the folder with the manifests.
-const deploy = "../../deploy/keda"
+const deploy = "../../../deploy/keda"
 
 // validator returns what validates files with the schemas of Kubernetes 1.30 and of KEDA's resources, without a cluster or a network. If kubectl-validate is
 // missing the test is skipped, or fails if MILLRACE_REQUIRE contains kubectl-validate.

@@ -180,7 +180,7 @@ func TestFailuresAreStatus1(t *testing.T) {
 
 // The arguments in the manifest are right, and fit its file.
 func TestTheManifestFitsTheProgram(t *testing.T) {
-	text, err := os.ReadFile("../../../../deploy/keda/scaler.yaml")
+	text, err := os.ReadFile("../../../../../deploy/keda/scaler.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
