@@ -290,7 +290,7 @@ func (s AdaptiveState) String() string {
 	return fmt.Sprintf("at most %d handlers, %d run; %s", s.Limit, s.Running, s.Why)
 }
 
-// AdaptiveState returns what the limit is and why.
+// State returns what the limit is and why.
 func (l *Adaptive) State() AdaptiveState {
 	held := l.pool.State().Held
 	l.mu.Lock()

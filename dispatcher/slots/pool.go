@@ -98,7 +98,7 @@ type MemberState struct {
 	Held    int  // slots in use: its handlers that run, and what is reserved for its dequeues
 }
 
-// PoolState returns what the members hold.
+// State returns what the members hold.
 func (p *Pool) State() PoolState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
