@@ -6,7 +6,8 @@
 //
 // Each instance is a process in a session of its own: neither Ctrl-C at the terminal of the agent
 // nor the end of that terminal reaches it. It has the environment of the agent, [Options].Env, and
-// its number in [NumberVariable]. Its input is empty.
+// its number in [NumberVariable]. Its input is empty. /bin/sh starts it, and may drop variables
+// with names such as my.setting, which have other characters than letters, digits, and underscores.
 //
 // [Processes.Instances] is what is wanted: the number that [Processes.Scale] was last called with.
 // It changes by nothing else. An instance that ends by itself, with whatever status, is one of
@@ -21,8 +22,8 @@
 // [github.com/millrace/millrace.Run] does that. Those that wait to be started again go first,
 // because they do nothing, and then the youngest, which have done the least: they may not even have
 // begun. What an instance has started itself is part of its jobs and gets no signal; a shell script
-// should exec its program. An instance that has not ended when its grace is over is killed with all
-// of its session, which is logged and counted.
+// should exec its program. An instance that has not ended when its grace is over is killed with
+// its process group, which is logged and counted.
 //
 // One that was told to end cannot be taken back. If more are wanted while some drain, new ones are
 // started beside them, so that there are more processes than instances for at most the grace: those
@@ -45,7 +46,9 @@
 // not find. Each instance also holds a lock on its file, which it has inherited as descriptor 3 and
 // should leave open. On other systems this lock is all that tells an instance from another process
 // with its id: an instance that has closed descriptor 3 is taken for ended by the next agent, and
-// started twice. An instance that does not hold its lock is logged with what that means.
+// started twice. An instance that does not hold its lock is logged with what that means. If a
+// process has a file locked in which nothing says which one it is, [New] fails: it may be the
+// instance.
 //
 // Close without drain leaves children of a program that goes on running: those that end then stay
 // zombies until it ends or supervises them again.
@@ -60,8 +63,8 @@
 //
 // # The folder
 //
-// A folder is for one agent: another one gets [ErrInUse]. If it is deleted, or everything in it, it
-// is made again with what the next agent needs; on systems other than Linux that one does not find
+// A folder is for one agent: another one gets [ErrInUse]. If it or a file in it is deleted, that is
+// made again with what the next agent needs; on systems other than Linux that one does not find
 // the instances of before. While it cannot be made, or the disk is full, what runs is supervised
 // and can be ended, and starts are tried again. The disk must be a local one, because of the locks.
 //
