@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,7 +21,7 @@ const (
 	requestTimeout = 9 * time.Second  // three of them are less than the agent gives Scale
 	maxAnswer      = 1 << 20          // bytes
 	maxWait        = time.Hour        // of Retry-After
-	throttledWait  = 10 * time.Second // after a 429 without Retry-After
+	defaultWait    = 10 * time.Second // without Retry-After
 	maxMessage     = 400              // bytes of a message of the service that errors repeat
 )
 
@@ -33,7 +34,7 @@ type answer struct {
 
 // wait returns how long the service asks to wait.
 func (g *answer) wait() time.Duration {
-	return min(azurestorage.RetryAfter(g.header.Get("Retry-After")), maxWait)
+	return min(cmp.Or(azurestorage.RetryAfter(g.header.Get("Retry-After")), defaultWait), maxWait)
 }
 
 // problem returns the code and the message of the error in the body. Some resource providers write
@@ -50,7 +51,7 @@ func (g *answer) problem() string {
 	if body.detail == (detail{}) {
 		return "no reason is given"
 	}
-	text := strings.Join(strings.Fields(body.Code+": "+body.Message), " ")
+	text := azurestorage.Location{}.Redact(body.Code + ": " + body.Message)
 	if len(text) > maxMessage {
 		text = strings.ToValidUTF8(text[:maxMessage], "") + "…"
 	}
@@ -124,13 +125,13 @@ func (a *Actuator) send(ctx context.Context, method, address string, body any) (
 	runtime.SkipBodyDownload(request) // which has no bound
 	got, err := a.do(request)
 	if denied := (*azurestorage.CredentialError)(nil); errors.As(err, &denied) {
-		return nil, fmt.Errorf("no token: %s; %s", strings.Join(strings.Fields(err.Error()), " "), azurestorage.LoginHint)
+		return nil, fmt.Errorf("no token: %w; %s", azurestorage.Location{}.RedactError(err), azurestorage.LoginHint)
 	}
 	if err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return nil, fmt.Errorf("no usable answer: %w", err)
+		return nil, fmt.Errorf("no usable answer: %w", azurestorage.Location{}.RedactError(err))
 	}
 	return got, nil
 }
@@ -143,13 +144,9 @@ func (a *Actuator) do(request *policy.Request) (*answer, error) {
 	}
 	defer response.Body.Close() //nolint:errcheck // it was only read
 	got := &answer{status: response.StatusCode, header: response.Header}
-	wait := got.wait()
-	if got.status == http.StatusTooManyRequests && wait == 0 {
-		wait = throttledWait
-	}
 	if got.status == http.StatusTooManyRequests || got.status == http.StatusServiceUnavailable {
 		a.mu.Lock()
-		a.notBefore = time.Now().Add(wait)
+		a.notBefore = time.Now().Add(got.wait())
 		a.mu.Unlock()
 	}
 	if got.body, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer)); err != nil {
