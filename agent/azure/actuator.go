@@ -133,7 +133,7 @@ func New(id string, o *Options) (*Actuator, error) {
 	if transport == nil {
 		transport = http.DefaultClient
 	}
-	client, err := arm.NewClient("millrace", "", azurestorage.MarkedCredential{TokenCredential: credential}, &arm.ClientOptions{
+	client, err := arm.NewClient("millrace", "", notedCredential{credential}, &arm.ClientOptions{
 		ClientOptions: policy.ClientOptions{
 			Cloud:     o.Cloud,
 			Transport: azurestorage.WithoutRedirects(transport),

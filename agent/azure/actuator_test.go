@@ -15,7 +15,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/millrace/millrace/agent"
 	"github.com/millrace/millrace/agent/azure"
@@ -636,6 +638,22 @@ func TestNoTokenIsAnErrorWithWhatToDo(t *testing.T) {
 	}
 	_, err = a.Instances(t.Context())
 	checkError(t, err, "read scale set orders in group shop: no token: no identity; run az login")
+	synctest.Test(t, func(t *testing.T) {
+		a, err := azure.New(scaleSet, &azure.Options{Credential: hangs{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = a.Instances(t.Context())
+		checkError(t, err, "no token: no answer within 9s: context deadline exceeded; run az login")
+	})
+}
+
+// hangs is a credential that does not answer.
+type hangs struct{}
+
+func (hangs) GetToken(ctx context.Context, _ policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	<-ctx.Done()
+	return azcore.AccessToken{}, ctx.Err()
 }
 
 func TestWrongIDsAreRefused(t *testing.T) {

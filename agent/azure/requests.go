@@ -4,13 +4,14 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 
@@ -112,6 +113,8 @@ func (a *Actuator) send(ctx context.Context, method, address string, body any) (
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, fmt.Errorf("no answer within %v: %w", requestTimeout, context.DeadlineExceeded))
 	defer cancel()
+	var tokenless atomic.Bool
+	ctx = context.WithValue(ctx, tokenlessKey{}, &tokenless)
 	request, err := runtime.NewRequest(ctx, method, address)
 	if err != nil {
 		return nil, err
@@ -124,16 +127,32 @@ func (a *Actuator) send(ctx context.Context, method, address string, body any) (
 	request.Raw().Header.Set("Accept", "application/json")
 	runtime.SkipBodyDownload(request) // which has no bound
 	got, err := a.do(request)
-	if denied := (*azurestorage.CredentialError)(nil); errors.As(err, &denied) {
-		return nil, fmt.Errorf("no token: %w; %s", azurestorage.Location{}.RedactError(err), azurestorage.LoginHint)
+	if err == nil {
+		return got, nil
 	}
-	if err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		return nil, fmt.Errorf("no usable answer: %w", azurestorage.Location{}.RedactError(err))
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
 	}
-	return got, nil
+	err = azurestorage.Location{}.RedactError(err)
+	if tokenless.Load() {
+		return nil, fmt.Errorf("no token: %w; %s", err, azurestorage.LoginHint)
+	}
+	return nil, fmt.Errorf("no usable answer: %w", err)
+}
+
+// notedCredential notes in the context of a request that its token could not be obtained. The
+// pipeline returns only the error of a context that has ended.
+type notedCredential struct{ azcore.TokenCredential }
+
+type tokenlessKey struct{}
+
+// GetToken implements [azcore.TokenCredential].
+func (c notedCredential) GetToken(ctx context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	token, err := c.TokenCredential.GetToken(ctx, o)
+	if tokenless, ok := ctx.Value(tokenlessKey{}).(*atomic.Bool); ok {
+		tokenless.Store(err != nil)
+	}
+	return token, err
 }
 
 // do sends a request, reads the answer, and notes when the service wants to be asked again.

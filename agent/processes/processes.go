@@ -64,9 +64,9 @@ func (o Options) withDefaults(starts bool) (Options, error) {
 	} else {
 		o.Command = append([]string{path}, o.Command[1:]...)
 	}
-	for _, one := range o.Env {
-		if name, _, found := strings.Cut(one, "="); !found || name == "" {
-			wrong = append(wrong, fmt.Errorf("%q in Env is not of the form NAME=value", one))
+	for n, one := range o.Env {
+		if name, _, found := strings.Cut(one, "="); !found || name == "" { // it may be a secret
+			wrong = append(wrong, fmt.Errorf("entry %d of Env is not of the form NAME=value", n+1))
 		}
 	}
 	if o.Folder == "" {
