@@ -40,11 +40,11 @@
 //     zones and fault domains are balanced, and knows nothing of their jobs. Machines with instance
 //     protection stay.
 //     https://learn.microsoft.com/en-us/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-scale-in-policy
-//   - A machine is deleted with its jobs. With a termination notification it hears of its end 5 to
-//     15 minutes before, and can let its workers finish.
+//   - A machine is deleted with its jobs. A termination notification announces that 5 to 15
+//     minutes before, so that its workers can finish.
 //     https://learn.microsoft.com/en-us/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-terminate-notification
-//   - The capacity includes machines that failed to start. At most 1,000 instances. An autoscale
-//     setting on the set would be a second one who decides: remove it.
+//   - The capacity includes machines that failed to start. At most 1,000 instances. Remove an
+//     autoscale setting of the set: it would change the number too.
 //
 // # Requests
 //

@@ -9,12 +9,11 @@
 // its number in [NumberVariable]. Its input is empty. /bin/sh starts it, and may drop variables
 // with names such as my.setting, which have other characters than letters, digits, and underscores.
 //
-// [Processes.Instances] is what is wanted: the number that [Processes.Scale] was last called with.
-// It changes by nothing else. An instance that ends by itself, with whatever status, is one of
-// those that are wanted: it is started again under its number, after 1 s at first and up to 1 min
-// if it ends again and again, ± 25 %. After a minute of work the waits begin anew. Each end is
-// logged with the status, the last 10 lines of output and the wait, and counted. That instances
-// cannot be started is logged once, until one can.
+// [Processes.Instances] returns the desired number, as last set by [Processes.Scale]. Nothing else
+// changes it. An instance that ends by itself, with any status, is started again under its number:
+// after 1 s at first, and up to 1 min if it ends again and again, ± 25 %. After a minute of work the
+// waits begin anew. Each end is counted, and logged with the status, the last 10 lines of output and
+// the wait. If instances cannot be started, that is logged once, until one can.
 //
 // # Fewer
 //
@@ -32,10 +31,10 @@
 // # The agent ends
 //
 // Instances outlive the agent, however it ends, unless [Processes.Close] drains them. The next
-// agent with the same folder finds them. It counts those that run, whatever was wanted before, and
-// has those that were draining drain on. Because it does not know how long these have had, or
-// whether they were told, it waits for a grace before it tells them again: told twice, a program
-// drops its jobs. It takes the processes as they are, even if Command has changed.
+// agent with the same folder finds them. It wants as many as run, and lets draining ones finish.
+// Because it does not know how long these have had, or whether they got SIGTERM, it waits for a
+// grace before it sends one: a second SIGTERM would make the program drop its jobs. It takes the
+// processes as they are, even if Command has changed.
 //
 // Where nobody is going to supervise them again, such as those of a pool that was removed, [Left]
 // counts them and [Drain] ends them.
