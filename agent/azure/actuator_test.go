@@ -440,7 +440,8 @@ func TestAnOperationElsewhereIsNotFollowed(t *testing.T) {
 	})
 }
 
-// An operation that does not end is asked for as long as the service may take, and no longer. One that hangs hides no number.
+// An operation that does not end is asked for two hours, and no longer. One that hangs hides no
+// number.
 func TestAnOperationMayNotEnd(t *testing.T) {
 	both(t, func(t *testing.T, id string) {
 		a, m := actuator(t, id)
@@ -508,7 +509,7 @@ func TestErrorsHaveNoSecrets(t *testing.T) {
 	})
 }
 
-// The default credential is one of the cloud that has the resource: a secret of it goes nowhere else.
+// The default credential is one of the cloud that has the resource: its secret goes nowhere else.
 func TestTheDefaultCredentialIsOfTheCloud(t *testing.T) {
 	for _, name := range []string{"AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET"} {
 		t.Setenv(name, "x")

@@ -58,8 +58,8 @@
 // https://learn.microsoft.com/en-us/azure/azure-resource-manager/management/request-limits-and-throttling
 //
 // Scale does not wait for the end of the operation that it starts. Later calls of Instances ask for
-// it for up to 2 h, at the times that the service says or every 10 s, and return its failure once, as
-// an error with the reason of the service. The identity may not be allowed to ask, because the
+// it for up to 2 h, at the times that the service says or every 10 s, and return its failure once,
+// as an error with the reason of the service. The identity may not be allowed to ask, because the
 // address of an operation is outside the resource; then only the state of the resource tells of a
 // failure.
 // https://learn.microsoft.com/en-us/azure/azure-resource-manager/management/async-operations

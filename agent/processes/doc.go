@@ -11,9 +11,9 @@
 //
 // [Processes.Instances] returns the desired number, as last set by [Processes.Scale]. Nothing else
 // changes it. An instance that ends by itself, with any status, is started again under its number:
-// after 1 s at first, and up to 1 min if it ends again and again, ± 25 %. After a minute of work the
-// waits begin anew. Each end is counted, and logged with the status, the last 10 lines of output and
-// the wait. If instances cannot be started, that is logged once, until one can.
+// after 1 s at first, and up to 1 min if it ends again and again, ± 25 %. After a minute of work
+// the waits begin anew. Each end is counted, and logged with the status, the last 10 lines of
+// output and the wait. If instances cannot be started, that is logged once, until one can.
 //
 // # Fewer
 //
@@ -71,7 +71,7 @@
 //
 // Processes is safe for concurrent use. One goroutine supervises, and one for each instance writes
 // its output; Close waits for all. The processes are looked at every 20 ms while something happens
-// and up to every 250 ms while nothing does, with two to five system calls for each, and so is
+// and up to every 250 ms while nothing does, with three to six system calls for each, and so is
 // their output. No method waits for a process but Close with drain.
 //
 // # Systems

@@ -181,7 +181,8 @@ func (k *keeper) live() []*instance {
 	return slices.DeleteFunc(all, func(i *instance) bool { return i.phase == draining })
 }
 
-// mendFolder makes what the next agent needs again if it was deleted: the folder with its lock, or files in it.
+// mendFolder makes what the next agent needs again if it was deleted: the folder with its lock, or
+// files in it.
 func (k *keeper) mendFolder() {
 	var err error
 	mended := k.folder.deleted()

@@ -77,7 +77,8 @@ func begin(root *os.Root, name string, lock *os.File, command, env []string, out
 }
 
 // find returns the process that a former agent has started, or nil if it has ended. One that was
-// started in the moment in which the agent was killed writes its record soon.
+// started in the moment in which the agent was killed writes its record soon. If none comes and the
+// file stays locked, the process may be any: that is an error.
 func find(root *os.Root, name string, patience time.Duration) (*process, error) {
 	lock, err := root.Open(name)
 	if err != nil {

@@ -92,7 +92,8 @@ func TestAProgramThatClosesItsLock(t *testing.T) {
 	}
 }
 
-// Whoever deletes the lock of the agent, or the file of an instance, as cleaners of /tmp do, lets no second agent in, and hides no instance from the next one.
+// If a cleaner of /tmp deletes the lock of the agent, or the file of an instance, no second agent
+// gets in, and the next one finds all instances.
 func TestFilesThatAreDeletedAreMadeAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -118,7 +119,8 @@ func TestFilesThatAreDeletedAreMadeAgain(t *testing.T) {
 	}
 }
 
-// A process that nothing is known of but that it holds the lock of an instance may be that instance: it is not started a second time.
+// An unknown process that holds the lock of an instance may be that instance, which is not started
+// a second time.
 func TestAnInstanceWithoutARecordIsNotStartedTwice(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -154,7 +156,8 @@ func playStarved() {
 	fmt.Println(parent.start != "", parent.alive())
 }
 
-// A process that cannot be looked at, because this one has no descriptors left, has not ended: it would be started twice.
+// A process that cannot be seen, because the agent has no descriptors left, has not ended:
+// otherwise it would be started twice.
 func TestAProcessThatCannotBeSeenHasNotEnded(t *testing.T) {
 	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
