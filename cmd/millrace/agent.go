@@ -60,7 +60,7 @@ func agentCommand() *command {
 	f.BoolVar(&s.dryRun, "dry-run", false, "change nothing: say what would be done, and what that would cost")
 	durationVar(f, &s.length, "for", 0, "how long a dry run takes, a `duration` (default 1h)")
 	f.BoolVar(&s.leave, "leave", false, "leave instances at work when the agent stops; the next one with the same folder\ntakes over")
-	f.StringVar(&s.drain, "drain", "", "end the instances of the pool with this `name`, after their jobs, and stop; it may be\none that is not in the file any more")
+	textVar(f, &s.drain, "drain", ": give the name of a pool, or omit the flag", "end the instances of the pool with this `name`, after their jobs, and stop; it may be\none that is not in the file any more")
 	path(f, &s.replay, "replay", "play the trace in this `file` against the policy, CSV")
 	f.StringVar(&s.pool, "pool", "", "with -replay: the policy of the pool with this `name`, if the file has several")
 	f.BoolVar(&s.asJSON, "json", false, "print one JSON object per decision, each on its own line, and one per pool at the end")
@@ -96,7 +96,7 @@ func (s *agentSettings) check() error {
 		return errors.New("-leave with -dry-run: a dry run has no instances to leave; omit one of them")
 	case s.drain != "" && (s.dryRun || s.leave || s.replay != "" || s.account.given != ""):
 		return errors.New("-drain only ends instances: omit -dry-run, -leave, -replay and -account")
-	case s.drain != "" && !filepath.IsLocal(s.drain):
+	case s.drain != "" && strings.ContainsAny(s.drain, `./\`):
 		return fmt.Errorf("-drain %q is not the name of a pool", s.drain)
 	case s.replay != "" && (s.dryRun || s.leave || s.account.given != ""):
 		return errors.New("-replay asks no account and has no instances: omit -dry-run, -leave and -account")
@@ -272,30 +272,31 @@ func (r *agentRun) start() error {
 		r.local = append(r.local, local)
 		r.pools[i].Actuator = local.processes
 	}
-	return r.nameStrays()
+	r.nameStrays()
+	return nil
 }
 
 // nameStrays names the pools that are not in the file any more, or have no processes there, and whose instances run on.
-func (r *agentRun) nameStrays() error {
-	folders, err := filepath.Glob(processFolder(r.file, "*"))
-	if err != nil {
-		return err
-	}
-	for _, folder := range folders {
-		n, err := processes.Left(folder) // none of those that this agent, or another one, supervises
+func (r *agentRun) nameStrays() {
+	entries, _ := os.ReadDir(processFolder(r.file, "")) // without processes there is none
+	for _, e := range entries {
+		pool := e.Name()
+		if e.Type().IsRegular() {
+			continue
+		}
+		n, err := processes.Left(processFolder(r.file, pool)) // none of those that this agent, or another one, supervises
 		if err != nil {
-			return err
+			printf(r.err, "Cannot tell whether instances of pool %s run: %s\n", pool, escapeControls(err.Error()))
 		}
 		them, verb := "them", "run"
 		if n == 1 {
 			them, verb = "it", "runs"
 		}
-		if pool := filepath.Base(folder); n > 0 {
+		if n > 0 {
 			printf(r.err, "%s of pool %s, which the file does not start, %s on: millrace agent -config %s -drain %s ends %s.\n",
 				plural(n, "instance"), pool, verb, r.settings.config, pool, them)
 		}
 	}
-	return nil
 }
 
 func (r *agentRun) startLocal(p agentfile.Pool) (*localPool, error) {

@@ -46,6 +46,8 @@ func TestAgentRefusesFlagsThatContradict(t *testing.T) {
 		"-config x -pool orders":              "-pool chooses the policy for -replay",
 		"-config x -drain y -dry-run":         "-drain only ends instances",
 		"-config x -drain ../y":               `-drain "../y" is not the name of a pool`,
+		"-config x -drain .":                  `-drain "." is not the name of a pool`,
+		"-config x -drain y/":                 `-drain "y/" is not the name of a pool`,
 		"-config x -control orders":           "not defined: -control",
 		"-config x -dry-run -account @/none/": "no such file or directory",
 	} {
@@ -56,6 +58,7 @@ func TestAgentRefusesFlagsThatContradict(t *testing.T) {
 		invocation{}.fails(t, status, []string{want}, append([]string{"agent"}, strings.Fields(args)...)...)
 	}
 	invocation{}.fails(t, exitUsage, []string{"must not be empty"}, "agent", "-config", "")
+	invocation{}.fails(t, exitUsage, []string{"must not be empty"}, "agent", "-config", "x", "-drain", "")
 }
 
 // TestAgentSaysAllThatIsWrongWithItsFile: one error is the one line; several have a line each, and the last line counts them.

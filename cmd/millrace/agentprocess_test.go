@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -191,24 +192,33 @@ func TestInstancesOfARenamedPoolAreNamedAndDrained(t *testing.T) {
 	v := on(location)
 	name := createQueue(t, v)
 	path := workers(t, name, "{max: 1}")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = bytes.Replace(text, []byte("folder: state"), []byte("folder: '[state'"), 1) // which is not a pattern
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	a := startAgent(t, location, path, "-leave")
 	a.until(t, "0 → 1")
 	v.fails(t, exitFailure, []string{"drain pool orders", "another agent"}, "agent", "-config", path, "-drain", "orders")
 	a.signal(t)
 	a.end()
-	text, err := os.ReadFile(path)
-	if err != nil {
+	if err := os.WriteFile(path, bytes.Replace(text, []byte("\n  orders:"), []byte("\n  parcels:"), 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, bytes.Replace(text, []byte("\n  orders:"), []byte("\n  parcels:"), 1), 0o600); err != nil {
+	folder := filepath.Join(filepath.Dir(path), "[state", "processes")
+	if err := errors.Join(os.WriteFile(filepath.Join(folder, "README"), nil, 0o600), os.MkdirAll(filepath.Join(folder, "odd", "agent.lock"), 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	a = startAgent(t, location, path)
 	a.until(t, "parcels: 0 → 1")
 	a.signal(t)
 	want := "1 instance of pool orders, which the file does not start, runs on: millrace agent -config " + path + " -drain orders ends it.\n"
-	if _, errs, status := a.end(); status != exitOK || strings.Count(errs, want) != 1 {
-		t.Errorf("got status %d and\n%s\nwant 0 and the line %q", status, errs, want)
+	if _, errs, status := a.end(); status != exitOK || strings.Count(errs, want) != 1 || !strings.Contains(errs, "whether instances of pool odd run") ||
+		strings.Contains(errs, "README") {
+		t.Errorf("got status %d and\n%s\nwant 0, the line %q, and one about the folder of pool odd", status, errs, want)
 	}
 	v.withInput(jobs(1, "300ms")).ok(t, "put", name)
 	waitForDepth(t, v.open(t, name), 0) // it works

@@ -265,7 +265,7 @@ func (e *redactedError) As(target any) bool   { return errors.As(e.err, target) 
 // RetryAfter returns the wait in a header Retry-After, which has seconds or a time. It is 0 for
 // anything else.
 func RetryAfter(text string) time.Duration {
-	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
+	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil || errors.Is(err, strconv.ErrRange) { // then it is the maximum
 		return time.Duration(seconds) * time.Second
 	}
 	at, err := http.ParseTime(text)

@@ -188,6 +188,7 @@ func TestRetryAfterIsInTheError(t *testing.T) {
 		"429":             {429, "120", 2 * time.Minute},
 		"a time long ago": {503, "Sat, 01 Jan 2000 00:00:00 GMT", 0},
 		"a negative one":  {503, "-3", 0},
+		"a huge one":      {503, "99999999999", (1<<31 - 1) * time.Second},
 		"no header":       {503, "", 0},
 		"no number":       {429, "soon", 0},
 		"another status":  {500, "7", 0},

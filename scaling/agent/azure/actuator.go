@@ -25,8 +25,8 @@ import (
 
 // Options configure [New]. Nil and the zero value mean the defaults.
 type Options struct {
-	// Credential authorizes the requests. Defaults to azidentity's DefaultAzureCredential, which
-	// tries the environment, workload identity, managed identity and az login in this order.
+	// Credential authorizes the requests. Defaults to azidentity's DefaultAzureCredential of Cloud,
+	// which tries the environment, workload identity, managed identity and az login in this order.
 	Credential azcore.TokenCredential
 
 	// Cloud is the cloud that has the resource. Defaults to cloud.AzurePublic.
@@ -79,6 +79,9 @@ type state struct {
 // most is how many instances either kind may have.
 const most = 1000
 
+// maxOperation is how long an operation is followed. Scale sets may take an hour and more.
+const maxOperation = 2 * time.Hour
+
 // failedPause is how long after a change that failed the next one is sent: each makes a revision or
 // machines.
 const failedPause = 2 * time.Minute
@@ -121,7 +124,7 @@ func New(id string, o *Options) (*Actuator, error) {
 	a.path = (&url.URL{Path: id}).EscapedPath()
 	credential, transport := o.Credential, o.Transport
 	if credential == nil {
-		found, err := azidentity.NewDefaultAzureCredential(nil)
+		found, err := azidentity.NewDefaultAzureCredential(&azidentity.DefaultAzureCredentialOptions{ClientOptions: policy.ClientOptions{Cloud: o.Cloud}})
 		if err != nil {
 			return nil, fmt.Errorf("%s: find a credential: %w; %s", a.name, err, azurestorage.LoginHint)
 		}
@@ -130,7 +133,7 @@ func New(id string, o *Options) (*Actuator, error) {
 	if transport == nil {
 		transport = http.DefaultClient
 	}
-	client, err := arm.NewClient("millrace", "", azurestorage.MarkedCredential{TokenCredential: credential}, &arm.ClientOptions{
+	client, err := arm.NewClient("millrace", "", notedCredential{credential}, &arm.ClientOptions{
 		ClientOptions: policy.ClientOptions{
 			Cloud:     o.Cloud,
 			Transport: azurestorage.WithoutRedirects(transport),
@@ -156,13 +159,14 @@ func (a *Actuator) Instances(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("read %s: %w", a.name, err)
 	}
-	if err := a.follow(ctx); err != nil {
-		return 0, err
+	n := now.instances
+	if now.failed && a.kind == containerApps {
+		n, err = a.replicas(ctx, now.ready)
 	}
-	if !now.failed || a.kind != containerApps {
-		return now.instances, nil
+	// This comes last: if it hangs, the number is known.
+	if failure := a.follow(ctx); failure != nil {
+		return 0, failure
 	}
-	n, err := a.replicas(ctx, now.ready)
 	if err != nil {
 		return 0, fmt.Errorf("the last change of %s failed; read how many replicas run: %w", a.name, err)
 	}
@@ -294,12 +298,13 @@ func (a *Actuator) operationOf(got *answer, n int) *operation {
 // failed.
 func (a *Actuator) follow(ctx context.Context) error {
 	a.mu.Lock()
-	o := a.pending
-	if o != nil && time.Now().Before(o.next) {
-		o = nil
+	if a.pending != nil && time.Since(a.pending.began) > maxOperation {
+		a.pending = nil
 	}
+	o := a.pending
+	early := o != nil && time.Now().Before(o.next)
 	a.mu.Unlock()
-	if o == nil {
+	if o == nil || early {
 		return nil
 	}
 	got, err := a.send(ctx, http.MethodGet, o.url, nil)

@@ -15,7 +15,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/millrace/queue"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/millrace/millrace/agent"
+	"github.com/millrace/millrace/agent/azure"	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/scaling"
 	"github.com/millrace/millrace/scaling/agent"
@@ -309,7 +314,12 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 			status int
 			header string
 			wait   time.Duration
-		}{{429, "120", 2 * time.Minute}, {503, "120", 2 * time.Minute}, {429, "", 10 * time.Second}, {429, "99999999", time.Hour}} {
+		}{{429, "120", 2 * time.Minute}, {503, "120", 2 * time.Minute}, {429, "", 10 * time.Second}, {429, "99999999", time.Hour}, {429, "-5", 10 * time.Second},
+			{503, "0", 10 * time.Second}, {429, "9999999999999", time.Hour}, {503, "a date", 90 * time.Second},
+			{503, "Fri, 31 Dec 1999 00:00:00 GMT", 10 * time.Second}} {
+			if c.header == "a date" {
+				c.header = time.Now().Add(c.wait).UTC().Format(http.TimeFormat)
+			}
 			a, m := actuator(t, id)
 			m.answer = func(r *http.Request, _ func() *http.Response) (*http.Response, error) {
 				if r.Method == http.MethodPatch {
@@ -343,7 +353,11 @@ func TestAnAcceptedChangeThatFailsIsSaidOnce(t *testing.T) {
 		has(t, a, m, 5, "GET")
 		m.set(5, "Failed")
 		time.Sleep(time.Second)
-		has(t, a, m, 0, "GET, GET operation", "orders in group shop to 5 instances, accepted at ", "has failed: QuotaExceeded: there are 4 cores;")
+		failed := "GET, GET operation"
+		if id == containerApp {
+			failed = "GET, GET revision, GET operation"
+		}
+		has(t, a, m, 0, failed, "orders in group shop to 5 instances, accepted at ", "has failed: QuotaExceeded: there are 4 cores;")
 		if id == scaleSet {
 			has(t, a, m, 5, "GET")
 		} else {
@@ -374,6 +388,9 @@ func TestAnOperationMayHaveALocation(t *testing.T) {
 			return nil, nil
 		}
 		scales(t, a, m, 5, "GET, "+patch(id, 5))
+		time.Sleep(9 * time.Second)
+		has(t, a, m, 5, "GET") // without Retry-After it is asked for after 10 s
+		time.Sleep(time.Second)
 		has(t, a, m, 5, "GET, GET operation")
 		time.Sleep(9 * time.Second)
 		has(t, a, m, 5, "GET")
@@ -394,10 +411,12 @@ func TestAnOperationMayHaveALocation(t *testing.T) {
 		has(t, a, m, 5, "GET, GET operation")
 		has(t, a, m, 5, "GET")
 		scales(t, a, m, 6, "GET, "+patch(id, 6))
+		time.Sleep(10 * time.Second)
 		operation = respond(403, `{"error": {"code": "AuthorizationFailed"}}`) // the agent may not see it
 		has(t, a, m, 6, "GET, GET operation")
 		has(t, a, m, 6, "GET")
 		scales(t, a, m, 7, "GET, "+patch(id, 7))
+		time.Sleep(10 * time.Second)
 		operation = respond(409, `{"error": {"code": "Preempted", "message": "by another"}}`)
 		has(t, a, m, 0, "GET, GET operation", "has failed: Preempted: by another")
 		has(t, a, m, 7, "GET")
@@ -420,6 +439,92 @@ func TestAnOperationElsewhereIsNotFollowed(t *testing.T) {
 			has(t, a, m, 10+i, "GET")
 		}
 	})
+}
+
+// An operation that does not end is asked for two hours, and no longer. One that hangs hides no
+// number.
+func TestAnOperationMayNotEnd(t *testing.T) {
+	both(t, func(t *testing.T, id string) {
+		a, m := actuator(t, id)
+		scales(t, a, m, 5, "GET, "+patch(id, 5))
+		asked := 0
+		for range 24 * 60 {
+			time.Sleep(time.Minute)
+			if _, err := a.Instances(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			asked += strings.Count(m.requests(), "operation")
+		}
+		if asked < 100 || asked > 120 {
+			t.Errorf("the operation was asked for %d times in a day, want every minute for two hours", asked)
+		}
+		scales(t, a, m, 6, "GET, "+patch(id, 6))
+		m.set(6, "Failed")
+		m.answer = func(r *http.Request, _ func() *http.Response) (*http.Response, error) {
+			if strings.Contains(r.URL.Path, "/operations/") {
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			}
+			return nil, nil
+		}
+		time.Sleep(time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		want := 2 // the replicas of the old revision
+		if id == scaleSet {
+			want = 6
+		}
+		if n, err := a.Instances(ctx); n != want || err != nil {
+			t.Errorf("got %d, %v; want %d", n, err, want)
+		}
+	})
+}
+
+// A proxy may send back what it was sent, and an error of a transport may have anything.
+func TestErrorsHaveNoSecrets(t *testing.T) {
+	both(t, func(t *testing.T, id string) {
+		a, m := actuator(t, id)
+		const secrets = "got Authorization: Bearer eyJsecret and ?sig=eyJsecret&x=1"
+		for _, respond := range []func() (*http.Response, error){
+			func() (*http.Response, error) {
+				return respond(400, `{"error": {"code": "BadGateway", "message": "`+secrets+`"}}`), nil
+			},
+			func() (*http.Response, error) { return nil, errors.New(secrets) },
+			func() (*http.Response, error) {
+				return respond(200, `{"sku": {"capacity": 1`+strings.Repeat("0", 1000)+`}, "properties": {"template": {"scale": {"minReplicas": 1`+strings.Repeat("0", 1000)+"}}}}"), nil
+			},
+		} {
+			m.answer = func(*http.Request, func() *http.Response) (*http.Response, error) { return respond() }
+			_, err := a.Instances(t.Context())
+			if err == nil || strings.Contains(err.Error(), "eyJ") || len(err.Error()) > 800 {
+				t.Errorf("got %v, want a short error without the token", err)
+			}
+		}
+		a, err := azure.New(id, &azure.Options{Credential: credential{errors.New(secrets)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = a.Instances(t.Context()); err == nil || strings.Contains(err.Error(), "eyJ") {
+			t.Errorf("got %v, want an error without the token", err)
+		}
+	})
+}
+
+// The default credential is one of the cloud that has the resource: its secret goes nowhere else.
+func TestTheDefaultCredentialIsOfTheCloud(t *testing.T) {
+	for _, name := range []string{"AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET"} {
+		t.Setenv(name, "x")
+	}
+	t.Setenv("AZURE_TOKEN_CREDENTIALS", "EnvironmentCredential")
+	c := cloud.AzureGovernment
+	c.ActiveDirectoryAuthorityHost = "http://login.example.com/"
+	a, err := azure.New(scaleSet, &azure.Options{Cloud: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = a.Instances(t.Context()); err == nil || !strings.Contains(err.Error(), "authority host without https") {
+		t.Errorf("got %v, want an error about the authority of the cloud", err)
+	}
 }
 
 func TestAnAnswerWithAFailedStateIsAnError(t *testing.T) {
@@ -535,6 +640,22 @@ func TestNoTokenIsAnErrorWithWhatToDo(t *testing.T) {
 	}
 	_, err = a.Instances(t.Context())
 	checkError(t, err, "read scale set orders in group shop: no token: no identity; run az login")
+	synctest.Test(t, func(t *testing.T) {
+		a, err := azure.New(scaleSet, &azure.Options{Credential: hangs{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = a.Instances(t.Context())
+		checkError(t, err, "no token: no answer within 9s: context deadline exceeded; run az login")
+	})
+}
+
+// hangs is a credential that does not answer.
+type hangs struct{}
+
+func (hangs) GetToken(ctx context.Context, _ policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	<-ctx.Done()
+	return azcore.AccessToken{}, ctx.Err()
 }
 
 func TestWrongIDsAreRefused(t *testing.T) {

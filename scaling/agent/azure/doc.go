@@ -40,11 +40,11 @@
 //     zones and fault domains are balanced, and knows nothing of their jobs. Machines with instance
 //     protection stay.
 //     https://learn.microsoft.com/en-us/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-scale-in-policy
-//   - A machine is deleted with its jobs. With a termination notification it hears of its end 5 to
-//     15 minutes before, and can let its workers finish.
+//   - A machine is deleted with its jobs. A termination notification announces that 5 to 15
+//     minutes before, so that its workers can finish.
 //     https://learn.microsoft.com/en-us/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-terminate-notification
-//   - The capacity includes machines that failed to start. At most 1,000 instances. An autoscale
-//     setting on the set would be a second one who decides: remove it.
+//   - The capacity includes machines that failed to start. At most 1,000 instances. Remove an
+//     autoscale setting of the set: it would change the number too.
 //
 // # Requests
 //
@@ -52,15 +52,16 @@
 // after a failed change. Scale sends one GET, and one PATCH unless there is nothing to change. No
 // request is repeated: the agent decides anew at its next measurement. If a PATCH has no usable
 // answer, one GET reads back whether it was done. After a 429 or 503 nothing is sent before the
-// time in Retry-After, an hour at most. After a failed change Scale waits 2 min before the next
-// one. Each request has 9 s, and no more than 1 MiB of an answer is read. Redirects are not
-// followed.
+// time in Retry-After: 10 s without one, and an hour at most. After a failed change Scale waits
+// 2 min before the next one. Each request has 9 s, and no more than 1 MiB of an answer is read.
+// Redirects are not followed.
 // https://learn.microsoft.com/en-us/azure/azure-resource-manager/management/request-limits-and-throttling
 //
 // Scale does not wait for the end of the operation that it starts. Later calls of Instances ask for
-// it, at the times that the service says, and return its failure once, as an error with the reason
-// of the service. The identity may not be allowed to ask, because the address of an operation is
-// outside the resource; then only the state of the resource tells of a failure.
+// it for up to 2 h, at the times that the service says or every 10 s, and return its failure once,
+// as an error with the reason of the service. The identity may not be allowed to ask, because the
+// address of an operation is outside the resource; then only the state of the resource tells of a
+// failure.
 // https://learn.microsoft.com/en-us/azure/azure-resource-manager/management/async-operations
 //
 // # Permissions

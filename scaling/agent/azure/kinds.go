@@ -123,7 +123,7 @@ func failed(provisioningState string) bool {
 // decode decodes an answer. Errors do not repeat it.
 func decode(body []byte, to any) error {
 	if err := json.Unmarshal(body, to); err != nil {
-		return fmt.Errorf("the answer is not the JSON of the resource, as if a proxy had sent it: %w", err)
+		return fmt.Errorf("the answer is not the JSON of the resource, as if a proxy had sent it: %.200s", err.Error())
 	}
 	return nil
 }

@@ -1,15 +1,17 @@
 package azure
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 
@@ -20,7 +22,7 @@ const (
 	requestTimeout = 9 * time.Second  // three of them are less than the agent gives Scale
 	maxAnswer      = 1 << 20          // bytes
 	maxWait        = time.Hour        // of Retry-After
-	throttledWait  = 10 * time.Second // after a 429 without Retry-After
+	defaultWait    = 10 * time.Second // without Retry-After
 	maxMessage     = 400              // bytes of a message of the service that errors repeat
 )
 
@@ -33,7 +35,7 @@ type answer struct {
 
 // wait returns how long the service asks to wait.
 func (g *answer) wait() time.Duration {
-	return min(azurestorage.RetryAfter(g.header.Get("Retry-After")), maxWait)
+	return min(cmp.Or(azurestorage.RetryAfter(g.header.Get("Retry-After")), defaultWait), maxWait)
 }
 
 // problem returns the code and the message of the error in the body. Some resource providers write
@@ -50,7 +52,7 @@ func (g *answer) problem() string {
 	if body.detail == (detail{}) {
 		return "no reason is given"
 	}
-	text := strings.Join(strings.Fields(body.Code+": "+body.Message), " ")
+	text := azurestorage.Location{}.Redact(body.Code + ": " + body.Message)
 	if len(text) > maxMessage {
 		text = strings.ToValidUTF8(text[:maxMessage], "") + "…"
 	}
@@ -111,6 +113,8 @@ func (a *Actuator) send(ctx context.Context, method, address string, body any) (
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, fmt.Errorf("no answer within %v: %w", requestTimeout, context.DeadlineExceeded))
 	defer cancel()
+	var tokenless atomic.Bool
+	ctx = context.WithValue(ctx, tokenlessKey{}, &tokenless)
 	request, err := runtime.NewRequest(ctx, method, address)
 	if err != nil {
 		return nil, err
@@ -123,16 +127,32 @@ func (a *Actuator) send(ctx context.Context, method, address string, body any) (
 	request.Raw().Header.Set("Accept", "application/json")
 	runtime.SkipBodyDownload(request) // which has no bound
 	got, err := a.do(request)
-	if denied := (*azurestorage.CredentialError)(nil); errors.As(err, &denied) {
-		return nil, fmt.Errorf("no token: %s; %s", strings.Join(strings.Fields(err.Error()), " "), azurestorage.LoginHint)
+	if err == nil {
+		return got, nil
 	}
-	if err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		return nil, fmt.Errorf("no usable answer: %w", err)
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
 	}
-	return got, nil
+	err = azurestorage.Location{}.RedactError(err)
+	if tokenless.Load() {
+		return nil, fmt.Errorf("no token: %w; %s", err, azurestorage.LoginHint)
+	}
+	return nil, fmt.Errorf("no usable answer: %w", err)
+}
+
+// notedCredential notes in the context of a request that its token could not be obtained. The
+// pipeline returns only the error of a context that has ended.
+type notedCredential struct{ azcore.TokenCredential }
+
+type tokenlessKey struct{}
+
+// GetToken implements [azcore.TokenCredential].
+func (c notedCredential) GetToken(ctx context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	token, err := c.TokenCredential.GetToken(ctx, o)
+	if tokenless, ok := ctx.Value(tokenlessKey{}).(*atomic.Bool); ok {
+		tokenless.Store(err != nil)
+	}
+	return token, err
 }
 
 // do sends a request, reads the answer, and notes when the service wants to be asked again.
@@ -143,13 +163,9 @@ func (a *Actuator) do(request *policy.Request) (*answer, error) {
 	}
 	defer response.Body.Close() //nolint:errcheck // it was only read
 	got := &answer{status: response.StatusCode, header: response.Header}
-	wait := got.wait()
-	if got.status == http.StatusTooManyRequests && wait == 0 {
-		wait = throttledWait
-	}
 	if got.status == http.StatusTooManyRequests || got.status == http.StatusServiceUnavailable {
 		a.mu.Lock()
-		a.notBefore = time.Now().Add(wait)
+		a.notBefore = time.Now().Add(got.wait())
 		a.mu.Unlock()
 	}
 	if got.body, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer)); err != nil {

@@ -6,14 +6,14 @@
 //
 // Each instance is a process in a session of its own: neither Ctrl-C at the terminal of the agent
 // nor the end of that terminal reaches it. It has the environment of the agent, [Options].Env, and
-// its number in [NumberVariable]. Its input is empty.
+// its number in [NumberVariable]. Its input is empty. /bin/sh starts it, and may drop variables
+// with names such as my.setting, which have other characters than letters, digits, and underscores.
 //
-// [Processes.Instances] is what is wanted: the number that [Processes.Scale] was last called with.
-// It changes by nothing else. An instance that ends by itself, with whatever status, is one of
-// those that are wanted: it is started again under its number, after 1 s at first and up to 1 min
-// if it ends again and again, ± 25 %. After a minute of work the waits begin anew. Each end is
-// logged with the status, the last 10 lines of output and the wait, and counted. That instances
-// cannot be started is logged once, until one can.
+// [Processes.Instances] returns the desired number, as last set by [Processes.Scale]. Nothing else
+// changes it. An instance that ends by itself, with any status, is started again under its number:
+// after 1 s at first, and up to 1 min if it ends again and again, ± 25 %. After a minute of work
+// the waits begin anew. Each end is counted, and logged with the status, the last 10 lines of
+// output and the wait. If instances cannot be started, that is logged once, until one can.
 //
 // # Fewer
 //
@@ -21,8 +21,8 @@
 // [github.com/millrace/millrace.Run] does that. Those that wait to be started again go first,
 // because they do nothing, and then the youngest, which have done the least: they may not even have
 // begun. What an instance has started itself is part of its jobs and gets no signal; a shell script
-// should exec its program. An instance that has not ended when its grace is over is killed with all
-// of its session, which is logged and counted.
+// should exec its program. An instance that has not ended when its grace is over is killed with
+// its process group, which is logged and counted.
 //
 // One that was told to end cannot be taken back. If more are wanted while some drain, new ones are
 // started beside them, so that there are more processes than instances for at most the grace: those
@@ -31,10 +31,10 @@
 // # The agent ends
 //
 // Instances outlive the agent, however it ends, unless [Processes.Close] drains them. The next
-// agent with the same folder finds them. It counts those that run, whatever was wanted before, and
-// has those that were draining drain on. Because it does not know how long these have had, or
-// whether they were told, it waits for a grace before it tells them again: told twice, a program
-// drops its jobs. It takes the processes as they are, even if Command has changed.
+// agent with the same folder finds them. It wants as many as run, and lets draining ones finish.
+// Because it does not know how long these have had, or whether they got SIGTERM, it waits for a
+// grace before it sends one: a second SIGTERM would make the program drop its jobs. It takes the
+// processes as they are, even if Command has changed.
 //
 // Where nobody is going to supervise them again, such as those of a pool that was removed, [Left]
 // counts them and [Drain] ends them.
@@ -45,7 +45,9 @@
 // not find. Each instance also holds a lock on its file, which it has inherited as descriptor 3 and
 // should leave open. On other systems this lock is all that tells an instance from another process
 // with its id: an instance that has closed descriptor 3 is taken for ended by the next agent, and
-// started twice. An instance that does not hold its lock is logged with what that means.
+// started twice. An instance that does not hold its lock is logged with what that means. If a
+// process has a file locked in which nothing says which one it is, [New] fails: it may be the
+// instance.
 //
 // Close without drain leaves children of a program that goes on running: those that end then stay
 // zombies until it ends or supervises them again.
@@ -60,8 +62,8 @@
 //
 // # The folder
 //
-// A folder is for one agent: another one gets [ErrInUse]. If it is deleted, or everything in it, it
-// is made again with what the next agent needs; on systems other than Linux that one does not find
+// A folder is for one agent: another one gets [ErrInUse]. If it or a file in it is deleted, that is
+// made again with what the next agent needs; on systems other than Linux that one does not find
 // the instances of before. While it cannot be made, or the disk is full, what runs is supervised
 // and can be ended, and starts are tried again. The disk must be a local one, because of the locks.
 //
@@ -69,7 +71,7 @@
 //
 // Processes is safe for concurrent use. One goroutine supervises, and one for each instance writes
 // its output; Close waits for all. The processes are looked at every 20 ms while something happens
-// and up to every 250 ms while nothing does, with two to five system calls for each, and so is
+// and up to every 250 ms while nothing does, with three to six system calls for each, and so is
 // their output. No method waits for a process but Close with drain.
 //
 // # Systems

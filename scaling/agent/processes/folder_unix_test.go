@@ -28,7 +28,7 @@ func TestAFolderThatIsDeleted(t *testing.T) {
 	remade := func(times int) {
 		t.Helper()
 		azuritetest.Until(t, "it is made again", func() bool {
-			return len(w.log.all("the folder of instances was deleted and is made again", "folder")) == times
+			return len(w.log.all("the folder of instances, or a file in it, was deleted and is made again", "folder")) == times
 		})
 	}
 	away := w.folder + "-away" // in one step: otherwise it might be made again while it is being deleted
@@ -82,7 +82,7 @@ func TestAFolderThatCannotBeMade(t *testing.T) {
 	}
 	w.next(4)
 	w.until(p, "all run", func(s State) bool { return s.Running == 4 })
-	if homeless, failed := len(w.log.all("the folder of instances was deleted and cannot be made again; the next agent would not find them", "error")),
+	if homeless, failed := len(w.log.all("the folder of instances, or a file in it, was deleted and cannot be made again; the next agent would not find them", "error")),
 		len(w.log.all("instance cannot be started; it is tried again", "error")); homeless != 1 || failed != 1 {
 		t.Errorf("got %d lines about the folder and %d about starts, want one of each; the log: %s", homeless, failed, w.log)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,6 +32,11 @@ func TestAFullDisk(t *testing.T) {
 		t.Errorf("log: got %s, want why", log)
 	}
 	w.noneBegan()
+	record := filepath.Join(w.folder, lockName(1))
+	if err := os.Remove(record); err != nil {
+		t.Fatal(err)
+	}
+	w.until(p, "it cannot be made again", func(State) bool { return strings.Contains(w.log.String(), "cannot be made again") })
 	if !one.alive() {
 		t.Error("the first instance has ended")
 	}
@@ -40,6 +46,9 @@ func TestAFullDisk(t *testing.T) {
 	two := w.one()
 	if two.number != 2 {
 		t.Errorf("number: got %d, want 2", two.number)
+	}
+	if text, err := os.ReadFile(record); err != nil || !strings.HasPrefix(string(text), strconv.Itoa(one.pid)+" ") {
+		t.Errorf("the file of instance 1: got %q, %v; want its process", text, err)
 	}
 	w.until(p, "both run", func(s State) bool { return s.Running == 2 })
 	closed := make(chan error)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"iter"
 	"os"
 	"strconv"
 	"strings"
@@ -70,27 +69,32 @@ func (f *folder) close() {
 	_ = f.root.Close()
 }
 
-// deleted reports whether the folder, or everything in it, was deleted.
+// deleted reports whether the folder, or the lock in it, was deleted.
 func (f *folder) deleted() bool {
-	if info, err := f.lock.Stat(); err != nil || openfile.Linked(info) {
-		return false
-	}
-	entries, _ := fs.ReadDir(f.root.FS(), ".") // of a folder that is missing there are none
-	return len(entries) == 0
+	info, err := f.lock.Stat()
+	return err == nil && !openfile.Linked(info)
 }
 
-// instances yields the names and numbers of the files of processes.
-func (f *folder) instances() iter.Seq2[string, int] {
-	return func(yield func(name string, number int) bool) {
-		entries, _ := fs.ReadDir(f.root.FS(), ".") // it was opened, so it can be read
-		for _, e := range entries {
-			digits, kind, _ := strings.Cut(e.Name(), ".")
-			number, err := strconv.Atoi(digits)
-			if err == nil && (kind == "lock" || kind == "drain") && !yield(e.Name(), number) {
-				return
-			}
+// write writes a small file, or leaves none.
+func (f *folder) write(name string, text []byte) error {
+	err := f.root.WriteFile(name, text, 0o600)
+	if err != nil {
+		_ = f.root.Remove(name) // the other error says more
+	}
+	return err
+}
+
+// instances returns the numbers of the instances by the names of their files.
+func (f *folder) instances() (map[string]int, error) {
+	entries, err := fs.ReadDir(f.root.FS(), ".")
+	found := make(map[string]int)
+	for _, e := range entries {
+		digits, kind, _ := strings.Cut(e.Name(), ".")
+		if number, err := strconv.Atoi(digits); err == nil && (kind == "lock" || kind == "drain") {
+			found[e.Name()] = number
 		}
 	}
+	return found, err
 }
 
 // lockFile opens and locks a file, or returns [ErrInUse]. The kernel releases the lock when all
@@ -204,7 +208,9 @@ func (o *output) Read(text []byte) (n int, err error) {
 		}
 		n, _ = o.file.ReadAt(text, o.offset) // an error comes again with the next read
 		if o.offset += int64(n); o.offset-o.hole >= reclaimAt {
-			o.offset = reclaim(o.file, o.offset)
+			if !punch(o.file, o.offset) && o.file.Truncate(0) == nil {
+				o.offset = 0
+			}
 			o.hole = o.offset
 		}
 		if n > 0 {

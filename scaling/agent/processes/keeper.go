@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -37,14 +38,19 @@ type keeper struct {
 
 // findInstances finds the processes of the former agent.
 func (k *keeper) findInstances() error {
-	if grace, err := k.folder.root.ReadFile(graceName); k.options.Grace == 0 && k.options.Command == nil && err == nil {
+	grace, _ := k.folder.root.ReadFile(graceName) // a new folder has none
+	if k.options.Grace == 0 && k.options.Command == nil {
 		k.options.Grace, _ = time.ParseDuration(string(grace)) // or the default
 	}
 	k.options.Grace = cmp.Or(k.options.Grace, time.Minute)
-	if err := k.folder.root.WriteFile(graceName, []byte(k.options.Grace.String()), 0o600); err != nil { // a folder that cannot be written is of no use
+	names, err := k.folder.instances()
+	if text := k.options.Grace.String(); err == nil && text != string(grace) {
+		err = k.folder.write(graceName, []byte(text)) // a folder that cannot be written is of no use
+	}
+	if err != nil {
 		return err
 	}
-	for name, number := range k.folder.instances() {
+	for name, number := range names {
 		if err := k.adopt(name, number); err != nil {
 			return fmt.Errorf("find instance %d in %s: %w", number, k.folder.path, err)
 		}
@@ -56,7 +62,7 @@ func (k *keeper) findInstances() error {
 
 // adopt takes over the process of a former agent, if it runs.
 func (k *keeper) adopt(name string, number int) error {
-	p, err := find(k.folder.root, name)
+	p, err := find(k.folder.root, name, k.timing.record)
 	if err != nil {
 		return err
 	}
@@ -175,29 +181,36 @@ func (k *keeper) live() []*instance {
 	return slices.DeleteFunc(all, func(i *instance) bool { return i.phase == draining })
 }
 
-// mendFolder makes the folder again if it was deleted, and writes into it what the next agent
-// should know.
+// mendFolder makes what the next agent needs again if it was deleted: the folder with its lock, or
+// files in it.
 func (k *keeper) mendFolder() {
-	if !k.folder.deleted() {
-		return
-	}
-	f, err := openFolder(k.folder.path, 0)
-	if err == nil {
-		err = f.root.WriteFile(graceName, []byte(k.options.Grace.String()), 0o600)
-		for _, i := range k.instances {
-			if i.process != nil {
-				err = errors.Join(err, i.process.record(f.root, i.name))
-			}
+	var err error
+	mended := k.folder.deleted()
+	if mended {
+		var f *folder
+		if f, err = openFolder(k.folder.path, 0); err == nil {
+			k.folder.close()
+			k.folder = f
 		}
-		if err == nil {
-			k.folder, f, k.homeless = f, k.folder, false
-			k.options.Logger.Warn("the folder of instances was deleted and is made again", "folder", f.path, "consequence", withoutLock)
-		}
-		f.close()
 	}
-	if err != nil && !k.homeless {
+	restore := func(name string, text []byte) {
+		if _, missing := k.folder.root.Lstat(name); err == nil && errors.Is(missing, fs.ErrNotExist) {
+			mended, err = true, k.folder.write(name, text)
+		}
+	}
+	restore(graceName, []byte(k.options.Grace.String()))
+	for _, i := range k.instances {
+		if i.process != nil {
+			restore(i.name, i.process.record())
+		}
+	}
+	switch {
+	case err != nil && !k.homeless:
 		k.homeless = true
-		k.options.Logger.Error("the folder of instances was deleted and cannot be made again; the next agent would not find them", "error", err)
+		k.options.Logger.Error("the folder of instances, or a file in it, was deleted and cannot be made again; the next agent would not find them", "error", err)
+	case err == nil && mended:
+		k.homeless = false
+		k.options.Logger.Warn("the folder of instances, or a file in it, was deleted and is made again", "folder", k.folder.path, "consequence", withoutLock)
 	}
 }
 

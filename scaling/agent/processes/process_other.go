@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"time"
 )
 
 var errUnsupported = fmt.Errorf("processes cannot be supervised on %s", runtime.GOOS)
@@ -16,10 +17,10 @@ func begin(*os.Root, string, *os.File, []string, []string, *os.File) (*process, 
 	return nil, errUnsupported
 }
 
-func find(*os.Root, string) (*process, error)   { return nil, errUnsupported }
-func (*process) record(*os.Root, string) error  { return errUnsupported }
-func (*process) close()                         {}
-func (*process) held() bool                     { return false }
-func (*process) ended() (done bool, how string) { return true, "" }
-func (*process) tell() error                    { return errUnsupported }
-func (*process) kill() error                    { return errUnsupported }
+func find(*os.Root, string, time.Duration) (*process, error) { return nil, errUnsupported }
+func (*process) record() []byte                              { return nil }
+func (*process) close()                                      {}
+func (*process) held() bool                                  { return false }
+func (*process) ended() (done bool, how string)              { return true, "" }
+func (*process) tell() error                                 { return errUnsupported }
+func (*process) kill() error                                 { return errUnsupported }

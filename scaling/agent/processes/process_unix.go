@@ -19,10 +19,10 @@ import (
 // recordAndRun is run by the shell. The process writes what identifies it into the locked file that
 // it has inherited, and only then becomes the program. So every program has that on record,
 // whenever the agent is killed. It is the id, and on Linux the time of the start and the boot: the
-// 22nd field of stat, the 20th after the name.
+// 22nd field of stat, the 20th after the name. Variables of the subshell do not reach the program.
 const recordAndRun = `record() { echo "$$ ${20} $boot" >&3; }
-{ read -r stat </proc/$$/stat; read -r boot </proc/sys/kernel/random/boot_id; } 2>/dev/null
-record ${stat##*) } || exit 121; exec "$@"`
+( { read -r stat </proc/$$/stat; read -r boot </proc/sys/kernel/random/boot_id; } 2>/dev/null
+record ${stat##*) } ) || exit 121; exec "$@"`
 
 // notRecorded is the exit status of recordAndRun if the record could not be written.
 const notRecorded = 121
@@ -44,13 +44,16 @@ var bootID = sync.OnceValue(func() string {
 
 // startOf is when a process started, as recordAndRun writes it. It is empty if the process has
 // ended, and on systems other than Linux.
-func startOf(pid int) string {
+func startOf(pid int) (string, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	stat := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	if err != nil || len(stat) < 20 || stat[0] == "Z" || stat[0] == "X" {
-		return ""
+	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ESRCH) {
+		return "", err
 	}
-	return stat[19] + " " + bootID()
+	stat := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	if len(stat) < 20 || stat[0] == "Z" || stat[0] == "X" {
+		return "", nil
+	}
+	return stat[19] + " " + bootID(), nil
 }
 
 // begin starts a program in a session of its own, so that neither Ctrl-C nor the end of the agent's
@@ -67,34 +70,33 @@ func begin(root *os.Root, name string, lock *os.File, command, env []string, out
 		_ = look.Close()
 		return nil, err
 	}
-	p := &process{pid: cmd.Process.Pid, start: startOf(cmd.Process.Pid), child: true, lock: look}
-	_ = cmd.Process.Release() // ended waits for it, without blocking
+	p := &process{pid: cmd.Process.Pid, child: true, lock: look}
+	p.start, _ = startOf(p.pid) // what cannot be known now is read from the record by the next agent
+	_ = cmd.Process.Release()   // ended waits for it, without blocking
 	return p, nil
 }
 
 // find returns the process that a former agent has started, or nil if it has ended. One that was
-// started in the moment in which the agent was killed writes its record soon.
-func find(root *os.Root, name string) (*process, error) {
+// started in the moment in which the agent was killed writes its record soon. If none comes and the
+// file stays locked, the process may be any: that is an error.
+func find(root *os.Root, name string, patience time.Duration) (*process, error) {
 	lock, err := root.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	p := &process{lock: lock}
-	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
-		held := p.held()
-		if p.read(); p.pid != 0 || !held || time.Since(begin) > recordPatience {
-			break
+	for begin := time.Now(); p.pid == 0 && p.held(); time.Sleep(time.Millisecond) {
+		if p.read(); p.pid == 0 && time.Since(begin) > patience {
+			p.close()
+			return nil, fmt.Errorf("a process has %s locked and is perhaps the instance, but the file does not say which one it is: end it (fuser finds it), and delete the file", lock.Name())
 		}
 	}
-	if !p.alive() {
+	if p.read(); !p.alive() {
 		p.close()
 		return nil, nil
 	}
 	return p, nil
 }
-
-// recordPatience is how long a process may take from its start to its record.
-const recordPatience = 10 * time.Second
 
 func (p *process) close() { _ = p.lock.Close() } // it was only read
 
@@ -109,10 +111,8 @@ func (p *process) read() {
 	}
 }
 
-// record writes what recordAndRun has written into another file.
-func (p *process) record(root *os.Root, name string) error {
-	return root.WriteFile(name, fmt.Appendln(nil, p.pid, p.start), 0o600)
-}
+// record returns what recordAndRun has written.
+func (p *process) record() []byte { return fmt.Appendln(nil, p.pid, p.start) }
 
 // ended reports whether the process has ended, and how. It reaps a child that has.
 func (p *process) ended() (done bool, how string) {
@@ -145,7 +145,8 @@ func (p *process) held() bool {
 // left another one behind.
 func (p *process) alive() bool {
 	if p.start != "" {
-		return startOf(p.pid) == p.start
+		start, err := startOf(p.pid)
+		return err != nil || start == p.start // what cannot be seen may run
 	}
 	return p.pid != 0 && (p.child || p.held() && !errors.Is(syscall.Kill(p.pid, 0), syscall.ESRCH))
 }

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"strconv"
 	"syscall"
+	"time"
 )
 
 // process is the process of an instance. It is identified by its id and the time of its creation,
@@ -34,7 +35,7 @@ func begin(root *os.Root, name string, _ *os.File, command, env []string, out *o
 	}
 	p, err := opened(cmd.Process.Pid)
 	if err == nil {
-		err = p.record(root, name)
+		err = root.WriteFile(name, p.record(), 0o600)
 	}
 	if err != nil {
 		err = errors.Join(fmt.Errorf("record process %d: %w", cmd.Process.Pid, err), cmd.Process.Kill())
@@ -50,37 +51,26 @@ func opened(pid int) (*process, error) {
 	return &process{pid: pid, handle: handle}, err
 }
 
-// identity is the id and the time of creation.
-func (p *process) identity() (string, error) {
+// record is the id and the time of creation, which is known while the handle is open.
+func (p *process) record() []byte {
 	var created, exited, kernel, user syscall.Filetime
-	err := syscall.GetProcessTimes(p.handle, &created, &exited, &kernel, &user)
-	return fmt.Sprintf("%d %d\n", p.pid, created.Nanoseconds()), err
-}
-
-func (p *process) record(root *os.Root, name string) error {
-	identity, err := p.identity()
-	if err != nil {
-		return err
-	}
-	return root.WriteFile(name, []byte(identity), 0o600)
+	_ = syscall.GetProcessTimes(p.handle, &created, &exited, &kernel, &user)
+	return fmt.Appendf(nil, "%d %d\n", p.pid, created.Nanoseconds())
 }
 
 // find returns the process that a former agent has started, or nil if it has ended.
-func find(root *os.Root, name string) (*process, error) {
+func find(root *os.Root, name string, _ time.Duration) (*process, error) {
 	text, err := root.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}
 	var pid int
-	if _, err := fmt.Sscan(string(text), &pid); err != nil {
-		return nil, nil // the agent was killed when it wrote
-	}
+	_, _ = fmt.Sscan(string(text), &pid) // it is 0 if the agent was killed when it wrote
 	p, err := opened(pid)
 	if err != nil {
 		return nil, nil // there is none
 	}
-	identity, err := p.identity()
-	if done, _ := p.ended(); err != nil || identity != string(text) || done {
+	if done, _ := p.ended(); done || string(p.record()) != string(text) {
 		p.close()
 		return nil, nil
 	}

@@ -64,9 +64,9 @@ func (o Options) withDefaults(starts bool) (Options, error) {
 	} else {
 		o.Command = append([]string{path}, o.Command[1:]...)
 	}
-	for _, one := range o.Env {
-		if name, _, found := strings.Cut(one, "="); !found || name == "" {
-			wrong = append(wrong, fmt.Errorf("%q in Env is not of the form NAME=value", one))
+	for n, one := range o.Env {
+		if name, _, found := strings.Cut(one, "="); !found || name == "" { // it may be a secret
+			wrong = append(wrong, fmt.Errorf("entry %d of Env is not of the form NAME=value", n+1))
 		}
 	}
 	if o.Folder == "" {
@@ -129,11 +129,12 @@ type timing struct {
 	look, maxLook       time.Duration // between looks at the processes, from one at which something had happened
 	restart, maxRestart time.Duration // before an instance is started again
 	steady              time.Duration // how long it must have run for these to begin anew
+	record              time.Duration // for a process from its start to its record
 }
 
 var standard = timing{
 	look: 20 * time.Millisecond, maxLook: 250 * time.Millisecond,
-	restart: time.Second, maxRestart: time.Minute, steady: time.Minute,
+	restart: time.Second, maxRestart: time.Minute, steady: time.Minute, record: 10 * time.Second,
 }
 
 // New finds the processes that a former agent started, and supervises them: as many are wanted as
@@ -169,8 +170,9 @@ func Left(path string) (n int, err error) {
 		return 0, fmt.Errorf("processes: %w", err)
 	}
 	defer f.close()
-	for name := range f.instances() {
-		p, failed := find(f.root, name)
+	names, err := f.instances()
+	for name := range names {
+		p, failed := find(f.root, name, standard.record)
 		err = errors.Join(err, failed)
 		if p != nil {
 			p.close()
@@ -241,7 +243,14 @@ func (p *Processes) Scale(ctx context.Context, n int) error {
 // for Output until ctx ends. Further calls return nil.
 func (p *Processes) Close(ctx context.Context, drain bool) (err error) {
 	if drain {
-		err = p.drain(ctx)
+		err = p.Scale(context.WithoutCancel(ctx), 0)
+	}
+	for drain && err == nil && p.State().Draining > 0 {
+		select {
+		case <-time.After(standard.look):
+		case <-ctx.Done():
+			err = fmt.Errorf("processes: %d instances have not ended yet: %w", p.State().Draining, ctx.Err())
+		}
 	}
 	// The supervision ends whether or not there is time left for the instances.
 	if ended := p.do(context.WithoutCancel(ctx), func(k *keeper) { k.stopping = true }); ended != nil {
@@ -256,18 +265,6 @@ func (p *Processes) Close(ctx context.Context, drain bool) (err error) {
 	select {
 	case <-shown:
 	case <-ctx.Done():
-	}
-	return err
-}
-
-func (p *Processes) drain(ctx context.Context) error {
-	err := p.Scale(context.WithoutCancel(ctx), 0)
-	for err == nil && p.State().Draining > 0 {
-		select {
-		case <-time.After(standard.look):
-		case <-ctx.Done():
-			return fmt.Errorf("processes: %d instances have not ended yet: %w", p.State().Draining, ctx.Err())
-		}
 	}
 	return err
 }

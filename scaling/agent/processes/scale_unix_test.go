@@ -183,7 +183,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		"no program":    {func(o *Options) { o.Command = []string{"no-such-program-anywhere"} }, []string{"no-such-program-anywhere", "not found"}},
 		"no file":       {func(o *Options) { o.Command = []string{"/no/such/file"} }, []string{"/no/such/file", "no such file"}},
 		"a folder":      {func(o *Options) { o.Command = []string{os.TempDir()} }, []string{os.TempDir()}},
-		"environment":   {func(o *Options) { o.Env = []string{"A=b", "C"} }, []string{`"C" in Env is not of the form`}},
+		"environment":   {func(o *Options) { o.Env = []string{"A=b", "C"} }, []string{"entry 2 of Env is not of the form"}},
 		"grace":         {func(o *Options) { o.Grace = -1 }, []string{"Grace of -1ns"}},
 		"folder a file": {func(o *Options) { o.Folder = os.Args[0] }, []string{os.Args[0], "not a directory"}},
 	} {

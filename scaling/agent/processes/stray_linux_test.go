@@ -1,6 +1,7 @@
 package processes
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -88,5 +89,108 @@ func TestAProgramThatClosesItsLock(t *testing.T) {
 	w.noneBegan()
 	if n := strings.Count(w.log.String(), "descriptor 3"); n != 1 {
 		t.Errorf("got %d lines about descriptor 3 for two instances of one program, want 1", n)
+	}
+}
+
+// If a cleaner of /tmp deletes the lock of the agent, or the file of an instance, no second agent
+// gets in, and the next one finds all instances.
+func TestFilesThatAreDeletedAreMadeAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.open()
+	w.scale(p, 2)
+	w.next(2)
+	for _, name := range []string{agentLock, graceName, lockName(1)} {
+		path := w.folder + "/" + name
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		azuritetest.Until(t, name+" is made again", func() bool { _, err := os.Stat(path); return err == nil })
+	}
+	if second, err := open(w.options(), quick, true); !errors.Is(err, ErrInUse) {
+		second.Close(t.Context(), false)
+		t.Errorf("a second agent: got %v, want ErrInUse", err)
+	}
+	if err := p.Close(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := Left(w.folder); n != 2 || err != nil {
+		t.Errorf("left: got %d instances, %v; want 2", n, err)
+	}
+}
+
+// An unknown process that holds the lock of an instance may be that instance, which is not started
+// a second time.
+func TestAnInstanceWithoutARecordIsNotStartedTwice(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.open()
+	w.scale(p, 1)
+	one := w.one()
+	path := w.folder + "/" + lockName(1)
+	if err := errors.Join(p.Close(t.Context(), false), os.Truncate(path, 0)); err != nil {
+		t.Fatal(err)
+	}
+	hasty := quick
+	hasty.record = time.Millisecond
+	p, err := open(w.options(), hasty, true)
+	if err == nil {
+		t.Fatalf("got %+v, want an error", p.State())
+	}
+	if !strings.Contains(err.Error(), path) {
+		t.Errorf("got the error %v, want one with %s", err, path)
+	}
+	one.end(0)
+	p = w.open()
+	if got, want := p.State(), (State{}); got != want {
+		t.Errorf("State: got %+v, want %+v", got, want)
+	}
+}
+
+func init() { tasks["starved"] = playStarved }
+
+func playStarved() {
+	parent := &process{pid: os.Getppid()}
+	parent.start, _ = startOf(parent.pid)
+	must(syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{}))
+	fmt.Println(parent.start != "", parent.alive())
+}
+
+// A process that cannot be seen, because the agent has no descriptors left, has not ended:
+// otherwise it would be started twice.
+func TestAProcessThatCannotBeSeenHasNotEnded(t *testing.T) {
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), taskVariable+"=starved", "GORACE=atexit_sleep_ms=0")
+	if said, err := cmd.CombinedOutput(); err != nil || string(said) != "true true\n" {
+		t.Errorf("got %q, %v; want a process that is alive", said, err)
+	}
+}
+
+// A folder that cannot be read does not look as if nothing ran in it.
+func TestAFolderThatCannotBeReadIsAnError(t *testing.T) {
+	t.Parallel()
+	f, err := openFolder(t.TempDir(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.close()
+	if _, err := f.instances(); err == nil {
+		t.Error("got no error")
+	}
+}
+
+// The shell that starts an instance keeps its own variables out of the environment.
+func TestTheEnvironmentIsTheInstancesOwn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	out := new(shown)
+	p := w.open(func(o *Options) {
+		o.Command, o.Env, o.Output = []string{"sh", "-c", "echo $boot $stat"}, []string{"boot=mine", "stat=too"}, out
+	})
+	w.scale(p, 1)
+	w.until(p, "it has printed", func(State) bool { return out.String() != "" })
+	if got, _, _ := strings.Cut(out.String(), "\n"); got != "[1] mine too" {
+		t.Errorf("got %.40q, want mine too", got)
 	}
 }

@@ -213,7 +213,7 @@ func (w *world) serve(c net.Conn) {
 }
 
 // quick are waits for tests.
-var quick = timing{look: time.Millisecond, maxLook: 8 * time.Millisecond, restart: time.Millisecond, maxRestart: 8 * time.Millisecond, steady: time.Hour}
+var quick = timing{look: time.Millisecond, maxLook: 8 * time.Millisecond, restart: time.Millisecond, maxRestart: 8 * time.Millisecond, steady: time.Hour, record: guard}
 
 func (w *world) options() Options {
 	return Options{
