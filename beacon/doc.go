@@ -14,9 +14,10 @@
 //
 // The service keeps a report until its message is updated. A message lives for 60 intervals, at least 10 min, so that of an instance which
 // was killed goes by itself; before that it is replaced. When the receipt is lost, because the answer to an update was lost or somebody took the
-// message, the instance puts another one; viewers know the newer by its Sequence. A service that fails is asked again after one
-// interval, and from the third failure on after twice as long each time, up to six intervals. Nothing of this delays
-// jobs: a beacon has its own goroutine and its own queue.
+// message, the instance puts another one; viewers know the newer by its Sequence. A service that fails is asked again after half
+// an interval, and from the third failure on after twice as long each time, up to six intervals. So an instance stays
+// visible when two reports in a row fail and the third is late. None of this delays jobs: a beacon has its own goroutine
+// and its own queue.
 //
 // At the stop the instance puts a last report, with the final counts and the phase "stopped", in a message that lives for three
 // intervals, at least 30 s, and deletes the one before. That takes a second at most.

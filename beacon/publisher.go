@@ -259,11 +259,10 @@ func (p *Publisher) tell(ctx context.Context, err error) {
 	}
 }
 
-// backOff returns how long to wait after failures: Interval at first, so that a report that is lost now and then is made good
-// before viewers find the last one stale, then twice as long each time, ± 10 %.
+// backOff returns how long to wait after failures: half an Interval after the first two, so that viewers do not find the
+// last report stale even if the third try is late, then twice as long each time, ± 10 %.
 func (p *Publisher) backOff(longest time.Duration) time.Duration {
-	doublings := min(max(p.failures-patience+1, 0), maxDoublings)
-	wait := min(p.options.Interval<<doublings, longest)
+	wait := min(p.options.Interval/2<<min(max(p.failures-patience+1, 0), maxDoublings), longest)
 	return time.Duration(float64(wait) * (0.9 + 0.2*waiting.Jitter(p.options.Instance, int(p.sequence))))
 }
 

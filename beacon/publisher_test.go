@@ -282,6 +282,48 @@ func TestReportsSurviveAFaultyNetwork(t *testing.T) {
 	}
 }
 
+// unsteady is a queue whose updates do what fault says of the nth one, from 1.
+type unsteady struct {
+	queue.Queue
+	updates int
+	fault   func(n int) error
+}
+
+func (u *unsteady) Update(ctx context.Context, l queue.Lease, text string, v time.Duration) (queue.Lease, error) {
+	u.updates++
+	if err := u.fault(u.updates); err != nil {
+		return l, err
+	}
+	return u.Queue.Update(ctx, l, text, v)
+}
+
+// An instance of which two reports in a row fail and the third is late is seen all the time.
+func TestTwoFailedReportsAndALateOneAreBorne(t *testing.T) {
+	bubble(t, func(w *world) {
+		i := w.start(&unsteady{Queue: w.control, fault: func(n int) error {
+			switch n % 4 {
+			case 1, 2:
+				return &queue.Error{Op: "update", Kind: queue.ErrUnavailable}
+			case 3:
+				time.Sleep(5 * time.Second)
+			}
+			return nil
+		}}, Options{Instance: "a"})
+		defer i.stop()
+		unseen := 0
+		for n := range int64(3600) {
+			i.set(func(r *Report) { r.Received = n })
+			advance(time.Second)
+			if len(w.view().Reports) == 0 {
+				unseen++
+			}
+		}
+		if unseen > 0 {
+			t.Errorf("not seen in %d of 3,600 seconds, want it seen in all", unseen)
+		}
+	})
+}
+
 // A missing control queue is reported and waited for, ever longer up to six intervals, or created with Create, also later.
 func TestAMissingControlQueue(t *testing.T) {
 	bubble(t, func(w *world) {
