@@ -119,6 +119,9 @@ const (
 	minLastReportLife = 30 * time.Second
 )
 
+// fewLeft is how many reports a queue beside the control queue has at most when those in it go back.
+const fewLeft = 3
+
 // maxDoublings bounds how often the wait after failures is doubled: it is at its longest before.
 const maxDoublings = 4
 
@@ -301,7 +304,8 @@ func (p *Publisher) send(ctx context.Context, r Report) error {
 
 // crowded reports whether the message should go to another queue, and from which level on to look for one. Instances that start
 // together all find the same room, so each looks again before its second, fourth and eighth report there, and when it replaces
-// the message. Of those that see too many at least half leave. When the control queue is nearly empty again, all go back.
+// the message. Of those that see too many at least half leave. When the control queue and their own one are nearly empty,
+// they go back: the control queue alone does not tell how many others would go too.
 func (p *Publisher) crowded(ctx context.Context, replace bool) (level int, move bool) {
 	if p.spot.queue == nil {
 		return 0, true
@@ -318,7 +322,7 @@ func (p *Publisher) crowded(ctx context.Context, replace bool) (level int, move 
 		}
 		return max(level, p.spot.level), true
 	}
-	if replace && p.spot.level > 0 {
+	if replace && p.spot.level > 0 && properties.Depth <= fewLeft {
 		properties, err = p.options.Queue.Properties(ctx)
 		return 0, err == nil && properties.Depth < room/2
 	}

@@ -235,6 +235,40 @@ func TestAViewCoversAThousandInstances(t *testing.T) {
 	})
 }
 
+// Instances that started together do not all come back to the control queue at once when it is nearly empty.
+func TestALargeFleetDoesNotComeBackToAnEmptyControlQueue(t *testing.T) {
+	bubble(t, func(w *world) {
+		var rest []*instance
+		for n := range 100 {
+			rest = append(rest, w.start(latent{w.control}, Options{Instance: fmt.Sprint(n), Create: true}))
+		}
+		advance(80 * time.Second)
+		for _, i := range rest {
+			if i.spot.level == 0 {
+				i.stop()
+			}
+		}
+		rest = slices.DeleteFunc(rest, func(i *instance) bool { return i.spot.level == 0 })
+		defer func() {
+			for _, i := range rest {
+				i.stop()
+			}
+		}()
+		advance(time.Minute)
+		full, most := 0, 0
+		for range 12 * 6 { // each replaces its message meanwhile
+			advance(10 * time.Second)
+			if v := w.view(); v.Full {
+				full++
+			}
+			most = max(most, len(w.messages()))
+		}
+		if full > 0 || most > 10 {
+			t.Errorf("got %d full views of 72, and %d reports in the control queue, want none and hardly any", full, most)
+		}
+	})
+}
+
 // Whatever the network does, viewers see each instance once, with a report that is not older than its failures explain.
 func TestReportsSurviveAFaultyNetwork(t *testing.T) {
 	if testing.Short() {
