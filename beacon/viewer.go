@@ -272,7 +272,7 @@ func (v *Viewer) View(ctx context.Context) (View, error) {
 		view.Full = view.Full || len(one.shown) >= queue.MaxBatch
 		messages = append(messages, one.shown...)
 	}
-	sights, ignored := newest(messages)
+	sights, ignored := newest(messages, view.At)
 	view.Ignored = ignored
 	live := make(map[identity]sight)
 	for _, one := range v.note(sights, view.At, &view.Stale) {
@@ -387,7 +387,14 @@ func (v *Viewer) dead(m queue.Message) bool {
 	return found && known.outdated(r, time.Now())
 }
 
-func newest(messages []queue.Message) (sights map[identity]sight, ignored int) {
+// newest returns the newest report of each run. None counts as made later than now, or than the newest message if the clock of
+// the service is ahead: it would make all others look old.
+func newest(messages []queue.Message, now time.Time) (sights map[identity]sight, ignored int) {
+	for _, m := range messages {
+		if m.Inserted.After(now) {
+			now = m.Inserted
+		}
+	}
 	sights = make(map[identity]sight)
 	for _, m := range messages {
 		var r Report
@@ -395,9 +402,13 @@ func newest(messages []queue.Message) (sights map[identity]sight, ignored int) {
 			ignored++
 			continue
 		}
+		made := m.Inserted.Add(r.Up - r.Put)
+		if made.After(now) {
+			made = now
+		}
 		key := identity{r.Instance, r.Queue, r.Run}
 		if other, found := sights[key]; !found || other.Sequence < r.Sequence {
-			sights[key] = sight{Report: r, made: m.Inserted.Add(r.Up - r.Put)}
+			sights[key] = sight{Report: r, made: made}
 		}
 	}
 	return sights, ignored
