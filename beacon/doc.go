@@ -59,8 +59,9 @@
 // releases neither write nor read them. The fields are those of [Report] and scaling.Load.
 //
 // Viewers ignore a report with a figure that no instance has: more than 100,000 messages a second,
-// 65,536 handlers or loops, or a handling time of seven days. A report with false figures below
-// that counts until it is stale, so only instances should be able to write to a control queue.
+// 65,536 handlers or loops, or a handling time of seven days. An instance with more reports that
+// much. A report with false figures below that counts until it is stale, so only instances should
+// be able to write to a control queue.
 //
 // # Concurrency and shutdown
 //

@@ -240,6 +240,7 @@ func (p *Publisher) next() (r Report, same bool) {
 	if memory.Limit > 0 {
 		r.MemoryLimit = scaling.Known(memory.Limit)
 	}
+	r.limit()
 	return r, same
 }
 

@@ -423,6 +423,27 @@ func TestAStopDoesNotWaitForAControlQueueThatHangs(t *testing.T) {
 	})
 }
 
+// An instance with more of something than viewers believe is seen with as much as they do.
+func TestAnInstanceBeyondTheBoundsIsSeen(t *testing.T) {
+	for name, set := range map[string]func(*Report){
+		"handlers": func(r *Report) { r.Load.Slots, r.Load.Running, r.Load.Loops = 100_000, 90_000, 70_000 },
+		"rates": func(r *Report) {
+			r.Load.Arrival, r.Load.Intake, r.Load.Service = scaling.Known(3e5), scaling.Known(2e5), scaling.Known(2e5)
+		},
+		"handling time": func(r *Report) { r.Load.Handling = scaling.Known(8 * 24 * time.Hour) },
+	} {
+		bubble(t, func(w *world) {
+			i := w.start(w.control, Options{Instance: "a"})
+			defer i.stop()
+			i.set(set)
+			advance(10 * time.Second)
+			if v := w.view(); len(v.Reports) != 1 || v.Ignored != 0 {
+				t.Errorf("%s: got %d reports and %d ignored ones, want that of the instance", name, len(v.Reports), v.Ignored)
+			}
+		})
+	}
+}
+
 // The options are checked before anything is sent.
 func TestBadOptionsAreRefused(t *testing.T) {
 	bubble(t, func(w *world) {

@@ -144,6 +144,26 @@ const (
 	maxUp       = 100 * 365 * 24 * time.Hour
 )
 
+// limit lowers figures to the largest that viewers believe: an instance with more is seen too.
+func (r *Report) limit() {
+	l := &r.Load
+	for _, n := range []*int{&l.Loops, &l.Running, &l.Settling, &l.Slots, &l.BatchSize} {
+		*n = min(*n, maxSlots)
+	}
+	for _, rate := range []*scaling.Optional[float64]{&l.Arrival, &l.Intake, &l.Service} {
+		*rate = atMost(*rate, maxRate)
+	}
+	l.Handling = atMost(l.Handling, maxHandling)
+	r.MemoryLimit = atMost(r.MemoryLimit, maxCount)
+}
+
+func atMost[T cmp.Ordered](figure scaling.Optional[T], most T) scaling.Optional[T] {
+	if value, known := figure.Get(); known {
+		return scaling.Known(min(value, most))
+	}
+	return figure
+}
+
 // check returns an error for a report that no instance can have made.
 func (r *Report) check() error {
 	if err := checkInstance(r.Instance); err != nil {
