@@ -216,6 +216,14 @@ func check(pools []Pool) (problems []error) {
 		return []error{errors.New("there is no pool: pass at least one")}
 	}
 	seen := map[string]int{}
+	jobs := map[queue.Name]bool{} // the queues of all pools
+	for _, p := range pools {
+		for _, q := range p.Queues {
+			if !hook.IsNil(q) {
+				jobs[q.Name()] = true
+			}
+		}
+	}
 	taken := map[queue.Name]int{} // by pools with an actuator, with the account in lower case, in which Azure has them
 	for i, p := range pools {
 		wrong := func(format string, args ...any) {
@@ -234,6 +242,11 @@ func check(pools []Pool) (problems []error) {
 		}
 		checkQueues("Queues", p.Queues, wrong)
 		checkQueues("Beacons", p.Beacons, wrong)
+		for j, q := range p.Beacons {
+			if !hook.IsNil(q) && jobs[q.Name()] {
+				wrong("Beacons[%d] is %v, from which instances take jobs: reports need a queue of their own", j, q.Name())
+			}
+		}
 		for j, q := range p.Queues {
 			if p.Actuator == nil || hook.IsNil(q) {
 				continue // a dry run starts nothing

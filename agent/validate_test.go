@@ -27,6 +27,7 @@ func TestEverythingThatIsWrongIsSaidAtOnce(t *testing.T) {
 		{Name: "first", Queues: []queue.Queue{more("test")}, Actuator: &platform{}},
 		{Name: "second", Queues: []queue.Queue{more("TEST")}, Actuator: &platform{}},
 		{Name: "dry", Queues: []queue.Queue{more("test")}},
+		{Name: "control", Queues: []queue.Queue{more("other")}, Beacons: []queue.Queue{more("other"), q}},
 	}, &agent.Options{Interval: 10, Prices: agent.Prices{InstanceHour: -1}})
 	if err == nil {
 		t.Fatal("got no error")
@@ -42,6 +43,8 @@ func TestEverythingThatIsWrongIsSaidAtOnce(t *testing.T) {
 		`pool 3 ("a/b"): Queues is empty`,
 		`pool 3 ("a/b"): the policy bounds CPU or memory, which only instances report`,
 		`pool 4 ("bad"): Beacons[0] is nil`,
+		`pool 8 ("control"): Beacons[0] is other/more, from which instances take jobs: reports need a queue of their own`,
+		`pool 8 ("control"): Beacons[1] is test/jobs, from which instances take jobs`,
 		`pool 4 ("bad"): Actuator is a nil *agent_test.platform`,
 		`pool 4 ("bad"): scaling policy: Min is 5 and Max 3`,
 		`Utilization is 2`,
