@@ -242,6 +242,32 @@ func TestAFileThatIsNoHistoryIsMovedAside(t *testing.T) {
 	}
 }
 
+// A file that cannot be read is moved aside too, such as a folder in its place: it is neither overwritten nor in the way.
+func TestAHistoryThatCannotBeReadIsMovedAside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder := t.TempDir()
+		path := filepath.Join(folder, "pool.history.jsonl")
+		if err := os.MkdirAll(filepath.Join(path, "something"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		q := created(t, localqueue.New(nil), "jobs")
+		a := start(t, agent.Options{Folder: folder}, agent.Pool{Name: "pool", Queues: []queue.Queue{q}, Actuator: &platform{n: 1}, Policy: slow})
+		after(5 * time.Minute)
+		if err := a.stop(); err != nil {
+			t.Error(err)
+		}
+		if errs := a.errors(); len(errs) != 1 || !strings.Contains(errs[0].Error(), "it is now "+path+".unusable") {
+			t.Errorf("got %d errors, want one that says where it is now: %v", len(errs), errs)
+		}
+		if _, err := os.Stat(filepath.Join(path+".unusable", "something")); err != nil {
+			t.Errorf("what was moved aside: %v", err)
+		}
+		if text, err := os.ReadFile(path); err != nil || !bytes.Contains(text, []byte(`"samples":`)) {
+			t.Errorf("the history: %v", err)
+		}
+	})
+}
+
 // writtenHistory is the file of an agent that ran for five minutes.
 func writtenHistory(t *testing.T) (text []byte) {
 	synctest.Test(t, func(t *testing.T) {
