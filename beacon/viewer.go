@@ -616,7 +616,7 @@ func (f *Fleet) advance(key identity, r Report) progress {
 		if r.Phase == stopped { // the last report may follow at once: a few messages in a moment are no rate
 			passed = max(passed, defaultInterval)
 		}
-		now.rate = float64(r.Ended-before.ended) / passed.Seconds()
+		now.rate = min(float64(r.Ended-before.ended)/passed.Seconds(), maxRate)
 	} else { // a program that does not say how long it has run
 		now.rate = service
 	}
