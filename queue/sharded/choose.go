@@ -92,9 +92,9 @@ func (q *Queue) lateness() time.Duration {
 	return max(lateAfter, lateTimes*fastest)
 }
 
-// place returns the shard for a message, which does not try the one where its outcome is unknown, nil for
-// none. One that was the last to fail at a shard leaves the next try to others for a while: a sender whose
-// waits are longer than the rests would fail again and again. Requires mu.
+// place returns the shard for a message. It does not try the shard where the outcome of the message is
+// unknown, if there is one, nor for a while a shard whose last failure was of this message: a sender that
+// waits longer than the shard rests would fail again and again. Requires mu.
 func (q *Queue) place(text string, to destination, now time.Time, late time.Duration, unknown *shard) *shard {
 	shards := q.candidates(to)
 	if q.bound(to) {
@@ -108,7 +108,9 @@ func (q *Queue) place(text string, to destination, now time.Time, late time.Dura
 			n++
 		case s.due.IsZero():
 			s.due = now.Add(retryEvery)
-		case !now.Before(s.due) && s != unknown && (s.refused != text || now.Sub(s.due) >= retryEvery):
+		case now.Before(s.due), s == unknown, s.failures > 0 && s.refused == text && now.Sub(s.due) < retryEvery:
+			// it is not tried
+		default:
 			return s
 		}
 	}

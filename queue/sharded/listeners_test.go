@@ -124,6 +124,30 @@ func TestAMessageThatFailedAtAShardDoesNotTryItAgain(t *testing.T) {
 	}
 }
 
+// A shard that is only late is tried by any message when that is due, even by an empty one.
+func TestAnEmptyMessageTriesALateShard(t *testing.T) {
+	sends := map[string]int{}
+	for _, text := range []string{"", "a"} {
+		synctest.Test(t, func(t *testing.T) {
+			b := setup(t, 2, nil)
+			b.shards[0].disturb(func(_ context.Context, send func() (queue.Message, error)) (queue.Message, error) {
+				time.Sleep(2 * time.Second)
+				return send()
+			})
+			for b.send(t, "slow", "") != 0 {
+			}
+			b.shards[0].disturb(nil)
+			for b.send(t, text, "") != 0 {
+				sends[text]++
+				time.Sleep(100 * time.Millisecond)
+			}
+		})
+	}
+	if sends[""] != sends["a"] || sends["a"] == 0 {
+		t.Errorf("got %d empty messages before one tries the shard, want %d as of others", sends[""], sends["a"])
+	}
+}
+
 // S-05: a lost response means two messages of one job in one shard, where its listener can tell.
 func TestARepeatedSendIsASecondMessageInTheSameShard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -155,7 +155,7 @@ type shard struct {
 
 	failures int           // in a row
 	err      error         // of the last failure in a row
-	refused  string        // the text of the message that failed then
+	refused  string        // the text of the message that failed last; it counts while failures > 0
 	due      time.Time     // while it is suspect no message goes there before, and one then
 	held     time.Duration // how long the last request took that failed
 	accepted int64         // messages

@@ -192,7 +192,8 @@ type Pool struct {
 	// a letter or a digit. It must be unique, also without regard to case.
 	Name string
 
-	// Queues are where the instances take jobs from. Figures are sums. At least one.
+	// Queues are where the instances take jobs from. Figures are sums. At least one. Two pools with an Actuator must not have
+	// the same queue: each would start instances for its messages.
 	Queues []queue.Queue
 
 	// Beacons are the control queues in which the instances report, see package beacon. Pools may share them. Defaults to none:
@@ -215,6 +216,15 @@ func check(pools []Pool) (problems []error) {
 		return []error{errors.New("there is no pool: pass at least one")}
 	}
 	seen := map[string]int{}
+	jobs := map[queue.Name]bool{} // the queues of all pools
+	for _, p := range pools {
+		for _, q := range p.Queues {
+			if !hook.IsNil(q) {
+				jobs[q.Name()] = true
+			}
+		}
+	}
+	taken := map[queue.Name]int{} // by pools with an actuator, with the account in lower case, in which Azure has them
 	for i, p := range pools {
 		wrong := func(format string, args ...any) {
 			problems = append(problems, fmt.Errorf("pool %d (%q): %w", i+1, p.Name, fmt.Errorf(format, args...)))
@@ -232,6 +242,24 @@ func check(pools []Pool) (problems []error) {
 		}
 		checkQueues("Queues", p.Queues, wrong)
 		checkQueues("Beacons", p.Beacons, wrong)
+		for j, q := range p.Beacons {
+			if !hook.IsNil(q) && jobs[q.Name()] {
+				wrong("Beacons[%d] is %v, from which instances take jobs: reports need a queue of their own", j, q.Name())
+			}
+		}
+		for j, q := range p.Queues {
+			if p.Actuator == nil || hook.IsNil(q) {
+				continue // a dry run starts nothing
+			}
+			name := q.Name()
+			name.Account = strings.ToLower(name.Account)
+			if first, found := taken[name]; found && first != i {
+				wrong("Queues[%d] is %v, which pool %d (%q) has already: each would start instances for the same messages; put it into one pool",
+					j, q.Name(), first+1, pools[first].Name)
+				continue
+			}
+			taken[name] = i
+		}
 		if p.Actuator != nil && hook.IsNil(p.Actuator) {
 			wrong("Actuator is a nil %T: leave it out for a dry run", p.Actuator)
 		}

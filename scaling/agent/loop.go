@@ -138,8 +138,8 @@ func (p *pool) sample(r reading) (s scaling.Sample, decidable bool) {
 // take to remove surplus ones, and a viewer to forget killed ones.
 const strangeAfter = 10 * time.Minute
 
-// noticeOthers reports that more instances report than the actuator has: somebody else starts some
-// for the same queues. A tenth more is none: so much may platforms leave.
+// noticeOthers adds an error if more instances report than the actuator has, because somebody else starts some for the same
+// queues. Up to a tenth more is tolerated: a platform may be that far behind.
 func (p *pool) noticeOthers(s scaling.Sample) {
 	ready, known := s.Ready.Get()
 	switch {

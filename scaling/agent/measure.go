@@ -157,6 +157,12 @@ func (p *pool) reported(s *scaling.Sample, r reading) {
 	if len(p.controls) == 0 || r.views == nil {
 		return
 	}
+	p.outages.tried[seeingReports] = true
+	for i, v := range r.views {
+		if v.Full {
+			p.fail(full(p.controls[i].queue.Name(), v))
+		}
+	}
 	of := *s
 	p.fleet.Measure(&of, r.views...)
 	if of.Ready.Or(1) > 0 { // also of a view that is full
@@ -165,6 +171,19 @@ func (p *pool) reported(s *scaling.Sample, r reading) {
 	if n, known := r.instances.Get(); p.heard || known && n == 0 {
 		*s = of
 	}
+}
+
+// full is the error of a view that may lack reports.
+func full(control queue.Name, v beacon.View) *Error {
+	e := &Error{
+		Doing: seeingReports, Queue: control, Err: fmt.Errorf("a queue shows %d messages at most, and this one may have more", queue.MaxBatch),
+		Consequence: "rates, and how many instances work, are unknown",
+		Hint:        "if this lasts, let the instances create further queues, or divide the pool over several control queues",
+	}
+	if v.Ignored > 0 {
+		e.Hint = fmt.Sprintf("%d of those that it shows are not reports: clear the queue, and the instances report again", v.Ignored)
+	}
+	return e
 }
 
 // split makes visible, in work and delayed add up to the depth, as far as they are known. What was seen to be visible counts for more

@@ -3,6 +3,7 @@ package agent_test
 import (
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -149,6 +150,39 @@ func TestAMissingControlQueueLeavesTheDepth(t *testing.T) {
 		after(time.Minute)
 		if s := a.agent.State()[0].Sample; s.Ready.IsKnown() || s.Service.IsKnown() {
 			t.Errorf("without reports: got %+v, want unknown figures", s)
+		}
+		if err := a.stop(); err != nil {
+			t.Error(err)
+		}
+		w.end()
+	})
+}
+
+// A control queue that is full of other messages hides instances. That is said once, with what to do, and its end too.
+func TestAFullControlQueueIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := localqueue.New(nil)
+		control := created(t, e, "control")
+		w, pool := billing(t, e, beacon.Options{Queue: control})
+		var log logText
+		a := start(t, agent.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, pool)
+		after(time.Minute)
+		for range 40 {
+			put(t, control, "not a report")
+		}
+		after(5 * time.Minute)
+		errs := a.agent.State()[0].Errors
+		const want = "see all reports of test/control: a queue shows 32 messages at most, and this one may have more"
+		if len(errs) != 1 || !strings.Contains(errs[0].Error(), want) || !strings.Contains(errs[0].Error(), "of those that it shows are not reports: clear the queue") {
+			t.Errorf("got %v, want %q and what to do", errs, want)
+		}
+		if err := control.Clear(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		after(2 * time.Minute)
+		said, ended := strings.Count(log.String(), want), strings.Count(log.String(), "it works again: see all reports")
+		if s := a.agent.State()[0]; len(s.Errors) != 0 || s.Sample.Ready.Or(0) != 1 || said != 1 || ended != 1 {
+			t.Errorf("cleared: got %+v, and\n%s\nwant one instance, and one line each", s, log.String())
 		}
 		if err := a.stop(); err != nil {
 			t.Error(err)

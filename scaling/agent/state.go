@@ -246,6 +246,7 @@ const (
 	readingDepth     = "read the depth"
 	peeking          = "look at the oldest message"
 	readingReports   = "read the reports"
+	seeingReports    = "see all reports"
 	readingInstances = "read how many instances there are"
 	subscribing      = "subscribe to wake-ups"
 	readingHistory   = "read the history"
@@ -256,7 +257,7 @@ const (
 
 // occasional is what is not attempted at each measurement: that it has not failed does not mean
 // that it works again.
-var occasional = []string{changing, keepingHistory, subscribing, counting}
+var occasional = []string{changing, keepingHistory, subscribing, counting, seeingReports}
 
 // queueHint says what to do about an error of a queue.
 func queueHint(err error, right string) string {

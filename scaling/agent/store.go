@@ -134,10 +134,10 @@ func readHistory(path, pool string, now time.Time) (scaling.History, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
+	var h scaling.History
+	if err == nil {
+		h, err = parseHistory(text, pool, now)
 	}
-	h, err := parseHistory(text, pool, now)
 	if err != nil {
 		aside := path + ".unusable"
 		if moved := os.Rename(path, aside); moved != nil {

@@ -15,12 +15,19 @@ import (
 // Everything that is wrong with pools and options is said at once, with the pool that it concerns.
 func TestEverythingThatIsWrongIsSaidAtOnce(t *testing.T) {
 	q := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs"})
+	more := func(account string) queue.Queue {
+		return localqueue.New(nil).Queue(queue.Name{Account: account, Queue: "more"})
+	}
 	var none *platform
 	_, err := agent.New([]agent.Pool{
 		{Name: "fine", Queues: []queue.Queue{q}},
 		{Name: "FINE", Queues: []queue.Queue{q, nil, q}},
 		{Name: "a/b", Policy: scaling.Policy{Memory: 0.8}},
 		{Name: "bad", Queues: []queue.Queue{q}, Beacons: []queue.Queue{nil}, Actuator: none, Policy: scaling.Policy{Min: 5, Max: 3, Utilization: 2}},
+		{Name: "first", Queues: []queue.Queue{more("test")}, Actuator: &platform{}},
+		{Name: "second", Queues: []queue.Queue{more("TEST")}, Actuator: &platform{}},
+		{Name: "dry", Queues: []queue.Queue{more("test")}},
+		{Name: "control", Queues: []queue.Queue{more("other")}, Beacons: []queue.Queue{more("other"), q}},
 	}, &agent.Options{Interval: 10, Prices: agent.Prices{InstanceHour: -1}})
 	if err == nil {
 		t.Fatal("got no error")
@@ -31,10 +38,13 @@ func TestEverythingThatIsWrongIsSaidAtOnce(t *testing.T) {
 		`pool 2 ("FINE"): Name is also that of pool 1`,
 		`pool 2 ("FINE"): Queues[1] is nil`,
 		`pool 2 ("FINE"): Queues[2] is test/jobs like Queues[0]`,
+		`pool 6 ("second"): Queues[0] is TEST/more, which pool 5 ("first") has already`,
 		`pool 3 ("a/b"): Name must have`,
 		`pool 3 ("a/b"): Queues is empty`,
 		`pool 3 ("a/b"): the policy bounds CPU or memory, which only instances report`,
 		`pool 4 ("bad"): Beacons[0] is nil`,
+		`pool 8 ("control"): Beacons[0] is other/more, from which instances take jobs: reports need a queue of their own`,
+		`pool 8 ("control"): Beacons[1] is test/jobs, from which instances take jobs`,
 		`pool 4 ("bad"): Actuator is a nil *agent_test.platform`,
 		`pool 4 ("bad"): scaling policy: Min is 5 and Max 3`,
 		`Utilization is 2`,
@@ -42,6 +52,9 @@ func TestEverythingThatIsWrongIsSaidAtOnce(t *testing.T) {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error lacks %q:\n%v", want, err)
 		}
+	}
+	if strings.Contains(err.Error(), `("dry")`) {
+		t.Errorf("a dry run beside the pool that has the queue is refused:\n%v", err)
 	}
 	if _, err := agent.New(nil, nil); err == nil || !strings.Contains(err.Error(), "there is no pool") {
 		t.Errorf("without pools: got %v", err)

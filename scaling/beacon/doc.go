@@ -14,9 +14,10 @@
 //
 // The service keeps a report until its message is updated. A message lives for 60 intervals, at least 10 min, so that of an instance which
 // was killed goes by itself; before that it is replaced. When the receipt is lost, because the answer to an update was lost or somebody took the
-// message, the instance puts another one; viewers know the newer by its Sequence. A service that fails is asked again after one
-// interval, and from the third failure on after twice as long each time, up to six intervals. Nothing of this delays
-// jobs: a beacon has its own goroutine and its own queue.
+// message, the instance puts another one; viewers know the newer by its Sequence. A service that fails is asked again after half
+// an interval, and from the third failure on after twice as long each time, up to six intervals. So an instance stays
+// visible when two reports in a row fail and the third is late. None of this delays jobs: a beacon has its own goroutine
+// and its own queue.
 //
 // At the stop the instance puts a last report, with the final counts and the phase "stopped", in a message that lives for three
 // intervals, at least 30 s, and deletes the one before. That takes a second at most.
@@ -58,8 +59,9 @@
 // releases neither write nor read them. The fields are those of [Report] and scaling.Load.
 //
 // Viewers ignore a report with a figure that no instance has: more than 100,000 messages a second,
-// 65,536 handlers or loops, or a handling time of seven days. A report with false figures below
-// that counts until it is stale, so only instances should be able to write to a control queue.
+// 65,536 handlers or loops, or a handling time of seven days. An instance with more reports that
+// much. A report with false figures below that counts until it is stale, so only instances should
+// be able to write to a control queue.
 //
 // # Concurrency and shutdown
 //

@@ -201,3 +201,18 @@ func TestAFleetHasTheMeanOfCPUAndMemory(t *testing.T) {
 		}
 	}
 }
+
+// two reports that do not fit together make no rate that one report must not have.
+func TestARateBetweenReportsIsBounded(t *testing.T) {
+	for name, second := range map[string]Report{
+		"many in a second":      at("a", "1", 61*time.Second, maxCount),
+		"some in a nanosecond":  func() Report { r := at("a", "1", time.Minute+1, 101); r.Sequence = 62; return r }(),
+		"an honest one follows": at("a", "1", 61*time.Second, 150),
+	} {
+		f := NewFleet(jobs)
+		measure(f, at("a", "1", time.Minute, 100))
+		if s := measure(f, second); s.Service.Or(0) <= 0 || s.Service.Or(0) > maxRate {
+			t.Errorf("%s: got %v/s, want at most %v", name, s.Service.Or(0), maxRate)
+		}
+	}
+}

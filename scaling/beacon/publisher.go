@@ -119,6 +119,9 @@ const (
 	minLastReportLife = 30 * time.Second
 )
 
+// fewLeft is how many reports a queue beside the control queue has at most when those in it go back.
+const fewLeft = 3
+
 // maxDoublings bounds how often the wait after failures is doubled: it is at its longest before.
 const maxDoublings = 4
 
@@ -237,6 +240,7 @@ func (p *Publisher) next() (r Report, same bool) {
 	if memory.Limit > 0 {
 		r.MemoryLimit = scaling.Known(memory.Limit)
 	}
+	r.limit()
 	return r, same
 }
 
@@ -259,11 +263,10 @@ func (p *Publisher) tell(ctx context.Context, err error) {
 	}
 }
 
-// backOff returns how long to wait after failures: Interval at first, so that a report that is lost now and then is made good
-// before viewers find the last one stale, then twice as long each time, ± 10 %.
+// backOff returns how long to wait after failures: half an Interval after the first two, so that viewers do not find the
+// last report stale even if the third try is late, then twice as long each time, ± 10 %.
 func (p *Publisher) backOff(longest time.Duration) time.Duration {
-	doublings := min(max(p.failures-patience+1, 0), maxDoublings)
-	wait := min(p.options.Interval<<doublings, longest)
+	wait := min(p.options.Interval/2<<min(max(p.failures-patience+1, 0), maxDoublings), longest)
 	return time.Duration(float64(wait) * (0.9 + 0.2*waiting.Jitter(p.options.Instance, int(p.sequence))))
 }
 
@@ -302,7 +305,8 @@ func (p *Publisher) send(ctx context.Context, r Report) error {
 
 // crowded reports whether the message should go to another queue, and from which level on to look for one. Instances that start
 // together all find the same room, so each looks again before its second, fourth and eighth report there, and when it replaces
-// the message. Of those that see too many at least half leave. When the control queue is nearly empty again, all go back.
+// the message. Of those that see too many at least half leave. When the control queue and their own one are nearly empty,
+// they go back: the control queue alone does not tell how many others would go too.
 func (p *Publisher) crowded(ctx context.Context, replace bool) (level int, move bool) {
 	if p.spot.queue == nil {
 		return 0, true
@@ -319,7 +323,7 @@ func (p *Publisher) crowded(ctx context.Context, replace bool) (level int, move 
 		}
 		return max(level, p.spot.level), true
 	}
-	if replace && p.spot.level > 0 {
+	if replace && p.spot.level > 0 && properties.Depth <= fewLeft {
 		properties, err = p.options.Queue.Properties(ctx)
 		return 0, err == nil && properties.Depth < room/2
 	}

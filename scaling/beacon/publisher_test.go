@@ -235,6 +235,40 @@ func TestAViewCoversAThousandInstances(t *testing.T) {
 	})
 }
 
+// Instances that started together do not all come back to the control queue at once when it is nearly empty.
+func TestALargeFleetDoesNotComeBackToAnEmptyControlQueue(t *testing.T) {
+	bubble(t, func(w *world) {
+		var rest []*instance
+		for n := range 100 {
+			rest = append(rest, w.start(latent{w.control}, Options{Instance: fmt.Sprint(n), Create: true}))
+		}
+		advance(80 * time.Second)
+		for _, i := range rest {
+			if i.spot.level == 0 {
+				i.stop()
+			}
+		}
+		rest = slices.DeleteFunc(rest, func(i *instance) bool { return i.spot.level == 0 })
+		defer func() {
+			for _, i := range rest {
+				i.stop()
+			}
+		}()
+		advance(time.Minute)
+		full, most := 0, 0
+		for range 12 * 6 { // each replaces its message meanwhile
+			advance(10 * time.Second)
+			if v := w.view(); v.Full {
+				full++
+			}
+			most = max(most, len(w.messages()))
+		}
+		if full > 0 || most > 10 {
+			t.Errorf("got %d full views of 72, and %d reports in the control queue, want none and hardly any", full, most)
+		}
+	})
+}
+
 // Whatever the network does, viewers see each instance once, with a report that is not older than its failures explain.
 func TestReportsSurviveAFaultyNetwork(t *testing.T) {
 	if testing.Short() {
@@ -280,6 +314,48 @@ func TestReportsSurviveAFaultyNetwork(t *testing.T) {
 			}
 		})
 	}
+}
+
+// unsteady is a queue whose updates do what fault says of the nth one, from 1.
+type unsteady struct {
+	queue.Queue
+	updates int
+	fault   func(n int) error
+}
+
+func (u *unsteady) Update(ctx context.Context, l queue.Lease, text string, v time.Duration) (queue.Lease, error) {
+	u.updates++
+	if err := u.fault(u.updates); err != nil {
+		return l, err
+	}
+	return u.Queue.Update(ctx, l, text, v)
+}
+
+// An instance of which two reports in a row fail and the third is late is seen all the time.
+func TestTwoFailedReportsAndALateOneAreBorne(t *testing.T) {
+	bubble(t, func(w *world) {
+		i := w.start(&unsteady{Queue: w.control, fault: func(n int) error {
+			switch n % 4 {
+			case 1, 2:
+				return &queue.Error{Op: "update", Kind: queue.ErrUnavailable}
+			case 3:
+				time.Sleep(5 * time.Second)
+			}
+			return nil
+		}}, Options{Instance: "a"})
+		defer i.stop()
+		unseen := 0
+		for n := range int64(3600) {
+			i.set(func(r *Report) { r.Received = n })
+			advance(time.Second)
+			if len(w.view().Reports) == 0 {
+				unseen++
+			}
+		}
+		if unseen > 0 {
+			t.Errorf("not seen in %d of 3,600 seconds, want it seen in all", unseen)
+		}
+	})
 }
 
 // A missing control queue is reported and waited for, ever longer up to six intervals, or created with Create, also later.
@@ -345,6 +421,27 @@ func TestAStopDoesNotWaitForAControlQueueThatHangs(t *testing.T) {
 			t.Errorf("got %v, want nothing: the request was cut off by the stop", errs)
 		}
 	})
+}
+
+// An instance with more of something than viewers believe is seen with as much as they do.
+func TestAnInstanceBeyondTheBoundsIsSeen(t *testing.T) {
+	for name, set := range map[string]func(*Report){
+		"handlers": func(r *Report) { r.Load.Slots, r.Load.Running, r.Load.Loops = 100_000, 90_000, 70_000 },
+		"rates": func(r *Report) {
+			r.Load.Arrival, r.Load.Intake, r.Load.Service = scaling.Known(3e5), scaling.Known(2e5), scaling.Known(2e5)
+		},
+		"handling time": func(r *Report) { r.Load.Handling = scaling.Known(8 * 24 * time.Hour) },
+	} {
+		bubble(t, func(w *world) {
+			i := w.start(w.control, Options{Instance: "a"})
+			defer i.stop()
+			i.set(set)
+			advance(10 * time.Second)
+			if v := w.view(); len(v.Reports) != 1 || v.Ignored != 0 {
+				t.Errorf("%s: got %d reports and %d ignored ones, want that of the instance", name, len(v.Reports), v.Ignored)
+			}
+		})
+	}
 }
 
 // The options are checked before anything is sent.

@@ -144,6 +144,26 @@ const (
 	maxUp       = 100 * 365 * 24 * time.Hour
 )
 
+// limit lowers figures to the largest that viewers believe: an instance with more is seen too.
+func (r *Report) limit() {
+	l := &r.Load
+	for _, n := range []*int{&l.Loops, &l.Running, &l.Settling, &l.Slots, &l.BatchSize} {
+		*n = min(*n, maxSlots)
+	}
+	for _, rate := range []*scaling.Optional[float64]{&l.Arrival, &l.Intake, &l.Service} {
+		*rate = atMost(*rate, maxRate)
+	}
+	l.Handling = atMost(l.Handling, maxHandling)
+	r.MemoryLimit = atMost(r.MemoryLimit, maxCount)
+}
+
+func atMost[T cmp.Ordered](figure scaling.Optional[T], most T) scaling.Optional[T] {
+	if value, known := figure.Get(); known {
+		return scaling.Known(min(value, most))
+	}
+	return figure
+}
+
 // check returns an error for a report that no instance can have made.
 func (r *Report) check() error {
 	if err := checkInstance(r.Instance); err != nil {
@@ -272,7 +292,7 @@ func (v *Viewer) View(ctx context.Context) (View, error) {
 		view.Full = view.Full || len(one.shown) >= queue.MaxBatch
 		messages = append(messages, one.shown...)
 	}
-	sights, ignored := newest(messages)
+	sights, ignored := newest(messages, view.At)
 	view.Ignored = ignored
 	live := make(map[identity]sight)
 	for _, one := range v.note(sights, view.At, &view.Stale) {
@@ -387,7 +407,14 @@ func (v *Viewer) dead(m queue.Message) bool {
 	return found && known.outdated(r, time.Now())
 }
 
-func newest(messages []queue.Message) (sights map[identity]sight, ignored int) {
+// newest returns the newest report of each run. None counts as made later than now, or than the newest message if the clock of
+// the service is ahead: it would make all others look old.
+func newest(messages []queue.Message, now time.Time) (sights map[identity]sight, ignored int) {
+	for _, m := range messages {
+		if m.Inserted.After(now) {
+			now = m.Inserted
+		}
+	}
 	sights = make(map[identity]sight)
 	for _, m := range messages {
 		var r Report
@@ -395,9 +422,13 @@ func newest(messages []queue.Message) (sights map[identity]sight, ignored int) {
 			ignored++
 			continue
 		}
+		made := m.Inserted.Add(r.Up - r.Put)
+		if made.After(now) {
+			made = now
+		}
 		key := identity{r.Instance, r.Queue, r.Run}
 		if other, found := sights[key]; !found || other.Sequence < r.Sequence {
-			sights[key] = sight{Report: r, made: m.Inserted.Add(r.Up - r.Put)}
+			sights[key] = sight{Report: r, made: made}
 		}
 	}
 	return sights, ignored
@@ -585,7 +616,7 @@ func (f *Fleet) advance(key identity, r Report) progress {
 		if r.Phase == stopped { // the last report may follow at once: a few messages in a moment are no rate
 			passed = max(passed, defaultInterval)
 		}
-		now.rate = float64(r.Ended-before.ended) / passed.Seconds()
+		now.rate = min(float64(r.Ended-before.ended)/passed.Seconds(), maxRate)
 	} else { // a program that does not say how long it has run
 		now.rate = service
 	}

@@ -116,6 +116,23 @@ func TestClocksOfInstancesDoNotMatter(t *testing.T) {
 	})
 }
 
+// A report that claims to be of the future, such as that of another program which puts a new message each time and says only
+// how long it has run, hides no instance from a first look.
+func TestAReportOfTheFutureHidesNobody(t *testing.T) {
+	bubble(t, func(w *world) {
+		for n := range 20 {
+			w.put(sample(fmt.Sprintf("%02d", n)), time.Hour)
+		}
+		advance(20 * time.Second)
+		future := sample("zz")
+		future.Up, future.Put = 24*time.Hour, 0
+		w.put(future, time.Hour)
+		if v := w.view(); len(v.Reports) != 21 || v.Stale != 0 || len(w.messages()) != 21 {
+			t.Errorf("got %d reports, %d stale, %d messages, want 21 reports and messages", len(v.Reports), v.Stale, len(w.messages()))
+		}
+	})
+}
+
 // The newest run of an instance counts; the last report of a run stays beside it.
 func TestARestartReplacesTheRunBefore(t *testing.T) {
 	bubble(t, func(w *world) {

@@ -203,7 +203,7 @@ func (s *stream) tell(ctx context.Context, id string, every time.Duration) error
 	told := true
 	for ctx.Err() == nil {
 		ready, missed := s.wanted()
-		stays := missed // without room, as far as we wait for that
+		lasting := missed // the stream is not expected to be ready soon
 		switch {
 		case ready && !told:
 			if err := say(true); err != nil {
@@ -217,12 +217,12 @@ func (s *stream) tell(ctx context.Context, id string, every time.Duration) error
 			case <-s.changed:
 				continue
 			case <-time.After(patience):
-				stays = true
+				lasting = true
 			case <-ctx.Done():
 				return nil
 			}
 		}
-		if told && stays && s.suspend() {
+		if told && lasting && s.suspend() {
 			if err := say(false); err != nil {
 				return err
 			}

@@ -19,8 +19,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
-	"github.com/millrace/millrace/agent"
-	"github.com/millrace/millrace/agent/azure"	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/scaling"
 	"github.com/millrace/millrace/scaling/agent"
