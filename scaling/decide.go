@@ -290,8 +290,10 @@ type growth struct {
 // lastGrowth judges the last growth. If it was useless, something else limits the service, such as a
 // database that all instances share, and still more of them would not help. It may also be that jobs
 // became longer at that very time, which looks the same; so the judgment holds for a few minutes only.
+// Growth that has raised the service at first has helped, whatever came then.
 func (c *choice) lastGrowth() growth {
 	var now, working, before, fewer mean
+	var best, last float64 // service of two samples in a row since the growth, and of the last one
 	for k := 0; before.n < judgedBefore; k++ {
 		p := c.past.at(k)
 		if p == nil || p.age >= judgedOver {
@@ -307,13 +309,15 @@ func (c *choice) lastGrowth() growth {
 		case full && p.ready*grownBy <= working.of():
 			before.add(p.service)
 			fewer.add(p.ready)
+		case full && before.n == 0:
+			best, last = max(best, min(last, p.service)), p.service
 		}
 	}
 	if before.n < judgedBefore {
 		return growth{}
 	}
 	g := growth{instances: fewer.of(), service: before.of()}
-	after, grown := now.of(), working.of()/g.instances
+	after, grown := max(now.of(), best), working.of()/g.instances
 	g.useless = g.service*leastAverage >= judgedMessages && after < g.service*(1+helped*(grown-1))
 	return g
 }

@@ -125,6 +125,16 @@ func TestEachDecisionIsASentenceWithItsNumbers(t *testing.T) {
 			history: every10s(measured(1, 0, 0, 0), measured(20, 90000, 80, 80)),
 			want:    "20 → 40: 90,000 waiting, 40/s in, 40/s out, would not drain, target 1 min; 330 wanted, at most doubled in one step",
 		},
+		"growth by steps while Target leaves time for them": {
+			policy:  Policy{Target: 5 * time.Minute},
+			history: every10s(repeat(2, measured(6, 9000, 60, 35))...),
+			want:    "6 → 12: 9,000 waiting, 60/s in, 35/s out, would not drain, target 5 min; 20 wanted, at most doubled in one step",
+		},
+		"and at once where it does not": {
+			policy:  Policy{Target: 5 * time.Minute, Start: 3 * time.Minute},
+			history: every10s(repeat(2, measured(6, 9000, 60, 35))...),
+			want:    "6 → 20: 9,000 waiting, 60/s in, 35/s out, would not drain, target 5 min; 23 wanted, 20 at most",
+		},
 		"more than the sample before called for": {
 			policy:  Policy{Max: 500},
 			history: every10s(measured(20, 9000, 80, 80), measured(20, 90000, 80, 80)),

@@ -78,6 +78,35 @@ func TestDecisionsKeepTheBoundsWhateverWasMeasured(t *testing.T) {
 	})
 }
 
+// a figure that is absurd decides nothing: it is as good as unknown.
+func TestAbsurdFiguresAreUnknown(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p, h := arbitraryPolicy(t), arbitraryHistory(t)
+		absurd := slices.Clone(h)
+		for i := range h {
+			s, a := &h[i], &absurd[i]
+			bad := Known(rapid.SampledFrom([]float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, -1e-9, 1e300}).Draw(t, "absurd"))
+			switch rapid.IntRange(0, 5).Draw(t, "figure") {
+			case 0:
+				s.Arrival, a.Arrival, s.Service, a.Service = Optional[float64]{}, bad, Optional[float64]{}, bad
+			case 1:
+				s.Handling, a.Handling = Optional[time.Duration]{}, Known(time.Duration(math.MinInt64))
+			case 2:
+				s.Depth, a.Depth, s.Visible, a.Visible = Optional[int64]{}, Known(int64(math.MinInt64)), Optional[int64]{}, Known(int64(math.MaxInt64))
+			case 3:
+				s.Slots, a.Slots = Optional[float64]{}, bad
+			case 4:
+				s.CPU, a.CPU, s.Memory, a.Memory = Optional[float64]{}, bad, Optional[float64]{}, Known(1.5)
+			case 5:
+				s.Ready, a.Ready, s.Running, a.Running = Optional[int]{}, Known(-1), Optional[int]{}, Known(math.MinInt)
+			}
+		}
+		if want, got := p.Decide(h), p.Decide(absurd); got != want {
+			t.Fatalf("got %+v\nwant %+v", got, want)
+		}
+	})
+}
+
 // sameSample treats NaN as equal to itself.
 func sameSample(a, b *Sample) bool {
 	x, y := *a, *b
