@@ -186,8 +186,8 @@ const margin = 1.1
 // leastGap is how long samples may be missing, in seconds, while the wait for removing goes on.
 const leastGap = 120.0
 
-// shrink removes instances down to the most that were wanted in DownAfter, for the load alone: what
-// waited then has been drained, unless it is to wait. A time in which figures are missing does not
+// shrink removes instances down to the most that were wanted in DownAfter, for the load alone if what
+// waited then has been drained and was not to wait. A time in which figures are missing does not
 // count; a long one begins the wait anew.
 func (c *choice) shrink() {
 	if !c.whole(&c.now) {
@@ -204,6 +204,7 @@ func (c *choice) shrink() {
 		return
 	}
 	most := kept
+	drained := c.wait == 0 && c.now.backlog <= c.now.expected*c.now.slots // but for what the slots take next
 	var m moment
 	for k := 1; c.fewerFor < c.downAfter; k++ {
 		p := c.past.at(k)
@@ -215,7 +216,7 @@ func (c *choice) shrink() {
 		if !m.backlogKnown {
 			continue
 		}
-		if c.wait == 0 {
+		if drained {
 			m.need = min(m.need, m.load/(c.utilization*m.slots))
 		}
 		wanted := c.clamp(c.wants(&m, margin))

@@ -135,6 +135,16 @@ func TestEachDecisionIsASentenceWithItsNumbers(t *testing.T) {
 			history: every10s(repeat(2, measured(6, 9000, 60, 35))...),
 			want:    "6 → 20: 9,000 waiting, 60/s in, 35/s out, would not drain, target 5 min; 23 wanted, 20 at most",
 		},
+		"what is being drained counts on the past": {
+			policy:  Policy{DownAfter: 20 * time.Second},
+			history: every10s(measured(12, 3000, 0, 70), measured(12, 2300, 0, 70), measured(12, 1100, 0, 70), measured(12, 400, 0, 70)),
+			want:    "12 → 10: 400 waiting, 0/s in, 70/s out; 2 wanted now, at most 10 within 20 s",
+		},
+		"and what has been drained does not": {
+			policy:  Policy{DownAfter: 20 * time.Second},
+			history: every10s(measured(12, 3000, 0, 70), measured(12, 2300, 0, 70), measured(12, 1100, 0, 70), measured(12, 0, 0, 70)),
+			want:    "12 → 1: none waiting, 0/s in, 70/s out; 1 wanted",
+		},
 		"more than the sample before called for": {
 			policy:  Policy{Max: 500},
 			history: every10s(measured(20, 9000, 80, 80), measured(20, 90000, 80, 80)),
