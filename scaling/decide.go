@@ -2,12 +2,13 @@ package scaling
 
 import "math"
 
-// Bounds of one step of growth, as the Horizontal Pod Autoscaler of Kubernetes has them by default:
-// within stepOver there may come as many instances as there were, or stepLeast if that is more.
-const (
-	stepOver  = 15.0 // seconds
-	stepLeast = 4
-)
+// stepLeast bounds what one sample alone may add, because it may be wrong: as many instances as there
+// are, or this if that is more.
+const stepLeast = 4
+
+// hasTime is from how many times Start on a Target leaves time for growth in steps, which costs less
+// if what came was all that comes.
+const hasTime = 2
 
 // why is what a decision turned on.
 type why int
@@ -17,7 +18,7 @@ const (
 	noDepth                  // the backlog is unknown
 	drainedAnyway            // the present instances drain the backlog in time
 	useless                  // more are wanted, but the last growth did not help
-	boundedByStep            // more are wanted than one step allows
+	boundedByStep            // more are wanted than one sample may add
 	bounded                  // more or fewer are wanted than there may be
 	nearlyAsMany             // hardly fewer are wanted
 	notLongEnough            // fewer are wanted, but not for long enough
@@ -61,7 +62,6 @@ type choice struct {
 	why                     why
 	drain                   float64 // seconds until full slots have drained the backlog
 	fewerFor                float64 // seconds for which fewer were wanted
-	base                    int     // instances that a step of growth starts from
 	before                  growth  // the one before this
 	cut                     bool    // a bound changed instances
 }
@@ -100,7 +100,8 @@ func (r *rules) wants(m *moment, margin float64) int {
 }
 
 // grow adds instances at once, but not for a backlog that the present ones will have drained in
-// time, and not more than a step allows.
+// time. It adds more than a step allows only if the sample before called for them too, and there is no
+// time for steps.
 func (c *choice) grow(goal int) {
 	m := &c.now
 	lasting := max(ceil(m.load/(c.utilization*m.slots)), c.forUse(m, 1)) + c.spare
@@ -114,8 +115,13 @@ func (c *choice) grow(goal int) {
 		c.why = useless
 		return
 	}
-	c.base = c.leastLately()
-	step := max(c.base+max(c.base, stepLeast), c.from)
+	step := c.step()
+	if step < goal && c.target <= hasTime*c.start && c.past.at(1) != nil {
+		var m moment
+		if c.look(1, &m); m.backlogKnown {
+			step = max(step, c.clamp(c.wants(&m, 1)))
+		}
+	}
 	c.instances, c.why = goal, asWanted
 	switch {
 	case step < goal:
@@ -124,6 +130,9 @@ func (c *choice) grow(goal int) {
 		c.why = bounded
 	}
 }
+
+// step is how many instances one sample alone may call for.
+func (c *choice) step() int { return c.from + max(c.from, stepLeast) }
 
 // inTime is how many seconds the backlog may take. Target counts from when the instances on their way
 // work. Another instance helps only once it has started.
@@ -155,18 +164,6 @@ func (c *choice) stuck() bool {
 	}
 }
 
-// leastLately is the least number of instances within the time of one step.
-func (c *choice) leastLately() int {
-	least := c.from
-	for k := 1; ; k++ {
-		p := c.past.at(k)
-		if p == nil || p.age >= stepOver {
-			return least
-		}
-		least = min(least, int(p.instances))
-	}
-}
-
 // drainTime is how long the present instances take for the backlog with full slots, in seconds:
 // those that work now, and later those too that were asked for.
 func (c *choice) drainTime(m *moment) float64 {
@@ -189,8 +186,9 @@ const margin = 1.1
 // leastGap is how long samples may be missing, in seconds, while the wait for removing goes on.
 const leastGap = 120.0
 
-// shrink removes instances down to the most that were wanted in DownAfter. A time in which figures
-// are missing does not count; a long one begins the wait anew.
+// shrink removes instances down to the most that were wanted in DownAfter, for the load alone if what
+// waited then has been drained and was not to wait. A time in which figures are missing does not
+// count; a long one begins the wait anew.
 func (c *choice) shrink() {
 	if !c.whole(&c.now) {
 		c.why = notSure
@@ -206,6 +204,7 @@ func (c *choice) shrink() {
 		return
 	}
 	most := kept
+	drained := c.wait == 0 && c.now.backlog <= c.now.expected*c.now.slots // but for what the slots take next
 	var m moment
 	for k := 1; c.fewerFor < c.downAfter; k++ {
 		p := c.past.at(k)
@@ -216,6 +215,9 @@ func (c *choice) shrink() {
 		c.look(k, &m)
 		if !m.backlogKnown {
 			continue
+		}
+		if drained {
+			m.need = min(m.need, m.load/(c.utilization*m.slots))
 		}
 		wanted := c.clamp(c.wants(&m, margin))
 		if wanted >= c.from {
@@ -289,8 +291,10 @@ type growth struct {
 // lastGrowth judges the last growth. If it was useless, something else limits the service, such as a
 // database that all instances share, and still more of them would not help. It may also be that jobs
 // became longer at that very time, which looks the same; so the judgment holds for a few minutes only.
+// Growth that has raised the service at first has helped, whatever came then.
 func (c *choice) lastGrowth() growth {
 	var now, working, before, fewer mean
+	var best, last float64 // service of two samples in a row since the growth, and of the last one
 	for k := 0; before.n < judgedBefore; k++ {
 		p := c.past.at(k)
 		if p == nil || p.age >= judgedOver {
@@ -306,13 +310,15 @@ func (c *choice) lastGrowth() growth {
 		case full && p.ready*grownBy <= working.of():
 			before.add(p.service)
 			fewer.add(p.ready)
+		case full && before.n == 0:
+			best, last = max(best, min(last, p.service)), p.service
 		}
 	}
 	if before.n < judgedBefore {
 		return growth{}
 	}
 	g := growth{instances: fewer.of(), service: before.of()}
-	after, grown := now.of(), working.of()/g.instances
+	after, grown := max(now.of(), best), working.of()/g.instances
 	g.useless = g.service*leastAverage >= judgedMessages && after < g.service*(1+helped*(grown-1))
 	return g
 }

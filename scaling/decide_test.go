@@ -90,7 +90,7 @@ func TestEachDecisionIsASentenceWithItsNumbers(t *testing.T) {
 		},
 		"a short peak": {
 			history: every10s(append(repeat(30, measured(6, 0, 14, 14)), measured(6, 1000, 28, 28))...),
-			want:    "6: stays, 1,000 waiting, 16/s in, 16/s out; 8 wanted, but full slots drain them in 54 s, target 1 min",
+			want:    "6: stays, 1,000 waiting, 16/s in, 16/s out; 8 wanted, but full slots drain them in 50 s, target 1 min",
 		},
 		"a shorter one": {
 			policy:  Policy{Utilization: 0.3},
@@ -120,10 +120,35 @@ func TestEachDecisionIsASentenceWithItsNumbers(t *testing.T) {
 			history: every10s(measured(6, 500, 35*(1+5e-10), 35)),
 			want:    "6 → 8: 500 waiting, 35/s in, 35/s out, would not drain, target 1 min; 8 wanted",
 		},
-		"more than a step allows, by someone else": {
+		"more than one sample may call for": {
 			policy:  Policy{Max: 50},
 			history: every10s(measured(1, 0, 0, 0), measured(20, 90000, 80, 80)),
-			want:    "20: stays, 90,000 waiting, 40/s in, 40/s out, would not drain, target 1 min; 330 wanted, at most 4 more in one step",
+			want:    "20 → 40: 90,000 waiting, 40/s in, 40/s out, would not drain, target 1 min; 330 wanted, at most doubled in one step",
+		},
+		"growth by steps while Target leaves time for them": {
+			policy:  Policy{Target: 5 * time.Minute},
+			history: every10s(repeat(2, measured(6, 9000, 60, 35))...),
+			want:    "6 → 12: 9,000 waiting, 60/s in, 35/s out, would not drain, target 5 min; 20 wanted, at most doubled in one step",
+		},
+		"and at once where it does not": {
+			policy:  Policy{Target: 5 * time.Minute, Start: 3 * time.Minute},
+			history: every10s(repeat(2, measured(6, 9000, 60, 35))...),
+			want:    "6 → 20: 9,000 waiting, 60/s in, 35/s out, would not drain, target 5 min; 23 wanted, 20 at most",
+		},
+		"what is being drained counts on the past": {
+			policy:  Policy{DownAfter: 20 * time.Second},
+			history: every10s(measured(12, 3000, 0, 70), measured(12, 2300, 0, 70), measured(12, 1100, 0, 70), measured(12, 400, 0, 70)),
+			want:    "12 → 10: 400 waiting, 0/s in, 70/s out; 2 wanted now, at most 10 within 20 s",
+		},
+		"and what has been drained does not": {
+			policy:  Policy{DownAfter: 20 * time.Second},
+			history: every10s(measured(12, 3000, 0, 70), measured(12, 2300, 0, 70), measured(12, 1100, 0, 70), measured(12, 0, 0, 70)),
+			want:    "12 → 1: none waiting, 0/s in, 70/s out; 1 wanted",
+		},
+		"more than the sample before called for": {
+			policy:  Policy{Max: 500},
+			history: every10s(measured(20, 9000, 80, 80), measured(20, 90000, 80, 80)),
+			want:    "20 → 50: 90,000 waiting, 80/s in, 80/s out, would not drain, target 1 min; 449 wanted, 50 at the sample before",
 		},
 		"what is delayed may come at any time": {
 			policy:  Policy{ToZero: true},
@@ -198,7 +223,7 @@ func TestEachDecisionIsASentenceWithItsNumbers(t *testing.T) {
 		},
 		"handling by Little's law": {
 			history: every10s(repeat(6, with(measured(6, 4200, 28, 35), func(s *Sample) { s.Handling = Optional[time.Duration]{} }))...),
-			want:    "6 → 12: 4,200 waiting, 28/s in, 35/s out, would drain in 10 min, target 1 min; 21 wanted, at most doubled in one step",
+			want:    "6 → 20: 4,200 waiting, 28/s in, 35/s out, would drain in 10 min, target 1 min; 21 wanted, 20 at most",
 		},
 		"a service of next to nothing": {
 			history: every10s(measured(6, 4200, 0, 1e-307)),

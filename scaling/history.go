@@ -214,7 +214,7 @@ const (
 	comparedOver  = day              // so that it has the peaks of a day
 	comparedEvery = 30 * time.Minute // so that it does not change from one decision to the next
 	leastCompared = 60               // samples
-	foreseen      = 2 * time.Minute  // beyond the time of a start, because growth is bounded
+	foreseen      = 2 * time.Minute  // beyond the time of a start, because growth may be in steps
 	forecastGap   = 2 * time.Minute  // a sample says what came up to this long before it
 )
 

@@ -39,6 +39,7 @@ type moment struct {
 
 	arrival      float64 // messages a second
 	arrivalKnown bool    // it is not an estimate
+	lasting      float64 // arrivals, without those that came all at once
 	later        float64 // arrivals when a new instance would work
 	forecast     forecast
 	service      float64 // messages a second
@@ -156,6 +157,9 @@ func (c *choice) rates(k int, m *moment) {
 	if w.changed(m.arrival) {
 		m.arrival, lag = w.latest.of(), latestAverage/2
 	}
+	if m.lasting = m.arrival; w.latest.n >= leastLatest {
+		m.lasting = min(m.arrival, w.lowest)
+	}
 	m.later = min(m.arrival+w.rise()*(c.start+lag), 2*m.arrival)
 	if w.weight > 0 {
 		m.handling = w.spent / w.weight
@@ -163,7 +167,7 @@ func (c *choice) rates(k int, m *moment) {
 	c.occupation(&w, over, m)
 	if !m.arrivalKnown { // what occupies the slots, and the growth of the depth, say how many came
 		m.arrival = max(w.taken(m)/m.handling+w.growth(), 0)
-		m.later = m.arrival
+		m.later, m.lasting = m.arrival, m.arrival
 	}
 	load := max(m.arrival, m.later*c.utilization) // growth that is expected may use the headroom
 	if c.foresee(k, m); m.forecast.used {
@@ -348,7 +352,7 @@ func (c *choice) waiting(k int, m *moment) {
 
 // growth is how many messages more will wait every second until a new instance would work.
 func (m *moment) growth() float64 {
-	return m.arrival - (m.working+m.coming)*m.slots/m.handling
+	return m.lasting - (m.working+m.coming)*m.slots/m.handling
 }
 
 // starting tells working instances from those that still start. Those that were asked for within

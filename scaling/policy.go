@@ -270,9 +270,12 @@ func (c *choice) reason(t *text) {
 		t.count(", but the growth from ", c.before.instances, " did not raise ")
 		t.rate("", c.before.service, "/s out")
 	case boundedByStep:
-		if c.base < stepLeast {
+		switch {
+		case c.instances > c.step():
+			t.count(", ", float64(c.instances), " at the sample before")
+		case c.from < stepLeast:
 			t.add(", at most 4 more in one step")
-		} else {
+		default:
 			t.add(", at most doubled in one step")
 		}
 	case bounded:

@@ -47,7 +47,7 @@ func arbitraryHistory(t *rapid.T) (h History) {
 }
 
 // whatever was measured, in whatever order, there are neither fewer instances than the bounds
-// allow nor more, none are added beyond a step, and the same history leads to the same decision.
+// allow nor more, one sample alone adds none beyond a step, and the same history leads to the same decision.
 func TestDecisionsKeepTheBoundsWhateverWasMeasured(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, h := arbitraryPolicy(t), arbitraryHistory(t)
@@ -60,8 +60,9 @@ func TestDecisionsKeepTheBoundsWhateverWasMeasured(t *testing.T) {
 		if !p.ToZero && d.Instances < 1 {
 			t.Fatalf("got %d instances, want at least one: %s", d.Instances, d.Why)
 		}
-		if step := max(d.From+max(d.From, 4), r.least); d.From >= 0 && d.From < math.MaxInt/2 && d.Instances > step {
-			t.Fatalf("got %d instances after %d, want at most %d: %s", d.Instances, d.From, step, d.Why)
+		alone := p.Decide(h[max(len(h)-1, 0):])
+		if step := max(alone.From+max(alone.From, 4), r.least); alone.From < math.MaxInt/2 && alone.Instances > step {
+			t.Fatalf("got %d instances after %d, want at most %d: %s", alone.Instances, alone.From, step, alone.Why)
 		}
 		if d.Wanted < 0 || d.Why == "" {
 			t.Fatalf("got %d wanted, because %q, want a number and a sentence", d.Wanted, d.Why)
@@ -73,6 +74,35 @@ func TestDecisionsKeepTheBoundsWhateverWasMeasured(t *testing.T) {
 			if !sameSample(&h[i], &before[i]) {
 				t.Fatalf("sample %d was changed from %+v to %+v", i, before[i], h[i])
 			}
+		}
+	})
+}
+
+// a figure that is absurd decides nothing: it is as good as unknown.
+func TestAbsurdFiguresAreUnknown(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p, h := arbitraryPolicy(t), arbitraryHistory(t)
+		absurd := slices.Clone(h)
+		for i := range h {
+			s, a := &h[i], &absurd[i]
+			bad := Known(rapid.SampledFrom([]float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, -1e-9, 1e300}).Draw(t, "absurd"))
+			switch rapid.IntRange(0, 5).Draw(t, "figure") {
+			case 0:
+				s.Arrival, a.Arrival, s.Service, a.Service = Optional[float64]{}, bad, Optional[float64]{}, bad
+			case 1:
+				s.Handling, a.Handling = Optional[time.Duration]{}, Known(time.Duration(math.MinInt64))
+			case 2:
+				s.Depth, a.Depth, s.Visible, a.Visible = Optional[int64]{}, Known(int64(math.MinInt64)), Optional[int64]{}, Known(int64(math.MaxInt64))
+			case 3:
+				s.Slots, a.Slots = Optional[float64]{}, bad
+			case 4:
+				s.CPU, a.CPU, s.Memory, a.Memory = Optional[float64]{}, bad, Optional[float64]{}, Known(1.5)
+			case 5:
+				s.Ready, a.Ready, s.Running, a.Running = Optional[int]{}, Known(-1), Optional[int]{}, Known(math.MinInt)
+			}
+		}
+		if want, got := p.Decide(h), p.Decide(absurd); got != want {
+			t.Fatalf("got %+v\nwant %+v", got, want)
 		}
 	})
 }
