@@ -186,8 +186,8 @@ func TestAPlatformThatStaysBelowIsAskedForTheSame(t *testing.T) {
 		after(10 * time.Minute)
 		calls := p.calls()
 		slices.Sort(calls)
-		if calls = slices.Compact(calls); len(calls) != 1 || calls[0] > 6 {
-			t.Errorf("got Scale %v, want one number, a step from 2", calls)
+		if calls = slices.Compact(calls); !slices.Equal(calls, []int{6, 10}) {
+			t.Errorf("got Scale %v, want a step from 2, and then what is wanted", calls)
 		}
 		if err := a.stop(); err != nil {
 			t.Error(err)

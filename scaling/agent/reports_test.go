@@ -128,10 +128,11 @@ func TestAMissingControlQueueLeavesTheDepth(t *testing.T) {
 		pool.Policy.Slots, pool.Policy.Handling = 4, 2*time.Second
 		a := start(t, agent.Options{}, pool)
 		w.send(1200)
-		after(5 * time.Minute)
+		after(2 * time.Minute)
 		if w.count() < 5 {
 			t.Errorf("got %d instances for 1,200 jobs, want more", w.count())
 		}
+		after(3 * time.Minute)
 		s := a.agent.State()[0].Sample
 		if s.Ready.IsKnown() || s.Service.IsKnown() || s.Arrival.IsKnown() || s.Handling.IsKnown() || s.Slots.IsKnown() || s.Running.IsKnown() || s.InWork.IsKnown() && s.Depth.Or(0) > 0 {
 			t.Errorf("without the control queue: got %+v, want unknown figures", s)
