@@ -2,7 +2,7 @@
 // pipeline: the producer, an engine in memory that behaves like the service, and the listener.
 // Nothing is mocked: a job in a test is sealed, sent, leased, decoded, handled and settled.
 //
-// [Work] runs one job, once. [Drain] runs all jobs on a queue, [DrainKinds] those of a queue of
+// [Work] runs one job, once, and [WorkGroup] a message with several. [Drain] runs all jobs on a queue, [DrainKinds] those of a queue of
 // several kinds. [Enqueued], [RequireEnqueued] and [RequireEmpty] inspect a queue without changing it,
 // and [EnqueuedKind] and [RequireEnqueuedKind] the jobs of one kind on it.
 //
@@ -26,6 +26,15 @@
 //
 //	bill(t.Context(), q) // the code under test, with a producer for q
 //	millracetest.RequireEnqueued(t, q, Order{ID: "7"}, Order{ID: "8"})
+//
+// # Large bodies
+//
+// A queue with claims opens the bodies that its messages refer to:
+//
+//	claims, err := claimcheck.New(blob.Memory(), "bodies", nil)
+//	q := millracetest.WithClaims(millracetest.Queue(t), claims)
+//	millracetest.Send(t, q, large)
+//	millracetest.Drain(t, q, ship, &listener.Options[Order]{Claims: claims})
 //
 // # Retry delays
 //

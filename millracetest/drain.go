@@ -88,15 +88,38 @@ type Result struct {
 // renewed, and settles it by the handler's result. Work returns that result when nothing of the
 // listener runs any more.
 //
-// Codec and Format of the options are also the producer's. All other options apply as for
+// Codec, Format and Claims of the options are also the producer's. All other options apply as for
 // [Drain], including Timeout, RetryDelay, Visibility and Poison; with
 // poison.Policy{MaxAttempts: 1} the attempt is the last one.
 func Work[T any](t testing.TB, h listener.Handler[T], job T, o *listener.Options[T]) Result {
 	t.Helper()
+	return work(t, h, o, func(p *producer.Producer[T]) error {
+		_, err := p.Send(t.Context(), job, nil)
+		return err
+	})
+}
+
+// WorkGroup is [Work] for several jobs in one message, of which the handler gets one at a time unless it is made by
+// listener.Each. The result is that of the message: its outcome is Retried if an item failed, and Err then
+// has the errors of the items. To see which jobs are left use [Drain] and [Enqueued].
+func WorkGroup[T any](t testing.TB, h listener.Handler[T], jobs []T, o *listener.Options[T]) Result {
+	t.Helper()
+	return work(t, h, o, func(p *producer.Producer[T]) error {
+		_, err := p.SendGroup(t.Context(), jobs, nil)
+		return err
+	})
+}
+
+// work sends one message to a new queue, and runs a listener that delivers it once.
+func work[T any](t testing.TB, h listener.Handler[T], o *listener.Options[T], send func(*producer.Producer[T]) error) Result {
+	t.Helper()
 	options := *cmp.Or(o, &listener.Options[T]{})
 	q := Queue(t)
-	p := producer.New[T](q, &producer.Options[T]{Codec: options.Codec, Format: options.Format})
-	if _, err := p.Send(t.Context(), job, nil); err != nil {
+	made := &producer.Options[T]{Codec: options.Codec, Format: options.Format}
+	if options.Claims != nil {
+		made.Claims = options.Claims
+	}
+	if err := send(producer.New(q, made)); err != nil {
 		t.Fatalf("millracetest: %v", err)
 	}
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/kinds"
+	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
@@ -31,6 +32,25 @@ func Queue(t testing.TB) queue.Manager {
 		t.Fatalf("millracetest: make a queue: %v", err)
 	}
 	return q
+}
+
+// WithClaims returns the queue with the claims of its producers and workers: [Send] stores the bodies that are too large for a
+// message, and [Enqueued], [RequireEnqueued] and their relatives open those that are stored. It changes nothing else:
+// producers and listeners of the queue need the claims in their options.
+func WithClaims(q queue.Manager, c listener.Claims) queue.Manager { return &claimedQueue{q, c} }
+
+type claimedQueue struct {
+	queue.Manager
+	claims listener.Claims
+}
+
+// recording returns the queue as [Queue] has made it, if it has.
+func recording(q queue.Queue) (*recordingQueue, bool) {
+	if c, ok := q.(*claimedQueue); ok {
+		q = c.Manager
+	}
+	r, ok := q.(*recordingQueue)
+	return r, ok
 }
 
 // made counts the queues of each running test.
@@ -188,7 +208,11 @@ func (j *journal) texts() []string {
 // for another codec, a delay or a TTL.
 func Send[T any](t testing.TB, q queue.Queue, jobs ...T) {
 	t.Helper()
-	p := producer.New[T](q, nil)
+	o := &producer.Options[T]{}
+	if c, ok := q.(*claimedQueue); ok {
+		o.Claims = c.claims
+	}
+	p := producer.New(q, o)
 	for _, job := range jobs {
 		if _, err := p.Send(t.Context(), job, nil); err != nil {
 			t.Fatalf("millracetest: %v", err)
@@ -199,7 +223,8 @@ func Send[T any](t testing.TB, q queue.Queue, jobs ...T) {
 // Enqueued returns the jobs on a queue without taking any off it. For a [Queue] these are all
 // jobs, in the order in which they were sent, including those hidden by a delay or a lease. Any
 // other queue is peeked at, which shows visible messages only; the test fails if there are more
-// than the 32 that one peek can return. Of a group these are the jobs that are not done.
+// than the 32 that one peek can return. Of a group these are the jobs that are not done. The queue must be that of
+// [WithClaims] if bodies are stored.
 //
 // Jobs are decoded with codec.JSON, or with the given codec. One that cannot be decoded fails
 // the test, as it would be poison for a listener, and so does one of a kind, which may have another
@@ -297,7 +322,14 @@ type envelope struct {
 func envelopes(t testing.TB, q queue.Queue) (all []envelope) {
 	t.Helper()
 	for _, text := range texts(t, q) {
-		head, body, format, err := codec.Open(text, codec.Auto, codec.Kinds, codec.Groups)
+		head, body, format, err := codec.Open(text, codec.Auto, codec.Kinds, codec.Groups, codec.Claims)
+		if err == nil && head.Claim != "" {
+			c, ok := q.(*claimedQueue)
+			if !ok {
+				t.Fatalf("millracetest: %v holds a message whose body is stored as %s: use WithClaims", q.Name(), head.Claim)
+			}
+			body, err = c.claims.Open(t.Context(), head.Claim)
+		}
 		items := codec.Group{body}
 		if err == nil && head.Items > 0 {
 			items, err = codec.DecodeGroup(body, head.Items)
@@ -329,7 +361,7 @@ func RequireEmpty(t testing.TB, q queue.Queue) {
 	t.Helper()
 	held := texts(t, q)
 	depth := len(held)
-	if _, ok := q.(*recordingQueue); !ok {
+	if _, ok := recording(q); !ok {
 		depth = max(depth, depthOf(t, q))
 	}
 	if depth == 0 {
@@ -347,7 +379,7 @@ func RequireEmpty(t testing.TB, q queue.Queue) {
 
 func texts(t testing.TB, q queue.Queue) []string {
 	t.Helper()
-	if k, ok := q.(*recordingQueue); ok {
+	if k, ok := recording(q); ok {
 		return k.journal().texts()
 	}
 	batch, err := q.Peek(t.Context(), queue.MaxBatch)

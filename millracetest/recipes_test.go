@@ -9,9 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/codec/claimcheck"
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/millracetest"
+	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 )
@@ -42,6 +45,17 @@ func TestRecipeEnqueued(t *testing.T) {
 	q := millracetest.Queue(t)
 	bill(t.Context(), q) // the code under test, with a producer for q
 	millracetest.RequireEnqueued(t, q, Order{ID: "7"}, Order{ID: "8"})
+}
+
+func TestRecipeLargeBodies(t *testing.T) {
+	large := Order{ID: strings.Repeat("7", 60_000)}
+	claims, err := claimcheck.New(blob.Memory(), "bodies", nil)
+	q := millracetest.WithClaims(millracetest.Queue(t), claims)
+	millracetest.Send(t, q, large)
+	millracetest.Drain(t, q, ship, &listener.Options[Order]{Claims: claims})
+	if held := len(millracetest.Enqueued[poison.Record](t, q.Sibling(poison.Suffix))); err != nil || held != 1 {
+		t.Errorf("got %d records, error %v; want 1", held, err)
+	}
 }
 
 func flaky(_ context.Context, m *listener.Message[Order]) error {
@@ -162,8 +176,8 @@ func TestTheRecipesOfThePackageCommentAreTested(t *testing.T) {
 			recipes[len(recipes)-1] += code
 		}
 	}
-	if len(recipes) != 7 {
-		t.Errorf("recipes in the package comment: got %d, want 7", len(recipes))
+	if len(recipes) != 8 {
+		t.Errorf("recipes in the package comment: got %d, want 8", len(recipes))
 	}
 	for _, recipe := range recipes {
 		if !strings.Contains(withoutFormatting(string(tested)), withoutFormatting(recipe)) {

@@ -3,10 +3,13 @@ package handlertests
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/codec/claimcheck"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/millracetest"
 	"github.com/millrace/millrace/poison"
@@ -50,6 +53,22 @@ func TestAnOrderWithoutAnAddressIsPoison(t *testing.T) {
 	r := millracetest.Work(t, Ship(nil), Order{ID: "7"}, nil)
 	if r.Outcome != listener.Poisoned || !errors.Is(r.Err, ErrNoAddress) || r.Attempts != 1 {
 		t.Errorf("got %v after %d attempts, error %v; want poisoned after 1, %v", r.Outcome, r.Attempts, r.Err, ErrNoAddress)
+	}
+}
+
+// Large bodies are stored, here in memory, and the listener opens them.
+func TestAnOrderWithALongAddressIsShipped(t *testing.T) {
+	claims, err := claimcheck.New(blob.Memory(), "bodies", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := millracetest.WithClaims(millracetest.Queue(t), claims)
+	long := Order{ID: "7", Address: strings.Repeat("High Street ", 10_000)}
+	millracetest.Send(t, q, long)
+	millracetest.RequireEnqueued(t, q, long)
+	got := millracetest.Drain(t, q, Ship(ready), &listener.Options[Order]{Claims: claims})
+	if got[listener.Deleted] != 1 {
+		t.Errorf("got %v, want one deleted", got)
 	}
 }
 
