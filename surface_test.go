@@ -11,6 +11,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -442,6 +443,74 @@ func TestARemovedNameNeedsAMigration(t *testing.T) {
 			t.Errorf("outermost(%s): got %s, want %s", name, got, want)
 		}
 	}
+}
+
+// handles are the types of p that its functions and methods return as pointers, and that have methods for pointers.
+// Errors are values.
+func (p *apiPackage) handles() []*types.Named {
+	var found []*types.Named
+	for _, one := range p.identifiers() {
+		f, is := one.obj.(*types.Func)
+		if !is {
+			continue
+		}
+		for result := range f.Signature().Results().Variables() {
+			pointer, _ := types.Unalias(result.Type()).(*types.Pointer)
+			named, is := deref(result.Type()).(*types.Named)
+			if pointer == nil || !is || named.Obj().Pkg() != p.types || named.Obj().Name() == "Error" || slices.Contains(found, named.Origin()) {
+				continue
+			}
+			for m := range named.Origin().Methods() {
+				if _, pointer := m.Signature().Recv().Type().(*types.Pointer); pointer && m.Exported() {
+					found = append(found, named.Origin())
+					break
+				}
+			}
+		}
+	}
+	return found
+}
+
+// TestVetReportsCopies lets go vet look at a program that copies one of each type that must not be copied.
+func TestVetReportsCopies(t *testing.T) {
+	var imports, body strings.Builder
+	var want []string
+	for i, p := range loadPublic(t) {
+		if slices.Contains(otherModules, p.name) {
+			continue // the root module cannot import them
+		}
+		handles := p.handles()
+		if p.name == "wakeup" { // its zero value is ready for use, so nothing returns it
+			handles = append(handles, p.types.Scope().Lookup("Bus").Type().(*types.Named))
+		}
+		if len(handles) > 0 {
+			fmt.Fprintf(&imports, "import p%d %q\n", i, p.types.Path())
+		}
+		for _, named := range handles {
+			name := fmt.Sprintf("p%d.%s", i, named.Obj().Name())
+			if named.TypeParams().Len() > 0 {
+				name += "[int]"
+			}
+			fmt.Fprintf(&body, "func f%d(a, b *%s) { *a = *b }\n", len(want), name)
+			want = append(want, p.name+"."+named.Obj().Name())
+		}
+	}
+	file := filepath.Join(t.TempDir(), "copies.go")
+	text := "package copies\n" + imports.String() + body.String()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "go", "vet", "-copylocks", file).CombinedOutput()
+	if err == nil {
+		t.Fatal("go vet reported nothing")
+	}
+	first := strings.Count(text[:strings.Index(text, "func f0")], "\n") + 1
+	for i, name := range want {
+		if !strings.Contains(string(out), fmt.Sprintf("copies.go:%d:", first+i)) {
+			t.Errorf("go vet reports no copy of %s: give it a field _ [0]sync.Mutex", name)
+		}
+	}
+	t.Logf("go vet reports copies of %d of %d types", strings.Count(string(out), "assignment copies lock value"), len(want))
 }
 
 // readSurface returns the lines of the file, and the names that it says were removed.
