@@ -240,7 +240,7 @@ func (p *apiPackage) members(name string, t types.Type) []identifier {
 		}
 		for e := range under.EmbeddedTypes() {
 			text := p.text(e)
-			add(text[strings.LastIndex(text, ".")+1:], named.Obj(), "type %s interface, embedded %s", name, text)
+			add(text[strings.LastIndex(text, ".")+1:], types.NewVar(0, p.types, "", e), "type %s interface, embedded %s", name, text)
 		}
 	case *types.Struct:
 		for _, field := range exportedFields(under) {
