@@ -214,3 +214,29 @@ func TestStablePackagesExposeOnlyStableTypes(t *testing.T) {
 func compareViolations(a, b violation) int {
 	return strings.Compare(a.identifier+" "+a.exposed, b.identifier+" "+b.exposed)
 }
+
+// TestEveryPackageSaysHowStableItIs compares the package comments with docs/stability.md.
+func TestEveryPackageSaysHowStableItIs(t *testing.T) {
+	stable, experimental := stablePackages(t)
+	want := map[string]string{}
+	for _, name := range stable {
+		want[name] = "This package is stable: see docs/stability.md."
+	}
+	for _, name := range experimental {
+		if want[name] != "" {
+			t.Errorf("docs/stability.md has %s twice", name)
+		}
+		want[name] = "This package is experimental: any release may change it. See docs/stability.md."
+	}
+	for _, p := range loadPublic(t) {
+		sentence := want[p.name]
+		if delete(want, p.name); sentence == "" {
+			t.Errorf("docs/stability.md does not have package %s", p.name)
+		} else if strings.Count(p.doc, "\nThis package is ") != 1 || !strings.Contains(p.doc, "\n"+sentence+"\n") {
+			t.Errorf("the comment of package %s has no line %q, or another one besides", p.name, sentence)
+		}
+	}
+	for name := range want {
+		t.Errorf("docs/stability.md has %s, which is not a public package", name)
+	}
+}
