@@ -240,3 +240,50 @@ func TestEveryPackageSaysHowStableItIs(t *testing.T) {
 		t.Errorf("docs/stability.md has %s, which is not a public package", name)
 	}
 }
+
+// maxStable bounds the exported names of the stable packages: users learn them, and they stay until 2.0. Lower it when names
+// go. The aim is 700.
+const maxStable = 951
+
+// TestTheStablePackagesAreSmall counts exported names, fields included. With -v it prints those of each package. What listener
+// re-exports of package dispatcher counts once: the name there, with the fields and methods of its type.
+func TestTheStablePackagesAreSmall(t *testing.T) {
+	stable, _ := stablePackages(t)
+	packages := loadPublic(t)
+	words := vocabulary(packages, stable)
+	total, promised, reexported := 0, 0, 0
+	for _, p := range packages {
+		members := 0 // of re-exported types
+		listed := p.identifiers()
+		for _, one := range listed {
+			owner, _, member := strings.Cut(strings.TrimPrefix(one.name, p.name+"."), ".")
+			name, is := p.types.Scope().Lookup(owner).(*types.TypeName)
+			if member && is && words[name] {
+				members++
+			}
+		}
+		total += len(listed)
+		switch {
+		case slices.Contains(stable, p.name):
+			promised += len(listed)
+			t.Logf("%5d stable       %s", len(listed), p.name)
+		default:
+			reexported += members
+			t.Logf("%5d experimental %s, %d of them re-exported", len(listed), p.name, members)
+		}
+	}
+	arrows := 0
+	for _, p := range goList(t, "./...") {
+		for _, imported := range p.Imports {
+			if public(short(p.ImportPath)) && imported != p.ImportPath && public(short(imported)) &&
+				(imported == module || strings.HasPrefix(imported, module+"/")) {
+				arrows++
+			}
+		}
+	}
+	t.Logf("%d names in %d public packages, and %d imports of one by another", total, len(packages), arrows)
+	t.Logf("stable: %d, with %d in re-exported types; experimental: %d", promised+reexported, reexported, total-promised-reexported)
+	if promised+reexported > maxStable {
+		t.Errorf("the stable packages have %d exported names, fields included, want at most %d", promised+reexported, maxStable)
+	}
+}
