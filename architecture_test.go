@@ -18,6 +18,8 @@ const module = "github.com/millrace/millrace"
 // goPackage holds the fields of go list that this test needs.
 type goPackage struct {
 	ImportPath string
+	Dir        string
+	Export     string // the file with its export data
 	GoFiles    []string
 	Imports    []string
 	Module     *struct{ Path string }
@@ -30,14 +32,21 @@ var listed = map[string][]goPackage{}
 // goList leaves out folders that have only tests.
 func goList(t *testing.T, args ...string) []goPackage {
 	t.Helper()
-	asked := strings.Join(args, " ")
+	return goListIn(t, ".", os.Environ(), args...)
+}
+
+func goListIn(t *testing.T, dir string, env []string, args ...string) []goPackage {
+	t.Helper()
+	asked := dir + " " + strings.Join(args, " ")
 	if packages, known := listed[asked]; known {
 		return packages
 	}
-	command := append([]string{"list", "-json=ImportPath,GoFiles,Imports,Module,Standard"}, args...)
-	out, err := exec.CommandContext(t.Context(), "go", command...).Output()
+	command := append([]string{"list", "-json=ImportPath,Dir,Export,GoFiles,Imports,Module,Standard"}, args...)
+	list := exec.CommandContext(t.Context(), "go", command...)
+	list.Dir, list.Env = dir, env
+	out, err := list.Output()
 	if err != nil {
-		t.Fatalf("go list %v: %v", args, err)
+		t.Fatalf("go list %v in %s: %v", args, dir, err)
 	}
 	var packages []goPackage
 	for d := json.NewDecoder(strings.NewReader(string(out))); ; {

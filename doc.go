@@ -10,6 +10,8 @@
 //   - poison, scaling and codec hold the policies for poison messages, for polling and for
 //     message formats.
 //
+// This package is stable: see docs/stability.md.
+//
 // # Delivery
 //
 // Delivery is at least once. A job that was accepted is handled to success, or is in the poison

@@ -3,6 +3,8 @@
 // stores, and so is Azure Blob Storage, in package azureblob. All pass one conformance suite,
 // package blobtest. Package stores opens a directory or an account by one setting.
 //
+// This package is stable: see docs/stability.md.
+//
 // # Consistency
 //
 // Every later call sees a blob that was put, and a reader never sees part of one:

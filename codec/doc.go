@@ -2,6 +2,8 @@
 // and back. It is pure: no input or output, no clock, no state. Everything in it is safe for
 // concurrent use.
 //
+// This package is stable: see docs/stability.md.
+//
 // # Two steps
 //
 // A [Codec] knows T: [JSON], [XML], [Bytes] or [Text]. A [Format] knows the wire: Azure Queue

@@ -2,6 +2,8 @@
 // they run under, the meaning of their results, and the settlement that follows. It knows nothing
 // of loops or of when to poll; package listener does, and programs usually use that.
 //
+// This package is experimental: any release may change it. See docs/stability.md.
+//
 // # Delivery
 //
 // Delivery is at least once. A message is deleted after its handler returned nil, never before. An

@@ -7,6 +7,8 @@
 // and body bytes. In process it opens no socket and starts no goroutine, so that a
 // client, the protocol and the engine all run in one testing/synctest bubble.
 //
+// This package is experimental: any release may change it. See docs/stability.md.
+//
 // # Protocol
 //
 // The server implements every operation of the Queue service, in the versions

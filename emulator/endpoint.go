@@ -26,6 +26,8 @@ import (
 // Endpoint is a [Server] that listens on a socket. [Server.Start] and [Server.StartTLS] create
 // it; Close or Shutdown must be called. It is safe for concurrent use.
 type Endpoint struct {
+	_ [0]sync.Mutex // go vet reports copies
+
 	of       *Server
 	server   connections
 	budget   *budget

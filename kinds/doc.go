@@ -13,6 +13,8 @@
 //		Emails.Handle(deliver, &kinds.Options{Timeout: 10 * time.Second, MaxAttempts: 20}),
 //	}, nil)
 //
+// This package is stable: see docs/stability.md.
+//
 // # Delivery
 //
 // The name travels in the envelope. A worker gives back what it has no handler for, with a delay and

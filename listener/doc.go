@@ -4,6 +4,8 @@
 // cannot infer a type, docs/compiler-errors.md in the repository shows each message beside the
 // form that compiles.
 //
+// This package is stable: see docs/stability.md.
+//
 // # Delivery
 //
 // Delivery is at least once, as package dispatcher documents: delete after success, a growing

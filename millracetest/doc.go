@@ -6,6 +6,8 @@
 // several kinds. [Enqueued], [RequireEnqueued] and [RequireEmpty] inspect a queue without changing it,
 // and [EnqueuedKind] and [RequireEnqueuedKind] the jobs of one kind on it.
 //
+// This package is stable: see docs/stability.md.
+//
 // # Guarantees
 //
 // When Work or Drain returns, nothing of the listener runs any more, so no goroutine leaks into

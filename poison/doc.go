@@ -1,6 +1,8 @@
 // Package poison decides when a message is poison, where it is moved and what is recorded with
 // it, and brings it back.
 //
+// This package is stable: see docs/stability.md.
+//
 // # Delivery
 //
 // A poison message is first copied to the poison queue and only then deleted: a failure in

@@ -1,5 +1,7 @@
 // Package producer sends typed jobs to a queue.
 //
+// This package is stable: see docs/stability.md.
+//
 // # Delivery
 //
 // [Producer.Send] returns when the service has accepted the job. Transient failures are

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/millrace/millrace/codec"
@@ -84,6 +85,8 @@ type Options[T any] struct {
 // Producer sends jobs to one queue, or to several through one [queue.Sender]. Make one with [New]; the methods of the zero value return
 // errors. It is safe for concurrent use.
 type Producer[T any] struct {
+	_ [0]sync.Mutex // go vet reports copies
+
 	queue   queue.Sender
 	options Options[T]
 	wakeups *wakeups // nil without Options.Wakeups

@@ -4,6 +4,8 @@
 // Operations, limits and errors are those of Azure Queue Storage, under the service's
 // names. Every implementation passes the conformance suite in package queuetest.
 //
+// This package is stable: see docs/stability.md.
+//
 // # Delivery
 //
 // At least once, in no promised order. A dequeue hides a message for its visibility

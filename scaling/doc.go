@@ -1,6 +1,8 @@
 // Package scaling decides three things: how long a listener waits when its queue is empty ([Idle]), how
 // many loops a load calls for ([Loops]), and how many instances a pool needs ([Policy]).
 //
+// This package is experimental: any release may change it. See docs/stability.md.
+//
 // # Idle
 //
 // The wait after the k-th empty poll grows as (2^k − 1) × 100 ms ± 20 %, from Min up to Max.

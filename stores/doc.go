@@ -2,6 +2,8 @@
 // account. A program that takes the location from a setting moves from a laptop to Azure by that
 // setting alone. Both kinds of store pass the same conformance suites, blobtest and tabletest.
 //
+// This package is experimental: any release may change it. See docs/stability.md.
+//
 // # Locations
 //
 // A location is one of

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 
@@ -77,6 +78,8 @@ const (
 
 // TableSet is the tables at a location, opened by [Tables]. It is safe for concurrent use.
 type TableSet struct {
+	_ [0]sync.Mutex // go vet reports copies
+
 	table func(name string) (table.Store, error)
 	close func() error
 }

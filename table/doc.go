@@ -2,6 +2,8 @@
 // [Memory] is a store, and so are the tables of a file, in package filetable, and of Azure Tables, in package
 // aztable. All pass one conformance suite, package tabletest.
 //
+// This package is experimental: any release may change it. See docs/stability.md.
+//
 // # Consistency
 //
 // A change of one entity takes effect completely or not at all, and every later call sees it. So does a group of

@@ -2,6 +2,8 @@
 // find out. The hints may come from another process: packages serverwakeup and natswakeup are such
 // sources. [Bus] is one within a process. The Engine of package localqueue has one for its queues.
 //
+// This package is experimental: any release may change it. See docs/stability.md.
+//
 // # Delivery
 //
 // An event is a hint and never the truth. It may come twice, late, for a queue that is empty, or not at

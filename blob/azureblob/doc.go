@@ -1,5 +1,7 @@
 // Package azureblob implements [blob.Store] on Azure Blob Storage with the SDK package azblob.
 //
+// This package is experimental: any release may change it. See docs/stability.md.
+//
 // # Atomicity
 //
 // A blob of at most [Options.BlockSize] is put by one request. A larger one is uploaded in

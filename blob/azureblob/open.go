@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -63,6 +64,8 @@ const (
 // Store is the blobs of an Azure storage account, or of one container of it. It implements
 // [blob.Manager] and is safe for concurrent use. Create one with [Open].
 type Store struct {
+	_ [0]sync.Mutex // go vet reports copies
+
 	location  azurestorage.Location
 	service   *service.Client
 	limits    azurestorage.Limits

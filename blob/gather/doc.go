@@ -17,6 +17,8 @@
 //
 // The handler of the worker may do all of that itself. A second message is for when another role shall do it.
 //
+// This package is experimental: any release may change it. See docs/stability.md.
+//
 // # Parts
 //
 // A part is one blob, which is created once: the first content stays, and one that is put again is not an error. So a part

@@ -10,6 +10,7 @@ import (
 	"iter"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/millrace/millrace/blob"
 )
@@ -35,6 +36,8 @@ type Options struct {
 // Gather knows the gathers of a container. Make one with [New]. It is safe for concurrent use, and so are any number of
 // them on one container, in any number of processes.
 type Gather struct {
+	_ [0]sync.Mutex // go vet reports copies
+
 	store     blob.Store
 	container string
 	watches   *watches

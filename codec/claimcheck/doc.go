@@ -2,6 +2,8 @@
 // carries a reference, the claim. [Claims] is an option of producers and of listeners, which
 // must use the same store and container. Handlers get the body as if it had been in the message.
 //
+// This package is stable: see docs/stability.md.
+//
 // # Order
 //
 // A body is stored before its message is sent. When the message has been deleted with certainty

@@ -9,4 +9,6 @@
 // What a body unpacks to is bounded, so that a small message cannot fill the memory.
 //
 // A codec is safe for concurrent use and starts no goroutine.
+//
+// This package is experimental: any release may change it. See docs/stability.md.
 package zstdcodec

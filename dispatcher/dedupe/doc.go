@@ -8,6 +8,8 @@
 // Such a message has the outcome Duplicate. State().Duplicates counts them, the observer sees them,
 // and the log names each kind at level Info.
 //
+// This package is experimental: any release may change it. See docs/stability.md.
+//
 // # Where duplicates come from
 //
 // A queue delivers a message again if it was handled and not deleted: the delete failed, or the

@@ -8,6 +8,8 @@
 // The key is that of the message, SendOptions.Key of package producer, or what a function makes of the
 // job: [MiddlewareBy]. Jobs without a key are not limited. Jobs of different keys run at once as ever.
 //
+// This package is experimental: any release may change it. See docs/stability.md.
+//
 // # What is promised
 //
 // Of the handlers that run inside one [Keys], no two have the same key, whatever listener and

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/millrace/millrace/dispatcher"
@@ -77,7 +78,11 @@ func (o *Options) setDefaults() error {
 
 // Keys knows which keys are held by handlers of this process. Make one with [New]. All listeners that
 // share one share their keys. It is safe for concurrent use.
-type Keys struct{ turns *keyed.Turns }
+type Keys struct {
+	_ [0]sync.Mutex // go vet reports copies
+
+	turns *keyed.Turns
+}
 
 // New returns Keys of which none is held. The error names every invalid option.
 func New(o *Options) (*Keys, error) {
@@ -85,7 +90,7 @@ func New(o *Options) (*Keys, error) {
 	if err := c.setDefaults(); err != nil {
 		return nil, fmt.Errorf("perkey: %w", err)
 	}
-	return &Keys{keyed.NewTurns(c.Wait, c.MaxDelay)}, nil
+	return &Keys{turns: keyed.NewTurns(c.Wait, c.MaxDelay)}, nil
 }
 
 // acquire waits for the key, and an item of a group also for its turn in the group. A caller that gets

@@ -2,6 +2,8 @@
 // [Pool] is shared by several listeners, an [Adaptive] limit follows how a dependency copes, and [OfFleet] joins
 // a limit of all processes (queue/limits). A slot is the right to run one handler.
 //
+// This package is experimental: any release may change it. See docs/stability.md.
+//
 // # A pool
 //
 // A [Pool] lets several listeners, of any types of jobs, share one set of slots, so that together

@@ -132,6 +132,8 @@ type MemberOptions struct {
 // Member is a listener's part in a [Pool], for the option Slots of one listener at a time. The methods are
 // for that listener, and safe for concurrent use.
 type Member struct {
+	_ [0]sync.Mutex // go vet reports copies
+
 	pool                  *Pool
 	name                  string
 	weight, reserve, rank int

@@ -9,6 +9,8 @@
 // its name, and those of a shard as a whole an [*Error]. Interceptors, observers and the log see it as
 // the queue of a delivery.
 //
+// This package is experimental: any release may change it. See docs/stability.md.
+//
 // # Delivery and order
 //
 // Delivery is at least once, as of each listener; handlers must be idempotent. There is no order between

@@ -1,6 +1,8 @@
 // Package azurequeue implements [queue.Queue] on Azure Queue Storage with the SDK
 // package azqueue.
 //
+// This package is stable: see docs/stability.md.
+//
 // # Delivery
 //
 // That of the service: at least once, in no promised order. See package queue.

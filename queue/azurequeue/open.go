@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -49,6 +50,8 @@ type Options struct {
 // Queue is a queue of an Azure storage account. It implements [queue.Manager] and is safe for
 // concurrent use. Create one with [Open].
 type Queue struct {
+	_ [0]sync.Mutex // go vet reports copies
+
 	name    queue.Name
 	bad     error // invalid name, returned by every call; only a sibling can have one
 	account *account

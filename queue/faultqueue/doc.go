@@ -4,6 +4,8 @@
 // dies; the server's clock is off; the queue is missing for a while. Without faults it
 // passes every call through unchanged.
 //
+// This package is experimental: any release may change it. See docs/stability.md.
+//
 // # Replay
 //
 // The fault of a call is a pure function of the seed, the operation, the subject of the

@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/millrace/millrace/queue"
@@ -12,6 +13,8 @@ import (
 
 // Queue injects faults into a queue. It is safe for concurrent use. Create one with [New].
 type Queue struct {
+	_ [0]sync.Mutex // go vet reports copies
+
 	inner    queue.Queue
 	injector *injector
 }
@@ -22,7 +25,7 @@ var _ queue.Manager = (*Queue)(nil)
 // start here.
 func New(inner queue.Queue, o *Options) *Queue {
 	o = cmp.Or(o, &Options{})
-	return &Queue{inner, newInjector(*o)}
+	return &Queue{inner: inner, injector: newInjector(*o)}
 }
 
 // Name returns the name of the inner queue.
@@ -31,7 +34,7 @@ func (q *Queue) Name() queue.Name { return q.inner.Name() }
 // Sibling returns the inner queue's sibling with the same faults. It shares seed, trace and death
 // with q.
 func (q *Queue) Sibling(suffix string) queue.Queue {
-	return &Queue{q.inner.Sibling(suffix), q.injector}
+	return &Queue{inner: q.inner.Sibling(suffix), injector: q.injector}
 }
 
 // Kill lets the process die: no later call reaches the inner queue, except [Late] requests

@@ -3,6 +3,8 @@
 // wrapped around one another. A dequeue that a limit does not allow now sends nothing and fails with a
 // [*queue.LimitedError], and a listener then waits without holding slots.
 //
+// This package is experimental: any release may change it. See docs/stability.md.
+//
 // # One process
 //
 // A [Process] bounds how many messages and requests one process sends a second, so that it stays

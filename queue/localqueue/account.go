@@ -17,6 +17,8 @@ import (
 // Account is one account of an [Engine]: a [queue.Account]. It is safe for concurrent use.
 // [Engine.Account] returns one.
 type Account struct {
+	_ [0]sync.Mutex // go vet reports copies
+
 	engine *Engine
 	name   string
 }
@@ -24,7 +26,7 @@ type Account struct {
 var _ queue.Account = (*Account)(nil)
 
 // Account returns the account of that name. It need not be created.
-func (e *Engine) Account(name string) *Account { return &Account{e, name} }
+func (e *Engine) Account(name string) *Account { return &Account{engine: e, name: name} }
 
 // Name returns the account's name.
 func (a *Account) Name() string { return a.name }

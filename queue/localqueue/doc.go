@@ -3,6 +3,8 @@
 // documents. A [Queue] is a [queue.Manager] in process; package emulator serves the same
 // engine over the REST protocol.
 //
+// This package is stable: see docs/stability.md.
+//
 // # Delivery
 //
 // Delivery is at least once. Messages are delivered in the order in which they become

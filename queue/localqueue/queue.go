@@ -15,6 +15,8 @@ import (
 // methods fail with a [*queue.Error]. Any number of handles may exist for one queue, before
 // and after the queue does. It is safe for concurrent use.
 type Queue struct {
+	_ [0]sync.Mutex // go vet reports copies
+
 	engine  *Engine
 	name    queue.Name
 	refused error // why the name is invalid; every call fails with it

@@ -13,4 +13,6 @@
 //
 // What a [queue.Queue] refuses without sending it is not counted. As queue/azurequeue sends exactly
 // one request a call, the counts are those of the service.
+//
+// This package is experimental: any release may change it. See docs/stability.md.
 package metered

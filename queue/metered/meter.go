@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +15,8 @@ import (
 // Meter counts the requests of the queues that it wraps, since it was made. Make one with [New]. It is
 // safe for concurrent use.
 type Meter struct {
+	_ [0]sync.Mutex // go vet reports copies
+
 	causes   int
 	requests []atomic.Int64 // by operation, cause, whether repeated, and outcome
 	messages []atomic.Int64 // that dequeues returned, by cause

@@ -5,6 +5,8 @@
 // the primary queue accepts again. A [Syphon] beside the receivers brings what was diverted home to the primary queue, from
 // which alone messages are received. Call [Queue.Pair] before the first send: it creates the backlog queues.
 //
+// This package is experimental: any release may change it. See docs/stability.md.
+//
 // # Failing over and returning
 //
 // A failure counts if the service failed ([queue.ErrUnavailable]) or did not answer

@@ -13,6 +13,8 @@
 //
 // [RunAccount] does the same for a [queue.Account].
 //
+// This package is experimental: any release may change it. See docs/stability.md.
+//
 // # Time
 //
 // With [Harness.Bubble] each test runs in a testing/synctest bubble: hours pass at once

@@ -4,6 +4,8 @@
 // A [Queue] is a [queue.Sender], so a producer takes it in the place of a queue. Each Enqueue chooses a
 // shard, by the [Strategy] of the options, and sends one request to it.
 //
+// This package is experimental: any release may change it. See docs/stability.md.
+//
 // # Delivery
 //
 // As that of the shards: a message that was accepted is in one of them. A message whose response was

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/millrace/millrace/internal/waiting"
@@ -247,6 +248,8 @@ type WatchOptions struct {
 // everything that sends requests waits and repeats them; regularly is the sign that one queue is not
 // enough. Make one with [NewWatch]. It is not safe for concurrent use.
 type Watch struct {
+	_ [0]sync.Mutex // go vet reports copies
+
 	load  Load
 	fleet float64
 

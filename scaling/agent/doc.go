@@ -4,6 +4,8 @@
 // pool's scaling.Policy, and tells the pool's [Actuator] when the number is to change. Each pool is measured and decided about by
 // itself: a queue or an actuator that is slow, fails, hangs or panics concerns its own pool alone.
 //
+// This package is experimental: any release may change it. See docs/stability.md.
+//
 // # What is measured
 //
 //   - The depth of each queue, and how long its oldest visible message has waited, from a peek of 32 messages. Messages that were

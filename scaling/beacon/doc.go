@@ -2,6 +2,8 @@
 // [Report] of itself; a [Viewer] peeks, and a [Fleet] adds up what a scaling agent needs. Set the option Beacon of a listener to
 // report; a [Publisher] is what it then runs.
 //
+// This package is experimental: any release may change it. See docs/stability.md.
+//
 // # What it costs
 //
 // A report is one request: 8,640 a day at the default interval of 10 s, and some 300 more, because a message does not live for ever, and

@@ -131,6 +131,8 @@ const farewell = time.Second
 // Publisher keeps the report of one listener up to date: one message in the control queue, which it updates in place. Make one
 // with [NewPublisher]; [Publisher.Run] runs it once. A listener with the option Beacon has one: other programs need none.
 type Publisher struct {
+	_ [0]sync.Mutex // go vet reports copies
+
 	options Options
 	report  func() Report
 	onError func(error)

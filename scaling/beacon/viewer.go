@@ -484,6 +484,8 @@ func lifetime(r Report) time.Duration {
 // Fleet adds up what the instances of one pool report: those that take jobs from the same queues. It remembers the counts of
 // each run between two measurements. Make one with [NewFleet]. It is not safe for concurrent use.
 type Fleet struct {
+	_ [0]sync.Mutex // go vet reports copies
+
 	queues []queue.Name
 	runs   map[identity]progress
 }

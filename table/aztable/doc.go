@@ -1,6 +1,8 @@
 // Package aztable implements [table.Store] on Azure Tables, the table service of a storage account, with the SDK
 // package aztables. Azure Cosmos DB, which has the same protocol, is not supported.
 //
+// This package is experimental: any release may change it. See docs/stability.md.
+//
 // # Consistency
 //
 // Versions are the service's ETags, which it compares. A change of one entity and a group of changes take effect

@@ -1,6 +1,8 @@
 // Package filetable keeps tables in one file, for programs on one machine that need no server. A [DB] is the file; its
 // tables are stores as package table describes them.
 //
+// This package is experimental: any release may change it. See docs/stability.md.
+//
 // # Durability
 //
 // A change that was confirmed is on disk: a kill or a power cut does not undo it, provided that the disk keeps what it

@@ -9,6 +9,8 @@
 //		}})
 //	}
 //
+// This package is experimental: any release may change it. See docs/stability.md.
+//
 // # Time
 //
 // With [Harness.Bubble] each test runs in a testing/synctest bubble, and times of modification are exact. Without it

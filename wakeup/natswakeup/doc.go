@@ -9,6 +9,8 @@
 // A producer publishes with it, and a listener subscribes to it. It uses NATS core alone: nothing is
 // stored.
 //
+// This package is experimental: any release may change it. See docs/stability.md.
+//
 // # Delivery
 //
 // An event wakes one process that has a ready subscriber of the queue, whichever NATS chooses, and is

@@ -9,6 +9,8 @@
 //	defer source.Close()
 //	options.Wakeups = source
 //
+// This package is experimental: any release may change it. See docs/stability.md.
+//
 // # Delivery
 //
 // A process has one stream for each queue, a response without an end. It needs the account key, a

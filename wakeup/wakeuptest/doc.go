@@ -10,6 +10,8 @@
 //		}})
 //	}
 //
+// This package is experimental: any release may change it. See docs/stability.md.
+//
 // # Time
 //
 // With [Harness.Bubble] each test runs in a testing/synctest bubble. Without it time is real, and

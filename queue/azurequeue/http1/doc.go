@@ -10,6 +10,8 @@
 // The requests and responses of a queue are small and complete. Here the caller's
 // goroutine writes one and reads the other, on a connection that it owns meanwhile.
 //
+// This package is experimental: any release may change it. See docs/stability.md.
+//
 // # Supported requests
 //
 // Requests to http and https addresses with a body of known length, up to 1 MiB.

@@ -1,6 +1,8 @@
 // Package filequeue is a store of the embedded engine in a directory, so that its queues
 // survive the process. Pass a [Store] to [localqueue.Open].
 //
+// This package is stable: see docs/stability.md.
+//
 // # Durability
 //
 // Every change that the engine has acknowledged is on disk: a kill or a power cut loses no

@@ -6,6 +6,8 @@
 // everything there. A store records changes, returns the whole state once when it is opened
 // again, and reads texts.
 //
+// This package is experimental: any release may change it. See docs/stability.md.
+//
 // # Atomicity and durability
 //
 // A commit is a list of changes, which take effect in their order, and all or none of them.

@@ -1,6 +1,8 @@
 // Package azure scales a container app of Azure Container Apps, or a virtual machine scale set,
 // through the management API of Azure. [Actuator] implements agent.Actuator.
 //
+// This package is experimental: any release may change it. See docs/stability.md.
+//
 // # The number
 //
 // Instances returns the number that the resource is asked to have, which includes instances that

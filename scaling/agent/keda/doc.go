@@ -10,6 +10,8 @@
 //	      scalerAddress: millrace-keda.millrace:9090
 //	      pool: worker
 //
+// This package is experimental: any release may change it. See docs/stability.md.
+//
 // # What KEDA is told
 //
 // The metric is called [Metric]. Its value is the number of instances that the agent last decided, its target is an average of 1, so that the

@@ -38,6 +38,8 @@ const drain = 5 * time.Second
 
 // Server is KEDA's external scaler for some pools. It is a runner for millrace.Run, and safe for concurrent use. Create one with [NewServer]; it runs once.
 type Server struct {
+	_ [0]sync.Mutex // go vet reports copies
+
 	listener net.Listener
 	service  *service
 	health   *health.Server

@@ -2,6 +2,8 @@
 // supervises them, lets surplus ones finish their jobs, and finds them again after a restart of the
 // agent.
 //
+// This package is experimental: any release may change it. See docs/stability.md.
+//
 // # Instances
 //
 // Each instance is a process in a session of its own: neither Ctrl-C at the terminal of the agent
