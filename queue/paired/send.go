@@ -79,8 +79,10 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 		switch {
 		case err == nil:
 			return sent, nil
-		case ctx.Err() != nil || v != busy || handBack || !s.rest(ctx, n):
+		case ctx.Err() != nil || v != busy || handBack:
 			return queue.Message{}, s.failed(err, busyErr)
+		case !s.rest(ctx, n):
+			return queue.Message{}, s.failed(fmt.Errorf("%w; %w", err, serviceerror.Ended(ctx)), nil)
 		}
 		busyErr = err
 	}
