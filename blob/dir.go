@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/openfile"
+	"github.com/millrace/millrace/internal/serviceerror"
 )
 
 // Directory is a store in a directory of the file system. Make one with [Dir]. Any number
@@ -116,8 +117,8 @@ func (d *Directory) put(ctx context.Context, ref Ref, r io.Reader, o *PutOptions
 		if err == nil {
 			err = writeTrailer(f, size, o.metadata())
 		}
-		if err == nil && ctx.Err() != nil {
-			return context.Cause(ctx)
+		if ended := serviceerror.Ended(ctx); err == nil && ended != nil {
+			return ended
 		}
 		return d.inDirectory(err)
 	})

@@ -14,6 +14,8 @@
 // concurrent creates of one reference exactly one succeeds, across processes too, so that a
 // step that runs twice takes effect once.
 //
+// A container exists as soon as something is put into it, and one that does not exist has no blobs.
+//
 // # Metadata and access
 //
 // A blob carries metadata, small texts by name, which [Store.Open], [Store.Stat] and
@@ -24,6 +26,13 @@
 //
 // References use only characters that are valid in Azure Blob Storage, every file system and a
 // URI: nothing in them needs escaping, and no two differ only in case.
+//
+// # Contexts
+//
+// A call with a context that has ended checks its arguments, sends nothing, and changes nothing. If
+// the context ends during a call, the call ends early, and a change has taken effect completely or
+// not at all. Both errors match the context's error, which is [context.Canceled] or
+// [context.DeadlineExceeded], and its cause, see [context.Cause].
 //
 // # Concurrency
 //

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/millrace/millrace/internal/serviceerror"
 )
 
 // Memory returns an empty store in memory, for tests and small blobs. It is safe for
@@ -118,8 +120,7 @@ func (m *memory) List(ctx context.Context, container, prefix string) iter.Seq2[I
 	return func(yield func(Info, error) bool) {
 		found, err := m.find(ctx, container, prefix)
 		for _, info := range found {
-			if ctx.Err() != nil {
-				err = context.Cause(ctx)
+			if err = serviceerror.Ended(ctx); err != nil {
 				break
 			}
 			if !yield(info, nil) {

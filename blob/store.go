@@ -17,8 +17,7 @@ import (
 // Store keeps blobs. The package comment describes the guarantees of every store.
 //
 // A bad reference fails with [ErrBadRef] and bad metadata with [ErrInvalid] before anything
-// happens. A call whose context ends fails with the context's cause and has changed nothing,
-// unless the change was already complete.
+// happens, and before data is read. Errors are an [*Error] on one line.
 type Store interface {
 	// Put stores the content of r, up to its end, and replaces a blob that exists, with its
 	// metadata. If r fails, Put fails with the same error and changes nothing. Nil options mean
@@ -44,7 +43,7 @@ type Store interface {
 	// List yields the blobs of a container whose names begin with the prefix, in the byte
 	// order of their names, with Info.Now. Blobs that are put or deleted meanwhile may or may
 	// not be among them. A container without blobs is empty, never missing. An error is yielded
-	// last, with a zero Info.
+	// last, with a zero Info. If the context ends, List yields no further blob.
 	List(ctx context.Context, container, prefix string) iter.Seq2[Info, error]
 }
 
@@ -62,7 +61,7 @@ type Manager interface {
 // PutOptions configure [Store.Put] and [Store.Create]. Nil and the zero value mean the defaults.
 type PutOptions struct {
 	// Metadata are stored with the blob and appear with it. [CheckMetadata] says what they may
-	// be. Defaults to none.
+	// be. The store keeps a copy. Defaults to none.
 	Metadata map[string]string
 }
 
@@ -96,7 +95,8 @@ func (i Info) Age() (time.Duration, error) {
 	return max(i.Now.Sub(i.Modified), 0), nil
 }
 
-// Reader reads one blob from its beginning. It is not safe for concurrent use.
+// Reader reads one blob from its beginning. It can be closed before the end, and then a Read fails
+// with an error other than [io.EOF]. It is not safe for concurrent use.
 type Reader struct {
 	io.ReadCloser
 	Info
@@ -111,16 +111,10 @@ func Exists(ctx context.Context, s Store, ref Ref) (bool, error) {
 	return err == nil, err
 }
 
-// ready returns the error for which a call must not begin: that of its arguments, or the cause of
-// an ended context.
+// ready returns the error for which a call must not begin: that of its arguments, or that of an
+// ended context.
 func ready(ctx context.Context, argErr error) error {
-	if argErr != nil {
-		return argErr
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return nil
+	return cmp.Or(argErr, serviceerror.Ended(ctx))
 }
 
 func readyToPut(ctx context.Context, ref Ref, o *PutOptions) error {
@@ -137,8 +131,7 @@ type source struct {
 }
 
 func (s *source) Read(p []byte) (n int, err error) {
-	if s.ctx.Err() != nil {
-		s.err = context.Cause(s.ctx)
+	if s.err = serviceerror.Ended(s.ctx); s.err != nil {
 		return 0, s.err
 	}
 	n, err = s.r.Read(p)

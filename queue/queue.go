@@ -132,22 +132,24 @@ type Sender interface {
 }
 
 // Queue is one queue of an account. The package comment says what every implementation
-// guarantees. A method whose context ended before the call sends nothing, and does not return
-// [ErrOutcomeUnknown].
+// guarantees.
 type Queue interface {
 	Sender
 
 	// Dequeue takes up to n messages, 1…[MaxBatch], and hides them for the visibility timeout,
-	// [MinVisibility]…[MaxVisibility]. It does not wait for messages.
+	// [MinVisibility]…[MaxVisibility]. It does not wait for messages, and returns n if so many are
+	// visible. The visibility timeout may pass the message's expiry, but does not extend its life.
 	Dequeue(ctx context.Context, n int, visibility time.Duration) ([]Message, error)
 
-	// Peek returns up to n visible messages, 1…[MaxBatch], without hiding them. They have no
-	// receipt.
+	// Peek returns up to n visible messages, 1…[MaxBatch], without hiding or counting them. Their
+	// lease has only the id, and can neither update nor delete.
 	Peek(ctx context.Context, n int) ([]Message, error)
 
-	// Update replaces the text and hides the message for the visibility timeout,
-	// 0…[MaxVisibility] from now; 0 makes it visible at once. The returned lease replaces l,
-	// which is no longer valid. The text must always be sent: an empty one would be stored.
+	// Update replaces the text and hides the message for the visibility timeout, 0…[MaxVisibility]
+	// from now; 0 makes it visible at once. The returned lease replaces l, which is no longer
+	// valid. The text must always be sent: an empty one would be stored. Expiry and dequeue count
+	// stay. If the message would be hidden beyond its expiry, Update fails with [ErrInvalid], and l
+	// stays valid.
 	Update(ctx context.Context, l Lease, text string, visibility time.Duration) (Lease, error)
 
 	// Delete deletes the message.
@@ -156,13 +158,14 @@ type Queue interface {
 	// Properties returns depth and metadata.
 	Properties(ctx context.Context) (Properties, error)
 
-	// Create creates the queue; nil means no metadata. It succeeds if the queue exists with the
-	// same metadata, and fails with [ErrQueueExists] if the metadata differ.
+	// Create creates the queue; nil and empty mean no metadata. It succeeds if the queue exists
+	// with the same metadata, and fails with [ErrQueueExists] if the metadata differ. Either way,
+	// the queue and its messages stay as they are.
 	Create(ctx context.Context, metadata map[string]string) error
 
 	// Sibling returns the queue of the same account, with the same wrappers, whose name has the
-	// suffix appended, such as "-poison". It sends no request; an invalid name fails at the first
-	// call.
+	// suffix appended, such as "-poison". It sends no request. If the name is invalid, every call
+	// on the sibling fails with [ErrInvalid]. The sibling of a [Manager] is one too.
 	Sibling(suffix string) Queue
 }
 
@@ -171,11 +174,11 @@ type Queue interface {
 type Manager interface {
 	Queue
 
-	// SetMetadata replaces all metadata.
+	// SetMetadata replaces all metadata. Nil and empty remove them.
 	SetMetadata(ctx context.Context, metadata map[string]string) error
 
-	// Clear deletes all messages. On a long queue it may time out half done, with
-	// [ErrOutcomeUnknown] or [ErrThrottled]: repeat it until it succeeds.
+	// Clear deletes all messages, even hidden ones, and keeps the metadata. On a long queue it may
+	// time out half done, with [ErrOutcomeUnknown] or [ErrThrottled]: repeat it until it succeeds.
 	Clear(ctx context.Context) error
 
 	// Drop deletes the queue and its messages. For at least 30 seconds the service then responds

@@ -27,6 +27,13 @@
 // failed. It fails with [ErrUnavailable], and the caller, who knows whether the change may be made twice, reads or
 // repeats.
 //
+// # Contexts
+//
+// A call with a context that has ended checks its arguments, sends nothing, and changes nothing. If
+// the context ends during a call, the call ends early, and a change has taken effect completely or
+// not at all. Both errors match the context's error, which is [context.Canceled] or
+// [context.DeadlineExceeded], and its cause, see [context.Cause].
+//
 // # Concurrency
 //
 // A store is safe for concurrent use. Nothing here starts a goroutine.

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/millrace/millrace/internal/serviceerror"
 	"github.com/millrace/millrace/internal/waiting"
 )
 
@@ -205,7 +206,7 @@ func modifyOnce(ctx context.Context, s Store, k Key, change func(e *Entity) erro
 func waitForOthers(ctx context.Context, attempt int) error {
 	longest := min(time.Millisecond<<min(attempt, 10), 500*time.Millisecond)
 	if !waiting.For(rand.N(longest)+1, ctx.Done()) {
-		return context.Cause(ctx)
+		return serviceerror.Ended(ctx)
 	}
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/millrace/millrace/internal/serviceerror"
 )
 
 // Memory returns an empty store in memory, for tests and for programs that need no durability. The name is the
@@ -177,14 +179,8 @@ func (m *memory) page(q Query, start Key) Page {
 	return p
 }
 
-// ready returns the error for which a call must not begin: that of its arguments, or the cause of an ended
-// context.
+// ready returns the error for which a call must not begin: that of its arguments, or that of an
+// ended context.
 func ready(ctx context.Context, bad error) error {
-	if bad != nil {
-		return bad
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return nil
+	return cmp.Or(bad, serviceerror.Ended(ctx))
 }

@@ -16,8 +16,10 @@ import (
 
 // Store keeps the entities of one table. The package comment describes the guarantees of every store.
 //
-// Arguments that break a rule fail with [ErrInvalid] or [ErrTooLarge] before anything happens. A call whose
-// context ends fails with the context's cause; a change may then have taken effect.
+// Arguments that break a rule fail with [ErrInvalid] or [ErrTooLarge] before anything happens:
+// [Key.Check], [Entity.Check], [CheckGroup] and [Query.Check] say so. Errors are an [*Error] on one
+// line, whose Op is "insert", "get", "update", "delete", "apply" or "query", with the key. Beside
+// an error the other results are zero.
 type Store interface {
 	// Insert stores an entity that does not exist and returns its version; otherwise it fails with [ErrExists].
 	Insert(ctx context.Context, e Entity) (ETag, error)
@@ -25,10 +27,11 @@ type Store interface {
 	// Get returns an entity, or fails with [ErrMissing].
 	Get(ctx context.Context, k Key) (Entity, error)
 
-	// Update replaces an entity, with all its properties, if its version is still e.ETag, and returns the new
-	// version. It fails with [ErrPreconditionFailed] if the version is another one and with [ErrMissing] if
-	// the entity does not exist. With [Any] it replaces whatever version there is. Without an ETag it fails with
-	// [ErrInvalid].
+	// Update replaces an entity, with all its properties, if its version is still e.ETag, and
+	// returns the new version. It fails with [ErrPreconditionFailed] if the version is another one,
+	// even of another store, and with [ErrMissing] if the entity does not exist. With [Any] it
+	// replaces whatever version there is. Without an ETag, or with one that is not printable ASCII,
+	// it fails with [ErrInvalid].
 	Update(ctx context.Context, e Entity) (ETag, error)
 
 	// Delete deletes an entity under the same conditions as Update: it fails with [ErrMissing] if the entity does

@@ -52,7 +52,9 @@ type Publisher interface {
 	Publish(ctx context.Context, e Event) error
 }
 
-// Source delivers events.
+// Source delivers events, with the fields that were published. A transport may round Due. A process
+// that has gone, or is not ready, takes no event away from others. A subscriber that waits, against
+// the rules, may lose events, but holds up neither publishers nor other processes.
 type Source interface {
 	// Subscribe registers a subscriber for the events of a queue until its subscription is closed.
 	// It may also hear the events of other queues, and must ignore them. It does not wait for a
@@ -91,10 +93,12 @@ type Subscription interface {
 	Ready(bool)
 
 	// More says that the subscriber found more work than it took. A transport between processes
-	// wakes another subscriber that is ready.
+	// wakes a subscriber that is ready in another process, with an event of the queue without Due.
+	// It wakes nobody in this process.
 	More()
 
-	// Close ends the subscription. No function of the subscriber is called after it has returned. A second Close does nothing.
+	// Close ends the subscription. No function of the subscriber is called after it has returned. A
+	// second Close does nothing, and neither does another method afterwards.
 	Close()
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/internal/azurestorage"
+	"github.com/millrace/millrace/internal/serviceerror"
 )
 
 // check returns why a call must not begin. bad is what is wrong with its arguments.
@@ -22,10 +23,8 @@ func (s *Store) check(ctx context.Context, containerName string, bad error) erro
 		return bad
 	case s.location.Resource != "" && s.location.Resource != containerName:
 		return invalid("", "the store is of the container %q alone", s.location.Resource)
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
 	}
-	return nil
+	return serviceerror.Ended(ctx)
 }
 
 // do sends requests and repeats them while they fail for a while, for RetryFor. The context that
@@ -38,7 +37,7 @@ func (s *Store) do(ctx context.Context, key string, send func(try context.Contex
 func (s *Store) repeat(ctx context.Context, key string, op func(context.Context) error) error {
 	gaveUp, err := s.limits.Repeat(ctx, key, blob.Transient, op)
 	if gaveUp {
-		return &blob.Error{Detail: "gave up after: " + err.Error(), Err: azurestorage.ContextError(ctx)}
+		return &blob.Error{Detail: "gave up after: " + err.Error(), Err: serviceerror.Ended(ctx)}
 	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/internal/serviceerror"
 )
 
 // Stat implements [blob.Store] with Get Blob Properties.
@@ -65,8 +66,7 @@ func (s *Store) List(ctx context.Context, containerName, prefix string) iter.Seq
 				break
 			}
 			for _, info := range page {
-				if ctx.Err() != nil {
-					err = context.Cause(ctx)
+				if err = serviceerror.Ended(ctx); err != nil {
 					break
 				}
 				if !yield(info, nil) {

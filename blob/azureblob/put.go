@@ -20,6 +20,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 
 	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/internal/serviceerror"
 )
 
 // Put implements [blob.Store] with Put Blob, or with Put Block and Put Block List for more than a
@@ -124,8 +125,8 @@ type reader struct {
 }
 
 func (r *reader) Read(p []byte) (int, error) {
-	if r.ctx.Err() != nil {
-		return 0, context.Cause(r.ctx)
+	if err := serviceerror.Ended(r.ctx); err != nil {
+		return 0, err
 	}
 	return r.r.Read(p)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/internal/azurestorage"
+	"github.com/millrace/millrace/internal/serviceerror"
 )
 
 // Open implements [blob.Store] with Get Blob.
@@ -88,8 +89,8 @@ func (d *download) Read(p []byte) (n int, err error) {
 
 // connect requests the blob from the offset on, of a certain version unless etag is nil.
 func (d *download) connect(ctx context.Context, etag *azcore.ETag) (v version, err error) {
-	if ctx.Err() != nil {
-		return version{}, context.Cause(ctx)
+	if err := serviceerror.Ended(ctx); err != nil {
+		return version{}, err
 	}
 	d.try, d.cancel = context.WithCancelCause(ctx)
 	d.timeout = azurestorage.TryTimeout(ctx, d.store.limits.TryTimeout)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/internal/suitetest"
 )
 
 var metadataTests = []test{
@@ -193,21 +194,57 @@ var argumentTests = []test{
 		}
 	}},
 	{"AnEndedContextEndsEveryCall", func(e *env) {
-		why := errors.New("the worker stops")
 		e.put("a", "text")
-		ctx, cancel := context.WithCancelCause(e.Context())
-		data := &cancelling{cancel: func() { cancel(why) }}
-		e.is(e.s.Put(ctx, e.ref("a"), data, nil), why, "put that was interrupted")
-		for op, err := range e.calls(ctx, e.ref("a")) {
-			e.is(err, why, op)
+		for _, ctx := range suitetest.EndedContexts(e.Context()) {
+			for op, err := range e.calls(ctx, e.ref("a")) {
+				e.matches(err, ctx, op)
+			}
+			e.matches(e.listError(ctx, e.container, ""), ctx, "list")
+			e.matches(errorOf(e.s.Access(ctx, e.container)), ctx, "access")
+			e.matches(e.s.SetAccess(ctx, e.container, blob.PublicRead), ctx, "set access")
+			for op, err := range e.calls(ctx, blob.Ref{Container: "..", Name: "a"}) {
+				e.is(err, blob.ErrBadRef, op)
+			}
 		}
-		e.is(e.listError(ctx, e.container, ""), why, "list")
-		e.is(errorOf(e.s.Access(ctx, e.container)), why, "access")
-		e.is(e.s.SetAccess(ctx, e.container, blob.PublicRead), why, "set access")
 		if got := e.get("a"); got != "text" {
 			e.Errorf("got %q", got)
 		}
 	}},
+	{"AContextThatEndsMeanwhileEndsTheCall", func(e *env) {
+		why := errors.New("the worker stops")
+		e.put("a", "text")
+		e.put("b", "more text")
+		e.put("large", string(content(e.h.Large)))
+		for op, call := range map[string]func(ctx context.Context, cancel func()) error{
+			"put": func(ctx context.Context, cancel func()) error {
+				return e.s.Put(ctx, e.ref("a"), &cancelling{cancel}, nil)
+			},
+			"create": func(ctx context.Context, cancel func()) error {
+				return e.s.Create(ctx, e.ref("new"), &cancelling{cancel}, nil)
+			},
+			"list": func(ctx context.Context, cancel func()) (last error) {
+				for _, err := range e.s.List(ctx, e.container, "") {
+					last = err
+					cancel()
+				}
+				return last
+			},
+		} {
+			ctx, cancel := context.WithCancelCause(e.Context())
+			e.matches(call(ctx, func() { cancel(why) }), suitetest.EndedContext{Errors: []error{context.Canceled, why}}, op)
+		}
+		if got := e.get("a") + e.get("new"); got != "text"+missing {
+			e.Errorf("got %q", got)
+		}
+	}},
+}
+
+// matches checks that an error says how and why its context ended.
+func (e *env) matches(err error, ctx suitetest.EndedContext, op string) {
+	e.Helper()
+	for _, want := range ctx.Errors {
+		e.is(err, want, op)
+	}
 }
 
 // untouched fails the test if it is read.

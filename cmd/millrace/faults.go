@@ -16,6 +16,7 @@ import (
 
 	"github.com/millrace/millrace/emulator"
 	"github.com/millrace/millrace/internal/azurestorage"
+	"github.com/millrace/millrace/internal/serviceerror"
 )
 
 // newSeed returns a random seed. It is short: users type it again.
@@ -182,7 +183,7 @@ func (s *faultsClient) send(ctx context.Context, method, query string) (string, 
 // unreachable is the error for a request without a response.
 func (s *faultsClient) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return azurestorage.ContextError(ctx)
+		return serviceerror.Ended(ctx)
 	}
 	hint := s.at.NetworkHint(err)
 	if s.source == "" {

@@ -102,15 +102,6 @@ func TryTimeout(ctx context.Context, tryTimeout time.Duration) time.Duration {
 	return max(tryTimeout, longer) // longer may have overflowed
 }
 
-// ContextError returns the context's error, which callers match, joined with its cause.
-func ContextError(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if errors.Is(cause, err) {
-		return cause
-	}
-	return fmt.Errorf("%w: %w", err, cause)
-}
-
 // Unsent reports whether err happened before the first byte of the request was sent: resolving,
 // dialing or verifying the server failed.
 func Unsent(err error) bool {

@@ -252,7 +252,7 @@ func (at Location) Failure(ctx, try context.Context, timeout time.Duration, err 
 		return at.denied(ctx, denied, known)
 	}
 	if ctx.Err() != nil { // the SDK does not say whether the request was sent
-		return Failure{Err: at.RedactError(ContextError(ctx)), Detail: "the wait for the response ended"}
+		return Failure{Err: at.RedactError(serviceerror.Ended(ctx)), Detail: "the wait for the response ended"}
 	}
 	if errors.Is(context.Cause(try), ErrTryTimeout) {
 		// Err stays nil: this deadline is not the caller's.
@@ -282,7 +282,7 @@ func (at Location) denied(ctx context.Context, denied *CredentialError, known Fa
 	f := Failure{Kind: known.Unauthorized, Detail: "no token, nothing was sent", Err: at.RedactError(denied), Hint: LoginHint}
 	switch {
 	case ctx.Err() != nil:
-		f.Kind, f.Err, f.Hint = nil, at.RedactError(ContextError(ctx)), ""
+		f.Kind, f.Err, f.Hint = nil, at.RedactError(serviceerror.Ended(ctx)), ""
 	case denied.Transient():
 		f.Kind, f.Hint = known.Unavailable, ""
 	}

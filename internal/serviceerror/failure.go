@@ -1,4 +1,5 @@
-// Package serviceerror is the common part of the errors of queues, blobs, and tables: the answer of a service, and its text.
+// Package serviceerror is the common part of the errors of queues, blobs, and tables: the answer of a service, its
+// text, and the end of a context.
 package serviceerror
 
 import (

@@ -3,6 +3,7 @@
 package suitetest
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"os"
@@ -81,6 +82,48 @@ func Poll(timeout, pause time.Duration, holds func() bool) bool {
 		}
 	}
 	return true
+}
+
+// EndedContext is a context that has ended.
+type EndedContext struct {
+	context.Context
+	Errors []error // what an error of a call with it must match
+}
+
+// EndedContexts returns contexts that have ended in every way, by names for the ways.
+func EndedContexts(parent context.Context) map[string]EndedContext {
+	why := errors.New("the worker stops")
+	ended := func(err, cause error) EndedContext {
+		ctx, cancel := context.WithCancelCause(parent)
+		if errors.Is(err, context.DeadlineExceeded) {
+			var release context.CancelFunc
+			ctx, release = context.WithDeadlineCause(parent, time.Now().Add(-time.Second), cause)
+			release()
+		}
+		cancel(cause)
+		return EndedContext{ctx, []error{err, context.Cause(ctx)}}
+	}
+	return map[string]EndedContext{
+		"cancelled":              ended(context.Canceled, nil),
+		"cancelled with a cause": ended(context.Canceled, why),
+		"past its deadline":      ended(context.DeadlineExceeded, nil),
+		"past one with a cause":  ended(context.DeadlineExceeded, why),
+	}
+}
+
+// EndDuring calls n times, each time with a context that another goroutine cancels meanwhile. It
+// returns the errors of the calls that failed, and what they must match.
+func EndDuring(parent context.Context, n int, call func(ctx context.Context) error) (failed []error, ended EndedContext) {
+	why := errors.New("the worker stops")
+	for range n {
+		ctx, cancel := context.WithCancelCause(parent)
+		go cancel(why)
+		if err := call(ctx); err != nil {
+			failed = append(failed, err)
+		}
+		cancel(why)
+	}
+	return failed, EndedContext{Errors: []error{context.Canceled, why}}
 }
 
 // Passes runs a test inside an example, which has no *testing.T, and reports whether it passed.

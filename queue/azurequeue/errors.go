@@ -12,6 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 
 	"github.com/millrace/millrace/internal/azurestorage"
+	"github.com/millrace/millrace/internal/serviceerror"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -28,7 +29,7 @@ func (a *account) translate(ctx, try context.Context, op string, receipt queue.R
 		return a.translateCredentialError(ctx, denied)
 	}
 	if ctx.Err() != nil { // the SDK does not say whether the request was sent
-		return &queue.Error{Kind: queue.ErrOutcomeUnknown, Err: a.location.RedactError(azurestorage.ContextError(ctx), string(receipt)), Detail: "the wait for the response ended"}
+		return &queue.Error{Kind: queue.ErrOutcomeUnknown, Err: a.location.RedactError(serviceerror.Ended(ctx), string(receipt)), Detail: "the wait for the response ended"}
 	}
 	if errors.Is(context.Cause(try), azurestorage.ErrTryTimeout) {
 		// Err stays nil: this deadline is not the caller's.
@@ -121,7 +122,7 @@ func (a *account) translateCredentialError(ctx context.Context, denied *azuresto
 	e := &queue.Error{Kind: queue.ErrUnauthorized, Detail: "no token, nothing was sent", Err: a.location.RedactError(denied), Hint: azurestorage.LoginHint}
 	switch {
 	case ctx.Err() != nil:
-		e.Kind, e.Err, e.Hint = nil, a.location.RedactError(azurestorage.ContextError(ctx)), ""
+		e.Kind, e.Err, e.Hint = nil, a.location.RedactError(serviceerror.Ended(ctx)), ""
 	case denied.Transient():
 		e.Kind, e.Hint = queue.ErrUnavailable, ""
 	}

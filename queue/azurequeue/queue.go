@@ -15,6 +15,7 @@ import (
 
 	"github.com/millrace/millrace/internal/azurestorage"
 	"github.com/millrace/millrace/internal/queuexml"
+	"github.com/millrace/millrace/internal/serviceerror"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -194,7 +195,7 @@ func (q *Queue) call(ctx context.Context, op string, id queue.ID, receipt queue.
 // call sends one request with a context limited by the try time-out.
 func (a *account) call(ctx context.Context, op string, receipt queue.Receipt, send func(context.Context) error) error {
 	if ctx.Err() != nil {
-		return &queue.Error{Detail: "nothing was sent", Err: azurestorage.ContextError(ctx)}
+		return &queue.Error{Detail: "nothing was sent", Err: serviceerror.Ended(ctx)}
 	}
 	try, cancel := context.WithTimeoutCause(ctx, azurestorage.TryTimeout(ctx, a.tryTimeout), azurestorage.ErrTryTimeout)
 	defer cancel()

@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"hash/fnv"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/serviceerror"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -302,11 +302,7 @@ func (w *injector) transit(ctx context.Context, d time.Duration) error {
 		case <-arrived.C:
 		case <-w.died:
 		case <-ctx.Done():
-			err := ctx.Err()
-			if cause := context.Cause(ctx); !errors.Is(cause, err) {
-				err = fmt.Errorf("%w: %w", err, cause)
-			}
-			return &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: "the wait for the response ended", Err: err}
+			return &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: "the wait for the response ended", Err: serviceerror.Ended(ctx)}
 		}
 	}
 	if w.isDead() {

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/millrace/millrace/internal/serviceerror"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -149,7 +150,7 @@ func (l *Process) send(ctx context.Context, name queue.Name) error {
 	case <-ctx.Done():
 		l.endWait()
 		l.unused(1, 1)
-		return queue.Explain(ctx.Err(), "enqueue", name, "")
+		return queue.Explain(serviceerror.Ended(ctx), "enqueue", name, "")
 	}
 }
 

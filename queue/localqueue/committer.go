@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/serviceerror"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue/storage"
@@ -293,7 +294,7 @@ func (t *ticket) wait(ctx context.Context) error {
 	case <-t.done:
 		return t.err
 	case <-ctx.Done():
-		return &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: "the commit had not finished", Err: ctx.Err()}
+		return &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: "the commit had not finished", Err: serviceerror.Ended(ctx)}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/internal/serviceerror"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue/storage"
 )
@@ -257,13 +258,10 @@ func (e *Engine) find(name queue.Name) (*queueState, *ticket) {
 	return a.queues[name.Queue], a.pending
 }
 
-// ready returns why a call must not begin: its context has ended, or an argument is
-// invalid.
+// ready returns why a call must not begin: an argument is invalid, or its context has
+// ended.
 func ready(ctx context.Context, refused error) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return refused
+	return cmp.Or(refused, serviceerror.Ended(ctx))
 }
 
 // run is the sorted part of a timeline: messages enqueued one after the other, which is

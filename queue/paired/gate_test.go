@@ -236,6 +236,28 @@ func TestAMessageThatWaitsForABusyQueueInVainSaysSo(t *testing.T) {
 	})
 }
 
+// The sends end before they are sent, while they rest, or while they wait for their turn after that.
+func TestASendThatEndsWhileTheQueueIsBusySaysSo(t *testing.T) {
+	for _, after := range []time.Duration{5 * time.Second, 12 * time.Second, 14 * time.Second} {
+		bubble(t, func(t *testing.T) {
+			b := setup(t, paired.Options{})
+			b.west.fault("orders", fault{err: throttled})
+			ctx, cancel := context.WithCancel(b.ctx)
+			var sends sync.WaitGroup
+			for i := range 20 {
+				sends.Go(func() {
+					if _, err := b.queue.Enqueue(ctx, fmt.Sprint(i), nil); !errors.Is(err, context.Canceled) {
+						t.Errorf("after %v: got %v, want %v", after, err, context.Canceled)
+					}
+				})
+			}
+			time.Sleep(after)
+			cancel()
+			sends.Wait()
+		})
+	}
+}
+
 // A failover lets those go who wait for a busy queue. A refusal of an earlier request does not hold later messages, and
 // neither does the end of a busy time.
 func TestNoMessageWaitsForAQueueThatIsNotBusy(t *testing.T) {

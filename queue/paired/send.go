@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/retry"
+	"github.com/millrace/millrace/internal/serviceerror"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 )
@@ -78,8 +79,10 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 		switch {
 		case err == nil:
 			return sent, nil
-		case ctx.Err() != nil || v != busy || handBack || !s.rest(ctx, n):
+		case ctx.Err() != nil || v != busy || handBack:
 			return queue.Message{}, s.failed(err, busyErr)
+		case !s.rest(ctx, n):
+			return queue.Message{}, s.failed(fmt.Errorf("%w; %w", err, serviceerror.Ended(ctx)), nil)
 		}
 		busyErr = err
 	}
@@ -183,11 +186,12 @@ func (f *failing) since(text string, begun time.Time, repeated bool) time.Time {
 	return begun
 }
 
-// failed returns the error of a send, and counts it. If nothing was sent since a queue was busy, it is that.
+// failed returns the error of a send, and counts it. If nothing was sent since a queue was busy, it
+// says that too.
 func (s *send) failed(err, busyErr error) error {
 	ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	if busyErr != nil && ended && !errors.Is(err, queue.ErrOutcomeUnknown) {
-		err = busyErr
+		err = fmt.Errorf("%w; %w", busyErr, err)
 	}
 	if errors.Is(err, ErrBothDown) {
 		s.q.failover.count(false, false)
@@ -200,11 +204,7 @@ func (s *send) failed(err, busyErr error) error {
 
 // nothingSent returns the error of a context that had ended before.
 func nothingSent(ctx context.Context, name queue.Name) error {
-	err := ctx.Err()
-	if cause := context.Cause(ctx); !errors.Is(err, cause) {
-		err = fmt.Errorf("%w: %w", err, cause)
-	}
-	return &queue.Error{Op: "enqueue", Queue: name, Detail: "nothing was sent", Err: err}
+	return &queue.Error{Op: "enqueue", Queue: name, Detail: "nothing was sent", Err: serviceerror.Ended(ctx)}
 }
 
 func (s *send) try(ctx context.Context, a attempt) (sent queue.Message, v verdict, divert bool, err error) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -421,37 +422,73 @@ var errorTests = []test{{"ErrorsSayWhatWhereAndWhy", func(e *env) { // B-05
 	}
 }}}
 
-var contextTests = []test{{"EndedContextDoesNothing", func(e *env) { // section 15 of the requirements
-	e.create()
-	e.enqueue("held", nil)
-	held := e.one(long)
-	e.enqueue("visible", nil)
-
-	cause := errors.New("shutting down")
-	cancelled, cancel := context.WithCancelCause(e.ctx)
-	cancel(cause)
-	late, cancelLate := context.WithDeadline(e.ctx, time.Now().Add(-time.Second))
-	defer cancelLate()
-	for ctx, want := range map[context.Context]error{cancelled: context.Canceled, late: context.DeadlineExceeded} {
-		for op, do := range map[string]func() error{
-			"enqueue":      func() error { _, err := e.q.Enqueue(ctx, "x", nil); return err },
-			"dequeue":      func() error { _, err := e.q.Dequeue(ctx, 1, long); return err },
-			"peek":         func() error { _, err := e.q.Peek(ctx, 1); return err },
-			"update":       func() error { _, err := e.q.Update(ctx, held.Lease, "x", 0); return err },
-			"delete":       func() error { return e.q.Delete(ctx, held.Lease) },
-			"properties":   func() error { _, err := e.q.Properties(ctx); return err },
-			"create":       func() error { return e.q.Create(ctx, nil) },
-			"set metadata": func() error { return e.q.SetMetadata(ctx, map[string]string{"a": "1"}) },
-			"clear":        func() error { return e.q.Clear(ctx) },
-			"drop":         func() error { return e.q.Drop(ctx) },
-		} {
-			e.is(do(), want, op+" with an ended context")
+var contextTests = []test{
+	{"EndedContextDoesNothing", func(e *env) { // section 15 of the requirements
+		e.create()
+		e.enqueue("held", nil)
+		held := e.one(long)
+		e.enqueue("visible", nil)
+		before := e.sent()
+		for how, ctx := range suitetest.EndedContexts(e.ctx) {
+			for op, err := range map[string]error{
+				"enqueue":      errorOf(e.q.Enqueue(ctx, "x", nil)),
+				"dequeue":      errorOf(e.q.Dequeue(ctx, 1, long)),
+				"peek":         errorOf(e.q.Peek(ctx, 1)),
+				"update":       errorOf(e.q.Update(ctx, held.Lease, "x", 0)),
+				"delete":       e.q.Delete(ctx, held.Lease),
+				"properties":   errorOf(e.q.Properties(ctx)),
+				"create":       e.q.Create(ctx, nil),
+				"set metadata": e.q.SetMetadata(ctx, map[string]string{"a": "1"}),
+				"clear":        e.q.Clear(ctx),
+				"drop":         e.q.Drop(ctx),
+			} {
+				e.ended(err, ctx, op+" with a context "+how)
+			}
+			e.is(errorOf(e.q.Peek(ctx, 0)), queue.ErrInvalid, "bad peek with a context "+how)
+			e.is(e.q.Sibling("-Bad").Create(ctx, nil), queue.ErrInvalid, "create of a bad name with a context "+how)
 		}
+		if n := e.sent() - before; n != 0 {
+			e.Errorf("requests with ended contexts: got %d, want 0", n)
+		}
+		e.depth(2, "after calls with ended contexts")
+		if got := texts(e.peek(queue.MaxBatch)); len(got) != 1 || got[0] != "visible" {
+			e.Errorf("after calls with ended contexts %q are visible", got)
+		}
+		e.metadata(nil, "after calls with ended contexts")
+		e.ok(e.q.Delete(e.ctx, held.Lease))
+	}},
+	{"ContextThatEndsDuringACall", func(e *env) {
+		const calls = 50
+		e.create()
+		failed, ended := suitetest.EndDuring(e.ctx, calls, func(ctx context.Context) error { return errorOf(e.q.Enqueue(ctx, "x", nil)) })
+		unknown := 0
+		for _, err := range failed {
+			if errors.Is(err, queue.ErrOutcomeUnknown) {
+				unknown++
+			}
+			e.matches(err, ended, "enqueue with a context that ends")
+		}
+		p, err := e.q.Properties(e.ctx)
+		e.ok(err)
+		if least := int64(calls - len(failed)); p.Depth < least || p.Depth > least+int64(unknown) {
+			e.Errorf("depth after %d calls: got %d, want %d accepted and at most %d of an unknown outcome", calls, p.Depth, least, unknown)
+		}
+	}},
+}
+
+// ended checks the error of a call whose context had ended before.
+func (e *env) ended(err error, ctx suitetest.EndedContext, doing string) {
+	e.Helper()
+	e.matches(err, ctx, doing)
+	if errors.Is(err, queue.ErrOutcomeUnknown) {
+		e.Errorf("%s: got %v, want an error other than ErrOutcomeUnknown", doing, err)
 	}
-	e.depth(2, "after calls with ended contexts")
-	if got := texts(e.peek(queue.MaxBatch)); len(got) != 1 || got[0] != "visible" {
-		e.Errorf("after calls with ended contexts %q are visible", got)
+}
+
+// matches checks that an error says how and why its context ended.
+func (e *env) matches(err error, ctx suitetest.EndedContext, doing string) {
+	e.Helper()
+	for _, want := range ctx.Errors {
+		e.is(err, want, doing)
 	}
-	e.metadata(nil, "after calls with ended contexts")
-	e.ok(e.q.Delete(e.ctx, held.Lease))
-}}}
+}

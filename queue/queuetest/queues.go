@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -324,16 +325,9 @@ var accountTests = []testOf[*accountEnv]{
 				e.Errorf("page beside an error: got %+v, want none", page)
 			}
 		}
-		ended, cancel := context.WithCancel(e.ctx)
-		cancel()
-		late, cancelLate := context.WithDeadline(e.ctx, time.Now().Add(-time.Second))
-		defer cancelLate()
-		for ctx, want := range map[context.Context]error{ended: context.Canceled, late: context.DeadlineExceeded} {
-			_, err := e.account.List(ctx, nil)
-			e.is(err, want, "list with an ended context")
-			if errors.Is(err, queue.ErrOutcomeUnknown) {
-				e.Errorf("call without a request: got %v, want an error other than ErrOutcomeUnknown", err)
-			}
+		for how, ctx := range suitetest.EndedContexts(e.ctx) {
+			e.ended(errorOf(e.account.List(ctx, nil)), ctx, "list with a context "+how)
+			e.is(errorOf(e.account.List(ctx, &queue.ListOptions{Max: -1})), queue.ErrInvalid, "bad list with a context "+how)
 		}
 		if n := e.sent() - before; n != 0 {
 			e.Errorf("requests: got %d, want 0", n)

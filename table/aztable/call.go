@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/azurestorage"
+	"github.com/millrace/millrace/internal/serviceerror"
 	"github.com/millrace/millrace/table"
 )
 
@@ -109,7 +110,7 @@ func ready(ctx context.Context, bad error) error {
 		return bad
 	}
 	if ctx.Err() != nil {
-		return &table.Error{Detail: "nothing was sent", Err: azurestorage.ContextError(ctx)}
+		return &table.Error{Detail: "nothing was sent", Err: serviceerror.Ended(ctx)}
 	}
 	return nil
 }
@@ -117,7 +118,7 @@ func ready(ctx context.Context, bad error) error {
 // explainEnd returns the error of a call that the end of its context ended between two tries.
 func explainEnd(ctx context.Context, gaveUp bool, err error) error {
 	if gaveUp {
-		return &table.Error{Detail: fmt.Sprintf("gave up after: %v", err), Err: azurestorage.ContextError(ctx)}
+		return &table.Error{Detail: fmt.Sprintf("gave up after: %v", err), Err: serviceerror.Ended(ctx)}
 	}
 	return err
 }

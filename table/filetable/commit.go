@@ -11,6 +11,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/millrace/millrace/internal/openfile"
+	"github.com/millrace/millrace/internal/serviceerror"
 	"github.com/millrace/millrace/table"
 )
 
@@ -58,13 +59,13 @@ func (db *DB) submit(ctx context.Context, r *request) ([]table.ETag, error) {
 	case <-db.closing:
 		return nil, ErrClosed
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, serviceerror.Ended(ctx)
 	}
 	select {
 	case o := <-r.done:
 		return o.etags, o.err
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, serviceerror.Ended(ctx)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/millrace/millrace/internal/openfile"
+	"github.com/millrace/millrace/internal/serviceerror"
 	"github.com/millrace/millrace/table"
 )
 
@@ -353,9 +354,7 @@ func (s *store) Query(ctx context.Context, q table.Query) (p table.Page, err err
 					if err != nil {
 						err = &table.Error{Key: readKey(key), Err: err, Hint: "delete it with table.Any, or replace it"}
 					}
-					if err == nil && ctx.Err() != nil {
-						err = context.Cause(ctx)
-					}
+					err = cmp.Or(err, serviceerror.Ended(ctx))
 					if !yield(e, err) || err != nil {
 						return
 					}
@@ -367,14 +366,8 @@ func (s *store) Query(ctx context.Context, q table.Query) (p table.Page, err err
 	return p, table.Explain("query", s.name, table.Key{Partition: q.Partition}, err)
 }
 
-// ready returns the error for which a call must not begin: that of its arguments, or the cause of an ended
-// context.
+// ready returns the error for which a call must not begin: that of its arguments, or that of an
+// ended context.
 func ready(ctx context.Context, bad error) error {
-	if bad != nil {
-		return bad
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return nil
+	return cmp.Or(bad, serviceerror.Ended(ctx))
 }

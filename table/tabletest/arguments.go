@@ -2,11 +2,13 @@ package tabletest
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"math"
 	"strings"
 	"time"
 
+	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/table"
 )
 
@@ -144,21 +146,47 @@ var argumentTests = []test{
 		}
 	}},
 	{"AnEndedContextEndsEveryCall", func(e *env) {
-		ctx, why := e.ended()
-		for op, err := range e.calls(ctx, ann) {
-			e.is(err, why, op, keyIn(err, ann))
+		etag := e.insert(bob, nil)
+		for how, ctx := range suitetest.EndedContexts(e.Context()) {
+			for op, err := range e.calls(ctx, ann) {
+				e.matches(err, ctx, op, keyIn(err, ann))
+			}
+			e.matches(errorOf(e.s.Query(ctx, table.Query{Partition: "owners"})), ctx, "query", key("owners", ""))
+			e.matches(e.s.Delete(ctx, bob, etag), ctx, "delete", bob)
+			e.matches(errorOf(e.s.Update(ctx, table.Entity{Key: bob, ETag: etag, Properties: properties{"New": true}})), ctx, "update", bob)
+			_, err := table.Modify(ctx, e.s, ann, func(*table.Entity) error { e.Error("changed"); return nil }, nil)
+			for _, want := range ctx.Errors {
+				if !errors.Is(err, want) {
+					e.Errorf("Modify with a context %s: %v", how, err)
+				}
+			}
 		}
-		e.is(errorOf(e.s.Query(ctx, table.Query{Partition: "owners"})), why, "query", key("owners", ""))
 		e.hasNot(ann)
-		etag := e.insert(ann, nil)
-		e.is(e.s.Delete(ctx, ann, etag), why, "delete", ann)
-		e.is(errorOf(e.s.Update(ctx, table.Entity{Key: ann, ETag: etag, Properties: properties{"New": true}})), why, "update", ann)
-		e.has(ann, etag, nil)
-		_, err := table.Modify(ctx, e.s, ann, func(*table.Entity) error { e.Error("changed"); return nil }, nil)
-		if !errors.Is(err, why) {
-			e.Errorf("Modify with an ended context: %v", err)
+		e.has(bob, etag, nil)
+	}},
+	{"AContextThatEndsMeanwhileEndsTheCall", func(e *env) {
+		failed, ended := suitetest.EndDuring(e.Context(), 50, func(ctx context.Context) error {
+			return errorOf(e.s.Insert(ctx, table.Entity{Key: key("p", rand.Text())}))
+		})
+		for _, err := range failed {
+			known := (*table.Error)(nil)
+			if !errors.As(err, &known) {
+				e.Fatalf("insert: %v", err)
+			}
+			e.matches(err, ended, "insert", known.Key)
+		}
+		if stored := len(e.selected(table.Query{Partition: "p"})); stored < 50-len(failed) {
+			e.Errorf("%d entities are stored after %d insertions", stored, 50-len(failed))
 		}
 	}},
+}
+
+// matches checks that an error says how and why its context ended.
+func (e *env) matches(err error, ctx suitetest.EndedContext, op string, k table.Key) {
+	e.Helper()
+	for _, want := range ctx.Errors {
+		e.is(err, want, op, k)
+	}
 }
 
 // calls returns the errors of every call that takes a key.

@@ -113,7 +113,7 @@ var entityTests = []test{
 	}},
 }
 
-var ann = key("owners", "ann")
+var ann, bob = key("owners", "ann"), key("owners", "bob")
 
 var valueTests = []test{
 	{"EveryValueComesBack", func(e *env) {
