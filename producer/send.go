@@ -30,10 +30,10 @@ type SendOptions struct {
 	// At most codec.MaxHeadText bytes; it needs an envelope. Defaults to a random id.
 	JobID string
 
-	// Dedupe is equal for jobs that are the same job sent twice, so that workers can recognise
+	// DedupeKey is equal for jobs that are the same job sent twice, so that workers can recognise
 	// them; sending does not. At most codec.MaxHeadText bytes; it needs an envelope. Defaults to
 	// none.
-	Dedupe string
+	DedupeKey string
 
 	// Key is what the job belongs to, such as a customer. A [queue.Sender] over several queues may
 	// choose the queue by it. At most codec.MaxHeadText bytes; it needs an envelope. Defaults to none.
@@ -156,11 +156,11 @@ func (p *Producer[T]) ready() error {
 func (p *Producer[T]) sending(ctx context.Context, o *SendOptions) (*Sending, error) {
 	s := &Sending{Queue: p.queue.Name(), Head: codec.Head{Kind: p.options.Kind, Enqueued: time.Now()}}
 	if o != nil {
-		if err := p.checkEnvelope("JobID", o.JobID, "Dedupe", o.Dedupe, "Key", o.Key); err != nil {
+		if err := p.checkEnvelope("JobID", o.JobID, "DedupeKey", o.DedupeKey, "Key", o.Key); err != nil {
 			return nil, err
 		}
 		s.Delay, s.TTL = o.Delay, o.TTL
-		s.Head.ID, s.Head.Dedupe, s.Head.Key = o.JobID, o.Dedupe, o.Key
+		s.Head.ID, s.Head.Dedupe, s.Head.Key = o.JobID, o.DedupeKey, o.Key
 	}
 	if s.Head.ID == "" {
 		s.Head.ID = rand.Text()

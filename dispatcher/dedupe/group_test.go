@@ -19,7 +19,7 @@ func (b *bundle) sendGroup(names ...string) {
 	for _, name := range names {
 		jobs = append(jobs, job{name})
 	}
-	if _, err := producer.New[job](b.queue, nil).SendGroup(b.Context(), jobs, &producer.SendOptions{Dedupe: "7"}); err != nil {
+	if _, err := producer.New[job](b.queue, nil).SendGroup(b.Context(), jobs, &producer.SendOptions{DedupeKey: "7"}); err != nil {
 		b.Fatal(err)
 	}
 }
