@@ -337,7 +337,7 @@ func jobOf(s *Sending) [2]string { return [2]string{s.Head.ID, s.Head.Kind} }
 
 // SendGroup sends several jobs in one message, as [Producer.Send] sends one: they are put, fetched
 // and deleted together, at the cost of one job. Workers handle and retry each by itself, under the
-// options and the job id of the group: see listener.Each.
+// options and the job id of the group: see listener.EachItem.
 //
 // A group must fit into a message, 64 KiB of text, with the room in which what has been done of it
 // is recorded; otherwise it is [queue.ErrTooLarge], and nothing is sent. With Options.Claims a larger
