@@ -19,6 +19,7 @@ const mistakesHead = `package snippet
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"time"
 
@@ -33,6 +34,7 @@ import (
 
 var (
 	_ = millrace.Run
+	_ = maps.Keys[map[int]int]
 	_ = http.NotFound
 	_ = codec.Auto
 	_ kinds.Options

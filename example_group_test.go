@@ -44,8 +44,8 @@ func Example_group() {
 			stop()
 		}
 	}
-	// More than 1 lets Each deliver several letters at once; their order is then left to chance.
-	if err := millrace.Run(ctx, listener.New(letters, listener.Each(deliver, 1), o)); err != nil {
+	// More than 1 lets EachItem deliver several letters at once; their order is then left to chance.
+	if err := millrace.Run(ctx, listener.New(letters, listener.EachItem(deliver, 1), o)); err != nil {
 		fmt.Println(err)
 	}
 

@@ -189,7 +189,7 @@ func (w *pickupWorker) flood(ctx context.Context) (int64, error) {
 	for i := range jobs {
 		jobs[i].Number = i
 	}
-	if _, err := w.heavySender.SendAll(ctx, slices.Values(jobs), nil); err != nil {
+	if _, err := w.heavySender.SendAll(ctx, jobs, nil); err != nil {
 		return 0, err
 	}
 	unreserved := w.slots

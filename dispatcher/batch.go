@@ -42,8 +42,8 @@ func wrongNumber(results []error, messages int) error {
 // first message's time-out has passed. A message is left out if its context ends before its batch
 // starts.
 //
-// Inside of [Each] a batch also starts when all items of a group that run wait in it and no further
-// one can start: for large batches give Each at least their size. Without Each the items of a
+// Inside of [EachItem] a batch also starts when all items of a group that run wait in it and no further
+// one can start: for large batches give EachItem at least their size. Without EachItem the items of a
 // group come one at a time, and a batch has one of each group.
 //
 // Every message of a batch keeps its own slot, lease and settlement. Concurrency must therefore be
@@ -80,8 +80,8 @@ type batch[T any] struct {
 type member[T any] struct {
 	ctx     context.Context
 	message *Message[T]
-	each    *eachCall       // nil outside of an Each
-	stalled <-chan struct{} // never signals outside of an Each: see enterBatch
+	each    *eachCall       // nil outside of an EachItem
+	stalled <-chan struct{} // never signals outside of an EachItem: see enterBatch
 	role    role            // constant once the batch has begun
 	result  error           // constant once the batch is done; if left out, once it has begun
 }
@@ -117,7 +117,7 @@ func (b *batcher[T]) handle(ctx context.Context, m *Message[T]) error {
 // warn reports once that batches cannot fill because Concurrency, of the listener or of the kind, is
 // below their size.
 func (b *batcher[T]) warn(m *Message[T]) {
-	if m.delivery == nil || m.Items > 0 || b.warned.Load() { // an Each may run more items than there are slots
+	if m.delivery == nil || m.Items > 0 || b.warned.Load() { // an EachItem may run more items than there are slots
 		return
 	}
 	d := m.delivery.dispatcher

@@ -106,7 +106,7 @@ type Delivery struct {
 	Expires      time.Time // by the service's clock; in the year 9999 for a message that never expires
 	Trace        string    // the producer's W3C trace context, from the envelope; may be empty
 	TraceState   string
-	Item         int // the index of the job in its group, from 0; see [Each]
+	Item         int // the index of the job in its group, from 0; see [EachItem]
 	Items        int // how many jobs the group has; 0 for a job without a group
 
 	ofItem bool // whether it is for the handler of one item

@@ -30,7 +30,7 @@ type group struct {
 	overdue []time.Time // when the time-outs passed of items whose handlers still run; guarded by leaseManager.mu
 
 	mu       sync.Mutex
-	current  *itemContext // of the item that is handled outside of an Each; may be nil; guarded by mu
+	current  *itemContext // of the item that is handled outside of an EachItem; may be nil; guarded by mu
 	each     any          // the *each[T] that handles the items; may be nil; guarded by mu
 	returned bool         // whether it has returned; guarded by mu
 	eachErr  error        // the error it returned; guarded by mu
@@ -86,7 +86,7 @@ func (groups) admit(v *delivery) (dec decision, refused bool) {
 }
 
 // decided records the progress in the head, which the settlement sends. It does so as late as
-// possible: if middleware has left an Each behind, items may still end.
+// possible: if middleware has left an EachItem behind, items may still end.
 func (groups) decided(v *delivery, _ decision) {
 	if g := v.running.group; g != nil {
 		g.recordProgress(&v.head)
@@ -145,14 +145,14 @@ func (g *group) setCurrent(ctx *itemContext) {
 	g.current = ctx
 }
 
-// takenOver reports whether an [Each] handles the items.
+// takenOver reports whether an [EachItem] handles the items.
 func (g *group) takenOver() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.each != nil
 }
 
-// finishedBy notes the error of the [Each] that handled the items, and returns it.
+// finishedBy notes the error of the [EachItem] that handled the items, and returns it.
 func (g *group) finishedBy(err error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -160,7 +160,7 @@ func (g *group) finishedBy(err error) error {
 	return err
 }
 
-// takeOver lets an [Each] handle the items, if it was called with the current item. It may do so
+// takeOver lets an [EachItem] handle the items, if it was called with the current item. It may do so
 // again, for the items that are not done.
 func (g *group) takeOver(each any, first int) error {
 	g.mu.Lock()
@@ -305,7 +305,7 @@ func (g *group) result() result {
 	return r
 }
 
-// callItems calls the handler for each item that is left, one after the other. If it is an [Each],
+// callItems calls the handler for each item that is left, one after the other. If it is an [EachItem],
 // its first call handles all. If a handler ends the goroutine, another one goes on behind its item.
 func (g *group) callItems() {
 	item, returned := 0, false
@@ -478,8 +478,8 @@ func (g *group) itemReturned(item int, err error, said *resultError, cause error
 	g.set(item, s)
 }
 
-// finishEach applies the result of the middleware around an [Each] that had handled the items. If
-// it differs from the result of the Each, it counts for all items that are not done, and an error
+// finishEach applies the result of the middleware around an [EachItem] that had handled the items. If
+// it differs from the result of the EachItem, it counts for all items that are not done, and an error
 // in place of success counts for all items. An item that was left because the context ended has no
 // result.
 func (g *group) finishEach(err error) {
@@ -505,7 +505,7 @@ func (g *group) finishEach(err error) {
 	}
 }
 
-// replaceRequests applies the result of middleware that has replaced the error of its [Each] by
+// replaceRequests applies the result of middleware that has replaced the error of its [EachItem] by
 // another *GroupError: the request in each item's error counts for that item. It returns false for
 // any other result.
 func (g *group) replaceRequests(own, err error) bool {
@@ -529,19 +529,19 @@ func (g *group) replaceRequests(own, err error) bool {
 	return true
 }
 
-// errTwoEach means that one Each does not know which items another has handled.
-var errTwoEach = errors.New("several handlers made by Each were called for one message: call all of them inside one Each")
+// errTwoEach means that one EachItem does not know which items another has handled.
+var errTwoEach = errors.New("several handlers made by EachItem were called for one message: call all of them inside one EachItem")
 
 // errKeyedEach is the result of every job, in a group or not: the first one shows the mistake.
-var errKeyedEach = errors.New("a handler made by Each was called inside the middleware of package perkey, which would let items with one key run at once: " +
-	"put the middleware inside, as in listener.Each(perkey.Middleware[Job](keys)(handle), n)")
+var errKeyedEach = errors.New("a handler made by EachItem was called inside the middleware of package perkey, which would let items with one key run at once: " +
+	"put the middleware inside, as in listener.EachItem(perkey.Middleware[Job](keys)(handle), n)")
 
-var errLateEach = errors.New("a handler made by Each was called after the one around it had returned, or with the message of another item")
+var errLateEach = errors.New("a handler made by EachItem was called after the one around it had returned, or with the message of another item")
 
 // maxWaiting is how many items of a group wait for their keys at most. Each has a goroutine.
 const maxWaiting = 1024
 
-// eachCall is one call of an [Each].
+// eachCall is one call of an [EachItem].
 type eachCall struct {
 	keyed.Each
 	begun chan struct{} // has an element for each item that has begun and not ended
@@ -597,7 +597,7 @@ func (e *eachCall) checkStalled() {
 	}
 }
 
-// eachItem handles the items that are left for an [Each], up to concurrency of them at the same
+// eachItem handles the items that are left for an [EachItem], up to concurrency of them at the same
 // time. First is the item of the message that it was called with.
 func (g *group) eachItem(ctx context.Context, each any, first, concurrency int, handle func(ctx context.Context, item int, in *eachCall)) error {
 	if err := g.takeOver(each, first); err != nil {
@@ -640,7 +640,7 @@ func (g *group) eachItem(ctx context.Context, each any, first, concurrency int, 
 	return g.finishedBy(g.err(unsuccessful))
 }
 
-// handleItem calls the handler for an item of an [Each], and records the result. The item has a
+// handleItem calls the handler for an item of an [EachItem], and records the result. The item has a
 // place.
 func (g *group) handleItem(ctx context.Context, item int, in *eachCall, h handling, call func(context.Context) error) {
 	c := newItemContext(ctx, g.delivery, item, g.delivery.timeoutOf(h), in)
@@ -651,11 +651,11 @@ func (g *group) handleItem(ctx context.Context, item int, in *eachCall, h handli
 	})
 }
 
-// Each returns a handler that handles several jobs of a group at the same time: producer.SendGroup
+// EachItem returns a handler that handles several jobs of a group at the same time: producer.SendGroup
 // sends several jobs in one message. The concurrency applies to one group, and other slots have
 // their own jobs. With less than 1, or a nil handler, it returns nil, which is refused like any
-// missing handler. A handler that is not made by Each handles the jobs of a
-// group one after the other. A job that is in no group is handled alike with Each and without.
+// missing handler. A handler that is not made by EachItem handles the jobs of a
+// group one after the other. A job that is in no group is handled alike with EachItem and without.
 //
 // Every item of a group is a job of its own for the handler: it has its own message, with Item and
 // Items set, context, time-out and result, and its failure harms no other. The message of the group
@@ -678,15 +678,15 @@ func (g *group) handleItem(ctx context.Context, item int, in *eachCall, h handli
 // next worker begins behind the items that were running: an item that kills its worker holds up no
 // other. If another worker dies, the items run one at a time until the group is settled.
 //
-// Each belongs inside of [All] and outside of [Batch], which then collects items. It belongs outside
+// EachItem belongs inside of [All] and outside of [Batch], which then collects items. It belongs outside
 // of the middleware of package perkey, and fails inside of it. Code around it, such as interceptors
-// and [Middleware], sees a group once, as its first remaining item; without Each it sees every item.
-// If it returns another result than Each did, this result counts for all items that are not done,
+// and [Middleware], sees a group once, as its first remaining item; without EachItem it sees every item.
+// If it returns another result than EachItem did, this result counts for all items that are not done,
 // and an error in place of nil counts for all items that were handled. If it returns another
-// *[GroupError] in place of that of Each, the request in each item's error counts for that item.
+// *[GroupError] in place of that of EachItem, the request in each item's error counts for that item.
 // Items that were not handled because the context ended are handled at a later delivery in any
 // case.
-func Each[T any](h Handler[T], concurrency int) Handler[T] {
+func EachItem[T any](h Handler[T], concurrency int) Handler[T] {
 	if h == nil || concurrency < 1 {
 		return nil
 	}
@@ -790,7 +790,7 @@ type itemContext struct {
 	item     int
 	cancel   context.CancelCauseFunc
 	timeout  time.Duration // zero or less for none
-	each     *eachCall     // nil outside of an Each
+	each     *eachCall     // nil outside of an EachItem
 	placed   atomic.Bool   // whether it has one of its places
 
 	mu       sync.Mutex
@@ -799,7 +799,7 @@ type itemContext struct {
 	overdue  time.Time   // when its time-out passed; zero if it has not; guarded by mu
 }
 
-// newItemContext returns a context for the handler of an item. In an [Each] the item has a place. A
+// newItemContext returns a context for the handler of an item. In an [EachItem] the item has a place. A
 // time-out of zero or less means no time-out.
 func newItemContext(parent context.Context, v *delivery, item int, timeout time.Duration, in *eachCall) *itemContext {
 	ctx, cancel := context.WithCancelCause(parent)

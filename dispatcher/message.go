@@ -43,7 +43,7 @@ type Message[T any] struct {
 	// identify a job of a group. 0 for a job without a group.
 	Item int
 
-	// Items is how many jobs the group has. 0 for a job without a group. See [Each].
+	// Items is how many jobs the group has. 0 for a job without a group. See [EachItem].
 	Items int
 
 	// Inserted is when the service accepted the message, by its clock.

@@ -348,7 +348,7 @@ func TestTheCountsOfSlotsAreConsistent(t *testing.T) {
 // fixed returns a number of slots that never changes.
 func fixed(n int) func() int { return func() int { return n } }
 
-// A batch inside of an Each does not begin while a place is free that the next item is about to take.
+// A batch inside of an EachItem does not begin while a place is free that the next item is about to take.
 func TestAnEachIsNotStalledBeforeItsNextItem(t *testing.T) {
 	e := &eachCall{Each: keyed.Each{Places: make(chan struct{}, 3)}, begun: make(chan struct{}, 9)}
 	e.Places <- struct{}{}

@@ -46,7 +46,7 @@ func TestAGroupOfAKindInABlob(t *testing.T) {
 		var mu sync.Mutex
 		calls := map[int]int{}
 		mended := false
-		each := listener.Each(func(_ context.Context, m *listener.Message[email]) error {
+		each := listener.EachItem(func(_ context.Context, m *listener.Message[email]) error {
 			mu.Lock()
 			defer mu.Unlock()
 			calls[m.Item]++

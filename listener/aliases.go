@@ -162,9 +162,11 @@ func Batch[T any](h BatchHandler[T], size int, wait time.Duration) Handler[T] {
 	return dispatcher.Batch(h, size, wait)
 }
 
-// Each returns a handler that handles several jobs of a group at the same time: producer.SendGroup
-// sends several jobs in one message. See dispatcher.Each for the results of the items.
-func Each[T any](h Handler[T], concurrency int) Handler[T] { return dispatcher.Each(h, concurrency) }
+// EachItem returns a handler that handles several jobs of a group at the same time: producer.SendGroup
+// sends several jobs in one message. See dispatcher.EachItem for the results of the items.
+func EachItem[T any](h Handler[T], concurrency int) Handler[T] {
+	return dispatcher.EachItem(h, concurrency)
+}
 
 // GroupError is the error of a group if not every item succeeded. See dispatcher.GroupError.
 type GroupError = dispatcher.GroupError

@@ -83,7 +83,7 @@ func TestAMillionRecordsInGroups(t *testing.T) {
 		handled := make([]atomic.Int32, groups*size)
 		var total atomic.Int64
 		done := make(chan struct{})
-		l := listener.New(c.queue, listener.Each(func(_ context.Context, m *listener.Message[record]) error {
+		l := listener.New(c.queue, listener.EachItem(func(_ context.Context, m *listener.Message[record]) error {
 			if m.Item%100 == 0 {
 				time.Sleep(time.Second)
 			}

@@ -11,12 +11,12 @@ import (
 	"github.com/millrace/millrace/poison"
 )
 
-// A result that wraps that of Each and asks for something else is another result.
+// A result that wraps that of EachItem and asks for something else is another result.
 func TestMiddlewareWrapsTheResultOfEach(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.putGroup(3)
 		var got items
-		each := Each(got.handler(t, func(_ context.Context, m *Message[job]) error {
+		each := EachItem(got.handler(t, func(_ context.Context, m *Message[job]) error {
 			if m.Item == 1 {
 				return errors.New("broken")
 			}
@@ -44,7 +44,7 @@ func TestMiddlewareReplacesTheErrorsOfItems(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.putGroup(3)
 		var got items
-		each := Each(got.handler(t, func(_ context.Context, m *Message[job]) error {
+		each := EachItem(got.handler(t, func(_ context.Context, m *Message[job]) error {
 			switch {
 			case m.Item == 0:
 				return Discard(errors.New("unwanted"))
@@ -78,7 +78,7 @@ func TestAStopLosesNoItemWhoseErrorsAreIgnored(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.putGroup(9)
 		var got items
-		each := Each(got.handler(t, func(ctx context.Context, _ *Message[job]) error {
+		each := EachItem(got.handler(t, func(ctx context.Context, _ *Message[job]) error {
 			select {
 			case <-time.After(10 * time.Second):
 				return nil
@@ -110,7 +110,7 @@ func TestAnErrorAfterASuccessfulEachIsThatOfAllItems(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.putGroup(4)
 		var got items
-		each := Each(got.handler(t, func(context.Context, *Message[job]) error { return nil }), 2)
+		each := EachItem(got.handler(t, func(context.Context, *Message[job]) error { return nil }), 2)
 		l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
 			if err := each(ctx, m); err != nil {
 				return err
@@ -134,7 +134,7 @@ func TestAnErrorAfterASuccessfulEachIsThatOfAllItems(t *testing.T) {
 func TestAFailureThatIsOverriddenExplainsNothing(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.putGroup(3)
-		each := Each(func(_ context.Context, m *Message[job]) error {
+		each := EachItem(func(_ context.Context, m *Message[job]) error {
 			switch {
 			case m.Item == 0 && m.DequeueCount == 1:
 				return Poison(errors.New("the overridden failure"))
@@ -163,18 +163,18 @@ func TestAFailureThatIsOverriddenExplainsNothing(t *testing.T) {
 	})
 }
 
-// Middleware may give up waiting for an Each and leave it behind. Then the Each must not take over the
+// Middleware may give up waiting for an EachItem and leave it behind. Then the EachItem must not take over the
 // items of another call, and what it has done is done.
 func TestAnEachThatIsLeftBehindHandlesNothing(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.putGroup(3)
 		var handled atomic.Int32
-		each := Each(func(context.Context, *Message[job]) error { handled.Add(1); return nil }, 2)
+		each := EachItem(func(context.Context, *Message[job]) error { handled.Add(1); return nil }, 2)
 		var left []func() error
 		l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
 			for _, late := range left {
 				if late() == nil {
-					t.Errorf("item %d: an Each for another item had no error", m.Item)
+					t.Errorf("item %d: an EachItem for another item had no error", m.Item)
 				}
 			}
 			left = append(left, func() error { return each(ctx, m) })
@@ -185,7 +185,7 @@ func TestAnEachThatIsLeftBehindHandlesNothing(t *testing.T) {
 		b.mustFinish()
 		for _, late := range left {
 			if late() == nil {
-				t.Error("an Each after its delivery had no error")
+				t.Error("an EachItem after its delivery had no error")
 			}
 		}
 		if s := l.State(); s.Succeeded != 1 || len(left) != 3 || handled.Load() != 0 {
@@ -194,12 +194,12 @@ func TestAnEachThatIsLeftBehindHandlesNothing(t *testing.T) {
 	})
 }
 
-// What an Each has done before middleware gave up waiting for it is not done again.
+// What an EachItem has done before middleware gave up waiting for it is not done again.
 func TestAnEachThatIsAbandonedKeepsWhatIsDone(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.putGroup(6)
 		var got items
-		each := Each(got.handler(t, func(context.Context, *Message[job]) error {
+		each := EachItem(got.handler(t, func(context.Context, *Message[job]) error {
 			time.Sleep(2 * time.Second)
 			return nil
 		}), 1)
@@ -237,7 +237,7 @@ func TestAnItemKeepsItsPlaceUntilItsResultIsKnown(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.putGroup(2)
 		var began [2]time.Time
-		b.run(New(b.queue, Each(func(_ context.Context, m *Message[job]) error {
+		b.run(New(b.queue, EachItem(func(_ context.Context, m *Message[job]) error {
 			if began[m.Item] = time.Now(); m.Item == 0 {
 				return slowError{Snooze(time.Hour)}
 			}

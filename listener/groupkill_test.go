@@ -323,7 +323,7 @@ func TestAnItemThatWaitsForASaveDoesNotStartAfterTheHalt(t *testing.T) {
 			return act()
 		}
 		var got items
-		l := New(b.queue, Each(got.handler(b, func(ctx context.Context, m *Message[job]) error {
+		l := New(b.queue, EachItem(got.handler(b, func(ctx context.Context, m *Message[job]) error {
 			if m.Item == 0 {
 				time.Sleep(2 * time.Second) // and then item 2 has its turn
 				return nil

@@ -78,10 +78,10 @@ func (i *items) counts(n int) []int {
 // ways are the two ways in which a handler handles groups.
 var ways = map[string]func(Handler[job]) Handler[job]{
 	"one by one": func(h Handler[job]) Handler[job] { return h },
-	"Each":       func(h Handler[job]) Handler[job] { return Each(h, 3) },
+	"Each":       func(h Handler[job]) Handler[job] { return EachItem(h, 3) },
 }
 
-// bothWays runs a test with a plain handler and with one made by Each.
+// bothWays runs a test with a plain handler and with one made by EachItem.
 func bothWays(t *testing.T, f func(b *bundle, way func(Handler[job]) Handler[job])) {
 	for _, name := range slices.Sorted(maps.Keys(ways)) {
 		t.Run(name, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestEachHandlesAsManyItemsAtOnceAsItMay(t *testing.T) {
 		bubble(t, func(b *bundle) {
 			b.putGroup(7)
 			var got items
-			b.run(New(b.queue, Each(got.handler(t, func(context.Context, *Message[job]) error {
+			b.run(New(b.queue, EachItem(got.handler(t, func(context.Context, *Message[job]) error {
 				time.Sleep(time.Second)
 				return nil
 			}), bound), options()))
@@ -284,7 +284,7 @@ func TestABrokenGroupIsPoison(t *testing.T) {
 	for _, text := range []string{"millrace/2?gr=2\n1:{}\n", "millrace/2?gr=3\n2:{}\n2:{}\n", "millrace/2?gr=1\n{}"} {
 		bubble(t, func(b *bundle) {
 			b.putText(text)
-			b.run(New(b.queue, Each(func(context.Context, *Message[job]) error {
+			b.run(New(b.queue, EachItem(func(context.Context, *Message[job]) error {
 				t.Error("handled")
 				return nil
 			}, 2), options()))

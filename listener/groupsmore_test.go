@@ -143,7 +143,7 @@ func (c *exiting) Decode(body []byte) (job, error) {
 	return j, err
 }
 
-// A codec that ends the goroutine does so for its item only, and its place in an Each is free again.
+// A codec that ends the goroutine does so for its item only, and its place in an EachItem is free again.
 func TestGoexitInTheCodecHoldsUpNoItem(t *testing.T) {
 	for _, concurrency := range []int{0, 1} {
 		bubble(t, func(b *bundle) {
@@ -153,7 +153,7 @@ func TestGoexitInTheCodecHoldsUpNoItem(t *testing.T) {
 			o.Codec = &exiting{Codec: codec.JSON[job]()}
 			h := got.handler(t, func(context.Context, *Message[job]) error { return nil })
 			if concurrency > 0 {
-				h = Each(h, concurrency)
+				h = EachItem(h, concurrency)
 			}
 			b.run(New(b.queue, h, o))
 			advance(time.Hour)
@@ -172,12 +172,12 @@ func (b *bundle) poisonDepth() int64 {
 	return p.Depth
 }
 
-// What one Each has done another does not know of: nothing counts as done.
+// What one EachItem has done another does not know of: nothing counts as done.
 func TestTwoEachForOneMessageLoseNothing(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.putGroup(3)
-		first := Each(func(context.Context, *Message[job]) error { return nil }, 1)
-		second := Each(func(context.Context, *Message[job]) error { return nil }, 1)
+		first := EachItem(func(context.Context, *Message[job]) error { return nil }, 1)
+		second := EachItem(func(context.Context, *Message[job]) error { return nil }, 1)
 		b.run(New(b.queue, All(first, second), options()))
 		advance(time.Hour)
 		b.mustFinish()
@@ -186,7 +186,7 @@ func TestTwoEachForOneMessageLoseNothing(t *testing.T) {
 			t.Fatalf("got %d messages in the poison queue, want 1", len(records))
 		}
 		r, err := poison.ParseRecord(records[0].Text)
-		if err != nil || !strings.Contains(r.Error, "inside one Each") {
+		if err != nil || !strings.Contains(r.Error, "inside one EachItem") {
 			t.Errorf("got %+v, %v", r, err)
 		}
 		if head, _, _, err := codec.Open(r.Text, codec.Envelope, codec.Groups); err != nil || head.Done != "" {
@@ -195,7 +195,7 @@ func TestTwoEachForOneMessageLoseNothing(t *testing.T) {
 	})
 }
 
-// Batch inside Each collects items; All inside of it calls every handler for each.
+// Batch inside EachItem collects items; All inside of it calls every handler for each.
 func TestEachContainsBatchAndAll(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.putGroup(20)
@@ -208,9 +208,9 @@ func TestEachContainsBatchAndAll(t *testing.T) {
 		var others atomic.Int32
 		other := func(context.Context, *Message[job]) error { others.Add(1); return nil }
 		o := options()
-		o.Concurrency = 2 // fewer than a batch: an Each has more
+		o.Concurrency = 2 // fewer than a batch: an EachItem has more
 		o.OnError = func(err error) { t.Error(err) }
-		b.run(New(b.queue, Each(All(batch, other), 10), o))
+		b.run(New(b.queue, EachItem(All(batch, other), 10), o))
 		advance(time.Second)
 		b.mustFinish()
 		if calls.Load() != 4 || sizes.Load() != 20 || others.Load() != 20 {
@@ -242,7 +242,7 @@ func TestASaveOfNoItemIsRefused(t *testing.T) {
 	})
 }
 
-// A batch inside of Each waits for no item that cannot come: it begins when every item of the group
+// A batch inside of EachItem waits for no item that cannot come: it begins when every item of the group
 // that runs waits in it, and no further one can begin. It still waits for items that run, for those
 // that wait for the key of another one, and for the places of items that end.
 func TestABatchInsideEachWaitsForNoItemThatCannotCome(t *testing.T) {
@@ -286,7 +286,7 @@ func TestABatchInsideEachWaitsForNoItemThatCannotCome(t *testing.T) {
 				}
 				o := options()
 				o.RetryDelay = func(int, error) time.Duration { return time.Hour }
-				b.run(New(b.queue, Each(h, c.places), o))
+				b.run(New(b.queue, EachItem(h, c.places), o))
 				advance(10 * wait)
 				b.mustFinish()
 				if took := last.Sub(b.begin); !maps.Equal(sizes, c.want) || took != c.took {
@@ -318,7 +318,7 @@ func TestABatchInsideEachDoesNotWaitWhenItemsRunAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		var sizes []int
-		b.run(New(b.queue, Each(Batch(func(_ context.Context, ms []*Message[job]) []error {
+		b.run(New(b.queue, EachItem(Batch(func(_ context.Context, ms []*Message[job]) []error {
 			sizes = append(sizes, len(ms))
 			return nil
 		}, 3, time.Hour), 3), options()))
@@ -346,7 +346,7 @@ func slow(item int, d time.Duration) Middleware[job] {
 	}
 }
 
-// Middleware and interceptors see every item, or outside of Each the message. What they return
+// Middleware and interceptors see every item, or outside of EachItem the message. What they return
 // instead of the result is the result.
 func TestMiddlewareDecidesForItems(t *testing.T) {
 	var seen atomic.Int32
@@ -369,9 +369,9 @@ func TestMiddlewareDecidesForItems(t *testing.T) {
 		handler Handler[job]
 		seen    int32
 	}{
-		"items":           {swallow(fails), 8},
-		"inside of Each":  {Each(swallow(fails), 2), 5},
-		"outside of Each": {swallow(Each(fails, 2)), 2},
+		"items":               {swallow(fails), 8},
+		"inside of EachItem":  {EachItem(swallow(fails), 2), 5},
+		"outside of EachItem": {swallow(EachItem(fails, 2)), 2},
 	} {
 		bubble(t, func(b *bundle) {
 			seen.Store(0)
@@ -394,7 +394,7 @@ func TestMiddlewareTriesItemsAgain(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.putGroup(6)
 		var got items
-		each := Each(got.handler(t, func(_ context.Context, m *Message[job]) error {
+		each := EachItem(got.handler(t, func(_ context.Context, m *Message[job]) error {
 			if m.Item == 2 && got.counts(6)[2] < 3 {
 				return errors.New("not yet")
 			}
@@ -418,12 +418,12 @@ func TestMiddlewareTriesItemsAgain(t *testing.T) {
 	})
 }
 
-// Middleware that ends the context of an Each leaves no item without a result, or the message would
+// Middleware that ends the context of an EachItem leaves no item without a result, or the message would
 // come again at once and without end.
 func TestItemsThatMiddlewareCancelsHaveFailed(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.putGroup(6)
-		each := Each(func(context.Context, *Message[job]) error { t.Error("handled"); return nil }, 2)
+		each := EachItem(func(context.Context, *Message[job]) error { t.Error("handled"); return nil }, 2)
 		l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
 			ctx, cancel := context.WithCancel(ctx)
 			cancel()
@@ -509,7 +509,7 @@ func TestAnItemForANewerWorkerIsLeftToIt(t *testing.T) {
 		o.Codec = newerCodec{codec.JSON[job]()}
 		o.Idle = Idle{Min: time.Hour, Max: time.Hour}
 		var got items
-		l := New(b.queue, Each(got.handler(t, func(context.Context, *Message[job]) error { return nil }), 2), o)
+		l := New(b.queue, EachItem(got.handler(t, func(context.Context, *Message[job]) error { return nil }), 2), o)
 		b.run(l)
 		advance(10 * time.Minute)
 		b.mustFinish()
@@ -517,7 +517,7 @@ func TestAnItemForANewerWorkerIsLeftToIt(t *testing.T) {
 		if s := l.State(); s.Snoozed != 1 || s.Poisoned != 0 {
 			t.Errorf("got %+v, want one snooze, because its release is no reason to poll", s)
 		}
-		b.run(New(b.queue, Each(got.handler(t, func(context.Context, *Message[job]) error { return nil }), 2), options()))
+		b.run(New(b.queue, EachItem(got.handler(t, func(context.Context, *Message[job]) error { return nil }), 2), options()))
 		advance(10 * time.Minute)
 		b.mustFinish()
 		got.wantCounts(t, 0, 0, 1, 0)
@@ -621,7 +621,7 @@ func TestAGroupErrorHasTheErrorsOfTheItems(t *testing.T) {
 }
 
 // What an item has done while the last renewal was in flight is recorded, when middleware has left its
-// Each behind.
+// EachItem behind.
 func TestAnItemThatEndsDuringTheLastRenewalIsRecorded(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.putGroup(2)
@@ -635,7 +635,7 @@ func TestAnItemThatEndsDuringTheLastRenewalIsRecorded(t *testing.T) {
 			return fresh, err
 		}}
 		var got items
-		each := Each(got.handler(t, func(_ context.Context, m *Message[job]) error {
+		each := EachItem(got.handler(t, func(_ context.Context, m *Message[job]) error {
 			if m.Attempt == 1 {
 				time.Sleep([]time.Duration{22 * time.Second, time.Minute}[m.Item])
 			}

@@ -88,7 +88,7 @@ func TestAnItemIsStuckByItsOwnTime(t *testing.T) {
 					stuck.Add(1)
 				}
 			}
-			b.run(New(b.queue, Each(func(_ context.Context, m *Message[job]) error {
+			b.run(New(b.queue, EachItem(func(_ context.Context, m *Message[job]) error {
 				switch m.Item {
 				case 0:
 					time.Sleep(60 * time.Second)

@@ -95,7 +95,7 @@ func (l *Listener[T]) check() error {
 	case bad != nil:
 		return fmt.Errorf("listener of %v: %w", l.queue.Name(), bad)
 	case l.kinds == nil && l.handler == nil:
-		return fmt.Errorf("listener of %v needs a handler: it is nil, or All, Each, Batch or Chain was given nothing, nil, or a number under 1", l.queue.Name())
+		return fmt.Errorf("listener of %v needs a handler: it is nil, or All, EachItem, Batch or Chain was given nothing, nil, or a number under 1", l.queue.Name())
 	case l.kinds != nil && l.options != nil && (l.options.Codec != nil || l.options.TimeoutFor != nil):
 		return fmt.Errorf("listener of %v: Codec and TimeoutFor are for a listener of one type: each kind has its codec and its Timeout", l.queue.Name())
 	}

@@ -109,9 +109,9 @@ func TestAHandlerThatDoesNothingIsRefused(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	for name, handler := range map[string]Handler[job]{
-		"nil": nil, "All of none": All[job](), "All of nil": All(h, nil), "Each of nil": Each[job](nil, 2), "Each of 0": Each(h, 0),
-		"Each of -1": Each(h, -1), "Batch of nil": Batch[job](nil, 2, 0), "Batch of 0": Batch(batch, 0, 0), "Chain of nil": Chain(nil, same),
-		"Chain with nil": Chain(h, same, nil), "nil within": Chain(Each(All(h, Chain(h, nil)), 2), same),
+		"nil": nil, "All of none": All[job](), "All of nil": All(h, nil), "EachItem of nil": EachItem[job](nil, 2), "EachItem of 0": EachItem(h, 0),
+		"EachItem of -1": EachItem(h, -1), "Batch of nil": Batch[job](nil, 2, 0), "Batch of 0": Batch(batch, 0, 0), "Chain of nil": Chain(nil, same),
+		"Chain with nil": Chain(h, same, nil), "nil within": Chain(EachItem(All(h, Chain(h, nil)), 2), same),
 	} {
 		l := New(q, handler, nil)
 		for what, err := range map[string]error{"Check": l.Check(), "Run": l.Run(ended)} {
@@ -125,7 +125,7 @@ func TestAHandlerThatDoesNothingIsRefused(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "interceptor 2 of 2 is nil") {
 		t.Errorf("got %v, want the second interceptor named", err)
 	}
-	if err := New(q, Chain(All(h, Each(Batch(batch, 1, 0), 1)), same), &Options[job]{Interceptors: []Interceptor{through}}).Check(); err != nil {
+	if err := New(q, Chain(All(h, EachItem(Batch(batch, 1, 0), 1)), same), &Options[job]{Interceptors: []Interceptor{through}}).Check(); err != nil {
 		t.Errorf("got %v, want no error", err)
 	}
 }

@@ -54,16 +54,16 @@ func BenchmarkOverTheWire(b *testing.B) {
 		}
 	})
 	b.Run("SendAll", func(b *testing.B) {
-		if _, err := p.SendAll(b.Context(), orders(b.N), nil); err != nil {
+		if _, err := p.SendAllSeq(b.Context(), orders(b.N), nil); err != nil {
 			b.Fatal(err)
 		}
 	})
 }
 
 // BenchmarkSendAll is BenchmarkSend by SendAll: what it adds to a Send.
-func BenchmarkSendAll(b *testing.B) {
+func BenchmarkSendAllSeq(b *testing.B) {
 	b.ReportAllocs()
-	if _, err := producer.New[order](acceptingQueue{}, nil).SendAll(b.Context(), orders(b.N), nil); err != nil {
+	if _, err := producer.New[order](acceptingQueue{}, nil).SendAllSeq(b.Context(), orders(b.N), nil); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -82,7 +82,7 @@ func BenchmarkFarAway(b *testing.B) {
 		}
 	})
 	b.Run("SendAll", func(b *testing.B) {
-		if _, err := p.SendAll(b.Context(), orders(b.N), nil); err != nil {
+		if _, err := p.SendAllSeq(b.Context(), orders(b.N), nil); err != nil {
 			b.Fatal(err)
 		}
 	})

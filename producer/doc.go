@@ -8,7 +8,8 @@
 // retried. If a response was lost, a retry may create two messages for one job, which is one more
 // reason for handlers to be idempotent: [Sent] says so, and both messages have the same job id. A
 // Send that gives up says by [queue.ErrOutcomeUnknown] that the job may be there nevertheless.
-// [Producer.SendAll] sends many jobs, several at a time, and reports on each. [Producer.Cancel]
+// [Producer.SendAll] sends many jobs, several at a time, and reports on each;
+// [Producer.SendAllSeq] does so for a sequence that need not fit into memory. [Producer.Cancel]
 // takes back what no worker has taken.
 //
 // # Concurrency

@@ -23,7 +23,7 @@ func ExampleOptions() {
 			return "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", ""
 		},
 	})
-	if _, err := resizes.Send(ctx, Resize{100}, &producer.SendOptions{Key: "album 12", Dedupe: "album 12/3"}); err != nil {
+	if _, err := resizes.Send(ctx, Resize{100}, &producer.SendOptions{Key: "album 12", DedupeKey: "album 12/3"}); err != nil {
 		fmt.Println(err)
 		return
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/millrace/millrace/producer"
@@ -12,9 +11,9 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// A sequence is sent several jobs at a time. One that cannot be sent stops no other, and the
+// Several jobs are sent at a time. One that cannot be sent stops no other, and the
 // results say which it was.
-func ExampleProducer_SendAll() {
+func ExampleProducer_SendAllSeq() {
 	ctx := context.Background()
 	q := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "orders"})
 	if err := q.Create(ctx, nil); err != nil {
@@ -24,7 +23,7 @@ func ExampleProducer_SendAll() {
 	type Order struct{ ID, Note string }
 	orders := []Order{{ID: "7"}, {ID: "8", Note: strings.Repeat("long ", 20_000)}, {ID: "9"}}
 
-	results, err := producer.New[Order](q, nil).SendAll(ctx, slices.Values(orders), &producer.SendAllOptions[Order]{
+	results, err := producer.New[Order](q, nil).SendAll(ctx, orders, &producer.SendAllOptions[Order]{
 		// An id of one's own: what is sent again after a crash is recognisable.
 		Options: func(_ int, one Order) producer.SendOptions { return producer.SendOptions{JobID: "order-" + one.ID} },
 	})

@@ -30,10 +30,10 @@ type SendOptions struct {
 	// At most codec.MaxHeadText bytes; it needs an envelope. Defaults to a random id.
 	JobID string
 
-	// Dedupe is equal for jobs that are the same job sent twice, so that workers can recognise
+	// DedupeKey is equal for jobs that are the same job sent twice, so that workers can recognise
 	// them; sending does not. At most codec.MaxHeadText bytes; it needs an envelope. Defaults to
 	// none.
-	Dedupe string
+	DedupeKey string
 
 	// Key is what the job belongs to, such as a customer. A [queue.Sender] over several queues may
 	// choose the queue by it. At most codec.MaxHeadText bytes; it needs an envelope. Defaults to none.
@@ -156,11 +156,11 @@ func (p *Producer[T]) ready() error {
 func (p *Producer[T]) sending(ctx context.Context, o *SendOptions) (*Sending, error) {
 	s := &Sending{Queue: p.queue.Name(), Head: codec.Head{Kind: p.options.Kind, Enqueued: time.Now()}}
 	if o != nil {
-		if err := p.checkEnvelope("JobID", o.JobID, "Dedupe", o.Dedupe, "Key", o.Key); err != nil {
+		if err := p.checkEnvelope("JobID", o.JobID, "DedupeKey", o.DedupeKey, "Key", o.Key); err != nil {
 			return nil, err
 		}
 		s.Delay, s.TTL = o.Delay, o.TTL
-		s.Head.ID, s.Head.Dedupe, s.Head.Key = o.JobID, o.Dedupe, o.Key
+		s.Head.ID, s.Head.Dedupe, s.Head.Key = o.JobID, o.DedupeKey, o.Key
 	}
 	if s.Head.ID == "" {
 		s.Head.ID = rand.Text()
@@ -337,7 +337,7 @@ func jobOf(s *Sending) [2]string { return [2]string{s.Head.ID, s.Head.Kind} }
 
 // SendGroup sends several jobs in one message, as [Producer.Send] sends one: they are put, fetched
 // and deleted together, at the cost of one job. Workers handle and retry each by itself, under the
-// options and the job id of the group: see listener.Each.
+// options and the job id of the group: see listener.EachItem.
 //
 // A group must fit into a message, 64 KiB of text, with the room in which what has been done of it
 // is recorded; otherwise it is [queue.ErrTooLarge], and nothing is sent. With Options.Claims a larger

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"runtime/debug"
+	"slices"
 	"sync"
 
 	"github.com/millrace/millrace/blob"
@@ -16,7 +17,8 @@ import (
 // second on a queue, which is as many as 32 requests of 16 ms at a time.
 const defaultConcurrency = 32
 
-// SendAllOptions configure one [Producer.SendAll]. Nil and the zero value mean the defaults.
+// SendAllOptions configure one [Producer.SendAll] or [Producer.SendAllSeq]. Nil and the zero value
+// mean the defaults.
 type SendAllOptions[T any] struct {
 	// Concurrency is how many jobs are sent at once. Negative is an error. Defaults to 32.
 	Concurrency int
@@ -30,15 +32,21 @@ type SendAllOptions[T any] struct {
 	Report func(Result)
 }
 
-// Result is what became of one job of a [Producer.SendAll].
+// Result is what became of one job of a [Producer.SendAll] or [Producer.SendAllSeq].
 type Result struct {
-	Index int   // of the job in the sequence, from 0
+	Index int   // of the job in the slice or sequence, from 0
 	Sent  Sent  // zero if Err is not nil
 	Err   error // as Send returns it; nil if the job was accepted
 }
 
-// SendAll sends all jobs of a sequence, several at a time and in no order, each as [Producer.Send]
-// does. It returns when no request is under way any more, with a result for every job that it took,
+// SendAll sends all jobs, several at a time and in no order, each as [Producer.Send] does. It
+// returns the results and errors of [Producer.SendAllSeq], which does the same for a sequence.
+func (p *Producer[T]) SendAll(ctx context.Context, jobs []T, o *SendAllOptions[T]) ([]Result, error) {
+	return p.SendAllSeq(ctx, slices.Values(jobs), o)
+}
+
+// SendAllSeq sends all jobs of a sequence, several at a time and in no order, each as
+// [Producer.Send] does. It returns when no request is under way any more, with a result for every job that it took,
 // in the order of the sequence. The error is nil if the sequence ended and all jobs were accepted.
 //
 // The next job is taken only when it can be sent at once, so a sequence need not fit into memory;
@@ -52,9 +60,9 @@ type Result struct {
 // With Options.Wakeups an event follows the last job, and before that whatever has waited a second for
 // one, because a sequence may be endless.
 //
-// A panic of the sequence, of the codec or of another function of the options comes out of SendAll
+// A panic of the sequence, of the codec or of another function of the options comes out of SendAllSeq
 // when no request is under way any more.
-func (p *Producer[T]) SendAll(ctx context.Context, jobs iter.Seq[T], o *SendAllOptions[T]) ([]Result, error) {
+func (p *Producer[T]) SendAllSeq(ctx context.Context, jobs iter.Seq[T], o *SendAllOptions[T]) ([]Result, error) {
 	if err := p.ready(); err != nil {
 		return nil, err
 	}

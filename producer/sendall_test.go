@@ -97,7 +97,7 @@ func TestManyJobsAreAsManyRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := server.Counts().Requests()
-	results, err := producer.New[order](q, nil).SendAll(t.Context(), orders(jobs), nil)
+	results, err := producer.New[order](q, nil).SendAllSeq(t.Context(), orders(jobs), nil)
 	if err != nil || len(results) != jobs {
 		t.Fatalf("got %d results, %v", len(results), err)
 	}
@@ -147,7 +147,7 @@ func TestSendAllTakesNoMoreThanItCanSend(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			results, err := producer.New[order](q, nil).SendAll(t.Context(), jobs, &producer.SendAllOptions[order]{Concurrency: 3})
+			results, err := producer.New[order](q, nil).SendAllSeq(t.Context(), jobs, &producer.SendAllOptions[order]{Concurrency: 3})
 			if err != nil || len(results) != 10 {
 				t.Errorf("got %v, %v", results, err)
 			}
@@ -195,7 +195,7 @@ func TestSendAllKeepsTheBooks(t *testing.T) {
 					}
 				}
 			}
-			results, err := producer.New[order](failing, nil).SendAll(ctx, jobs, &producer.SendAllOptions[order]{Concurrency: concurrency})
+			results, err := producer.New[order](failing, nil).SendAllSeq(ctx, jobs, &producer.SendAllOptions[order]{Concurrency: concurrency})
 			checkBooks(rt, results, onQueue(t, q))
 			failed := slices.ContainsFunc(results, func(r producer.Result) bool { return r.Err != nil })
 			if all := !failed && len(results) == n && ctx.Err() == nil; all != (err == nil) {
@@ -273,7 +273,7 @@ func TestABadJobStopsNoOther(t *testing.T) {
 		}
 		return producer.SendOptions{}
 	}
-	results, err := producer.New[order](q, nil).SendAll(t.Context(), slices.Values(jobs), &producer.SendAllOptions[order]{Options: options})
+	results, err := producer.New[order](q, nil).SendAll(t.Context(), jobs, &producer.SendAllOptions[order]{Options: options})
 	if !errors.Is(err, queue.ErrTooLarge) || !strings.HasPrefix(err.Error(), "2 of 4 jobs were not accepted, the first with index 1: send to acme/orders: ") {
 		t.Errorf("got %v", err)
 	}
@@ -299,7 +299,7 @@ func TestAnErrorThatMeetsEveryJobEndsSendAll(t *testing.T) {
 				}
 				return failure
 			}}
-			results, err := producer.New[order](q, nil).SendAll(t.Context(), orders(endless), nil)
+			results, err := producer.New[order](q, nil).SendAllSeq(t.Context(), orders(endless), nil)
 			if !errors.Is(err, failure) || !strings.Contains(err.Error(), "no further job was taken after") {
 				t.Errorf("got %v", err)
 			}
@@ -324,7 +324,7 @@ func TestSendAllEndsWithItsContext(t *testing.T) {
 				return queue.ErrOutcomeUnknown
 			}
 		}}
-		results, err := producer.New[order](slow, nil).SendAll(ctx, orders(endless), &producer.SendAllOptions[order]{Concurrency: 2})
+		results, err := producer.New[order](slow, nil).SendAllSeq(ctx, orders(endless), &producer.SendAllOptions[order]{Concurrency: 2})
 		if err == nil || !strings.Contains(err.Error(), "closing time") {
 			t.Errorf("got %v", err)
 		}
@@ -339,7 +339,7 @@ func TestSendAllEndsWithItsContext(t *testing.T) {
 		taken := false
 		jobs := func(func(order) bool) { taken = true }
 		for range 20 { // a select that drew lots would take a job in half of them
-			if results, err := producer.New[order](q, nil).SendAll(ctx, jobs, nil); err == nil || len(results) > 0 || taken {
+			if results, err := producer.New[order](q, nil).SendAllSeq(ctx, jobs, nil); err == nil || len(results) > 0 || taken {
 				t.Fatalf("with a context that has ended: got %v, error %v, taken %v; want none taken", results, err, taken)
 			}
 		}
@@ -347,15 +347,15 @@ func TestSendAllEndsWithItsContext(t *testing.T) {
 }
 
 func TestSendAllOfNothing(t *testing.T) {
-	results, err := producer.New[order](setup(t), nil).SendAll(t.Context(), orders(0), nil)
+	results, err := producer.New[order](setup(t), nil).SendAllSeq(t.Context(), orders(0), nil)
 	if err != nil || len(results) != 0 {
 		t.Errorf("got %v, %v", results, err)
 	}
-	if _, err := producer.New[order](setup(t), nil).SendAll(t.Context(), orders(1), &producer.SendAllOptions[order]{Concurrency: -1}); err == nil {
+	if _, err := producer.New[order](setup(t), nil).SendAllSeq(t.Context(), orders(1), &producer.SendAllOptions[order]{Concurrency: -1}); err == nil {
 		t.Error("a negative Concurrency was taken")
 	}
 	var zero producer.Producer[order]
-	if _, err := zero.SendAll(t.Context(), orders(1), nil); err == nil {
+	if _, err := zero.SendAllSeq(t.Context(), orders(1), nil); err == nil {
 		t.Error("the zero producer sent something")
 	}
 }
@@ -364,7 +364,7 @@ func TestSendAllOfNothing(t *testing.T) {
 func TestReportGetsEveryResult(t *testing.T) {
 	q := setup(t)
 	var indices []int
-	results, err := producer.New[order](q, nil).SendAll(t.Context(), orders(200), &producer.SendAllOptions[order]{
+	results, err := producer.New[order](q, nil).SendAllSeq(t.Context(), orders(200), &producer.SendAllOptions[order]{
 		Report: func(r producer.Result) {
 			if r.Err != nil || r.Sent.ID == "" {
 				t.Errorf("got %+v", r)
@@ -451,7 +451,7 @@ func TestPanicsComeOutOfSendAll(t *testing.T) {
 					t.Errorf("panic of %s: %d requests outlive SendAll", where, onTheWay.Load())
 				}
 			}()
-			producer.New(q, &c.options).SendAll(t.Context(), jobs, &c.all)
+			producer.New(q, &c.options).SendAllSeq(t.Context(), jobs, &c.all)
 			t.Errorf("panic of %s: SendAll returned", where)
 		})
 	}
@@ -465,7 +465,7 @@ func TestAPanicOfACodecHasItsStack(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}()
-	producer.New(setup(t), &producer.Options[order]{Codec: failingCodec{func() { panic("a bug") }}}).SendAll(t.Context(), orders(10), nil)
+	producer.New(setup(t), &producer.Options[order]{Codec: failingCodec{func() { panic("a bug") }}}).SendAllSeq(t.Context(), orders(10), nil)
 }
 
 // A sequence that yields after false is a mistake in the program: the runtime's panic comes out when no
@@ -495,7 +495,7 @@ func TestASequenceThatYieldsAfterFalsePanics(t *testing.T) {
 				t.Errorf("got %d refusals, %d on the way, %d sent; want the runtime's panic after 1, with 0 and 8", refused, onTheWay.Load(), sent.Load())
 			}
 		}()
-		results, err := producer.New[order](q, nil).SendAll(ctx, jobs, &producer.SendAllOptions[order]{Concurrency: 2})
+		results, err := producer.New[order](q, nil).SendAllSeq(ctx, jobs, &producer.SendAllOptions[order]{Concurrency: 2})
 		t.Errorf("got %v, %v; want a panic", results, err)
 	})
 }

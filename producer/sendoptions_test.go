@@ -43,7 +43,7 @@ func TestTheEnvelopeSaysWhatTheOptionsSay(t *testing.T) {
 			}
 			return traceParent, traceState
 		}})
-		sent, err := p.Send(context.WithValue(t.Context(), key{}, "sender"), order{"7"}, &producer.SendOptions{JobID: "job 7", Dedupe: "d/7", Key: "customer"})
+		sent, err := p.Send(context.WithValue(t.Context(), key{}, "sender"), order{"7"}, &producer.SendOptions{JobID: "job 7", DedupeKey: "d/7", Key: "customer"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +90,7 @@ func TestLimitsAreCheckedBeforeAnythingIsSent(t *testing.T) {
 		"long TTL":            {send: producer.SendOptions{TTL: (math.MaxInt32 + 1) * time.Second}, want: "is outside"},
 		"delay beyond TTL":    {send: producer.SendOptions{Delay: time.Minute, TTL: time.Minute}, want: "is not shorter than the TTL"},
 		"long job id":         {send: producer.SendOptions{JobID: long}, want: "the job id has 257 bytes, the limit is 256"},
-		"long dedupe key":     {send: producer.SendOptions{Dedupe: long}, want: "the dedupe key has 257"},
+		"long dedupe key":     {send: producer.SendOptions{DedupeKey: long}, want: "the dedupe key has 257"},
 		"long key":            {send: producer.SendOptions{Key: long}, want: "the key has 257"},
 		"line in a key":       {send: producer.SendOptions{Key: "a\nb"}, want: "control character U+000A"},
 		"long kind":           {options: producer.Options[order]{Kind: long}, want: "the kind has 257"},
@@ -101,7 +101,7 @@ func TestLimitsAreCheckedBeforeAnythingIsSent(t *testing.T) {
 			want: "delay -1h0m0s"},
 		"job id without envelope": {options: producer.Options[order]{Format: codec.Plain}, send: producer.SendOptions{JobID: "7"},
 			want: `JobID "7" needs an envelope, and the format plain has none`},
-		"dedupe without envelope": {options: producer.Options[order]{Format: codec.Base64}, send: producer.SendOptions{Dedupe: "7"}, want: "Dedupe"},
+		"dedupe without envelope": {options: producer.Options[order]{Format: codec.Base64}, send: producer.SendOptions{DedupeKey: "7"}, want: "DedupeKey"},
 		"key without envelope":    {options: producer.Options[order]{Format: codec.Base64}, send: producer.SendOptions{Key: "7"}, want: "Key"},
 		"kind without envelope":   {options: producer.Options[order]{Format: codec.Base64, Kind: "7"}, want: "Kind"},
 		"claim without envelope": {options: producer.Options[order]{Format: codec.Plain, Interceptors: sets(func(s *producer.Sending) { s.Head.Claim = "blob" })},

@@ -148,7 +148,7 @@ func TestSendAllTellsEachQueueOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, _ := several(t)
 		h := &heard{}
-		results, err := telling(q, h, nil).SendAll(t.Context(), slices.Values(make([]order, 30)), nil)
+		results, err := telling(q, h, nil).SendAll(t.Context(), make([]order, 30), nil)
 		if err != nil || len(results) != 30 {
 			t.Fatal(err)
 		}
@@ -178,7 +178,7 @@ func TestAQueueThatCannotBeToldStopsNoOther(t *testing.T) {
 		h := &heard{}
 		deny := &denying{heard: h, queue: shards[0].Name()}
 		p := telling(q, h, func(o *producer.Options[order]) { o.Wakeups = deny })
-		if _, err := p.SendAll(t.Context(), slices.Values(make([]order, 30)), nil); err != nil {
+		if _, err := p.SendAll(t.Context(), make([]order, 30), nil); err != nil {
 			t.Fatal(err)
 		}
 		if got, errs := h.take(), h.takeErrors(); len(got) != 2 || len(errs) != 1 || !strings.Contains(errs[0].Error(), shards[0].Name().String()) {
@@ -205,7 +205,7 @@ func TestAQueueThatHangsKeepsNoOtherFromBeingTold(t *testing.T) {
 				stuck.queues[s.Name()] = depth == 0
 			}
 			p := telling(q, h, func(o *producer.Options[order]) { o.Wakeups, o.WakeupDepth = stuck, depth })
-			if _, err := p.SendAll(t.Context(), slices.Values(make([]order, 30)), nil); err != nil {
+			if _, err := p.SendAll(t.Context(), make([]order, 30), nil); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
@@ -238,7 +238,7 @@ func TestAPublisherThatPanicsForAQueueStopsNoOther(t *testing.T) {
 	h := &heard{}
 	broken := &breaking{heard: h, queue: shards[1].Name()}
 	p := telling(q, h, func(o *producer.Options[order]) { o.Wakeups = broken })
-	if _, err := p.SendAll(t.Context(), slices.Values(make([]order, 30)), nil); err != nil {
+	if _, err := p.SendAll(t.Context(), make([]order, 30), nil); err != nil {
 		t.Fatal(err)
 	}
 	if got, errs := h.take(), h.takeErrors(); len(got) != 2 || len(errs) != 1 || !strings.Contains(errs[0].Error(), "panicked") {

@@ -153,7 +153,7 @@ func TestSendAllReadsTheDepthOnce(t *testing.T) {
 	q, h := &deep{Queue: setup(t)}, &heard{}
 	p := telling(q, h, depthOf(100))
 	for range 2 {
-		if _, err := p.SendAll(t.Context(), orders(99), nil); err != nil {
+		if _, err := p.SendAllSeq(t.Context(), orders(99), nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -126,7 +126,7 @@ func TestSendAllTellsOnceAfterTheLastJob(t *testing.T) { // L-35
 		_ = yield(large) // refused; what follows is sent
 		orders(100)(yield)
 	}
-	if _, err := telling(q, h, nil).SendAll(t.Context(), jobs, nil); !errors.Is(err, queue.ErrTooLarge) {
+	if _, err := telling(q, h, nil).SendAllSeq(t.Context(), jobs, nil); !errors.Is(err, queue.ErrTooLarge) {
 		t.Fatal(err)
 	}
 	var bytes int64
@@ -163,7 +163,7 @@ func TestAnEndlessSendAllTellsEverySecond(t *testing.T) {
 				}
 			}
 		}
-		if _, err := telling(q, h, nil).SendAll(t.Context(), jobs, nil); err != nil {
+		if _, err := telling(q, h, nil).SendAllSeq(t.Context(), jobs, nil); err != nil {
 			t.Fatal(err)
 		}
 		if got := h.take(); len(got) != 1 {
@@ -176,7 +176,7 @@ func TestSendAllTellsAlsoWhenItFails(t *testing.T) {
 	q, h := setup(t), &heard{}
 	func() {
 		defer func() { _ = recover() }()
-		_, _ = telling(q, h, nil).SendAll(t.Context(), func(yield func(order) bool) {
+		_, _ = telling(q, h, nil).SendAllSeq(t.Context(), func(yield func(order) bool) {
 			_ = yield(order{"7"})
 			panic("no further order")
 		}, nil)
@@ -186,7 +186,7 @@ func TestSendAllTellsAlsoWhenItFails(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	h = &heard{publish: func(ctx context.Context) error { return ctx.Err() }}
-	_, err := telling(setup(t), h, nil).SendAll(ctx, orders(endless), &producer.SendAllOptions[order]{
+	_, err := telling(setup(t), h, nil).SendAllSeq(ctx, orders(endless), &producer.SendAllOptions[order]{
 		Concurrency: 1, Report: func(producer.Result) { cancel() },
 	})
 	if got := h.take(); !errors.Is(err, context.Canceled) || len(got) != 1 || len(h.takeErrors()) != 0 {
@@ -214,7 +214,7 @@ func TestSendAllTellsOncePerSecondInWhichJobsBecomeVisible(t *testing.T) {
 			return err
 		}
 		p := telling(q, h, func(o *producer.Options[order]) { o.Interceptors = []producer.Interceptor{count} })
-		_, err := p.SendAll(t.Context(), jobs, &producer.SendAllOptions[order]{
+		_, err := p.SendAllSeq(t.Context(), jobs, &producer.SendAllOptions[order]{
 			Concurrency: 1,
 			Options: func(i int, _ order) producer.SendOptions {
 				minutes := 1 + i%3
@@ -250,7 +250,7 @@ func TestAFailureEndsTheEventsOfASendAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("no connection")
 		h := &heard{publish: func(context.Context) error { return broken }}
-		_, err := telling(setup(t), h, nil).SendAll(t.Context(), orders(300), &producer.SendAllOptions[order]{
+		_, err := telling(setup(t), h, nil).SendAllSeq(t.Context(), orders(300), &producer.SendAllOptions[order]{
 			Options: func(i int, _ order) producer.SendOptions {
 				return producer.SendOptions{Delay: time.Duration(1+i%3) * time.Minute}
 			},
@@ -279,7 +279,7 @@ func TestSendAllPublishesOneAfterTheOther(t *testing.T) {
 				yield(order{"8"})
 			}
 		}
-		if _, err := telling(setup(t), h, nil).SendAll(t.Context(), jobs, nil); err != nil {
+		if _, err := telling(setup(t), h, nil).SendAllSeq(t.Context(), jobs, nil); err != nil {
 			t.Fatal(err)
 		}
 		if got := h.take(); len(got) != 2 || publishing.Load() != 0 {
@@ -299,7 +299,7 @@ func TestAPanicOfOnWakeupErrorComesOutOfSendAll(t *testing.T) {
 					t.Errorf("recovered %v, want the panic of OnWakeupError", v)
 				}
 			}()
-			_, err := p.SendAll(t.Context(), func(yield func(order) bool) {
+			_, err := p.SendAllSeq(t.Context(), func(yield func(order) bool) {
 				if yield(order{"7"}) {
 					time.Sleep(pause)
 				}
@@ -320,7 +320,7 @@ func TestAFailingPublisherFailsNoSend(t *testing.T) {
 		if sent, err := p.Send(t.Context(), order{"7"}, nil); err != nil || sent.JobID == "" {
 			t.Errorf("%s: Send: %+v, %v", name, sent, err)
 		}
-		if results, err := p.SendAll(t.Context(), orders(3), nil); err != nil || len(results) != 3 {
+		if results, err := p.SendAllSeq(t.Context(), orders(3), nil); err != nil || len(results) != 3 {
 			t.Errorf("%s: SendAll: %+v, %v", name, results, err)
 		}
 		errs := h.takeErrors()

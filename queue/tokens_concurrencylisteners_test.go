@@ -241,7 +241,7 @@ func TestOneTokenIsOneReader(t *testing.T) {
 	})
 }
 
-// A group without Each has a handler for each item, one after the other, and keeps its room between them.
+// A group without EachItem has a handler for each item, one after the other, and keeps its room between them.
 func TestAGroupKeepsItsRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tokensSetup(t)

@@ -79,7 +79,7 @@ func TestAnOutageOfTheStoreEndsSendAll(t *testing.T) {
 						}
 					}
 				}
-				results, err := p.SendAll(b.Context(), jobs, &producer.SendAllOptions[job]{Concurrency: 4})
+				results, err := p.SendAllSeq(b.Context(), jobs, &producer.SendAllOptions[job]{Concurrency: 4})
 				if err == nil || !strings.Contains(err.Error(), "no further job was taken after") || failure != nil && !errors.Is(err, failure) {
 					b.Errorf("got error %v, want that of the store, and that no further job was taken", err)
 				}
@@ -101,7 +101,7 @@ func TestABodyOverMaxBodyStopsNoOther(t *testing.T) {
 		}
 		jobs := []job{{"0", large}, {"1", strings.Repeat("x", 5000)}, {"2", large}}
 		results, err := producer.New(b.queue, &producer.Options[job]{Claims: claims}).
-			SendAll(b.Context(), slices.Values(jobs), &producer.SendAllOptions[job]{Concurrency: 1})
+			SendAll(b.Context(), jobs, &producer.SendAllOptions[job]{Concurrency: 1})
 		if len(results) != 3 || results[0].Err != nil || results[1].Err == nil || results[2].Err != nil || !strings.Contains(err.Error(), "MaxBody is 5000") {
 			b.Errorf("got %+v, %v; want only the second to fail", results, err)
 		}

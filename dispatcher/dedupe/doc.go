@@ -22,7 +22,7 @@
 // A key names a job: the queue with its account, the kind, and the first of these that the message
 // has:
 //
-//   - the dedupe key, SendOptions.Dedupe of package producer: equal for jobs that are the same job
+//   - the dedupe key, SendOptions.DedupeKey of package producer: equal for jobs that are the same job
 //     sent twice
 //   - the job id, which stays the same when a message is sent again, or redriven from a poison queue
 //   - the message id, for messages without an envelope; one that is sent or redriven again is not

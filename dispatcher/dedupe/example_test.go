@@ -23,7 +23,7 @@ func Example() {
 
 	p := producer.New(invoices, &producer.Options[invoice]{Create: true})
 	for range 2 { // the user has clicked twice
-		if _, err := p.Send(ctx, invoice{7}, &producer.SendOptions{Dedupe: "invoice 7"}); err != nil {
+		if _, err := p.Send(ctx, invoice{7}, &producer.SendOptions{DedupeKey: "invoice 7"}); err != nil {
 			fmt.Println(err)
 			return
 		}

@@ -19,7 +19,7 @@ func (b *bundle) sendGroup(names ...string) {
 	for _, name := range names {
 		jobs = append(jobs, job{name})
 	}
-	if _, err := producer.New[job](b.queue, nil).SendGroup(b.Context(), jobs, &producer.SendOptions{Dedupe: "7"}); err != nil {
+	if _, err := producer.New[job](b.queue, nil).SendGroup(b.Context(), jobs, &producer.SendOptions{DedupeKey: "7"}); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -100,7 +100,7 @@ func TestAGroupWhoseLeaseEndedIsHandledAgainUnlessItWasDone(t *testing.T) {
 				b.queue = &brokenUpdates{inner, queue.ErrReceiptMismatch}
 				var r runs
 				o, _ := options(g)
-				st := b.run(o, listener.Each(func(ctx context.Context, m *listener.Message[job]) error {
+				st := b.run(o, listener.EachItem(func(ctx context.Context, m *listener.Message[job]) error {
 					time.Sleep(15 * time.Second) // over the visibility
 					err := r.handle(ctx, m)
 					if m.Body.Name == "b" {

@@ -21,10 +21,10 @@ func TestWhatIsADuplicate(t *testing.T) {
 		handled       bool // whether both are
 	}{
 		"the same job id":                 {producer.SendOptions{JobID: "7"}, producer.SendOptions{JobID: "7"}, false},
-		"the same dedupe key":             {producer.SendOptions{Dedupe: "7"}, producer.SendOptions{Dedupe: "7"}, false},
-		"the same dedupe key, two ids":    {producer.SendOptions{JobID: "1", Dedupe: "7"}, producer.SendOptions{JobID: "2", Dedupe: "7"}, false},
-		"one id, two dedupe keys":         {producer.SendOptions{JobID: "1", Dedupe: "7"}, producer.SendOptions{JobID: "1", Dedupe: "8"}, true},
-		"an id that is another's key":     {producer.SendOptions{JobID: "7"}, producer.SendOptions{Dedupe: "7"}, true},
+		"the same dedupe key":             {producer.SendOptions{DedupeKey: "7"}, producer.SendOptions{DedupeKey: "7"}, false},
+		"the same dedupe key, two ids":    {producer.SendOptions{JobID: "1", DedupeKey: "7"}, producer.SendOptions{JobID: "2", DedupeKey: "7"}, false},
+		"one id, two dedupe keys":         {producer.SendOptions{JobID: "1", DedupeKey: "7"}, producer.SendOptions{JobID: "1", DedupeKey: "8"}, true},
+		"an id that is another's key":     {producer.SendOptions{JobID: "7"}, producer.SendOptions{DedupeKey: "7"}, true},
 		"nothing":                         {producer.SendOptions{}, producer.SendOptions{}, true},
 		"one key for two things it is of": {producer.SendOptions{Key: "7"}, producer.SendOptions{Key: "7"}, true},
 	} {
@@ -56,7 +56,7 @@ func TestAKeyIsOfItsQueueAndItsKind(t *testing.T) {
 		o, _ := options(g)
 		for _, name := range []string{"first", "second"} {
 			b.queue = b.newQueue(name)
-			b.send(name, producer.SendOptions{Dedupe: "7"})
+			b.send(name, producer.SendOptions{DedupeKey: "7"})
 			b.run(o, r.handle, time.Minute)
 		}
 		r.want(b, "first", "second")
@@ -67,7 +67,7 @@ func TestAKeyIsOfItsQueueAndItsKind(t *testing.T) {
 			k := kinds.Kind[job]{Name: name}
 			handled = append(handled, k.Handle(r.handle, nil))
 			for range 2 {
-				if _, err := k.Producer(b.queue, nil).Send(b.Context(), job{name}, &producer.SendOptions{Dedupe: "7"}); err != nil {
+				if _, err := k.Producer(b.queue, nil).Send(b.Context(), job{name}, &producer.SendOptions{DedupeKey: "7"}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -84,7 +84,7 @@ func TestAKeyIsOfItsQueueAndItsKind(t *testing.T) {
 
 func TestTheKeyOfAJobIsReadable(t *testing.T) {
 	bubble(t, func(b *bundle) {
-		b.send("", producer.SendOptions{Dedupe: "order 7/é?&kind=x"})
+		b.send("", producer.SendOptions{DedupeKey: "order 7/é?&kind=x"})
 		b.send("", producer.SendOptions{JobID: "j7"})
 		foreign, err := b.queue.Enqueue(b.Context(), `{"Name":""}`, nil)
 		if err != nil {
@@ -108,12 +108,12 @@ func TestOnlyASuccessIsRecorded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachGuard(t, func(b *bundle, g *dedupe.Guard) {
-				b.send("first", producer.SendOptions{Dedupe: "7"})
+				b.send("first", producer.SendOptions{DedupeKey: "7"})
 				var r runs
 				o, _ := options(g)
 				b.run(o, r.returning(result), 500*time.Millisecond)
 				r.want(b, "first")
-				b.send("second", producer.SendOptions{Dedupe: "7"})
+				b.send("second", producer.SendOptions{DedupeKey: "7"})
 				b.run(o, r.handle, 500*time.Millisecond)
 				r.want(b, "first", "second")
 			})
@@ -223,7 +223,7 @@ func TestAMessageForANewerWorkerIsLeftToIt(t *testing.T) {
 func TestEachMessageOfABatchHasItsKey(t *testing.T) {
 	eachGuard(t, func(b *bundle, g *dedupe.Guard) {
 		for _, name := range []string{"good", "bad"} {
-			b.send(name, producer.SendOptions{Dedupe: name})
+			b.send(name, producer.SendOptions{DedupeKey: name})
 		}
 		var r runs
 		o, _ := options(g)
@@ -241,7 +241,7 @@ func TestEachMessageOfABatchHasItsKey(t *testing.T) {
 		}, 2, time.Second)
 		b.run(o, h, 500*time.Millisecond)
 		for _, name := range []string{"good", "bad"} {
-			b.send(name, producer.SendOptions{Dedupe: name})
+			b.send(name, producer.SendOptions{DedupeKey: name})
 		}
 		b.run(o, h, 500*time.Millisecond)
 		r.want(b, "good", "bad", "bad")

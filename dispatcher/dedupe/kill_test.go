@@ -106,7 +106,7 @@ func (b *bundle) kill(k *killtest.Killer, when string) (killed bool) {
 	names := []string{"first", "fails once", "last"}
 	for range 2 {
 		for _, name := range names {
-			l.of[b.send(name, producer.SendOptions{Dedupe: name}).ID] = name
+			l.of[b.send(name, producer.SendOptions{DedupeKey: name}).ID] = name
 		}
 	}
 	b.process(k, l, 5*time.Minute)

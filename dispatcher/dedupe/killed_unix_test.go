@@ -48,7 +48,7 @@ func TestKilledProcessesHandleNoRecordedJobAgain(t *testing.T) {
 	p := producer.New(q, &producer.Options[job]{Create: true})
 	for _, again := range []bool{false, true} {
 		for n := range jobs {
-			if _, err := p.Send(t.Context(), job{fmt.Sprint(n)}, &producer.SendOptions{Dedupe: fmt.Sprint("job ", n)}); err != nil {
+			if _, err := p.Send(t.Context(), job{fmt.Sprint(n)}, &producer.SendOptions{DedupeKey: fmt.Sprint("job ", n)}); err != nil {
 				t.Fatal(err)
 			}
 		}

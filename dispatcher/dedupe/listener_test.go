@@ -117,7 +117,7 @@ func TestAJobWhoseLeaseEndedBeforeItsSuccessIsNotHandledAgain(t *testing.T) {
 func TestAJobThatFailedAfterItsLeaseEndedIsHandledAgain(t *testing.T) {
 	for _, kind := range []error{queue.ErrUnauthorized, queue.ErrReceiptMismatch} {
 		eachGuard(t, func(b *bundle, g *dedupe.Guard) {
-			b.send("slow", producer.SendOptions{Dedupe: "7"})
+			b.send("slow", producer.SendOptions{DedupeKey: "7"})
 			inner := b.queue
 			b.queue = &brokenUpdates{inner, kind}
 			var r runs
@@ -127,7 +127,7 @@ func TestAJobThatFailedAfterItsLeaseEndedIsHandledAgain(t *testing.T) {
 				return r.returning(errors.New("broken"))(ctx, m)
 			}, 10*time.Second)
 			b.queue = inner
-			b.send("again", producer.SendOptions{Dedupe: "7"})
+			b.send("again", producer.SendOptions{DedupeKey: "7"})
 			b.run(o, r.handle, time.Second)
 			if len(r.names) < 2 || st.Lost != 1 {
 				b.Errorf("%v: handled %q, state %+v; want the job handled again", kind, r.names, st)
@@ -249,7 +249,7 @@ func TestATwinOfAJobInProgressIsADuplicate(t *testing.T) {
 				bubble(t, func(b *bundle) {
 					for i := range jobs {
 						for range 2 {
-							b.send(fmt.Sprint(i), producer.SendOptions{Dedupe: fmt.Sprint(i)})
+							b.send(fmt.Sprint(i), producer.SendOptions{DedupeKey: fmt.Sprint(i)})
 						}
 					}
 					var r runs
@@ -441,7 +441,7 @@ func TestTheLogNamesTheJob(t *testing.T) {
 func TestTwinsLeaveTheSlotsToOthers(t *testing.T) {
 	eachGuard(t, func(b *bundle, g *dedupe.Guard) {
 		for range 40 {
-			b.send("long", producer.SendOptions{Dedupe: "7"})
+			b.send("long", producer.SendOptions{DedupeKey: "7"})
 		}
 		for range 20 {
 			b.send("short", producer.SendOptions{})

@@ -183,7 +183,7 @@ func (p plan) run(b *bundle) []string {
 	}
 	for i, n := range p.copies {
 		for range n {
-			h.of[b.send(fmt.Sprint(i), producer.SendOptions{JobID: fmt.Sprint(i), Dedupe: fmt.Sprint(i)}).ID] = fmt.Sprint(i)
+			h.of[b.send(fmt.Sprint(i), producer.SendOptions{JobID: fmt.Sprint(i), DedupeKey: fmt.Sprint(i)}).ID] = fmt.Sprint(i)
 		}
 	}
 	var all sync.WaitGroup
@@ -209,7 +209,7 @@ func (p plan) run(b *bundle) []string {
 	for i := range p.copies {
 		name := fmt.Sprint(i)
 		before[name] = h.done[name]
-		h.of[b.send(name, producer.SendOptions{JobID: name, Dedupe: name}).ID] = name
+		h.of[b.send(name, producer.SendOptions{JobID: name, DedupeKey: name}).ID] = name
 	}
 	p.process(b, sound, h, time.Hour)
 	for name, n := range before {

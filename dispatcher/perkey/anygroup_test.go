@@ -26,7 +26,7 @@ type groupWorld struct {
 	Inner             bool         // whether each job has a second key inside of the first
 	Stops             []int        // after how many seconds the worker is stopped and started again
 	GiveUp            bool
-	Tokens            int // of a semaphore between Each and the keys; 0 for none
+	Tokens            int // of a semaphore between EachItem and the keys; 0 for none
 }
 
 type groupJob struct {
@@ -59,7 +59,7 @@ func drawGroupWorld(r *rapid.T) groupWorld {
 }
 
 // Whatever groups and jobs there are, and however their handlers end: no two handlers of one key run at
-// once, no Each exceeds its concurrency, every item is handled to success, and nothing is held in the end.
+// once, no EachItem exceeds its concurrency, every item is handled to success, and nothing is held in the end.
 func TestEveryItemIsHandledAndNoTwoOfAKeyAtOnce(t *testing.T) {
 	suitetest.Checks(t, 30)
 	rapid.Check(t, func(r *rapid.T) {
@@ -113,7 +113,7 @@ func (b *bundle) liveGroups(w groupWorld) []string {
 		b.mu.Lock()
 		id := fmt.Sprint(m.ID, m.DequeueCount)
 		if running[id]++; running[id] > w.Each {
-			b.faults = append(b.faults, fmt.Sprintf("%d handlers of an Each of %d", running[id], w.Each))
+			b.faults = append(b.faults, fmt.Sprintf("%d handlers of an EachItem of %d", running[id], w.Each))
 		}
 		n := calls[m.Body.N]
 		calls[m.Body.N]++
@@ -181,14 +181,14 @@ func (b *bundle) liveGroups(w groupWorld) []string {
 			lost++
 		}
 	}
-	_, stop := b.start(listener.Each(listener.Chain(h, around...), w.Each))
+	_, stop := b.start(listener.EachItem(listener.Chain(h, around...), w.Each))
 	for _, after := range w.Stops {
 		advance(time.Duration(after) * time.Second)
 		stop()
 		if s := b.keys.State(); s.Held+s.Waiting > 0 && !w.GiveUp {
 			b.faults = append(b.faults, fmt.Sprintf("after a stop: %+v", s))
 		}
-		_, stop = b.start(listener.Each(listener.Chain(h, around...), w.Each))
+		_, stop = b.start(listener.EachItem(listener.Chain(h, around...), w.Each))
 	}
 	left := func() (n int64) {
 		p, err := b.queue.Properties(b.Context())

@@ -59,25 +59,25 @@
 // # Groups, kinds, batches
 //
 // A handler of a group is called for each item, each with its own key; the key of the message is that of all
-// items. Put the middleware inside of listener.Each:
+// items. Put the middleware inside of listener.EachItem:
 //
-//	listener.Each(perkey.Middleware[Order](keys)(ship), 8)
+//	listener.EachItem(perkey.Middleware[Order](keys)(ship), 8)
 //
 // The items of a group with one key take turns, in the order in which they arrive. An item that waits
-// for another one of its group takes no part of the concurrency of Each, and its time-out stands still.
+// for another one of its group takes no part of the concurrency of EachItem, and its time-out stands still.
 // When it is its turn it has its part of the concurrency again, its time-out begins anew, and it
 // competes with other messages for the key as a job does. If another message has the key for longer than Options.Wait, the item waits on
 // without a part of the concurrency, as long as other items of its group run. If nothing else of the
 // group runs, the item and those behind it are postponed. So a group with one key takes as long as its
 // handlers, and is not given back. Up to 1,024 items of a group wait, each in a goroutine.
 //
-// Middleware between Each and perkey keeps what it holds while an item waits. Put a semaphore inside of
+// Middleware between EachItem and perkey keeps what it holds while an item waits. Put a semaphore inside of
 // perkey: outside, its permits are held by items that wait, and an item that gets no part of the
 // concurrency for a minute is postponed. If several perkey middlewares are nested, only the outermost
 // lets items wait for each other in their group.
 //
-// In the opposite order, with Each inside of the middleware, a group would be one job whose items run
-// at once. Each then fails every job before its handler runs, with an error that says what to write
+// In the opposite order, with EachItem inside of the middleware, a group would be one job whose items run
+// at once. EachItem then fails every job before its handler runs, with an error that says what to write
 // instead. A handler is a function, so the mistake cannot be found before the first job.
 //
 // Kinds may share a Keys: then a key is held by one job of any kind. Outside of listener.Batch a batch

@@ -30,8 +30,8 @@ func (b *bundle) sendGroup(key string, n int, takes time.Duration) {
 // whether items of a group may run at once or not.
 func TestItemsOfGroupsTakeTurns(t *testing.T) {
 	for name, way := range map[string]func(*bundle) listener.Handler[job]{
-		"plain":       func(b *bundle) listener.Handler[job] { return b.limited(b.handle) },
-		"inside Each": func(b *bundle) listener.Handler[job] { return listener.Each(b.limited(b.handle), 3) },
+		"plain":           func(b *bundle) listener.Handler[job] { return b.limited(b.handle) },
+		"inside EachItem": func(b *bundle) listener.Handler[job] { return listener.EachItem(b.limited(b.handle), 3) },
 	} {
 		for _, takes := range []time.Duration{0, 100 * time.Millisecond, 20 * time.Second} {
 			bubble(t, nil, func(b *bundle) {
@@ -51,7 +51,7 @@ func TestItemsOfGroupsTakeTurns(t *testing.T) {
 	}
 }
 
-// Each inside of the middleware would run the items of a key at once: it fails before any handler
+// EachItem inside of the middleware would run the items of a key at once: it fails before any handler
 // runs, for jobs in groups and others, and says what to write instead.
 func TestEachInsideOfTheMiddlewareFails(t *testing.T) {
 	for name, grouped := range map[string]bool{"groups": true, "single jobs": false} {
@@ -64,13 +64,13 @@ func TestEachInsideOfTheMiddlewareFails(t *testing.T) {
 				}
 				var reported string
 				b.options.OnError = func(err error) { reported = err.Error() }
-				l, stop := b.start(b.limited(listener.Each(b.handle, 8)))
+				l, stop := b.start(b.limited(listener.EachItem(b.handle, 8)))
 				advance(30 * time.Second)
 				stop()
 				if st := l.State(); b.count("") != 0 || b.atOnce != 0 || st.Retried == 0 || st.Succeeded != 0 {
 					t.Errorf("%s %s: got %d jobs done, %d handlers at once, %d retried; want 0, 0, some", name, key, b.count(""), b.atOnce, st.Retried)
 				}
-				if !strings.Contains(reported, "listener.Each(perkey.Middleware[Job](keys)(handle), n)") {
+				if !strings.Contains(reported, "listener.EachItem(perkey.Middleware[Job](keys)(handle), n)") {
 					t.Errorf("%s %s: got error %q, want the right order in it", name, key, reported)
 				}
 				b.wantFree()
@@ -79,8 +79,8 @@ func TestEachInsideOfTheMiddlewareFails(t *testing.T) {
 	}
 }
 
-// A handler with a key beside one made by Each is not the wrong order. Nor is a handler with a key that
-// runs a listener whose handler is made by Each.
+// A handler with a key beside one made by EachItem is not the wrong order. Nor is a handler with a key that
+// runs a listener whose handler is made by EachItem.
 func TestEachBesideTheMiddleware(t *testing.T) {
 	bubble(t, nil, func(b *bundle) {
 		b.send("a", 0, time.Second)
@@ -91,9 +91,9 @@ func TestEachBesideTheMiddleware(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 			defer cancel()
-			return listener.New(inner, listener.Each(b.handle, 8), &listener.Options[job]{Logger: b.options.Logger}).Run(ctx)
+			return listener.New(inner, listener.EachItem(b.handle, 8), &listener.Options[job]{Logger: b.options.Logger}).Run(ctx)
 		})
-		l, stop := b.start(listener.All(first, listener.Each(b.handle, 8)))
+		l, stop := b.start(listener.All(first, listener.EachItem(b.handle, 8)))
 		b.until(2, time.Minute)
 		stop()
 		b.wantFree()

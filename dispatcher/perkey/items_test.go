@@ -16,7 +16,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// groups sends groups of jobs and handles them with an Each. The key of a job depends on its number,
+// groups sends groups of jobs and handles them with an EachItem. The key of a job depends on its number,
 // which counts through all groups.
 type groups struct {
 	*bundle
@@ -24,7 +24,7 @@ type groups struct {
 	items int // of each group
 	each  int // concurrency
 
-	wrap    listener.Middleware[job]                            // between Each and perkey; nil for none
+	wrap    listener.Middleware[job]                            // between EachItem and perkey; nil for none
 	handler func(context.Context, *listener.Message[job]) error // before a handler takes its time; nil for none
 	more    listener.Middleware[job]                            // inside of perkey; nil for none
 }
@@ -70,7 +70,7 @@ func (g *groups) start() (l *listener.Listener[job], stop func()) {
 			around = append(around, one)
 		}
 	}
-	return g.bundle.start(listener.Each(listener.Chain(g.work, around...), g.each))
+	return g.bundle.start(listener.EachItem(listener.Chain(g.work, around...), g.each))
 }
 
 // wantOnce checks that so many jobs are done, each once and in its first attempt.
@@ -93,7 +93,7 @@ func (g *groups) wantOnce(jobs int) {
 // Items whose key is taken wait in their group while others run. A group with one key takes as long
 // as its work, without a give-back. Waiting is not handling: no time-out passes. Before items waited
 // so, the groups took the seconds in the comments. The seconds allow for items that wait for a place of
-// the Each when it is their turn, which depends on the order of goroutines.
+// the EachItem when it is their turn, which depends on the order of goroutines.
 func TestItemsOfAKeyWaitInsideTheirGroup(t *testing.T) {
 	for name, c := range map[string]struct {
 		groups, items, each int
@@ -137,7 +137,7 @@ func TestItemsOfAKeyWaitInsideTheirGroup(t *testing.T) {
 	}
 }
 
-// While another message has the key of some items, the other items of the group run, even with an Each
+// While another message has the key of some items, the other items of the group run, even with an EachItem
 // for one item at a time, and then those with the key. The group is given back at most once.
 func TestItemsWhoseKeyAnotherMessageHasLetOthersRun(t *testing.T) {
 	for _, wait := range []time.Duration{-1, 0} {
@@ -163,14 +163,14 @@ func TestItemsWhoseKeyAnotherMessageHasLetOthersRun(t *testing.T) {
 					}
 				}
 				if want := min(20, 8*each); others < want || b.count("a") > 1 {
-					t.Errorf("wait %v, Each of %d: after 14 s got %d other items done and %d of the key, want at least %d and at most 1", wait, each, others, b.count("a"), want)
+					t.Errorf("wait %v, EachItem of %d: after 14 s got %d other items done and %d of the key, want at least %d and at most 1", wait, each, others, b.count("a"), want)
 				}
 				b.until(31, 2*time.Minute)
 				advance(time.Second)
 				stop()
 				stopGroups()
 				if n := l.State().Snoozed; n > 3 {
-					t.Errorf("wait %v, Each of %d: got %d give-backs, want at most 3", wait, each, n)
+					t.Errorf("wait %v, EachItem of %d: got %d give-backs, want at most 3", wait, each, n)
 				}
 				g.wantOnce(31)
 				b.wantFree()
@@ -245,7 +245,7 @@ func TestAStopAndALostLeaseEndTheWaits(t *testing.T) {
 	}
 }
 
-// Middleware between Each and perkey may hold something while its item waits: all items are handled,
+// Middleware between EachItem and perkey may hold something while its item waits: all items are handled,
 // even if two groups share what it holds.
 func TestASemaphoreAroundWaitingItems(t *testing.T) {
 	for _, sent := range []int{1, 2, 5} {
@@ -287,7 +287,7 @@ func TestItemsWithTwoKeys(t *testing.T) {
 		one := listener.Chain(g.work, by(b.keys, 2), by(inner, 5))
 		other := listener.Chain(g.work, by(inner, 5), by(b.keys, 2))
 		g.send(2, time.Second)
-		l, stop := b.start(listener.Each(func(ctx context.Context, m *listener.Message[job]) error {
+		l, stop := b.start(listener.EachItem(func(ctx context.Context, m *listener.Message[job]) error {
 			if m.Body.N%4 < 2 {
 				return one(ctx, m)
 			}
@@ -323,7 +323,7 @@ func TestItemsWithOneKeyAfterAnother(t *testing.T) {
 		}
 		g := &groups{bundle: b, of: func(n int) string { return fmt.Sprint("job ", n) }, items: 30, each: 4}
 		g.send(2, time.Second)
-		l, stop := b.start(listener.Each(listener.All(leg(0), leg(1), g.work), 4))
+		l, stop := b.start(listener.EachItem(listener.All(leg(0), leg(1), g.work), 4))
 		b.until(60, 10*time.Minute)
 		t.Logf("60 transfers: %v", time.Since(b.begin))
 		advance(time.Second)
@@ -443,7 +443,7 @@ func TestNoItemBeginsAfterAStuckHandlerWasGivenUp(t *testing.T) {
 }
 
 // Middleware that calls the handler again for an item that was postponed does not exceed the
-// concurrency of the Each.
+// concurrency of the EachItem.
 func TestAnItemThatIsTriedAgainKeepsTheConcurrency(t *testing.T) {
 	bubble(t, nil, func(b *bundle) {
 		b.send("a", 1000, 30*time.Second)

@@ -59,7 +59,7 @@ func TestExhaustedGroupsKeepTheirAttempts(t *testing.T) {
 				return nil
 			}
 			if c.each > 0 {
-				h = listener.Each(h, c.each)
+				h = listener.EachItem(h, c.each)
 			}
 			w := start(t, "jobs", 0, l, h, nil)
 			w.sendGroups(10, 10)
@@ -129,7 +129,7 @@ func TestAResultInPlaceOfAGroupStands(t *testing.T) {
 	for name, inside := range map[string]bool{"middleware inside": true, "an interceptor outside": false} {
 		synctest.Test(t, func(t *testing.T) {
 			l := slots.NewAdaptive(nil)
-			each := listener.Each(func(context.Context, *listener.Message[job]) error { return slots.Exhausted(errTooMany) }, 2)
+			each := listener.EachItem(func(context.Context, *listener.Message[job]) error { return slots.Exhausted(errTooMany) }, 2)
 			h := func(ctx context.Context, m *listener.Message[job]) error {
 				if inside {
 					return poisons(each(ctx, m))
@@ -172,7 +172,7 @@ func TestOfAGroupOnlyFailuresCount(t *testing.T) {
 			done++
 			return nil
 		}
-		w := start(t, "jobs", 0, l, listener.Each(h, 1), func(o *listener.Options[job]) {
+		w := start(t, "jobs", 0, l, listener.EachItem(h, 1), func(o *listener.Options[job]) {
 			o.Poison = listener.PoisonPolicy{MaxAttempts: 2}
 			o.Observer.Poisoned = func(_ listener.Delivery, _ listener.PoisonReason, err error) { poison = err }
 		})

@@ -103,7 +103,7 @@ func (s *system) sendItems(ctx context.Context, batch string) error {
 			}
 		}
 	}
-	_, err = s.items.SendAll(ctx, items, &producer.SendAllOptions[item]{
+	_, err = s.items.SendAllSeq(ctx, items, &producer.SendAllOptions[item]{
 		Concurrency: sends,
 		Options: func(_ int, i item) producer.SendOptions {
 			return producer.SendOptions{JobID: jobID(i.Batch, i.Item)}

@@ -14,10 +14,10 @@ import (
 // of a group is an [Item].
 type DeliveryKey struct{}
 
-// Item is an item of a group. It has a place of its Each, except while it waits in a [Line].
+// Item is an item of a group. It has a place of its EachItem, except while it waits in a [Line].
 type Item interface {
 	context.Context // ends with the call of the handler
-	Each() *Each    // nil if no Each handles it
+	Each() *Each    // nil if no EachItem handles it
 
 	// Leave gives the place to other items and stops the time-out, until Enter returns true. Enter
 	// waits for a place. It returns false if the item must not run any more, or waited for too long.
@@ -25,7 +25,7 @@ type Item interface {
 	Enter() bool
 }
 
-// Each is one call of an Each.
+// Each is one call of an EachItem.
 type Each struct {
 	Places chan struct{} // has an element for each place that is taken
 	lines  sync.Map      // *Line by key
@@ -37,7 +37,7 @@ func (e *Each) Line(key any) *Line {
 	return l.(*Line)
 }
 
-// Line has the items of one call of an Each with one key. They take turns, in order of arrival.
+// Line has the items of one call of an EachItem with one key. They take turns, in order of arrival.
 type Line struct {
 	turn  chan struct{} // has an element while an item has the turn
 	delay time.Duration // of the last turn if its item comes again; the item with the turn writes it

@@ -61,7 +61,7 @@ func (p *process) live() {
 	if p.plan.together > 0 {
 		p.together = dispatcher.Batch(p.handleTogether, p.plan.together, p.plan.company)
 	}
-	p.each = dispatcher.Each(p.handleItem, max(p.plan.each+w.breakage.each, 1))
+	p.each = dispatcher.EachItem(p.handleItem, max(p.plan.each+w.breakage.each, 1))
 	p.keys, p.limit, p.adaptive = w.keysOf(&p.plan), p.plan.newLimit(), p.plan.newAdaptive()
 	p.listener = p.listen()
 

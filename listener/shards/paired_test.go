@@ -180,7 +180,7 @@ func TestAJobThatIsSentTwiceIsRecognizedInOneShard(t *testing.T) {
 			o.Listener.Duplicates = guard
 			r := b.run(shards.New(all, b.handle, o))
 			for range 2 {
-				if _, err := producer.New[job](q, nil).Send(b.Context(), job{7}, &producer.SendOptions{Dedupe: "payment-7", Key: "payment-7"}); err != nil {
+				if _, err := producer.New[job](q, nil).Send(b.Context(), job{7}, &producer.SendOptions{DedupeKey: "payment-7", Key: "payment-7"}); err != nil {
 					t.Fatal(err)
 				}
 				advance(time.Minute)

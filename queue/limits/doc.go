@@ -85,7 +85,7 @@
 //	    then exceeded by what that process held.
 //	  - A token whose process has crashed is missing for a minute; so is one that was granted in a response that was lost.
 //	  - Tokens that are deleted by others are missing for good. This is noticed by a process that has had none for five minutes.
-//	  - A group counts as one job, from its fetch to its settlement. Its handlers run one after the other, or with listener.Each as many as
+//	  - A group counts as one job, from its fetch to its settlement. Its handlers run one after the other, or with listener.EachItem as many as
 //	    that says.
 //	  - Without the interceptor a job counts until the listener deletes it or gives it back; one that has outlived the lease of its message is not
 //	    seen. The dequeues report this mistake.

@@ -3,7 +3,6 @@ package sharded_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -125,7 +124,7 @@ func TestASequenceIsSentBesideAHungShard(t *testing.T) {
 		}
 		b.shards[2].answers(-1)
 		begin := time.Now()
-		results, err := producer.New[int](b.Queue, nil).SendAll(t.Context(), slices.Values(make([]int, jobs)), &producer.SendAllOptions[int]{Concurrency: 16})
+		results, err := producer.New[int](b.Queue, nil).SendAll(t.Context(), make([]int, jobs), &producer.SendAllOptions[int]{Concurrency: 16})
 		if err != nil || len(results) != jobs {
 			t.Errorf("got %d results and error %v, want %d and none", len(results), err, jobs)
 		}
