@@ -10,7 +10,7 @@ import (
 
 // TestLinksInDocumentsLeadToFiles checks relative links.
 func TestLinksInDocumentsLeadToFiles(t *testing.T) {
-	for _, page := range append(documents(t), "CONTRIBUTING.md") {
+	for _, page := range append(documents(t), "CONTRIBUTING.md", "SECURITY.md") {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
