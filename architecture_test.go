@@ -63,10 +63,10 @@ func goListIn(t *testing.T, dir string, env []string, args ...string) []goPackag
 	}
 }
 
-// importTable reads the table of docs/design.md: the allowed imports of each package.
+// importTable reads the table of docs/imports.md: the allowed imports of each package.
 func importTable(t *testing.T) map[string][]string {
 	t.Helper()
-	text, err := os.ReadFile("docs/design.md")
+	text, err := os.ReadFile("docs/imports.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func importTable(t *testing.T) map[string][]string {
 		table[strings.Trim(strings.TrimSpace(cells[1]), "`")] = imports
 	}
 	if len(table) == 0 {
-		t.Fatal("docs/design.md has no table of packages")
+		t.Fatal("docs/imports.md has no table of packages")
 	}
 	return table
 }
@@ -96,7 +96,7 @@ func short(path string) string {
 	return strings.TrimPrefix(path, module+"/")
 }
 
-// TestImportsGoOneWay compares the table of docs/design.md with the code: every package has a
+// TestImportsGoOneWay compares the table of docs/imports.md with the code: every package has a
 // row, every row is a package, and no package imports what its row does not allow.
 func TestImportsGoOneWay(t *testing.T) {
 	table := importTable(t)
@@ -106,7 +106,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		seen[name] = true
 		allowed, ok := table[name]
 		if !ok {
-			t.Errorf("package %s is not in the table of docs/design.md", name)
+			t.Errorf("package %s is not in the table of docs/imports.md", name)
 			continue
 		}
 		for _, imported := range p.Imports {
@@ -118,9 +118,60 @@ func TestImportsGoOneWay(t *testing.T) {
 	}
 	for name := range table {
 		if !seen[name] {
-			t.Errorf("docs/design.md has a row for %s, which is not a package", name)
+			t.Errorf("docs/imports.md has a row for %s, which is not a package", name)
 		}
 	}
+}
+
+// TestImportsGoDown compares the picture of docs/architecture.md with the code: it has every package once, and no package
+// imports one of a higher layer.
+func TestImportsGoDown(t *testing.T) {
+	text, err := os.ReadFile("docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, picture, _ := strings.Cut(string(text), "```layers\n")
+	picture, _, _ = strings.Cut(picture, "```")
+	layers := map[string]int{} // 0 is the highest
+	layer := -1
+	for line := range strings.Lines(picture) {
+		names := strings.Fields(line)
+		if !strings.HasPrefix(line, " ") {
+			layer++
+			names = names[1:]
+		}
+		for _, name := range names {
+			if _, twice := layers[name]; twice {
+				t.Errorf("the picture of docs/architecture.md has %s twice", name)
+			}
+			layers[name] = layer
+		}
+	}
+	arrows, top, seen := 0, map[string]bool{}, map[string]bool{}
+	for _, p := range goList(t, "./...") {
+		name := short(p.ImportPath)
+		at, ok := layers[name]
+		if !ok {
+			t.Errorf("the picture of docs/architecture.md does not have %s", name)
+		}
+		seen[name] = true
+		top[strings.Split(name, "/")[0]] = true
+		for _, imported := range p.Imports {
+			if imported != module && !strings.HasPrefix(imported, module+"/") {
+				continue
+			}
+			arrows++
+			if layers[short(imported)] < at {
+				t.Errorf("%s imports %s, which is in a higher layer", name, short(imported))
+			}
+		}
+	}
+	for name := range layers {
+		if !seen[name] {
+			t.Errorf("the picture of docs/architecture.md has %s, which is not a package", name)
+		}
+	}
+	t.Logf("%d arrows, %d top-level folders with packages", arrows, len(top))
 }
 
 // TestDependenciesStayBehindOnePackage: each of these modules has one package that imports it, so it is

@@ -9,7 +9,6 @@ import (
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/codec/claimcheck"
-	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/millracetest"
 	"github.com/millrace/millrace/producer"
@@ -36,9 +35,9 @@ func TestStoredBodiesAreSeen(t *testing.T) {
 			}
 			return nil
 		}, o)
-		checkOutcomes(t, got, counts{dispatcher.Deleted: 2, dispatcher.Retried: 1})
+		checkOutcomes(t, got, counts{listener.Deleted: 2, listener.Retried: 1})
 		millracetest.RequireEnqueued(t, q, large("c"))
-		if r := millracetest.Work(t, returning(nil), large("d"), o); r.Outcome != dispatcher.Deleted {
+		if r := millracetest.Work(t, returning(nil), large("d"), o); r.Outcome != listener.Deleted {
 			t.Errorf("got %+v, want deleted", r)
 		}
 	})
@@ -55,10 +54,10 @@ func TestWorkGroupReturnsTheResultOfTheMessage(t *testing.T) {
 			}
 			return nil
 		}, orders(3), nil)
-		if r.Outcome != dispatcher.Retried || !errors.Is(r.Err, errBroken) || r.Attempts != 1 || !slices.Equal(seen, []string{"0", "1", "2"}) {
+		if r.Outcome != listener.Retried || !errors.Is(r.Err, errBroken) || r.Attempts != 1 || !slices.Equal(seen, []string{"0", "1", "2"}) {
 			t.Errorf("got %+v after %v, want retried after all three", r, seen)
 		}
-		if r := millracetest.WorkGroup(t, returning(nil), orders(3), nil); r.Outcome != dispatcher.Deleted {
+		if r := millracetest.WorkGroup(t, returning(nil), orders(3), nil); r.Outcome != listener.Deleted {
 			t.Errorf("got %+v, want deleted", r)
 		}
 	})

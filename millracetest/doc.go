@@ -20,7 +20,7 @@
 // # One job
 //
 //	r := millracetest.Work(t, ship, Order{ID: "7"}, nil)
-//	if r.Outcome != dispatcher.Poisoned || !errors.Is(r.Err, errNoAddress) {
+//	if r.Outcome != listener.Poisoned || !errors.Is(r.Err, errNoAddress) {
 //		t.Errorf("got %v, %v; want poisoned, %v", r.Outcome, r.Err, errNoAddress)
 //	}
 //
@@ -63,7 +63,7 @@
 //			time.Sleep(time.Hour)
 //			return ctx.Err()
 //		}, Order{ID: "7"}, nil)
-//		if r.Outcome != dispatcher.Deleted {
+//		if r.Outcome != listener.Deleted {
 //			t.Errorf("got %v, %v; want deleted", r.Outcome, r.Err)
 //		}
 //	})
@@ -82,7 +82,7 @@
 //			}
 //			return shipSlowly(ctx, m) // must notice that ctx ends
 //		}, nil)
-//		if got[dispatcher.Lost] != 1 {
+//		if got[listener.Lost] != 1 {
 //			t.Errorf("got %v, want one lost", got)
 //		}
 //	})

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/producer"
@@ -25,7 +24,7 @@ import (
 // snooze, their own delay, or another worker's lease.
 //
 //	got := millracetest.Drain(t, q, handle, nil)
-//	if got[dispatcher.Deleted] != 3 || got[dispatcher.Retried] != 1 { … }
+//	if got[listener.Deleted] != 3 || got[listener.Retried] != 1 { … }
 //
 // All options apply but three: there is one loop, so that at most BatchSize handlers run at once,
 // Grace is unlimited, because handlers are never cancelled, and no source of failures is limited.
@@ -33,14 +32,14 @@ import (
 // a missing queue and a message that was delivered a thousand times do.
 //
 // A handler must not wait for another job of the queue to be handled.
-func Drain[T any](t testing.TB, q queue.Queue, h listener.Handler[T], o *listener.Options[T]) map[dispatcher.Outcome]int {
+func Drain[T any](t testing.TB, q queue.Queue, h listener.Handler[T], o *listener.Options[T]) map[listener.Outcome]int {
 	t.Helper()
 	return drain(t, q, handling(h), o)
 }
 
 // DrainKinds is [Drain] for a queue with jobs of several kinds: see listener.NewKinds. Messages of
 // other kinds are left, snoozed.
-func DrainKinds(t testing.TB, q queue.Queue, kinds []listener.Kind, o *listener.Options[any]) map[dispatcher.Outcome]int {
+func DrainKinds(t testing.TB, q queue.Queue, kinds []listener.Kind, o *listener.Options[any]) map[listener.Outcome]int {
 	t.Helper()
 	return drain(t, q, func(q queue.Queue, o *listener.Options[any]) *listener.Listener[any] {
 		return listener.NewKinds(q, kinds, o)
@@ -48,9 +47,9 @@ func DrainKinds(t testing.TB, q queue.Queue, kinds []listener.Kind, o *listener.
 }
 
 // drain runs listeners until one receives nothing.
-func drain[T any](t testing.TB, q queue.Queue, listen listening[T], o *listener.Options[T]) map[dispatcher.Outcome]int {
+func drain[T any](t testing.TB, q queue.Queue, listen listening[T], o *listener.Options[T]) map[listener.Outcome]int {
 	t.Helper()
-	all := map[dispatcher.Outcome]int{}
+	all := map[listener.Outcome]int{}
 	w := &watchedQueue{Queue: q}
 	for before := -1; w.got > before; {
 		before = w.got
@@ -63,11 +62,11 @@ func drain[T any](t testing.TB, q queue.Queue, listen listening[T], o *listener.
 
 // Result is the result of the one delivery of [Work].
 type Result struct {
-	// Outcome is how the delivery ended: dispatcher.Deleted if the handler succeeded.
-	Outcome dispatcher.Outcome
+	// Outcome is how the delivery ended: listener.Deleted if the handler succeeded.
+	Outcome listener.Outcome
 
 	// Err is why the handler did not succeed: its error, as errors.Is finds it, or a
-	// *dispatcher.PanicError. Nil after a success and a snooze.
+	// *listener.PanicError. Nil after a success and a snooze.
 	Err error
 
 	// Attempts is the number of failed attempts now recorded: 1 after a failure, 0 if the
@@ -123,10 +122,10 @@ func work[T any](t testing.TB, h listener.Handler[T], o *listener.Options[T], se
 		t.Fatalf("millracetest: %v", err)
 	}
 
-	var last atomic.Pointer[dispatcher.DeliveryError] // failed delivery that the listener reported
+	var last atomic.Pointer[listener.DeliveryError] // failed delivery that the listener reported
 	onError := options.OnError
 	options.OnError = func(err error) {
-		if failure := (*dispatcher.DeliveryError)(nil); errors.As(err, &failure) {
+		if failure := (*listener.DeliveryError)(nil); errors.As(err, &failure) {
 			last.Store(failure)
 		}
 		if onError != nil {
@@ -149,13 +148,13 @@ func work[T any](t testing.TB, h listener.Handler[T], o *listener.Options[T], se
 		r.Err = failure.Err
 	}
 	switch r.Outcome {
-	case dispatcher.Retried, dispatcher.Poisoned, dispatcher.Kept:
+	case listener.Retried, listener.Poisoned, listener.Kept:
 		r.Attempts = last.Load().Attempt
 	}
 	switch r.Outcome {
-	case dispatcher.Retried, dispatcher.Snoozed, dispatcher.Kept:
+	case listener.Retried, listener.Snoozed, listener.Kept:
 		r.Delay = w.updated
-	case dispatcher.Poisoned:
+	case listener.Poisoned:
 		if text := copies.text.Load(); text != nil {
 			if record, err := poison.ParseRecord(*text); err == nil {
 				r.Poison = &record
@@ -182,7 +181,7 @@ func (c *poisonRecorder) Enqueue(ctx context.Context, text string, o *queue.Enqu
 // round runs a listener that listen makes until a poll finds nothing, and then through its normal
 // shutdown, so that everything it fetched is handled and settled. It returns the number of
 // deliveries by outcome.
-func round[T any](t testing.TB, q *watchedQueue, listen listening[T], o *listener.Options[T]) map[dispatcher.Outcome]int {
+func round[T any](t testing.TB, q *watchedQueue, listen listening[T], o *listener.Options[T]) map[listener.Outcome]int {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -226,7 +225,7 @@ func watched(onError func(error), first *atomic.Pointer[string]) func(error) {
 		first.CompareAndSwap(nil, &failure)
 	}
 	return func(err error) {
-		if failure, ok := err.(*dispatcher.HookError); ok { //nolint:errorlint // not one that made a message poison
+		if failure, ok := err.(*listener.HookError); ok { //nolint:errorlint // not one that made a message poison
 			record("%v\n%s", failure, failure.Stack)
 		}
 		if onError == nil {
@@ -242,12 +241,12 @@ func watched(onError func(error), first *atomic.Pointer[string]) func(error) {
 }
 
 // outcomes returns the counts of a listener without zeros.
-func outcomes(s listener.State) map[dispatcher.Outcome]int {
-	all := map[dispatcher.Outcome]int{}
-	for o, n := range map[dispatcher.Outcome]int64{
-		dispatcher.Deleted: s.Succeeded, dispatcher.Retried: s.Retried, dispatcher.Discarded: s.Discarded, dispatcher.Duplicate: s.Duplicates,
-		dispatcher.Poisoned: s.Poisoned, dispatcher.Kept: s.Kept, dispatcher.Snoozed: s.Snoozed,
-		dispatcher.GivenBack: s.GivenBack, dispatcher.Lost: s.Lost, dispatcher.Unsettled: s.Unsettled,
+func outcomes(s listener.State) map[listener.Outcome]int {
+	all := map[listener.Outcome]int{}
+	for o, n := range map[listener.Outcome]int64{
+		listener.Deleted: s.Succeeded, listener.Retried: s.Retried, listener.Discarded: s.Discarded, listener.Duplicate: s.Duplicates,
+		listener.Poisoned: s.Poisoned, listener.Kept: s.Kept, listener.Snoozed: s.Snoozed,
+		listener.GivenBack: s.GivenBack, listener.Lost: s.Lost, listener.Unsettled: s.Unsettled,
 	} {
 		if n > 0 {
 			all[o] = int(n)

@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/emulator"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/millracetest"
@@ -21,7 +20,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-type counts = map[dispatcher.Outcome]int
+type counts = map[listener.Outcome]int
 
 // checkOutcomes compares the outcomes of a drain.
 func checkOutcomes(t *testing.T, got, want counts) {
@@ -49,19 +48,19 @@ func TestDrainHandlesAllVisibleJobs(t *testing.T) {
 			runs.Add(1)
 			switch m.Body.ID[len(m.Body.ID)-1] {
 			case '3':
-				return dispatcher.Poison(errBroken)
+				return listener.Poison(errBroken)
 			case '5':
-				return dispatcher.Discard(errBroken)
+				return listener.Discard(errBroken)
 			case '7':
-				return dispatcher.Snooze(time.Hour)
+				return listener.Snooze(time.Hour)
 			case '9':
-				return dispatcher.Retry(time.Hour, errBroken)
+				return listener.Retry(time.Hour, errBroken)
 			}
 			return nil
 		}, nil)
 		checkOutcomes(t, got, counts{
-			dispatcher.Deleted: 600, dispatcher.Poisoned: 100, dispatcher.Discarded: 100,
-			dispatcher.Snoozed: 100, dispatcher.Retried: 100,
+			listener.Deleted: 600, listener.Poisoned: 100, listener.Discarded: 100,
+			listener.Snoozed: 100, listener.Retried: 100,
 		})
 		if runs.Load() != 1000 {
 			t.Errorf("got %d runs, want 1000", runs.Load())
@@ -93,7 +92,7 @@ func TestDrainHandlesJobsThatHandlersSend(t *testing.T) {
 			}
 			return nil
 		}, nil)
-		checkOutcomes(t, got, counts{dispatcher.Deleted: 63})
+		checkOutcomes(t, got, counts{listener.Deleted: 63})
 		millracetest.RequireEmpty(t, q)
 	})
 }
@@ -105,7 +104,7 @@ func TestDrainContinuesWhileAMessageIsVisible(t *testing.T) {
 		q := millracetest.Queue(t)
 		millracetest.Send(t, q, Order{ID: "7"})
 		o := &listener.Options[Order]{RetryDelay: func(int, error) time.Duration { return 0 }}
-		checkOutcomes(t, millracetest.Drain(t, q, returning(errBroken), o), counts{dispatcher.Retried: 4, dispatcher.Poisoned: 1})
+		checkOutcomes(t, millracetest.Drain(t, q, returning(errBroken), o), counts{listener.Retried: 4, listener.Poisoned: 1})
 		millracetest.RequireEmpty(t, q)
 	})
 }
@@ -123,7 +122,7 @@ func TestDrainLeavesHiddenMessages(t *testing.T) {
 		}
 		millracetest.RequireEnqueued(t, q, Order{ID: "7"})
 		time.Sleep(time.Hour)
-		checkOutcomes(t, millracetest.Drain(t, q, returning(nil), nil), counts{dispatcher.Deleted: 1})
+		checkOutcomes(t, millracetest.Drain(t, q, returning(nil), nil), counts{listener.Deleted: 1})
 		millracetest.RequireEmpty(t, q)
 	})
 }
@@ -135,7 +134,7 @@ func TestDrainLimitsNoFailures(t *testing.T) {
 		q := millracetest.Queue(t)
 		millracetest.Send(t, q, orders(200)...)
 		o := &listener.Options[Order]{RetryDelay: func(int, error) time.Duration { return 0 }}
-		checkOutcomes(t, millracetest.Drain(t, q, returning(errBroken), o), counts{dispatcher.Retried: 800, dispatcher.Poisoned: 200})
+		checkOutcomes(t, millracetest.Drain(t, q, returning(errBroken), o), counts{listener.Retried: 800, listener.Poisoned: 200})
 		if took := time.Since(begin); took > time.Second {
 			t.Errorf("took %v", took)
 		}
@@ -152,7 +151,7 @@ func TestDrainDoesNotCancelHandlers(t *testing.T) {
 			time.Sleep(5 * time.Minute)
 			return ctx.Err()
 		}, o)
-		checkOutcomes(t, got, counts{dispatcher.Deleted: 40})
+		checkOutcomes(t, got, counts{listener.Deleted: 40})
 	})
 }
 
@@ -172,7 +171,7 @@ func TestDrainWorksThroughTheProtocol(t *testing.T) {
 			t.Fatal(err)
 		}
 		millracetest.RequireEnqueued(t, q, Order{ID: "2"}, Order{ID: "1"})
-		checkOutcomes(t, millracetest.Drain(t, q, returning(nil), nil), counts{dispatcher.Deleted: 2})
+		checkOutcomes(t, millracetest.Drain(t, q, returning(nil), nil), counts{listener.Deleted: 2})
 		millracetest.RequireEmpty(t, q)
 	})
 }
@@ -197,7 +196,7 @@ func TestDrainOutlastsAThrottledService(t *testing.T) {
 		q := &failingQueue{Queue: millracetest.Queue(t), err: queue.ErrThrottled}
 		q.times.Store(5)
 		millracetest.Send(t, q, orders(3)...)
-		checkOutcomes(t, millracetest.Drain(t, q, returning(nil), nil), counts{dispatcher.Deleted: 3})
+		checkOutcomes(t, millracetest.Drain(t, q, returning(nil), nil), counts{listener.Deleted: 3})
 	})
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/millracetest"
 	"github.com/millrace/millrace/poison"
@@ -27,7 +26,7 @@ var (
 func deliver(_ context.Context, m *listener.Message[Parcel]) error {
 	switch m.Body.Address {
 	case "":
-		return dispatcher.Poison(errNoAddr)
+		return listener.Poison(errNoAddr)
 	case "far away":
 		return errCarrier
 	}

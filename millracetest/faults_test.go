@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/millracetest"
 	"github.com/millrace/millrace/queue/faultqueue"
@@ -34,7 +33,7 @@ func TestDrainHandlesAllJobsOfAFaultyQueue(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		millracetest.RequireEmpty(t, q)
-		if handled.Load() < 300 || done[dispatcher.Deleted] < 290 {
+		if handled.Load() < 300 || done[listener.Deleted] < 290 {
 			t.Errorf("got %d runs for 300 jobs: %v; want at least 300 runs and 290 deleted", handled.Load(), done)
 		}
 	})

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/codec"
-	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/kinds"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/millracetest"
@@ -33,12 +32,12 @@ func TestDrainKindsHandlesAllKinds(t *testing.T) {
 			}, nil),
 			notices.Handle(func(_ context.Context, m *listener.Message[notice]) error {
 				if m.Body.Of == "7" {
-					return dispatcher.Poison(errBroken)
+					return listener.Poison(errBroken)
 				}
 				return nil
 			}, nil),
 		}, nil)
-		checkOutcomes(t, got, counts{dispatcher.Deleted: 199, dispatcher.Poisoned: 1, dispatcher.Snoozed: 1})
+		checkOutcomes(t, got, counts{listener.Deleted: 199, listener.Poisoned: 1, listener.Snoozed: 1})
 		millracetest.RequireEnqueuedKind(t, q, unknown, notice{})
 		millracetest.RequireEnqueuedKind(t, q, notices)
 	})

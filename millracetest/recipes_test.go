@@ -11,7 +11,6 @@ import (
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/codec/claimcheck"
-	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/millracetest"
 	"github.com/millrace/millrace/poison"
@@ -26,11 +25,11 @@ type Order struct{ ID string }
 
 var errNoAddress = errors.New("no address")
 
-func ship(context.Context, *listener.Message[Order]) error { return dispatcher.Poison(errNoAddress) }
+func ship(context.Context, *listener.Message[Order]) error { return listener.Poison(errNoAddress) }
 
 func TestRecipeOneJob(t *testing.T) {
 	r := millracetest.Work(t, ship, Order{ID: "7"}, nil)
-	if r.Outcome != dispatcher.Poisoned || !errors.Is(r.Err, errNoAddress) {
+	if r.Outcome != listener.Poisoned || !errors.Is(r.Err, errNoAddress) {
 		t.Errorf("got %v, %v; want poisoned, %v", r.Outcome, r.Err, errNoAddress)
 	}
 }
@@ -84,7 +83,7 @@ func TestRecipeLongJob(t *testing.T) {
 			time.Sleep(time.Hour)
 			return ctx.Err()
 		}, Order{ID: "7"}, nil)
-		if r.Outcome != dispatcher.Deleted {
+		if r.Outcome != listener.Deleted {
 			t.Errorf("got %v, %v; want deleted", r.Outcome, r.Err)
 		}
 	})
@@ -109,7 +108,7 @@ func TestRecipeLostLease(t *testing.T) {
 			}
 			return shipSlowly(ctx, m) // must notice that ctx ends
 		}, nil)
-		if got[dispatcher.Lost] != 1 {
+		if got[listener.Lost] != 1 {
 			t.Errorf("got %v, want one lost", got)
 		}
 	})

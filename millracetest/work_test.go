@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
-	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/millracetest"
 	"github.com/millrace/millrace/poison"
@@ -40,23 +39,23 @@ func TestWorkReturnsTheResult(t *testing.T) {
 		name         string
 		handler      handler
 		options      *listener.Options[Order]
-		wantOutcome  dispatcher.Outcome
+		wantOutcome  listener.Outcome
 		wantAttempts int
 		wantDelay    time.Duration // 1 s means the first delay of the curve
 		wantErr      error
 		wantReason   poison.Reason
 	}{
-		{"success", returning(nil), nil, dispatcher.Deleted, 0, 0, nil, ""},
-		{"error", returning(errBroken), nil, dispatcher.Retried, 1, time.Second, errBroken, ""},
-		{"panic", panics, nil, dispatcher.Retried, 1, time.Second, errBroken, ""},
-		{"exit", exits, nil, dispatcher.Retried, 1, time.Second, nil, ""},
-		{"retry", returning(dispatcher.Retry(time.Hour, errBroken)), nil, dispatcher.Retried, 1, time.Hour, errBroken, ""},
-		{"retry at once", returning(dispatcher.Retry(0, errBroken)), nil, dispatcher.Retried, 1, 0, errBroken, ""},
-		{"snooze", returning(dispatcher.Snooze(time.Minute)), nil, dispatcher.Snoozed, 0, time.Minute, nil, ""},
-		{"snooze for no time", returning(dispatcher.Snooze(0)), nil, dispatcher.Snoozed, 0, 0, nil, ""},
-		{"discard", returning(dispatcher.Discard(errBroken)), nil, dispatcher.Discarded, 0, 0, errBroken, ""},
-		{"poison", returning(dispatcher.Poison(errBroken)), nil, dispatcher.Poisoned, 1, 0, errBroken, poison.ReasonRejected},
-		{"last attempt", returning(errBroken), last, dispatcher.Poisoned, 1, 0, errBroken, poison.ReasonAttempts},
+		{"success", returning(nil), nil, listener.Deleted, 0, 0, nil, ""},
+		{"error", returning(errBroken), nil, listener.Retried, 1, time.Second, errBroken, ""},
+		{"panic", panics, nil, listener.Retried, 1, time.Second, errBroken, ""},
+		{"exit", exits, nil, listener.Retried, 1, time.Second, nil, ""},
+		{"retry", returning(listener.Retry(time.Hour, errBroken)), nil, listener.Retried, 1, time.Hour, errBroken, ""},
+		{"retry at once", returning(listener.Retry(0, errBroken)), nil, listener.Retried, 1, 0, errBroken, ""},
+		{"snooze", returning(listener.Snooze(time.Minute)), nil, listener.Snoozed, 0, time.Minute, nil, ""},
+		{"snooze for no time", returning(listener.Snooze(0)), nil, listener.Snoozed, 0, 0, nil, ""},
+		{"discard", returning(listener.Discard(errBroken)), nil, listener.Discarded, 0, 0, errBroken, ""},
+		{"poison", returning(listener.Poison(errBroken)), nil, listener.Poisoned, 1, 0, errBroken, poison.ReasonRejected},
+		{"last attempt", returning(errBroken), last, listener.Poisoned, 1, 0, errBroken, poison.ReasonAttempts},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -66,7 +65,7 @@ func TestWorkReturnsTheResult(t *testing.T) {
 					t.Errorf("got %v after %d attempts, error %v; want %v after %d, error %v",
 						r.Outcome, r.Attempts, r.Err, c.wantOutcome, c.wantAttempts, c.wantErr)
 				}
-				noError := c.wantOutcome == dispatcher.Deleted || c.wantOutcome == dispatcher.Snoozed
+				noError := c.wantOutcome == listener.Deleted || c.wantOutcome == listener.Snoozed
 				if noError != (r.Err == nil) {
 					t.Errorf("Err: got %v, want nil: %v", r.Err, noError)
 				}
@@ -100,7 +99,7 @@ func TestWorkGoesThroughTheRealPipeline(t *testing.T) {
 			}
 			return nil
 		}, Order{ID: "<7>"}, nil)
-		if r.Outcome != dispatcher.Deleted {
+		if r.Outcome != listener.Deleted {
 			t.Error(r.Err)
 		}
 	})
@@ -120,7 +119,7 @@ func TestWorkAppliesTheOptions(t *testing.T) {
 			Codec: codec.Text(), Format: codec.Plain, Timeout: 5 * time.Millisecond,
 			OnError: func(err error) { reported <- err },
 		})
-		if r.Outcome != dispatcher.Retried || !errors.Is(r.Err, dispatcher.ErrTimeout) || !errors.Is(r.Err, errBroken) {
+		if r.Outcome != listener.Retried || !errors.Is(r.Err, listener.ErrTimeout) || !errors.Is(r.Err, errBroken) {
 			t.Errorf("got %v, error %v; want retried, ErrTimeout and %v", r.Outcome, r.Err, errBroken)
 		}
 		if err := <-reported; !errors.Is(err, errBroken) {
@@ -139,13 +138,13 @@ func TestWorkReturnsPoisonThatNoHandlerSaw(t *testing.T) {
 		never := func(context.Context, *listener.Message[Order]) error { t.Error("the job was handled"); return nil }
 		o := &listener.Options[Order]{Codec: encodeOnly{codec.JSON[Order]()}}
 		r := millracetest.Work(t, never, Order{ID: "7"}, o)
-		if r.Outcome != dispatcher.Poisoned || !errors.Is(r.Err, errBroken) ||
+		if r.Outcome != listener.Poisoned || !errors.Is(r.Err, errBroken) ||
 			r.Poison == nil || r.Poison.Reason != poison.ReasonUndecodable {
 			t.Errorf("got %+v, want poisoned as undecodable with %v", r, errBroken)
 		}
 
 		o.Poison.Keep = true
-		if r = millracetest.Work(t, never, Order{ID: "7"}, o); r.Outcome != dispatcher.Kept || r.Delay < time.Minute || r.Delay > 66*time.Second || r.Poison != nil {
+		if r = millracetest.Work(t, never, Order{ID: "7"}, o); r.Outcome != listener.Kept || r.Delay < time.Minute || r.Delay > 66*time.Second || r.Poison != nil {
 			t.Errorf("with Keep: got %+v, want kept for 60…66 s without a record", r)
 		}
 	})
@@ -164,7 +163,7 @@ func TestWorkPoisonsIntoTheQueueOfThePolicy(t *testing.T) {
 
 		bare := millracetest.Queue(t).Sibling("-rejects")
 		o.Poison = poison.Policy{Queue: bare, Bare: true}
-		if r = millracetest.Work(t, ship, Order{ID: "8"}, o); r.Outcome != dispatcher.Poisoned || r.Poison != nil {
+		if r = millracetest.Work(t, ship, Order{ID: "8"}, o); r.Outcome != listener.Poisoned || r.Poison != nil {
 			t.Errorf("with Bare: got %+v, want poisoned without a record", r)
 		}
 		millracetest.RequireEnqueued(t, bare, Order{ID: "8"})
@@ -180,7 +179,7 @@ func TestWorkRunsOnce(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			runs++
-			return dispatcher.Retry(0, errBroken)
+			return listener.Retry(0, errBroken)
 		}, Order{}, nil)
 		if runs != 1 {
 			t.Errorf("got %d runs, want 1", runs)
@@ -191,12 +190,12 @@ func TestWorkRunsOnce(t *testing.T) {
 // A handler may take any time.
 func TestWorkRenewsTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := &listener.Options[Order]{Visibility: dispatcher.Fixed(10 * time.Second)}
+		o := &listener.Options[Order]{Visibility: listener.FixedVisibility(10 * time.Second)}
 		r := millracetest.Work(t, func(ctx context.Context, _ *listener.Message[Order]) error {
 			time.Sleep(time.Minute)
 			return ctx.Err()
 		}, Order{}, o)
-		if r.Outcome != dispatcher.Deleted {
+		if r.Outcome != listener.Deleted {
 			t.Errorf("a minute with leases of ten seconds: got %v, error %v; want deleted", r.Outcome, r.Err)
 		}
 	})
@@ -226,7 +225,7 @@ func TestAHookThatFailsEndsTheTest(t *testing.T) {
 	for name, o := range map[string]*listener.Options[Order]{
 		"RetryDelay":       {RetryDelay: func(int, error) time.Duration { panic("no delay") }},
 		"OnError":          {OnError: func(error) { panic("not told") }},
-		"Observer.Started": {Observer: listener.Observer{Started: func(dispatcher.Delivery) { panic("not started") }}},
+		"Observer.Started": {Observer: listener.Observer{Started: func(listener.Delivery) { panic("not started") }}},
 	} {
 		requireParts(t, failureOf(t, func(t testing.TB) {
 			millracetest.Work(t, returning(errors.New("no stock")), Order{}, o)

@@ -50,7 +50,7 @@
 //
 // The history (history_test.go) is recorded on the server's side of all faults and in the
 // handlers. The ledger (ledger_test.go, message_test.go, delivery_test.go and the files beside
-// them) reads it, and checks the promises of docs/design.md message by message without knowing
+// them) reads it, and checks the promises of dispatcher/DESIGN.md message by message without knowing
 // the implementation. An accepted message was handled to success, is in the poison queue, was
 // discarded, is still in the queue, has expired, or was dropped with its queue. A delete follows
 // a success, a discard or a copy. Each attempt is recorded once, and runs respect MaxAttempts and

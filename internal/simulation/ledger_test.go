@@ -8,7 +8,7 @@ import (
 )
 
 // ledger is the state of every message of a world, computed from its history: from what the server
-// did and what handlers returned. It checks the promises of docs/design.md and knows nothing of
+// did and what handlers returned. It checks the promises of dispatcher/DESIGN.md and knows nothing of
 // the implementation.
 type ledger struct {
 	world    *world
