@@ -160,8 +160,8 @@ var brokenToday = map[string][]string{
 	"wakeup/serverwakeup.New":                 {"takes a location: call it Open"},
 }
 
-// TestNamesAndShapesFollowTheRules: constructors are called New or Open, take options as a pointer and last, and
-// return (*T, error). Run and Close have one shape.
+// TestNamesAndShapesFollowTheRules: constructors are called New or Open, take options as a pointer
+// and last, and return (*T, error). Run and Close have one shape.
 func TestNamesAndShapesFollowTheRules(t *testing.T) {
 	found := map[string][]string{}
 	for _, p := range loadPublic(t) {

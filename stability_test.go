@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// stablePackages reads docs/stability.md: the packages that keep their API after 1.0. Its other table has the rest.
+// stablePackages reads docs/stability.md: the packages that keep their API after 1.0. Its other
+// table has the rest.
 func stablePackages(t *testing.T) (stable, experimental []string) {
 	t.Helper()
 	text, err := os.ReadFile("docs/stability.md")
@@ -30,8 +31,8 @@ func stablePackages(t *testing.T) (stable, experimental []string) {
 // A violation is an identifier of a stable package and the type of another package that it exposes.
 type violation struct{ identifier, exposed string }
 
-// vocabulary is what stable packages give their own names to: types of package dispatcher, and of internal ones. They are
-// as stable as the alias.
+// vocabulary is what stable packages give their own names to: types of package dispatcher, and of
+// internal ones. They are as stable as the alias.
 func vocabulary(packages []*apiPackage, stable []string) map[*types.TypeName]bool {
 	found := map[*types.TypeName]bool{}
 	for _, p := range packages {
@@ -50,7 +51,8 @@ func vocabulary(packages []*apiPackage, stable []string) map[*types.TypeName]boo
 	return found
 }
 
-// exposures walks what the stable packages and their vocabulary declare, and finds the types of other packages of ours.
+// exposures walks what the stable packages and their vocabulary declare, and finds the types of
+// other packages of ours.
 func exposures(packages []*apiPackage, stable []string) map[violation]bool {
 	found := map[violation]bool{}
 	words := vocabulary(packages, stable)
@@ -195,7 +197,8 @@ var exposedToday = map[violation]string{
 	{"queue/localqueue/filequeue.Store.View", "queue/localqueue/storage.View"}:     "storage becomes internal",
 }
 
-// TestStablePackagesExposeOnlyStableTypes: a name that is promised does not depend on one that is not.
+// TestStablePackagesExposeOnlyStableTypes: a name that is promised does not depend on one that is
+// not.
 func TestStablePackagesExposeOnlyStableTypes(t *testing.T) {
 	stable, _ := stablePackages(t)
 	found := exposures(loadPublic(t), stable)
@@ -241,12 +244,13 @@ func TestEveryPackageSaysHowStableItIs(t *testing.T) {
 	}
 }
 
-// maxStable bounds the exported names of the stable packages: users learn them, and they stay until 2.0. Lower it when names
-// go. The aim is 700.
+// maxStable bounds the exported names of the stable packages: users learn them, and they stay until
+// 2.0. Lower it when names go. The aim is 700.
 const maxStable = 954
 
-// TestTheStablePackagesAreSmall counts exported names, fields included. With -v it prints those of each package. What listener
-// re-exports of package dispatcher counts once: the name there, with the fields and methods of its type.
+// TestTheStablePackagesAreSmall counts exported names, fields included. With -v it prints those of
+// each package. What listener re-exports of package dispatcher counts once: the name there, with
+// the fields and methods of its type.
 func TestTheStablePackagesAreSmall(t *testing.T) {
 	stable, _ := stablePackages(t)
 	packages := loadPublic(t)

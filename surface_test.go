@@ -30,7 +30,8 @@ type apiPackage struct {
 	docs  map[token.Pos]*ast.CommentGroup // by the position of the name
 }
 
-// An identifier is one exported name of a package: a function, type, method, field, constant or variable.
+// An identifier is one exported name of a package: a function, type, method, field, constant or
+// variable.
 type identifier struct {
 	name string // such as queue/azurequeue.Options.Key
 	line string // of the file
@@ -46,8 +47,8 @@ func public(name string) bool {
 	return !regexp.MustCompile(`(^|/)(internal|cmd|examples|bench)(/|$)`).MatchString(name)
 }
 
-// loadPublic checks the declarations of all packages of the module, without the bodies of functions. Packages of
-// other modules come from the export data of the compiler.
+// loadPublic checks the declarations of all packages of the module, without the bodies of
+// functions. Packages of other modules come from the export data of the compiler.
 func loadPublic(t *testing.T) []*apiPackage {
 	t.Helper()
 	if publicPackages != nil {
@@ -130,7 +131,8 @@ func (p *apiPackage) keepDocs(file *ast.File) {
 	}
 }
 
-// renamed reports whether obj is an old name that go fix replaces. Such names are not part of the surface.
+// renamed reports whether obj is an old name that go fix replaces. Such names are not part of the
+// surface.
 func (p *apiPackage) renamed(obj types.Object) bool {
 	doc := p.docs[obj.Pos()]
 	return doc != nil && strings.Contains(doc.Text(), "Deprecated: ") &&
@@ -222,8 +224,8 @@ func (p *apiPackage) kind(underlying types.Type) string {
 	return p.text(underlying)
 }
 
-// members lists the exported fields and methods of a type. Those that it has from an embedded exported type are
-// listed there.
+// members lists the exported fields and methods of a type. Those that it has from an embedded
+// exported type are listed there.
 func (p *apiPackage) members(name string, t types.Type) []identifier {
 	var found []identifier
 	add := func(member string, obj types.Object, format string, args ...any) {
@@ -278,7 +280,8 @@ func exportedFields(s *types.Struct) []*types.Var {
 	return fields
 }
 
-// methods are the exported methods that a type declares, or has from an embedded type that is not exported.
+// methods are the exported methods that a type declares, or has from an embedded type that is not
+// exported.
 func methods(named *types.Named) []*types.Func {
 	if types.IsInterface(named) {
 		return nil
@@ -317,8 +320,9 @@ func nameIn(line string) string {
 	return pkg + "." + regexp.MustCompile(`^\w+ (\w+)`).FindStringSubmatch(rest)[1]
 }
 
-// TestTheSurfaceIsAsWritten compares the exported names of all public packages with docs/api.txt. What it no
-// longer has since the last release stands at the end of the file, and in the CHANGELOG's migration table.
+// TestTheSurfaceIsAsWritten compares the exported names of all public packages with docs/api.txt.
+// What it no longer has since the last release stands at the end of the file, and in the
+// CHANGELOG's migration table.
 func TestTheSurfaceIsAsWritten(t *testing.T) {
 	was, removed := readSurface(t)
 	now, known := map[string]bool{}, map[string]bool{}
@@ -399,8 +403,8 @@ func migrations(changelog string) map[string]bool {
 	return names
 }
 
-// covered reports whether a migration names the identifier, with or without the folders of its package, or what it
-// belongs to.
+// covered reports whether a migration names the identifier, with or without the folders of its
+// package, or what it belongs to.
 func covered(name string, migrated map[string]bool) bool {
 	pkg, _, _ := strings.Cut(name, ".")
 	folders := pkg[:strings.LastIndex(pkg, "/")+1]
@@ -445,8 +449,8 @@ func TestARemovedNameNeedsAMigration(t *testing.T) {
 	}
 }
 
-// handles are the types of p that its functions and methods return as pointers, and that have methods for pointers.
-// Errors are values.
+// handles are the types of p that its functions and methods return as pointers, and that have
+// methods for pointers. Errors are values.
 func (p *apiPackage) handles() []*types.Named {
 	var found []*types.Named
 	for _, one := range p.identifiers() {
@@ -471,7 +475,8 @@ func (p *apiPackage) handles() []*types.Named {
 	return found
 }
 
-// TestVetReportsCopies lets go vet look at a program that copies one of each type that must not be copied.
+// TestVetReportsCopies lets go vet look at a program that copies one of each type that must not be
+// copied.
 func TestVetReportsCopies(t *testing.T) {
 	var imports, body strings.Builder
 	var want []string
