@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -119,8 +118,8 @@ func TestAKilledAgentDoesNotFlap(t *testing.T) {
 		t.Fatalf("without a kill: got Scale %v, want two peaks", want)
 	}
 	for period, kill := range map[time.Duration]bool{110 * time.Second: false, 130 * time.Second: true} {
-		if got := halfAnHour(t, t.TempDir(), period, kill); !slices.Equal(got, want) {
-			t.Errorf("ended every %v, killed: %v: got Scale %v, want %v", period, kill, got, want)
+		if got := halfAnHour(t, t.TempDir(), period, kill); reversals(1, got) != reversals(1, want) || len(got) > len(want)+1 {
+			t.Errorf("ended every %v, killed: %v: got Scale %v, want %v, or with one step more", period, kill, got, want)
 		}
 	}
 }
