@@ -390,7 +390,7 @@ func large(random *rand.Rand) Trace {
 	return periodic(t, rate, period, shape.load)
 }
 
-// as above for large loads, with little time to start. Two figures are not KEDA's, and scaling/agent/DESIGN.md says why: if the start takes all
+// as above for large loads, with little time to start. Two figures are not KEDA's, and scaling/DESIGN.md says why: if the start takes all
 // the time that jobs have, 0.1 % more may be late, and where KEDA is late, the agent may take more instance-hours to be in time.
 func TestLargeStepsAndSawteethTakeNoMoreThanKEDA(t *testing.T) {
 	const lateByStart, paidForLess = 0.001, 4. / 3
