@@ -420,7 +420,7 @@ func covered(name string, migrated map[string]bool) bool {
 
 func TestARemovedNameNeedsAMigration(t *testing.T) {
 	migrated := migrations("\n## [Unreleased]\n| before | now |\n|---|---|\n" +
-		"| `queue/tokens` | `queue/limits` |\n| `azurequeue.Old`, `listener.Options.Adopt` | `azurequeue.New` |\n" +
+		"| `queue/tokens` | `queue/limits` |\n| `azurequeue.Old`, `listener.Options.AcceptForeign` | `azurequeue.New` |\n" +
 		"\n## [0.1.0]\n| `queue.Released` | |\n")
 	for name, want := range map[string]bool{
 		"queue/tokens":                       true,
@@ -428,7 +428,7 @@ func TestARemovedNameNeedsAMigration(t *testing.T) {
 		"queue/azurequeue.Old":               true,
 		"queue/azurequeue.Old.Field":         true,
 		"queue/azurequeue.New":               false,
-		"listener.Options.Adopt":             true,
+		"listener.Options.AcceptForeign":     true,
 		"listener.Options":                   false,
 		"listener.Options.Other":             false,
 		"queue.Released":                     false,

@@ -165,7 +165,7 @@ func ExampleOpen() {
 	// {"ID":"7"} base64
 }
 
-// With Adopt an envelope is recognized whatever the format, and a text that only looks like one
+// With AcceptForeign an envelope is recognized whatever the format, and a text that only looks like one
 // is read by the format.
 func TestOpenAdoptedReadsTheMarkFirst(t *testing.T) {
 	const envelope = "millrace/1?n=2\n{}"
@@ -187,7 +187,7 @@ func TestOpenAdoptedReadsTheMarkFirst(t *testing.T) {
 		{"{}", codec.Envelope, "", codec.Envelope},
 		{"millrace/2?n=1\n{}", codec.Plain, "", codec.Envelope},
 	} {
-		h, body, format, err := codec.OpenAdopted(c.text, c.format)
+		h, body, format, err := codec.OpenForeign(c.text, c.format)
 		if string(body) != c.wantBody || (err != nil) != (c.wantBody == "") || format != c.wantFormat {
 			t.Errorf("%q as %v: got %q, %v, %v; want %q, %v", c.text, c.format, body, format, err, c.wantBody, c.wantFormat)
 		}
@@ -195,7 +195,7 @@ func TestOpenAdoptedReadsTheMarkFirst(t *testing.T) {
 			t.Errorf("%q as %v: got head %+v, want Attempts 2", c.text, c.format, h)
 		}
 	}
-	if _, _, _, err := codec.OpenAdopted("millrace/2?n=1\n{}", codec.Plain); !errors.Is(err, codec.ErrNewer) {
+	if _, _, _, err := codec.OpenForeign("millrace/2?n=1\n{}", codec.Plain); !errors.Is(err, codec.ErrNewer) {
 		t.Errorf("newer envelope: got error %v, want ErrNewer", err)
 	}
 }

@@ -47,8 +47,8 @@ func TestAFeatureIsLeftToReadersThatUnderstandIt(t *testing.T) {
 			"as Envelope": func() (codec.Head, []byte, codec.Format, error) {
 				return codec.Open(text, codec.Envelope, c.understood...)
 			},
-			"OpenAdopted": func() (codec.Head, []byte, codec.Format, error) {
-				return codec.OpenAdopted(text, codec.Base64, c.understood...)
+			"OpenForeign": func() (codec.Head, []byte, codec.Format, error) {
+				return codec.OpenForeign(text, codec.Base64, c.understood...)
 			},
 		}
 		for name, open := range opened {

@@ -89,11 +89,11 @@ func Seal(h Head, body []byte, f Format) (string, error) {
 	return "", fmt.Errorf("seal a body: unknown format %v", f)
 }
 
-// OpenAdopted is [Open] for a queue on which messages are put into envelopes when they are
+// OpenForeign is [Open] for a queue on which messages are put into envelopes when they are
 // given back: an envelope is opened as one whatever the format, and anything else by the
 // format. A text that begins like an envelope but is not a valid one is not treated as an
 // envelope, unless it has a newer version.
-func OpenAdopted(text string, f Format, understood ...Feature) (Head, []byte, Format, error) {
+func OpenForeign(text string, f Format, understood ...Feature) (Head, []byte, Format, error) {
 	if f == Auto || f == Envelope || !strings.HasPrefix(text, prefix) {
 		return Open(text, f, understood...)
 	}

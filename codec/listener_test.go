@@ -190,7 +190,7 @@ func TestAWordStaysAsItIs(t *testing.T) {
 			check(t, how, func(h listener.Handler[string]) error {
 				ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 				defer stop()
-				return listener.New(q, h, &listener.Options[string]{Codec: codec.Text(), Adopt: adopt, Concurrency: 1, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
+				return listener.New(q, h, &listener.Options[string]{Codec: codec.Text(), AcceptForeign: adopt, Concurrency: 1, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
 			})
 		})
 	}

@@ -114,7 +114,7 @@ func TestEveryMessageOfABatchIsHandledOnce(t *testing.T) {
 		if n := d.Count(-1) + d.Count(1000); n != 0 {
 			t.Errorf("got %d deliveries with outcomes that there are not", n)
 		}
-		if n := d.Count(dispatcher.GivenBack); n != 1 {
+		if n := d.Count(dispatcher.Returned); n != 1 {
 			t.Errorf("gave back %d messages, want the one without a slot", n)
 		}
 	})

@@ -92,7 +92,7 @@ func (v *delivery) refuse(dec decision) {
 		case v.lease.state != held:
 			dec = decision{outcome: Lost, err: errors.Join(cause(v.lease.state), dec.err)}
 		case ended != nil:
-			dec = decision{outcome: GivenBack, forOthers: dec.forOthers}
+			dec = decision{outcome: Returned, forOthers: dec.forOthers}
 		}
 	}
 	v.settle(dec)

@@ -20,7 +20,7 @@ type decision struct {
 	reason    poison.Reason
 	err       error
 	returned  bool   // whether a handler has returned, or middleware in its place
-	called    bool   // whether the handler was called: see Postpone
+	called    bool   // whether the handler was called: see NotRun
 	handled   bool   // whether the job was handled to success, or every item of a group that was not discarded
 	forOthers bool   // whether the message is left to workers that know more than this one
 	health    health // whether the handlers work
@@ -127,7 +127,7 @@ func decisionOn(o *opened, r result) decision {
 	case r.state == jobRetried:
 		return later(o, Retried, retryWait(o, o.attempt(), r.all), r.all)
 	case r.state == jobLeft:
-		return decision{outcome: GivenBack, err: r.reported}
+		return decision{outcome: Returned, err: r.reported}
 	case r.state == jobSnoozed && r.newer:
 		dec := later(o, Snoozed, newerDelay(o), r.all)
 		dec.forOthers = true

@@ -119,7 +119,7 @@ func (d *Dispatcher) Capacity() int {
 }
 
 // Handled returns how many handlers have returned since the start, and how long they took together.
-// Handlers that were not called, see [Postpone], do not count.
+// Handlers that were not called, see [NotRun], do not count.
 func (d *Dispatcher) Handled() (handlers int64, took time.Duration) { return d.visibility.handled() }
 
 // Count returns how many deliveries ended with this outcome.

@@ -103,7 +103,7 @@ func (duplicates) admit(v *delivery) (dec decision, refused bool) {
 	case errors.Is(err, ErrHandled):
 		return decision{outcome: Duplicate, err: ErrHandled}, true
 	case d.handlersStopped():
-		return decision{outcome: GivenBack}, true
+		return decision{outcome: Returned}, true
 	case v.lease.left() <= 0:
 		d.visibility.recordTooShort(v.lease.visibility)
 		return decision{outcome: Lost, err: errors.Join(ErrLeaseExpired, err)}, true

@@ -662,7 +662,7 @@ const (
 // of a group. A group in which no item could be decoded says nothing.
 func healthOf(dec decision, worked bool) health {
 	switch {
-	case !dec.called || dec.outcome == Lost || dec.outcome == GivenBack || dec.reason == poison.ReasonUndecodable && !worked:
+	case !dec.called || dec.outcome == Lost || dec.outcome == Returned || dec.reason == poison.ReasonUndecodable && !worked:
 		return unclear
 	case worked:
 		return healthy

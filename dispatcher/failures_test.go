@@ -436,7 +436,7 @@ func TestARoundWithoutAResultIsRepeated(t *testing.T) {
 			if waited > 0 {
 				t.Errorf("waited for %v after a round that said nothing", waited)
 			}
-			x.end(dispatcher.Postpone(time.Minute, errDown), running...)
+			x.end(dispatcher.NotRun(time.Minute, errDown), running...)
 		}
 	})
 }

@@ -72,7 +72,7 @@ func NewKinds(q queue.Queue, kinds []Kind, o *Options) (*Dispatcher, error) {
 		return nil, errors.New("dispatcher: a queue is required")
 	}
 	byName, err := kindsByName(kinds)
-	if o != nil && o.Format.Check() == nil && !o.Format.HasHead() && !o.Adopt {
+	if o != nil && o.Format.Check() == nil && !o.Format.HasHead() && !o.AcceptForeign {
 		err = errors.Join(err, fmt.Errorf("the format %v has no envelope, which names the kind: leave Format at codec.Auto", o.Format))
 	}
 	d, invalid := newDispatcher(q, newUntypedDeliveries, byName, o)

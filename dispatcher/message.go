@@ -73,7 +73,7 @@ func (m *Message[T]) Concurrency() int {
 }
 
 // AttemptsRecorded reports whether the message carries the number of its failed attempts, so that a
-// [Snooze] does not count as an attempt: it has an envelope, or gets one by Options.Adopt. False
+// [Snooze] does not count as an attempt: it has an envelope, or gets one by Options.AcceptForeign. False
 // for a message made by a test.
 func (m *Message[T]) AttemptsRecorded() bool { return m.delivery != nil && m.delivery.recordable() }
 
@@ -115,7 +115,7 @@ func (m *Message[T]) Save(ctx context.Context, body T) error {
 
 // Handler handles one message. Returning nil deletes the message. An error gives it back with a
 // delay that grows with the attempt. [Retry], [Snooze], [Poison] and [Discard] make errors that ask
-// for something else, and [Postpone] one for middleware. A panic counts as an error, and so does a
+// for something else, and [NotRun] one for middleware. A panic counts as an error, and so does a
 // nil pointer stored in the error: return nil itself.
 //
 // The context ends when the lease is lost ([ErrLeaseLost], [ErrLeaseExpired]), when the
@@ -316,6 +316,6 @@ type Middleware[T any] func(Handler[T]) Handler[T]
 // Interceptor is middleware that does not depend on the type of the jobs, so that one serves every
 // listener of a program: for logging, tracing, limits and authentication. It calls next, which runs
 // the handler, with ctx or a context derived from it, and returns next's error or another. It may
-// skip next, and then returns [Postpone] if the job should come again, but must not call it twice.
+// skip next, and then returns [NotRun] if the job should come again, but must not call it twice.
 // It must be safe for concurrent use. [ResultOf] returns the request in an error.
 type Interceptor func(ctx context.Context, d Delivery, next func(context.Context) error) error

@@ -40,9 +40,9 @@ func (v *delivery) open() {
 		// The response took as long as the lease: another worker may have the message.
 		v.refuse(decision{outcome: Lost, err: ErrLeaseExpired})
 	case !v.admission.reserved, v.admission.paused && v.recordable():
-		v.refuse(decision{outcome: GivenBack})
+		v.refuse(decision{outcome: Returned})
 	case v.admission.paused && v.attempt() < v.maxAttempts():
-		v.refuse(decision{outcome: GivenBack, delay: retryDelay(v.queued.ID, v.attempt())})
+		v.refuse(decision{outcome: Returned, delay: retryDelay(v.queued.ID, v.attempt())})
 	case unread != nil:
 		v.refuse(unreadable(&v.opened, unread))
 	default:
@@ -50,7 +50,7 @@ func (v *delivery) open() {
 	}
 }
 
-// read reads the text. With Adopt an envelope is recognised in any format. A poison record of this
+// read reads the text. With AcceptForeign an envelope is recognised in any format. A poison record of this
 // queue is a job that somebody has put back by hand: it starts anew.
 func (o *opened) read() (err error) {
 	d, open := o.dispatcher, codec.Open
@@ -61,8 +61,8 @@ func (o *opened) read() (err error) {
 			}
 		}
 	}
-	if d.options.Adopt {
-		open = codec.OpenAdopted
+	if d.options.AcceptForeign {
+		open = codec.OpenForeign
 	}
 	o.head, o.body, o.format, err = open(o.queued.Text, d.options.Format, d.features...)
 	o.head.Moved = "" // likewise
@@ -77,7 +77,7 @@ func (o *opened) enveloped() bool { return o.format == codec.Envelope }
 
 // recordable reports whether an update of the message can record the outcome of a delivery.
 func (o *opened) recordable() bool {
-	return o.enveloped() || o.dispatcher.options.Adopt && o.format != codec.Auto
+	return o.enveloped() || o.dispatcher.options.AcceptForeign && o.format != codec.Auto
 }
 
 // attempt returns the number of this attempt: the recorded failures plus one, or for a message

@@ -39,8 +39,8 @@ type Options struct {
 	// Format is how the text carries the body. Defaults to codec.Auto.
 	Format codec.Format
 
-	// Adopt puts messages without an envelope into one. Defaults to false.
-	Adopt bool
+	// AcceptForeign puts messages without an envelope into one. Defaults to false.
+	AcceptForeign bool
 
 	// Claims opens bodies from another store. Defaults to nil.
 	Claims Claims

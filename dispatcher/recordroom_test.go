@@ -181,7 +181,7 @@ func TestTheLargestSaveHasRoomForRecords(t *testing.T) {
 					t.Fatal(err)
 				}
 				deliveries, n := 0, 0
-				o := &listener.Options[string]{Format: c.format, Adopt: c.adopt}
+				o := &listener.Options[string]{Format: c.format, AcceptForeign: c.adopt}
 				work(t, q, o, func(ctx context.Context, m *listener.Message[string]) error {
 					deliveries++
 					if deliveries == 1 {

@@ -18,7 +18,7 @@ const (
 	Poisoned                     // the message was copied to the poison queue and deleted
 	Kept                         // the message is poison and stays hidden in its queue
 	Snoozed                      // the message was given back with a delay, without recording an attempt
-	GivenBack                    // the message was not fully handled and is visible again
+	Returned                     // the message was not fully handled and is visible again
 	Lost                         // the lease was lost or too short to start: another worker has the message or will
 	Unsettled                    // the settlement failed: the message will be delivered again
 	Duplicate                    // deleted unhandled: its job was handled before
@@ -26,7 +26,7 @@ const (
 	outcomes // the number of outcomes
 )
 
-var outcomeNames = [outcomes]string{"none", "deleted", "retried", "discarded", "poisoned", "kept", "snoozed", "given back", "lost", "unsettled", "duplicate"}
+var outcomeNames = [outcomes]string{"none", "deleted", "retried", "discarded", "poisoned", "kept", "snoozed", "returned", "lost", "unsettled", "duplicate"}
 
 // String returns the name of the outcome.
 func (o Outcome) String() string {
@@ -45,8 +45,13 @@ func (o Outcome) MarshalText() ([]byte, error) {
 	return []byte(o.String()), nil
 }
 
-// UnmarshalText parses what [Outcome.MarshalText] returns.
+// UnmarshalText parses what [Outcome.MarshalText] returns, and "given back", the former text of
+// [Returned].
 func (o *Outcome) UnmarshalText(text []byte) error {
+	if string(text) == "given back" {
+		*o = Returned
+		return nil
+	}
 	for i, name := range outcomeNames {
 		if name == string(text) {
 			*o = Outcome(i)
@@ -58,18 +63,18 @@ func (o *Outcome) UnmarshalText(text []byte) error {
 
 // Result is the request in a handler's error. The zero value asks for nothing.
 type Result struct {
-	// Outcome is [Deleted] for nil and [Retried] for a plain error. [Retry], [Snooze], [Postpone],
-	// [Poison] and [Discard] ask for others. Snooze and Postpone both ask for [Snoozed].
+	// Outcome is [Deleted] for nil and [Retried] for a plain error. [Retry], [Snooze], [NotRun],
+	// [Poison] and [Discard] ask for others. Snooze and NotRun both ask for [Snoozed].
 	Outcome Outcome
 
 	// Explicit reports whether one of these functions made the error.
 	Explicit bool
 
-	// Delay is the delay of Retry, Snooze or Postpone. It is zero otherwise, even if
+	// Delay is the delay of Retry, Snooze or NotRun. It is zero otherwise, even if
 	// Options.RetryDelay decides.
 	Delay time.Duration
 
-	// Err is the error passed to Retry, Postpone, Poison or Discard, or the error itself. Nil for
+	// Err is the error passed to Retry, NotRun, Poison or Discard, or the error itself. Nil for
 	// success and for Snooze.
 	Err error
 }
@@ -77,10 +82,10 @@ type Result struct {
 // ResultOf returns the request in a handler's error, so that middleware can tell a snooze from a
 // failure. Messages are settled by the same rule:
 //
-//   - An error of [Retry], [Snooze], [Postpone], [Poison] or [Discard] counts even if it is
+//   - An error of [Retry], [Snooze], [NotRun], [Poison] or [Discard] counts even if it is
 //     wrapped. If one wraps another, the outer one counts.
 //   - Of joined errors, by errors.Join or several %w, the strongest counts: Poison, then a plain
-//     error or Retry, then Snooze or Postpone, then Discard. A failure joined with a snooze is a
+//     error or Retry, then Snooze or NotRun, then Discard. A failure joined with a snooze is a
 //     failure. Of equally strong ones the first counts.
 //
 // The attempts still matter: after its last attempt a message is moved to the poison queue even if
@@ -169,8 +174,8 @@ func Retry(delay time.Duration, err error) error {
 
 // Snooze returns an error that gives the message back with the delay and records no attempt: the
 // job did not fail, it is too early for it. For a message without an envelope the dequeue count,
-// and so the attempt, rises nevertheless (see Options.Adopt). It shows that the handler works:
-// middleware that has not called it returns [Postpone].
+// and so the attempt, rises nevertheless (see Options.AcceptForeign). It shows that the handler works:
+// middleware that has not called it returns [NotRun].
 //
 // A delay of zero or less means immediately for the first 5 deliveries of the message, and 1 s from
 // then on.
@@ -178,13 +183,13 @@ func Snooze(delay time.Duration) error {
 	return &resultError{outcome: Snoozed, delay: min(max(delay, 0), queue.MaxVisibility)}
 }
 
-// Postpone is [Snooze] for middleware and interceptors that have not called the handler, because
-// the job must wait for something else than its own time: a key that another job has, a limit. A
-// snooze shows that the handler works, and ends an outage of the handlers; a postponed delivery
-// says nothing about it. Nor does it hide that earlier deliveries of the message were lost. Why is
-// the reason for the wait; it is not reported unless the message becomes poison because its life
-// ends. A delay of zero or less is treated as by Snooze.
-func Postpone(delay time.Duration, why error) error {
+// NotRun returns an error that gives the message back like [Snooze], and says that no handler ran. It
+// is for middleware and interceptors when the job must wait for something else than its own time: a
+// key that another job has, a limit. A snooze shows that the handler works, and ends an outage of
+// the handlers; NotRun says nothing about it, and does not hide that earlier deliveries of the message
+// were lost. Why is the reason for the wait; it is not reported unless the message becomes poison
+// because its life ends. A delay of zero or less is treated as by Snooze.
+func NotRun(delay time.Duration, why error) error {
 	return &resultError{err: why, outcome: Snoozed, delay: min(max(delay, 0), queue.MaxVisibility), uncalled: true}
 }
 

@@ -17,7 +17,7 @@ func TestResultOfAHandlersError(t *testing.T) {
 		"a plain error":                  {broken, Result{Outcome: Retried, Err: broken}},
 		"a retry":                        {Retry(time.Second, broken), Result{Outcome: Retried, Explicit: true, Delay: time.Second, Err: broken}},
 		"a snooze":                       {Snooze(time.Minute), Result{Outcome: Snoozed, Explicit: true, Delay: time.Minute}},
-		"postponed":                      {Postpone(time.Minute, broken), Result{Outcome: Snoozed, Explicit: true, Delay: time.Minute, Err: broken}},
+		"postponed":                      {NotRun(time.Minute, broken), Result{Outcome: Snoozed, Explicit: true, Delay: time.Minute, Err: broken}},
 		"poison":                         {Poison(broken), Result{Outcome: Poisoned, Explicit: true, Err: broken}},
 		"a discard":                      {Discard(broken), Result{Outcome: Discarded, Explicit: true, Err: broken}},
 		"a wrapped snooze":               {fmt.Errorf("not yet: %w", Snooze(time.Minute)), Result{Outcome: Snoozed, Explicit: true, Delay: time.Minute}},

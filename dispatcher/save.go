@@ -82,7 +82,7 @@ func (o *opened) fits(head codec.Head, text string, body []byte) error {
 	if o.enveloped() {
 		return queue.CheckRequest(text, head.Room())
 	}
-	if o.dispatcher.options.Adopt { // an attempt is recorded in an envelope
+	if o.dispatcher.options.AcceptForeign { // an attempt is recorded in an envelope
 		adopted, err := codec.Seal(head, body, codec.Envelope)
 		if err != nil {
 			return err

@@ -100,7 +100,7 @@ func (s *settlement) apply(dec decision) error {
 			return err
 		}
 		return s.remove(queue.CauseDelete, s.leasedText)
-	case Retried, Snoozed, GivenBack:
+	case Retried, Snoozed, Returned:
 		failures := s.attempt() - 1
 		if dec.outcome == Retried && !s.excused {
 			failures++

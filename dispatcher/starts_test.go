@@ -268,7 +268,7 @@ func TestAPostponedJobKeepsTheCountOfLostStartsUnlessItSaved(t *testing.T) {
 							t.Error(err)
 						}
 					}
-					return Postpone(time.Second, errors.New("the dependency is exhausted"))
+					return NotRun(time.Second, errors.New("the dependency is exhausted"))
 				}
 				d, err := New(q, Jobs[[]byte]{Handler: handler, Codec: codec.Bytes()}, nil)
 				if err != nil {

@@ -68,7 +68,7 @@ func TestMistakesAreRefusedBeforeAnythingIsSent(t *testing.T) {
 	}
 }
 
-// With Adopt an envelope is read whatever the format, so that kinds and foreign messages can share a
+// With AcceptForeign an envelope is read whatever the format, so that kinds and foreign messages can share a
 // queue.
 func TestAdoptedQueuesHaveKinds(t *testing.T) {
 	bubble(t, func(b *bundle) {
@@ -76,7 +76,7 @@ func TestAdoptedQueuesHaveKinds(t *testing.T) {
 		if _, err := b.queue.Enqueue(b.Context(), "eyJUb3RhbCI6Mn0=", nil); err != nil { // {"Total":2}
 			b.Fatal(err)
 		}
-		b.options.Format, b.options.Adopt = codec.Base64, true
+		b.options.Format, b.options.AcceptForeign = codec.Base64, true
 		b.run(time.Minute, b.kindsOf(orders.Handle(handler[order](b, nil), nil), unnamed.Handle(handler[order](b, nil), nil)))
 		if len(b.handled["order"]) != 1 || len(b.handled[""]) != 1 || b.handled[""][0].body != (order{2}) {
 			b.Errorf("handled %+v", b.handled)

@@ -23,7 +23,7 @@ const (
 	Poisoned  = dispatcher.Poisoned  // the message was copied to the poison queue and deleted
 	Kept      = dispatcher.Kept      // the message is poison and stays hidden in its queue
 	Snoozed   = dispatcher.Snoozed   // the message was given back with a delay, without recording an attempt
-	GivenBack = dispatcher.GivenBack // the message was not fully handled and is visible again
+	Returned  = dispatcher.Returned  // the message was not fully handled and is visible again
 	Lost      = dispatcher.Lost      // the lease was lost: another worker has the message or will
 	Unsettled = dispatcher.Unsettled // the settlement failed: the message will be delivered again
 	Duplicate = dispatcher.Duplicate // deleted unhandled: its job was handled before
@@ -147,20 +147,20 @@ func Retry(delay time.Duration, err error) error { return dispatcher.Retry(delay
 
 // Snooze returns an error that gives the message back with the delay and records no attempt: the
 // job did not fail, it is too early for it. For a message without an envelope the dequeue count,
-// and so the attempt, rises nevertheless (see Options.Adopt). It shows that the handler works:
-// middleware that has not called it returns [Postpone].
+// and so the attempt, rises nevertheless (see Options.AcceptForeign). It shows that the handler works:
+// middleware that has not called it returns [NotRun].
 //
 // A delay of zero or less means immediately for the first 5 deliveries of the message, and 1 s from
 // then on.
 func Snooze(delay time.Duration) error { return dispatcher.Snooze(delay) }
 
-// Postpone is [Snooze] for middleware and interceptors that have not called the handler, because
-// the job must wait for something else than its own time: a key that another job has, a limit. A
-// snooze shows that the handler works, and ends an outage of the handlers; a postponed delivery
-// says nothing about it. Nor does it hide that earlier deliveries of the message were lost. Why is
-// the reason for the wait; it is not reported unless the message becomes poison because its life
-// ends. A delay of zero or less is treated as by Snooze.
-func Postpone(delay time.Duration, why error) error { return dispatcher.Postpone(delay, why) }
+// NotRun returns an error that gives the message back like [Snooze], and says that no handler ran. It
+// is for middleware and interceptors when the job must wait for something else than its own time: a
+// key that another job has, a limit. A snooze shows that the handler works, and ends an outage of
+// the handlers; NotRun says nothing about it, and does not hide that earlier deliveries of the message
+// were lost. Why is the reason for the wait; it is not reported unless the message becomes poison
+// because its life ends. A delay of zero or less is treated as by Snooze.
+func NotRun(delay time.Duration, why error) error { return dispatcher.NotRun(delay, why) }
 
 // Poison returns an error that moves the message to the poison queue now, because no further
 // attempt would help.
@@ -195,10 +195,10 @@ func DeliveryFrom(ctx context.Context) (Delivery, bool) { return dispatcher.Deli
 // ResultOf returns the request in a handler's error, so that middleware can tell a snooze from a
 // failure. Messages are settled by the same rule:
 //
-//   - An error of [Retry], [Snooze], [Postpone], [Poison] or [Discard] counts even if it is
+//   - An error of [Retry], [Snooze], [NotRun], [Poison] or [Discard] counts even if it is
 //     wrapped. If one wraps another, the outer one counts.
 //   - Of joined errors, by errors.Join or several %w, the strongest counts: Poison, then a plain
-//     error or Retry, then Snooze or Postpone, then Discard. A failure joined with a snooze is a
+//     error or Retry, then Snooze or NotRun, then Discard. A failure joined with a snooze is a
 //     failure. Of equally strong ones the first counts.
 //
 // The attempts still matter: after its last attempt a message is moved to the poison queue even if
@@ -297,7 +297,7 @@ type Message[T any] = dispatcher.Message[T]
 
 // Handler handles one message. Returning nil deletes the message. An error gives it back with a
 // delay that grows with the attempt. [Retry], [Snooze], [Poison] and [Discard] make errors that ask
-// for something else, and [Postpone] one for middleware. A panic counts as an error, and so does a
+// for something else, and [NotRun] one for middleware. A panic counts as an error, and so does a
 // nil pointer stored in the error: return nil itself.
 //
 // The context ends when the lease is lost ([ErrLeaseLost], [ErrLeaseExpired]), when the
@@ -320,6 +320,6 @@ type KindOptions = dispatcher.KindOptions
 // Interceptor is middleware that does not depend on the type of the jobs, so that one serves every
 // listener of a program: for logging, tracing, limits and authentication. It calls next, which runs
 // the handler, with ctx or a context derived from it, and returns next's error or another. It may
-// skip next, and then returns [Postpone] if the job should come again, but must not call it twice.
+// skip next, and then returns [NotRun] if the job should come again, but must not call it twice.
 // It must be safe for concurrent use. [ResultOf] returns the request in an error.
 type Interceptor = dispatcher.Interceptor

@@ -114,8 +114,8 @@ func TestAShutdownIsNotAnAttempt(t *testing.T) {
 			b.run(l)
 			advance(time.Second)
 			b.mustFinish()
-			if st := l.State(); st.GivenBack != 1 {
-				t.Fatalf("got state %+v; want GivenBack 1", st)
+			if st := l.State(); st.Returned != 1 {
+				t.Fatalf("got state %+v; want Returned 1", st)
 			}
 		}
 		if last != 1 {
@@ -153,7 +153,7 @@ func TestAForeignMessageIsRewrittenOnlyToAdoptIt(t *testing.T) {
 		bubble(t, func(b *bundle) {
 			b.putText(`{"N":1}`)
 			o := options()
-			o.Adopt = adopt
+			o.AcceptForeign = adopt
 			o.RetryDelay = func(int, error) time.Duration { return time.Hour }
 			l := New(b.queue, func(context.Context, *Message[job]) error { return errors.New("no") }, o)
 			b.run(l)

@@ -183,8 +183,8 @@ func TestHaltEndsABatchThatFills(t *testing.T) {
 		stopped := time.Now()
 		l.Halt()
 		b.mustFinish()
-		if st := l.State(); st.GivenBack != 5 || time.Since(stopped) > time.Second {
-			b.Errorf("after %v: state %+v; want GivenBack 5, time.Since(stopped) at most %v", time.Since(stopped), st, time.Second)
+		if st := l.State(); st.Returned != 5 || time.Since(stopped) > time.Second {
+			b.Errorf("after %v: state %+v; want Returned 5, time.Since(stopped) at most %v", time.Since(stopped), st, time.Second)
 		}
 	})
 }

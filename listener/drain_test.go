@@ -37,8 +37,8 @@ func TestTheStopLetsHandlersFinish(t *testing.T) {
 			t.Errorf("duration of the drain: got %v, want at most %v", took, 10*time.Second)
 		}
 		st := l.State()
-		if st.Succeeded != 64 || finished.Load() != 64 || st.GivenBack != 0 || st.Loops != 0 {
-			t.Errorf("got %d finished, state %+v; want Succeeded 64, finished 64, GivenBack 0, Loops 0", finished.Load(), st)
+		if st.Succeeded != 64 || finished.Load() != 64 || st.Returned != 0 || st.Loops != 0 {
+			t.Errorf("got %d finished, state %+v; want Succeeded 64, finished 64, Returned 0, Loops 0", finished.Load(), st)
 		}
 		if n := len(b.queue.sent("dequeue")); n != polls {
 			t.Errorf("got %d dequeues after the stop, want 0", n-polls)
@@ -60,8 +60,8 @@ func TestMessagesFetchedAfterTheStopAreGivenBackAtOnce(t *testing.T) {
 		b.run(l)
 		advance(time.Second) // the dequeue is in flight
 		b.mustFinish()
-		if st := l.State(); runs.Load() != 0 || st.Received != 32 || st.GivenBack != 32 {
-			t.Errorf("got %d runs, state %+v; want runs 0, Received 32, GivenBack 32", runs.Load(), st)
+		if st := l.State(); runs.Load() != 0 || st.Received != 32 || st.Returned != 32 {
+			t.Errorf("got %d runs, state %+v; want runs 0, Received 32, Returned 32", runs.Load(), st)
 		}
 		batch, err := b.queue.Queue.Dequeue(b.Context(), 32, time.Second)
 		if err != nil || len(batch) != 32 {
@@ -91,8 +91,8 @@ func TestTheGracePeriodEnds(t *testing.T) {
 		if took := time.Since(stopped); took != 7*time.Second {
 			t.Errorf("duration of the drain: got %v, want the grace period", took)
 		}
-		if st := l.State(); causes.Load() != 5 || st.GivenBack != 5 || st.Retried != 0 {
-			t.Errorf("got %d cancelled as stopping, state %+v; want causes 5, GivenBack 5, Retried 0", causes.Load(), st)
+		if st := l.State(); causes.Load() != 5 || st.Returned != 5 || st.Retried != 0 {
+			t.Errorf("got %d cancelled as stopping, state %+v; want causes 5, Returned 5, Retried 0", causes.Load(), st)
 		}
 		if batch, err := b.queue.Queue.Dequeue(b.Context(), 32, time.Second); err != nil || len(batch) != 5 {
 			t.Errorf("visible messages: got %d, %v; want 5", len(batch), err)
@@ -154,8 +154,8 @@ func TestHaltEndsTheDrainAtOnce(t *testing.T) {
 		if took := time.Since(halted); took > time.Second {
 			t.Errorf("time from Halt to the return of Run: got %v, want at most %v", took, time.Second)
 		}
-		if st := l.State(); st.GivenBack != 3 {
-			t.Errorf("got state %+v; want GivenBack 3", st)
+		if st := l.State(); st.Returned != 3 {
+			t.Errorf("got state %+v; want Returned 3", st)
 		}
 	})
 }

@@ -417,7 +417,7 @@ func TestAStopLeavesTheItemsThatWereNotHandled(t *testing.T) {
 		b.run(l)
 		advance(time.Second)
 		b.mustFinish()
-		if l.State().GivenBack != 1 {
+		if l.State().Returned != 1 {
 			t.Errorf("got %+v, want the message given back", l.State())
 		}
 		b.run(New(b.queue, h, o))

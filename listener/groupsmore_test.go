@@ -432,7 +432,7 @@ func TestItemsThatMiddlewareCancelsHaveFailed(t *testing.T) {
 		b.run(l)
 		advance(time.Hour)
 		b.mustFinish()
-		if s := l.State(); s.Retried != 4 || s.Poisoned != 1 || s.GivenBack != 0 {
+		if s := l.State(); s.Retried != 4 || s.Poisoned != 1 || s.Returned != 0 {
 			t.Errorf("got %+v, want 4 retries and then poison", s)
 		}
 	})

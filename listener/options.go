@@ -21,11 +21,11 @@ type Options[T any] struct {
 	// and JSON both plain and in Base64.
 	Format codec.Format
 
-	// Adopt puts a message without an envelope into one when it is first given back, so that
+	// AcceptForeign puts a message without an envelope into one when it is first given back, so that
 	// attempts are counted apart from deliveries. Other consumers of the queue must then read
 	// envelopes; this one recognises them in any Format. Defaults to false: such messages are never
 	// rewritten.
-	Adopt bool
+	AcceptForeign bool
 
 	// Claims opens the bodies of messages that only refer to them, and stores bodies that are too
 	// large for Message.Save to put into the message. It must be the store of the producers. See
@@ -209,7 +209,7 @@ func (o *Options[T]) session() sessionOptions {
 	}
 	return sessionOptions{
 		Options: dispatcher.Options{
-			Format: o.Format, Adopt: o.Adopt, Claims: o.Claims, Duplicates: o.Duplicates,
+			Format: o.Format, AcceptForeign: o.AcceptForeign, Claims: o.Claims, Duplicates: o.Duplicates,
 			Concurrency: o.Concurrency, Slots: o.Slots, BatchSize: o.BatchSize, MinFetch: o.MinFetch, Linger: o.Linger,
 			Visibility: o.Visibility, Interceptors: o.Interceptors, Timeout: o.Timeout,
 			RetryDelay: o.RetryDelay, Poison: o.Poison, SettleTimeout: o.SettleTimeout,

@@ -371,7 +371,7 @@ func TestASnoozeWithoutADelayIsNotALoop(t *testing.T) {
 	}{
 		"Snooze":                {dispatcher.Snooze(0), false, 5 + 90},
 		"Snooze of an item":     {dispatcher.Snooze(0), true, 5 + 90},
-		"Postpone":              {dispatcher.Postpone(0, errors.New("busy")), false, 5 + 90},
+		"NotRun":                {dispatcher.NotRun(0, errors.New("busy")), false, 5 + 90},
 		"Snooze with its delay": {dispatcher.Snooze(10 * time.Second), false, 9},
 	} {
 		bubble(t, func(b *bundle) {

@@ -504,7 +504,7 @@ func TestTheFlagPausesAListenerWithWakeups(t *testing.T) {
 			b.put(1)
 			b.publish(source)
 			advance(10 * time.Minute)
-			if st := l.State(); st.Succeeded != 0 || st.GivenBack != 1 || st.PausedBy != ByQueue || st.Listening {
+			if st := l.State(); st.Succeeded != 0 || st.Returned != 1 || st.PausedBy != ByQueue || st.Listening {
 				b.Errorf("event %d: got %+v, want one given back and a pause", i, st)
 			}
 		}

@@ -114,7 +114,7 @@ func TestAnIdleListenerReadsNoFlag(t *testing.T) {
 		advance(2 * time.Second)
 		b.put(5)
 		advance(time.Hour)
-		if st := l.State(); st.Succeeded != 0 || st.GivenBack != 1 || st.PausedBy != ByQueue {
+		if st := l.State(); st.Succeeded != 0 || st.Returned != 1 || st.PausedBy != ByQueue {
 			t.Errorf("state %+v, want one given back and a pause", st)
 		}
 		b.mustFinish()
@@ -377,7 +377,7 @@ func TestADeletedQueueIsNotPaused(t *testing.T) {
 			advance(70 * time.Second)
 			b.put(3)
 			advance(2 * time.Second)
-			if st := l.State(); st.PausedBy != NotPaused || st.GivenBack != 1 || st.Succeeded != 3 || told.count() != 0 {
+			if st := l.State(); st.PausedBy != NotPaused || st.Returned != 1 || st.Succeeded != 3 || told.count() != 0 {
 				t.Errorf("%s: state %+v, errors %s; want 3 succeeded", name, st, told.text())
 			}
 			b.setMetadata("paused", flagSet)
@@ -584,7 +584,7 @@ func TestABatchWaitsForTheFlag(t *testing.T) {
 			b.run(l)
 			advance(cmp.Or(c.stop, 3*time.Second))
 			b.mustFinish()
-			if st := l.State(); started != c.want || st.GivenBack != 1-st.Succeeded {
+			if st := l.State(); started != c.want || st.Returned != 1-st.Succeeded {
 				t.Errorf("%s: the handler started after %v, state %+v; want %v, or given back", name, started, st, c.want)
 			}
 		})
@@ -609,7 +609,7 @@ func TestADequeueInFlightIsGivenBackInAPause(t *testing.T) {
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		advance(10 * time.Second)
-		if st := l.State(); st.Succeeded != 0 || st.GivenBack != 2 || st.PausedBy != ByQueue {
+		if st := l.State(); st.Succeeded != 0 || st.Returned != 2 || st.PausedBy != ByQueue {
 			t.Errorf("state %+v, want two given back", st)
 		}
 		b.mustFinish()
@@ -629,7 +629,7 @@ func TestAWorkerWithLongJobsStartsNoneInAPause(t *testing.T) {
 		advance(time.Minute)
 		b.setMetadata("paused", flagSet)
 		advance(time.Hour)
-		if st := l.State(); st.Succeeded != 1 || st.Running != 0 || st.GivenBack != 1 {
+		if st := l.State(); st.Succeeded != 1 || st.Running != 0 || st.Returned != 1 {
 			t.Errorf("state %+v, want one succeeded, one given back, none running", st)
 		}
 		b.mustFinish()

@@ -27,7 +27,7 @@ func TestAPostponedJobComesBackWithoutAnAttempt(t *testing.T) {
 				t.Errorf("delivery %d: got attempt %d, want 1", m.DequeueCount, m.Attempt)
 			}
 			if len(at) <= 2*poison.DefaultMaxAttempts {
-				return Postpone(time.Minute, errBusy)
+				return NotRun(time.Minute, errBusy)
 			}
 			return nil
 		}, o)
@@ -56,7 +56,7 @@ func TestAPostponedJobThatKillsItsWorkerIsPoison(t *testing.T) {
 			started := make(chan struct{})
 			l, q := b.newProcess(&faultqueue.Options{Seed: seed}, func(ctx context.Context, _ *Message[job]) error {
 				if deliveries++; deliveries%3 != 0 {
-					return Postpone(time.Second, errBusy)
+					return NotRun(time.Second, errBusy)
 				}
 				close(started)
 				<-ctx.Done()
@@ -91,8 +91,8 @@ func TestPostponedJobsDoNotHideAnOutage(t *testing.T) {
 		result     error
 		wantOutage bool
 	}{
-		"postponed": {Postpone(time.Hour, errBusy), true},
-		"wrapped":   {errors.Join(Postpone(time.Hour, errBusy)), true},
+		"postponed": {NotRun(time.Hour, errBusy), true},
+		"wrapped":   {errors.Join(NotRun(time.Hour, errBusy)), true},
 		"snoozed":   {Snooze(time.Hour), false},
 	} {
 		for _, group := range []bool{false, true} {
@@ -140,7 +140,7 @@ func TestAPostponedProbeIsFollowedByAnother(t *testing.T) {
 		l := New(b.queue, func(context.Context, *Message[job]) error {
 			if time.Since(b.begin) > time.Minute && postponed < 10 {
 				postponed++
-				return Postpone(time.Hour, errBusy)
+				return NotRun(time.Hour, errBusy)
 			}
 			calls++
 			return errors.New("the database is down")
@@ -172,7 +172,7 @@ func TestPostponedJobsDoNotShortenTheVisibility(t *testing.T) {
 				time.Sleep(40 * time.Second)
 				return nil
 			}
-			return Postpone(time.Hour, errBusy)
+			return NotRun(time.Hour, errBusy)
 		}, o)
 		b.run(l)
 		advance(15 * time.Minute)
@@ -188,7 +188,7 @@ func TestPostponedJobsDoNotShortenTheVisibility(t *testing.T) {
 func TestAPostponedJobThatExpiresSaysWhatItWaitedFor(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.sendWithTTL(5 * time.Minute)
-		l := New(b.queue, func(context.Context, *Message[job]) error { return Postpone(time.Hour, errBusy) }, options())
+		l := New(b.queue, func(context.Context, *Message[job]) error { return NotRun(time.Hour, errBusy) }, options())
 		b.run(l)
 		advance(6 * time.Minute)
 		b.mustFinish()
@@ -232,13 +232,13 @@ func TestMiddlewareIsToldWhatAMessageMayDo(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.putText(`{"N":2}`)
 		o := options()
-		o.Adopt = true
+		o.AcceptForeign = true
 		adopted := false
 		b.run(New(b.queue, func(_ context.Context, m *Message[job]) error { adopted = m.AttemptsRecorded(); return nil }, o))
 		advance(time.Second)
 		b.mustFinish()
 		if !adopted {
-			t.Error("with Adopt: got a message whose attempts are not recorded")
+			t.Error("with AcceptForeign: got a message whose attempts are not recorded")
 		}
 	})
 }

@@ -97,8 +97,8 @@ func TestAMessageGivenBackAfterALateRenewalIsFetchedAtOnce(t *testing.T) {
 		}, o)
 		b.run(l)
 		advance(time.Hour)
-		if st := l.State(); len(begun) != 2 || begun[1] > time.Minute || st.GivenBack != 1 {
-			t.Errorf("starts of handlers: got %v, state %+v; want two, the second within %v, GivenBack 1", begun, st, time.Minute)
+		if st := l.State(); len(begun) != 2 || begun[1] > time.Minute || st.Returned != 1 {
+			t.Errorf("starts of handlers: got %v, state %+v; want two, the second within %v, Returned 1", begun, st, time.Minute)
 		}
 		b.mustFinish()
 	})

@@ -182,8 +182,8 @@ func TestAnExpiredLeaseCanBeRenewed(t *testing.T) {
 		b.run(l)
 		advance(5 * time.Minute)
 		b.mustFinish()
-		if st := l.State(); st.GivenBack != 1 || st.Succeeded != 1 || st.Lost != 0 || len(attempts) != 2 || attempts[1] != 1 {
-			t.Errorf("got attempts %v, state %+v; want GivenBack 1, Succeeded 1, Lost 0, attempts 2, attempts[1] 1", attempts, st)
+		if st := l.State(); st.Returned != 1 || st.Succeeded != 1 || st.Lost != 0 || len(attempts) != 2 || attempts[1] != 1 {
+			t.Errorf("got attempts %v, state %+v; want Returned 1, Succeeded 1, Lost 0, attempts 2, attempts[1] 1", attempts, st)
 		}
 	})
 }

@@ -390,7 +390,7 @@ func (s *session) logStopped() {
 	for _, one := range []struct {
 		name  string
 		count int64
-	}{{"snoozed", st.Snoozed}, {"discarded", st.Discarded}, {"duplicates", st.Duplicates}, {"kept", st.Kept}, {"given_back", st.GivenBack}, {"lost", st.Lost}, {"unsettled", st.Unsettled}, {"errors", st.Errors}} {
+	}{{"snoozed", st.Snoozed}, {"discarded", st.Discarded}, {"duplicates", st.Duplicates}, {"kept", st.Kept}, {"returned", st.Returned}, {"lost", st.Lost}, {"unsettled", st.Unsettled}, {"errors", st.Errors}} {
 		if one.count > 0 {
 			attrs = append(attrs, slog.Int64(one.name, one.count))
 		}

@@ -45,11 +45,11 @@ func TestWhatIsInterruptedAtTheEndOfTheGracePeriodIsNoAttempt(t *testing.T) {
 		result func(ctx context.Context) error
 		want   dispatcher.Outcome
 	}{
-		"error":              {func(context.Context) error { return failed }, dispatcher.GivenBack},
-		"Retry":              {func(context.Context) error { return dispatcher.Retry(time.Hour, failed) }, dispatcher.GivenBack},
-		"Snooze":             {func(context.Context) error { return dispatcher.Snooze(time.Hour) }, dispatcher.GivenBack},
-		"Poison, cancelled":  {func(ctx context.Context) error { return dispatcher.Poison(ctx.Err()) }, dispatcher.GivenBack},
-		"Discard, cancelled": {func(ctx context.Context) error { return dispatcher.Discard(ctx.Err()) }, dispatcher.GivenBack},
+		"error":              {func(context.Context) error { return failed }, dispatcher.Returned},
+		"Retry":              {func(context.Context) error { return dispatcher.Retry(time.Hour, failed) }, dispatcher.Returned},
+		"Snooze":             {func(context.Context) error { return dispatcher.Snooze(time.Hour) }, dispatcher.Returned},
+		"Poison, cancelled":  {func(ctx context.Context) error { return dispatcher.Poison(ctx.Err()) }, dispatcher.Returned},
+		"Discard, cancelled": {func(ctx context.Context) error { return dispatcher.Discard(ctx.Err()) }, dispatcher.Returned},
 		"Poison":             {func(context.Context) error { return dispatcher.Poison(failed) }, dispatcher.Poisoned},
 		"Discard":            {func(context.Context) error { return dispatcher.Discard(failed) }, dispatcher.Discarded},
 		"success":            {func(context.Context) error { return nil }, dispatcher.Deleted},
@@ -67,7 +67,7 @@ func TestWhatIsInterruptedAtTheEndOfTheGracePeriodIsNoAttempt(t *testing.T) {
 			if len(got) != 1 || got[0] != c.want {
 				t.Fatalf("%s: outcomes %v, want %v once", name, got, c.want)
 			}
-			if c.want != dispatcher.GivenBack {
+			if c.want != dispatcher.Returned {
 				return
 			}
 			if h, visible := b.head(); h.Attempts != 0 || !visible {

@@ -97,7 +97,7 @@ type State struct {
 	Poisoned   int64 // moved to the poison queue
 	Kept       int64 // poison kept hidden in its queue
 	Snoozed    int64 // given back with a delay, without recording an attempt
-	GivenBack  int64 // given back unhandled, when stopping
+	Returned   int64 // given back unhandled, when stopping
 	Lost       int64 // deliveries that lost their lease
 	Unsettled  int64 // deliveries that could not be settled
 	Duplicates int64 // deleted unhandled: the job was handled before
@@ -169,7 +169,7 @@ func (s *session) state() State {
 		Renewed: s.dispatcher.Renewed(), Errors: s.report.errors.Load(),
 		Succeeded: s.dispatcher.Count(dispatcher.Deleted), Retried: s.dispatcher.Count(dispatcher.Retried),
 		Discarded: s.dispatcher.Count(dispatcher.Discarded), Poisoned: s.dispatcher.Count(dispatcher.Poisoned),
-		Kept: s.dispatcher.Count(dispatcher.Kept), Snoozed: s.dispatcher.Count(dispatcher.Snoozed), GivenBack: s.dispatcher.Count(dispatcher.GivenBack),
+		Kept: s.dispatcher.Count(dispatcher.Kept), Snoozed: s.dispatcher.Count(dispatcher.Snoozed), Returned: s.dispatcher.Count(dispatcher.Returned),
 		Lost: s.dispatcher.Count(dispatcher.Lost), Unsettled: s.dispatcher.Count(dispatcher.Unsettled), Duplicates: s.dispatcher.Count(dispatcher.Duplicate), Late: s.dispatcher.Late(),
 		Visibility: s.dispatcher.Visibility(),
 	}

@@ -246,7 +246,7 @@ func outcomes(s listener.State) map[listener.Outcome]int {
 	for o, n := range map[listener.Outcome]int64{
 		listener.Deleted: s.Succeeded, listener.Retried: s.Retried, listener.Discarded: s.Discarded, listener.Duplicate: s.Duplicates,
 		listener.Poisoned: s.Poisoned, listener.Kept: s.Kept, listener.Snoozed: s.Snoozed,
-		listener.GivenBack: s.GivenBack, listener.Lost: s.Lost, listener.Unsettled: s.Unsettled,
+		listener.Returned: s.Returned, listener.Lost: s.Lost, listener.Unsettled: s.Unsettled,
 	} {
 		if n > 0 {
 			all[o] = int(n)

@@ -192,7 +192,7 @@ func TestAStopEndsTheDownload(t *testing.T) {
 		o.Grace = 20 * time.Second
 		state := b.run(o, h.handle, 10*time.Second)
 		text := b.texts(b.queue)
-		if len(h.jobs) != 0 || state.GivenBack != 1 || len(text) != 1 || b.head(text[0]).Attempts != 0 {
+		if len(h.jobs) != 0 || state.Returned != 1 || len(text) != 1 || b.head(text[0]).Attempts != 0 {
 			b.Errorf("got %d runs, state %+v, texts %q; want the message given back", len(h.jobs), state, text)
 		}
 		b.wantStored(1, 0)

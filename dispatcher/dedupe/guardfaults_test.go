@@ -136,7 +136,7 @@ func TestAStopDuringTheLookupGivesTheMessageBack(t *testing.T) {
 		o.Grace = time.Second
 		st := b.run(o, r.handle, 2*time.Second)
 		r.want(b)
-		if head := b.headOf(); st.GivenBack != 1 || head.Attempts != 0 || head.Settled != 1 {
+		if head := b.headOf(); st.Returned != 1 || head.Attempts != 0 || head.Settled != 1 {
 			b.Errorf("got state %+v and head %+v, want it given back and accounted for", st, head)
 		}
 	})

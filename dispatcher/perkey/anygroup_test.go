@@ -133,7 +133,7 @@ func (b *bundle) liveGroups(w groupWorld) []string {
 			case "snooze":
 				return listener.Snooze(2 * time.Second)
 			case "postpone":
-				return listener.Postpone(time.Second, errors.New("not yet"))
+				return listener.NotRun(time.Second, errors.New("not yet"))
 			case "panic":
 				panic("broken")
 			case "overdue":

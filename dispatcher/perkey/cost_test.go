@@ -60,16 +60,16 @@ func TestAJobWhoseTurnIsFarAwayDoesNotWait(t *testing.T) {
 		advance(6 * time.Second) // longer than a job waits
 		b.send("a", 1, 0)
 		advance(time.Second)
-		if s := b.keys.State(); s.Waiting != 0 || s.Postponed != 1 {
+		if s := b.keys.State(); s.Waiting != 0 || s.NotRun != 1 {
 			t.Errorf("got %+v, want 1 postponed at once", s)
 		}
 		b.until(2, time.Minute)
-		before := b.keys.State().Postponed
+		before := b.keys.State().NotRun
 		b.send("b", 0, 20*time.Second) // handlers of other keys have taken 20 s: so will this one
 		advance(time.Second)
 		b.send("b", 1, 0)
 		advance(time.Second)
-		if s := b.keys.State(); s.Waiting != 0 || s.Postponed != before+1 {
+		if s := b.keys.State(); s.Waiting != 0 || s.NotRun != before+1 {
 			t.Errorf("got %+v, want the second one postponed at once", s)
 		}
 		b.until(4, time.Minute)

@@ -35,7 +35,7 @@ func MiddlewareBy[T any](k *Keys, key func(m *dispatcher.Message[T]) string) dis
 			}
 			since, leave, delay := k.acquire(ctx, item, name, m.AttemptsRecorded(), m.Concurrency())
 			if delay > 0 {
-				return dispatcher.Postpone(delay, fmt.Errorf("%w: %.100q", ErrBusy, name))
+				return dispatcher.NotRun(delay, fmt.Errorf("%w: %.100q", ErrBusy, name))
 			}
 			defer leave()
 			defer k.turns.Release(name, since)
@@ -113,10 +113,10 @@ func (k *Keys) acquire(ctx context.Context, item keyed.Item, key string, postpon
 
 // State is what [Keys.State] reports.
 type State struct {
-	Held      int           // keys that are held, each by a running handler
-	Waiting   int           // jobs that wait in their slots
-	Postponed int64         // how often jobs were given back, or items waited on, because their keys were taken
-	Longest   time.Duration // for how long the key has been held that has been held for longest
+	Held    int           // keys that are held, each by a running handler
+	Waiting int           // jobs that wait in their slots
+	NotRun  int64         // how often jobs were given back, or items waited on, because their keys were taken
+	Longest time.Duration // for how long the key has been held that has been held for longest
 }
 
 // State returns a snapshot.

@@ -61,7 +61,7 @@ func TestWaitersOfAKeyTakeTurnsInTheirOrder(t *testing.T) {
 			b.send("a", i, time.Minute)
 			advance(2 * time.Second) // so that each has a dequeue of its own
 		}
-		if s := b.keys.State(); s.Postponed != 0 || s.Waiting != 16 {
+		if s := b.keys.State(); s.NotRun != 0 || s.Waiting != 16 {
 			t.Errorf("got %+v, want 16 waiting and none postponed", s)
 		}
 		b.until(17, 20*time.Minute)
@@ -141,7 +141,7 @@ func TestPostponedJobsLoseNoAttempts(t *testing.T) {
 		stop()
 		b.wantEach(map[string]int{"a": 20})
 		b.wantEmpty(l)
-		if s := b.keys.State(); s.Postponed < 100 {
+		if s := b.keys.State(); s.NotRun < 100 {
 			t.Errorf("got %+v, want more than 100 postponed, or the test shows nothing", s)
 		}
 	})
@@ -162,7 +162,7 @@ func TestMessagesWithoutAnEnvelopeWait(t *testing.T) {
 		b.until(12, 5*time.Minute)
 		stop()
 		b.wantEmpty(l)
-		if st := l.State(); st.ByCause.GiveBacks != 0 || b.keys.State().Postponed != 0 || b.atOnce != 1 {
+		if st := l.State(); st.ByCause.GiveBacks != 0 || b.keys.State().NotRun != 0 || b.atOnce != 1 {
 			t.Errorf("got %d given back, %+v, %d at once; want none, and 1", st.ByCause.GiveBacks, b.keys.State(), b.atOnce)
 		}
 	})
@@ -244,7 +244,7 @@ func TestAHandlerWithoutItsLeaseHoldsItsKey(t *testing.T) {
 			return b.handle(ctx, m)
 		}))
 		advance(5 * time.Minute)
-		if s := b.keys.State(); stuck != 1 || s.Held != 1 || s.Longest < 4*time.Minute || s.Postponed == 0 {
+		if s := b.keys.State(); stuck != 1 || s.Held != 1 || s.Longest < 4*time.Minute || s.NotRun == 0 {
 			t.Errorf("got %d stuck, %+v; want 1, its key held for 5 min, and its next delivery postponed", stuck, s)
 		}
 		b.until(1, 20*time.Minute)
@@ -297,7 +297,7 @@ func TestAJobThatWaitsAtTheStopIsGivenBack(t *testing.T) {
 		}
 		stop()
 		b.wantFree()
-		if st := l.State(); st.GivenBack != 2 || st.Retried != 0 || st.Snoozed != 0 {
+		if st := l.State(); st.Returned != 2 || st.Retried != 0 || st.Snoozed != 0 {
 			t.Errorf("got %+v, want 2 given back", st)
 		}
 		if batch, err := b.queue.Peek(b.Context(), 2); err != nil || len(batch) != 2 || strings.Contains(batch[0].Text, "n=1") {

@@ -202,7 +202,7 @@ func comeAgain(d dispatcher.Delivery, err error) error {
 	if r.Outcome != dispatcher.Retried {
 		return err
 	}
-	return dispatcher.Postpone(max(r.Delay, comeAgainDelay(d)), err)
+	return dispatcher.NotRun(max(r.Delay, comeAgainDelay(d)), err)
 }
 
 func comeAgainDelay(d dispatcher.Delivery) time.Duration {

@@ -91,7 +91,7 @@
 // # Delivery
 //
 // A job that found the dependency exhausted has not failed. Unless its error asks for poison, a snooze
-// or a discard, it comes again later and no attempt is recorded (a dispatcher.Postpone). It never
+// or a discard, it comes again later and no attempt is recorded (a dispatcher.NotRun). It never
 // becomes poison by that, and it neither counts towards an outage of the handlers nor ends one. In a
 // group this holds for each item: only items that failed otherwise bring the group nearer to the
 // poison queue.
@@ -104,7 +104,7 @@
 // its life ends.
 //
 // A message without an envelope cannot record that an attempt does not count. Its dequeue count is
-// its attempt: see Options.Adopt of the listener.
+// its attempt: see Options.AcceptForeign of the listener.
 //
 // A time-out is an attempt, as it is without a limit: the job may be at fault.
 //

@@ -28,7 +28,7 @@ func OfFleet(f Fleet) dispatcher.Interceptor {
 	return func(ctx context.Context, d dispatcher.Delivery, next func(context.Context) error) (err error) {
 		held, refused := f.Begin(ctx, d.Queue, d.ID, d.DequeueCount, d.Items > 0)
 		if refused != nil {
-			return dispatcher.Postpone(afterLoss, refused)
+			return dispatcher.NotRun(afterLoss, refused)
 		}
 		defer func() { // also after a panic
 			if f.End(held) && err != nil && !dispatcher.ResultOf(err).Explicit {

@@ -40,17 +40,17 @@ type Terms struct {
 
 // TurnsState describes Turns at one moment.
 type TurnsState struct {
-	Held      int           // keys of which a job has a place
-	Waiting   int           // jobs that wait in their slots
-	Postponed int64         // how often a job had to come again
-	Longest   time.Duration // how long the place has been held that has been held for longest
+	Held    int           // keys of which a job has a place
+	Waiting int           // jobs that wait in their slots
+	NotRun  int64         // how often a job had to come again
+	Longest time.Duration // how long the place has been held that has been held for longest
 }
 
 // State returns a snapshot.
 func (k *Turns) State() TurnsState {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s := TurnsState{Held: len(k.held), Waiting: k.waiting, Postponed: k.postponed}
+	s := TurnsState{Held: len(k.held), Waiting: k.waiting, NotRun: k.postponed}
 	now := time.Now()
 	for _, t := range k.held {
 		s.Longest = max(s.Longest, now.Sub(t.running[0]))

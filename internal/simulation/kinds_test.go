@@ -55,7 +55,7 @@ func (p *process) listenTo(q queue.Queue, h listener.Handler[job], o *listener.O
 		all = append(all, kinds.Kind[job]{Name: name, Codec: o.Codec}.Handle(h, nil))
 	}
 	return listener.NewKinds(q, all, &listener.Options[any]{
-		Claims: o.Claims, Adopt: o.Adopt, Concurrency: o.Concurrency, Slots: o.Slots, BatchSize: o.BatchSize,
+		Claims: o.Claims, AcceptForeign: o.AcceptForeign, Concurrency: o.Concurrency, Slots: o.Slots, BatchSize: o.BatchSize,
 		MinFetch: o.MinFetch, Linger: o.Linger, Loops: o.Loops, Idle: o.Idle, Wakeups: o.Wakeups,
 		SafetyPoll: o.SafetyPoll, QueueEmpty: o.QueueEmpty, QueueWorkDetected: o.QueueWorkDetected,
 		Visibility: o.Visibility, Interceptors: o.Interceptors, Timeout: o.Timeout, RetryDelay: o.RetryDelay,

@@ -196,10 +196,10 @@ func (p *process) queue(wire queue.Queue) queue.Queue {
 func (p *process) options() *listener.Options[job] {
 	d, w := p.world.plan.dice, p.plan
 	o := &listener.Options[job]{
-		Codec:       reader{p},
-		Claims:      p.claims(),
-		Adopt:       w.policy.adopt,
-		Concurrency: w.concurrency, BatchSize: w.batch, MinFetch: w.least, Linger: w.linger,
+		Codec:         reader{p},
+		Claims:        p.claims(),
+		AcceptForeign: w.policy.adopt,
+		Concurrency:   w.concurrency, BatchSize: w.batch, MinFetch: w.least, Linger: w.linger,
 		Loops:      w.loops,
 		Idle:       scaling.Idle{Min: w.idleMin, Max: w.idleMax, New: p.curve},
 		Visibility: w.visibility, Timeout: w.timeout, Grace: w.grace, SettleTimeout: w.settle,

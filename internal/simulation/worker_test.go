@@ -149,7 +149,7 @@ func (b *ledger) closeWorker(s *worker) {
 		b.addViolation(entry{}, "%s: State has %d polls, %d empty, %d received; want %d, %d, %d as in the queue's trace",
 			s.plan.name, st.Polls, st.EmptyPolls, st.Received, polls, empty, received)
 	}
-	settled := st.Succeeded + st.Retried + st.Discarded + st.Poisoned + st.Kept + st.Snoozed + st.GivenBack + st.Lost + st.Unsettled + st.Duplicates
+	settled := st.Succeeded + st.Retried + st.Discarded + st.Poisoned + st.Kept + st.Snoozed + st.Returned + st.Lost + st.Unsettled + st.Duplicates
 	abandoned := int64(0)
 	for _, n := range s.abandoned {
 		abandoned += n

@@ -88,7 +88,7 @@ func addCounts(sum *listener.State, s listener.State) {
 		{&sum.Requests, s.Requests}, {&sum.Polls, s.Polls}, {&sum.EmptyPolls, s.EmptyPolls}, {&sum.Received, s.Received},
 		{&sum.Renewed, s.Renewed}, {&sum.Errors, s.Errors}, {&sum.Succeeded, s.Succeeded}, {&sum.Retried, s.Retried},
 		{&sum.Discarded, s.Discarded}, {&sum.Poisoned, s.Poisoned}, {&sum.Kept, s.Kept}, {&sum.Snoozed, s.Snoozed},
-		{&sum.GivenBack, s.GivenBack}, {&sum.Lost, s.Lost}, {&sum.Unsettled, s.Unsettled}, {&sum.Duplicates, s.Duplicates},
+		{&sum.Returned, s.Returned}, {&sum.Lost, s.Lost}, {&sum.Unsettled, s.Unsettled}, {&sum.Duplicates, s.Duplicates},
 		{&sum.Late, s.Late}, {&sum.Limited, s.Limited},
 	} {
 		*one.sum += one.of

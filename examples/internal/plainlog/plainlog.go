@@ -58,7 +58,7 @@ func (h *handler) Handle(_ context.Context, r slog.Record) error {
 // isExpected reports whether a record with this value is left out.
 func isExpected(value any) bool {
 	switch value {
-	case listener.Discarded, listener.Duplicate, listener.Snoozed, listener.GivenBack, listener.Poisoned, listener.Lost:
+	case listener.Discarded, listener.Duplicate, listener.Snoozed, listener.Returned, listener.Poisoned, listener.Lost:
 		return true
 	}
 	err, ok := value.(error)

@@ -6,16 +6,16 @@ import (
 	"github.com/millrace/millrace/codec"
 )
 
-// What a worker with Options.Adopt finds: messages of other programs, and those that it has put
+// What a worker with Options.AcceptForeign finds: messages of other programs, and those that it has put
 // into an envelope when they failed.
-func ExampleOpenAdopted() {
+func ExampleOpenForeign() {
 	adopted, err := codec.Seal(codec.Head{Attempts: 2}, []byte("ship order 8"), codec.Envelope)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	for _, text := range []string{"ship order 7", adopted} {
-		head, body, format, err := codec.OpenAdopted(text, codec.Plain)
+		head, body, format, err := codec.OpenForeign(text, codec.Plain)
 		fmt.Println(string(body), format, head.Attempts, err)
 	}
 	// Output:

@@ -10,9 +10,9 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// Messages of other programs have no envelope. With Adopt they get one when they first fail, and
+// Messages of other programs have no envelope. With AcceptForeign they get one when they first fail, and
 // attempts are recorded in it.
-func ExampleOptions_adopt() {
+func ExampleOptions_acceptForeign() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	q := localqueue.New(nil).Queue(queue.Name{Queue: "orders"})
@@ -32,7 +32,7 @@ func ExampleOptions_adopt() {
 		stop()
 		return nil
 	}
-	if err := listener.New(q, ship, &listener.Options[Order]{Adopt: true}).Run(ctx); err != nil {
+	if err := listener.New(q, ship, &listener.Options[Order]{AcceptForeign: true}).Run(ctx); err != nil {
 		fmt.Println(err)
 	}
 	// Output:
