@@ -12,7 +12,7 @@ func BenchmarkMeterDelete(b *testing.B) {
 	bare := queue.Queue(answering{})
 	for name, q := range map[string]queue.Queue{"bare": bare, "metered": metered.New().Wrap(bare), "metered twice": metered.New().Wrap(metered.New().Wrap(bare))} {
 		b.Run(name, func(b *testing.B) {
-			ctx := queue.WithCause(b.Context(), queue.CauseDelete)
+			ctx := metered.WithCause(b.Context(), metered.CauseDelete)
 			b.ReportAllocs()
 			for b.Loop() {
 				if err := q.Delete(ctx, queue.Lease{}); err != nil {
@@ -28,7 +28,7 @@ func BenchmarkMeterParallelDelete(b *testing.B) {
 	bare := queue.Queue(answering{})
 	for name, q := range map[string]queue.Queue{"bare": bare, "metered": metered.New().Wrap(bare)} {
 		b.Run(name, func(b *testing.B) {
-			ctx := queue.WithCause(b.Context(), queue.CauseDelete)
+			ctx := metered.WithCause(b.Context(), metered.CauseDelete)
 			b.ReportAllocs()
 			b.RunParallel(func(p *testing.PB) {
 				for p.Next() {
@@ -42,12 +42,12 @@ func BenchmarkMeterParallelDelete(b *testing.B) {
 // BenchmarkCounts measures a snapshot.
 func BenchmarkMeterCounts(b *testing.B) {
 	m := metered.New()
-	for _, c := range queue.Causes() {
-		send(queue.WithCause(b.Context(), c), m.Wrap(answering{}), metered.Update)
+	for _, c := range metered.Causes() {
+		send(metered.WithCause(b.Context(), c), m.Wrap(answering{}), metered.Update)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if len(m.Counts()) != len(queue.Causes()) {
+		if len(m.Counts()) != len(metered.Causes()) {
 			b.Fatal("counts are missing")
 		}
 	}

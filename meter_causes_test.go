@@ -13,7 +13,6 @@ import (
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/producer"
-	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/metered"
 	"github.com/millrace/millrace/wakeup"
 )
@@ -219,7 +218,7 @@ func TestCountsUnderFaultsAreTheServers(t *testing.T) {
 		checkServer(t, b)
 		checkState(t, st, own)
 		for _, line := range counts {
-			if line.Cause == queue.CauseUnknown {
+			if line.Cause == metered.CauseUnknown {
 				t.Errorf("got %+v, want a cause", line)
 			}
 		}

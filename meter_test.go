@@ -161,7 +161,7 @@ func TestHowARequestEnded(t *testing.T) {
 // request is what a property test sends.
 type request struct {
 	operation metered.Operation
-	cause     queue.Cause
+	cause     metered.Cause
 	repeats   int
 	answer    int // index in answers
 }
@@ -174,7 +174,7 @@ var answers = []answering{
 var requests = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) request {
 	return request{
 		operation: metered.Operation(rapid.IntRange(0, int(metered.Drop)).Draw(t, "operation")),
-		cause:     queue.Cause(rapid.IntRange(0, 20).Draw(t, "cause")), // some do not exist
+		cause:     metered.Cause(rapid.IntRange(0, 20).Draw(t, "cause")), // some do not exist
 		repeats:   rapid.IntRange(0, 2).Draw(t, "repeats"),
 		answer:    rapid.IntRange(0, len(answers)-1).Draw(t, "answer"),
 	}
@@ -184,7 +184,7 @@ var requests = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) request {
 func sendAll(m *metered.Meter, all []request) (want metered.Tally) {
 	for _, r := range all {
 		a := answers[r.answer]
-		send(queue.WithRepeats(queue.WithCause(context.Background(), r.cause), r.repeats), m.Wrap(managing{a}), r.operation)
+		send(metered.WithRepeats(metered.WithCause(context.Background(), r.cause), r.repeats), m.Wrap(managing{a}), r.operation)
 		if errors.Is(a.err, queue.ErrInvalid) {
 			continue
 		}
@@ -222,7 +222,7 @@ func TestCountsAddUp(t *testing.T) {
 			t.Fatalf("got %+v, want %+v", got, want)
 		}
 		var causes, operations metered.Tally
-		for _, c := range queue.Causes() {
+		for _, c := range metered.Causes() {
 			causes = causes.Plus(after.Cause(c))
 		}
 		for o := metered.Enqueue; o <= metered.Drop; o++ {
@@ -274,7 +274,7 @@ func TestConcurrentRequestsAreAllCounted(t *testing.T) {
 	})
 	for i := range senders {
 		sending.Go(func() {
-			ctx := queue.WithCause(t.Context(), queue.Cause(i%4))
+			ctx := metered.WithCause(t.Context(), metered.Cause(i%4))
 			for range each {
 				send(ctx, q, metered.Dequeue)
 				send(ctx, q.Sibling("-x"), metered.Delete)
@@ -333,17 +333,17 @@ func TestCountsAsText(t *testing.T) {
 	if got := m.Counts().String(); got != "none" {
 		t.Errorf("got %q, want none", got)
 	}
-	fetch := queue.WithCause(t.Context(), queue.CauseFetch)
+	fetch := metered.WithCause(t.Context(), metered.CauseFetch)
 	send(fetch, m.Wrap(answering{batch: make([]queue.Message, 2)}), metered.Dequeue)
 	if got := m.Counts().String(); got != "1 fetch" {
 		t.Errorf("got %q, want 1 fetch", got)
 	}
 	send(fetch, m.Wrap(answering{}), metered.Dequeue)
-	deletes := queue.WithCause(t.Context(), queue.CauseDelete)
+	deletes := metered.WithCause(t.Context(), metered.CauseDelete)
 	for _, a := range []answering{{}, {err: queue.ErrThrottled}} {
 		send(deletes, m.Wrap(a), metered.Delete)
 	}
-	send(queue.WithRepeats(deletes, 1), m.Wrap(answering{err: queue.ErrMessageGone}), metered.Delete)
+	send(metered.WithRepeats(deletes, 1), m.Wrap(answering{err: queue.ErrMessageGone}), metered.Delete)
 	if got, want := m.Counts().String(), "3 delete, 2 fetch (1 empty); 1 repeated, 1 throttled, 1 failed"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

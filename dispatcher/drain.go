@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/internal/request"
 )
 
 // haltTimeout is how long handlers and requests may take to return after a halt has cancelled
@@ -132,13 +132,13 @@ func (r *requests) start(parent context.Context) {
 func (r *requests) context() context.Context { return r.current.Load().ctx }
 
 // because returns the parent context of new requests to a queue, with their cause.
-func (r *requests) because(c queue.Cause) context.Context { return r.current.Load().by[c] }
+func (r *requests) because(c request.Cause) context.Context { return r.current.Load().by[c] }
 
 func (r *requests) renew() *period {
 	p := &period{}
 	p.ctx, p.end = context.WithCancel(r.parent)
-	for _, c := range queue.Causes() {
-		p.by = append(p.by, queue.WithCause(p.ctx, c))
+	for _, c := range request.Causes() {
+		p.by = append(p.by, request.WithCause(p.ctx, c))
 	}
 	return r.current.Swap(p)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/keyed"
+	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
@@ -397,7 +398,7 @@ func (g *group) recordTurn(item int) bool {
 		return true // no room for the record
 	}
 	err := retry.Do(ctx, string(v.queued.ID), queue.Transient, func(context.Context) error {
-		return v.dispatcher.leases.rewrite(ctx, queue.CauseStart, &v.lease, text)
+		return v.dispatcher.leases.rewrite(ctx, request.CauseStart, &v.lease, text)
 	})
 	switch {
 	case errors.Is(err, queue.ErrTooLarge):

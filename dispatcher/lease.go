@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 )
@@ -450,7 +451,7 @@ func (k *leaseManager) renew() {
 		l := k.waiting[0]
 		k.waiting = k.waiting[1:]
 		k.mu.Unlock()
-		counts, _ = k.send(l, queue.CauseRenew) // the delivery is told of the error
+		counts, _ = k.send(l, request.CauseRenew) // the delivery is told of the error
 	}
 }
 
@@ -474,9 +475,9 @@ func (k *leaseManager) replaceSlow(now time.Time) time.Time {
 }
 
 // send sends one renewal, if it is still useful, and reports whether its renewer still counts. The
-// caller is a renewer if the cause is queue.CauseRenew. l.running must be set.
-func (k *leaseManager) send(l *lease, why queue.Cause) (counts bool, err error) {
-	renewer := why == queue.CauseRenew
+// caller is a renewer if the cause is request.CauseRenew. l.running must be set.
+func (k *leaseManager) send(l *lease, why request.Cause) (counts bool, err error) {
+	renewer := why == request.CauseRenew
 	k.mu.Lock()
 	asked := time.Now()
 	visibility := k.extension(l, asked, k.visibility(len(k.leases), asked.Sub(l.asked)))

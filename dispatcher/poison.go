@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
@@ -16,13 +17,13 @@ import (
 func (s *settlement) move(dec decision) error {
 	if err := s.copy(s.record(dec), dec); err != nil {
 		delay := s.moveDelay(dec.err)
-		back := s.giveBack(queue.CausePoison, delay, s.poisonText(dec))
+		back := s.giveBack(request.CausePoison, delay, s.poisonText(dec))
 		if back == nil {
 			s.delay = delay
 		}
 		return errors.Join(copyError{err}, back)
 	}
-	if err := s.remove(queue.CausePoison, func() string { return s.poisonText(dec) }); !errors.Is(err, queue.ErrMessageGone) {
+	if err := s.remove(request.CausePoison, func() string { return s.poisonText(dec) }); !errors.Is(err, queue.ErrMessageGone) {
 		return err
 	}
 	return nil // it expired meanwhile: only the copy is left
@@ -68,7 +69,7 @@ func (s *settlement) copy(record poison.Record, dec decision) error {
 		return err
 	}
 	longer := s.withinLife(wholeSeconds(2*d.options.SettleTimeout + safetyMargin))
-	fresh, renewed := d.queue.Update(d.requests.because(queue.CausePoison), s.lease.newest, s.poisonText(dec), longer)
+	fresh, renewed := d.queue.Update(d.requests.because(request.CausePoison), s.lease.newest, s.poisonText(dec), longer)
 	if renewed != nil {
 		return errors.Join(err, renewed)
 	}
@@ -79,7 +80,7 @@ func (s *settlement) copy(record poison.Record, dec decision) error {
 
 // copyWithin tries for up to the limit, and reports whether it was reached.
 func (s *settlement) copyWithin(limit time.Duration, record poison.Record) (over bool, err error) {
-	ctx, cancel := context.WithTimeout(s.dispatcher.requests.because(queue.CausePoison), limit)
+	ctx, cancel := context.WithTimeout(s.dispatcher.requests.because(request.CausePoison), limit)
 	defer cancel()
 	err = s.dispatcher.options.Poison.Copy(ctx, record)
 	return ctx.Err() != nil, err

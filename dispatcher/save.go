@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -17,7 +18,7 @@ func (v *delivery) save(ctx context.Context, body []byte) error {
 		if g != nil {
 			text = g.withProgress(text)
 		}
-		return v.dispatcher.leases.rewrite(ctx, queue.CauseSave, &v.lease, text)
+		return v.dispatcher.leases.rewrite(ctx, request.CauseSave, &v.lease, text)
 	}
 	head := v.head
 	if g != nil {
@@ -29,7 +30,7 @@ func (v *delivery) save(ctx context.Context, body []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := v.dispatcher.leases.rewrite(ctx, queue.CauseSave, &v.lease, text); err != nil {
+	if err := v.dispatcher.leases.rewrite(ctx, request.CauseSave, &v.lease, text); err != nil {
 		// The message may have either body, also after a refusal: the network may have delivered
 		// the update twice, and refused is then only the second.
 		c.unsure = append(c.unsure, stored)
@@ -96,7 +97,7 @@ func (o *opened) fits(head codec.Head, text string, body []byte) error {
 
 // rewrite renews the lease with another text, now. It waits for a renewal in flight, because it
 // needs the newest receipt.
-func (k *leaseManager) rewrite(ctx context.Context, why queue.Cause, l *lease, text string) error {
+func (k *leaseManager) rewrite(ctx context.Context, why request.Cause, l *lease, text string) error {
 	k.mu.Lock()
 	if err := k.waitForRenewal(ctx, l); err != nil {
 		k.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
@@ -95,19 +96,19 @@ func (s *settlement) apply(dec decision) error {
 		if s.lease.state == expired {
 			// One try: if another worker has the message by now the receipt is stale and
 			// nothing happens; if not, a duplicate is avoided.
-			err := s.dispatcher.queue.Delete(s.dispatcher.requests.because(queue.CauseDelete), s.lease.newest)
+			err := s.dispatcher.queue.Delete(s.dispatcher.requests.because(request.CauseDelete), s.lease.newest)
 			s.deleted = err == nil
 			return err
 		}
-		return s.remove(queue.CauseDelete, s.leasedText)
+		return s.remove(request.CauseDelete, s.leasedText)
 	case Retried, Snoozed, Returned:
 		failures := s.attempt() - 1
 		if dec.outcome == Retried && !s.excused {
 			failures++
 		}
-		return s.giveBack(queue.CauseGiveBack, s.delay, s.recordedText(s.head, failures, dec.called))
+		return s.giveBack(request.CauseGiveBack, s.delay, s.recordedText(s.head, failures, dec.called))
 	case Kept:
-		return s.giveBack(queue.CausePoison, s.delay, s.poisonText(dec))
+		return s.giveBack(request.CausePoison, s.delay, s.poisonText(dec))
 	case Poisoned:
 		return s.move(dec)
 	}
@@ -117,7 +118,7 @@ func (s *settlement) apply(dec decision) error {
 // try sends a request, and sends it again until the lease ends, or SettleTimeout has passed if that is
 // later: even then nobody may have the message. After SettleTimeout the error is reported. No try has
 // a timer of ours, which would cost more than everything else here: a Queue bounds its own requests.
-func (s *settlement) try(cause queue.Cause, request func(context.Context) error) error {
+func (s *settlement) try(cause request.Cause, request func(context.Context) error) error {
 	d := s.dispatcher
 	ctx := d.requests.because(cause)
 	err := request(ctx)
@@ -161,7 +162,7 @@ func repeatable(err error) bool {
 // the message would come again. If it is gone after a try of unknown outcome, that try deleted it.
 // That is certain only while the lease lasts: after that another worker may have deleted it, and
 // copied it to the poison queue before.
-func (s *settlement) remove(cause queue.Cause, text func() string) error {
+func (s *settlement) remove(cause request.Cause, text func() string) error {
 	unknown := false
 	return s.try(cause, func(ctx context.Context) error {
 		var err error
@@ -190,7 +191,7 @@ func (s *settlement) renew(text string) error {
 	if visibility <= safetyMargin {
 		return nil
 	}
-	fresh, err := d.queue.Update(d.requests.because(queue.CauseRenew), s.lease.newest, text, visibility)
+	fresh, err := d.queue.Update(d.requests.because(request.CauseRenew), s.lease.newest, text, visibility)
 	if err == nil {
 		s.lease.newest, s.lease.expiry = fresh, asked.Add(visibility-safetyMargin)
 	}
@@ -211,7 +212,7 @@ func (s *settlement) leasedText() string {
 //
 // In the last second of its life the message is left hidden until it is gone: no delay fits in, and
 // it would be fetched and given back as fast as requests go.
-func (s *settlement) giveBack(cause queue.Cause, delay time.Duration, text string) error {
+func (s *settlement) giveBack(cause request.Cause, delay time.Duration, text string) error {
 	if s.lifeEnds(time.Second) {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
@@ -217,7 +218,7 @@ func (s *starts) admit(v *delivery) (dec decision, refused bool) {
 // effect, so is the newest receipt, and no handler can start.
 func (s *starts) write(o *opened, before recordedStart, text string) error {
 	d := o.dispatcher
-	ctx, cancel := context.WithDeadline(d.requests.because(queue.CauseStart), o.lease.expiry)
+	ctx, cancel := context.WithDeadline(d.requests.because(request.CauseStart), o.lease.expiry)
 	defer cancel()
 	unknown := false
 	err := retry.Do(ctx, string(o.queued.ID), queue.Transient, func(ctx context.Context) error {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/browse"
+	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 )
@@ -217,11 +218,11 @@ type busy struct {
 	queue.Queue
 	failures int
 	repeats  []int
-	causes   []queue.Cause
+	causes   []request.Cause
 }
 
 func (q *busy) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
-	q.repeats, q.causes = append(q.repeats, queue.Repeats(ctx)), append(q.causes, queue.CauseOf(ctx))
+	q.repeats, q.causes = append(q.repeats, request.Repeats(ctx)), append(q.causes, request.CauseOf(ctx))
 	if len(q.repeats) <= q.failures {
 		return nil, queue.ErrOutcomeUnknown
 	}
@@ -233,7 +234,7 @@ func (q *busy) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]
 func TestARepeatedPageKnowsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &busy{Queue: queueOf(t, 1), failures: 2}
-		for _, err := range browse.Pages(queue.WithCause(t.Context(), queue.CausePurge), q, nil) {
+		for _, err := range browse.Pages(request.WithCause(t.Context(), request.CausePurge), q, nil) {
 			if err != nil {
 				t.Error(err)
 			}
@@ -241,7 +242,7 @@ func TestARepeatedPageKnowsIt(t *testing.T) {
 		if want := []int{0, 1, 2}; !slices.Equal(q.repeats, want) {
 			t.Errorf("repeats: got %v, want %v", q.repeats, want)
 		}
-		if slices.Contains(q.causes, queue.CauseUnknown) || q.causes[0] != queue.CausePurge {
+		if slices.Contains(q.causes, request.CauseUnknown) || q.causes[0] != request.CausePurge {
 			t.Errorf("causes: got %v, want that of the walk", q.causes)
 		}
 	})

@@ -148,7 +148,7 @@ func TestTheBeaconIsTheOnlyRequestOfAnIdleListener(t *testing.T) {
 		before, reported := l.Counts(), len(control.sent("update"))
 		advance(24 * time.Hour)
 		now := l.Counts().Minus(before)
-		got := now.Cause(queue.CauseBeacon).Requests
+		got := now.Cause(metered.CauseBeacon).Requests
 		if got != now.Total().Requests || got < 1440 || got > 1810 {
 			t.Errorf("got %v in a day, want 1,440…1,810 reports and nothing else", now)
 		}
@@ -156,7 +156,7 @@ func TestTheBeaconIsTheOnlyRequestOfAnIdleListener(t *testing.T) {
 			t.Errorf("got %v, and %d updates were sent", now, n)
 		}
 		st := l.State()
-		if st.ByCause.Beacons != l.Counts().Cause(queue.CauseBeacon).Requests || st.ByCause.Others != 0 {
+		if st.ByCause.Beacons != l.Counts().Cause(metered.CauseBeacon).Requests || st.ByCause.Others != 0 {
 			t.Errorf("got %+v, want the reports under Beacons", st.ByCause)
 		}
 		b.mustFinish()

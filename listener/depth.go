@@ -5,13 +5,13 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/dispatcher"
-	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/metered"
 	"github.com/millrace/millrace/scaling"
 )
 
 // readDepth reads the depth, in one transaction. The owner lets one run at a time.
 func (s *session) readDepth() (depth int64, ok bool) {
-	properties, err := s.readProperties(queue.WithCause(s.requests, queue.CauseDepth))
+	properties, err := s.readProperties(metered.WithCause(s.requests, metered.CauseDepth))
 	s.tell(event{what: depthRead, ok: err == nil, depth: properties.Depth})
 	switch {
 	case err == nil:

@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/metered"
 	"github.com/millrace/millrace/scaling"
 )
 
@@ -266,7 +267,7 @@ func (l *loop) endsIdle() bool {
 // options say so, and otherwise treated as empty.
 func (l *loop) onQueueMissing(err error) (wait time.Duration, ended bool) {
 	if l.options.Create && !l.created {
-		err = l.queue.Create(queue.WithCause(l.requests, queue.CauseCreate), nil)
+		err = l.queue.Create(metered.WithCause(l.requests, metered.CauseCreate), nil)
 		if err == nil || errors.Is(err, queue.ErrQueueExists) {
 			l.report.info("queue created")
 			l.errors, l.created = nil, true

@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/internal/queuemetadata"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/metered"
 )
 
 // Metadata says which part the metadata of the queue have in a listener. The names, in any case,
@@ -70,7 +71,7 @@ func (m Metadata) check(q queue.Queue) error {
 // the queue is missing, or its settings are not known yet. Messages might become poison by the
 // wrong thresholds.
 func (l *loop) readMetadata(first bool) error {
-	_, err := l.readProperties(queue.WithCause(l.request(), queue.CauseMetadata))
+	_, err := l.readProperties(metered.WithCause(l.request(), metered.CauseMetadata))
 	switch {
 	case err == nil:
 	case first, errors.Is(err, queue.ErrQueueMissing):
@@ -134,7 +135,7 @@ func isDenied(err error) bool {
 
 // readFlag reads the metadata for the sake of the flag that pauses the workers. The stop ends it.
 func (s *session) readFlag() {
-	_, err := s.readProperties(queue.WithCause(s.looping, queue.CauseMetadata))
+	_, err := s.readProperties(metered.WithCause(s.looping, metered.CauseMetadata))
 	if err == nil || s.looping.Err() != nil || errors.Is(err, queue.ErrQueueMissing) {
 		return
 	}
@@ -202,7 +203,7 @@ func (s *session) shareVisibility(read map[string]string, found time.Duration) {
 	if !ok {
 		return
 	}
-	if err := s.queue.(queue.Manager).SetMetadata(queue.WithCause(s.requests, queue.CauseMetadata), written); err != nil {
+	if err := s.queue.(queue.Manager).SetMetadata(metered.WithCause(s.requests, metered.CauseMetadata), written); err != nil {
 		if s.requests.Err() == nil {
 			s.report.poll(err)
 		}

@@ -78,9 +78,9 @@ func TestTheStateSaysWhatRequestsWereFor(t *testing.T) {
 
 // Every cause is in one count of a state; those that a listener does not have are others.
 func TestEveryCauseIsInTheState(t *testing.T) {
-	seen := map[RequestsByCause]queue.Cause{}
-	others := requestsByCause(metered.Counts{{Cause: queue.CauseUnknown, Tally: metered.Tally{Requests: 1}}})
-	for _, c := range queue.Causes() {
+	seen := map[RequestsByCause]metered.Cause{}
+	others := requestsByCause(metered.Counts{{Cause: metered.CauseUnknown, Tally: metered.Tally{Requests: 1}}})
+	for _, c := range metered.Causes() {
 		r := requestsByCause(metered.Counts{{Cause: c, Tally: metered.Tally{Requests: 1}}})
 		if before, known := seen[r]; known && r != others {
 			t.Errorf("%v counts as %v", c, before)

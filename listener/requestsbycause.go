@@ -3,7 +3,6 @@ package listener
 import (
 	"cmp"
 
-	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/metered"
 )
 
@@ -42,12 +41,12 @@ func (l *Listener[T]) Counts() metered.Counts {
 
 func requestsByCause(c metered.Counts) (r RequestsByCause) {
 	total := c.Total()
-	r.EmptyFetches = c.Cause(queue.CauseFetch).Empty
+	r.EmptyFetches = c.Cause(metered.CauseFetch).Empty
 	r.Repeated, r.Throttled, r.Unreached, r.Failed = total.Repeated, total.Throttled, total.Unreached, total.Failed
-	of := map[queue.Cause]*int64{
-		queue.CauseFetch: &r.Fetches, queue.CauseRenew: &r.Renewals, queue.CauseSave: &r.Saves, queue.CauseStart: &r.Starts,
-		queue.CauseGiveBack: &r.GiveBacks, queue.CauseDelete: &r.Deletes, queue.CausePoison: &r.Poison, queue.CauseDepth: &r.Depth,
-		queue.CauseMetadata: &r.Metadata, queue.CauseCreate: &r.Creates, queue.CauseBeacon: &r.Beacons,
+	of := map[metered.Cause]*int64{
+		metered.CauseFetch: &r.Fetches, metered.CauseRenew: &r.Renewals, metered.CauseSave: &r.Saves, metered.CauseStart: &r.Starts,
+		metered.CauseGiveBack: &r.GiveBacks, metered.CauseDelete: &r.Deletes, metered.CausePoison: &r.Poison, metered.CauseDepth: &r.Depth,
+		metered.CauseMetadata: &r.Metadata, metered.CauseCreate: &r.Creates, metered.CauseBeacon: &r.Beacons,
 	}
 	for _, line := range c {
 		*cmp.Or(of[line.Cause], &r.Others) += line.Requests

@@ -282,7 +282,7 @@ func (s *session) start(ctx context.Context) error {
 	// Dequeues outlive the stop, because cancelling one may hide 32 messages for a whole
 	// visibility timeout.
 	s.requests, s.hangUp = context.WithCancel(context.WithoutCancel(ctx))
-	s.fetches = queue.WithCause(s.requests, queue.CauseFetch)
+	s.fetches = metered.WithCause(s.requests, metered.CauseFetch)
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/browse"
 	"github.com/millrace/millrace/internal/naming"
+	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -168,7 +169,7 @@ func (o *ListOptions) list(ctx context.Context, q queue.Queue, yield func(Entry,
 	if err := checkLease(o.Lease); err != nil {
 		return err
 	}
-	ctx = queue.WithCause(ctx, queue.CauseBrowse)
+	ctx = request.WithCause(ctx, request.CauseBrowse)
 	shown, err := q.Peek(ctx, queue.MaxBatch)
 	if err != nil {
 		return err

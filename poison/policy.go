@@ -15,6 +15,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/naming"
+	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/queue"
 )
@@ -101,13 +102,13 @@ const maxError = 512
 // Copy writes the record to the policy's queue; when it returns nil the copy is durable. The
 // caller then deletes the original, never before. Transient failures are retried until ctx
 // ends; a retry after an unknown outcome may leave two copies. The cause of its requests is
-// [queue.CausePoison]. A policy with Keep is an error.
+// metered.CausePoison. A policy with Keep is an error.
 func (p Policy) Copy(ctx context.Context, r Record) error {
 	if p.Queue == nil {
 		return errors.New("copy to a poison queue: the policy has none")
 	}
-	if queue.CauseOf(ctx) != queue.CausePoison { // a dispatcher has set it already
-		ctx = queue.WithCause(ctx, queue.CausePoison)
+	if request.CauseOf(ctx) != request.CausePoison { // a dispatcher has set it already
+		ctx = request.WithCause(ctx, request.CausePoison)
 	}
 	for _, text := range p.texts(r) {
 		err := retry.Do(ctx, string(r.ID), queue.Transient, func(ctx context.Context) error { return p.put(ctx, text) })

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -82,7 +83,7 @@ func Redrive(ctx context.Context, q queue.Queue, o *RedriveOptions) (Report, err
 	p := &planner{from: q.Name(), options: o, opened: make(map[string]queue.Queue)}
 	s := &sweep{
 		queue: q, filter: o.Filter, dryRun: o.DryRun, rate: o.Rate, parallel: o.Parallel,
-		max: o.Max, lease: o.Lease, progress: o.Progress, done: Counts{Redriven: 1}, cause: queue.CauseRedrive,
+		max: o.Max, lease: o.Lease, progress: o.Progress, done: Counts{Redriven: 1}, cause: request.CauseRedrive,
 		plan: p.plan,
 	}
 	return s.run(ctx)
@@ -242,7 +243,7 @@ func Purge(ctx context.Context, q queue.Queue, o *PurgeOptions) (Report, error) 
 	}
 	s := &sweep{
 		queue: q, filter: o.Filter, dryRun: o.DryRun, rate: o.Rate, parallel: o.Parallel,
-		max: o.Max, lease: o.Lease, progress: o.Progress, done: Counts{Purged: 1}, cause: queue.CausePurge,
+		max: o.Max, lease: o.Lease, progress: o.Progress, done: Counts{Purged: 1}, cause: request.CausePurge,
 		plan: func(*Entry, time.Time) (*send, error) { return nil, nil },
 	}
 	return s.run(ctx)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace/millrace/internal/browse"
 	"github.com/millrace/millrace/internal/naming"
+	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
@@ -29,7 +30,7 @@ type sweep struct {
 	max      int
 	lease    time.Duration
 	progress func(Report)
-	cause    queue.Cause // of all requests
+	cause    request.Cause // of all requests
 
 	next time.Time // when the rate allows another page
 
@@ -63,7 +64,7 @@ func (s *sweep) run(ctx context.Context) (Report, error) {
 	s.parallel = max(s.parallel, 1)
 	s.lease = cmp.Or(s.lease, browse.DefaultLease)
 	s.missing = make(map[queue.Name]error)
-	err := s.pages(queue.WithCause(ctx, s.cause))
+	err := s.pages(request.WithCause(ctx, s.cause))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fatal != nil {

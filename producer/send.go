@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/queue"
 )
@@ -202,7 +203,7 @@ func (p *Producer[T]) enqueue(ctx context.Context, s *Sending, body []byte) erro
 	all := ctx
 	var last error
 	again := func(err error) bool { return queue.Transient(err) && !late() }
-	return retry.Do(queue.WithCause(ctx, queue.CauseSend), s.Head.ID, again, func(ctx context.Context) (err error) {
+	return retry.Do(request.WithCause(ctx, request.CauseSend), s.Head.ID, again, func(ctx context.Context) (err error) {
 		if late() {
 			return cmp.Or(last, p.tooLate(deadline))
 		}
@@ -211,7 +212,7 @@ func (p *Producer[T]) enqueue(ctx context.Context, s *Sending, body []byte) erro
 		if !p.options.Create || !errors.Is(err, queue.ErrQueueMissing) {
 			return err
 		}
-		created := p.queue.(creator).Create(queue.WithCause(all, queue.CauseCreate), nil)
+		created := p.queue.(creator).Create(request.WithCause(all, request.CauseCreate), nil)
 		if created != nil && !errors.Is(created, queue.ErrQueueExists) {
 			return created
 		}
@@ -418,7 +419,7 @@ func (p *Producer[T]) Cancel(ctx context.Context, sent Sent) error {
 		defer cancel()
 	}
 	unknown, gone := false, false // whether a try may have deleted the message; whether a later one found it gone
-	err = retry.Do(queue.WithCause(ctx, queue.CauseCancel), string(sent.ID), queue.Transient, func(ctx context.Context) error {
+	err = retry.Do(request.WithCause(ctx, request.CauseCancel), string(sent.ID), queue.Transient, func(ctx context.Context) error {
 		err := q.Delete(ctx, sent.Lease)
 		gone = unknown && errors.Is(err, queue.ErrMessageGone)
 		unknown = unknown || errors.Is(err, queue.ErrOutcomeUnknown)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/wakeup"
@@ -213,7 +214,7 @@ func (l *level) reached(ctx context.Context, q queue.Sender, h hints) (bytes int
 	if !read {
 		return 0, false, nil
 	}
-	ctx, cancel := context.WithTimeout(queue.WithCause(ctx, queue.CauseDepth), readTimeout)
+	ctx, cancel := context.WithTimeout(request.WithCause(ctx, request.CauseDepth), readTimeout)
 	defer cancel()
 	p, err := depthOf(ctx, q, h.queue)
 	l.mu.Lock()

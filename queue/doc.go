@@ -47,8 +47,8 @@
 // One method call is one request and one billed transaction: an implementation never
 // retries, pages or polls by itself. Invalid arguments send no request.
 //
-// The context of a request says why it is sent, see [WithCause], and how often it was sent before, see
-// [WithRepeats]. Wrappers pass it on, so that package metered can tell what is paid for.
+// The context of a request says why it is sent, and how often it was sent before, so that package
+// metered can tell what is paid for. Wrappers pass it on.
 //
 // # Contexts
 //

@@ -46,7 +46,7 @@ func Example_meter() {
 	}
 	spent := m.Counts().Minus(sent)
 	fmt.Println("worker:", spent)
-	fmt.Println("moving poison took", spent.Cause(queue.CausePoison).Requests, "requests")
+	fmt.Println("moving poison took", spent.Cause(metered.CausePoison).Requests, "requests")
 
 	cost, known := m.Counts().Cost(metered.Price{Class1: 0.01, Unit: 10_000}) // of your price sheet
 	fmt.Printf("together: $%.6f %v\n", cost, known)
@@ -61,12 +61,12 @@ func Example_meter() {
 func Example_meterCounts() {
 	m := metered.New()
 	q := m.Wrap(localqueue.New(nil).Queue(queue.Name{Account: "shop", Queue: "orders"}))
-	ctx := queue.WithCause(context.Background(), queue.CauseCreate)
+	ctx := metered.WithCause(context.Background(), metered.CauseCreate)
 	if err := q.Create(ctx, nil); err != nil {
 		fmt.Println(err)
 		return
 	}
-	_ = q.Create(queue.WithRepeats(ctx, 1), map[string]string{"team": "sales"}) // the queue has no such metadata
+	_ = q.Create(metered.WithRepeats(ctx, 1), map[string]string{"team": "sales"}) // the queue has no such metadata
 	text, err := json.Marshal(m.Counts())
 	fmt.Println(string(text), err)
 	// Output: [{"operation":"create","cause":"create","requests":2,"repeated":1,"failed":1}] <nil>

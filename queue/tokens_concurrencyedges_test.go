@@ -232,7 +232,7 @@ func TestAHandlerHasItsRoomWhateverBecomesOfItsMessage(t *testing.T) {
 				d.Items = 3
 			}
 			_ = slots.OfFleet(l)(t.Context(), d, func(ctx context.Context) error {
-				if err := q.Delete(queue.WithCause(ctx, queue.CauseDelete), m.Lease); err != nil {
+				if err := q.Delete(metered.WithCause(ctx, metered.CauseDelete), m.Lease); err != nil {
 					t.Fatal(err)
 				}
 				wantLimited(t, q)

@@ -116,21 +116,21 @@ func TestWhatNeverStartsLeavesItsRoom(t *testing.T) {
 				t.Fatalf("got %d messages, error %v; want a limit", len(batch), err)
 			}
 		}
-		because := func(c queue.Cause) context.Context { return queue.WithCause(t.Context(), c) }
+		because := func(c metered.Cause) context.Context { return metered.WithCause(t.Context(), c) }
 		m := fetch()
 		full()
-		if _, err := q.Update(because(queue.CauseGiveBack), m.Lease, m.Text, time.Hour); err != nil {
+		if _, err := q.Update(because(metered.CauseGiveBack), m.Lease, m.Text, time.Hour); err != nil {
 			t.Fatal(err)
 		}
 		m = fetch()
-		if err := q.Delete(because(queue.CausePoison), m.Lease); err != nil {
+		if err := q.Delete(because(metered.CausePoison), m.Lease); err != nil {
 			t.Fatal(err)
 		}
 		m = fetch()
 		for range 5 { // renewed, it keeps its room
 			time.Sleep(20 * time.Second)
 			var err error
-			if m.Lease, err = q.Update(because(queue.CauseRenew), m.Lease, m.Text, 30*time.Second); err != nil {
+			if m.Lease, err = q.Update(because(metered.CauseRenew), m.Lease, m.Text, 30*time.Second); err != nil {
 				t.Fatal(err)
 			}
 			full()
@@ -185,7 +185,7 @@ func TestConcurrencyMistakesAreSaid(t *testing.T) {
 				said++
 			}
 			for _, m := range batch {
-				if err := q.Delete(queue.WithCause(t.Context(), queue.CauseDelete), m.Lease); err != nil {
+				if err := q.Delete(metered.WithCause(t.Context(), metered.CauseDelete), m.Lease); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 )
@@ -103,8 +104,8 @@ func (p policy) NextBackOff() time.Duration { return p.After(*p.last) }
 func (policy) Reset() {}
 
 // Repeated returns a context for a request that was sent n times before and failed each time: see
-// [queue.WithRepeats]. It is for callers that do not use [Do].
-func Repeated(ctx context.Context, n int) context.Context { return queue.WithRepeats(ctx, n) }
+// [request.WithRepeats]. It is for callers that do not use [Do].
+func Repeated(ctx context.Context, n int) context.Context { return request.WithRepeats(ctx, n) }
 
-// Repeats returns how often the request of this context was sent before: see [queue.Repeats].
-func Repeats(ctx context.Context) int { return queue.Repeats(ctx) }
+// Repeats returns how often the request of this context was sent before: see [request.Repeats].
+func Repeats(ctx context.Context) int { return request.Repeats(ctx) }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/listener/shards"
 	"github.com/millrace/millrace/queue"
@@ -214,7 +215,7 @@ type lateQueue struct {
 
 func (q *lateQueue) Properties(ctx context.Context) (queue.Properties, error) {
 	p, err := q.Queue.Properties(ctx)
-	if queue.CauseOf(ctx) == queue.CauseDepth {
+	if request.CauseOf(ctx) == request.CauseDepth {
 		if q.reading--; q.reading == 0 {
 			q.acted++
 			q.act()

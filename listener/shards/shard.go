@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/dispatcher/slots"
 	"github.com/millrace/millrace/internal/hook"
+	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/listener"
@@ -283,7 +284,7 @@ func (s *shard[T]) awaitEmpty(ctx context.Context, r *removal) bool {
 
 // isEmpty reads the depth. A queue that does not exist is empty; one whose depth is not known is not.
 func (s *shard[T]) isEmpty(ctx context.Context) bool {
-	p, err := s.metered.Properties(queue.WithCause(ctx, queue.CauseDepth))
+	p, err := s.metered.Properties(request.WithCause(ctx, request.CauseDepth))
 	if errors.Is(err, queue.ErrQueueMissing) {
 		return true
 	}

@@ -121,5 +121,5 @@
 // # Cost
 //
 // A dequeue may be two requests, one of them to the queue of tokens; wrap that queue with package metered, to count them. Their cause is
-// queue.CauseLimit.
+// metered.CauseLimit.
 package limits

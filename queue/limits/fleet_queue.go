@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -190,10 +191,10 @@ func (l *ConcurrencyLimit) admit(name queue.Name, batch []queue.Message, reserve
 // Update implements [queue.Queue]. A renewal keeps the message; anything else gives it back.
 func (q *bounded) Update(ctx context.Context, lease queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
 	renewal := false
-	switch queue.CauseOf(ctx) {
-	case queue.CauseRenew, queue.CauseSave, queue.CauseStart:
+	switch request.CauseOf(ctx) {
+	case request.CauseRenew, request.CauseSave, request.CauseStart:
 		renewal = true
-	case queue.CauseUnknown: // not by a listener
+	case request.CauseUnknown: // not by a listener
 		renewal = visibility > 0
 	}
 	if !renewal {
@@ -210,7 +211,7 @@ func (q *bounded) Update(ctx context.Context, lease queue.Lease, text string, vi
 
 // Delete implements [queue.Queue].
 func (q *bounded) Delete(ctx context.Context, lease queue.Lease) error {
-	q.limit.settled(q.Name(), lease, queue.CauseOf(ctx) == queue.CauseDelete)
+	q.limit.settled(q.Name(), lease, request.CauseOf(ctx) == request.CauseDelete)
 	return q.Queue.Delete(ctx, lease)
 }
 

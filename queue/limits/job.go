@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -150,7 +151,7 @@ func (c *handlerContext) Value(key any) any { return c.current().Value(key) }
 // giveBack makes messages visible at once for which there are no tokens any more. One that cannot be given back becomes
 // visible when its lease ends.
 func giveBack(ctx context.Context, q queue.Queue, batch []queue.Message) {
-	ctx = queue.WithCause(ctx, queue.CauseGiveBack)
+	ctx = request.WithCause(ctx, request.CauseGiveBack)
 	for _, m := range batch {
 		_, _ = q.Update(ctx, m.Lease, m.Text, 0)
 	}

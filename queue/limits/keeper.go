@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 )
@@ -36,7 +37,7 @@ func (l *ConcurrencyLimit) Run(ctx context.Context) error {
 	}
 	l.phase = working
 	l.mu.Unlock()
-	requests, cancel := context.WithCancel(queue.WithCause(context.WithoutCancel(ctx), queue.CauseLimit))
+	requests, cancel := context.WithCancel(request.WithCause(context.WithoutCancel(ctx), request.CauseLimit))
 	var sent sync.WaitGroup
 	defer sent.Wait()
 	defer l.end()

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
@@ -72,7 +73,7 @@ func (b board) check(name queue.Name, limit string) error {
 // initialize creates the queue with exactly n tokens. Who creates it wins, because only one set of
 // metadata can; everybody else waits until it is ready.
 func initialize(ctx context.Context, q queue.Manager, limit string, n int) error {
-	ctx = queue.WithCause(ctx, queue.CauseLimit)
+	ctx = request.WithCause(ctx, request.CauseLimit)
 	set := strings.ToLower(rand.Text())
 	metadata := map[string]string{limitKey: limit, setKey: set}
 	err := retry.Do(ctx, set, queue.Transient, func(ctx context.Context) error { return q.Create(ctx, metadata) })
@@ -236,7 +237,7 @@ type source struct {
 // openSource checks that the queue is set up for this limit.
 func openSource(ctx context.Context, q queue.Queue, limit string, total int) (*source, error) {
 	s := &source{queue: q, limit: limit, total: total}
-	err := retry.Do(queue.WithCause(ctx, queue.CauseLimit), q.Name().Queue, queue.Transient, func(ctx context.Context) error {
+	err := retry.Do(request.WithCause(ctx, request.CauseLimit), q.Name().Queue, queue.Transient, func(ctx context.Context) error {
 		_, err := s.refresh(ctx)
 		return err
 	})
@@ -278,7 +279,7 @@ func (s *source) valid(m *queue.Message) bool {
 // take takes up to n tokens for the visibility. Messages that are none are removed: blanks of the set-up that
 // arrived late, and tokens of an earlier set.
 func (s *source) take(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
-	ctx = queue.WithCause(ctx, queue.CauseLimit)
+	ctx = request.WithCause(ctx, request.CauseLimit)
 	batch, err := s.queue.Dequeue(ctx, min(n, queue.MaxBatch), visibility)
 	if err != nil {
 		return nil, err
@@ -301,12 +302,12 @@ func (s *source) take(ctx context.Context, n int, visibility time.Duration) ([]q
 
 // giveBack makes a token visible at once. If that fails it comes back by itself, later.
 func (s *source) giveBack(ctx context.Context, m queue.Message) error {
-	_, err := s.queue.Update(queue.WithCause(ctx, queue.CauseLimit), m.Lease, m.Text, 0)
+	_, err := s.queue.Update(request.WithCause(ctx, request.CauseLimit), m.Lease, m.Text, 0)
 	return err
 }
 
 func (s *source) missing(ctx context.Context) error {
-	b, err := s.refresh(queue.WithCause(ctx, queue.CauseLimit))
+	b, err := s.refresh(request.WithCause(ctx, request.CauseLimit))
 	if err != nil {
 		return err
 	}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/millrace/millrace/queue"
 )
 
 // Tally counts requests and how they ended. The zero value is none. All requests without an error are
@@ -61,8 +59,8 @@ func (t Tally) Billed() int64 { return t.Requests - t.Throttled - t.Unreached }
 
 // Line is the tally of one operation with one cause.
 type Line struct {
-	Operation Operation   `json:"operation"`
-	Cause     queue.Cause `json:"cause"`
+	Operation Operation `json:"operation"`
+	Cause     Cause     `json:"cause"`
 	Tally
 }
 
@@ -74,7 +72,7 @@ type Counts []Line
 func (c Counts) Total() Tally { return c.sum(func(Line) bool { return true }) }
 
 // Cause returns the tally of the requests with this cause.
-func (c Counts) Cause(cause queue.Cause) Tally {
+func (c Counts) Cause(cause Cause) Tally {
 	return c.sum(func(l Line) bool { return l.Cause == cause })
 }
 
@@ -164,14 +162,14 @@ func (c Counts) String() string {
 }
 
 // causes returns the causes that had requests, the most frequent first.
-func (c Counts) causes() []queue.Cause {
-	var causes []queue.Cause
-	for _, cause := range queue.Causes() {
+func (c Counts) causes() []Cause {
+	var causes []Cause
+	for _, cause := range Causes() {
 		if c.Cause(cause).Requests != 0 {
 			causes = append(causes, cause)
 		}
 	}
-	slices.SortStableFunc(causes, func(a, b queue.Cause) int {
+	slices.SortStableFunc(causes, func(a, b Cause) int {
 		return cmp.Compare(c.Cause(b).Requests, c.Cause(a).Requests)
 	})
 	return causes

@@ -6,7 +6,7 @@
 // the poison queue. One meter may count several queues; several meters may count one. A listener has
 // a meter of its own, whose counts are in its State.
 //
-// Operation and outcome are those of the request. The cause, see [queue.Cause], is in its context:
+// Operation and outcome are those of the request. The cause, see [Cause], is in its context:
 // listener, dispatcher, producer and poison say it, so that an update which renews a lease can be
 // told from one that gives a message back. A request that is sent again because it failed is counted
 // again, and as repeated: it is billed again too.

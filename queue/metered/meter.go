@@ -24,7 +24,7 @@ type Meter struct {
 
 // New returns a meter that has counted nothing.
 func New() *Meter {
-	n := len(queue.Causes())
+	n := len(Causes())
 	return &Meter{
 		causes:   n,
 		requests: make([]atomic.Int64, int(operations)*n*2*int(outcomes)),
@@ -34,7 +34,7 @@ func New() *Meter {
 
 // at returns the first of the counts of an operation and a cause, of which there is one for each
 // outcome of a first request, then one for each of a repeated one.
-func (m *Meter) at(o Operation, c queue.Cause) int {
+func (m *Meter) at(o Operation, c Cause) int {
 	return (int(o)*m.causes + int(c)) * 2 * int(outcomes)
 }
 
@@ -43,25 +43,25 @@ func (m *Meter) count(ctx context.Context, o Operation, got outcome) {
 		return
 	}
 	i := m.at(o, m.cause(ctx)) + int(got)
-	if queue.Repeats(ctx) > 0 {
+	if Repeats(ctx) > 0 {
 		i += int(outcomes)
 	}
 	m.requests[i].Add(1)
 }
 
 // cause returns the cause of requests with this context. One that does not exist is unknown.
-func (m *Meter) cause(ctx context.Context) queue.Cause {
-	if c := queue.CauseOf(ctx); int(c) < m.causes {
+func (m *Meter) cause(ctx context.Context) Cause {
+	if c := CauseOf(ctx); int(c) < m.causes {
 		return c
 	}
-	return queue.CauseUnknown
+	return CauseUnknown
 }
 
 // Counts returns what was counted so far. Requests count when they have ended. While requests are
 // sent the counts of different lines are not of one instant, but none ever goes down.
 func (m *Meter) Counts() Counts {
 	var counts Counts
-	all := queue.Causes()
+	all := Causes()
 	for o := range operations {
 		for _, c := range all {
 			line := Line{Operation: o, Cause: c}
@@ -203,7 +203,7 @@ func (c counted) Sibling(suffix string) queue.Queue { return c.meter.Wrap(c.inne
 func (c counted) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
 	sent, err := c.inner.Enqueue(ctx, text, o)
 	got := outcomeOf(err)
-	if errors.Is(err, queue.ErrQueueMissing) && c.meter.cause(ctx) == queue.CausePoison {
+	if errors.Is(err, queue.ErrQueueMissing) && c.meter.cause(ctx) == CausePoison {
 		got = done // the first message of a poison queue, which is created next
 	}
 	c.meter.count(ctx, Enqueue, got)

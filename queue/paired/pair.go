@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/queue"
 )
@@ -137,7 +138,7 @@ func (q *Queue) verify(ctx context.Context, b *backlog) error {
 	err := retry.Do(ctx, b.suffix, queue.Transient, func(ctx context.Context) error {
 		for created := false; ; created = true {
 			q.rotation.request()
-			p, err := b.queue.Properties(queue.WithCause(ctx, queue.CauseMetadata))
+			p, err := b.queue.Properties(request.WithCause(ctx, request.CauseMetadata))
 			if err == nil {
 				return q.mark(ctx, b, p.Metadata)
 			}
@@ -145,7 +146,7 @@ func (q *Queue) verify(ctx context.Context, b *backlog) error {
 				return err
 			}
 			q.rotation.request()
-			err = b.queue.Create(queue.WithCause(ctx, queue.CauseCreate), map[string]string{markName: q.Name().Account})
+			err = b.queue.Create(request.WithCause(ctx, request.CauseCreate), map[string]string{markName: q.Name().Account})
 			if !errors.Is(err, queue.ErrQueueExists) {
 				return err
 			} // somebody else pairs, and it has other metadata
@@ -182,7 +183,7 @@ func (q *Queue) mark(ctx context.Context, b *backlog, metadata map[string]string
 	marked := map[string]string{markName: account}
 	maps.Copy(marked, metadata)
 	q.rotation.request()
-	if err := m.SetMetadata(queue.WithCause(ctx, queue.CauseMetadata), marked); !errors.Is(err, queue.ErrUnauthorized) {
+	if err := m.SetMetadata(request.WithCause(ctx, request.CauseMetadata), marked); !errors.Is(err, queue.ErrUnauthorized) {
 		return err
 	}
 	return nil
@@ -358,7 +359,7 @@ type BacklogDepth struct {
 // error, and the others are returned all the same.
 func (q *Queue) Backlog(ctx context.Context) (Backlog, error) {
 	all := Backlog{Queues: make([]BacklogDepth, len(q.rotation.all))}
-	ctx = queue.WithCause(ctx, queue.CauseDepth)
+	ctx = request.WithCause(ctx, request.CauseDepth)
 	var readings sync.WaitGroup
 	for i, b := range q.rotation.all {
 		readings.Go(func() {

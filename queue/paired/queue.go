@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/hook"
+	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 )
@@ -187,7 +188,7 @@ func (q *Queue) read() {
 
 // readOnce sends one request.
 func (q *Queue) readOnce() {
-	ctx, cancel := context.WithTimeout(queue.WithCause(q.life, queue.CauseMetadata), probeTry)
+	ctx, cancel := context.WithTimeout(request.WithCause(q.life, request.CauseMetadata), probeTry)
 	defer cancel()
 	_, err := q.primary.Properties(ctx)
 	q.failover.endReading(err)

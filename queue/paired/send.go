@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/internal/serviceerror"
 	"github.com/millrace/millrace/internal/waiting"
@@ -35,7 +36,7 @@ var errLimit = errors.New("the limit of a request to a primary queue that fails"
 // that; so is one that all backlog queues refused. Meanwhile other messages wait: see the package comment. A request to the primary queue may take no longer than the
 // failover interval, and leaves time before the deadline of ctx for a backlog queue. A message whose attempts have
 // failed for the failover interval, or whose deadline is near, goes to a backlog queue even if the primary queue
-// accepts others. A call with [queue.WithRepeats] continues those before it with the same text.
+// accepts others. A call with a number of repeats, see metered.WithRepeats, continues those before it with the same text.
 //
 // A text that is too large for the record of a backlog queue, which is no text that a producer sends, goes to
 // the primary queue alone.
@@ -71,7 +72,7 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 		}
 		probe := false
 		if !handBack {
-			if probe, err = s.enter(ctx, n > 0 || queue.Repeats(ctx) > 0); err != nil {
+			if probe, err = s.enter(ctx, n > 0 || request.Repeats(ctx) > 0); err != nil {
 				return queue.Message{}, s.failed(err, busyErr)
 			}
 		}
@@ -155,7 +156,7 @@ func (s *send) once(ctx context.Context, probe bool, sealed string, unfit error)
 // others: it has failed for the failover interval, or its sender may have no time for another attempt. The waits
 // between the attempts of a producer double, up to retry.MaxWait, each up to a quarter longer.
 func (s *send) overdue(ctx context.Context, begun time.Time) bool {
-	failing := time.Since(s.q.failing.since(s.text, begun, queue.Repeats(ctx) > 0))
+	failing := time.Since(s.q.failing.since(s.text, begun, request.Repeats(ctx) > 0))
 	return failing >= s.q.options.FailoverInterval || !s.q.failover.leaves(ctx, min(failing, retry.MaxWait)*5/4)
 }
 

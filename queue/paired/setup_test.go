@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/queue/paired"
@@ -277,7 +278,7 @@ func (q *faulty) Update(ctx context.Context, l queue.Lease, text string, visibil
 // wait returns the error of the fault when its time is over.
 func (q *faulty) wait(ctx context.Context, f fault) error {
 	if f.hangs {
-		f.err, f.takes = unknown, 10*time.Second<<min(queue.Repeats(ctx), 2)
+		f.err, f.takes = unknown, 10*time.Second<<min(request.Repeats(ctx), 2)
 	}
 	if f.takes > 0 {
 		select {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/hook"
+	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -174,7 +175,7 @@ func (s *Syphon) Run(ctx context.Context) error {
 	defer stop()
 	// Requests outlive the stop: an abandoned dequeue hides its messages for a whole lease, and an
 	// abandoned copy may be a duplicate.
-	requests, hangUp := context.WithCancel(queue.WithCause(context.WithoutCancel(ctx), queue.CauseSyphon))
+	requests, hangUp := context.WithCancel(request.WithCause(context.WithoutCancel(ctx), request.CauseSyphon))
 	defer hangUp()
 	ended := make(chan struct{})
 	var abandoned error // set before watch is done

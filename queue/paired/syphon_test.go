@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -417,14 +418,14 @@ func TestRequestsOfTheSyphonSayWhy(t *testing.T) {
 		r := newRegions(t, 1)
 		r.divert(t, 10)
 		home := &scripted{Queue: r.home, onEnqueue: func(ctx context.Context, _ string) error {
-			if c := queue.CauseOf(ctx); c != queue.CauseSyphon {
+			if c := request.CauseOf(ctx); c != request.CauseSyphon {
 				t.Errorf("got the cause %v, want syphon", c)
 			}
 			return nil
 		}}
 		backlogs, wrapped := scriptAll(r.backlogs)
 		backlogs[0].onDelete = func(ctx context.Context) error {
-			if c := queue.CauseOf(ctx); c != queue.CauseSyphon {
+			if c := request.CauseOf(ctx); c != request.CauseSyphon {
 				t.Errorf("got the cause %v, want syphon", c)
 			}
 			return nil

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -327,7 +328,7 @@ func (q *Queue) readWhenDue(ctx context.Context) {
 		return
 	}
 	all := ctx
-	ctx, cancel := context.WithTimeout(queue.WithRepeats(queue.WithCause(ctx, queue.CauseDepth), 0), readTimeout)
+	ctx, cancel := context.WithTimeout(request.WithRepeats(request.WithCause(ctx, request.CauseDepth), 0), readTimeout)
 	defer cancel()
 	_ = each(q.all(), func(_ int, s *shard) error {
 		q.readDepth(ctx, s)

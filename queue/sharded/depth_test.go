@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/sharded"
 )
@@ -79,10 +80,10 @@ func TestAReadingReplacesWhatWasPlacedBefore(t *testing.T) {
 func TestDepthsAreReadOnceInAnInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, 3, &sharded.Options{Place: sharded.LeastDepth, DepthEvery: 20 * time.Second})
-		var cause queue.Cause
+		var cause request.Cause
 		b.shards[0].properties = func(ctx context.Context) (queue.Properties, error) {
-			cause = queue.CauseOf(ctx)
-			if queue.Repeats(ctx) != 0 {
+			cause = request.CauseOf(ctx)
+			if request.Repeats(ctx) != 0 {
 				t.Error("a reading counts as repeated")
 			}
 			return queue.Properties{}, nil
@@ -93,14 +94,14 @@ func TestDepthsAreReadOnceInAnInterval(t *testing.T) {
 			}
 			return all
 		}
-		ctx := queue.WithRepeats(t.Context(), 1)
+		ctx := request.WithRepeats(t.Context(), 1)
 		for i := range 10 * 60 * 10 { // ten minutes, ten a second
 			if _, err := b.Enqueue(ctx, fmt.Sprint(i), nil); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
-		if got := readings(); got != 3*30 || cause != queue.CauseDepth {
+		if got := readings(); got != 3*30 || cause != request.CauseDepth {
 			t.Errorf("%d readings with the cause %v, want 90 for the depth", got, cause)
 		}
 		time.Sleep(time.Hour)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/hook"
+	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/scaling"
 	"github.com/millrace/millrace/scaling/beacon"
@@ -32,7 +33,7 @@ func (r *queueReader) read(ctx context.Context) (s shown, errs []*Error) {
 	failed := func(doing, consequence, right string, err error) {
 		errs = append(errs, &Error{Doing: doing, Queue: r.queue.Name(), Err: err, Consequence: consequence, Hint: queueHint(err, right)})
 	}
-	p, err := r.properties.call(queue.WithCause(ctx, queue.CauseDepth), requestTimeout, r.queue.Properties)
+	p, err := r.properties.call(request.WithCause(ctx, request.CauseDepth), requestTimeout, r.queue.Properties)
 	if err != nil {
 		failed(readingDepth, "the depth of the pool is unknown", "read the properties of the queue", err)
 		if errors.Is(err, queue.ErrQueueMissing) {
@@ -45,7 +46,7 @@ func (r *queueReader) read(ctx context.Context) (s shown, errs []*Error) {
 			return s, errs
 		}
 	}
-	messages, err := r.peek.call(queue.WithCause(ctx, queue.CauseDepth), requestTimeout, func(ctx context.Context) ([]queue.Message, error) {
+	messages, err := r.peek.call(request.WithCause(ctx, request.CauseDepth), requestTimeout, func(ctx context.Context) ([]queue.Message, error) {
 		return r.queue.Peek(ctx, queue.MaxBatch)
 	})
 	if err != nil {
@@ -83,7 +84,7 @@ type controlReader struct {
 }
 
 func (r *controlReader) read(ctx context.Context) (v beacon.View, errs []*Error) {
-	v, err := r.view.call(queue.WithCause(ctx, queue.CauseBeacon), requestTimeout, r.viewer.View)
+	v, err := r.view.call(request.WithCause(ctx, request.CauseBeacon), requestTimeout, r.viewer.View)
 	if err != nil {
 		errs = append(errs, &Error{
 			Doing: readingReports, Queue: r.queue.Name(), Err: err, Hint: queueHint(err, "peek at the control queue"),

@@ -10,7 +10,7 @@
 // an instance looks now and then whether its queue has room. While nothing changes, intervals grow to six times as much: some 1,800
 // requests a day. At $0.01 for 100,000 transactions that is $0.027 and
 // $0.005 a month for each listener. So a beacon breaks the rule that an idle listener with wake-ups sends nothing. A
-// view is one request for up to 25 instances, 9 for up to 200, and 64 for up to 1,000. The listener counts its reports under queue.CauseBeacon.
+// view is one request for up to 25 instances, 9 for up to 200, and 64 for up to 1,000. The listener counts its reports under metered.CauseBeacon.
 //
 // # Delivery
 //

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/millrace/millrace/internal/hook"
+	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/internal/resources"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
@@ -173,7 +174,7 @@ func (p *Publisher) Changed() { waiting.Signal(p.changed, struct{}{}) }
 func (p *Publisher) Run(ctx context.Context) {
 	p.begun = time.Now()
 	p.cpu(p.begun)
-	requests, hangUp := context.WithCancel(queue.WithCause(context.WithoutCancel(ctx), queue.CauseBeacon))
+	requests, hangUp := context.WithCancel(request.WithCause(context.WithoutCancel(ctx), request.CauseBeacon))
 	defer hangUp()
 	bound := time.AfterFunc(farewell, hangUp)
 	bound.Stop()

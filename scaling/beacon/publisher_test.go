@@ -46,7 +46,7 @@ func TestAReportIsUpdatedInPlace(t *testing.T) {
 		if all := w.messages(); len(all) != 0 {
 			t.Errorf("30 s later: got %+v, want nothing", all)
 		}
-		if c := w.meter.Counts(); c.Total().Requests != 1+4+2+3 || c.Cause(queue.CauseBeacon).Requests != 10 {
+		if c := w.meter.Counts(); c.Total().Requests != 1+4+2+3 || c.Cause(metered.CauseBeacon).Requests != 10 {
 			t.Errorf("got %v, want 10 requests for the beacon, three of them to see whether there is room", c)
 		}
 		if errs := w.takeErrors(); errs != nil {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/scaling"
 )
@@ -281,7 +282,7 @@ func NewViewer(control queue.Queue) *Viewer {
 // While a queue shows more than 16 messages, View deletes the stale reports among them, up to 32 each time, if it may dequeue and
 // delete. An instance that is alive after all puts another.
 func (v *Viewer) View(ctx context.Context) (View, error) {
-	ctx = queue.WithCause(ctx, queue.CauseBeacon)
+	ctx = request.WithCause(ctx, request.CauseBeacon)
 	queues, err := v.look(ctx)
 	if err != nil {
 		return View{}, fmt.Errorf("beacon: read the reports in %v: %w", v.control.Name(), err)
