@@ -367,6 +367,9 @@ func (p *pool) open() error {
 		p.history.restore(sample)
 		p.hold.last = scaling.Known(sample.Instances) // the agent before may have added some after it was written
 	}
+	if len(h) > 0 {
+		p.hold.asks(p.Policy.Decide(p.history.samples).Instances) // as the agent before did
+	}
 	return nil
 }
 
@@ -379,9 +382,13 @@ func (p *pool) close() {
 	p.store = nil
 }
 
-// keep writes the history, if there is a folder and it is time, or at the end.
+// keep writes the history, if there is a folder and it is time, or at the end. Otherwise it appends the newest sample.
 func (p *pool) keep(ctx context.Context, end bool) {
-	if p.store == nil || len(p.history.samples) == 0 || !end && !p.store.due() {
+	if p.store == nil || len(p.history.samples) == 0 {
+		return
+	}
+	if !end && !p.store.due() {
+		p.store.append(ctx, p.history.samples)
 		return
 	}
 	p.outages.tried[keepingHistory] = true

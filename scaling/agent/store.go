@@ -18,7 +18,8 @@ import (
 
 // store keeps the history of one pool in two files, so that the one that is often written is small: what is older than an hour, and the rest.
 // Each has a line that says what it is, one line for each sample, and a last line with their number. It is written next to its
-// place and then moved there, so that a kill leaves the old or the new one. Only the goroutine of the pool uses it.
+// place and then moved there, so that a kill leaves the old or the new one. Between two writes, each new sample is appended with
+// another such last line, so that a kill of the process loses none. Only the goroutine of the pool uses it.
 type store struct {
 	pool     string
 	folder   string
@@ -27,6 +28,8 @@ type store struct {
 	writing  caller[*os.File]
 	written  time.Time // when new was last tried; zero if it never was
 	archived time.Time // of the newest sample in old; zero if there is none
+	lines    int       // how many samples new has; 0 if nothing can be appended
+	newest   time.Time // of the last one
 }
 
 const (
@@ -47,6 +50,9 @@ type historyHead struct {
 	Version int    `json:"version"`
 	Pool    string `json:"pool"`
 }
+
+// endPrefix is how a last line begins.
+var endPrefix = []byte(`{"samples":`)
 
 // historyEnd is the last line.
 type historyEnd struct {
@@ -160,23 +166,35 @@ func parseHistory(text []byte, pool string, now time.Time) (scaling.History, err
 	if head.Pool != pool {
 		return nil, fmt.Errorf("%w: it is that of pool %q", errNoHistory, head.Pool)
 	}
-	var end historyEnd
-	if err := json.Unmarshal(lines[len(lines)-1], &end); err != nil || end.Samples == nil || *end.Samples != len(lines)-2 {
-		return nil, fmt.Errorf("%w: it has %d lines and no last one with the number of samples, so it is not whole", errNoHistory, len(lines))
-	}
-	h := make(scaling.History, 0, len(lines)-2)
-	for i, line := range lines[1 : len(lines)-1] {
+	h := make(scaling.History, 0, len(lines)-1)
+	samples, whole := 0, -1 // how many samples were read, and how many of h are good
+	for i, line := range lines[1:] {
+		if bytes.HasPrefix(line, endPrefix) {
+			var end historyEnd
+			if err := json.Unmarshal(line, &end); err != nil || *end.Samples != samples {
+				break
+			}
+			whole = len(h)
+			continue
+		}
 		var s scaling.Sample
 		if err := json.Unmarshal(line, &s); err != nil {
+			if whole >= 0 {
+				break // the process was killed while it appended this one
+			}
 			return nil, fmt.Errorf("%w: line %d: %w", errNoHistory, i+2, err)
 		}
+		samples++
 		// What lies in the future was written by a clock that was wrong; the policy goes by time.
 		if s.At.After(now) || len(h) > 0 && !s.At.After(h[len(h)-1].At) {
 			continue
 		}
 		h = append(h, s)
 	}
-	return h, nil
+	if whole < 0 {
+		return nil, fmt.Errorf("%w: it has %d lines and no last one with the number of samples, so it is not whole", errNoHistory, len(lines))
+	}
+	return h[:whole], nil
 }
 
 // due reports whether it is time to write.
@@ -185,6 +203,7 @@ func (s *store) due() bool { return s.written.IsZero() || time.Since(s.written) 
 // write writes the history, or what was added to it lately. A slow disk delays it, and nothing else.
 func (s *store) write(ctx context.Context, h scaling.History, end bool) error {
 	s.written = time.Now()
+	s.lines = 0
 	if len(h) == 0 {
 		return nil
 	}
@@ -200,7 +219,41 @@ func (s *store) write(ctx context.Context, h scaling.History, end bool) error {
 		}
 		first, s.archived = split, h[split-1].At
 	}
-	return s.replace(ctx, s.new, h[first:])
+	if err := s.replace(ctx, s.new, h[first:]); err != nil {
+		return err
+	}
+	s.lines, s.newest = len(h)-first, newest
+	return nil
+}
+
+// append adds the newest sample to what was written. A failure costs nothing that the next write does not bring back, and shows
+// there.
+func (s *store) append(ctx context.Context, h scaling.History) {
+	last := &h[len(h)-1]
+	if s.lines == 0 || !last.At.After(s.newest) {
+		return
+	}
+	text, err := formatSamples(h[len(h)-1:], s.lines+1)
+	if err == nil {
+		_, err = s.writing.call(ctx, requestTimeout, func(context.Context) (*os.File, error) {
+			return nil, appendFile(s.new, text)
+		})
+	}
+	if err != nil {
+		s.lines = 0
+		return
+	}
+	s.lines++
+	s.newest = last.At
+}
+
+func appendFile(path string, text []byte) error {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Close())
 }
 
 // since returns the index of the first sample after a time.
@@ -227,17 +280,23 @@ func (s *store) replace(ctx context.Context, path string, h scaling.History) err
 }
 
 func formatHistory(pool string, h scaling.History) ([]byte, error) {
-	var b bytes.Buffer
-	w := json.NewEncoder(&b) // ends each value with a line break
-	if err := w.Encode(historyHead{historyFormat, historyVersion, pool}); err != nil {
+	head, err := json.Marshal(historyHead{historyFormat, historyVersion, pool})
+	if err != nil {
 		return nil, err
 	}
+	samples, err := formatSamples(h, len(h))
+	return slices.Concat(head, []byte("\n"), samples), err
+}
+
+// formatSamples returns the lines of samples, and the last line of a file that has n of them with these.
+func formatSamples(h scaling.History, n int) ([]byte, error) {
+	var b bytes.Buffer
+	w := json.NewEncoder(&b) // ends each value with a line break
 	for i := range h {
 		if err := w.Encode(&h[i]); err != nil {
 			return nil, fmt.Errorf("sample of %v: %w", h[i].At, err)
 		}
 	}
-	n := len(h)
 	err := w.Encode(historyEnd{&n})
 	return b.Bytes(), err
 }

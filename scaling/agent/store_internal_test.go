@@ -85,6 +85,54 @@ func FuzzParseHistory(f *testing.F) {
 	})
 }
 
+// What is appended is read again. A kill in the middle of it costs the sample that was appended, and no other.
+func TestASampleIsAppended(t *testing.T) {
+	s, err := openStore(t.TempDir(), "pool")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	h := scaling.History{{At: at, Instances: 1}}
+	if s.append(t.Context(), h); s.lines != 0 {
+		t.Fatal("appended to a file that this process has not written")
+	}
+	if err := s.write(t.Context(), h, false); err != nil {
+		t.Fatal(err)
+	}
+	text := make([][]byte, 4) // with so many samples
+	for n := 1; n < len(text); n++ {
+		if text[n], err = os.ReadFile(s.new); err != nil {
+			t.Fatal(err)
+		}
+		h = append(h, scaling.Sample{At: at.Add(time.Duration(n) * time.Second), Instances: n + 1})
+		s.append(t.Context(), h)
+		s.append(t.Context(), h) // the same again
+	}
+	got, err := readHistory(s.new, "pool", at.Add(time.Hour))
+	if err != nil || !slices.Equal(got, h) {
+		t.Fatalf("got %v, %v, want %v", got, err, h)
+	}
+	for n := 2; n < len(text); n++ {
+		for cut := len(text[n-1]); cut < len(text[n])-1; cut++ { // a last line break alone may be missing
+			got, err := parseHistory(text[n][:cut], "pool", at.Add(time.Hour))
+			if err != nil || !slices.Equal(got, h[:n-1]) {
+				t.Fatalf("of %d bytes %d: got %v, %v, want %v", len(text[n]), cut, got, err, h[:n-1])
+			}
+		}
+	}
+	if err := os.Remove(s.new); err != nil {
+		t.Fatal(err)
+	}
+	h = append(h, scaling.Sample{At: at.Add(time.Minute)})
+	if s.append(t.Context(), h); s.lines != 0 {
+		t.Error("appends go on although one has failed")
+	}
+	if err := s.write(t.Context(), h, false); err != nil || s.lines != len(h) {
+		t.Errorf("the next write: got %d lines, %v, want %d", s.lines, err, len(h))
+	}
+}
+
 // A kill between the writes of the two files leaves some samples in both. They are read once, and what is in the large file is not
 // written to the small one again.
 func TestAKillBetweenTheTwoFiles(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -115,18 +116,56 @@ func TestTheServiceRateDoesNotDependOnTheViewer(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", s.why, got, s.want)
 		}
 	}
-	last := at("a", "3", 85*time.Second, 70)
-	last.Phase, last.Next = stopped, 0
-	if got := service(last); got != 1 { // ten messages in five seconds, or in no time: no rate of an instance that ends
-		t.Errorf("the last report: got %v, want the messages over 10 s, 1", got)
-	}
-	if got := service(last); got != 0 {
-		t.Errorf("the last report again: got %v, want none: it was counted", got)
-	}
 	long := at("c", "4", 1000*time.Hour, 1)
 	long.Load.Service = scaling.Known(7.0)
 	if got := service(long); got != 7 {
 		t.Errorf("first seen after long: got %v, want what it says of now, 7", got)
+	}
+}
+
+// A last report counts the messages since the last measurement: the rate before has covered the others.
+func TestALastReportCountsWhatWasNotCounted(t *testing.T) {
+	last := func(run string, up time.Duration, ended int64) Report {
+		r := at("a", run, up, ended)
+		r.Phase, r.Next = stopped, 0
+		r.Load.Service = scaling.Known(5.0)
+		return r
+	}
+	for _, c := range []struct {
+		why        string
+		seen, last Report
+		ago        time.Duration // from the last report to the measurement
+		passed     time.Duration // since the measurement before
+		want       float64
+	}{
+		{"it stopped at the time of the measurement before", at("a", "1", 80*time.Second, 60), last("1", 84*time.Second, 80), 10 * time.Second, 10 * time.Second, 0},
+		{"it stopped 2 s after it", at("a", "1", 80*time.Second, 60), last("1", 84*time.Second, 80), 8 * time.Second, 10 * time.Second, 1},
+		{"it stopped just now", at("a", "1", 80*time.Second, 60), last("1", 90*time.Second, 80), 0, 10 * time.Second, 2},
+		{"the report before is of the same time", at("a", "1", 80*time.Second, 60), last("1", 81*time.Second, 80), 0, 10 * time.Second, 2},
+		{"soon after the measurement before", at("a", "1", 80*time.Second, 60), last("1", 81*time.Second, 80), 0, time.Second, 2},
+		{"nothing was done", at("a", "1", 80*time.Second, 60), last("1", 84*time.Second, 60), 0, 10 * time.Second, 0},
+		{"it ran between two measurements", at("a", "1", 0, 0), last("2", 5*time.Second, 30), time.Second, 10 * time.Second, 3},
+		{"it is earlier than the measurement before", at("a", "1", 0, 0), last("2", time.Hour, 3000), time.Minute, 10 * time.Second, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := NewFleet(jobs)
+			measure(f, c.seen)
+			time.Sleep(c.passed)
+			var s scaling.Sample
+			view := View{Reports: []Report{c.last}, ended: map[identity]time.Duration{{"a", jobs, c.last.Run}: c.ago}}
+			f.Measure(&s, view)
+			if got := s.Service.Or(-1); math.Abs(got-c.want) > 1e-9 {
+				t.Errorf("%s: got %v, want %v", c.why, got, c.want)
+			}
+			time.Sleep(c.passed)
+			f.Measure(&s, view)
+			if got := s.Service.Or(-1); got != 0 {
+				t.Errorf("%s: the last report again: got %v, want none: it was counted", c.why, got)
+			}
+		})
+	}
+	if got := measure(NewFleet(jobs), last("1", time.Hour, 3000)).Service.Or(-1); got != 0 {
+		t.Errorf("in the first measurement: got %v, want 0", got)
 	}
 }
 

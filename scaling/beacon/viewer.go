@@ -247,6 +247,8 @@ type View struct {
 	// Stale is how many reports were left out because no newer one followed in time, Ignored how many messages because they
 	// are no reports, or of another version.
 	Stale, Ignored int
+
+	ended map[identity]time.Duration // how long before At, by the service's clock, runs made their last report
 }
 
 // identity is what distinguishes runs of listeners.
@@ -287,7 +289,7 @@ func (v *Viewer) View(ctx context.Context) (View, error) {
 	if err != nil {
 		return View{}, fmt.Errorf("beacon: read the reports in %v: %w", v.control.Name(), err)
 	}
-	view := View{At: time.Now()}
+	view := View{At: time.Now(), ended: make(map[identity]time.Duration)}
 	var messages []queue.Message
 	for _, one := range queues {
 		view.Full = view.Full || len(one.shown) >= queue.MaxBatch
@@ -300,6 +302,7 @@ func (v *Viewer) View(ctx context.Context) (View, error) {
 		key := identity{instance: one.Instance, queue: one.Queue}
 		if one.Phase == stopped { // it adds to what a next run reports
 			key.run = one.Run
+			view.ended[key] = max(view.At.Sub(one.made), 0)
 		}
 		// A run that was killed and the next one of the same instance may both be in the queue.
 		if other, found := live[key]; !found || other.made.Before(one.made) {
@@ -487,8 +490,9 @@ func lifetime(r Report) time.Duration {
 type Fleet struct {
 	_ [0]sync.Mutex // go vet reports copies
 
-	queues []queue.Name
-	runs   map[identity]progress
+	queues   []queue.Name
+	runs     map[identity]progress
+	measured time.Time // when Measure was last called; zero before the first call
 }
 
 // progress is how far a run was at a measurement.
@@ -512,9 +516,9 @@ func NewFleet(queues ...queue.Name) *Fleet {
 //   - Ready counts the instances of which a listener is running and not paused.
 //   - Service is the sum of the rates of all runs, each between its two newest reports, by the clock of the instance: neither
 //     a restart, which begins a new run, nor a viewer that looks more or less often than instances report, makes it
-//     negative or counts a message twice. A last report counts over 10 s at least, because it may follow the one before
-//     at once. Of a run that is seen for the first time it is its Service. What a run
-//     took off the queue after its last report that was seen is missing.
+//     negative or counts a message twice. For a run that is seen for the first time it is its Service. A last report
+//     counts only the messages since the last call of Measure: the rate before has covered the earlier ones. In the first
+//     call it counts none.
 //   - Handling is the mean of the handling times of the runs, weighted by their rates, or of all alike while no run has any.
 //   - Slots is the mean over the ready instances. What listeners of one instance share counts once.
 //   - InWork are the messages whose handlers run or whose settlements are in progress.
@@ -585,6 +589,11 @@ func (f *Fleet) total(views []View) total {
 	t := total{ready: make(map[string]*member)}
 	counted := make(map[identity]bool)
 	now := time.Now()
+	since := time.Duration(0)
+	if !f.measured.IsZero() {
+		since = now.Sub(f.measured)
+	}
+	f.measured = now
 	for _, v := range views {
 		t.full = t.full || v.Full
 		for _, r := range v.Reports {
@@ -593,6 +602,9 @@ func (f *Fleet) total(views []View) total {
 				continue
 			}
 			p := f.advance(key, r)
+			if r.Phase == stopped {
+				p.rate = f.lastRate(key, r, max(since-v.ended[key], 0), since)
+			}
 			p.seen = now
 			counted[key], f.runs[key] = true, p
 			t.add(r, p)
@@ -607,23 +619,30 @@ func (f *Fleet) total(views []View) total {
 func (f *Fleet) advance(key identity, r Report) progress {
 	before, found := f.runs[key]
 	if found && before.sequence == r.Sequence {
-		if r.Phase == stopped { // it was counted
-			before.rate = 0
-		}
 		return before
 	}
 	now := progress{sequence: r.Sequence, up: r.Up, ended: r.Ended}
 	if service, known := r.Load.Service.Get(); known && !found {
 		now.rate = service // it may have run for long
 	} else if passed := r.Up - before.up; passed > 0 && r.Ended >= before.ended {
-		if r.Phase == stopped { // the last report may follow at once: a few messages in a moment are no rate
-			passed = max(passed, defaultInterval)
-		}
 		now.rate = min(float64(r.Ended-before.ended)/passed.Seconds(), maxRate)
 	} else { // a program that does not say how long it has run
 		now.rate = service
 	}
 	return now
+}
+
+// lastRate returns the rate of a run by its last report: ran is how long it ran since the last measurement, and since how long
+// ago that was. Its messages count as spread evenly over the time since the report before. The part of them that is older
+// than the last measurement was counted there, at the rate of that report.
+func (f *Fleet) lastRate(key identity, r Report, ran, since time.Duration) float64 {
+	before := f.runs[key]
+	passed, ended := r.Up-before.up, float64(r.Ended-before.ended)
+	if before.sequence == r.Sequence || passed <= 0 || ended <= 0 {
+		return 0
+	}
+	ended *= min(ran.Seconds()/passed.Seconds(), 1)
+	return min(ended/max(since, defaultInterval).Seconds(), maxRate)
 }
 
 func (t *total) add(r Report, p progress) {
