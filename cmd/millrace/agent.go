@@ -144,6 +144,8 @@ func (s *agentSettings) drainPool(ctx context.Context, c *console, file *agentfi
 		switch {
 		case ctx.Err() != nil && err != nil:
 			return interruption{fmt.Errorf("interrupted; the instances of pool %s were told to end, and finish their jobs without supervision", s.drain)}
+		case errors.Is(err, processes.ErrInUse):
+			return fmt.Errorf("drain pool %s: an agent runs that supervises its instances: stop that agent, and they end after their jobs; if it runs with -leave, repeat this command then", s.drain)
 		case err != nil:
 			return fmt.Errorf("drain pool %s: %w", s.drain, err)
 		case n == 0:

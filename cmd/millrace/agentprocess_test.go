@@ -202,7 +202,7 @@ func TestInstancesOfARenamedPoolAreNamedAndDrained(t *testing.T) {
 	}
 	a := startAgent(t, location, path, "-leave")
 	a.until(t, "0 → 1")
-	v.fails(t, exitFailure, []string{"drain pool orders", "another agent"}, "agent", "-config", path, "-drain", "orders")
+	v.fails(t, exitFailure, []string{"drain pool orders: an agent runs that supervises its instances: stop that agent", "if it runs with -leave, repeat this command then"}, "agent", "-config", path, "-drain", "orders")
 	a.signal(t)
 	a.end()
 	if err := os.WriteFile(path, bytes.Replace(text, []byte("\n  orders:"), []byte("\n  parcels:"), 1), 0o600); err != nil {

@@ -36,7 +36,7 @@ func New(pools []Pool, o *Options) (*Agent, error) {
 	options, problems := o.withDefaults()
 	problems = append(problems, check(pools)...)
 	if len(problems) > 0 {
-		return nil, fmt.Errorf("agent: %w", errors.Join(problems...))
+		return nil, errors.Join(problems...)
 	}
 	a := &Agent{options: options}
 	a.halted, a.halt = context.WithCancel(context.Background())
@@ -60,12 +60,12 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.started = true
 	a.mu.Unlock()
 	if started {
-		return errors.New("agent: Run was called before: make another agent")
+		return errors.New("run the agent: it has run before: make another one with agent.New")
 	}
 	for _, p := range a.pools {
 		if err := p.open(); err != nil {
 			a.close()
-			return fmt.Errorf("agent: %w", err)
+			return err
 		}
 	}
 	defer a.close()
@@ -220,11 +220,11 @@ func check(pools []Pool) (problems []error) {
 	for _, p := range pools {
 		for _, q := range p.Queues {
 			if !hook.IsNil(q) {
-				jobs[q.Name()] = true
+				jobs[identity(q)] = true
 			}
 		}
 	}
-	taken := map[queue.Name]int{} // by pools with an actuator, with the account in lower case, in which Azure has them
+	taken := map[queue.Name]int{} // by pools with an actuator
 	for i, p := range pools {
 		wrong := func(format string, args ...any) {
 			problems = append(problems, fmt.Errorf("pool %d (%q): %w", i+1, p.Name, fmt.Errorf(format, args...)))
@@ -243,7 +243,7 @@ func check(pools []Pool) (problems []error) {
 		checkQueues("Queues", p.Queues, wrong)
 		checkQueues("Beacons", p.Beacons, wrong)
 		for j, q := range p.Beacons {
-			if !hook.IsNil(q) && jobs[q.Name()] {
+			if !hook.IsNil(q) && jobs[identity(q)] {
 				wrong("Beacons[%d] is %v, from which instances take jobs: reports need a queue of their own", j, q.Name())
 			}
 		}
@@ -251,8 +251,7 @@ func check(pools []Pool) (problems []error) {
 			if p.Actuator == nil || hook.IsNil(q) {
 				continue // a dry run starts nothing
 			}
-			name := q.Name()
-			name.Account = strings.ToLower(name.Account)
+			name := identity(q)
 			if first, found := taken[name]; found && first != i {
 				wrong("Queues[%d] is %v, which pool %d (%q) has already: each would start instances for the same messages; put it into one pool",
 					j, q.Name(), first+1, pools[first].Name)
@@ -273,6 +272,13 @@ func check(pools []Pool) (problems []error) {
 	return problems
 }
 
+// identity returns the name by which two queues are the same: Azure has the names of accounts in lower case.
+func identity(q queue.Queue) queue.Name {
+	name := q.Name()
+	name.Account = strings.ToLower(name.Account)
+	return name
+}
+
 // checkQueues looks for queues that are nil or there twice: their messages would count twice.
 func checkQueues(field string, queues []queue.Queue, wrong func(string, ...any)) {
 	seen := map[queue.Name]int{}
@@ -281,9 +287,9 @@ func checkQueues(field string, queues []queue.Queue, wrong func(string, ...any))
 			wrong("%s[%d] is nil", field, i)
 			continue
 		}
-		name := q.Name()
+		name := identity(q)
 		if first, found := seen[name]; found {
-			wrong("%s[%d] is %v like %s[%d]: its messages would count twice", field, i, name, field, first)
+			wrong("%s[%d] is %v like %s[%d]: its messages would count twice", field, i, q.Name(), field, first)
 			continue
 		}
 		seen[name] = i

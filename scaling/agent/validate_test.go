@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/azurequeue"
 	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/scaling"
 	"github.com/millrace/millrace/scaling/agent"
@@ -27,7 +28,7 @@ func TestEverythingThatIsWrongIsSaidAtOnce(t *testing.T) {
 		{Name: "first", Queues: []queue.Queue{more("test")}, Actuator: &platform{}},
 		{Name: "second", Queues: []queue.Queue{more("TEST")}, Actuator: &platform{}},
 		{Name: "dry", Queues: []queue.Queue{more("test")}},
-		{Name: "control", Queues: []queue.Queue{more("other")}, Beacons: []queue.Queue{more("other"), q}},
+		{Name: "control", Queues: []queue.Queue{more("other"), more("Other")}, Beacons: []queue.Queue{more("OTHER"), q}},
 	}, &agent.Options{Interval: 10, Prices: agent.Prices{InstanceHour: -1}})
 	if err == nil {
 		t.Fatal("got no error")
@@ -43,7 +44,8 @@ func TestEverythingThatIsWrongIsSaidAtOnce(t *testing.T) {
 		`pool 3 ("a/b"): Queues is empty`,
 		`pool 3 ("a/b"): the policy bounds CPU or memory, which only instances report`,
 		`pool 4 ("bad"): Beacons[0] is nil`,
-		`pool 8 ("control"): Beacons[0] is other/more, from which instances take jobs: reports need a queue of their own`,
+		`pool 8 ("control"): Queues[1] is Other/more like Queues[0]`,
+		`pool 8 ("control"): Beacons[0] is OTHER/more, from which instances take jobs: reports need a queue of their own`,
 		`pool 8 ("control"): Beacons[1] is test/jobs, from which instances take jobs`,
 		`pool 4 ("bad"): Actuator is a nil *agent_test.platform`,
 		`pool 4 ("bad"): scaling policy: Min is 5 and Max 3`,
@@ -66,13 +68,36 @@ func TestEverythingThatIsWrongIsSaidAtOnce(t *testing.T) {
 	}
 }
 
+// The location of an account may be written in several ways: it is the same account.
+func TestAnAccountIsTheSameHoweverItIsWritten(t *testing.T) {
+	const address, signature = "https://acme.queue.core.windows.net", "?sv=2026-01-01&sig=c2VjcmV0"
+	open := func(location string) queue.Queue {
+		q, err := azurequeue.Open(location, "jobs", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return q
+	}
+	for _, other := range []string{address + "/" + signature, "https://ACME.queue.core.windows.net" + signature, "https://Acme.Queue.Core.Windows.Net/" + signature} {
+		_, err := agent.New([]agent.Pool{
+			{Name: "a", Queues: []queue.Queue{open(address + signature)}, Actuator: &platform{}},
+			{Name: "b", Queues: []queue.Queue{open(other)}, Beacons: []queue.Queue{open(other)}, Actuator: &platform{}},
+		}, nil)
+		for _, want := range []string{`pool 2 ("b"): Queues[0] is `, `pool 2 ("b"): Beacons[0] is `} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got %v, want %q", other, err, want)
+			}
+		}
+	}
+}
+
 // An agent runs once.
 func TestAnAgentRunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := created(t, localqueue.New(nil), "jobs")
 		a := start(t, agent.Options{}, agent.Pool{Name: "pool", Queues: []queue.Queue{q}})
 		after(time.Second)
-		if err := a.agent.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "make another agent") {
+		if err := a.agent.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "make another one") {
 			t.Errorf("a second Run: got %v", err)
 		}
 		if err := a.stop(); err != nil {
