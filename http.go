@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/millrace/millrace/internal/units"
 )
 
 // HTTPOptions are the options of [HTTP].
@@ -37,11 +39,12 @@ func HTTP(server *http.Server, o *HTTPOptions) Runner {
 	if server == nil {
 		return invalidRunner{errors.New("millrace: HTTP of a nil server")}
 	}
-	halted, halt := context.WithCancel(context.Background())
-	r := &httpRunner{server: server, halted: halted, halt: halt}
-	if o != nil {
-		r.preStop = o.PreStop
+	o = cmp.Or(o, &HTTPOptions{})
+	if err := units.Wait("PreStop", o.PreStop); err != nil {
+		return invalidRunner{fmt.Errorf("millrace: HTTP server: %w", err)}
 	}
+	halted, halt := context.WithCancel(context.Background())
+	r := &httpRunner{server: server, preStop: o.PreStop, halted: halted, halt: halt}
 	return r
 }
 

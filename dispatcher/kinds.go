@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/internal/keyed"
+	"github.com/millrace/millrace/internal/units"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -116,8 +117,8 @@ func (k *Kind) check() error {
 	if k.options.Concurrency < 0 {
 		refuse("%v: concurrency %d must be at least 1", k, k.options.Concurrency)
 	}
-	if d := k.options.Timeout; lacksUnit(d) {
-		refuse("%v: handler time-out %v is too short for any handler: give it a unit, such as %d*time.Second", k, d, d)
+	if err := units.Wait("handler time-out", k.options.Timeout); err != nil {
+		refuse("%v: %w", k, err)
 	}
 	return errors.Join(errs...)
 }

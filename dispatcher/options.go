@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/hook"
+	"github.com/millrace/millrace/internal/units"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
@@ -169,17 +170,13 @@ func (o *Options) withDefaults(q queue.Queue) (Options, error) {
 	if c.Timeout < 0 {
 		refuse("handler time-out %v must not be negative", c.Timeout)
 	}
-	if lacksUnit(c.Timeout) {
-		refuse("handler time-out %v is too short for any handler: give it a unit, such as %d*time.Second", c.Timeout, c.Timeout)
-	}
+	errs = append(errs, units.Wait("handler time-out", c.Timeout), units.Wait("linger", c.Linger),
+		units.Wait("settle time-out", c.SettleTimeout), units.Wait("the time after which a handler is stuck", c.StuckAfter))
 	if c.Poison, err = c.Poison.WithDefaults(q); err != nil {
 		errs = append(errs, err)
 	}
 	if c.SettleTimeout < 0 {
 		refuse("settle time-out %v must not be negative", c.SettleTimeout)
-	}
-	if lacksUnit(c.SettleTimeout) {
-		refuse("settle time-out %v is too short for any request: give it a unit, such as %d*time.Second", c.SettleTimeout, c.SettleTimeout)
 	}
 	if c.SettleTimeout == 0 {
 		c.SettleTimeout = defaultSettleTimeout
@@ -217,10 +214,6 @@ func (o *Options) DefaultConcurrency() (int, error) {
 	n, err := o.Slots.Size()
 	return max(n, 1), err
 }
-
-// lacksUnit reports whether the duration must be a number without a unit, as in Timeout: 30,
-// which compiles.
-func lacksUnit(d time.Duration) bool { return d > 0 && d < time.Microsecond }
 
 // Observer receives events of deliveries, for metrics and tracing. Every field may be nil. The
 // functions are called inline and concurrently, so they must be fast and must not block. Their

@@ -239,6 +239,9 @@ func (s *settlement) giveBack(cause request.Cause, delay time.Duration, text str
 // an update is repeated with a shorter delay.
 func (s *settlement) update(ctx context.Context, delay time.Duration, text string) (time.Duration, error) {
 	for delay = s.withinLife(delay); ; delay = (delay / 4).Truncate(time.Second) {
+		if delay > 0 {
+			delay = max(delay, time.Second) // the service counts in seconds
+		}
 		_, err := s.dispatcher.queue.Update(ctx, s.lease.newest, text, delay)
 		if s.lease.messageEnd.IsZero() || delay == 0 || !errors.Is(err, queue.ErrInvalid) {
 			return delay, err

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/units"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -51,6 +52,9 @@ func (v Visibility) withDefaults() (Visibility, error) {
 	}
 	if v.Min < MinVisibility || v.Max > queue.MaxVisibility || v.Min > v.Max {
 		return v, fmt.Errorf("visibility bounds %v…%v must be in order and within %v…%v", v.Min, v.Max, MinVisibility, queue.MaxVisibility)
+	}
+	if err := units.Visibility("first visibility", v.First); err != nil {
+		return v, err
 	}
 	if v.First < 0 {
 		return v, fmt.Errorf("first visibility %v must not be negative", v.First)

@@ -77,7 +77,7 @@ func TestVisibilityIsAlwaysWholeSecondsWithinBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		minimum := time.Duration(rapid.Int64Range(int64(MinVisibility), int64(time.Hour)).Draw(t, "min"))
 		maximum := minimum + time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "span"))
-		first := time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "first"))
+		first := time.Duration(rapid.Int64Range(int64(time.Second), int64(time.Hour)).Draw(t, "first"))
 		bounds, err := Visibility{Min: minimum, Max: maximum, First: first}.withDefaults()
 		if err != nil {
 			t.Fatal(err)
@@ -94,7 +94,7 @@ func TestVisibilityIsAlwaysWholeSecondsWithinBounds(t *testing.T) {
 
 func TestBadVisibilitiesAreRefused(t *testing.T) {
 	for _, bad := range []Visibility{
-		{Min: time.Second}, {Max: time.Second}, {Max: queue.MaxVisibility + 1}, {Min: time.Minute, Max: 30 * time.Second}, {First: -1},
+		{Min: time.Second}, {Max: time.Second}, {Max: queue.MaxVisibility + 1}, {Min: time.Minute, Max: 30 * time.Second}, {First: -1}, {First: 30},
 	} {
 		if _, err := bad.withDefaults(); err == nil {
 			t.Errorf("%+v: got no error, want one", bad)

@@ -31,7 +31,7 @@ func TestMistakesAreRefusedBeforeAnythingIsSent(t *testing.T) {
 		{"twice", []listener.Kind{orders.Handle(nothing, nil), orders.Handle(nothing, nil)}, nil, []string{`the kind "order" is there twice`}},
 		{"no name twice", []listener.Kind{unnamed.Handle(nothing, nil), unnamed.Handle(nothing, nil)}, nil, []string{"the kind without a name is there twice"}},
 		{"several", []listener.Kind{orders.Handle(nil, &kinds.Options{Timeout: 30, MaxAttempts: -1})}, nil,
-			[]string{`the kind "order" needs a handler`, "30ns is too short", "30*time.Second", "-1 attempts"}},
+			[]string{`the kind "order" needs a handler`, "30ns is shorter", "30*time.Second", "-1 attempts"}},
 		{"zero kind", []listener.Kind{{}}, nil, []string{"the kind without a name needs a handler"}},
 		{"name", []listener.Kind{kinds.Kind[order]{Name: "a\nb"}.Handle(nothing, nil)}, nil, []string{"control character"}},
 		{"long name", []listener.Kind{kinds.Kind[order]{Name: strings.Repeat("x", 300)}.Handle(nothing, nil)}, nil, []string{"the kind has 300 bytes"}},

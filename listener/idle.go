@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/millrace/millrace/internal/units"
 )
 
 // Defaults of [Idle].
@@ -16,14 +18,14 @@ const (
 const longestFleetWait = 100 * 365 * 24 * time.Hour
 
 // idleWithDefaults fills in Min and Max. It returns an error if a bound or Fleet is negative, if
-// Min is above Max, if Max is under 1 µs, which is a number without a unit, or if Fleet × Max is
-// over a century, which may be no Duration any more.
+// Min is above Max, if one has no unit, or if Fleet × Max is over a century, which may be no
+// Duration any more.
 func idleWithDefaults(i Idle) (Idle, error) {
 	if i.Min < 0 || i.Max < 0 {
 		return i, fmt.Errorf("idle bounds %v and %v must not be negative", i.Min, i.Max)
 	}
-	if i.Max > 0 && i.Max < time.Microsecond { // a number without its unit, which compiles
-		return i, fmt.Errorf("idle maximum %v is too short for any request: give it a unit, such as %d*time.Second", i.Max, i.Max)
+	if err := errors.Join(units.Wait("idle minimum", i.Min), units.Wait("idle maximum", i.Max)); err != nil {
+		return i, err
 	}
 	if i.Min == 0 {
 		i.Min = defaultIdleMin

@@ -15,7 +15,7 @@ func TestIdleDefaultsAndBounds(t *testing.T) {
 		{scaling.Idle{}, scaling.Idle{Min: 100 * time.Millisecond, Max: time.Second}},
 		{scaling.Idle{Max: time.Minute}, scaling.Idle{Min: 100 * time.Millisecond, Max: time.Minute}},
 		{scaling.Idle{Max: 10 * time.Millisecond}, scaling.Idle{Min: 10 * time.Millisecond, Max: 10 * time.Millisecond}},
-		{scaling.Idle{Min: 1, Max: time.Microsecond}, scaling.Idle{Min: 1, Max: time.Microsecond}},
+		{scaling.Idle{Min: time.Millisecond, Max: time.Millisecond}, scaling.Idle{Min: time.Millisecond, Max: time.Millisecond}},
 		{scaling.Idle{Min: time.Second, Max: time.Second}, scaling.Idle{Min: time.Second, Max: time.Second}},
 		{scaling.Idle{Min: time.Minute}, scaling.Idle{Min: time.Minute, Max: time.Minute}},
 	} {
@@ -24,7 +24,7 @@ func TestIdleDefaultsAndBounds(t *testing.T) {
 			t.Errorf("%+v: got %v…%v, error %v; want %v…%v", c.input, got.Min, got.Max, err, c.want.Min, c.want.Max)
 		}
 	}
-	for _, bad := range []scaling.Idle{{Min: -1}, {Max: -1}, {Max: -time.Second}, {Max: 999}, {Min: 2 * time.Second, Max: time.Second}} {
+	for _, bad := range []scaling.Idle{{Min: -1}, {Max: -1}, {Max: -time.Second}, {Max: 999}, {Min: 999}, {Min: 2 * time.Second, Max: time.Second}} {
 		if _, err := idleWithDefaults(bad); err == nil {
 			t.Errorf("%v…%v: got no error, want one", bad.Min, bad.Max)
 		}

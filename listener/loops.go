@@ -3,6 +3,8 @@ package listener
 import (
 	"fmt"
 	"time"
+
+	"github.com/millrace/millrace/internal/units"
 )
 
 // Loops bounds how many dequeue loops run.
@@ -31,7 +33,7 @@ func (l Loops) check() error {
 	if l.Max > 0 && l.Min > l.Max {
 		return fmt.Errorf("loops %d…%d: the minimum is above the maximum", l.Min, l.Max)
 	}
-	return nil
+	return units.Wait("pause of the loops", l.Pause)
 }
 
 // changed returns the bounds with the fields replaced that are set in c.

@@ -80,7 +80,7 @@ func TestALoopEndsAtItsFourthEmptyPoll(t *testing.T) {
 			if fixed {
 				o.Idle = scaling.Idle{Min: time.Second, Max: time.Second}
 			} else {
-				o.Idle = scaling.Idle{Min: 1, Max: time.Second, New: func() BackOff { return scaling.Curve(0, time.Second) }}
+				o.Idle = scaling.Idle{Min: time.Millisecond, Max: time.Second, New: func() BackOff { return scaling.Curve(0, time.Second) }}
 			}
 			l := New(b.queue, nothing, o)
 			b.run(l)
@@ -104,7 +104,7 @@ func TestALoopEndsAtItsFourthEmptyPoll(t *testing.T) {
 		o := withLoops(2)
 		o.Loops.Min = 2 // both run from the start
 		var curves atomic.Int64
-		o.Idle = scaling.Idle{Min: 1, Max: time.Second, New: func() BackOff {
+		o.Idle = scaling.Idle{Min: time.Millisecond, Max: time.Second, New: func() BackOff {
 			curves.Add(1)
 			return scaling.Curve(0, time.Second)
 		}}

@@ -125,7 +125,7 @@ type Options[T any] struct {
 
 	// Timeout ends a handler's context when it has run this long: the context has that deadline,
 	// and its cause is [ErrTimeout]. The lease is renewed until the handler returns or counts as
-	// stuck. Less than 1 µs is refused as a number without a unit. Defaults to no
+	// stuck. Less than 1 ms is refused as a number without a unit. Defaults to no
 	// time-out.
 	Timeout time.Duration
 
@@ -146,7 +146,7 @@ type Options[T any] struct {
 	Poison PoisonPolicy
 
 	// Grace is how long handlers may finish after the stop. Negative means not at all: they are
-	// cancelled immediately. Less than 1 µs is refused as a number without a unit. [Listener.Run]
+	// cancelled immediately. Less than 1 ms is refused as a number without a unit. [Listener.Run]
 	// returns no later than Grace, SettleTimeout and two seconds after the stop. That should be
 	// less than the platform allows after its signal. Kubernetes allows 30 s unless
 	// terminationGracePeriodSeconds is set: with these defaults set it to 50, or use shorter ones,

@@ -36,7 +36,7 @@ func TestADurationWithoutAUnitIsRefused(t *testing.T) {
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	short := &Options[job]{Timeout: time.Microsecond, SettleTimeout: time.Microsecond, Grace: time.Microsecond}
+	short := &Options[job]{Timeout: time.Millisecond, SettleTimeout: time.Millisecond, Grace: time.Millisecond}
 	if err := New(q, h, short).Run(ended); err != nil {
 		t.Errorf("short durations with a unit: got error %v, want nil", err)
 	}

@@ -2,12 +2,12 @@ package listener
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"time"
 
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/internal/units"
 	"github.com/millrace/millrace/scaling"
 	"github.com/millrace/millrace/scaling/beacon"
 	"github.com/millrace/millrace/wakeup"
@@ -62,9 +62,7 @@ func (c sessionOptions) withDefaults() (sessionOptions, error) {
 	if c.QueueWorkDetected == nil {
 		c.QueueWorkDetected = scaling.PerBatch
 	}
-	if c.Grace > 0 && c.Grace < time.Microsecond { // a number without its unit, which compiles
-		errs = append(errs, fmt.Errorf("grace %v is too short: give it a unit, such as %d*time.Second, or a negative one for no grace period", c.Grace, c.Grace))
-	}
+	errs = append(errs, units.Wait("grace", c.Grace), units.Wait("safety poll", c.SafetyPoll))
 	if c.Grace == 0 {
 		c.Grace = defaultGrace
 	}

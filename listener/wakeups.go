@@ -224,13 +224,10 @@ func (c *sessionOptions) emptyAfter(q queue.Queue) int {
 	return n
 }
 
-// checkWakeups returns an error if the source is a nil pointer, or if the safety poll has no unit.
+// checkWakeups returns an error if the source is a nil pointer.
 func (c *sessionOptions) checkWakeups() error {
 	if c.Wakeups != nil && hook.IsNil(c.Wakeups) {
 		return fmt.Errorf("the option Wakeups is a nil %T: leave it out for polling", c.Wakeups)
-	}
-	if c.SafetyPoll > 0 && c.SafetyPoll < time.Microsecond {
-		return fmt.Errorf("safety poll %v is too short for any request: give it a unit, such as %d*time.Second, or a negative one to turn it off", c.SafetyPoll, c.SafetyPoll)
 	}
 	return nil
 }

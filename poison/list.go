@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/millrace/internal/browse"
 	"github.com/millrace/millrace/internal/naming"
 	"github.com/millrace/millrace/internal/request"
+	"github.com/millrace/millrace/internal/units"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -105,6 +106,11 @@ type Filter struct {
 	Newer time.Duration
 }
 
+// check refuses ages without a unit.
+func (f *Filter) check() error {
+	return errors.Join(units.Wait("the filter's Older", f.Older), units.Wait("the filter's Newer", f.Newer))
+}
+
 // Chooses reports whether the filter chooses the entry at this time of the service. The clocks of
 // this machine and of the service differ, which matters for Older and Newer.
 func (f *Filter) Chooses(e *Entry, now time.Time) bool {
@@ -166,7 +172,7 @@ func List(ctx context.Context, q queue.Queue, o *ListOptions) iter.Seq2[Entry, e
 
 // list yields entries until there are no more, or the caller stops.
 func (o *ListOptions) list(ctx context.Context, q queue.Queue, yield func(Entry, error) bool) error {
-	if err := checkLease(o.Lease); err != nil {
+	if err := errors.Join(checkLease(o.Lease), o.Filter.check()); err != nil {
 		return err
 	}
 	ctx = request.WithCause(ctx, request.CauseBrowse)
@@ -206,6 +212,9 @@ func (o *ListOptions) list(ctx context.Context, q queue.Queue, yield func(Entry,
 }
 
 func checkLease(lease time.Duration) error {
+	if err := units.Visibility("a lease of", lease); err != nil {
+		return err
+	}
 	if lease != 0 && (lease < browse.MinLease || lease > queue.MaxVisibility) {
 		return fmt.Errorf("a lease of %v: it must be at least %v and at most %v", lease, browse.MinLease, queue.MaxVisibility)
 	}

@@ -53,7 +53,7 @@ func (s *sweep) check() error {
 	case s.max < 0:
 		return fmt.Errorf("at most %d messages: it must not be negative", s.max)
 	}
-	return checkLease(s.lease)
+	return errors.Join(checkLease(s.lease), s.filter.check())
 }
 
 // run goes through the queue.

@@ -46,7 +46,7 @@ type Options[T any] struct {
 	// Timeout bounds one Send with all its retries. Negative means that only the context does. No retry
 	// begins in the last second before it or before the deadline of the context, or in the second half of
 	// a shorter time, so that a job is not handled although its Send has failed.
-	// Less than 1 µs, which is a number without a unit, is an error of every Send. Defaults to
+	// Less than 1 ms, which is a number without a unit, is an error of every Send. Defaults to
 	// 30 s.
 	Timeout time.Duration
 

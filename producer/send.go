@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/internal/retry"
+	"github.com/millrace/millrace/internal/units"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -141,9 +142,8 @@ func (p *Producer[T]) ready() error {
 	if p == nil || p.queue == nil {
 		return errZero
 	}
-	if d := p.options.Timeout; d > 0 && d < time.Microsecond { // a number without a unit compiles
-		return fmt.Errorf("send to %v: Timeout %v is too short for any request: give it a unit, such as %d*time.Second",
-			p.queue.Name(), d, d)
+	if err := units.Wait("Timeout", p.options.Timeout); err != nil {
+		return fmt.Errorf("send to %v: %w", p.queue.Name(), err)
 	}
 	if p.options.WakeupDepth < 0 {
 		return fmt.Errorf("send to %v: WakeupDepth %d is negative", p.queue.Name(), p.options.WakeupDepth)

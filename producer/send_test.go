@@ -43,7 +43,7 @@ func TestASendIsRetriedForAsLongAsItsTimeout(t *testing.T) {
 		"default, busy for 20 s":   {0, 20 * time.Second, true, 30 * time.Second},
 		"10 s":                     {10 * time.Second, time.Hour, false, 10 * time.Second},
 		"negative, busy for 5 min": {-1, 5 * time.Minute, true, 6 * time.Minute},
-		"a microsecond":            {time.Microsecond, 0, true, 0},
+		"a millisecond":            {time.Millisecond, 0, true, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			begin := time.Now()

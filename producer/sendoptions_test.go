@@ -86,7 +86,7 @@ func TestLimitsAreCheckedBeforeAnythingIsSent(t *testing.T) {
 	}{
 		"negative delay":      {send: producer.SendOptions{Delay: -1}, want: "delay -1ns is outside"},
 		"long delay":          {send: producer.SendOptions{Delay: queue.MaxVisibility + 1}, want: "is outside 0…168h0m0s"},
-		"short TTL":           {send: producer.SendOptions{TTL: time.Millisecond}, want: "TTL 1ms is outside"},
+		"short TTL":           {send: producer.SendOptions{TTL: time.Millisecond}, want: "TTL 1ms is shorter than 1s"},
 		"long TTL":            {send: producer.SendOptions{TTL: (math.MaxInt32 + 1) * time.Second}, want: "is outside"},
 		"delay beyond TTL":    {send: producer.SendOptions{Delay: time.Minute, TTL: time.Minute}, want: "is not shorter than the TTL"},
 		"long job id":         {send: producer.SendOptions{JobID: long}, want: "the job id has 257 bytes, the limit is 256"},

@@ -94,7 +94,7 @@ func TestEverySendIsTold(t *testing.T) { // L-35
 
 // A worker that comes when the event says must find the job, and need not wait long for it.
 func TestADelayedSendSaysWhenItBecomesVisible(t *testing.T) {
-	for _, delay := range []time.Duration{time.Millisecond, time.Second, 1500 * time.Millisecond, 7*24*time.Hour - time.Second} {
+	for _, delay := range []time.Duration{time.Second, 1500 * time.Millisecond, 7*24*time.Hour - time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			time.Sleep(123 * time.Millisecond)
 			q, h := setup(t), &heard{}

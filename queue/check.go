@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/millrace/millrace/internal/units"
 )
 
 // CheckName refuses a queue name that the service would refuse. Valid names have 3…63 lower-case
@@ -104,6 +106,12 @@ func CheckEnqueue(o *EnqueueOptions) error {
 	if o == nil {
 		return nil
 	}
+	if err := units.Visibility("delay", o.Delay); err != nil {
+		return invalid("%v", err)
+	}
+	if err := units.Visibility("TTL", max(o.TTL, 0)); err != nil {
+		return invalid("%v", err)
+	}
 	if o.Delay < 0 || o.Delay > MaxVisibility {
 		return invalid("delay %v is outside 0…%v", o.Delay, MaxVisibility)
 	}
@@ -123,7 +131,10 @@ func CheckDequeue(n int, visibility time.Duration) error {
 	if err := CheckPeek(n); err != nil {
 		return err
 	}
-	if Seconds(visibility) < 1 || visibility > MaxVisibility {
+	if err := units.Visibility("visibility timeout", visibility); err != nil {
+		return invalid("%v", err)
+	}
+	if visibility < MinVisibility || visibility > MaxVisibility {
 		return invalid("visibility timeout %v is outside %v…%v", visibility, MinVisibility, MaxVisibility)
 	}
 	return nil
@@ -142,6 +153,9 @@ func CheckPeek(n int) error {
 func CheckUpdate(l Lease, text string, visibility time.Duration) error {
 	if err := CheckLease(l); err != nil {
 		return err
+	}
+	if err := units.Visibility("visibility timeout", visibility); err != nil {
+		return invalid("%v", err)
 	}
 	if visibility < 0 || visibility > MaxVisibility {
 		return invalid("visibility timeout %v is outside 0…%v", visibility, MaxVisibility)

@@ -105,13 +105,13 @@ func TestBadArgumentsAreRefused(t *testing.T) {
 		}
 	}
 	for name, err := range map[string]error{
-		"nil":                 queue.CheckEnqueue(nil),
-		"zero":                queue.CheckEnqueue(&queue.EnqueueOptions{}),
-		"forever":             queue.CheckEnqueue(&queue.EnqueueOptions{TTL: queue.Forever, Delay: queue.MaxVisibility}),
-		"a nanosecond is 1 s": queue.CheckDequeue(1, 1),
-		"32 for 7 days":       queue.CheckDequeue(32, queue.MaxVisibility),
-		"update to nothing":   queue.CheckUpdate(lease, "", 0),
-		"metadata":            queue.CheckMetadata(map[string]string{"_a1": "some value", "b": "~", "c": ""}),
+		"nil":               queue.CheckEnqueue(nil),
+		"zero":              queue.CheckEnqueue(&queue.EnqueueOptions{}),
+		"forever":           queue.CheckEnqueue(&queue.EnqueueOptions{TTL: queue.Forever, Delay: queue.MaxVisibility}),
+		"a second":          queue.CheckDequeue(1, time.Second),
+		"32 for 7 days":     queue.CheckDequeue(32, queue.MaxVisibility),
+		"update to nothing": queue.CheckUpdate(lease, "", 0),
+		"metadata":          queue.CheckMetadata(map[string]string{"_a1": "some value", "b": "~", "c": ""}),
 	} {
 		if err != nil {
 			t.Errorf("%s: got the error %v, want none", name, err)

@@ -274,7 +274,7 @@ func TestEachDecisionIsASentenceWithItsNumbers(t *testing.T) {
 func TestAPolicyIsChecked(t *testing.T) {
 	good := []Policy{
 		{},
-		{Min: 2, Max: 2, Target: 1, Utilization: 1, Spare: 3, Start: 1, DownAfter: 1, Slots: 1, Handling: 1, Forecast: true},
+		{Min: 2, Max: 2, Target: time.Millisecond, Utilization: 1, Spare: 3, Start: time.Millisecond, DownAfter: time.Millisecond, Slots: 1, Handling: time.Millisecond, Forecast: true},
 		{Min: 30}, {ToZero: true, Max: 1}, {CPU: 0.7, Memory: 1},
 	}
 	for _, p := range good {

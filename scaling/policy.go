@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/millrace/millrace/internal/units"
 )
 
 // Policy decides how many instances a pool should have. The zero value is the default. It may be
@@ -124,6 +126,10 @@ func (p Policy) Check() error {
 	refuse(p.DownAfter < 0, "DownAfter is %v: it must not be negative", p.DownAfter)
 	refuse(p.Slots < 0, "Slots is %d: it must not be negative", p.Slots)
 	refuse(p.Handling < 0, "Handling is %v: it must not be negative", p.Handling)
+	for _, err := range []error{units.Wait("Target", p.Target), units.Wait("Wait", p.Wait), units.Wait("Start", p.Start),
+		units.Wait("DownAfter", p.DownAfter), units.Wait("Handling", p.Handling)} {
+		refuse(err != nil, "%w", err)
+	}
 	return errors.Join(wrong...)
 }
 

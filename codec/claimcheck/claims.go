@@ -18,6 +18,7 @@ import (
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/units"
 )
 
 // Defaults of [Options].
@@ -81,14 +82,10 @@ func (o *Options) setDefaults() error {
 	if o.Limit < 0 || o.MaxBody < 0 {
 		errs = append(errs, fmt.Errorf("limit %d and MaxBody %d must not be negative", o.Limit, o.MaxBody))
 	}
-	for _, one := range [...]struct {
-		name  string
-		value time.Duration
-	}{{"Timeout", o.Timeout}, {"Retention", o.Retention}} {
-		if one.value != 0 && one.value < time.Microsecond {
-			errs = append(errs, fmt.Errorf("%s %v is too short: give it a unit, such as 60*time.Second", one.name, one.value))
-		}
+	if o.Timeout < 0 || o.Retention < 0 {
+		errs = append(errs, fmt.Errorf("Timeout %v and Retention %v must not be negative", o.Timeout, o.Retention))
 	}
+	errs = append(errs, units.Wait("Timeout", o.Timeout), units.Visibility("Retention", o.Retention))
 	o.Limit = cmp.Or(o.Limit, defaultLimit)
 	o.MaxBody = cmp.Or(o.MaxBody, defaultMaxBody)
 	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)

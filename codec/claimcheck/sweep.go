@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/internal/units"
 )
 
 // Body is a stored body, or the tombstone that has taken its place.
@@ -79,11 +80,14 @@ func (c *Claims) Sweep(ctx context.Context) (Removed, error) {
 
 // Purge removes the bodies, not the tombstones, that are older than the age, by the store's clock.
 // A message that still needs one of them becomes poison: the age must exceed the time that a
-// message can spend in its queue and in the poison queue. An age of zero or less, and one below
-// 1 µs, is an error. Otherwise errors are as those of Sweep.
+// message can spend in its queue and in the poison queue. An age below
+// 1 s is an error. Otherwise errors are as those of Sweep.
 func (c *Claims) Purge(ctx context.Context, age time.Duration) (Removed, error) {
-	if age < time.Microsecond { // a number without a unit compiles
-		return Removed{}, fmt.Errorf("purge bodies: the age %v is too short: give it a unit, such as 720*time.Hour", age)
+	if age <= 0 {
+		return Removed{}, fmt.Errorf("purge bodies: the age %v must be positive, such as 720*time.Hour", age)
+	}
+	if err := units.Visibility("the age", age); err != nil {
+		return Removed{}, fmt.Errorf("purge bodies: %w", err)
 	}
 	removed, err := c.remove(ctx, false, age, func(ctx context.Context, ref blob.Ref) error {
 		// A list may be minutes old: its job may be done meanwhile, and the tombstone stays.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/internal/units"
 	"github.com/millrace/millrace/internal/waiting"
 )
 
@@ -87,14 +88,10 @@ func (o *Options) setDefaults() error {
 	if o.MaxKeys < 0 {
 		errs = append(errs, fmt.Errorf("MaxKeys %d must not be negative", o.MaxKeys))
 	}
-	for _, one := range [...]struct {
-		name  string
-		value time.Duration
-	}{{"Retention", o.Retention}, {"Timeout", o.Timeout}} {
-		if one.value != 0 && one.value < time.Microsecond {
-			errs = append(errs, fmt.Errorf("%s %v is too short: give it a unit, such as 60*time.Second", one.name, one.value))
-		}
+	if o.Retention < 0 || o.Timeout < 0 {
+		errs = append(errs, fmt.Errorf("Retention %v and Timeout %v must not be negative", o.Retention, o.Timeout))
 	}
+	errs = append(errs, units.Visibility("Retention", o.Retention), units.Wait("Timeout", o.Timeout))
 	o.MaxKeys = cmp.Or(o.MaxKeys, defaultMaxKeys)
 	o.Retention = cmp.Or(o.Retention, defaultRetention)
 	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)

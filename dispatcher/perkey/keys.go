@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/internal/keyed"
+	"github.com/millrace/millrace/internal/units"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -53,7 +54,7 @@ const (
 // Options configure [Keys]. Nil and the zero value mean the defaults.
 type Options struct {
 	// Wait is how long a job waits in its slot for its key. Negative means not at all: a job whose key is
-	// taken is postponed at once. Less than 1 µs is refused as a number without a unit. Defaults
+	// taken is postponed at once. Less than 1 ms is refused as a number without a unit. Defaults
 	// to 5 s, in which no lease of a default visibility needs to be renewed.
 	Wait time.Duration
 
@@ -65,9 +66,7 @@ type Options struct {
 
 func (o *Options) setDefaults() error {
 	var errs []error
-	if o.Wait > 0 && o.Wait < time.Microsecond {
-		errs = append(errs, fmt.Errorf("the option Wait %v is too short: give it a unit, such as 5*time.Second", o.Wait))
-	}
+	errs = append(errs, units.Wait("the option Wait", o.Wait))
 	if o.MaxDelay != 0 && (o.MaxDelay < time.Second || o.MaxDelay > queue.MaxVisibility) {
 		errs = append(errs, fmt.Errorf("the option MaxDelay %v is outside 1s…%v", o.MaxDelay, queue.MaxVisibility))
 	}

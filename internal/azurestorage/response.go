@@ -16,9 +16,9 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
-
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/internal/serviceerror"
+	"github.com/millrace/millrace/internal/units"
 )
 
 // RequestIDHeader is the header with the service's id of a request.
@@ -160,13 +160,12 @@ const unreachable = time.Second
 
 // Check refuses limits that cannot be meant. The error is a [*ParseError].
 func (l Limits) Check() error {
+	if err := cmp.Or(units.Wait("TryTimeout", l.TryTimeout), units.Wait("RetryFor", l.RetryFor)); err != nil {
+		return invalid("", "%v", err)
+	}
 	switch {
-	case l.TryTimeout > 0 && l.TryTimeout < time.Microsecond: // probably a number without a unit
-		return invalid("", "TryTimeout %v is too short for any request: give it a unit, such as %d*time.Second", l.TryTimeout, l.TryTimeout)
 	case l.TryTimeout < 0:
 		return invalid("", "TryTimeout %v is negative", l.TryTimeout)
-	case l.RetryFor > 0 && l.RetryFor < time.Microsecond:
-		return invalid("", "RetryFor %v is too short: give it a unit, such as %d*time.Second", l.RetryFor, l.RetryFor)
 	case l.Connections < 0:
 		return invalid("", "Connections %d is negative", l.Connections)
 	}

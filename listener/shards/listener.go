@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/millrace/dispatcher/slots"
 	"github.com/millrace/millrace/internal/hook"
+	"github.com/millrace/millrace/internal/units"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/metered"
@@ -75,10 +76,8 @@ func (o *Options[T]) check() error {
 		return errors.New("shards: Options.Slots and Options.Pool are both set: the pool has its slots")
 	case o.Pool == nil && o.Slots < 1:
 		return fmt.Errorf("shards: %d slots: there must be at least 1", o.Slots)
-	case o.Settle > 0 && o.Settle < time.Microsecond:
-		return fmt.Errorf("shards: Options.Settle %d has no unit: write such as %d*time.Second, or a negative one for no wait", o.Settle, o.Settle)
 	}
-	return nil
+	return units.Wait("shards: Options.Settle", o.Settle)
 }
 
 func (o *Options[T]) member(name queue.Name) *slots.MemberOptions {

@@ -12,8 +12,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
-
 	"github.com/millrace/millrace/internal/azurestorage"
+	"github.com/millrace/millrace/internal/units"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -95,9 +95,10 @@ func Open(location, name string, o *Options) (*Queue, error) {
 }
 
 func open(at azurestorage.Location, o Options) (_ *account, err error) {
+	if err := units.Wait("TryTimeout", o.TryTimeout); err != nil {
+		return nil, invalid("", "%v", err)
+	}
 	switch {
-	case o.TryTimeout > 0 && o.TryTimeout < time.Microsecond: // probably a number without a unit
-		return nil, invalid("", "TryTimeout %v is too short for any request: give it a unit, such as %d*time.Second", o.TryTimeout, o.TryTimeout)
 	case o.TryTimeout < 0:
 		return nil, invalid("", "TryTimeout %v is negative", o.TryTimeout)
 	case o.Connections < 0:

@@ -39,7 +39,7 @@ func TestRequests(t *testing.T) {
 			q.Enqueue(ctx, "", &queue.EnqueueOptions{TTL: time.Minute + 1, Delay: 2500 * time.Millisecond})
 		},
 		"GET /orders/messages?numofmessages=32&visibilitytimeout=31": func() { q.Dequeue(ctx, 32, 30*time.Second+time.Nanosecond) },
-		"GET /orders/messages?numofmessages=1&visibilitytimeout=1":   func() { q.Dequeue(ctx, 1, time.Nanosecond) },
+		"GET /orders/messages?numofmessages=1&visibilitytimeout=1":   func() { q.Dequeue(ctx, 1, time.Second) },
 		"GET /orders/messages?numofmessages=7&peekonly=true":         func() { q.Peek(ctx, 7) },
 		"PUT /orders/messages/0f7a-1?popreceipt=AgAAAAMAAAAAAAAA%2Frece%2Bipt%3D&visibilitytimeout=0 <QueueMessage><MessageText>x</MessageText></QueueMessage>": func() { q.Update(ctx, someLease, "x", 0) },
 		"PUT /orders/messages/a%2Fb%3F?popreceipt=r&visibilitytimeout=2 <QueueMessage><MessageText></MessageText></QueueMessage>": func() {

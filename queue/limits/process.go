@@ -12,10 +12,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/millrace/millrace/internal/serviceerror"
+	"github.com/millrace/millrace/internal/units"
 	"github.com/millrace/millrace/queue"
+	"golang.org/x/time/rate"
 )
 
 // ProcessOptions are the rates of a [Process]. At least one must be set.
@@ -71,6 +71,9 @@ func NewProcess(o *ProcessOptions) (*Process, error) {
 		return nil, fmt.Errorf("limits: set ProcessOptions.Messages or ProcessOptions.Requests: neither is a limit")
 	case o.Burst < 0:
 		return nil, fmt.Errorf("limits: ProcessOptions.Burst is %v: it must not be negative", o.Burst)
+	}
+	if err := units.Wait("limits: ProcessOptions.Burst", o.Burst); err != nil {
+		return nil, err
 	}
 	burst := cmp.Or(o.Burst, time.Second)
 	grace := min(burst/4, maxGrace)

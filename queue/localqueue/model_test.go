@@ -109,7 +109,7 @@ func TestAgainstModel(t *testing.T) {
 		visibility := rapid.OneOf(
 			rapid.Just(time.Duration(0)),
 			rapid.Custom(func(t *rapid.T) time.Duration {
-				return time.Duration(rapid.Int64Range(0, int64(20*time.Second)).Draw(t, "nanoseconds"))
+				return time.Duration(rapid.Int64Range(int64(time.Second), int64(20*time.Second)).Draw(t, "nanoseconds"))
 			}),
 			rapid.Just(queue.MaxVisibility))
 		ceil := func(d time.Duration) time.Duration { return time.Duration(queue.Seconds(d)) * time.Second }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/internal/retry"
+	"github.com/millrace/millrace/internal/units"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -66,10 +67,11 @@ func withDefaults(o *Options) (Options, error) {
 		return all, invalid("Backlogs %d is outside 1…%d", all.Backlogs, MaxBacklogs)
 	case all.FailoverInterval > MaxFailoverInterval:
 		return all, invalid("FailoverInterval %v is over %v", all.FailoverInterval, MaxFailoverInterval)
-	case all.FailoverInterval > 0 && all.FailoverInterval < time.Microsecond: // a number without a unit compiles
-		return all, invalid("FailoverInterval %v needs a unit, such as %d*time.Second", all.FailoverInterval, all.FailoverInterval)
-	case all.ProbeInterval < time.Microsecond:
-		return all, invalid("ProbeInterval %v must be positive and have a unit, such as time.Second", all.ProbeInterval)
+	case all.ProbeInterval < 0:
+		return all, invalid("ProbeInterval %v is negative", all.ProbeInterval)
+	}
+	if err := cmp.Or(units.Wait("FailoverInterval", all.FailoverInterval), units.Wait("ProbeInterval", all.ProbeInterval)); err != nil {
+		return all, invalid("%v", err)
 	}
 	return all, nil
 }
@@ -265,21 +267,25 @@ func openRecord(sealed string) (record, string, error) {
 // serviceTime returns the time by the clock of the service that returned the message, so long after it
 // was dequeued with this visibility.
 func serviceTime(m queue.Message, visibility, after time.Duration) time.Time {
-	return m.Until.Add(after - time.Duration(queue.Seconds(visibility))*time.Second)
+	return m.Until.Add(after - wholeSeconds(visibility))
 }
 
 // options returns what is left of the delay and of the life, with which m, as the backlog queue returned
 // it, goes home at this time of the backlog queue's service. The life is longer than the delay, and at
 // least a second: a message that expires right now lives that much longer, instead of being lost.
 func (r record) options(m queue.Message, now time.Time) *queue.EnqueueOptions {
-	o := &queue.EnqueueOptions{Delay: min(max(m.Inserted.Add(r.delay).Sub(now), 0), r.delay), TTL: queue.Forever}
+	o := &queue.EnqueueOptions{Delay: wholeSeconds(min(max(m.Inserted.Add(r.delay).Sub(now), 0), r.delay)), TTL: queue.Forever}
 	if m.Expires.UTC().Year() < 9999 {
 		o.TTL = max(m.Expires.Sub(now), queue.MinTTL)
 		if queue.Seconds(o.Delay) >= queue.Seconds(o.TTL) {
-			o.TTL = time.Duration(queue.Seconds(o.Delay)+1) * time.Second
+			o.TTL = o.Delay + time.Second
 		}
 	}
 	return o
+}
+
+func wholeSeconds(d time.Duration) time.Duration {
+	return time.Duration(queue.Seconds(d)) * time.Second
 }
 
 // State is what a [Queue] knows of itself. Its numbers are those of this process since [New].

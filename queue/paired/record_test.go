@@ -73,7 +73,7 @@ func TestDelayAndLifeRunOnInTheBacklog(t *testing.T) {
 		{0, time.Hour, 20 * time.Minute, queue.EnqueueOptions{TTL: 40 * time.Minute}},
 		{time.Minute, time.Hour, 30 * time.Second, queue.EnqueueOptions{Delay: 30 * time.Second, TTL: time.Hour - 30*time.Second}},
 		{0, time.Hour, time.Hour, queue.EnqueueOptions{TTL: time.Second}},
-		{2 * time.Second, 3 * time.Second, 1500 * time.Millisecond, queue.EnqueueOptions{Delay: 500 * time.Millisecond, TTL: 1500 * time.Millisecond}},
+		{2 * time.Second, 3 * time.Second, 1500 * time.Millisecond, queue.EnqueueOptions{Delay: time.Second, TTL: 1500 * time.Millisecond}},
 		{2 * time.Second, 3 * time.Second, -time.Hour, queue.EnqueueOptions{Delay: 2 * time.Second, TTL: time.Hour + 3*time.Second}},
 	} {
 		m := queue.Message{Inserted: accepted, Expires: never}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/internal/request"
+	"github.com/millrace/millrace/internal/units"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -71,8 +72,8 @@ func (o *SyphonOptions) withDefaults() SyphonOptions {
 
 func (o *SyphonOptions) check() error {
 	switch {
-	case o.MinPoll < time.Millisecond:
-		return fmt.Errorf("paired: MinPoll %v is too short: give it a unit, such as time.Second", o.MinPoll)
+	case o.MinPoll < 0:
+		return fmt.Errorf("paired: MinPoll %v is negative", o.MinPoll)
 	case o.MaxPoll < o.MinPoll:
 		return fmt.Errorf("paired: MaxPoll %v is shorter than MinPoll %v", o.MaxPoll, o.MinPoll)
 	case o.Parallel < 0:
@@ -80,7 +81,7 @@ func (o *SyphonOptions) check() error {
 	case o.Lease < minLease || o.Lease > queue.MaxVisibility || o.Lease%time.Second != 0:
 		return fmt.Errorf("paired: a Lease of %v: it must be whole seconds, %v to %v", o.Lease, minLease, queue.MaxVisibility)
 	}
-	return nil
+	return errors.Join(units.Wait("paired: MinPoll", o.MinPoll), units.Wait("paired: MaxPoll", o.MaxPoll), units.Wait("paired: Grace", o.Grace))
 }
 
 // Syphon brings messages home: it takes those that were diverted to the backlog queues, copies them to

@@ -115,10 +115,10 @@ var argumentTests = []test{{"BadArgumentsSpendNoRequest", func(e *env) { // sect
 		refused("dequeue of a bad number", queue.ErrInvalid, dequeue(n, time.Second))
 		refused("peek of a bad number", queue.ErrInvalid, peek(n))
 	}
-	for _, v := range []time.Duration{math.MinInt64, -1, 0, queue.MaxVisibility + 1, queue.MaxVisibility + time.Second, math.MaxInt64} {
+	for _, v := range []time.Duration{math.MinInt64, -1, 0, 1, time.Second - 1, queue.MaxVisibility + 1, queue.MaxVisibility + time.Second, math.MaxInt64} {
 		refused("dequeue with a visibility of "+v.String(), queue.ErrInvalid, dequeue(1, v))
 	}
-	for _, v := range []time.Duration{math.MinInt64, -1, queue.MaxVisibility + 1, math.MaxInt64} {
+	for _, v := range []time.Duration{math.MinInt64, -1, 1, time.Second - 1, queue.MaxVisibility + 1, math.MaxInt64} {
 		refused("update with a visibility of "+v.String(), queue.ErrInvalid, update(m.Lease, "x", v))
 		refused("enqueue with a delay of "+v.String(), queue.ErrInvalid, enqueue("x", &queue.EnqueueOptions{Delay: v}))
 	}

@@ -14,12 +14,12 @@ import (
 	"sync"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
-	berrors "go.etcd.io/bbolt/errors"
-
 	"github.com/millrace/millrace/internal/openfile"
 	"github.com/millrace/millrace/internal/serviceerror"
+	"github.com/millrace/millrace/internal/units"
 	"github.com/millrace/millrace/table"
+	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 )
 
 // Options configure [Open]. Nil and the zero value mean the defaults.
@@ -34,11 +34,12 @@ type Options struct {
 // [ErrCorrupt] if it is damaged, truncated or not a file of tables, [ErrNewer] if a later version wrote it, or one of
 // the file system. The caller closes the DB.
 func Open(path string, o *Options) (*DB, error) {
-	wait := time.Second
-	if o != nil && o.Wait != 0 {
-		wait = o.Wait
+	o = cmp.Or(o, &Options{})
+	err := units.Wait("Wait", o.Wait)
+	var db *DB
+	if err == nil {
+		db, err = open(path, cmp.Or(o.Wait, time.Second))
 	}
-	db, err := open(path, wait)
 	if err != nil {
 		return nil, fmt.Errorf("filetable: open %s: %w", path, err)
 	}

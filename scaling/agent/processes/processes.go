@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/internal/units"
 	"github.com/millrace/millrace/scaling/agent"
 )
 
@@ -75,6 +76,7 @@ func (o Options) withDefaults(starts bool) (Options, error) {
 	if o.Grace < 0 {
 		wrong = append(wrong, fmt.Errorf("the Grace of %v is negative", o.Grace))
 	}
+	wrong = append(wrong, units.Wait("the Grace", o.Grace))
 	o.Output = cmp.Or[io.Writer](o.Output, os.Stderr)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	return o, errors.Join(wrong...)
