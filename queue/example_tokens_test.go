@@ -62,7 +62,7 @@ func Example_tokensConcurrency() {
 	}
 	encode := func(context.Context, *listener.Message[string]) error { return nil }
 	worker := listener.New(here.Wrap(videos), encode, &listener.Options[string]{
-		Interceptors: []listener.Interceptor{slots.OfFleet(here)},
+		Interceptors: []listener.Interceptor{slots.OfFleet(here.Begin, here.End)},
 	})
 	if err := millrace.RunOrdered(ctx, here, worker); err != nil { // the last drains first
 		fmt.Println(err)

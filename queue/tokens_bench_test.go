@@ -102,7 +102,7 @@ func BenchmarkCost(b *testing.B) {
 				b.Error(err)
 			}
 		})
-		return l.Wrap(q), []listener.Interceptor{slots.OfFleet(l)}, func() { cancel(); running.Wait() }
+		return l.Wrap(q), []listener.Interceptor{slots.OfFleet(l.Begin, l.End)}, func() { cancel(); running.Wait() }
 	}
 	kinds := []wrapping{unlimited, ofProcess, ofAll, together}
 	best := make([]time.Duration, len(kinds)) // of each: what else the machine does only makes it slower

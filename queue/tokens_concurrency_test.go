@@ -175,7 +175,7 @@ func (p *process) work(ctx context.Context) {
 
 func (p *process) handle(ctx context.Context, n int, m queue.Message) {
 	d := dispatcher.Delivery{Queue: p.queue.Name(), ID: m.ID, DequeueCount: m.DequeueCount}
-	err := slots.OfFleet(p.limit)(ctx, d, func(ctx context.Context) error {
+	err := slots.OfFleet(p.limit.Begin, p.limit.End)(ctx, d, func(ctx context.Context) error {
 		p.running.add(1)
 		defer p.running.add(-1)
 		select {

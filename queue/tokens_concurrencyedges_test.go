@@ -41,7 +41,7 @@ func deliveryOf(q queue.Queue, m queue.Message) dispatcher.Delivery {
 // wantNoStart checks that no handler starts, and that this is no attempt.
 func wantNoStart(t *testing.T, l *limits.ConcurrencyLimit, d dispatcher.Delivery) {
 	t.Helper()
-	err := slots.OfFleet(l)(context.WithoutCancel(t.Context()), d, func(context.Context) error {
+	err := slots.OfFleet(l.Begin, l.End)(context.WithoutCancel(t.Context()), d, func(context.Context) error {
 		t.Error("a handler starts")
 		return nil
 	})
@@ -62,7 +62,7 @@ func TestWhatHasNotStartedGivesWay(t *testing.T) {
 		q := l.Wrap(b.jobs)
 		first, second := fetchOne(t, q, time.Hour), fetchOne(t, q, time.Hour)
 		s.fail(queue.ErrReceiptMismatch)
-		err := slots.OfFleet(l)(t.Context(), deliveryOf(q, second), func(ctx context.Context) error {
+		err := slots.OfFleet(l.Begin, l.End)(t.Context(), deliveryOf(q, second), func(ctx context.Context) error {
 			time.Sleep(58 * time.Second)
 			wantNoStart(t, l, deliveryOf(q, first))
 			return context.Cause(ctx)
@@ -118,7 +118,7 @@ func TestNothingStartsAfterTheStop(t *testing.T) {
 		b.put(2)
 		q := l.Wrap(b.jobs)
 		first, second := fetchOne(t, q, time.Hour), fetchOne(t, q, time.Hour)
-		_ = slots.OfFleet(l)(t.Context(), deliveryOf(q, first), func(context.Context) error {
+		_ = slots.OfFleet(l.Begin, l.End)(t.Context(), deliveryOf(q, first), func(context.Context) error {
 			var stopped sync.WaitGroup
 			stopped.Go(stop)
 			synctest.Wait()
@@ -231,7 +231,7 @@ func TestAHandlerHasItsRoomWhateverBecomesOfItsMessage(t *testing.T) {
 			if group {
 				d.Items = 3
 			}
-			_ = slots.OfFleet(l)(t.Context(), d, func(ctx context.Context) error {
+			_ = slots.OfFleet(l.Begin, l.End)(t.Context(), d, func(ctx context.Context) error {
 				if err := q.Delete(metered.WithCause(ctx, metered.CauseDelete), m.Lease); err != nil {
 					t.Fatal(err)
 				}
@@ -279,7 +279,7 @@ func TestAGroupThatWasToldToEndStartsNoItem(t *testing.T) {
 		s.fail(queue.ErrUnavailable)
 		item := deliveryOf(q, m)
 		item.Items = 2
-		err := slots.OfFleet(l)(t.Context(), item, func(ctx context.Context) error {
+		err := slots.OfFleet(l.Begin, l.End)(t.Context(), item, func(ctx context.Context) error {
 			<-ctx.Done()
 			s.fail(nil)
 			time.Sleep(5 * time.Second) // the token is renewed: there is room, but not for this
@@ -315,7 +315,7 @@ func TestAProcessLeavesOthersTimeForItsToken(t *testing.T) {
 					return
 				}
 				for _, m := range batch {
-					_ = slots.OfFleet(l)(t.Context(), deliveryOf(q, m), func(context.Context) error {
+					_ = slots.OfFleet(l.Begin, l.End)(t.Context(), deliveryOf(q, m), func(context.Context) error {
 						time.Sleep(100 * time.Millisecond)
 						return nil
 					})

@@ -57,7 +57,7 @@ func (w worker) live(ctx context.Context, b *bundle) {
 		return errors.New("ended")
 	}, &listener.Options[int]{
 		Concurrency: 8, Seed: w.seed + 1, Logger: slog.New(slog.DiscardHandler), Grace: 5 * time.Second,
-		Interceptors: []listener.Interceptor{slots.OfFleet(l)},
+		Interceptors: []listener.Interceptor{slots.OfFleet(l.Begin, l.End)},
 		Visibility:   listener.FixedVisibility(30 * time.Second), Poison: listener.PoisonPolicy{MaxAttempts: 1000, MaxLost: 1000},
 	})
 	ctx, stop := context.WithCancel(ctx)
@@ -170,7 +170,7 @@ func TestListenersShareAConcurrency(t *testing.T) {
 					return nil
 				}, &listener.Options[int]{
 					Seed: uint64(2*i + k + 1), Slots: shared.Member(&slots.MemberOptions{Name: q.Name().Queue}),
-					Logger: slog.New(slog.DiscardHandler), Interceptors: []listener.Interceptor{slots.OfFleet(l)},
+					Logger: slog.New(slog.DiscardHandler), Interceptors: []listener.Interceptor{slots.OfFleet(l.Begin, l.End)},
 				})
 				all.Go(func() {
 					if err := work.Run(ctx); err != nil {
@@ -223,7 +223,7 @@ func TestOneTokenIsOneReader(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 				return nil
-			}, &listener.Options[int]{Seed: uint64(i + 1), Logger: slog.New(slog.DiscardHandler), Interceptors: []listener.Interceptor{slots.OfFleet(l)}})
+			}, &listener.Options[int]{Seed: uint64(i + 1), Logger: slog.New(slog.DiscardHandler), Interceptors: []listener.Interceptor{slots.OfFleet(l.Begin, l.End)}})
 			all.Go(func() {
 				if err := work.Run(ctx); err != nil {
 					t.Error(err)
@@ -256,7 +256,7 @@ func TestAGroupKeepsItsRoom(t *testing.T) {
 		}
 		for item := range 3 {
 			d := dispatcher.Delivery{Queue: q.Name(), ID: batch[0].ID, DequeueCount: 1, Item: item, Items: 3}
-			if err := slots.OfFleet(l)(t.Context(), d, func(context.Context) error { return nil }); err != nil {
+			if err := slots.OfFleet(l.Begin, l.End)(t.Context(), d, func(context.Context) error { return nil }); err != nil {
 				t.Fatal(err)
 			}
 			if more, err := q.Dequeue(t.Context(), 1, time.Minute); !errors.Is(err, queue.ErrLimited) {

@@ -38,14 +38,14 @@ func TestAStopGivesTheTokensBack(t *testing.T) {
 		delivery := func(i int) dispatcher.Delivery {
 			return dispatcher.Delivery{Queue: q.Name(), ID: fetched[i].ID, DequeueCount: 1}
 		}
-		_ = slots.OfFleet(l)(t.Context(), delivery(0), func(ctx context.Context) error {
+		_ = slots.OfFleet(l.Begin, l.End)(t.Context(), delivery(0), func(ctx context.Context) error {
 			var stopped sync.WaitGroup
 			stopped.Go(stop)
 			time.Sleep(5 * time.Minute)
 			if ctx.Err() != nil || b.visible() != 3 {
 				t.Errorf("while one handler runs %d tokens are visible, want 3; its context: %v", b.visible(), ctx.Err())
 			}
-			err := slots.OfFleet(l)(ctx, delivery(1), func(context.Context) error {
+			err := slots.OfFleet(l.Begin, l.End)(ctx, delivery(1), func(context.Context) error {
 				t.Error("a handler starts after the stop")
 				return nil
 			})
@@ -78,7 +78,7 @@ func TestAHandlerThatIsStuckDoesNotHoldUpTheStop(t *testing.T) {
 		if err != nil || len(batch) != 1 {
 			t.Fatalf("got %d messages, error %v", len(batch), err)
 		}
-		_ = slots.OfFleet(l)(ctx, dispatcher.Delivery{Queue: q.Name(), ID: batch[0].ID, DequeueCount: 1}, func(context.Context) error {
+		_ = slots.OfFleet(l.Begin, l.End)(ctx, dispatcher.Delivery{Queue: q.Name(), ID: batch[0].ID, DequeueCount: 1}, func(context.Context) error {
 			cancel()
 			stop() // returns while the handler runs
 			return nil

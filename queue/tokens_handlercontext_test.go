@@ -25,9 +25,46 @@ func inHandler(parent context.Context, t *testing.T, handle func(ctx context.Con
 	if err != nil || len(batch) != 1 {
 		t.Fatalf("got %d messages, error %v", len(batch), err)
 	}
-	_ = slots.OfFleet(l)(parent, dispatcher.Delivery{Queue: q.Name(), ID: batch[0].ID, DequeueCount: 1}, func(ctx context.Context) error {
+	_ = slots.OfFleet(l.Begin, l.End)(parent, dispatcher.Delivery{Queue: q.Name(), ID: batch[0].ID, DequeueCount: 1}, func(ctx context.Context) error {
 		handle(ctx, l)
 		return nil
+	})
+}
+
+// A handler returns once, however often End is called with its context, or one derived from it. Other contexts change nothing.
+func TestAHandlerReturnsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := tokensSetup(t)
+		c := limits.Concurrency{Jobs: 2, PerToken: 2, Seed: 1}
+		b.limit(c)
+		l, _ := b.open(c, b.tokens)
+		b.put(2)
+		q := l.Wrap(b.jobs)
+		batch, err := q.Dequeue(t.Context(), 2, time.Hour)
+		if err != nil || len(batch) != 2 {
+			t.Fatalf("got %d messages, error %v", len(batch), err)
+		}
+		var handlers []context.Context
+		for _, m := range batch {
+			ctx, err := l.Begin(t.Context(), q.Name(), m.ID, 1, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			handlers = append(handlers, ctx)
+		}
+		derived, cancel := context.WithCancel(handlers[0])
+		defer cancel()
+		for _, ctx := range []context.Context{t.Context(), derived, derived} {
+			if l.End(ctx) {
+				t.Error("a handler that returned was stopped")
+			}
+		}
+		b.put(2)
+		if batch, err := q.Dequeue(t.Context(), 2, time.Hour); err != nil || len(batch) != 1 {
+			t.Errorf("beside a handler that runs: got %d messages, error %v; want 1", len(batch), err)
+		}
+		l.End(handlers[0])
+		l.End(handlers[1])
 	})
 }
 
@@ -105,7 +142,7 @@ func TestTheContextOfAHandlerEndsWithIt(t *testing.T) {
 			var left []context.Context
 			for item := range 3 {
 				d := dispatcher.Delivery{Queue: q.Name(), ID: batch[0].ID, DequeueCount: 1, Item: item, Items: 3}
-				_ = slots.OfFleet(l)(t.Context(), d, func(ctx context.Context) error {
+				_ = slots.OfFleet(l.Begin, l.End)(t.Context(), d, func(ctx context.Context) error {
 					if asked {
 						_ = ctx.Done()
 					}
@@ -162,7 +199,7 @@ func TestAConcurrencyAllocatesLittlePerJob(t *testing.T) {
 			}
 			for _, m := range batch {
 				d := dispatcher.Delivery{Queue: q.Name(), ID: m.ID, DequeueCount: 1}
-				if err := slots.OfFleet(l)(t.Context(), d, func(context.Context) error { return nil }); err != nil {
+				if err := slots.OfFleet(l.Begin, l.End)(t.Context(), d, func(context.Context) error { return nil }); err != nil {
 					t.Fatal(err)
 				}
 				if err := q.Delete(t.Context(), m.Lease); err != nil {

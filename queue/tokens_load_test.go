@@ -261,7 +261,7 @@ func TestAConcurrencyIsSpread(t *testing.T) {
 			open: func(b *bundle, seed uint64, source queue.Queue) (queue.Queue, []listener.Interceptor) {
 				c.Seed = seed
 				l, _ := b.open(c.Concurrency, source)
-				return l.Wrap(delayed(b.jobs)), []listener.Interceptor{slots.OfFleet(l)}
+				return l.Wrap(delayed(b.jobs)), []listener.Interceptor{slots.OfFleet(l.Begin, l.End)}
 			},
 			job: c.job, ahead: c.ahead, lasts: 100 * time.Second,
 		}.run(t)

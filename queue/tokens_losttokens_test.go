@@ -64,7 +64,7 @@ func TestHandlersEndBeforeTheirTokenDoes(t *testing.T) {
 			s.fail(failure)
 			begin := time.Now()
 			d := dispatcher.Delivery{Queue: q.Name(), ID: batch[0].ID, DequeueCount: 1}
-			err = slots.OfFleet(l)(t.Context(), d, func(ctx context.Context) error {
+			err = slots.OfFleet(l.Begin, l.End)(t.Context(), d, func(ctx context.Context) error {
 				time.Sleep(30 * time.Second) // since the first renewal
 				if what == "lost" {
 					if more, err := q.Dequeue(ctx, 1, time.Minute); !errors.Is(err, queue.ErrLimited) {
@@ -113,7 +113,7 @@ func TestOneLostTokenEndsOnlyWhatItWasWorth(t *testing.T) {
 				n++
 				handlers.Go(func() {
 					d := dispatcher.Delivery{Queue: q.Name(), ID: m.ID, DequeueCount: 1}
-					_ = slots.OfFleet(l)(ctx, d, func(ctx context.Context) error {
+					_ = slots.OfFleet(l.Begin, l.End)(ctx, d, func(ctx context.Context) error {
 						<-ctx.Done()
 						lost[i] = errors.Is(context.Cause(ctx), limits.ErrTokenLost)
 						return nil
@@ -148,7 +148,7 @@ func TestAHandlerThatGoesOnKeepsItsRoom(t *testing.T) {
 		}
 		s.fail(queue.ErrUnavailable)
 		d := dispatcher.Delivery{Queue: q.Name(), ID: batch[0].ID, DequeueCount: 1}
-		_ = slots.OfFleet(l)(t.Context(), d, func(ctx context.Context) error {
+		_ = slots.OfFleet(l.Begin, l.End)(t.Context(), d, func(ctx context.Context) error {
 			<-ctx.Done()
 			s.fail(nil)
 			for begin := time.Now(); time.Since(begin) < 2*time.Minute; time.Sleep(time.Second) {
@@ -193,7 +193,7 @@ func TestALeaseIsCountedFromBeforeItsRequest(t *testing.T) {
 				t.Fatalf("got %d messages, error %v", len(batch), err)
 			}
 			d := dispatcher.Delivery{Queue: q.Name(), ID: batch[0].ID, DequeueCount: 1}
-			_ = slots.OfFleet(l)(t.Context(), d, func(ctx context.Context) error {
+			_ = slots.OfFleet(l.Begin, l.End)(t.Context(), d, func(ctx context.Context) error {
 				<-ctx.Done()
 				if took := time.Since(begin); took < c.least || took > c.most {
 					t.Errorf("renewals fail after %v: the handler ends after %v, want %v to %v", c.fails, took, c.least, c.most)
@@ -255,7 +255,7 @@ func TestATurnWithOnlyLostTokensSendsLittle(t *testing.T) {
 			t.Fatalf("got %d messages, error %v", len(batch), err)
 		}
 		d := dispatcher.Delivery{Queue: q.Name(), ID: batch[0].ID, DequeueCount: 1}
-		_ = slots.OfFleet(l)(t.Context(), d, func(context.Context) error {
+		_ = slots.OfFleet(l.Begin, l.End)(t.Context(), d, func(context.Context) error {
 			time.Sleep(30 * time.Second) // the first renewal succeeds, and the second, before the turn, has lost the right to renew
 			s.fail(queue.ErrReceiptMismatch)
 			time.Sleep(70 * time.Second)

@@ -8,30 +8,24 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Fleet limits the handlers of all processes together: a ConcurrencyLimit of package queue/limits.
-type Fleet interface {
-	// Begin notes that the handler of the n-th delivery of a message starts, and returns its context. It returns an error if
-	// the handler must not start.
-	Begin(ctx context.Context, name queue.Name, id queue.ID, n int64, group bool) (context.Context, error)
-	// End notes that the handler has returned, and reports whether its context had ended because the limit no longer allowed it.
-	End(handler context.Context) (stopped bool)
-}
-
 // afterLoss is how long a message waits whose handler the limit has stopped.
 const afterLoss = time.Second
 
-// OfFleet returns the interceptor for the listeners whose queues f wraps. It should be the first interceptor of a
-// listener, so that the time of the others counts. If the limit no longer allows a handler, its context ends with the
+// OfFleet returns the interceptor for the listeners whose queues a limits.ConcurrencyLimit wraps. Pass the methods Begin and
+// End of that limit. The interceptor should be the first interceptor of a listener, so that the time of the others counts. If the limit no longer allows a handler, its context ends with the
 // cause limits.ErrTokenLost, and its message returns after a second. An error is then not an attempt, unless it asks for
 // something, such as [dispatcher.Discard]. The interceptor may serve any number of listeners.
-func OfFleet(f Fleet) dispatcher.Interceptor {
+func OfFleet(
+	begin func(ctx context.Context, name queue.Name, id queue.ID, n int64, group bool) (context.Context, error),
+	end func(handler context.Context) (stopped bool),
+) dispatcher.Interceptor {
 	return func(ctx context.Context, d dispatcher.Delivery, next func(context.Context) error) (err error) {
-		held, refused := f.Begin(ctx, d.Queue, d.ID, d.DequeueCount, d.Items > 0)
+		held, refused := begin(ctx, d.Queue, d.ID, d.DequeueCount, d.Items > 0)
 		if refused != nil {
 			return dispatcher.NotRun(afterLoss, refused)
 		}
 		defer func() { // also after a panic
-			if f.End(held) && err != nil && !dispatcher.ResultOf(err).Explicit {
+			if end(held) && err != nil && !dispatcher.ResultOf(err).Explicit {
 				err = dispatcher.Snooze(afterLoss)
 			}
 		}()

@@ -72,7 +72,7 @@
 //		here, err := limits.Concurrency{Jobs: 20}.Open(ctx, tokenQueue)
 //		…
 //		worker := listener.New(here.Wrap(videos), encode, &listener.Options[Video]{
-//			Interceptors: []listener.Interceptor{slots.OfFleet(here)},
+//			Interceptors: []listener.Interceptor{slots.OfFleet(here.Begin, here.End)},
 //		})
 //		err = millrace.RunOrdered(ctx, here, worker)
 //

@@ -14,8 +14,8 @@ import (
 
 // Begin notes that a handler starts for the n-th delivery of a message, and returns the context for it. That ends, with the
 // cause [ErrTokenLost], 15 s before a token could be another's. Begin fails with [ErrTokenLost] if the handler must not start, because
-// the token that the message was fetched with is lost. End must be called with the context when the handler has returned. The message of
-// a group is kept in the count after that, since its next item may follow. Package slots has the interceptor that calls both.
+// the token that the message was fetched with is lost. Call [ConcurrencyLimit.End] with the context when the handler has returned. The
+// message of a group is kept in the count after that, since its next item may follow. The interceptor slots.OfFleet calls both.
 func (l *ConcurrencyLimit) Begin(ctx context.Context, name queue.Name, id queue.ID, n int64, group bool) (context.Context, error) {
 	c := l.begin(ctx, name, id, n, group)
 	if c == nil {
@@ -55,15 +55,25 @@ func (l *ConcurrencyLimit) begin(ctx context.Context, name queue.Name, id queue.
 	return c
 }
 
-// End notes that the handler with this context of [ConcurrencyLimit.Begin] has returned, and reports whether the context had
-// ended because a token was lost. It panics with any other context.
+// End notes that a handler has returned, and reports whether its context had ended because a token was lost. The context is the
+// one that [ConcurrencyLimit.Begin] returned, or a context derived from it. A second call for the same handler changes nothing. With a
+// context from elsewhere, End changes nothing and returns false.
 func (l *ConcurrencyLimit) End(handler context.Context) (stopped bool) {
-	c := handler.(*handlerContext).call
-	stopped = errors.Is(context.Cause(handler), ErrTokenLost)
+	own, ok := handler.(*handlerContext)
+	if !ok {
+		if own, ok = handler.Value(handlerKey{}).(*handlerContext); !ok {
+			return false
+		}
+	}
+	c := own.call
+	stopped = errors.Is(context.Cause(own), ErrTokenLost)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c.context.end(nil)
 	j := c.job
+	if !slices.Contains(j.calls, c) { // it has ended, or is of another limit
+		return stopped
+	}
+	own.end(nil)
 	j.calls = slices.DeleteFunc(j.calls, func(one *call) bool { return one == c })
 	l.took += (time.Since(c.begun) - l.took) / 8
 	if len(j.calls) == 0 && (j.settled || j.told || !c.group) {
@@ -252,7 +262,7 @@ func (l *ConcurrencyLimit) misused() error {
 		return nil
 	}
 	l.unseen = 0
-	return errors.New("none of its handlers runs in the interceptor of the limit: add slots.OfFleet(limit) to the Interceptors of the listener")
+	return errors.New("none of its handlers runs in the interceptor of the limit: add slots.OfFleet(limit.Begin, limit.End) to the Interceptors of the listener")
 }
 
 // Wrap returns a queue whose dequeues are held to the limit. All else goes to q unchanged. It is a

@@ -145,8 +145,16 @@ func (c *handlerContext) Deadline() (time.Time, bool) { return c.delivery.Deadli
 // Err returns why it has ended, or nil.
 func (c *handlerContext) Err() error { return c.current().Err() }
 
-// Value returns that of the delivery. Package context asks in this way for the context whose cause it wants.
-func (c *handlerContext) Value(key any) any { return c.current().Value(key) }
+// handlerKey is the key with which a derived context finds the one of its handler.
+type handlerKey struct{}
+
+// Value returns that of the delivery, and the context itself for handlerKey. Package context asks in this way for the context whose cause it wants.
+func (c *handlerContext) Value(key any) any {
+	if key == (handlerKey{}) {
+		return c
+	}
+	return c.current().Value(key)
+}
 
 // giveBack makes messages visible at once for which there are no tokens any more. One that cannot be given back becomes
 // visible when its lease ends.
