@@ -81,7 +81,7 @@ func Example_largeBodies() {
 	printBodies(ctx, claims)
 
 	// Once mended, the job is tried again.
-	if _, err := poison.Redrive(ctx, reports.Sibling(poison.Suffix), &poison.RedriveOptions{To: reports}); err != nil {
+	if _, err := poison.Redrive(ctx, reports, nil); err != nil {
 		fmt.Println(err)
 	}
 	work(func(_ context.Context, m *listener.Message[Report]) error {

@@ -49,12 +49,12 @@ func Example_group() {
 		fmt.Println(err)
 	}
 
-	for e, err := range poison.List(context.Background(), letters.Sibling(poison.Suffix), nil) {
+	for r, err := range poison.List(context.Background(), letters, nil) {
 		if err != nil {
 			fmt.Println(err)
 			return
 		}
-		fmt.Println(e.Record.Job+":", e.Record.Error)
+		fmt.Println(r.Job+":", r.Error)
 	}
 	// Output:
 	// mail 7, item 0 of 5: to Ann, attempt 1

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/emulator"
+	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/producer"
@@ -92,7 +93,6 @@ func work(t *testing.T, b *bundle) (listener.State, metered.Counts) {
 	stop()
 	must(<-ended)
 
-	bad := b.queue.Sibling(poison.Suffix)
 	retried := func(f func() error) { // these give up sooner than a listener does
 		t.Helper()
 		var err error
@@ -105,7 +105,7 @@ func work(t *testing.T, b *bundle) (listener.State, metered.Counts) {
 		t.Error(err)
 	}
 	retried(func() (err error) {
-		for _, err = range poison.List(ctx, bad, nil) {
+		for _, err = range poison.List(ctx, b.queue, nil) {
 			if err != nil {
 				return err
 			}
@@ -113,12 +113,12 @@ func work(t *testing.T, b *bundle) (listener.State, metered.Counts) {
 		return nil
 	})
 	retried(func() error {
-		_, err := poison.Redrive(ctx, bad, &poison.RedriveOptions{To: b.queue, Max: 10})
+		_, err := poison.Redrive(ctx, b.queue, &poison.Options{Max: 10})
 		return err
 	})
 	time.Sleep(time.Minute)
 	retried(func() error {
-		_, err := poison.Purge(ctx, bad, &poison.PurgeOptions{})
+		_, err := poison.Purge(ctx, b.queue, nil)
 		return err
 	})
 	return l.State(), l.Counts()
@@ -166,7 +166,7 @@ func TestEveryRequestHasACause(t *testing.T) {
 // queue and creates it, which is not a failure.
 func TestTheFirstCopyToAPoisonQueueCountsNoFailure(t *testing.T) {
 	b := setup(t, "")
-	if err := (poison.Policy{Queue: b.queue}).Copy(t.Context(), poison.Record{ID: "1", Text: "text"}); err != nil {
+	if err := (poisonrecord.Policy{Queue: b.queue}).Copy(t.Context(), poisonrecord.Record{ID: "1", Text: "text"}); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := b.meter.Counts().String(), "3 poison"; got != want {

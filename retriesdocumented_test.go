@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/listener"
-	"github.com/millrace/millrace/poison"
 )
 
 // By default five attempts take nearly six minutes.
@@ -18,8 +18,8 @@ func TestDocumentsAreRightAboutRetries(t *testing.T) {
 	}
 	const claim = "the waits between the five attempts are about 1 s, 16 s, 81 s, and 4 min, so a job that\n" +
 		"always fails is poison after nearly six minutes"
-	if !strings.Contains(string(page), claim) || poison.DefaultMaxAttempts != 5 {
-		t.Errorf("docs/worker.md lacks %q, or DefaultMaxAttempts is %d, not 5", claim, poison.DefaultMaxAttempts)
+	if !strings.Contains(string(page), claim) || poisonrecord.DefaultMaxAttempts != 5 {
+		t.Errorf("docs/worker.md lacks %q, or DefaultMaxAttempts is %d, not 5", claim, poisonrecord.DefaultMaxAttempts)
 	}
 	var total time.Duration
 	for attempt, about := range []time.Duration{time.Second, 16 * time.Second, 81 * time.Second, 256 * time.Second} {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
-	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -55,8 +55,8 @@ func (v *delivery) open() {
 func (o *opened) read() (err error) {
 	d, open := o.dispatcher, codec.Open
 	if strings.HasPrefix(o.queued.Text, recordPrefix) {
-		if r, err := poison.ParseRecord(o.queued.Text); err == nil && r.Queue == d.name.Queue {
-			if text, err := r.Anew(); err == nil {
+		if r, err := poisonrecord.Parse(o.queued.Text); err == nil && r.Queue == d.name.Queue {
+			if text, err := poisonrecord.Anew(r.Text); err == nil {
 				o.queued.Text, o.lease.text = text, text
 			}
 		}

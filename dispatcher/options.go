@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/hook"
+	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/internal/units"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
@@ -172,9 +173,11 @@ func (o *Options) withDefaults(q queue.Queue) (Options, error) {
 	}
 	errs = append(errs, units.Wait("handler time-out", c.Timeout), units.Wait("linger", c.Linger),
 		units.Wait("settle time-out", c.SettleTimeout), units.Wait("the time after which a handler is stuck", c.StuckAfter))
-	if c.Poison, err = c.Poison.WithDefaults(q); err != nil {
+	policy, err := poisonrecord.Policy(c.Poison).WithDefaults(q)
+	if err != nil {
 		errs = append(errs, err)
 	}
+	c.Poison = poison.Policy(policy)
 	if c.SettleTimeout < 0 {
 		refuse("settle time-out %v must not be negative", c.SettleTimeout)
 	}

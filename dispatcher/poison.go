@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/poison"
@@ -30,15 +31,15 @@ func (s *settlement) move(dec decision) error {
 }
 
 // record returns the message as the poison queue keeps it.
-func (s *settlement) record(dec decision) poison.Record {
+func (s *settlement) record(dec decision) poisonrecord.Record {
 	m := s.queued
 	m.Text = s.poisonedText()
-	r := poison.NewRecord(s.dispatcher.name, m, s.failures(dec), dec.reason, dec.err)
+	r := poisonrecord.New(s.dispatcher.name, m, s.failures(dec), dec.reason, dec.err)
 	r.LastSeen = s.lease.asked.UTC()
 	if s.enveloped() && s.head.Poison == "" { // without an envelope nothing is recorded of any delivery
 		r.Lost = s.lostDeliveries()
 	}
-	r.Stack = poison.Stack(stackOf(dec.err))
+	r.Stack = poisonrecord.Stack(stackOf(dec.err))
 	return r
 }
 
@@ -61,7 +62,7 @@ func (s *settlement) poisonedText() string {
 // lease is no longer renewed, and a message that is delivered again before it is given back
 // would be handled again. So when half of the remaining lease has passed, the message first
 // gets a longer lease, with a text that marks it as poison.
-func (s *settlement) copy(record poison.Record, dec decision) error {
+func (s *settlement) copy(record poisonrecord.Record, dec decision) error {
 	d := s.dispatcher
 	left := max(s.lease.left()/2, time.Second)
 	over, err := s.copyWithin(min(left, d.options.SettleTimeout), record)
@@ -79,10 +80,10 @@ func (s *settlement) copy(record poison.Record, dec decision) error {
 }
 
 // copyWithin tries for up to the limit, and reports whether it was reached.
-func (s *settlement) copyWithin(limit time.Duration, record poison.Record) (over bool, err error) {
+func (s *settlement) copyWithin(limit time.Duration, record poisonrecord.Record) (over bool, err error) {
 	ctx, cancel := context.WithTimeout(s.dispatcher.requests.because(request.CausePoison), limit)
 	defer cancel()
-	err = s.dispatcher.options.Poison.Copy(ctx, record)
+	err = poisonrecord.Policy(s.dispatcher.options.Poison).Copy(ctx, record)
 	return ctx.Err() != nil, err
 }
 

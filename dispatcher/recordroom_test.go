@@ -3,7 +3,6 @@ package dispatcher_test
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -17,6 +16,7 @@ import (
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/emulator"
+	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/producer"
@@ -282,7 +282,7 @@ func TestTheLargestPoisonIsRedriven(t *testing.T) {
 	for name, pattern := range patterns {
 		for _, group := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
-				q, s := service(t)
+				q, _ := service(t)
 				scratch := q.Sibling("-scratch").(*azurequeue.Queue)
 				if err := scratch.Create(t.Context(), nil); err != nil {
 					t.Fatal(err)
@@ -312,18 +312,14 @@ func TestTheLargestPoisonIsRedriven(t *testing.T) {
 				if err := listener.New(q, fail, o).Run(ctx); err != nil {
 					t.Error(err)
 				}
-				account, err := azurequeue.OpenAccount(s.service.ConnectionString(), &azurequeue.Options{Transport: s})
-				if err != nil {
-					t.Fatal(err)
-				}
-				for e, err := range poison.List(t.Context(), q.Sibling(poison.Suffix), nil) {
-					if r := e.Record; err != nil || r.Reason != poison.ReasonAttempts || r.Queue != "orders" || r.Attempts != 5 || e.Job() != "7" {
+				for r, err := range poison.List(t.Context(), q, nil) {
+					if err != nil || r.Reason != poison.ReasonAttempts || r.Queue != "orders" || r.Attempts != 5 || r.Job != "7" {
 						t.Errorf("%s, group %v: got the record of a %q with %d attempts from %q, %v; want one of attempts, 5, and orders", name, group, r.Reason, r.Attempts, r.Queue, err)
 					}
 				}
-				report, err := poison.Redrive(t.Context(), q.Sibling(poison.Suffix), &poison.RedriveOptions{Account: account})
-				if err != nil || report.Redriven != 1 || report.Skipped != 0 {
-					t.Errorf("%s, group %v: %d redriven and %d skipped, %v; want 1 and 0", name, group, report.Redriven, report.Skipped, err)
+				report, err := poison.Redrive(t.Context(), q, nil)
+				if err != nil || report.Done != 1 || report.Skipped != 0 {
+					t.Errorf("%s, group %v: %d redriven and %d skipped, %v; want 1 and 0", name, group, report.Done, report.Skipped, err)
 				}
 				work(t, q, &listener.Options[string]{}, func(_ context.Context, m *listener.Message[string]) error {
 					if m.Body != repeated(pattern, n) || m.Attempt != 1 || group && m.Item != 1 {
@@ -343,12 +339,12 @@ func TestPoisonThatIsPutBackByHandRuns(t *testing.T) {
 	marked := "millrace/1?id=7&n=5&s=5&px=attempts\n" + body
 	tooMany := "millrace/1?id=7&n=5&s=4\n" + body
 	record := func(from, text string) string {
-		r := poison.NewRecord(queue.Name{Account: "test", Queue: from}, queue.Message{Text: text, DequeueCount: 5}, 5, poison.ReasonAttempts, nil)
-		encoded, err := json.Marshal(r)
+		r := poisonrecord.New(queue.Name{Account: "test", Queue: from}, queue.Message{Text: text, DequeueCount: 5}, 5, poison.ReasonAttempts, nil)
+		encoded, err := r.Encode()
 		if err != nil {
 			t.Fatal(err)
 		}
-		return string(encoded)
+		return encoded
 	}
 	other := record("bills", marked)
 	for name, c := range map[string]struct{ text, want string }{

@@ -73,7 +73,7 @@ func TestAGroupOfAKindInABlob(t *testing.T) {
 		}
 
 		mended = true
-		if _, err := poison.Redrive(b.Context(), b.queue.Sibling(poison.Suffix), &poison.RedriveOptions{To: b.queue}); err != nil {
+		if _, err := poison.Redrive(b.Context(), b.queue, nil); err != nil {
 			b.Fatal(err)
 		}
 		work()

@@ -420,7 +420,7 @@ func TestARedrivenJobKeepsItsKind(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		send(b, orders, order{1})
 		b.run(time.Minute, b.kindsOf(orders.Handle(handler[order](b, errFails), &kinds.Options{MaxAttempts: 1})))
-		if _, err := poison.Redrive(b.Context(), b.queue.Sibling(poison.Suffix), &poison.RedriveOptions{To: b.queue}); err != nil {
+		if _, err := poison.Redrive(b.Context(), b.queue, nil); err != nil {
 			b.Fatal(err)
 		}
 		b.run(time.Minute, b.kindsOf(orders.Handle(handler[order](b, nil), &kinds.Options{MaxAttempts: 1})))

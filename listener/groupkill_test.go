@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/killtest"
+	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
@@ -140,7 +141,7 @@ func (b *bundle) killGroup(k *killtest.Killer, way func(Handler[job]) Handler[jo
 	}
 	b.work(&killtest.Killer{}, l, way)
 	l.mended = true
-	_, err := poison.Redrive(b.Context(), b.queue.Queue.Sibling(poison.Suffix), &poison.RedriveOptions{To: b.queue.Queue})
+	_, err := poison.Redrive(b.Context(), b.queue.Queue, nil)
 	if err != nil && !errors.Is(err, queue.ErrQueueMissing) {
 		b.Error(err)
 	}
@@ -215,7 +216,7 @@ func TestAnItemThatKillsItsProcessHarmsNoOther(t *testing.T) {
 			fails := func(item int) bool { return item == 8 } // its attempts are never recorded
 			runs := b.runsUntilSettled(10, way, kills, fails)
 			for item, n := range runs {
-				switch want := poison.DefaultMaxLost; {
+				switch want := poisonrecord.DefaultMaxLost; {
 				case kills(item) && (n < want-1 || n > want+4): // progress of the others resets the count
 					b.Errorf("item %d, which kills, ran %d times, want %d to %d; all: %v", item, n, want-1, want+4, runs)
 				case !kills(item) && !fails(item) && (n < 1 || n > 3):

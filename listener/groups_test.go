@@ -244,8 +244,8 @@ func TestARedriveOfAGroupHandlesWhatFailed(t *testing.T) {
 		got.wantCounts(t, 1, 1, 1, 1, 1, 1, 1, 1, 5)
 
 		repaired = true
-		report, err := poison.Redrive(b.Context(), b.queue.Sibling(poison.Suffix), &poison.RedriveOptions{To: b.queue})
-		if err != nil || report.Redriven != 1 {
+		report, err := poison.Redrive(b.Context(), b.queue, nil)
+		if err != nil || report.Done != 1 {
 			t.Fatalf("got %+v, %v, want one message redriven", report, err)
 		}
 		b.run(New(b.queue, h, options()))

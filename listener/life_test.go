@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
@@ -61,9 +62,9 @@ func TestPoisonThatExpiresIsNotHandledAgain(t *testing.T) {
 			advance(life)
 			b.mustFinish()
 			records := b.poisonRecords()
-			if st := l.State(); runs != poison.DefaultMaxAttempts || st.Poisoned != c.wantPoisoned || int64(len(records)) != c.wantPoisoned {
+			if st := l.State(); runs != poisonrecord.DefaultMaxAttempts || st.Poisoned != c.wantPoisoned || int64(len(records)) != c.wantPoisoned {
 				t.Errorf("%s: got %d runs, state %+v, records %+v; want %d runs and %d poisoned",
-					name, runs, st, records, poison.DefaultMaxAttempts, c.wantPoisoned)
+					name, runs, st, records, poisonrecord.DefaultMaxAttempts, c.wantPoisoned)
 			}
 			if n := b.refusedUpdates(); c.latency == 0 && n > 0 {
 				t.Errorf("%s: got %d refused updates, want 0", name, n)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue/faultqueue"
 )
@@ -26,7 +27,7 @@ func TestAPostponedJobComesBackWithoutAnAttempt(t *testing.T) {
 			if at = append(at, time.Since(b.begin)); m.Attempt != 1 {
 				t.Errorf("delivery %d: got attempt %d, want 1", m.DequeueCount, m.Attempt)
 			}
-			if len(at) <= 2*poison.DefaultMaxAttempts {
+			if len(at) <= 2*poisonrecord.DefaultMaxAttempts {
 				return NotRun(time.Minute, errBusy)
 			}
 			return nil
@@ -39,10 +40,10 @@ func TestAPostponedJobComesBackWithoutAnAttempt(t *testing.T) {
 				t.Errorf("delivery %d came after %v, want about a minute", i+1, d)
 			}
 		}
-		if st := l.State(); st.Succeeded != 1 || st.Snoozed != 2*poison.DefaultMaxAttempts {
-			t.Errorf("got %+v, want 1 succeeded and %d snoozed", st, 2*poison.DefaultMaxAttempts)
+		if st := l.State(); st.Succeeded != 1 || st.Snoozed != 2*poisonrecord.DefaultMaxAttempts {
+			t.Errorf("got %+v, want 1 succeeded and %d snoozed", st, 2*poisonrecord.DefaultMaxAttempts)
 		}
-		b.wantRequests("update", 2*poison.DefaultMaxAttempts)
+		b.wantRequests("update", 2*poisonrecord.DefaultMaxAttempts)
 	})
 }
 
@@ -78,8 +79,8 @@ func TestAPostponedJobThatKillsItsWorkerIsPoison(t *testing.T) {
 			}
 		}
 		c := b.poisonRecords()
-		if runs != 1+poison.DefaultMaxLost || len(c) != 1 || c[0].Reason != poison.ReasonLost {
-			t.Errorf("got %d runs, records %+v; want %d runs and one record with the reason lost", runs, c, 1+poison.DefaultMaxLost)
+		if runs != 1+poisonrecord.DefaultMaxLost || len(c) != 1 || c[0].Reason != poison.ReasonLost {
+			t.Errorf("got %d runs, records %+v; want %d runs and one record with the reason lost", runs, c, 1+poisonrecord.DefaultMaxLost)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue/faultqueue"
 )
@@ -42,7 +43,7 @@ func TestARecordCountsLostDeliveries(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
 		b.runKilledProcesses(faultqueue.Options{}, 0)
-		if c := b.poisonRecords(); len(c) != 1 || c[0].Lost != c[0].DequeueCount-1 || c[0].Lost < poison.DefaultMaxLost {
+		if c := b.poisonRecords(); len(c) != 1 || c[0].Lost != c[0].DequeueCount-1 || c[0].Lost < poisonrecord.DefaultMaxLost {
 			t.Errorf("got records %+v; want one whose deliveries are all lost but the last", c)
 		}
 	})

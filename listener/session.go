@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/internal/hook"
+	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/metered"
@@ -361,7 +362,7 @@ func (s *session) drain(halted <-chan struct{}) error {
 func (s *session) logStart() {
 	now := s.snapshot() // the listener can be configured already
 	destination := "stays in its queue"
-	if p, err := s.options.Poison.WithDefaults(s.queue); err == nil && !p.Keep {
+	if p, err := poisonrecord.Policy(s.options.Poison).WithDefaults(s.queue); err == nil && !p.Keep {
 		destination = p.Queue.Name().String()
 	}
 	s.report.info("listening", slog.Int("concurrency", now.concurrency),

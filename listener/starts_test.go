@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/faultqueue"
@@ -81,8 +82,8 @@ func TestAJobThatKillsItsWorkerIsPoison(t *testing.T) {
 			b.send(1)
 			runs := b.runKilledProcesses(faultqueue.Options{}, ran)
 			c := b.poisonRecords()
-			if runs != 1+poison.DefaultMaxLost || len(c) != 1 || c[0].Reason != poison.ReasonLost || b.depth(b.queue.Queue) != 0 {
-				t.Errorf("after %v: got %d runs, records %+v; want runs %v, records 1, Reason ReasonLost, depth 0", ran, runs, c, 1+poison.DefaultMaxLost)
+			if runs != 1+poisonrecord.DefaultMaxLost || len(c) != 1 || c[0].Reason != poison.ReasonLost || b.depth(b.queue.Queue) != 0 {
+				t.Errorf("after %v: got %d runs, records %+v; want runs %v, records 1, Reason ReasonLost, depth 0", ran, runs, c, 1+poisonrecord.DefaultMaxLost)
 			}
 		})
 	}
@@ -102,8 +103,8 @@ func TestAJobThatKillsItsWorkerIsPoisonBehindABadNetwork(t *testing.T) {
 			b.send(1)
 			runs := b.runKilledProcesses(faultqueue.Options{Seed: seed * 1000, Every: badNetwork}, 0)
 			c := b.poisonRecords()
-			if runs < 2 || runs > 1+poison.DefaultMaxLost || len(c) == 0 || c[0].Reason != poison.ReasonLost {
-				t.Errorf("seed %d: got %d runs, records %+v; want runs at least 2, runs at most %v, records above 0, Reason ReasonLost", seed, runs, c, 1+poison.DefaultMaxLost)
+			if runs < 2 || runs > 1+poisonrecord.DefaultMaxLost || len(c) == 0 || c[0].Reason != poison.ReasonLost {
+				t.Errorf("seed %d: got %d runs, records %+v; want runs at least 2, runs at most %v, records above 0, Reason ReasonLost", seed, runs, c, 1+poisonrecord.DefaultMaxLost)
 			}
 		})
 	}
@@ -403,15 +404,15 @@ func TestAJobThatLosesItsLeaseTooOftenIsPoison(t *testing.T) {
 		b.run(l)
 		advance(24 * time.Hour)
 		b.mustFinish()
-		if c := b.poisonRecords(); runs != 1+20+poison.DefaultMaxLost || len(c) == 0 || c[0].Reason != poison.ReasonOutlived {
-			t.Errorf("got %d runs, %d records; want runs %v, records above 0, Reason ReasonOutlived", runs, len(c), 1+20+poison.DefaultMaxLost)
+		if c := b.poisonRecords(); runs != 1+20+poisonrecord.DefaultMaxLost || len(c) == 0 || c[0].Reason != poison.ReasonOutlived {
+			t.Errorf("got %d runs, %d records; want runs %v, records above 0, Reason ReasonOutlived", runs, len(c), 1+20+poisonrecord.DefaultMaxLost)
 		}
 	})
 }
 
 // A text without room for a record cannot tell starts from deliveries: deliveries count.
 func TestWithoutRoomForARecordDeliveriesCount(t *testing.T) {
-	for lost, want := range map[int]int{poison.DefaultMaxLost - 1: 1, poison.DefaultMaxLost: 0} {
+	for lost, want := range map[int]int{poisonrecord.DefaultMaxLost - 1: 1, poisonrecord.DefaultMaxLost: 0} {
 		bubble(t, func(b *bundle) {
 			text, err := codec.Seal(codec.Head{ID: "full"}, []byte(`{"N":1}`), codec.Envelope)
 			if err != nil {
@@ -512,8 +513,8 @@ func TestAForgedCountDoesNotDisableMaxLost(t *testing.T) {
 			b.putText("millrace/1?id=7&" + forged + "\n" + `{"N":1}`)
 			runs := b.runKilledProcesses(faultqueue.Options{}, 0)
 			c := b.poisonRecords()
-			if runs != 1+poison.DefaultMaxLost || len(c) != 1 || c[0].Reason != poison.ReasonLost {
-				t.Errorf("%s: got %d runs, records %+v; want runs %v, records 1, Reason ReasonLost", forged, runs, c, 1+poison.DefaultMaxLost)
+			if runs != 1+poisonrecord.DefaultMaxLost || len(c) != 1 || c[0].Reason != poison.ReasonLost {
+				t.Errorf("%s: got %d runs, records %+v; want runs %v, records 1, Reason ReasonLost", forged, runs, c, 1+poisonrecord.DefaultMaxLost)
 			}
 		})
 	}
@@ -556,8 +557,8 @@ func TestSavedProgressResetsTheCountOfLostStarts(t *testing.T) {
 			if progress && (runs != 12 || next != 13 || len(b.poisonRecords()) != 0) {
 				t.Errorf("with progress: got %d runs up to %d, records %+v; want 12 up to 13 and none", runs, next, b.poisonRecords())
 			}
-			if !progress && (runs != 1+poison.DefaultMaxLost || len(b.poisonRecords()) != 1) {
-				t.Errorf("without progress: got %d runs, records %+v; want %d and one", runs, b.poisonRecords(), 1+poison.DefaultMaxLost)
+			if !progress && (runs != 1+poisonrecord.DefaultMaxLost || len(b.poisonRecords()) != 1) {
+				t.Errorf("without progress: got %d runs, records %+v; want %d and one", runs, b.poisonRecords(), 1+poisonrecord.DefaultMaxLost)
 			}
 		})
 	}
@@ -592,8 +593,8 @@ func TestStartsCountAcrossProcesses(t *testing.T) {
 			}
 			b.mustFinish()
 		}
-		if runs != 1+poison.DefaultMaxLost || len(b.poisonRecords()) == 0 {
-			t.Errorf("got %d runs, records %s; want runs %v, poison records above 0", runs, fmt.Sprint(b.poisonRecords()), 1+poison.DefaultMaxLost)
+		if runs != 1+poisonrecord.DefaultMaxLost || len(b.poisonRecords()) == 0 {
+			t.Errorf("got %d runs, records %s; want runs %v, poison records above 0", runs, fmt.Sprint(b.poisonRecords()), 1+poisonrecord.DefaultMaxLost)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
@@ -49,7 +50,7 @@ func (s *scripted) Create(ctx context.Context, metadata map[string]string) error
 }
 
 // script returns a poison queue that exists, and a policy that moves to it.
-func script(t *testing.T) (*scripted, poison.Policy) {
+func script(t *testing.T) (*scripted, poisonrecord.Policy) {
 	t.Helper()
 	q := setup(t)
 	sibling, ok := q.Sibling("-poison").(*localqueue.Queue)
@@ -60,7 +61,7 @@ func script(t *testing.T) (*scripted, poison.Policy) {
 		t.Fatal(err)
 	}
 	s := &scripted{Queue: sibling}
-	return s, policy(t, poison.Policy{Queue: s}, q)
+	return s, policy(t, poisonrecord.Policy{Queue: s}, q)
 }
 
 // P-05: every copy that is sent never expires and is visible at once: in a queue that exists or
@@ -85,7 +86,7 @@ func TestEveryCopyThatIsSentNeverExpires(t *testing.T) {
 			s, p := script(t)
 			s.enqueue, s.create, p.Bare = c.enqueue, c.create, c.bare
 			cause := errors.New(strings.Repeat("no stock ", 100))
-			if err := p.Copy(t.Context(), poison.NewRecord(from, message("x"), 5, poison.ReasonAttempts, cause)); err != nil {
+			if err := p.Copy(t.Context(), poisonrecord.New(from, message("x"), 5, poison.ReasonAttempts, cause)); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
 			if len(s.options) != c.sent {
@@ -107,7 +108,7 @@ func TestEveryCopyThatIsSentNeverExpires(t *testing.T) {
 func TestAPoisonQueueThatCannotBeCreatedSaysWhy(t *testing.T) {
 	s, p := script(t)
 	s.enqueue, s.create = []error{queue.ErrQueueMissing}, []error{queue.ErrUnauthorized}
-	err := p.Copy(t.Context(), poison.NewRecord(from, message("x"), 5, poison.ReasonAttempts, nil))
+	err := p.Copy(t.Context(), poisonrecord.New(from, message("x"), 5, poison.ReasonAttempts, nil))
 	if !errors.Is(err, queue.ErrUnauthorized) || errors.Is(err, queue.ErrQueueMissing) {
 		t.Errorf("got %v, want %v", err, queue.ErrUnauthorized)
 	}
@@ -133,7 +134,7 @@ func TestACopyThatDoesNotFitIsSentWithLess(t *testing.T) {
 	} {
 		s, p := script(t)
 		s.enqueue = tooLarge
-		err := p.Copy(t.Context(), poison.NewRecord(from, message("the text"), 5, poison.ReasonAttempts, c.cause))
+		err := p.Copy(t.Context(), poisonrecord.New(from, message("the text"), 5, poison.ReasonAttempts, c.cause))
 		if !errors.Is(err, queue.ErrTooLarge) || !strings.Contains(err.Error(), "m-1") {
 			t.Errorf("%s: got %v, want %v of message m-1", name, err, queue.ErrTooLarge)
 		}
@@ -156,12 +157,12 @@ func TestACopyThatDoesNotFitIsSentWithLess(t *testing.T) {
 func TestARecordIsOfItsMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := message("x")
-		never := poison.NewRecord(from, m, 4, poison.ReasonLost, nil)
+		never := poisonrecord.New(from, m, 4, poison.ReasonLost, nil)
 		if never.Attempts != 4 || never.DequeueCount != 5 {
 			t.Errorf("attempts %d, dequeue count %d; want 4 and 5", never.Attempts, never.DequeueCount)
 		}
-		if never.Account != "acme" || never.Queue != "orders" || never.ID != "m-1" || never.Version != 1 {
-			t.Errorf("account %q, queue %q, id %q, version %d; want acme, orders, m-1 and 1", never.Account, never.Queue, never.ID, never.Version)
+		if never.Account != "acme" || never.Queue != "orders" || never.ID != "m-1" {
+			t.Errorf("account %q, queue %q, id %q; want acme, orders, and m-1", never.Account, never.Queue, never.ID)
 		}
 		if never.Error != "" || never.Reason != poison.ReasonLost {
 			t.Errorf("error %q, reason %q; want none and lost", never.Error, never.Reason)
@@ -173,11 +174,11 @@ func TestARecordIsOfItsMessage(t *testing.T) {
 			t.Errorf("poisoned %v, inserted %v; want %v in UTC and %v", never.Poisoned, never.Inserted, time.Now(), m.Inserted)
 		}
 		m.Expires = time.Time{}
-		if unknown := poison.NewRecord(from, m, 4, poison.ReasonLost, nil); unknown.Expires != nil {
+		if unknown := poisonrecord.New(from, m, 4, poison.ReasonLost, nil); unknown.Expires != nil {
 			t.Errorf("a message whose expiry is unknown has expiry %v", unknown.Expires)
 		}
 		m.Expires = time.Date(9998, 12, 31, 0, 0, 0, 0, time.UTC)
-		if late := poison.NewRecord(from, m, 4, poison.ReasonLost, nil); late.Expires == nil || !late.Expires.Equal(m.Expires) {
+		if late := poisonrecord.New(from, m, 4, poison.ReasonLost, nil); late.Expires == nil || !late.Expires.Equal(m.Expires) {
 			t.Errorf("expiry %v, want %v", late.Expires, m.Expires)
 		}
 	})
@@ -192,12 +193,12 @@ func TestWhatAPolicySetsStays(t *testing.T) {
 		{[2]int{0, 7}, [2]int{5, 7}},
 		{[2]int{1, 1}, [2]int{1, 1}},
 	} {
-		p := policy(t, poison.Policy{MaxAttempts: c.set[0], MaxLost: c.set[1]}, q)
+		p := policy(t, poisonrecord.Policy{MaxAttempts: c.set[0], MaxLost: c.set[1]}, q)
 		if got := [2]int{p.MaxAttempts, p.MaxLost}; got != c.want {
 			t.Errorf("attempts and lost starts of %v: got %v, want %v", c.set, got, c.want)
 		}
 	}
-	for _, bad := range []poison.Policy{{MaxAttempts: -1}, {MaxLost: -1}} {
+	for _, bad := range []poisonrecord.Policy{{MaxAttempts: -1}, {MaxLost: -1}} {
 		if _, err := bad.WithDefaults(q); err == nil {
 			t.Errorf("%d attempts, %d lost starts: accepted, want an error", bad.MaxAttempts, bad.MaxLost)
 		}

@@ -13,7 +13,8 @@
 //
 // [Redrive] does the same in the other direction: it sends a message to the queue that it came
 // from, and then deletes it from the poison queue. [List] shows what is there, and [Purge]
-// deletes what nobody needs. All three choose by a [Filter].
+// deletes what nobody needs. All three take the queue of the jobs, find its poison queue by
+// [Suffix] or in [Options], and choose by a [Filter].
 //
 // # Cost
 //

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"log/slog"
 
+	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
@@ -15,32 +17,24 @@ import (
 // the former go back to their queue, where they start anew, and the latter is deleted.
 func ExampleRedrive() {
 	ctx := context.Background()
-	account := localqueue.New(nil).Account("acme")
-	orders, err1 := account.Open("orders")
-	dead, err2 := account.Open("orders-poison")
-	if err := errors.Join(err1, err2, orders.Create(ctx, nil), dead.Create(ctx, nil)); err != nil {
+	orders := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "orders"})
+	if err := orders.Create(ctx, nil); err != nil {
 		log.Fatal(err)
 	}
-	for n, cause := range []string{"no stock for order 0", "no stock for order 1", "order 2 is nonsense"} {
-		m := queue.Message{Text: fmt.Sprintf("millrace/1?id=order-%d&n=5\n{}", n), DequeueCount: 5}
-		r := poison.NewRecord(orders.Name(), m, 5, poison.ReasonAttempts, errors.New(cause))
-		if err := (poison.Policy{Queue: dead}).Copy(ctx, r); err != nil {
-			log.Fatal(err)
-		}
-	}
-	report, err := poison.Redrive(ctx, dead, &poison.RedriveOptions{
-		Account: account,
-		Filter:  poison.Filter{Fingerprint: "no stock for order 1"}, // numbers do not matter
+	fail(ctx, orders, "no stock for order 0", "no stock for order 1", "order 2 is nonsense")
+
+	report, err := poison.Redrive(ctx, orders, &poison.Options{
+		Filter: poison.Filter{Fingerprint: "no stock for order 1"}, // numbers do not matter
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("redriven:", report.Redriven, "of", report.Seen)
-	for e, err := range poison.List(ctx, dead, nil) {
-		fmt.Println("left:", e.Record.Error, err)
+	fmt.Println("redriven:", report.Done, "of", report.Seen)
+	for record, err := range poison.List(ctx, orders, nil) {
+		fmt.Println("left:", record.Error, err)
 	}
-	purged, err := poison.Purge(ctx, dead, &poison.PurgeOptions{Filter: poison.Filter{Match: "nonsense"}})
-	fmt.Println("purged:", purged.Purged, err)
+	purged, err := poison.Purge(ctx, orders, &poison.Options{Filter: poison.Filter{Match: "nonsense"}})
+	fmt.Println("purged:", purged.Done, err)
 	back, err := orders.Peek(ctx, queue.MaxBatch)
 	if err != nil {
 		log.Fatal(err)
@@ -54,4 +48,27 @@ func ExampleRedrive() {
 	// purged: 1 <nil>
 	// "millrace/1?id=order-0\n{}"
 	// "millrace/1?id=order-1\n{}"
+}
+
+// fail runs jobs that fail with these errors, once.
+func fail(ctx context.Context, orders queue.Queue, causes ...string) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	for n := range causes {
+		if _, err := orders.Enqueue(ctx, fmt.Sprintf("millrace/1?id=order-%d\n{}", n), nil); err != nil {
+			fmt.Println(err)
+		}
+	}
+	failed := 0
+	handle := func(context.Context, *listener.Message[struct{}]) error {
+		cause := errors.New(causes[failed])
+		if failed++; failed == len(causes) {
+			stop()
+		}
+		return listener.Poison(cause)
+	}
+	o := &listener.Options[struct{}]{Concurrency: 1, Logger: slog.New(slog.DiscardHandler)}
+	if err := listener.New(orders, handle, o).Run(ctx); err != nil {
+		fmt.Println(err)
+	}
 }

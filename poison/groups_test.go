@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
@@ -22,11 +23,11 @@ func TestARedrivenGroupKeepsWhatIsDone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r := poison.NewRecord(q.Name(), queue.Message{Text: groupText}, 2, poison.ReasonRejected, nil)
-	if err := (poison.Policy{Queue: from}).Copy(t.Context(), r); err != nil {
+	r := poisonrecord.New(q.Name(), queue.Message{Text: groupText}, 2, poison.ReasonRejected, nil)
+	if err := (poisonrecord.Policy{Queue: from}).Copy(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := poison.Redrive(t.Context(), from, &poison.RedriveOptions{To: q}); err != nil {
+	if _, err := poison.Redrive(t.Context(), q, nil); err != nil {
 		t.Fatal(err)
 	}
 	batch, err := q.Peek(t.Context(), 2)
@@ -38,8 +39,8 @@ func TestARedrivenGroupKeepsWhatIsDone(t *testing.T) {
 // A group has no one body that could stand for it.
 func TestABareGroupStaysInItsEnvelope(t *testing.T) {
 	from := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs-poison"})
-	r := poison.NewRecord(queue.Name{Account: "test", Queue: "jobs"}, queue.Message{Text: groupText}, 2, poison.ReasonRejected, nil)
-	if err := (poison.Policy{Queue: from, Bare: true}).Copy(t.Context(), r); err != nil {
+	r := poisonrecord.New(queue.Name{Account: "test", Queue: "jobs"}, queue.Message{Text: groupText}, 2, poison.ReasonRejected, nil)
+	if err := (poisonrecord.Policy{Queue: from, Bare: true}).Copy(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
 	batch, err := from.Peek(t.Context(), 1)

@@ -88,12 +88,12 @@ func TestAKilledRedriveLosesNothing(t *testing.T) {
 						m.bury(t, envelope(t, i, codec.Head{Attempts: 5}), reason, nil)
 					}
 					k := &killer{until: step, after: after}
-					o := &poison.RedriveOptions{To: &mortal{m.orders, k}, Parallel: parallel, Filter: poison.Filter{Reason: poison.ReasonAttempts}}
-					report, _ := poison.Redrive(t.Context(), &mortal{m.poison, k}, o)
+					o := &poison.Options{From: &mortal{m.poison, k}, To: &mortal{m.orders, k}, Parallel: parallel, Filter: poison.Filter{Reason: poison.ReasonAttempts}}
+					report, _ := poison.Redrive(t.Context(), m.orders, o)
 					ended = k.until > 0
 					time.Sleep(time.Minute) // until the leases of the dead have ended
-					o.To = m.orders
-					again, err := poison.Redrive(t.Context(), m.poison, o)
+					o.From, o.To = nil, nil
+					again, err := poison.Redrive(t.Context(), m.orders, o)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -135,8 +135,8 @@ func TestRedrivesOfOneQueueAtOnceLoseNothing(t *testing.T) {
 					faults := &faultqueue.Options{Seed: seed*10 + worker, Every: faultqueue.Rates{LostRequest: 0.05, LostResponse: 0.05, Throttled: 0.05}}
 					q := faultqueue.New(m.poison, faults)
 					defer q.Wait()
-					o := &poison.RedriveOptions{To: faultqueue.New(m.orders, faults), Parallel: 2, Rate: 20}
-					if _, err := poison.Redrive(t.Context(), q, o); err != nil && !queue.Transient(err) {
+					o := &poison.Options{From: q, To: faultqueue.New(m.orders, faults), Parallel: 2, Rate: 20}
+					if _, err := poison.Redrive(t.Context(), m.orders, o); err != nil && !queue.Transient(err) {
 						t.Errorf("seed %d: %v", seed, err)
 					}
 				})

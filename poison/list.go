@@ -5,75 +5,27 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"strings"
 	"time"
 
-	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/browse"
-	"github.com/millrace/millrace/internal/naming"
-	"github.com/millrace/millrace/internal/request"
+	"github.com/millrace/millrace/internal/hook"
+	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/internal/units"
 	"github.com/millrace/millrace/queue"
 )
 
-// Entry is one message of a poison queue.
-type Entry struct {
-	// Message is the message as it is in the poison queue. Its id is not that of the message
-	// that became poison.
-	queue.Message
-
-	// Record is what the message holds. Its Version is 0 for a foreign message: one that was
-	// copied bare, or that another program has put there. If a newer release has put it there, only
-	// the Version is known, and [Redrive] skips it.
-	Record Record
+// ParseRecord parses the text of a message in a poison queue. What records of earlier releases
+// lack and follows from the rest is filled in. A message that had no room for a whole record has a
+// Reason, a Queue, Attempts, Expires, and a Text. A text that is not a record, such as one moved
+// bare, is an error. A record of a newer release is an error that wraps codec.ErrNewer.
+func ParseRecord(text string) (Record, error) {
+	r, err := poisonrecord.Parse(text)
+	return Record(r), err
 }
 
-// NewEntry returns the entry of a message in a poison queue.
-func NewEntry(m queue.Message) Entry {
-	e := Entry{Message: m}
-	if r, err := ParseRecord(m.Text); err == nil || errors.Is(err, codec.ErrNewer) {
-		e.Record = r
-	}
-	if r := &e.Record; r.Version == version && r.Poisoned.IsZero() { // it had no room for that
-		r.Poisoned, r.LastSeen = m.Inserted, m.Inserted
-		if r.FirstSeen.IsZero() {
-			r.FirstSeen = m.Inserted
-		}
-	}
-	return e
-}
-
-// Foreign reports whether the message is no record.
-func (e *Entry) Foreign() bool { return e.Record.Version == 0 }
-
-// Original returns the text of the message that became poison: that of the record, or of a
-// foreign message, or of a record of a newer release, its own.
-func (e *Entry) Original() string {
-	if e.Foreign() || e.Record.Version > version {
-		return e.Text
-	}
-	return e.Record.Text
-}
-
-// Job returns the id of the job, or "" if the message does not say it.
-func (e *Entry) Job() string {
-	if !e.Foreign() {
-		return e.Record.Job
-	}
-	head, _, _, _ := open(e.Text, codec.Auto) // one that cannot be read has none
-	return head.ID
-}
-
-// Kind returns the kind of the job, or "" if it has none or the message does not say it.
-func (e *Entry) Kind() string {
-	head, _, _, _ := open(e.Original(), codec.Auto) // one that cannot be read has none
-	return head.Kind
-}
-
-// Since returns when the message came into the poison queue, by the service's clock.
-func (e *Entry) Since() time.Time { return e.Inserted }
-
-// Filter chooses messages of a poison queue: those for which everything holds that is set. The
+// Filter chooses messages of a poison queue: those that meet every condition that is set. The
 // zero value chooses all.
 type Filter struct {
 	// Reason is the reason in the record. A foreign message has none. Defaults to "", any.
@@ -106,117 +58,172 @@ type Filter struct {
 	Newer time.Duration
 }
 
-// check refuses ages without a unit.
-func (f *Filter) check() error {
-	return errors.Join(units.Wait("the filter's Older", f.Older), units.Wait("the filter's Newer", f.Newer))
-}
+// Options says which messages [List], [Purge], and [Redrive] work on, and how. Nil and the zero
+// value mean all messages in the poison queue of the queue. A field that a function does not use
+// is an error there.
+type Options struct {
+	// From is the poison queue. Defaults to the sibling of the queue with [Suffix]. It is required
+	// if the name of the queue itself ends in Suffix, or is too long for it. List and Purge read
+	// any queue that is set here.
+	From queue.Queue
 
-// Chooses reports whether the filter chooses the entry at this time of the service. The clocks of
-// this machine and of the service differ, which matters for Older and Newer.
-func (f *Filter) Chooses(e *Entry, now time.Time) bool {
-	age := now.Sub(e.Since())
-	switch {
-	case f.Reason != "" && f.Reason != e.Record.Reason,
-		f.Fingerprint != "" && (e.Foreign() || naming.Fingerprint(f.Fingerprint) != e.Record.Fingerprint),
-		f.Job != "" && f.Job != e.Job(),
-		f.Kind != "" && f.Kind != e.Kind(),
-		f.ID != "" && f.ID != e.ID && (e.Foreign() || f.ID != e.Record.ID),
-		f.Older > 0 && age < f.Older,
-		f.Newer > 0 && age > f.Newer:
-		return false
-	}
-	text := f.Match
-	if text == "" || strings.Contains(e.Record.Error, text) || strings.Contains(e.Record.Stack, text) {
-		return true
-	}
-	head, body, _, err := open(e.Original(), codec.Auto)
-	return strings.Contains(string(body), text) || strings.Contains(head.Claim, text) || err != nil && strings.Contains(e.Original(), text)
-}
-
-// ListOptions says what [List] yields. Nil and the zero value mean what a peek shows.
-type ListOptions struct {
-	// Filter chooses messages. Defaults to all.
+	// Filter chooses messages. Defaults to all, foreign ones included.
 	Filter Filter
 
-	// Beyond reads further if the service shows [queue.MaxBatch] messages, which is as far as it
-	// goes. It takes page after page under a lease and gives it back, which costs one request a
-	// page and one a message, puts the messages in another order, hides each for a moment, and
-	// raises the dequeue count of records and of messages without an envelope. Nothing counts as
-	// a lost delivery. Defaults to false.
-	Beyond bool
-
-	// Max is how many chosen messages are yielded at most. Defaults to 0, all.
+	// Max is how many chosen messages are yielded or worked on at most. Defaults to 0, all.
+	// Negative is an error.
 	Max int
 
-	// Lease is how long a page is hidden with Beyond, in whole seconds, at least 2 s. It is given
-	// back before that; only a process that is killed leaves it hidden so long. Defaults to 30 s.
+	// Lease is how long a page of messages is hidden while it is worked on, in whole seconds, at
+	// least 2 s. A process that is killed leaves its page hidden so long. List needs it only with
+	// Beyond. Defaults to 30 s.
 	Lease time.Duration
+
+	// Beyond is for List. It reads further if the service shows [queue.MaxBatch] messages, which
+	// is as far as it goes. It takes page after page under a lease and gives it back, which costs
+	// one request a page and one a message, puts the messages in another order, hides each for a
+	// moment, and raises the dequeue count of records and of messages without an envelope. Nothing
+	// counts as a lost delivery. Defaults to false.
+	Beyond bool
+
+	// DryRun, of Purge and Redrive, sends and deletes nothing, and counts as done what would be.
+	// It reads the queue as usual, with the same cost for what is given back. Defaults to false.
+	DryRun bool
+
+	// Rate, of Purge and Redrive, is how many messages a second are worked on at most, in bursts
+	// of a second's worth. Defaults to 0, no bound. Negative is an error.
+	Rate float64
+
+	// Parallel, of Purge and Redrive, is how many messages are worked on at a time, and how many
+	// may be in their queues twice after a redrive is killed. Defaults to 1. Negative is an error.
+	Parallel int
+
+	// Progress, of Purge and Redrive, is called after each page and each message that was worked
+	// on, never by two goroutines at a time. It must not wait. Defaults to nil, no calls.
+	Progress func(Report)
+
+	// Account is for Redrive. It opens the queues that records name, other than the queue of the
+	// call. Every one must exist. Records of an account with another name are skipped. Defaults to
+	// nil: records that name another queue are skipped.
+	Account queue.Account
+
+	// To is for Redrive. All chosen messages go there, whatever their records say, and foreign
+	// messages too. Defaults to nil: records go back to where they came from, and foreign messages
+	// are skipped.
+	To queue.Queue
+
+	// TTL is for Redrive: how long a message lives from now on, or [queue.Forever]. Defaults to 0,
+	// what remained of its life; a message whose life has ended is not sent but counted as expired.
+	TTL time.Duration
 }
 
-// List yields the visible messages of a poison queue that the filter chooses. It also works on
-// other queues. An error is yielded last, with a zero Entry. What the service shows costs one
-// request.
-//
-// With Beyond a page is given back when its last entry was yielded, so entries should be handled
-// without waiting. The messages that have come since it began are not yielded.
-func List(ctx context.Context, q queue.Queue, o *ListOptions) iter.Seq2[Entry, error] {
-	if o == nil {
-		o = new(ListOptions)
-	}
-	return func(yield func(Entry, error) bool) {
-		if err := o.list(ctx, q, yield); err != nil {
-			yield(Entry{}, err)
-		}
-	}
-}
+// A call is a function of this package that takes Options.
+type call string
 
-// list yields entries until there are no more, or the caller stops.
-func (o *ListOptions) list(ctx context.Context, q queue.Queue, yield func(Entry, error) bool) error {
-	if err := errors.Join(checkLease(o.Lease), o.Filter.check()); err != nil {
-		return err
+const (
+	listing   call = "list"
+	purging   call = "purge"
+	redriving call = "redrive"
+)
+
+// withDefaults returns o with the poison queue of q.
+func (o *Options) withDefaults(c call, q queue.Queue) (*Options, error) {
+	all := Options{}
+	if o != nil {
+		all = *o
 	}
-	ctx = request.WithCause(ctx, request.CauseBrowse)
-	shown, err := q.Peek(ctx, queue.MaxBatch)
+	if hook.IsNil(q) {
+		return nil, fmt.Errorf("%s poison messages: the queue is nil. Pass the queue that the jobs came from", c)
+	}
+	var err error
+	if all.From == nil {
+		all.From, err = poisonQueue(q)
+	}
+	if err == nil {
+		err = all.validate(c)
+	}
 	if err != nil {
+		return nil, fmt.Errorf("%s poison messages of %v: %w", c, q.Name(), err)
+	}
+	return &all, nil
+}
+
+// poisonQueue returns the sibling of q for poison. A caller who passes a poison queue may mean what
+// is in it, so its own sibling is not a default.
+func poisonQueue(q queue.Queue) (queue.Queue, error) {
+	name := q.Name().Queue
+	if original, is := strings.CutSuffix(name, Suffix); is {
+		return nil, fmt.Errorf("%s is a poison queue. Pass the queue that its jobs came from, probably %s. "+
+			"If %s has a poison queue itself, set Options.From to that", name, original, name)
+	}
+	if err := queue.CheckName(name + Suffix); err != nil {
+		return nil, fmt.Errorf("it has no poison queue by default. Set Options.From to its poison queue: %w", err)
+	}
+	return q.Sibling(Suffix), nil
+}
+
+func (o *Options) validate(c call) error {
+	switch {
+	case o.Rate < 0 || math.IsNaN(o.Rate):
+		return fmt.Errorf("a rate of %v messages a second: it must not be negative", o.Rate)
+	case o.Parallel < 0:
+		return fmt.Errorf("%d messages at a time: it must be at least 1", o.Parallel)
+	case o.Max < 0:
+		return fmt.Errorf("at most %d messages: it must not be negative", o.Max)
+	case o.Lease != 0 && (o.Lease < browse.MinLease || o.Lease > queue.MaxVisibility):
+		return fmt.Errorf("a lease of %v: it must be at least %v and at most %v", o.Lease, browse.MinLease, queue.MaxVisibility)
+	case o.TTL != 0 && o.TTL != queue.Forever && o.TTL < queue.MinTTL:
+		return fmt.Errorf("a TTL of %v: it must be at least %v, or queue.Forever", o.TTL, queue.MinTTL)
+	}
+	if err := errors.Join(
+		units.Visibility("a lease of", o.Lease), units.Wait("the filter's Older", o.Filter.Older), units.Wait("the filter's Newer", o.Filter.Newer),
+	); err != nil {
 		return err
 	}
-	left := o.Max
-	chosen := func(m queue.Message, now time.Time) bool {
-		e := NewEntry(m)
-		if !o.Filter.Chooses(&e, now) {
-			return true
-		}
-		left--
-		return yield(e, nil) && left != 0
-	}
-	if !o.Beyond || len(shown) < queue.MaxBatch {
-		for _, m := range shown {
-			if !chosen(m, time.Now()) {
-				break
-			}
-		}
-		return nil
-	}
-	for page, err := range browse.Pages(ctx, q, &browse.Options{Lease: o.Lease}) {
-		if err != nil {
-			return err
-		}
-		for _, m := range page.Messages {
-			m.DequeueCount-- // without ours
-			if !chosen(m.Message, page.Now) {
-				return nil
-			}
+	for _, field := range []struct {
+		name      string
+		set, used bool
+	}{
+		{"Beyond", o.Beyond, c == listing},
+		{"DryRun", o.DryRun, c != listing},
+		{"Rate", o.Rate != 0, c != listing},
+		{"Parallel", o.Parallel != 0, c != listing},
+		{"Progress", o.Progress != nil, c != listing},
+		{"Account", o.Account != nil, c == redriving},
+		{"To", o.To != nil, c == redriving},
+		{"TTL", o.TTL != 0, c == redriving},
+	} {
+		if field.set && !field.used {
+			return fmt.Errorf("a %s does not use Options.%s: leave it out", c, field.name)
 		}
 	}
 	return nil
 }
 
-func checkLease(lease time.Duration) error {
-	if err := units.Visibility("a lease of", lease); err != nil {
-		return err
+// List yields what is in the poison queue of q, for the visible messages that the filter chooses.
+// An error is yielded last, with a zero Record. What the service shows costs one request.
+//
+// The record of a foreign message has no Reason. A foreign message was copied bare, was put there
+// by another program, or is a record of a newer release. Its Text is the text of the message, and
+// the other fields describe the message in the poison queue. [codec.Open] opens the text of any
+// record.
+//
+// With Beyond a page is given back when its last message was yielded, so they should be handled
+// without waiting. The messages that have come since it began are not yielded.
+func List(ctx context.Context, q queue.Queue, o *Options) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		all, err := o.withDefaults(listing, q)
+		if err != nil {
+			yield(Record{}, err)
+			return
+		}
+		entries := poisonrecord.List(ctx, all.From, &poisonrecord.ListOptions{
+			Filter: poisonrecord.Filter(all.Filter), Beyond: all.Beyond, Max: all.Max, Lease: all.Lease,
+		})
+		for e, err := range entries {
+			if !yield(Record(e.Record), err) {
+				return
+			}
+		}
 	}
-	if lease != 0 && (lease < browse.MinLease || lease > queue.MaxVisibility) {
-		return fmt.Errorf("a lease of %v: it must be at least %v and at most %v", lease, browse.MinLease, queue.MaxVisibility)
-	}
-	return nil
 }

@@ -23,8 +23,8 @@ func TestAPanicOfProgressComesOutOfTheRedrive(t *testing.T) {
 						t.Errorf("at %d redriven: recovered %v, want the panic of Progress", at, p)
 					}
 				}()
-				_, err := poison.Redrive(t.Context(), m.poison, &poison.RedriveOptions{Account: m.account, Parallel: 3, Progress: func(r poison.Report) {
-					if r.Redriven == at {
+				_, err := poison.Redrive(t.Context(), m.orders, &poison.Options{Parallel: 3, Progress: func(r poison.Report) {
+					if r.Done == at {
 						panic("progress")
 					}
 				}})

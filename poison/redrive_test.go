@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
@@ -59,8 +60,8 @@ func envelope(t rapid.TB, n int, h codec.Head) string {
 // bury puts the record of a message with the text into the poison queue.
 func (m *morgue) bury(t rapid.TB, text string, reason poison.Reason, cause error) {
 	t.Helper()
-	p := policy(t, poison.Policy{}, m.orders)
-	if err := p.Copy(context.Background(), poison.NewRecord(from, message(text), 5, reason, cause)); err != nil {
+	p := policy(t, poisonrecord.Policy{}, m.orders)
+	if err := p.Copy(context.Background(), poisonrecord.New(from, message(text), 5, reason, cause)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -120,8 +121,8 @@ func TestARedrivenJobStartsAnew(t *testing.T) {
 	}
 	failed := strings.Replace(envelope(t, 1, head), "\n", "&zz=later\n", 1)
 	m.bury(t, failed, poison.ReasonAttempts, errors.New("no stock"))
-	report, err := poison.Redrive(t.Context(), m.poison, &poison.RedriveOptions{Account: m.account})
-	if err != nil || report.Redriven != 1 || report.Doubled != 0 || report.ByReason[poison.ReasonAttempts].Redriven != 1 {
+	report, err := poison.Redrive(t.Context(), m.orders, nil)
+	if err != nil || report.Done != 1 || report.Doubled != 0 || report.ByReason[poison.ReasonAttempts].Done != 1 {
 		t.Fatalf("got %+v, %v; want one redriven", report, err)
 	}
 	got := drain(t, m.orders)
@@ -136,7 +137,7 @@ func TestARedrivenJobStartsAnew(t *testing.T) {
 func TestTheClaimIsKept(t *testing.T) {
 	m := newMorgue(t)
 	m.bury(t, envelope(t, 7, codec.Head{Attempts: 5, Claim: "blob-7"}), poison.ReasonBlobGone, nil)
-	if _, err := poison.Redrive(t.Context(), m.poison, &poison.RedriveOptions{Account: m.account}); err != nil {
+	if _, err := poison.Redrive(t.Context(), m.orders, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := drain(t, m.orders), envelope(t, 7, codec.Head{Claim: "blob-7"}); !slices.Equal(got, []string{want}) {
@@ -144,14 +145,10 @@ func TestTheClaimIsKept(t *testing.T) {
 	}
 }
 
-// A body that is elsewhere is neither empty nor unreadable: the error says where it is.
-func TestTheBodyOfARecordMayBeElsewhere(t *testing.T) {
-	r := poison.NewRecord(queue.Name{Queue: "orders"}, queue.Message{Text: envelope(t, 7, codec.Head{Claim: "blob-7"})}, 0, poison.ReasonBlobGone, nil)
-	if body, err := r.Body(); err == nil || !strings.Contains(err.Error(), "blob-7") || string(body) != r.Text {
-		t.Errorf("got %q, %v; want the text and an error with the reference", body, err)
-	}
-	e := poison.Entry{Record: r}
-	if f := (poison.Filter{Match: "blob-7"}); !f.Chooses(&e, time.Now()) {
+// A body that is elsewhere is found by the reference to it.
+func TestAFilterFindsABodyThatIsElsewhere(t *testing.T) {
+	e := poisonrecord.NewEntry(message(envelope(t, 7, codec.Head{Claim: "blob-7"})))
+	if f := (poisonrecord.Filter{Match: "blob-7"}); !f.Chooses(&e, time.Now()) {
 		t.Error("a filter for the reference does not choose the message")
 	}
 }
@@ -159,25 +156,25 @@ func TestTheBodyOfARecordMayBeElsewhere(t *testing.T) {
 func TestWhatIsLeftOfALifeIsHonoured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMorgue(t)
-		p := policy(t, poison.Policy{}, m.orders)
+		p := policy(t, poisonrecord.Policy{}, m.orders)
 		for n, life := range []time.Duration{time.Hour, time.Minute} {
 			expiring := message(envelope(t, n, codec.Head{}))
 			expiring.Expires = time.Now().Add(life)
-			if err := p.Copy(t.Context(), poison.NewRecord(from, expiring, 5, poison.ReasonExpiring, nil)); err != nil {
+			if err := p.Copy(t.Context(), poisonrecord.New(from, expiring, 5, poison.ReasonExpiring, nil)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		time.Sleep(10 * time.Minute)
-		report, err := poison.Redrive(t.Context(), m.poison, &poison.RedriveOptions{Account: m.account})
-		if err != nil || report.Redriven != 1 || report.Expired != 1 || len(report.Problems) != 1 || depth(t, m.poison) != 1 {
+		report, err := poison.Redrive(t.Context(), m.orders, nil)
+		if err != nil || report.Done != 1 || report.Expired != 1 || len(report.Problems) != 1 || depth(t, m.poison) != 1 {
 			t.Fatalf("got %+v, %v; want one redriven and one expired, which stays", report, err)
 		}
 		back := onlyMessage(t, m.orders)
 		if left := time.Until(back.Expires); left > 50*time.Minute || left < 49*time.Minute {
 			t.Errorf("it lives for %v, want 50m", left)
 		}
-		report, err = poison.Redrive(t.Context(), m.poison, &poison.RedriveOptions{Account: m.account, TTL: queue.Forever})
-		if err != nil || report.Redriven != 1 || depth(t, m.poison) != 0 {
+		report, err = poison.Redrive(t.Context(), m.orders, &poison.Options{TTL: queue.Forever})
+		if err != nil || report.Done != 1 || depth(t, m.poison) != 0 {
 			t.Errorf("with another TTL: got %+v, %v; want one redriven", report, err)
 		}
 	})
@@ -191,12 +188,12 @@ func TestForeignMessagesGoWhereTheCallerSays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	report, err := poison.Redrive(t.Context(), m.poison, &poison.RedriveOptions{Account: m.account})
+	report, err := poison.Redrive(t.Context(), m.orders, nil)
 	if err != nil || report.Skipped != 2 || report.ByReason[""].Skipped != 2 || depth(t, m.poison) != 2 {
 		t.Fatalf("got %+v, %v; want two skipped", report, err)
 	}
-	report, err = poison.Redrive(t.Context(), m.poison, &poison.RedriveOptions{To: m.orders})
-	if err != nil || report.Redriven != 2 {
+	report, err = poison.Redrive(t.Context(), m.orders, &poison.Options{To: m.orders})
+	if err != nil || report.Done != 2 {
 		t.Fatalf("got %+v, %v; want two redriven", report, err)
 	}
 	if there, err := m.orders.Peek(t.Context(), 2); err != nil || len(there) != 2 || time.Until(there[0].Expires) > time.Hour || time.Until(there[1].Expires) > time.Hour {
@@ -211,7 +208,7 @@ func TestRecordsThatCannotGoBackStay(t *testing.T) {
 	m := newMorgue(t)
 	add := func(q queue.Name, text string) {
 		t.Helper()
-		if err := (poison.Policy{Queue: m.poison}).Copy(t.Context(), poison.NewRecord(q, message(text), 5, poison.ReasonAttempts, nil)); err != nil {
+		if err := (poisonrecord.Policy{Queue: m.poison}).Copy(t.Context(), poisonrecord.New(q, message(text), 5, poison.ReasonAttempts, nil)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -223,12 +220,18 @@ func TestRecordsThatCannotGoBackStay(t *testing.T) {
 		add(queue.Name{Account: "acme", Queue: "not-there"}, "x")
 	}
 	add(queue.Name{Account: "acme", Queue: "orders"}, "millrace/1?broken")
-	report, err := poison.Redrive(t.Context(), m.poison, &poison.RedriveOptions{Account: m.account, Parallel: 2})
-	if err != nil || report.Chosen != 8 || report.Skipped != 4 || report.Failed != 3 || report.Redriven != 1 || report.Doubled != 0 || len(report.Problems) != 5 {
+	report, err := poison.Redrive(t.Context(), m.orders, &poison.Options{Account: m.account, Parallel: 2})
+	if err != nil || report.Skipped != 4 || report.Failed != 3 || report.Done != 1 || report.Doubled != 0 || len(report.Problems) != 5 {
 		t.Errorf("got %+v, %v", report, err)
 	}
-	if report.Problems[0].Messages != 3 || !strings.Contains(report.Problems[0].Text, "not-there") {
-		t.Errorf("the most frequent problem is %+v, want the queue that is missing", report.Problems[0])
+	missing := 0
+	for text, messages := range report.Problems {
+		if strings.Contains(text, "not-there") {
+			missing += messages
+		}
+	}
+	if missing != 3 {
+		t.Errorf("got the problems %v, want the queue that is missing 3 times", report.Problems)
 	}
 	if got := drain(t, m.orders); !slices.Equal(got, []string{"millrace/1?broken"}) || depth(t, m.poison) != 7 {
 		t.Errorf("got %q and %d left, want the broken one redriven and 7 left", got, depth(t, m.poison))
@@ -250,10 +253,10 @@ func TestARecordOfANewerReleaseStays(t *testing.T) {
 			t.Errorf("parsing %s: got error %v, want ErrNewer", text, err)
 		}
 	}
-	for _, o := range []*poison.RedriveOptions{{Account: m.account}, {To: m.orders}} {
-		report, err := poison.Redrive(t.Context(), m.poison, o)
-		if err != nil || report.Redriven != 0 || report.Skipped != 2 {
-			t.Errorf("got %d redriven and %d skipped, %v; want 0 and 2", report.Redriven, report.Skipped, err)
+	for _, o := range []*poison.Options{{Account: m.account}, {To: m.orders}} {
+		report, err := poison.Redrive(t.Context(), m.orders, o)
+		if err != nil || report.Done != 0 || report.Skipped != 2 {
+			t.Errorf("got %d redriven and %d skipped, %v; want 0 and 2", report.Done, report.Skipped, err)
 		}
 	}
 	if got := drain(t, m.orders); len(got) != 0 || depth(t, m.poison) != 2 {
@@ -263,51 +266,164 @@ func TestARecordOfANewerReleaseStays(t *testing.T) {
 
 func TestBadOptionsAreRefused(t *testing.T) {
 	m := newMorgue(t)
-	for name, o := range map[string]*poison.RedriveOptions{
-		"nil": nil, "nowhere": {}, "itself": {To: m.poison}, "TTL": {To: m.orders, TTL: time.Millisecond},
-		"rate": {To: m.orders, Rate: -1}, "parallel": {To: m.orders, Parallel: -1}, "max": {To: m.orders, Max: -1}, "lease": {To: m.orders, Lease: time.Second},
+	m.bury(t, "x", poison.ReasonAttempts, nil)
+	progress := func(poison.Report) { t.Error("a refused call has begun") }
+	calls := map[string]func(q queue.Queue, o *poison.Options) error{
+		"redrive": func(q queue.Queue, o *poison.Options) error {
+			_, err := poison.Redrive(t.Context(), q, o)
+			return err
+		},
+		"purge": func(q queue.Queue, o *poison.Options) error {
+			_, err := poison.Purge(t.Context(), q, o)
+			return err
+		},
+		"list": func(q queue.Queue, o *poison.Options) (last error) {
+			for _, last = range poison.List(t.Context(), q, o) {
+			}
+			return last
+		},
+	}
+	for _, c := range []struct {
+		queue   queue.Queue
+		options *poison.Options
+		says    string
+		of      string // which calls refuse it
+	}{
+		{m.orders, &poison.Options{Max: -1}, "at most -1", "redrive purge list"},
+		{m.orders, &poison.Options{Lease: time.Second}, "at least 2s", "redrive purge list"},
+		{m.orders, &poison.Options{Rate: -1}, "must not be negative", "redrive purge list"},
+		{m.orders, &poison.Options{Parallel: -1}, "must be at least 1", "redrive purge list"},
+		{m.orders, &poison.Options{TTL: time.Millisecond}, "TTL of 1ms", "redrive purge list"},
+		{m.orders, &poison.Options{To: m.poison}, "the poison queue itself", "redrive"},
+		{m.orders, &poison.Options{Beyond: true}, "does not use Options.Beyond", "redrive purge"},
+		{m.orders, &poison.Options{To: m.orders}, "does not use Options.To", "purge list"},
+		{m.orders, &poison.Options{Account: m.account}, "does not use Options.Account", "purge list"},
+		{m.orders, &poison.Options{TTL: time.Hour}, "does not use Options.TTL", "purge list"},
+		{m.orders, &poison.Options{DryRun: true}, "does not use Options.DryRun", "list"},
+		{m.orders, &poison.Options{Rate: 1}, "does not use Options.Rate", "list"},
+		{m.orders, &poison.Options{Parallel: 1}, "does not use Options.Parallel", "list"},
+		{m.orders, &poison.Options{Progress: progress}, "does not use Options.Progress", "list"},
+		{nil, nil, "the queue is nil", "redrive purge list"},
+		{(*localqueue.Queue)(nil), nil, "the queue is nil", "redrive purge list"},
+		{m.poison, nil, "Pass the queue that its jobs came from, probably orders", "redrive purge list"},
+		{m.poison, &poison.Options{To: m.orders}, "probably orders", "redrive"}, // as in earlier releases
+		{m.poison, &poison.Options{Account: m.account}, "probably orders", "redrive"},
+		{m.orders.Sibling(strings.Repeat("x", 55)), nil, "set Options.From", "redrive purge list"},
 	} {
-		if _, err := poison.Redrive(t.Context(), m.poison, o); err == nil {
-			t.Errorf("%s: accepted", name)
+		for name := range strings.FieldsSeq(c.of) {
+			if err := calls[name](c.queue, c.options); err == nil || !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(c.says)) || !strings.HasPrefix(err.Error(), name+" poison messages") {
+				t.Errorf("%s with %+v: got error %v, want %q", name, c.options, err, c.says)
+			}
 		}
 	}
-	if _, err := poison.Purge(t.Context(), m.poison, &poison.PurgeOptions{Lease: time.Millisecond}); err == nil {
-		t.Error("a purge with a lease of a millisecond: accepted")
+	if depth(t, m.orders) != 0 || depth(t, m.poison) != 1 {
+		t.Errorf("got %d messages and %d records, want 0 and 1", depth(t, m.orders), depth(t, m.poison))
+	}
+}
+
+// Without options a redrive sends the records of the queue back to it. Records of other queues
+// stay, unless Account opens their queue.
+func TestOnlyAnAccountLetsRecordsOfOtherQueuesGo(t *testing.T) {
+	m := newMorgue(t)
+	other := m.orders.Sibling("-other")
+	if err := other.Create(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range []queue.Queue{m.orders, other} {
+		r := poisonrecord.New(q.Name(), message("of "+q.Name().Queue), 5, poison.ReasonAttempts, nil)
+		if err := (poisonrecord.Policy{Queue: m.poison}).Copy(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	report, err := poison.Redrive(t.Context(), m.orders, nil)
+	if err != nil || report.Done != 1 || report.Skipped != 1 || len(report.Problems) != 1 {
+		t.Errorf("without an account: got %+v, %v; want 1 done and 1 skipped", report, err)
+	}
+	if report, err = poison.Redrive(t.Context(), m.orders, &poison.Options{Account: m.account}); err != nil || report.Done != 1 {
+		t.Errorf("with the account: got %+v, %v; want 1 done", report, err)
+	}
+	if got, others := drain(t, m.orders), drain(t, other); !slices.Equal(got, []string{"of orders"}) || !slices.Equal(others, []string{"of orders-other"}) {
+		t.Errorf("got %q and %q, want each in its own queue", got, others)
+	}
+}
+
+// A poison queue of any name is redriven, listed, and purged as From. A queue whose own name ends in
+// the suffix may have one too.
+func TestFromIsThePoisonQueue(t *testing.T) {
+	m := newMorgue(t)
+	for _, q := range []queue.Queue{m.orders, m.poison} {
+		name := q.Name().Queue
+		dead := q.Sibling("-dead")
+		for _, text := range []string{"1", "2", "3"} {
+			r := poisonrecord.New(q.Name(), message(text), 5, poison.ReasonAttempts, nil)
+			if err := (poisonrecord.Policy{Queue: dead}).Copy(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		report, err := poison.Redrive(t.Context(), q, &poison.Options{From: dead, Max: 1})
+		if err != nil || report.Done != 1 || depth(t, q) != 1 {
+			t.Errorf("%s: got %+v, %v; want 1 redriven", name, report, err)
+		}
+		listed := 0
+		for r, err := range poison.List(t.Context(), q, &poison.Options{From: dead, Beyond: true}) {
+			if listed++; err != nil || r.Queue != name {
+				t.Errorf("%s: listed %+v, %v", name, r, err)
+			}
+		}
+		purged, err := poison.Purge(t.Context(), q, &poison.Options{From: dead})
+		if err != nil || listed != 2 || purged.Done != 2 || depth(t, dead) != 0 || depth(t, q) != 1 {
+			t.Errorf("%s: listed %d and purged %+v, %v; want 2 and 2", name, listed, purged, err)
+		}
+	}
+}
+
+// The record of a foreign message is the message itself.
+func TestAForeignMessageIsListedAsItIs(t *testing.T) {
+	m := newMorgue(t)
+	sent, err := m.poison.Enqueue(t.Context(), envelope(t, 7, codec.Head{Kind: "ship"}), &queue.EnqueueOptions{TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r, err := range poison.List(t.Context(), m.orders, nil) {
+		if err != nil || r.Reason != "" || r.Queue != "" || r.Job != "job-7" || r.ID != sent.ID || !r.Poisoned.Equal(sent.Inserted) ||
+			r.Expires == nil || !r.Expires.Equal(sent.Expires) || r.Text != envelope(t, 7, codec.Head{Kind: "ship"}) {
+			t.Errorf("got %+v, %v; want message %s", r, err, sent.ID)
+		}
 	}
 }
 
 func TestTheFilterChooses(t *testing.T) {
 	now := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
-	r := poison.NewRecord(from, message(envelope(t, 7, codec.Head{Kind: "ship"})), 5, poison.ReasonAttempts, errors.New("no stock for order 17"))
+	r := poisonrecord.New(from, message(envelope(t, 7, codec.Head{Kind: "ship"})), 5, poison.ReasonAttempts, errors.New("no stock for order 17"))
 	r.Stack = "main.ship()"
-	record := poison.Entry{Message: queue.Message{Lease: queue.Lease{ID: "p-1"}, Inserted: now.Add(-time.Hour)}, Record: r}
-	foreign := poison.NewEntry(queue.Message{Lease: queue.Lease{ID: "p-2"}, Inserted: now.Add(-time.Hour), Text: "eyJOIjoibGFtcCJ9"}) // {"N":"lamp"}
+	record := poisonrecord.Entry{Message: queue.Message{Lease: queue.Lease{ID: "p-1"}, Inserted: now.Add(-time.Hour)}, Record: r}
+	foreign := poisonrecord.NewEntry(queue.Message{Lease: queue.Lease{ID: "p-2"}, Inserted: now.Add(-time.Hour), Text: "eyJOIjoibGFtcCJ9"}) // {"N":"lamp"}
 	for _, c := range []struct {
-		filter          poison.Filter
+		filter          poisonrecord.Filter
 		record, foreign bool
 	}{
-		{poison.Filter{}, true, true},
-		{poison.Filter{Reason: poison.ReasonAttempts}, true, false},
-		{poison.Filter{Reason: poison.ReasonLost}, false, false},
-		{poison.Filter{Fingerprint: "no stock for order 99"}, true, false},
-		{poison.Filter{Fingerprint: "no stock for order #"}, true, false},
-		{poison.Filter{Fingerprint: "no stock"}, false, false},
-		{poison.Filter{Match: "order 17"}, true, false},
-		{poison.Filter{Match: "main.ship"}, true, false},
-		{poison.Filter{Match: `"N":7`}, true, false},
-		{poison.Filter{Match: "lamp"}, false, true},
-		{poison.Filter{Job: "job-7"}, true, false},
-		{poison.Filter{Job: "job-8"}, false, false},
-		{poison.Filter{Kind: "ship"}, true, false},
-		{poison.Filter{Kind: "bill"}, false, false},
-		{poison.Filter{ID: "p-1"}, true, false},
-		{poison.Filter{ID: "m-1"}, true, false},
-		{poison.Filter{ID: "p-2"}, false, true},
-		{poison.Filter{Older: time.Hour}, true, true},
-		{poison.Filter{Older: time.Hour + time.Second}, false, false},
-		{poison.Filter{Newer: time.Hour}, true, true},
-		{poison.Filter{Newer: time.Hour - time.Second}, false, false},
-		{poison.Filter{Reason: poison.ReasonAttempts, Match: "nothing"}, false, false},
+		{poisonrecord.Filter{}, true, true},
+		{poisonrecord.Filter{Reason: poison.ReasonAttempts}, true, false},
+		{poisonrecord.Filter{Reason: poison.ReasonLost}, false, false},
+		{poisonrecord.Filter{Fingerprint: "no stock for order 99"}, true, false},
+		{poisonrecord.Filter{Fingerprint: "no stock for order #"}, true, false},
+		{poisonrecord.Filter{Fingerprint: "no stock"}, false, false},
+		{poisonrecord.Filter{Match: "order 17"}, true, false},
+		{poisonrecord.Filter{Match: "main.ship"}, true, false},
+		{poisonrecord.Filter{Match: `"N":7`}, true, false},
+		{poisonrecord.Filter{Match: "lamp"}, false, true},
+		{poisonrecord.Filter{Job: "job-7"}, true, false},
+		{poisonrecord.Filter{Job: "job-8"}, false, false},
+		{poisonrecord.Filter{Kind: "ship"}, true, false},
+		{poisonrecord.Filter{Kind: "bill"}, false, false},
+		{poisonrecord.Filter{ID: "p-1"}, true, false},
+		{poisonrecord.Filter{ID: "m-1"}, true, false},
+		{poisonrecord.Filter{ID: "p-2"}, false, true},
+		{poisonrecord.Filter{Older: time.Hour}, true, true},
+		{poisonrecord.Filter{Older: time.Hour + time.Second}, false, false},
+		{poisonrecord.Filter{Newer: time.Hour}, true, true},
+		{poisonrecord.Filter{Newer: time.Hour - time.Second}, false, false},
+		{poisonrecord.Filter{Reason: poison.ReasonAttempts, Match: "nothing"}, false, false},
 	} {
 		if got := c.filter.Chooses(&record, now); got != c.record {
 			t.Errorf("%+v of the record: got %v, want %v", c.filter, got, c.record)
@@ -362,11 +478,11 @@ func TestAListGoesBeyondAPeek(t *testing.T) {
 			}
 			counted := &requests{Queue: m.orders}
 			var texts []string
-			for e, err := range poison.List(t.Context(), counted, &poison.ListOptions{Beyond: true}) {
+			for r, err := range poison.List(t.Context(), m.orders, &poison.Options{From: counted, Beyond: true}) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				texts = append(texts, e.Text)
+				texts = append(texts, r.Text)
 			}
 			if ids := jobs(t, texts); len(ids) != n || len(texts) != n {
 				t.Errorf("got %d jobs in %d entries, want %d", len(ids), len(texts), n)
@@ -388,7 +504,7 @@ func TestAListGoesBeyondAPeek(t *testing.T) {
 				}
 			}
 			peeked := 0
-			for range poison.List(t.Context(), m.orders, nil) {
+			for range poison.List(t.Context(), m.poison, &poison.Options{From: m.orders}) {
 				peeked++
 			}
 			if peeked != 0 || depth(t, m.orders) != 0 {
@@ -404,13 +520,13 @@ func TestAListEndsEarly(t *testing.T) {
 		m.bury(t, envelope(t, i, codec.Head{}), poison.ReasonAttempts, nil)
 	}
 	for _, beyond := range []bool{false, true} {
-		for range poison.List(t.Context(), m.poison, &poison.ListOptions{Beyond: beyond}) {
+		for range poison.List(t.Context(), m.orders, &poison.Options{Beyond: beyond}) {
 			break
 		}
 		got := 0
-		for e, err := range poison.List(t.Context(), m.poison, &poison.ListOptions{Beyond: beyond, Max: 3}) {
-			if err != nil || e.Foreign() {
-				t.Error(e, err)
+		for r, err := range poison.List(t.Context(), m.orders, &poison.Options{Beyond: beyond, Max: 3}) {
+			if err != nil || r.Reason == "" {
+				t.Error(r, err)
 			}
 			got++
 		}
@@ -421,7 +537,7 @@ func TestAListEndsEarly(t *testing.T) {
 	if got := drain(t, m.poison); len(got) != 40 {
 		t.Errorf("got %d visible messages, want 40", len(got))
 	}
-	for _, err := range poison.List(t.Context(), m.orders.Sibling("-none"), &poison.ListOptions{Beyond: true}) {
+	for _, err := range poison.List(t.Context(), m.orders.Sibling("-none"), &poison.Options{Beyond: true}) {
 		if !errors.Is(err, queue.ErrQueueMissing) {
 			t.Errorf("of a missing queue: got %v", err)
 		}
@@ -441,31 +557,31 @@ func TestOnlyTheChosenAreRedriven(t *testing.T) {
 			}
 			m.bury(t, envelope(t, i, codec.Head{Attempts: 5}), reason, cause)
 		}
-		o := &poison.RedriveOptions{Account: m.account, Filter: poison.Filter{Fingerprint: "no stock for 1"}, DryRun: true}
-		report, err := poison.Redrive(t.Context(), m.poison, o)
-		if err != nil || report.Redriven != 100 || report.Seen != n || report.Depth != n || depth(t, m.poison) != n || depth(t, m.orders) != 0 {
+		o := &poison.Options{Account: m.account, Filter: poison.Filter{Fingerprint: "no stock for 1"}, DryRun: true}
+		report, err := poison.Redrive(t.Context(), m.orders, o)
+		if err != nil || report.Done != 100 || report.Seen != n || report.Depth != n || depth(t, m.poison) != n || depth(t, m.orders) != 0 {
 			t.Fatalf("dry run: got %+v, %v", report, err)
 		}
 		time.Sleep(2 * time.Second)
 		o.DryRun, o.Max = false, 7
-		if report, err = poison.Redrive(t.Context(), m.poison, o); err != nil || report.Redriven != 7 || depth(t, m.orders) != 7 {
+		if report, err = poison.Redrive(t.Context(), m.orders, o); err != nil || report.Done != 7 || depth(t, m.orders) != 7 {
 			t.Fatalf("7 at most: got %+v, %v", report, err)
 		}
 		time.Sleep(2 * time.Second)
 		o.Max = 0
 		var last poison.Report
 		o.Progress = func(r poison.Report) {
-			if r.Redriven < last.Redriven || r.Seen < last.Seen {
+			if r.Done < last.Done || r.Seen < last.Seen {
 				t.Errorf("progress went back from %+v to %+v", last, r)
 			}
 			last = r
 		}
-		if report, err = poison.Redrive(t.Context(), m.poison, o); err != nil || report.Redriven != 93 || last.Redriven != 93 || depth(t, m.orders) != 100 {
+		if report, err = poison.Redrive(t.Context(), m.orders, o); err != nil || report.Done != 93 || last.Done != 93 || depth(t, m.orders) != 100 {
 			t.Fatalf("the rest: got %+v, %v", report, err)
 		}
 		time.Sleep(2 * time.Second)
-		purged, err := poison.Purge(t.Context(), m.poison, &poison.PurgeOptions{Filter: poison.Filter{Reason: poison.ReasonLost}})
-		if err != nil || purged.Purged != 50 || purged.ByReason[poison.ReasonLost].Purged != 50 || depth(t, m.poison) != 0 {
+		purged, err := poison.Purge(t.Context(), m.orders, &poison.Options{Filter: poison.Filter{Reason: poison.ReasonLost}})
+		if err != nil || purged.Done != 50 || purged.ByReason[poison.ReasonLost].Done != 50 || depth(t, m.poison) != 0 {
 			t.Fatalf("purge: got %+v, %v", purged, err)
 		}
 		if ids := jobs(t, drain(t, m.orders)); len(ids) != 100 || slices.Max(slices.Collect(maps.Values(ids))) != 1 {
@@ -484,10 +600,10 @@ func TestJobsThatFailAgainAreLeft(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		failing := &failsAgain{Queue: m.orders, morgue: m, t: t}
-		o := &poison.RedriveOptions{To: failing, Rate: 10}
+		o := &poison.Options{From: withoutDepth{m.poison}, To: failing, Rate: 10}
 		// A signature that may not read the depth is the harder case: nothing else ends it.
-		report, err := poison.Redrive(t.Context(), withoutDepth{m.poison}, o)
-		if err != nil || report.Depth != -1 || report.Redriven < n || report.Redriven > n+10 { // those of the first second cannot be told apart
+		report, err := poison.Redrive(t.Context(), m.orders, o)
+		if err != nil || report.Depth != -1 || report.Done < n || report.Done > n+10 { // those of the first second cannot be told apart
 			t.Errorf("got %+v, %v; want %d redriven", report, err, n)
 		}
 		if got := depth(t, m.poison); got != n {
@@ -527,8 +643,8 @@ func TestTheRateBoundsARedrive(t *testing.T) {
 				m.bury(t, envelope(t, i, codec.Head{}), poison.ReasonAttempts, nil)
 			}
 			begin := time.Now()
-			report, err := poison.Redrive(t.Context(), m.poison, &poison.RedriveOptions{Account: m.account, Rate: rate})
-			if took := time.Since(begin); err != nil || report.Redriven != 20 || took.Truncate(time.Second) != want {
+			report, err := poison.Redrive(t.Context(), m.orders, &poison.Options{Rate: rate})
+			if took := time.Since(begin); err != nil || report.Done != 20 || took.Truncate(time.Second) != want {
 				t.Errorf("%v a second: got %+v, %v in %v; want %v", rate, report, err, took, want)
 			}
 		}
@@ -544,17 +660,17 @@ func TestAnInterruptedRedriveLosesAndDoublesNothing(t *testing.T) {
 			m.bury(t, envelope(t, i, codec.Head{}), poison.ReasonAttempts, nil)
 		}
 		ctx, stop := context.WithCancel(t.Context())
-		report, err := poison.Redrive(ctx, m.poison, &poison.RedriveOptions{Account: m.account, Parallel: 4, Progress: func(r poison.Report) {
-			if r.Redriven == 41 {
+		report, err := poison.Redrive(ctx, m.orders, &poison.Options{Parallel: 4, Progress: func(r poison.Report) {
+			if r.Done == 41 {
 				stop()
 			}
 		}})
-		if !errors.Is(err, context.Canceled) || report.Redriven < 41 || report.Redriven > 44 {
+		if !errors.Is(err, context.Canceled) || report.Done < 41 || report.Done > 44 {
 			t.Errorf("got %+v, %v; want 41 to 44 redriven and the context's error", report, err)
 		}
 		gone, left := jobs(t, drain(t, m.orders)), jobs(t, drain(t, m.poison)) // all of it is visible
-		if len(gone) != report.Redriven || len(gone)+len(left) != 100 {
-			t.Errorf("got %d sent and %d left, want %d and the rest", len(gone), len(left), report.Redriven)
+		if len(gone) != report.Done || len(gone)+len(left) != 100 {
+			t.Errorf("got %d sent and %d left, want %d and the rest", len(gone), len(left), report.Done)
 		}
 	})
 }
@@ -587,12 +703,12 @@ func TestASlowQueueDoublesNothing(t *testing.T) {
 		)
 		for range 2 {
 			wait.Go(func() {
-				report, err := poison.Redrive(t.Context(), m.poison, &poison.RedriveOptions{To: slow{m.orders}, Lease: 4 * time.Second})
-				if err != nil || report.Doubled != 0 || report.Failed != 0 || report.Seen < report.Redriven {
+				report, err := poison.Redrive(t.Context(), m.orders, &poison.Options{To: slow{m.orders}, Lease: 4 * time.Second})
+				if err != nil || report.Doubled != 0 || report.Failed != 0 || report.Seen < report.Done {
 					t.Errorf("got %+v, %v", report, err)
 				}
 				mu.Lock()
-				sum += report.Redriven
+				sum += report.Done
 				mu.Unlock()
 			})
 		}
@@ -637,11 +753,11 @@ func TestARedriveThatFailsSaysWhatMayBeThereTwice(t *testing.T) {
 	}{
 		"a send that hangs": {
 			send: func(ctx context.Context) error { <-ctx.Done(); return queue.ErrOutcomeUnknown },
-			want: poison.Counts{Chosen: 1, Failed: 1, Doubled: 1}, err: queue.ErrOutcomeUnknown, took: 3 * time.Second, // its lease is nearly over
+			want: poison.Counts{Failed: 1, Doubled: 1}, err: queue.ErrOutcomeUnknown, took: 3 * time.Second, // its lease is nearly over
 		},
 		"a send without permission": {
 			send: func(context.Context) error { return queue.ErrUnauthorized },
-			want: poison.Counts{Chosen: 1, Failed: 1}, err: queue.ErrUnauthorized, left: 2,
+			want: poison.Counts{Failed: 1}, err: queue.ErrUnauthorized, left: 2,
 		},
 		"a response that is lost": {
 			send: func(context.Context) error {
@@ -650,14 +766,14 @@ func TestARedriveThatFailsSaysWhatMayBeThereTwice(t *testing.T) {
 				}
 				return nil
 			},
-			sends: 3, want: poison.Counts{Chosen: 2, Redriven: 2, Doubled: 1},
+			sends: 3, want: poison.Counts{Done: 2, Doubled: 1},
 		},
 		"no queue": {
 			send: func(context.Context) error { return queue.ErrQueueMissing },
-			want: poison.Counts{Chosen: 2, Failed: 2}, left: 2,
+			want: poison.Counts{Failed: 2}, left: 2,
 		},
-		"no delete": {keeps: true, want: poison.Counts{Chosen: 1, Redriven: 1, Doubled: 1}, err: queue.ErrUnauthorized},
-		"no fault":  {want: poison.Counts{Chosen: 2, Redriven: 2}},
+		"no delete": {keeps: true, want: poison.Counts{Done: 1, Doubled: 1}, err: queue.ErrUnauthorized},
+		"no fault":  {want: poison.Counts{Done: 2}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			m := newMorgue(t)
@@ -672,10 +788,10 @@ func TestARedriveThatFailsSaysWhatMayBeThereTwice(t *testing.T) {
 			if c.send != nil {
 				to = refusing
 			}
-			report, err := poison.Redrive(t.Context(), from, &poison.RedriveOptions{To: to, Lease: 4 * time.Second})
+			report, err := poison.Redrive(t.Context(), m.orders, &poison.Options{From: from, To: to, Lease: 4 * time.Second})
 			if c.keeps {
-				purged, err := poison.Purge(t.Context(), from, nil)
-				if want := (poison.Counts{Chosen: 1, Failed: 1}); !errors.Is(err, c.err) || purged.Counts != want {
+				purged, err := poison.Purge(t.Context(), m.orders, &poison.Options{From: from})
+				if want := (poison.Counts{Failed: 1}); !errors.Is(err, c.err) || purged.Counts != want {
 					t.Errorf("%s: purged %+v, %v; want %+v, %v", name, purged, err, want, c.err)
 				}
 			}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
@@ -29,7 +30,7 @@ func explode(depth int, secret string) (stack []byte) {
 }
 
 func TestAStackHasFunctionsAndLinesAndNoAddresses(t *testing.T) {
-	got := poison.Stack(explode(3, "s3cret"))
+	got := poisonrecord.Stack(explode(3, "s3cret"))
 	lines := strings.Split(got, "\n")
 	if !strings.Contains(lines[0], "explode.func") || !strings.Contains(lines[1], "stack_test.go:") {
 		t.Errorf("got %q, want what panicked first", got)
@@ -40,7 +41,7 @@ func TestAStackHasFunctionsAndLinesAndNoAddresses(t *testing.T) {
 		}
 	}
 	other := make(chan string)
-	go func() { other <- poison.Stack(explode(3, "another")) }()
+	go func() { other <- poisonrecord.Stack(explode(3, "another")) }()
 	if first, _, _ := strings.Cut(got, "testing.tRunner"); !strings.HasPrefix(<-other, strings.Split(first, "poison_test.TestAStack")[0]) {
 		t.Error("two stacks of one fault differ")
 	}
@@ -50,14 +51,14 @@ func TestAStackEndsWhereHandlersAreCalled(t *testing.T) {
 	const trace = "goroutine 7 [running]:\nruntime/debug.Stack()\n\t/go/debug/stack.go:26 +0x5e\npanic({0x5d3fe0?, 0x6a?})\n\t/go/panic.go:787 +0x132\n" +
 		"main.ship({0xc000012345, 0x3})\n\t/src/ship.go:37 +0x1d\ngithub.com/millrace/millrace/dispatcher.(*delivery).call(0xc0)\n\t/x/delivery.go:1 +0x2\n" +
 		"created by main.main in goroutine 1\n\t/src/main.go:9 +0x3\n"
-	if got, want := poison.Stack([]byte(trace)), "main.ship()\n\t/src/ship.go:37"; got != want {
+	if got, want := poisonrecord.Stack([]byte(trace)), "main.ship()\n\t/src/ship.go:37"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	for _, odd := range []string{"", "\n", "goroutine 1 [running]:", "panic(", "\xff\xfe"} {
-		_ = poison.Stack([]byte(odd)) // it does not fail
+		_ = poisonrecord.Stack([]byte(odd)) // it does not fail
 	}
 	long := "main.f(...)\n\t/src/" + strings.Repeat("x", 5000) + ".go:1\n"
-	if got := poison.Stack([]byte(strings.Repeat(long, 9))); len(got) > 9<<10 || !strings.HasSuffix(got, "…") {
+	if got := poisonrecord.Stack([]byte(strings.Repeat(long, 9))); len(got) > 9<<10 || !strings.HasSuffix(got, "…") {
 		t.Errorf("got a stack of %d bytes", len(got))
 	}
 }
@@ -65,11 +66,11 @@ func TestAStackEndsWhereHandlersAreCalled(t *testing.T) {
 // P-05: a record says what a person needs; one of an earlier release says what follows from it.
 func TestARecordExplainsItself(t *testing.T) {
 	text := "millrace/1?id=job-7&at=1000&n=4\n{}"
-	r := poison.NewRecord(from, message(text), 5, poison.ReasonAttempts, errors.New("no stock for order 17"))
+	r := poisonrecord.New(from, message(text), 5, poison.ReasonAttempts, errors.New("no stock for order 17"))
 	if r.Job != "job-7" || r.Fingerprint != "no stock for order #" || r.Host == "" || r.FirstSeen.Unix() != 1 || r.LastSeen.IsZero() {
 		t.Errorf("got %+v", r)
 	}
-	if bare := poison.NewRecord(from, message("{}"), 5, poison.ReasonAttempts, nil); !bare.FirstSeen.Equal(bare.Inserted) || bare.Job != "" {
+	if bare := poisonrecord.New(from, message("{}"), 5, poison.ReasonAttempts, nil); !bare.FirstSeen.Equal(bare.Inserted) || bare.Job != "" {
 		t.Errorf("without an envelope: got %+v", bare)
 	}
 	old, err := poison.ParseRecord(`{"millracePoison":1,"reason":"attempts","error":"no stock for order 17","queue":"orders","id":"m-1",
@@ -89,9 +90,9 @@ func TestARecordThatIsTooLargeLosesTheLeast(t *testing.T) {
 	var found []kept
 	for size := queue.MaxText - 8000; size <= queue.MaxText-20; size += 40 {
 		q := setup(t)
-		p := policy(t, poison.Policy{}, q)
+		p := policy(t, poisonrecord.Policy{}, q)
 		text := "millrace/1?id=job-7\n" + strings.Repeat("x", size)
-		r := poison.NewRecord(from, message(text), 5, poison.ReasonRejected, errors.New(strings.Repeat("e", 2000)))
+		r := poisonrecord.New(from, message(text), 5, poison.ReasonRejected, errors.New(strings.Repeat("e", 2000)))
 		r.Stack = strings.Repeat("s", 3000)
 		if err := p.Copy(t.Context(), r); err != nil {
 			t.Fatal(err)
@@ -139,7 +140,7 @@ func TestABareCopyIsTheDecodedBody(t *testing.T) {
 		"words":                                              "words",
 	} {
 		q := setup(t)
-		if err := policy(t, poison.Policy{Bare: true}, q).Copy(t.Context(), poison.NewRecord(from, message(text), 5, poison.ReasonAttempts, nil)); err != nil {
+		if err := policy(t, poisonrecord.Policy{Bare: true}, q).Copy(t.Context(), poisonrecord.New(from, message(text), 5, poison.ReasonAttempts, nil)); err != nil {
 			t.Fatal(err)
 		}
 		if got := onlyMessage(t, q.Sibling("-poison")).Text; got != want {

@@ -7,35 +7,28 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"slices"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/millrace/millrace/internal/browse"
 	"github.com/millrace/millrace/internal/naming"
+	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
-	"golang.org/x/sync/errgroup"
 )
 
 // sweep goes through a poison queue once, and sends, or only deletes, what the filter chooses.
 type sweep struct {
-	queue    queue.Queue
-	filter   Filter
-	dryRun   bool
-	rate     float64
-	parallel int
-	max      int
-	lease    time.Duration
-	progress func(Report)
-	cause    request.Cause // of all requests
+	Options
+	cause request.Cause // of all requests
+	plan  func(e *poisonrecord.Entry, now time.Time) (*send, error)
 
-	next time.Time // when the rate allows another page
-
-	done Counts // of a message that was worked on
-	plan func(e *Entry, now time.Time) (*send, error)
+	next   time.Time // when the rate allows another page
+	chosen int       // by the filter, so far
 
 	mu       sync.Mutex
 	report   Report               // guarded by mu
@@ -44,25 +37,10 @@ type sweep struct {
 	missing  map[queue.Name]error // destinations that do not exist; guarded by mu
 }
 
-func (s *sweep) check() error {
-	switch {
-	case s.rate < 0 || math.IsNaN(s.rate):
-		return fmt.Errorf("a rate of %v messages a second: it must not be negative", s.rate)
-	case s.parallel < 0:
-		return fmt.Errorf("%d messages at a time: it must be at least 1", s.parallel)
-	case s.max < 0:
-		return fmt.Errorf("at most %d messages: it must not be negative", s.max)
-	}
-	return errors.Join(checkLease(s.lease), s.filter.check())
-}
-
 // run goes through the queue.
 func (s *sweep) run(ctx context.Context) (Report, error) {
-	if err := s.check(); err != nil {
-		return Report{}, err
-	}
-	s.parallel = max(s.parallel, 1)
-	s.lease = cmp.Or(s.lease, browse.DefaultLease)
+	s.Parallel = max(s.Parallel, 1)
+	s.Lease = cmp.Or(s.Lease, browse.DefaultLease)
 	s.missing = make(map[queue.Name]error)
 	err := s.pages(request.WithCause(ctx, s.cause))
 	s.mu.Lock()
@@ -80,19 +58,19 @@ func (s *sweep) pages(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	size := queue.MaxBatch
-	if s.rate > 0 && !s.dryRun { // no more than a second's worth: nothing is held while the sweep waits for its rate
-		size = int(min(max(math.Ceil(s.rate), 1), queue.MaxBatch))
+	if s.Rate > 0 && !s.DryRun { // no more than a second's worth: nothing is held while the sweep waits for its rate
+		size = int(min(max(math.Ceil(s.Rate), 1), queue.MaxBatch))
 	}
-	for page, err := range browse.Pages(ctx, s.queue, &browse.Options{Page: size, Lease: s.lease, Before: before}) {
+	for page, err := range browse.Pages(ctx, s.From, &browse.Options{Page: size, Lease: s.Lease, Before: before}) {
 		if err != nil {
 			return err
 		}
-		began, chosen := time.Now(), s.report.Chosen
+		began, chosen := time.Now(), s.chosen
 		s.work(ctx, s.choose(page), page.Now)
-		if s.rate > 0 && !s.dryRun {
-			s.next = began.Add(time.Duration(float64(s.report.Chosen-chosen) / s.rate * float64(time.Second)))
+		if s.Rate > 0 && !s.DryRun {
+			s.next = began.Add(time.Duration(float64(s.chosen-chosen) / s.Rate * float64(time.Second)))
 		}
-		if s.fatal != nil || s.max > 0 && s.report.Chosen >= s.max {
+		if s.fatal != nil || s.Max > 0 && s.chosen >= s.Max {
 			return nil
 		}
 	}
@@ -102,14 +80,15 @@ func (s *sweep) pages(ctx context.Context) error {
 // candidate is a message that the filter chooses.
 type candidate struct {
 	leased *browse.Message
-	entry  Entry
+	entry  poisonrecord.Entry
 }
 
 // choose returns the messages of a page that are to be worked on.
 func (s *sweep) choose(page *browse.Page) (chosen []candidate) {
+	filter := poisonrecord.Filter(s.Filter)
 	for _, m := range page.Messages {
-		c := candidate{m, NewEntry(m.Message)}
-		if s.filter.Chooses(&c.entry, page.Now) && (s.max == 0 || s.report.Chosen+len(chosen) < s.max) {
+		c := candidate{m, poisonrecord.NewEntry(m.Message)}
+		if filter.Chooses(&c.entry, page.Now) && (s.Max == 0 || s.chosen+len(chosen) < s.Max) {
 			chosen = append(chosen, c)
 		}
 	}
@@ -125,7 +104,7 @@ func (s *sweep) choose(page *browse.Page) (chosen []candidate) {
 // runs any more. A panic of Progress comes out of it, on the caller's goroutine.
 func (s *sweep) work(ctx context.Context, chosen []candidate, now time.Time) {
 	var working errgroup.Group
-	working.SetLimit(s.parallel)
+	working.SetLimit(s.Parallel)
 	for _, c := range chosen {
 		working.Go(func() error {
 			s.workOn(ctx, c, now)
@@ -141,7 +120,7 @@ func (s *sweep) work(ctx context.Context, chosen []candidate, now time.Time) {
 // workOn sends and deletes one message, and counts what became of it. When the sweep ends, or too
 // little is left of the lease, it leaves the message to a later page or sweep.
 func (s *sweep) workOn(ctx context.Context, c candidate, now time.Time) {
-	if ctx.Err() != nil || s.failed() || time.Since(c.leased.Asked) > s.lease/2 {
+	if ctx.Err() != nil || s.failed() || time.Since(c.leased.Asked) > s.Lease/2 {
 		c.leased.Again()
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -156,11 +135,11 @@ func (s *sweep) workOn(ctx context.Context, c candidate, now time.Time) {
 	case err != nil:
 		s.count(c, Counts{Skipped: 1}, err)
 		return
-	case s.dryRun:
-		s.count(c, s.done, nil)
+	case s.DryRun:
+		s.count(c, Counts{Done: 1}, nil)
 		return
 	}
-	became := s.done
+	became := Counts{Done: 1}
 	if sent != nil {
 		doubled, err := s.send(ctx, c, sent)
 		if err != nil {
@@ -181,7 +160,7 @@ func (s *sweep) send(ctx context.Context, c candidate, m *send) (doubled int, er
 		return 0, err
 	}
 	// The end of ctx does not cancel a send: its outcome would be unknown.
-	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), c.leased.Asked.Add(s.lease*3/4))
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), c.leased.Asked.Add(s.Lease*3/4))
 	defer cancel()
 	err = retry.Do(ctx, string(c.entry.ID), queue.Transient, func(ctx context.Context) error {
 		_, err := m.to.Enqueue(ctx, m.text, &queue.EnqueueOptions{TTL: m.ttl})
@@ -205,11 +184,11 @@ func (s *sweep) send(ctx context.Context, c candidate, m *send) (doubled int, er
 // delete deletes a message that was sent, or only chosen, and counts it.
 func (s *sweep) delete(ctx context.Context, c candidate, became Counts) {
 	c.leased.Settle() // whatever comes of it: if it was not deleted its lease ends by itself
-	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), c.leased.Asked.Add(s.lease))
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), c.leased.Asked.Add(s.Lease))
 	defer cancel()
 	unknown := false
 	err := retry.Do(ctx, string(c.entry.ID), queue.Transient, func(ctx context.Context) error {
-		err := s.queue.Delete(ctx, c.leased.Lease)
+		err := s.From.Delete(ctx, c.leased.Lease)
 		if errors.Is(err, queue.ErrMessageGone) && unknown { // that try deleted it
 			return nil
 		}
@@ -223,7 +202,7 @@ func (s *sweep) delete(ctx context.Context, c candidate, became Counts) {
 	if !errors.Is(err, queue.ErrLeaseLost) {
 		s.fail(err)
 	}
-	if became.Redriven == 0 {
+	if s.cause == request.CausePurge {
 		s.count(c, Counts{Failed: 1}, fmt.Errorf("delete it: %w", err))
 		return
 	}
@@ -232,9 +211,9 @@ func (s *sweep) delete(ctx context.Context, c candidate, became Counts) {
 }
 
 func (s *sweep) count(c candidate, became Counts, problem error) {
-	became.Chosen = 1
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.chosen++
 	s.report.count(c.entry.Record.Reason, became, problem)
 	s.notify()
 }
@@ -244,7 +223,7 @@ var errPanicked = errors.New("a function of the caller panicked")
 
 // notify calls Progress. A panic in it ends the sweep. Requires mu.
 func (s *sweep) notify() {
-	if s.progress == nil || s.panicked != nil {
+	if s.Progress == nil || s.panicked != nil {
 		return
 	}
 	defer func() {
@@ -252,7 +231,7 @@ func (s *sweep) notify() {
 			s.fatal = errPanicked
 		}
 	}()
-	s.progress(s.report.clone())
+	s.Progress(s.report.clone())
 }
 
 // fail ends the sweep after what is under way.
@@ -268,14 +247,12 @@ func (s *sweep) failed() bool {
 	return s.fatal != nil
 }
 
-// Counts are numbers of messages.
+// Counts are numbers of messages that the filter chose.
 type Counts struct {
-	Chosen   int `json:"chosen"`   // by the filter
-	Redriven int `json:"redriven"` // sent to a queue and deleted; in a dry run, that would be
-	Purged   int `json:"purged"`   // deleted; in a dry run, that would be
-	Expired  int `json:"expired"`  // left where they are because their life has ended
-	Skipped  int `json:"skipped"`  // left where they are for another reason
-	Failed   int `json:"failed"`   // left where they are because a request failed
+	Done    int `json:"done"`    // sent and deleted by a redrive, or deleted by a purge; in a dry run, that would be
+	Expired int `json:"expired"` // left where they are because their life has ended
+	Skipped int `json:"skipped"` // left where they are for another reason
+	Failed  int `json:"failed"`  // left where they are because a request failed
 
 	// Doubled were sent but possibly not deleted, or possibly sent twice, because a request
 	// failed or took longer than the lease. They are among the others.
@@ -283,9 +260,7 @@ type Counts struct {
 }
 
 func (c *Counts) add(other Counts) {
-	c.Chosen += other.Chosen
-	c.Redriven += other.Redriven
-	c.Purged += other.Purged
+	c.Done += other.Done
 	c.Expired += other.Expired
 	c.Skipped += other.Skipped
 	c.Failed += other.Failed
@@ -307,15 +282,10 @@ type Report struct {
 	// ByReason has the numbers by the reason in the record; "" is for foreign messages.
 	ByReason map[Reason]Counts `json:"byReason"`
 
-	// Problems says why messages were not redriven or purged, or may be there twice, the most
-	// frequent first: at most 20 kinds.
-	Problems []Problem `json:"problems"`
-}
-
-// Problem is one kind of reason why messages stayed where they are or may be there twice.
-type Problem struct {
-	Text     string `json:"text"`     // of the first of them
-	Messages int    `json:"messages"` // how many
+	// Problems says why messages were not redriven or purged, or may be there twice, and how many
+	// messages that holds for. The text is that of the first of them: texts that differ only in
+	// numbers and ids are one. There are at most 20.
+	Problems map[string]int `json:"problems"`
 }
 
 // maxProblems bounds the kinds of problems in a report.
@@ -325,8 +295,7 @@ const maxProblems = 20
 func (r *Report) clone() Report {
 	c := *r
 	c.ByReason = maps.Clone(r.ByReason)
-	c.Problems = slices.Clone(r.Problems)
-	slices.SortStableFunc(c.Problems, func(a, b Problem) int { return b.Messages - a.Messages })
+	c.Problems = maps.Clone(r.Problems)
 	return c
 }
 
@@ -343,13 +312,16 @@ func (r *Report) count(reason Reason, c Counts, problem error) {
 		return
 	}
 	kind := naming.Fingerprint(problem.Error())
-	for i := range r.Problems {
-		if naming.Fingerprint(r.Problems[i].Text) == kind {
-			r.Problems[i].Messages++
+	for text := range r.Problems {
+		if naming.Fingerprint(text) == kind {
+			r.Problems[text]++
 			return
 		}
 	}
+	if r.Problems == nil {
+		r.Problems = make(map[string]int)
+	}
 	if len(r.Problems) < maxProblems {
-		r.Problems = append(r.Problems, Problem{problem.Error(), 1})
+		r.Problems[problem.Error()] = 1
 	}
 }

@@ -12,8 +12,9 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/millrace/millrace/internal/naming"
 	"golang.org/x/term"
+
+	"github.com/millrace/millrace/internal/naming"
 )
 
 func main() {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
 	"github.com/millrace/millrace/internal/queuemetadata"
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/queue"

@@ -16,6 +16,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/codec/claimcheck"
+	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
@@ -85,7 +86,7 @@ func (t *task) peek(ctx context.Context, q queue.Manager, limit int, beyond, asJ
 func (t *task) visible(ctx context.Context, q queue.Manager, limit int, beyond bool) iter.Seq2[queue.Message, error] {
 	return func(yield func(queue.Message, error) bool) {
 		if beyond {
-			for e, err := range poison.List(ctx, t.untilHalted(q), &poison.ListOptions{Beyond: true, Max: limit}) {
+			for e, err := range poisonrecord.List(ctx, t.untilHalted(q), &poisonrecord.ListOptions{Beyond: true, Max: limit}) {
 				if !yield(e.Message, err) {
 					return
 				}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
@@ -82,12 +83,12 @@ func TestDecodedMessages(t *testing.T) {
 		return text
 	}
 	job := seal(codec.Head{ID: "job-1", Enqueued: at, Attempts: 3, Settled: 4}, `{"a":1}`, codec.Envelope)
-	record := poison.NewRecord(queue.Name{Account: "acme", Queue: "orders"}, queue.Message{Lease: queue.Lease{ID: "m-1"}, Text: job, DequeueCount: 5}, 5, poison.ReasonAttempts, errors.New("no such order"))
-	poisoned, err := json.Marshal(record)
+	record := poisonrecord.New(queue.Name{Account: "acme", Queue: "orders"}, queue.Message{Lease: queue.Lease{ID: "m-1"}, Text: job, DequeueCount: 5}, 5, poison.ReasonAttempts, errors.New("no such order"))
+	poisoned, err := record.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	unread, err := json.Marshal(poison.NewRecord(queue.Name{Queue: "orders"}, queue.Message{Text: "not json"}, 1, poison.ReasonUndecodable, nil))
+	unread, err := poisonrecord.New(queue.Name{Queue: "orders"}, queue.Message{Text: "not json"}, 1, poison.ReasonUndecodable, nil).Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,12 +110,12 @@ func TestDecodedMessages(t *testing.T) {
 			"message id, job j, kind mail\\x1b, put 2m03s ago\n  {\"a\":1}\n",
 		},
 		"poison": {
-			queue.Message{Text: string(poisoned)},
+			queue.Message{Text: poisoned},
 			[]string{`"job":"job-1"`, `"attempts":5`, `"reason":"attempts"`, `"error":"no such order"`, `"queue":"orders"`, `"id":"m-1"`, `"body":{"a":1}`, `"expires":null`},
 			"message id, job job-1, put 2m03s ago, poison of orders after 5 failed attempts: no such order\n  {\"a\":1}\n",
 		},
 		"poison without attempts": {
-			queue.Message{Text: string(unread)},
+			queue.Message{Text: unread},
 			[]string{`"reason":"undecodable"`, `"bodyText":"not json"`},
 			"message id, without an envelope, put 2m03s ago, poison of orders (undecodable)\n  not json\n",
 		},

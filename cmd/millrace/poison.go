@@ -16,6 +16,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
@@ -107,10 +108,15 @@ func (c *console) onPoison(ctx context.Context, p *poisonFlags, name string, do 
 	})
 }
 
+// list lists the queue itself, whatever its name.
+func (p *poisonFlags) list(limit int) *poisonrecord.ListOptions {
+	return &poisonrecord.ListOptions{Filter: poisonrecord.Filter(p.filter), Beyond: p.beyond, Max: limit}
+}
+
 // poisonQueue is the poison queue of a queue. Until a worker creates it, it counts as empty.
 type poisonQueue struct {
 	queue.Manager
-	source queue.Queue
+	source queue.Manager
 	named  bool // the user named the source
 }
 
@@ -168,18 +174,18 @@ func poisonListCommand() *command {
 			if limit < 0 {
 				return usageError{fmt.Errorf("-n %d is negative", limit)}
 			}
-			return t.listPoison(ctx, q, &p, poison.ListOptions{Filter: p.filter, Beyond: p.beyond, Max: limit})
+			return t.listPoison(ctx, q, &p, limit)
 		})
 	v.flags.IntVar(&limit, "n", 0, "list at most this `number` of messages")
 	return v
 }
 
 // listPoison prints one line per message.
-func (t *task) listPoison(ctx context.Context, q queue.Manager, p *poisonFlags, o poison.ListOptions) error {
+func (t *task) listPoison(ctx context.Context, q queue.Manager, p *poisonFlags, limit int) error {
 	l := newListing(t.console.out, p.asJSON, "id", "age", "reason", "error")
-	for e, err := range poison.List(ctx, t.untilHalted(q), &o) {
+	for e, err := range poisonrecord.List(ctx, t.untilHalted(q), p.list(limit)) {
 		if err == nil {
-			err = l.row(decode(e.Message), string(e.ID), age(time.Since(e.Since())), reasonOf(&e), oneLine(e.Record.Error, maxErrorShown))
+			err = l.row(decode(e.Message), string(e.ID), age(time.Since(e.Inserted)), reasonOf(&e), oneLine(e.Record.Error, maxErrorShown))
 		}
 		if err != nil {
 			return errors.Join(err, l.flush())
@@ -188,11 +194,11 @@ func (t *task) listPoison(ctx context.Context, q queue.Manager, p *poisonFlags, 
 	if err := l.flush(); err != nil || p.asJSON {
 		return err
 	}
-	return t.sayMore(ctx, q, l.rows, o)
+	return t.sayMore(ctx, q, l.rows, p)
 }
 
 // sayMore says how many more messages there may be than were listed.
-func (t *task) sayMore(ctx context.Context, q queue.Queue, listed int, o poison.ListOptions) error {
+func (t *task) sayMore(ctx context.Context, q queue.Queue, listed int, p *poisonFlags) error {
 	properties, err := q.Properties(ctx)
 	if err != nil {
 		return err
@@ -201,11 +207,11 @@ func (t *task) sayMore(ctx context.Context, q queue.Queue, listed int, o poison.
 		return t.report(nil, "No poison messages.\n")
 	}
 	chosen := ""
-	if o.Filter != (poison.Filter{}) {
+	if p.filter != (poison.Filter{}) {
 		chosen = " that match"
 	}
 	printf(t.console.err, "%s%s, of about %d in %v, including hidden ones", plural(listed, "message"), chosen, properties.Depth, q.Name())
-	if !o.Beyond && properties.Depth > queue.MaxBatch {
+	if !p.beyond && properties.Depth > queue.MaxBatch {
 		printf(t.console.err, "; only %d can be seen without -beyond", queue.MaxBatch)
 	}
 	printf(t.console.err, ".\n")
@@ -225,8 +231,11 @@ func oneLine(text string, most int) string {
 }
 
 // reasonOf returns the reason of a message for people.
-func reasonOf(e *poison.Entry) string {
-	if e.Foreign() {
+func reasonOf(e *poisonrecord.Entry) string {
+	switch {
+	case e.Newer != nil:
+		return "(a newer record)"
+	case e.Foreign:
 		return "(no record)"
 	}
 	return oneLine(string(e.Record.Reason), maxErrorShown)
@@ -237,18 +246,18 @@ func poisonShowCommand() *command {
 	return p.look("show", "QUEUE [ID]", "show all about a message",
 		"ID is that of the message, of the message that it was before, or of its job. Without one the first\nmessage that the flags choose is shown.\n", 2,
 		func(ctx context.Context, t *task, q queue.Manager, args []string) error {
-			entries := poison.List(ctx, t.untilHalted(q), &poison.ListOptions{Filter: p.filter, Beyond: p.beyond})
+			entries := poisonrecord.List(ctx, t.untilHalted(q), p.list(0))
 			return t.showPoison(ctx, q, entries, strings.Join(args, ""), p.asJSON)
 		})
 }
 
 // showPoison prints the first of the entries that the id means.
-func (t *task) showPoison(ctx context.Context, q queue.Queue, entries iter.Seq2[poison.Entry, error], id string, asJSON bool) error {
+func (t *task) showPoison(ctx context.Context, q queue.Queue, entries iter.Seq2[poisonrecord.Entry, error], id string, asJSON bool) error {
 	for e, err := range entries {
 		switch {
 		case err != nil:
 			return err
-		case id != "" && id != string(e.ID) && id != e.Job() && (e.Foreign() || id != string(e.Record.ID)):
+		case id != "" && id != string(e.ID) && id != e.Record.Job && id != string(e.Record.ID):
 			continue
 		case asJSON:
 			return printJSON(t.console.out, decode(e.Message))
@@ -266,7 +275,7 @@ func (t *task) showPoison(ctx context.Context, q queue.Queue, entries iter.Seq2[
 }
 
 // describePoison describes a message of a poison queue for people.
-func describePoison(in queue.Name, e *poison.Entry, now time.Time) string {
+func describePoison(in queue.Name, e *poisonrecord.Entry, now time.Time) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) {
@@ -277,15 +286,19 @@ func describePoison(in queue.Name, e *poison.Entry, now time.Time) string {
 	}
 	r := &e.Record
 	row("message", "%s in %v", e.ID, in)
-	if e.Foreign() {
+	switch {
+	case e.Newer != nil:
+		row("reason", "not known: %v", e.Newer)
+		row("here for", "%s", age(now.Sub(e.Inserted)))
+	case e.Foreign:
 		row("reason", "not known: it has no record, so another program put it here, or a policy without records")
-		row("here for", "%s", age(now.Sub(e.Since())))
-	} else {
+		row("here for", "%s", age(now.Sub(e.Inserted)))
+	default:
 		row("reason", "%s: %s", r.Reason, explainReason(r.Reason))
 		if r.Error != "" {
 			row("error", "%s", r.Error)
 		}
-		if r.ID != "" {
+		if r.ID != e.ID {
 			row("came from", "%v, as message %s", queue.Name{Account: r.Account, Queue: r.Queue}, r.ID)
 		} else { // it had no room for a whole record
 			row("came from", "%s", r.Queue)
@@ -298,7 +311,7 @@ func describePoison(in queue.Name, e *poison.Entry, now time.Time) string {
 			row("lives until", "%s", r.Expires.UTC().Format(time.DateTime+" MST"))
 		}
 	}
-	if job := e.Job(); job != "" {
+	if job := r.Job; job != "" {
 		row("job", "%s", job)
 	}
 	if kind := e.Kind(); kind != "" {
@@ -312,7 +325,7 @@ func describePoison(in queue.Name, e *poison.Entry, now time.Time) string {
 		b.WriteString("\nstack\n" + indent(r.Stack))
 	}
 	b.WriteString("\nbody\n" + indent(bodyForPeople(e)))
-	if !e.Foreign() {
+	if !e.Foreign {
 		fmt.Fprintf(&b, "\nTo try it again: millrace poison redrive %s -id %s\n", in.Queue, e.ID)
 	}
 	return b.String()
@@ -338,7 +351,7 @@ func explainReason(r poison.Reason) string {
 	return "a reason of a newer release"
 }
 
-func bodyForPeople(e *poison.Entry) string {
+func bodyForPeople(e *poisonrecord.Entry) string {
 	s := decode(e.Message)
 	if s.Body == nil {
 		if s.Error != "" {
@@ -363,8 +376,7 @@ func poisonStatsCommand() *command {
 	return p.look("stats", "QUEUE", "count messages by reason and error",
 		"Errors that differ only in numbers and ids are one kind, shown by its fingerprint. The most frequent\nkind comes first.\n", 1,
 		func(ctx context.Context, t *task, q queue.Manager, _ []string) error {
-			o := &poison.ListOptions{Filter: p.filter, Beyond: p.beyond}
-			s, err := t.readPoisonStats(ctx, q, o)
+			s, err := t.readPoisonStats(ctx, q, p.list(0))
 			switch {
 			case err != nil:
 				return err
@@ -374,7 +386,7 @@ func poisonStatsCommand() *command {
 			if err := s.print(t.console.out, time.Now()); err != nil {
 				return err
 			}
-			return t.sayMore(ctx, q, s.Read, *o)
+			return t.sayMore(ctx, q, s.Read, &p)
 		})
 }
 
@@ -400,7 +412,7 @@ type poisonKind struct {
 	label string
 }
 
-func (t *task) readPoisonStats(ctx context.Context, q queue.Manager, o *poison.ListOptions) (*poisonStats, error) {
+func (t *task) readPoisonStats(ctx context.Context, q queue.Manager, o *poisonrecord.ListOptions) (*poisonStats, error) {
 	properties, err := q.Properties(ctx)
 	if err != nil {
 		return nil, err
@@ -411,7 +423,7 @@ func (t *task) readPoisonStats(ctx context.Context, q queue.Manager, o *poison.L
 		fingerprint, from string
 	}
 	kinds := make(map[key]*poisonKind)
-	for e, err := range poison.List(ctx, t.untilHalted(q), o) {
+	for e, err := range poisonrecord.List(ctx, t.untilHalted(q), o) {
 		if err != nil {
 			return nil, err
 		}
@@ -420,15 +432,15 @@ func (t *task) readPoisonStats(ctx context.Context, q queue.Manager, o *poison.L
 		at := key{r.Reason, r.Fingerprint, r.Queue}
 		k := kinds[at]
 		if k == nil {
-			k = &poisonKind{Reason: r.Reason, Fingerprint: r.Fingerprint, From: r.Queue, Oldest: e.Since(), Newest: e.Since(), Example: e.ID, label: reasonOf(&e)}
+			k = &poisonKind{Reason: r.Reason, Fingerprint: r.Fingerprint, From: r.Queue, Oldest: e.Inserted, Newest: e.Inserted, Example: e.ID, label: reasonOf(&e)}
 			kinds[at] = k
 		}
 		k.Messages++
-		if e.Since().Before(k.Oldest) {
-			k.Oldest = e.Since()
+		if e.Inserted.Before(k.Oldest) {
+			k.Oldest = e.Inserted
 		}
-		if e.Since().After(k.Newest) {
-			k.Newest = e.Since()
+		if e.Inserted.After(k.Newest) {
+			k.Newest = e.Inserted
 		}
 	}
 	for k := range maps.Values(kinds) {

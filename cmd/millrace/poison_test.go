@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/codec/claimcheck"
+	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
@@ -27,10 +28,10 @@ func bury(t *testing.T, q queue.Manager, n int, reason poison.Reason, cause erro
 	if reason == poison.ReasonUndecodable {
 		text = "order 40"
 	}
-	r := poison.NewRecord(q.Name(), queue.Message{Lease: queue.Lease{ID: queue.ID(fmt.Sprintf("m-%d", n))}, Text: text, DequeueCount: 5}, 5, reason, cause)
+	r := poisonrecord.New(q.Name(), queue.Message{Lease: queue.Lease{ID: queue.ID(fmt.Sprintf("m-%d", n))}, Text: text, DequeueCount: 5}, 5, reason, cause)
 	r.Inserted, r.FirstSeen = r.Poisoned, r.Poisoned
 	r.Host, r.Stack = "web-3", stack
-	if err := (poison.Policy{Queue: q.Sibling(poison.Suffix)}).Copy(t.Context(), r); err != nil {
+	if err := (poisonrecord.Policy{Queue: q.Sibling(poison.Suffix)}).Copy(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -61,8 +62,8 @@ func TestPoisonOfOneKind(t *testing.T) {
 			t.Fatal(err)
 		}
 		q := v.open(t, name)
-		r := poison.NewRecord(q.Name(), queue.Message{Lease: queue.Lease{ID: queue.ID(fmt.Sprintf("m-%d", n))}, Text: text}, 5, poison.ReasonAttempts, nil)
-		if err := (poison.Policy{Queue: q.Sibling(poison.Suffix)}).Copy(t.Context(), r); err != nil {
+		r := poisonrecord.New(q.Name(), queue.Message{Lease: queue.Lease{ID: queue.ID(fmt.Sprintf("m-%d", n))}, Text: text}, 5, poison.ReasonAttempts, nil)
+		if err := (poisonrecord.Policy{Queue: q.Sibling(poison.Suffix)}).Copy(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -214,8 +215,8 @@ func TestALargeBodyIsShownByItsReference(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := poison.NewRecord(q.Name(), queue.Message{Lease: queue.Lease{ID: "m"}, Text: text}, 0, poison.ReasonBlobGone, codec.ErrClaimGone)
-	if err := (poison.Policy{Queue: q.Sibling(poison.Suffix)}).Copy(t.Context(), r); err != nil {
+	r := poisonrecord.New(q.Name(), queue.Message{Lease: queue.Lease{ID: "m"}, Text: text}, 0, poison.ReasonBlobGone, codec.ErrClaimGone)
+	if err := (poisonrecord.Policy{Queue: q.Sibling(poison.Suffix)}).Copy(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
 	stored, err := claimcheck.ParseClaim(claim)
@@ -301,8 +302,8 @@ func TestPoisonCommandLinesAreChecked(t *testing.T) {
 func TestTheProgressBarIsForTerminals(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	p := &progressBar{out: &out}
-	p.show(poison.Report{Depth: 100, Seen: 50, Counts: poison.Counts{Redriven: 49, Failed: 1}})
+	p := &progressBar{out: &out, done: "redriven"}
+	p.show(poison.Report{Depth: 100, Seen: 50, Counts: poison.Counts{Done: 49, Failed: 1}})
 	p.show(poison.Report{Depth: 100, Seen: 51})
 	p.clear()
 	if got, want := out.String(), "\r\x1b[K["+strings.Repeat("#", 15)+strings.Repeat(" ", 15)+"] 50 of about 100 looked at: 49 redriven, 1 left\r\x1b[K"; got != want {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -109,9 +110,9 @@ func (t *task) redrive(ctx context.Context, q queue.Manager, s *sweepFlags) erro
 			return err
 		}
 	}
-	bar := t.newProgressBar(s.limit)
-	o := &poison.RedriveOptions{
-		Account: haltedAccount{t.account, t}, TTL: s.ttl, Filter: s.filter, DryRun: s.dryRun,
+	bar := t.newProgressBar(s.limit, "redriven")
+	o := &poison.Options{
+		From: t.untilHalted(q), Account: haltedAccount{t.account, t}, TTL: s.ttl, Filter: s.filter, DryRun: s.dryRun,
 		Rate: s.rate, Parallel: s.parallel, Max: s.limit, Lease: s.lease, Progress: bar.show,
 	}
 	if s.forever {
@@ -130,7 +131,7 @@ func (t *task) redrive(ctx context.Context, q queue.Manager, s *sweepFlags) erro
 		}
 		o.To = t.untilHalted(to)
 	}
-	report, err := poison.Redrive(ctx, t.untilHalted(q), o)
+	report, err := poison.Redrive(ctx, t.sourceOf(q), o)
 	bar.clear()
 	return t.reportSweep(ctx, q, s, "redriven", report, err)
 }
@@ -141,12 +142,21 @@ func (t *task) purge(ctx context.Context, q queue.Manager, s *sweepFlags) error 
 			return err
 		}
 	}
-	bar := t.newProgressBar(s.limit)
-	report, err := poison.Purge(ctx, t.untilHalted(q), &poison.PurgeOptions{
-		Filter: s.filter, DryRun: s.dryRun, Rate: s.rate, Parallel: s.parallel, Max: s.limit, Lease: s.lease, Progress: bar.show,
+	bar := t.newProgressBar(s.limit, "purged")
+	report, err := poison.Purge(ctx, t.sourceOf(q), &poison.Options{
+		From: t.untilHalted(q), Filter: s.filter, DryRun: s.dryRun, Rate: s.rate, Parallel: s.parallel, Max: s.limit, Lease: s.lease, Progress: bar.show,
 	})
 	bar.clear()
 	return t.reportSweep(ctx, q, s, "purged", report, err)
+}
+
+// sourceOf returns the queue that the messages of a poison queue came from, or the poison queue
+// itself if that is not known.
+func (t *task) sourceOf(q queue.Manager) queue.Queue {
+	if p, is := q.(poisonQueue); is {
+		q = p.source
+	}
+	return t.untilHalted(q)
 }
 
 // choice says which messages were asked for. It stands in a format.
@@ -166,8 +176,51 @@ type sweepReport struct {
 	Account string `json:"account"`
 	Queue   string `json:"queue"`
 	DryRun  bool   `json:"dryRun"`
-	poison.Report
-	Error string `json:"error,omitempty"` // why it ended early
+	sweepCounts
+	Depth    int64                         `json:"depth"` // at the start; -1 if it may not be read
+	Seen     int                           `json:"seen"`
+	ByReason map[poison.Reason]sweepCounts `json:"byReason"`
+	Problems []sweepProblem                `json:"problems"`
+	Error    string                        `json:"error,omitempty"` // why it ended early
+}
+
+// sweepCounts are poison.Counts of a redrive or a purge.
+type sweepCounts struct {
+	Chosen   int `json:"chosen"`
+	Redriven int `json:"redriven"`
+	Purged   int `json:"purged"`
+	Expired  int `json:"expired"`
+	Skipped  int `json:"skipped"`
+	Failed   int `json:"failed"`
+	Doubled  int `json:"doubled"`
+}
+
+func newSweepCounts(c poison.Counts, done string) sweepCounts {
+	counts := sweepCounts{Chosen: chosen(c), Expired: c.Expired, Skipped: c.Skipped, Failed: c.Failed, Doubled: c.Doubled}
+	if done == "purged" {
+		counts.Purged = c.Done
+	} else {
+		counts.Redriven = c.Done
+	}
+	return counts
+}
+
+// sweepProblem is why messages stayed where they are or may be there twice.
+type sweepProblem struct {
+	Text     string `json:"text"`
+	Messages int    `json:"messages"`
+}
+
+// sweepProblems lists the problems of a report, the most frequent first.
+func sweepProblems(report *poison.Report) []sweepProblem {
+	problems := make([]sweepProblem, 0, len(report.Problems))
+	for text, messages := range report.Problems {
+		problems = append(problems, sweepProblem{text, messages})
+	}
+	slices.SortFunc(problems, func(a, b sweepProblem) int {
+		return cmp.Or(b.Messages-a.Messages, cmp.Compare(a.Text, b.Text))
+	})
+	return problems
 }
 
 // reportSweep prints the result, even of a sweep that ended early.
@@ -177,7 +230,7 @@ func (t *task) reportSweep(ctx context.Context, q queue.Queue, s *sweepFlags, do
 		return err
 	}
 	printed := t.printSweep(q.Name(), s, done, report, err)
-	so := fmt.Sprintf("%s %s of %v", plural(report.Redriven+report.Purged, "message"), done, q.Name())
+	so := fmt.Sprintf("%s %s of %v", plural(report.Done, "message"), done, q.Name())
 	switch {
 	case interrupted && t.finish.Err() != nil:
 		return interruption{fmt.Errorf("interrupted twice; %s, and perhaps one more per -parallel; nothing is lost", so)}
@@ -195,12 +248,12 @@ func (t *task) reportSweep(ctx context.Context, q queue.Queue, s *sweepFlags, do
 
 func (t *task) printSweep(name queue.Name, s *sweepFlags, done string, report poison.Report, err error) error {
 	if s.asJSON {
-		r := sweepReport{Account: name.Account, Queue: name.Queue, DryRun: s.dryRun, Report: report}
-		if r.ByReason == nil {
-			r.ByReason = map[poison.Reason]poison.Counts{}
+		r := sweepReport{
+			Account: name.Account, Queue: name.Queue, DryRun: s.dryRun, sweepCounts: newSweepCounts(report.Counts, done),
+			Depth: report.Depth, Seen: report.Seen, ByReason: map[poison.Reason]sweepCounts{}, Problems: sweepProblems(&report),
 		}
-		if r.Problems == nil {
-			r.Problems = []poison.Problem{}
+		for reason, counts := range report.ByReason {
+			r.ByReason[reason] = newSweepCounts(counts, done)
 		}
 		if err != nil {
 			r.Error = redact(err.Error())
@@ -216,7 +269,7 @@ func printSweepText(out io.Writer, name queue.Name, dryRun bool, done string, re
 	if dryRun {
 		would = "would be"
 	}
-	fmt.Fprintf(&b, "%s of %v %s.\n", plural(report.Redriven+report.Purged, "message"), name, verbFor(report.Redriven+report.Purged, would, done))
+	fmt.Fprintf(&b, "%s of %v %s.\n", plural(report.Done, "message"), name, verbFor(report.Done, would, done))
 	for _, reason := range slices.Sorted(maps.Keys(report.ByReason)) {
 		label := string(reason)
 		if reason == "" {
@@ -227,7 +280,7 @@ func printSweepText(out io.Writer, name queue.Name, dryRun bool, done string, re
 	if len(report.Problems) > 0 {
 		b.WriteString("Not as it should be:\n")
 	}
-	for _, p := range report.Problems {
+	for _, p := range sweepProblems(&report) {
 		fmt.Fprintf(&b, "  %s: %s\n", plural(p.Messages, "message"), oneLine(p.Text, queue.MaxText))
 	}
 	if hidden := report.Depth - int64(report.Seen); hidden > 0 && report.Depth >= 0 {
@@ -253,7 +306,7 @@ func countsText(c poison.Counts, done string) string {
 			parts = append(parts, fmt.Sprintf("%d %s", n, what))
 		}
 	}
-	add(c.Redriven+c.Purged, done)
+	add(c.Done, done)
 	add(c.Expired, "left, their life has ended")
 	add(c.Skipped, "left")
 	add(c.Failed, "failed")

@@ -115,6 +115,7 @@ func printJSON(out io.Writer, v any) error {
 // a time.
 type progressBar struct {
 	out   io.Writer // nil without a terminal
+	done  string    // what is done: "redriven" or "purged"
 	limit int       // messages to be worked on; 0 for all
 	last  time.Time // when it was drawn
 }
@@ -124,8 +125,8 @@ const (
 	barInterval = 100 * time.Millisecond
 )
 
-func (t *task) newProgressBar(limit int) *progressBar {
-	p := &progressBar{limit: limit}
+func (t *task) newProgressBar(limit int, done string) *progressBar {
+	p := &progressBar{limit: limit, done: done}
 	if t.console.watched {
 		p.out = t.console.err
 	}
@@ -140,19 +141,18 @@ func (p *progressBar) show(r poison.Report) {
 	p.last = time.Now()
 	done, total := int64(r.Seen), r.Depth
 	if p.limit > 0 && int64(p.limit) < total {
-		done, total = int64(r.Chosen), int64(p.limit)
+		done, total = int64(chosen(r.Counts)), int64(p.limit)
 	}
-	printf(p.out, "\r\x1b[K[%s] %d of about %d looked at: %s", bar(done, total), r.Seen, max(r.Depth, int64(r.Seen)), counted(r.Counts))
+	printf(p.out, "\r\x1b[K[%s] %d of about %d looked at: %s", bar(done, total), r.Seen, max(r.Depth, int64(r.Seen)), counted(r.Counts, p.done))
 }
 
 // counted describes the progress so far.
-func counted(c poison.Counts) string {
-	what := "redriven"
-	if c.Purged > 0 {
-		what = "purged"
-	}
-	return fmt.Sprintf("%d %s, %d left", c.Redriven+c.Purged, what, c.Expired+c.Skipped+c.Failed)
+func counted(c poison.Counts, done string) string {
+	return fmt.Sprintf("%d %s, %d left", c.Done, done, c.Expired+c.Skipped+c.Failed)
 }
+
+// chosen returns how many messages the filter chose.
+func chosen(c poison.Counts) int { return c.Done + c.Expired + c.Skipped + c.Failed }
 
 func bar(done, total int64) string {
 	filled := barWidth

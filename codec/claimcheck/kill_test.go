@@ -86,7 +86,7 @@ func (b *bundle) process(k *killtest.Killer, l *ledger, first bool) {
 	l.mu.Lock()
 	l.repaired = true
 	l.mu.Unlock()
-	_, err := poison.Redrive(b.Context(), q.Sibling(poison.Suffix), &poison.RedriveOptions{To: q})
+	_, err := poison.Redrive(b.Context(), q, nil)
 	if err != nil && !k.Dead() && !errors.Is(err, queue.ErrQueueMissing) {
 		b.Error(err)
 	}

@@ -306,8 +306,7 @@ func TestAPoisonCopyKeepsItsBodyAndARedriveItsClaim(t *testing.T) {
 			b.Errorf("got %d runs, state %+v; want two and poison", len(broken.jobs), state)
 		}
 		b.wantStored(1, 0)
-		morgue := b.queue.Sibling(poison.Suffix)
-		if _, err := poison.Redrive(b.Context(), morgue, &poison.RedriveOptions{To: b.queue}); err != nil {
+		if _, err := poison.Redrive(b.Context(), b.queue, nil); err != nil {
 			b.Fatal(err)
 		}
 		if head := b.head(b.texts(b.queue)[0]); head.Claim != claim || head.Attempts != 0 {

@@ -91,8 +91,8 @@ func (c *child) live() error {
 		}
 	}
 	for empty := false; c.generation >= 0 || !empty; {
-		if _, err := poison.Redrive(ctx, c.queue.Sibling(poison.Suffix), &poison.RedriveOptions{
-			To: c.queue, Lease: 2 * time.Second, Filter: poison.Filter{Reason: poison.ReasonRejected},
+		if _, err := poison.Redrive(ctx, c.queue, &poison.Options{
+			Lease: 2 * time.Second, Filter: poison.Filter{Reason: poison.ReasonRejected},
 		}); err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ func (c *child) live() error {
 		}
 		say("swept")
 		if c.generation < 0 { // duplicates that came too late
-			if _, err := poison.Purge(ctx, c.queue.Sibling(poison.Suffix), &poison.PurgeOptions{Filter: poison.Filter{Reason: poison.ReasonBlobGone}}); err != nil {
+			if _, err := poison.Purge(ctx, c.queue, &poison.Options{Filter: poison.Filter{Reason: poison.ReasonBlobGone}}); err != nil {
 				return err
 			}
 		}

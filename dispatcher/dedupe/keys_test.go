@@ -155,7 +155,7 @@ func TestARedrivenJobIsHandledOnce(t *testing.T) {
 		if st.Poisoned != 2 {
 			b.Fatalf("got state %+v, want both poisoned", st)
 		}
-		if _, err := poison.Redrive(b.Context(), b.queue.Sibling(poison.Suffix), &poison.RedriveOptions{To: b.queue}); err != nil {
+		if _, err := poison.Redrive(b.Context(), b.queue, nil); err != nil {
 			b.Fatal(err)
 		}
 		st = b.run(o, r.handle, time.Minute)

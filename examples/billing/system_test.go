@@ -705,7 +705,7 @@ func TestABatchWithADamagedPieceIsMendedByShippingItAgain(t *testing.T) {
 		}
 		w.ship(m.system, "day1.csv", all, 10) // sends all items again, the damaged one among them
 		w.settle()
-		if _, err := poison.Redrive(t.Context(), w.queue(workQueue+poison.Suffix), &poison.RedriveOptions{Account: w.account}); err != nil {
+		if _, err := poison.Redrive(t.Context(), w.queue(workQueue), nil); err != nil {
 			t.Fatal(err)
 		}
 		w.settle()

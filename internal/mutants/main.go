@@ -36,7 +36,7 @@ import (
 )
 
 var core = []string{
-	"listener", "dispatcher", "poison", "codec/claimcheck", "kinds", "dispatcher/dedupe", "blob/gather", "dispatcher/perkey", "internal/keyed", "dispatcher/slots", "producer",
+	"listener", "dispatcher", "poison", "internal/poisonrecord", "codec/claimcheck", "kinds", "dispatcher/dedupe", "blob/gather", "dispatcher/perkey", "internal/keyed", "dispatcher/slots", "producer",
 }
 
 // mutant is one change of a file.

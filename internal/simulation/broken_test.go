@@ -16,6 +16,7 @@ import (
 	"github.com/millrace/millrace/codec/claimcheck"
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/dispatcher/slots"
+	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
@@ -386,9 +387,9 @@ func TestLedgerFindsViolations(t *testing.T) {
 				},
 				remove: func(ctx context.Context, q queue.Queue, l queue.Lease) error {
 					m, _ := seen.Load(l.ID)
-					record := poison.NewRecord(q.Name(), m.(queue.Message), 0, poison.ReasonAttempts, nil)
+					record := poisonrecord.New(q.Name(), m.(queue.Message), 0, poison.ReasonAttempts, nil)
 					copies := p.world.server(p.plan.name).Sibling("-poison")
-					_ = poison.Policy{Queue: copies}.Copy(ctx, record)
+					_ = poisonrecord.Policy{Queue: copies}.Copy(ctx, record)
 					return q.Delete(ctx, l)
 				},
 			}
@@ -633,7 +634,7 @@ func TestLedgerFindsViolations(t *testing.T) {
 				for _, m := range batch {
 					if !p.plan.knows(p.world.sent(m.Text)) {
 						copies := p.world.server(p.plan.name).Sibling("-poison")
-						_ = poison.Policy{Queue: copies}.Copy(ctx, poison.NewRecord(q.Name(), m, 0, poison.ReasonUndecodable, errBroken))
+						_ = poisonrecord.Policy{Queue: copies}.Copy(ctx, poisonrecord.New(q.Name(), m, 0, poison.ReasonUndecodable, errBroken))
 					}
 				}
 				return batch, err

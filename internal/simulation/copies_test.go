@@ -1,8 +1,7 @@
 package simulation
 
 import (
-	"encoding/json"
-
+	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/poison"
 )
 
@@ -26,7 +25,7 @@ func (b *ledger) copy(e entry) {
 	if d.began != nil && d.ended == nil {
 		b.addViolation(e, "a copy while the handler runs")
 	}
-	if record.Version == 0 {
+	if record.Reason == "" {
 		if !a.bare(b.policy(d)) {
 			b.addViolation(e, "a copy without a record")
 		}
@@ -85,16 +84,16 @@ func (b *ledger) reasonIsRight(d *delivery, reason poison.Reason) bool {
 // withoutPlace returns the text of a record without what differs from run to run and from machine
 // to machine, so that traces can be compared.
 func withoutPlace(text string) string {
-	record, err := poison.ParseRecord(text)
+	record, err := poisonrecord.Parse(text)
 	if err != nil {
 		return text
 	}
 	record.Host, record.Stack = "", ""
-	same, err := json.Marshal(record)
+	same, err := record.Encode()
 	if err != nil {
 		return text
 	}
-	return string(same)
+	return same
 }
 
 // origin returns the delivery that was copied.

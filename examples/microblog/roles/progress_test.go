@@ -317,7 +317,7 @@ func TestADeletionThatFailsForGoodIsPoison(t *testing.T) {
 			t.Errorf("channel: got %v, want ErrNoChannel", err)
 		}
 		mended.Store(true)
-		if _, err := poison.Redrive(t.Context(), w.queue.Sibling(poison.Suffix), &poison.RedriveOptions{To: w.queue}); err != nil {
+		if _, err := poison.Redrive(t.Context(), w.queue, nil); err != nil {
 			t.Fatal(err)
 		}
 		w.settle()
@@ -390,7 +390,7 @@ func TestMessagesThatAreNoneArePoison(t *testing.T) {
 		if got, err := w.site(nil).Channel(t.Context(), theName); err != nil || got != c {
 			t.Errorf("channel: got %v, %v; want %v", got, err, c)
 		}
-		if _, err := poison.Purge(t.Context(), w.queue.Sibling(poison.Suffix), nil); err != nil {
+		if _, err := poison.Purge(t.Context(), w.queue, nil); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := messages.Send(t.Context(), Deletion{Channel: theName, Incarnation: c.Incarnation, Token: "bm8"}, nil); err != nil {

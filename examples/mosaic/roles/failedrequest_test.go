@@ -58,8 +58,8 @@ func TestPoisonStopsAMosaicUntilItIsRedriven(t *testing.T) {
 // redrive sends the poison messages of a queue back.
 func (w *world) redrive(name string) {
 	w.t.Helper()
-	report, err := poison.Redrive(w.t.Context(), w.queue(name+poison.Suffix), &poison.RedriveOptions{To: w.queue(name)})
-	if err != nil || report.Redriven != 1 {
+	report, err := poison.Redrive(w.t.Context(), w.queue(name), nil)
+	if err != nil || report.Done != 1 {
 		w.t.Fatalf("redrive: got %+v, %v; want one message", report, err)
 	}
 }

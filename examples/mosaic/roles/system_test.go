@@ -18,7 +18,7 @@ import (
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/examples/mosaic/picture"
-	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/internal/poisonrecord"
 )
 
 // PM-03, PM-04, PM-18: a request of n slices takes 2n+2 messages.
@@ -390,8 +390,8 @@ func TestMessagesWithoutBlobsArePoison(t *testing.T) {
 		if n := w.poisoned(); n != 4 {
 			t.Errorf("poison messages: got %d, want 4", n)
 		}
-		if n := p.retried(); n != 4*(poison.DefaultMaxAttempts-1) {
-			t.Errorf("deliveries to be retried: got %d, want all but the last of each message: %d", n, 4*(poison.DefaultMaxAttempts-1))
+		if n := p.retried(); n != 4*(poisonrecord.DefaultMaxAttempts-1) {
+			t.Errorf("deliveries to be retried: got %d, want all but the last of each message: %d", n, 4*(poisonrecord.DefaultMaxAttempts-1))
 		}
 	})
 }

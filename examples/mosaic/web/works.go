@@ -139,12 +139,12 @@ func (s *Server) redrive(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	report, err := poison.Redrive(r.Context(), q.Sibling(poison.Suffix), &poison.RedriveOptions{To: q})
+	report, err := poison.Redrive(r.Context(), q, nil)
 	if err != nil && !errors.Is(err, queue.ErrQueueMissing) {
 		s.logger.Warn("a redrive has ended early", "queue", name, "error", err)
-		return refuse(http.StatusServiceUnavailable, "%d messages were sent back, then the queue server did not answer: try again", report.Redriven)
+		return refuse(http.StatusServiceUnavailable, "%d messages were sent back, then the queue server did not answer: try again", report.Done)
 	}
-	answer(w, r, http.StatusOK, map[string]any{"redriven": report.Redriven}, back(r))
+	answer(w, r, http.StatusOK, map[string]any{"redriven": report.Done}, back(r))
 	return nil
 }
 
