@@ -22,7 +22,7 @@ import (
 )
 
 // newQueue returns a queue that exists.
-func newQueue(t *testing.T) *localqueue.Queue {
+func newQueue(t *testing.T) queue.Manager {
 	t.Helper()
 	q := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "jobs"})
 	if err := q.Create(t.Context(), nil); err != nil {

@@ -20,7 +20,7 @@ import (
 )
 
 // faulty returns a server with these faults over an engine with an empty queue "orders".
-func faulty(t *testing.T, seed uint64, rules string) (*Server, *localqueue.Queue) {
+func faulty(t *testing.T, seed uint64, rules string) (*Server, queue.Manager) {
 	t.Helper()
 	parsed, err := ParseFaults(rules)
 	if err != nil {
@@ -30,7 +30,7 @@ func faulty(t *testing.T, seed uint64, rules string) (*Server, *localqueue.Queue
 }
 
 // withOptions returns a server over an engine with an empty queue "orders".
-func withOptions(t *testing.T, o *Options) (*Server, *localqueue.Queue) {
+func withOptions(t *testing.T, o *Options) (*Server, queue.Manager) {
 	t.Helper()
 	engine := localqueue.New(&localqueue.Options{Seed: 1})
 	q := engine.Queue(queue.Name{Account: DevelopmentAccount, Queue: "orders"})

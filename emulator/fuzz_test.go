@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 )
@@ -64,10 +65,10 @@ func FuzzServe(f *testing.F) {
 		if err := q.Create(context.Background(), nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := q.SetAccessPolicy(context.Background(), []byte(acl(storedPolicy("all", "", "9999-01-01", "raup")))); err != nil {
+		if err := q.(localengine.Queue).SetAccessPolicy(context.Background(), []byte(acl(storedPolicy("all", "", "9999-01-01", "raup")))); err != nil {
 			t.Fatal(err)
 		}
-		if err := engine.SetServiceProperties(context.Background(), DevelopmentAccount,
+		if err := engine.Account(DevelopmentAccount).(localengine.Account).SetServiceProperties(context.Background(),
 			[]byte(rules(rule("*", "GET,PUT", "*", "*", "1")+rule("https://x.example", "POST", "", "x-*", "1")))); err != nil {
 			t.Fatal(err)
 		}

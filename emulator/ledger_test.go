@@ -192,7 +192,7 @@ func deleteFirst(t *testing.T, q queue.Queue) map[queue.ID]string {
 }
 
 // drain takes the remaining messages from the engine, without faults, as their leases end.
-func drain(t *testing.T, below *localqueue.Queue) map[queue.ID]string {
+func drain(t *testing.T, below queue.Manager) map[queue.ID]string {
 	left := map[queue.ID]string{}
 	azuritetest.Until(t, "all leases have ended and every message was dequeued", func() bool {
 		found, err := below.Dequeue(t.Context(), queue.MaxBatch, time.Hour)

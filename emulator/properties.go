@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/internal/queuexml"
 )
 
@@ -54,16 +55,20 @@ func (c *call) setProperties() *failure {
 	p.CORS = cmp.Or(given.CORS, p.CORS)
 	// Of two concurrent requests that set different properties one wins, as if
 	// both had sent all properties.
-	if err := c.server.engine.SetServiceProperties(c.request.Context(), strings.Clone(c.account), queuexml.AppendProperties(nil, p)); err != nil {
+	if err := c.server.account(strings.Clone(c.account)).SetServiceProperties(c.request.Context(), queuexml.AppendProperties(nil, p)); err != nil {
 		return toFailure(err)
 	}
 	c.status = http.StatusAccepted
 	return nil
 }
 
+func (s *Server) account(name string) localengine.Account {
+	return s.engine.Account(name).(localengine.Account)
+}
+
 // properties returns the stored properties; nil fields were never set.
 func (c *call) properties() (queuexml.Properties, *failure) {
-	stored, err := c.server.engine.ServiceProperties(c.request.Context(), c.account)
+	stored, err := c.server.account(c.account).ServiceProperties(c.request.Context())
 	if err != nil {
 		return queuexml.Properties{}, toFailure(err)
 	}

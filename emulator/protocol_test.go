@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/internal/queuexml"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
@@ -108,7 +109,7 @@ func newFixture(t *testing.T) *fixture {
 			t.Fatal(err)
 		}
 	}
-	create := func(name string, metadata map[string]string) *localqueue.Queue {
+	create := func(name string, metadata map[string]string) queue.Manager {
 		q := e.Queue(queue.Name{Account: DevelopmentAccount, Queue: name})
 		must(q.Create(ctx, metadata))
 		return q
@@ -116,10 +117,10 @@ func newFixture(t *testing.T) *fixture {
 	first, err := create("orders", map[string]string{"kind": "test"}).Enqueue(ctx, "a <b>\r\n", &queue.EnqueueOptions{TTL: time.Hour})
 	must(err)
 	orders := e.Queue(queue.Name{Account: DevelopmentAccount, Queue: "orders"})
-	must(orders.SetAccessPolicy(ctx, []byte(queuexml.Prolog+"<SignedIdentifiers>"+
+	must(orders.(localengine.Queue).SetAccessPolicy(ctx, []byte(queuexml.Prolog+"<SignedIdentifiers>"+
 		storedPolicy("all", "", inHours(1), "raup")+storedPolicy("open", "", "", "r")+storedPolicy("over", "", inHours(-1), "r")+storedPolicy("later", inHours(1), inHours(2), "r")+
 		"</SignedIdentifiers>")))
-	must(e.SetServiceProperties(ctx, "second", []byte("<StorageServiceProperties>"+metrics("HourMetrics", "7")+"<Cors>"+
+	must(e.Account("second").(localengine.Account).SetServiceProperties(ctx, []byte("<StorageServiceProperties>"+metrics("HourMetrics", "7")+"<Cors>"+
 		rule("https://shop.example,https://x.example", "GET,PUT", "x-ms-meta-*,x-ms-version", "x-ms-request-id,x-ms-meta-*", "60")+
 		rule("*", "DELETE,POST,HEAD", "*", "", "0")+
 		"</Cors></StorageServiceProperties>")))

@@ -8,14 +8,18 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/internal/queuexml"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue"
 )
 
 func (c *call) name() queue.Name { return queue.Name{Account: c.account, Queue: c.queue} }
 
-func (c *call) target() *localqueue.Queue { return c.server.engine.Queue(c.name()) }
+func (c *call) target() localengine.Queue { return c.server.queue(c.name()) }
+
+func (s *Server) queue(name queue.Name) localengine.Queue {
+	return s.engine.Queue(name).(localengine.Queue)
+}
 
 func (c *call) createQueue() *failure {
 	metadata, f := c.metadata()
@@ -24,7 +28,7 @@ func (c *call) createQueue() *failure {
 	}
 	// The engine keeps the name: clone it, so that it does not retain the request's head.
 	name := queue.Name{Account: strings.Clone(c.account), Queue: strings.Clone(c.queue)}
-	created, err := c.server.engine.Create(c.request.Context(), name, metadata)
+	created, err := c.server.queue(name).CreateNew(c.request.Context(), metadata)
 	if err != nil {
 		return toFailure(err)
 	}

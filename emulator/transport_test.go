@@ -15,7 +15,7 @@ import (
 )
 
 // slow returns a server with a queue "orders" that takes two seconds for each request.
-func slow(t *testing.T) (*Server, *localqueue.Queue) {
+func slow(t *testing.T) (*Server, queue.Manager) {
 	t.Helper()
 	engine := localqueue.New(nil)
 	q := engine.Queue(queue.Name{Account: DevelopmentAccount, Queue: "orders"})
@@ -25,7 +25,7 @@ func slow(t *testing.T) (*Server, *localqueue.Queue) {
 	return New(engine, &Options{Delay: 2 * time.Second}), q
 }
 
-func depth(t *testing.T, q *localqueue.Queue) int64 {
+func depth(t *testing.T, q queue.Manager) int64 {
 	t.Helper()
 	p, err := q.Properties(t.Context())
 	if err != nil {

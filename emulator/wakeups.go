@@ -13,9 +13,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/internal/queuexml"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue"
 )
 
 // A wake-up stream is a response without an end, with a line for each event: see docs/protocol.md.
@@ -60,7 +60,7 @@ type stream struct {
 	id       string // random: whoever may read one stream cannot guess another
 	name     queue.Name
 	holder   holder
-	watcher  *localqueue.Watcher
+	watcher  localengine.Watcher
 	of       *streams
 	replaced chan struct{} // closed when the stream gives way to another one
 	heard    time.Time     // of the last sign of life; guarded by of.mu
@@ -94,7 +94,7 @@ func (c *call) openStream() *failure {
 	}
 	s := c.server.streams.add(queue.Name{Account: strings.Clone(c.account), Queue: strings.Clone(c.queue)}, c.holder(), watcher)
 	if s == nil {
-		watcher.Close()
+		_ = watcher.Close() // never fails
 		return errTooManyStreams
 	}
 	c.header["Content-Type"] = []string{"text/plain; charset=utf-8"}
@@ -129,7 +129,7 @@ func (c *call) setReadiness() *failure {
 }
 
 // add adds a stream of a queue. It returns nil if there are too many.
-func (all *streams) add(name queue.Name, h holder, w *localqueue.Watcher) *stream {
+func (all *streams) add(name queue.Name, h holder, w localengine.Watcher) *stream {
 	var random [16]byte
 	rand.Read(random[:]) // never fails, see crypto/rand
 	s := &stream{id: hex.EncodeToString(random[:]), name: name, holder: h, watcher: w, of: all,
@@ -189,7 +189,7 @@ func givesWay(open []*stream, newcomer holder) *stream {
 
 // close ends the stream. An event that nobody has answered goes to another one.
 func (s *stream) close() {
-	s.watcher.Close()
+	_ = s.watcher.Close() // never fails
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
 	delete(s.of.open, s.id)

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue"
 )
 
 const wakeupsPath = "/orders?comp=wakeups"
@@ -82,7 +81,7 @@ func say(t *testing.T, s *Server, query string) int {
 	return response.StatusCode
 }
 
-func enqueue(t *testing.T, q *localqueue.Queue, text string, delay time.Duration) {
+func enqueue(t *testing.T, q queue.Manager, text string, delay time.Duration) {
 	t.Helper()
 	if _, err := q.Enqueue(t.Context(), text, &queue.EnqueueOptions{Delay: delay}); err != nil {
 		t.Fatal(err)

@@ -20,7 +20,7 @@ import (
 )
 
 // queueOf returns a queue with n messages.
-func queueOf(t *testing.T, n int) *localqueue.Queue {
+func queueOf(t *testing.T, n int) queue.Manager {
 	t.Helper()
 	q := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "orders"})
 	if err := q.Create(t.Context(), nil); err != nil {

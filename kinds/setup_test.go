@@ -41,7 +41,7 @@ var (
 // bundle holds the parts of a test of a whole listener. It must be made in the bubble.
 type bundle struct {
 	*testing.T
-	queue   *localqueue.Queue
+	queue   queue.Manager
 	options *listener.Options[any] // without a log
 	begin   time.Time
 

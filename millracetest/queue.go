@@ -80,7 +80,7 @@ func (c *counter) name(t testing.TB) string {
 
 func newRecordingQueue(name string) *recordingQueue {
 	return &recordingQueue{
-		Queue:    localqueue.New(nil).Queue(queue.Name{Account: "millracetest", Queue: name}),
+		Manager:  localqueue.New(nil).Queue(queue.Name{Account: "millracetest", Queue: name}),
 		journals: &journals{byName: map[string]*journal{}},
 	}
 }
@@ -88,7 +88,7 @@ func newRecordingQueue(name string) *recordingQueue {
 // recordingQueue is a queue with a journal of its messages. A peek would return no more than 32
 // messages and no hidden ones, and a dequeue would count as a delivery.
 type recordingQueue struct {
-	*localqueue.Queue
+	queue.Manager
 	journals *journals // of all queues of the account
 }
 
@@ -96,7 +96,7 @@ func (q *recordingQueue) journal() *journal { return q.journals.of(q.Name().Queu
 
 func (q *recordingQueue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (m queue.Message, err error) {
 	q.journal().change(func(j *journal) {
-		if m, err = q.Queue.Enqueue(ctx, text, o); err == nil {
+		if m, err = q.Manager.Enqueue(ctx, text, o); err == nil {
 			j.add(m.ID, text, o.Life())
 		}
 	})
@@ -105,7 +105,7 @@ func (q *recordingQueue) Enqueue(ctx context.Context, text string, o *queue.Enqu
 
 func (q *recordingQueue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (fresh queue.Lease, err error) {
 	q.journal().change(func(j *journal) {
-		if fresh, err = q.Queue.Update(ctx, l, text, visibility); err == nil {
+		if fresh, err = q.Manager.Update(ctx, l, text, visibility); err == nil {
 			j.entries[l.ID].text = text
 		}
 	})
@@ -114,7 +114,7 @@ func (q *recordingQueue) Update(ctx context.Context, l queue.Lease, text string,
 
 func (q *recordingQueue) Delete(ctx context.Context, l queue.Lease) (err error) {
 	q.journal().change(func(j *journal) {
-		if err = q.Queue.Delete(ctx, l); err == nil {
+		if err = q.Manager.Delete(ctx, l); err == nil {
 			delete(j.entries, l.ID)
 		}
 	})
@@ -123,7 +123,7 @@ func (q *recordingQueue) Delete(ctx context.Context, l queue.Lease) (err error) 
 
 func (q *recordingQueue) Clear(ctx context.Context) (err error) {
 	q.journal().change(func(j *journal) {
-		if err = q.Queue.Clear(ctx); err == nil {
+		if err = q.Manager.Clear(ctx); err == nil {
 			clear(j.entries)
 		}
 	})
@@ -132,16 +132,19 @@ func (q *recordingQueue) Clear(ctx context.Context) (err error) {
 
 func (q *recordingQueue) Drop(ctx context.Context) (err error) {
 	q.journal().change(func(j *journal) {
-		if err = q.Queue.Drop(ctx); err == nil {
+		if err = q.Manager.Drop(ctx); err == nil {
 			clear(j.entries)
 		}
 	})
 	return err
 }
 
+// EmptyAfter returns what short batches show: see [queue.EmptyAfter].
+func (q *recordingQueue) EmptyAfter() int { return queue.EmptyAfter(q.Manager) }
+
 // Sibling returns a recording queue too, such as the poison queue.
 func (q *recordingQueue) Sibling(suffix string) queue.Queue {
-	return &recordingQueue{Queue: q.Queue.Sibling(suffix).(*localqueue.Queue), journals: q.journals}
+	return &recordingQueue{Manager: q.Manager.Sibling(suffix).(queue.Manager), journals: q.journals}
 }
 
 // journals holds the journals of the queues of one account.

@@ -12,7 +12,6 @@ import (
 	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue"
 )
 
 // scripted is a poison queue whose calls fail with these errors in order, and then work. It
@@ -53,7 +52,7 @@ func (s *scripted) Create(ctx context.Context, metadata map[string]string) error
 func script(t *testing.T) (*scripted, poisonrecord.Policy) {
 	t.Helper()
 	q := setup(t)
-	sibling, ok := q.Sibling("-poison").(*localqueue.Queue)
+	sibling, ok := q.Sibling("-poison").(queue.Manager)
 	if !ok {
 		t.Fatalf("the sibling is a %T", q.Sibling("-poison"))
 	}

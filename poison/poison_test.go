@@ -21,7 +21,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // setup returns an existing queue and a poison queue that does not exist yet.
-func setup(t rapid.TB) *localqueue.Queue {
+func setup(t rapid.TB) queue.Manager {
 	t.Helper()
 	q := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "orders"})
 	if err := q.Create(context.Background(), nil); err != nil {

@@ -24,7 +24,7 @@ import (
 
 // morgue is a poison queue, and the queue that its records came from.
 type morgue struct {
-	account *localqueue.Account
+	account queue.Account
 	orders  queue.Queue
 	poison  queue.Queue
 }

@@ -81,7 +81,7 @@ func TestAProducerWithoutAQueueFails(t *testing.T) {
 	if _, err := (*producer.Producer[int])(nil).Send(t.Context(), 1, nil); err == nil {
 		t.Error("Send of the nil producer: got no error, want one")
 	}
-	for name, q := range map[string]queue.Queue{"nil": nil, "a typed nil": (*localqueue.Queue)(nil)} {
+	for name, q := range map[string]queue.Queue{"nil": nil, "a typed nil": (queue.Manager)(nil)} {
 		func() {
 			defer func() {
 				if recover() == nil {

@@ -41,7 +41,7 @@ func (u *failingQueue) Enqueue(ctx context.Context, text string, o *queue.Enqueu
 	return queue.Message{}, u.err
 }
 
-func setup(t *testing.T) *localqueue.Queue {
+func setup(t *testing.T) queue.Manager {
 	t.Helper()
 	q := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "orders"})
 	if err := q.Create(t.Context(), nil); err != nil {

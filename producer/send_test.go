@@ -197,7 +197,7 @@ func TestAJobKeepsItsOptionsInAQueueMadeForIt(t *testing.T) {
 }
 
 // unmakable is a queue that is missing and cannot be created.
-type unmakable struct{ *localqueue.Queue }
+type unmakable struct{ queue.Manager }
 
 func (unmakable) Create(context.Context, map[string]string) error { return queue.ErrUnauthorized }
 

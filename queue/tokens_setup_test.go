@@ -26,7 +26,7 @@ var faulty = faultqueue.Rates{
 type bundle struct {
 	*testing.T
 	engine       *localqueue.Engine
-	tokens, jobs *localqueue.Queue
+	tokens, jobs queue.Manager
 	begin        time.Time
 }
 

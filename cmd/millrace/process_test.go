@@ -273,11 +273,11 @@ func TestErrorsAreOneLineWithAHint(t *testing.T) {
 		t.Fatal(err)
 	}
 	inUse := t.TempDir()
-	store, err := filequeue.Open(inUse)
+	engine, err := filequeue.Open(inUse, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { store.Close() })
+	t.Cleanup(func() { engine.Close() })
 	const secret = "c2VjcmV0IG9mIG1pbmU="
 	for _, c := range []struct {
 		args   string

@@ -130,19 +130,15 @@ func (s *settings) openData() (*data, error) {
 	if s.data == "" {
 		return &data{engine: localqueue.New(s.engineOptions())}, nil
 	}
-	store, err := filequeue.Open(s.data)
+	engine, err := filequeue.Open(s.data, s.engineOptions())
 	if errors.Is(err, filequeue.ErrCorrupt) {
 		return nil, fmt.Errorf("-data: %w; nothing was changed: move the file away to start empty, or use another directory", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("-data: %w", err)
 	}
-	engine, err := localqueue.Open(store, s.engineOptions())
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("-data %s: %w", s.data, err), store.Close())
-	}
-	found := store.Found()
-	return &data{engine: engine, dir: s.data, found: &found, heap: make([]byte, heapSize)}, nil
+	found := engine.Found()
+	return &data{engine: engine.Engine, dir: s.data, found: &found, heap: make([]byte, heapSize)}, nil
 }
 
 func (d *data) close() error {
@@ -160,9 +156,7 @@ func (d *data) summary() (line string, damage []string) {
 	if d.found == nil {
 		return "in memory only: lost when the server stops", nil
 	}
-	for _, one := range d.found.Damage[:min(len(d.found.Damage), maxDamage)] {
-		damage = append(damage, one.String())
-	}
+	damage = slices.Clone(d.found.Damage[:min(len(d.found.Damage), maxDamage)])
 	if more := d.found.Damaged - len(damage); more > 0 {
 		damage = append(damage, fmt.Sprintf("and %d more", more))
 	}

@@ -23,7 +23,6 @@ import (
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/queue/localqueue/filequeue"
 )
 
@@ -47,13 +46,9 @@ type child struct {
 
 func runChild(where string) error {
 	dir, generation, _ := strings.Cut(where, "|")
-	store, err := filequeue.Open(filepath.Join(dir, "queues"))
+	engine, err := filequeue.Open(filepath.Join(dir, "queues"), nil)
 	if err != nil {
 		return err
-	}
-	engine, err := localqueue.Open(store, nil)
-	if err != nil {
-		return errors.Join(err, store.Close())
 	}
 	defer func() { _ = engine.Close() }() // the parent sees what is missing
 	blobs, err := blob.Dir(filepath.Join(dir, "blobs"))

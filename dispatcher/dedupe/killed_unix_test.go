@@ -13,7 +13,6 @@ import (
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
-	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/queue/localqueue/filequeue"
 )
 
@@ -24,16 +23,12 @@ func TestKilledProcessesHandleNoRecordedJobAgain(t *testing.T) {
 		t.Skip("leases of killed processes take ten seconds to end")
 	}
 	jobs, workers, every := suitetest.Size(60, 120), 2, 30
-	data, err := filequeue.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	engine, err := localqueue.Open(data, nil)
+	engine, err := filequeue.Open(t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer engine.Close()
-	endpoint, err := emulator.New(engine, nil).Start("")
+	endpoint, err := emulator.New(engine.Engine, nil).Start("")
 	if err != nil {
 		t.Fatal(err)
 	}

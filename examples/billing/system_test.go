@@ -30,7 +30,7 @@ import (
 // world has what machines share: the account, the store and the books.
 type world struct {
 	*testing.T
-	account *localqueue.Account
+	account queue.Account
 	store   blob.Store
 	books   *memoryBooks
 	want    map[string]bill // of the batches that were shipped, by name

@@ -50,7 +50,7 @@ func shortLeases(s *server) {
 	s.t.Helper()
 	engine := localqueue.New(nil)
 	name := queue.Name{Account: emulator.DevelopmentAccount, Queue: "slicerequest"}
-	if _, err := engine.Create(s.t.Context(), name, map[string]string{"defaulttimeout": "10"}); err != nil {
+	if err := engine.Queue(name).Create(s.t.Context(), map[string]string{"defaulttimeout": "10"}); err != nil {
 		s.t.Fatal(err)
 	}
 	endpoint, err := emulator.New(engine, nil).Start("")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
+	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
@@ -58,7 +59,7 @@ func setup(t *testing.T) *bundle {
 	return b
 }
 
-func send[T any](t *testing.T, account *localqueue.Account, name string, job T) {
+func send[T any](t *testing.T, account queue.Account, name string, job T) {
 	t.Helper()
 	q, err := account.Open(name)
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/millrace/millrace/examples/microblog/channels"
 	"github.com/millrace/millrace/examples/microblog/roles"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/queue/localqueue/filequeue"
 	"github.com/millrace/millrace/table"
 	"github.com/millrace/millrace/table/filetable"
@@ -46,16 +45,12 @@ const (
 
 // openFolder opens the queue and the tables in a folder, which one process at a time can.
 func openFolder(folder string) (_ *store, err error) {
-	queues, err := filequeue.Open(filepath.Join(folder, queuesFolder))
+	engine, err := filequeue.Open(filepath.Join(folder, queuesFolder), nil)
 	if errors.Is(err, filequeue.ErrLocked) {
 		return nil, inUse(folder)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the data: %w; choose another folder with -data", err)
-	}
-	engine, err := localqueue.Open(queues, nil)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the queue in %s: %w", folder, err), queues.Close())
 	}
 	path := filepath.Join(folder, tablesFile)
 	_, missing := os.Stat(path)

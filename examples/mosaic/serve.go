@@ -193,18 +193,14 @@ type ownServer struct {
 
 // openServer opens the queues in a folder, which one program at a time can.
 func openServer(dir string) (*ownServer, error) {
-	store, err := filequeue.Open(dir)
+	queues, err := filequeue.Open(dir, nil)
 	if errors.Is(err, filequeue.ErrLocked) {
 		return nil, fmt.Errorf("the queues in %s are in use: another mosaic serve runs; stop it, or choose another folder with -data", dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the queues: %w; choose another folder with -data", err)
 	}
-	engine, err := localqueue.Open(store, nil)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the queues in %s: %w", dir, err), store.Close())
-	}
-	return &ownServer{engine: engine, server: emulator.New(engine, nil)}, nil
+	return &ownServer{engine: queues.Engine, server: emulator.New(queues.Engine, nil)}, nil
 }
 
 // start serves the queues on a free port of this machine, and returns their location.

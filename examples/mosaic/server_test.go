@@ -11,7 +11,6 @@ import (
 
 	"github.com/millrace/millrace/emulator"
 	"github.com/millrace/millrace/queue/azurequeue"
-	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/queue/localqueue/filequeue"
 )
 
@@ -30,11 +29,9 @@ func serveQueues(dir, address string) {
 			os.Exit(1)
 		}
 	}
-	store, err := filequeue.Open(dir)
+	engine, err := filequeue.Open(dir, nil)
 	fail(err)
-	engine, err := localqueue.Open(store, nil)
-	fail(err)
-	e, err := emulator.New(engine, nil).Start(address)
+	e, err := emulator.New(engine.Engine, nil).Start(address)
 	fail(err)
 	fmt.Printf("%s %s\n", e.Addr(), e.ConnectionString())
 	<-e.Done()

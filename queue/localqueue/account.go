@@ -10,31 +10,28 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
-// Account is one account of an [Engine]: a [queue.Account]. It is safe for concurrent use.
-// [Engine.Account] returns one.
-type Account struct {
-	_ [0]sync.Mutex // go vet reports copies
-
+// accountHandle is one account of an [Engine].
+type accountHandle struct {
 	engine *Engine
 	name   string
 }
 
-var _ queue.Account = (*Account)(nil)
+var _ localengine.Account = (*accountHandle)(nil)
 
-// Account returns the account of that name. It need not be created.
-func (e *Engine) Account(name string) *Account { return &Account{engine: e, name: name} }
+// Account returns the account of that name. It need not be created. Unlike [Engine.Queue], its Open
+// fails if the service would refuse the name. A page of its List costs O(log n) and its size.
+func (e *Engine) Account(name string) queue.Account { return &accountHandle{engine: e, name: name} }
 
 // Name returns the account's name.
-func (a *Account) Name() string { return a.name }
+func (a *accountHandle) Name() string { return a.name }
 
-// Open returns the queue of that name, whether or not it exists. Unlike [Engine.Queue], it
-// fails if the service would refuse the name.
-func (a *Account) Open(name string) (queue.Manager, error) {
-	q := a.engine.Queue(queue.Name{Account: a.name, Queue: name})
+// Open implements [queue.Account].
+func (a *accountHandle) Open(name string) (queue.Manager, error) {
+	q := a.engine.queue(queue.Name{Account: a.name, Queue: name})
 	if q.refused != nil {
 		return nil, q.fail("open", "", q.refused)
 	}
@@ -43,7 +40,7 @@ func (a *Account) Open(name string) (queue.Manager, error) {
 
 // List implements [queue.Account]. A marker is the name of the first queue of the page. The
 // cost is O(log n) plus the size of the page.
-func (a *Account) List(ctx context.Context, o *queue.ListOptions) (page queue.Page, err error) {
+func (a *accountHandle) List(ctx context.Context, o *queue.ListOptions) (page queue.Page, err error) {
 	bad := queue.CheckList(o)
 	o = cmp.Or(o, &queue.ListOptions{})
 	err = a.engine.call(ctx, "list", queue.Name{Account: a.name}, noSpace, bad, func() (seen *ticket, _ error) {
@@ -179,9 +176,8 @@ func (a *accountState) releaseNames(at instant) {
 // takes.
 const maxSettings = 64 << 10
 
-// AccessPolicy returns what [Queue.SetAccessPolicy] stored, or nil for none. The caller
-// owns the slice.
-func (q *Queue) AccessPolicy(ctx context.Context) ([]byte, error) {
+// AccessPolicy implements [localengine.Queue].
+func (q *handle) AccessPolicy(ctx context.Context) ([]byte, error) {
 	const op = "get access policy"
 	s, _, err := q.begin(ctx, noSpace, nil)
 	if err != nil {
@@ -194,10 +190,8 @@ func (q *Queue) AccessPolicy(ctx context.Context) ([]byte, error) {
 	return policy, nil
 }
 
-// SetAccessPolicy stores the queue's access policy: at most 64 KiB, else it fails with
-// [queue.ErrTooLarge]. The engine does not interpret the bytes. Nil and empty mean none. A
-// drop removes it with the queue.
-func (q *Queue) SetAccessPolicy(ctx context.Context, policy []byte) error {
+// SetAccessPolicy implements [localengine.Queue].
+func (q *handle) SetAccessPolicy(ctx context.Context, policy []byte) error {
 	const op = "set access policy"
 	s, _, err := q.begin(ctx, needsSpace, checkSettings(policy))
 	if err != nil {
@@ -209,11 +203,10 @@ func (q *Queue) SetAccessPolicy(ctx context.Context, policy []byte) error {
 	return q.fail(op, "", q.end(s).wait(ctx))
 }
 
-// ServiceProperties returns what [Engine.SetServiceProperties] stored for the account, or
-// nil for none. The caller owns the slice.
-func (e *Engine) ServiceProperties(ctx context.Context, accountName string) (properties []byte, err error) {
-	err = e.call(ctx, "get service properties", queue.Name{Account: accountName}, noSpace, nil, func() (seen *ticket, _ error) {
-		properties, seen = e.account(accountName, false).settings()
+// ServiceProperties implements [localengine.Account].
+func (a *accountHandle) ServiceProperties(ctx context.Context) (properties []byte, err error) {
+	err = a.engine.call(ctx, "get service properties", queue.Name{Account: a.name}, noSpace, nil, func() (seen *ticket, _ error) {
+		properties, seen = a.engine.account(a.name, false).settings()
 		return seen, nil
 	})
 	if err != nil {
@@ -232,13 +225,11 @@ func (a *accountState) settings() ([]byte, *ticket) {
 	return bytes.Clone(a.properties), a.pending
 }
 
-// SetServiceProperties stores the settings of an account, which need not have a queue: at
-// most 64 KiB, else it fails with [queue.ErrTooLarge]. The engine does not interpret the
-// bytes. Nil and empty mean none.
-func (e *Engine) SetServiceProperties(ctx context.Context, accountName string, properties []byte) error {
+// SetServiceProperties implements [localengine.Account].
+func (a *accountHandle) SetServiceProperties(ctx context.Context, properties []byte) error {
 	bad := checkSettings(properties)
-	return e.call(ctx, "set service properties", queue.Name{Account: accountName}, needsSpace, bad, func() (*ticket, error) {
-		return e.set(e.account(accountName, true), accountName, cloneSettings(properties)), nil
+	return a.engine.call(ctx, "set service properties", queue.Name{Account: a.name}, needsSpace, bad, func() (*ticket, error) {
+		return a.engine.set(a.engine.account(a.name, true), a.name, cloneSettings(properties)), nil
 	})
 }
 
@@ -248,7 +239,7 @@ func (e *Engine) set(a *accountState, name string, properties []byte) *ticket {
 	old := a.properties
 	a.properties = properties
 	if e.committer != nil {
-		a.pending = e.committer.add(storage.AccountSaved{Name: name, Properties: properties}, func() {
+		a.pending = e.committer.add(localengine.AccountSaved{Name: name, Properties: properties}, func() {
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			a.properties, a.pending = old, nil

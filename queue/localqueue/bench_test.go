@@ -13,8 +13,8 @@ import (
 
 var kibibyte = strings.Repeat("x", 1024)
 
-func benchmarkQueue(b *testing.B, name string) *Queue {
-	q := New(nil).Queue(queue.Name{Account: "bench", Queue: name})
+func benchmarkQueue(b *testing.B, name string) *handle {
+	q := New(nil).queue(queue.Name{Account: "bench", Queue: name})
 	if err := q.Create(context.Background(), nil); err != nil {
 		b.Fatal(err)
 	}
@@ -22,7 +22,7 @@ func benchmarkQueue(b *testing.B, name string) *Queue {
 }
 
 // cycle enqueues 32 messages of 1 KiB, dequeues them at once and deletes each.
-func cycle(b *testing.B, q *Queue) {
+func cycle(b *testing.B, q *handle) {
 	ctx := context.Background()
 	for range queue.MaxBatch {
 		if _, err := q.Enqueue(ctx, kibibyte, nil); err != nil {
@@ -52,7 +52,7 @@ func BenchmarkCycle(b *testing.B) {
 		var made atomic.Int64
 		b.ReportAllocs()
 		b.RunParallel(func(pb *testing.PB) {
-			q := engine.Queue(queue.Name{Account: "bench", Queue: fmt.Sprintf("queue-%d", made.Add(1))})
+			q := engine.queue(queue.Name{Account: "bench", Queue: fmt.Sprintf("queue-%d", made.Add(1))})
 			if err := q.Create(context.Background(), nil); err != nil {
 				b.Error(err)
 				return

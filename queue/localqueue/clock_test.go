@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // wallClock is a wall clock that can be set; the bubble's clock is not affected.
@@ -16,18 +16,18 @@ type wallClock struct{ off time.Duration }
 func (w *wallClock) read(t time.Time) instant { return wallTime(t.Add(w.off)) }
 
 // steppedEngine returns a queue of an engine in memory whose wall clock can be set.
-func steppedEngine(t *testing.T) (*wallClock, *Queue) {
+func steppedEngine(t *testing.T) (*wallClock, *handle) {
 	t.Helper()
 	e, w := New(nil), &wallClock{}
 	e.clock.wall = w.read
-	q := e.Queue(name("stepped"))
+	q := e.queue(name("stepped"))
 	if err := q.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	return w, q
 }
 
-func send(t *testing.T, q *Queue, text string, o *queue.EnqueueOptions) queue.Message {
+func send(t *testing.T, q *handle, text string, o *queue.EnqueueOptions) queue.Message {
 	t.Helper()
 	m, err := q.Enqueue(t.Context(), text, o)
 	if err != nil {
@@ -37,7 +37,7 @@ func send(t *testing.T, q *Queue, text string, o *queue.EnqueueOptions) queue.Me
 }
 
 // receive dequeues one message and checks its text; "" means that there must be none.
-func receive(t *testing.T, q *Queue, when, want string) (m queue.Message) {
+func receive(t *testing.T, q *handle, when, want string) (m queue.Message) {
 	t.Helper()
 	batch, err := q.Dequeue(t.Context(), 1, 30*time.Second)
 	if err != nil {
@@ -105,29 +105,29 @@ func TestClockDisciplineMovesNoShownTime(t *testing.T) {
 // savedStore is a store that loads a given state.
 type savedStore struct {
 	*mapStore
-	saved storage.Saved
+	saved localengine.Saved
 }
 
-func (s *savedStore) Load() (storage.Saved, error) { return s.saved, nil }
+func (s *savedStore) Load() (localengine.Saved, error) { return s.saved, nil }
 
 // TestAStoreWithoutATimeStartsAtItsNewestMessage: no message is newer than the clock.
 func TestAStoreWithoutATimeStartsAtItsNewestMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		later := time.Now().Add(time.Hour).UnixNano()
-		store := &savedStore{newMapStore(), storage.Saved{
+		store := &savedStore{newMapStore(), localengine.Saved{
 			Secret: [32]byte{1}, Ordinal: 1,
-			Queues: []storage.QueueState{{Ordinal: 1, Name: name("stepped")}},
-			Messages: func(yield func(storage.MessageState) bool) {
-				_ = yield(storage.MessageState{MessageKey: storage.MessageKey{Queue: 1, Sequence: 1}, Inserted: later, Due: later, Expires: int64(never)})
+			Queues: []localengine.QueueState{{Ordinal: 1, Name: name("stepped")}},
+			Messages: func(yield func(localengine.MessageState) bool) {
+				_ = yield(localengine.MessageState{MessageKey: localengine.MessageKey{Queue: 1, Sequence: 1}, Inserted: later, Due: later, Expires: int64(never)})
 			},
 		}}
-		store.messages[storage.MessageKey{Queue: 1, Sequence: 1}] = "from the future"
-		e, err := Open(store, nil)
+		store.messages[localengine.MessageKey{Queue: 1, Sequence: 1}] = "from the future"
+		e, err := over(store, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer e.Close()
-		receive(t, e.Queue(name("stepped")), "opened", "from the future")
+		receive(t, e.queue(name("stepped")), "opened", "from the future")
 	})
 }
 
@@ -135,13 +135,13 @@ func TestAStoreWithoutATimeStartsAtItsNewestMessage(t *testing.T) {
 func TestEveryCommitHasATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &timesStore{mapStore: newMapStore()}
-		e, err := Open(store, nil)
+		e, err := over(store, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		wall := &wallClock{}
 		e.clock.wall = wall.read
-		q := e.Queue(name("stepped"))
+		q := e.queue(name("stepped"))
 		if err := q.Create(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +150,7 @@ func TestEveryCommitHasATime(t *testing.T) {
 			time.Sleep(time.Minute)
 			wall.off -= time.Hour
 			send(t, q, "a", nil)
-			if want := storage.CommittedAt(began.Add(time.Duration(n+1) * time.Minute).UnixNano()); store.last != want {
+			if want := localengine.CommittedAt(began.Add(time.Duration(n+1) * time.Minute).UnixNano()); store.last != want {
 				t.Errorf("time of commit %d: got %d, want %d", n, store.last, want)
 			}
 		}
@@ -163,12 +163,12 @@ func TestEveryCommitHasATime(t *testing.T) {
 // timesStore keeps the time of the last commit.
 type timesStore struct {
 	*mapStore
-	last storage.CommittedAt
+	last localengine.CommittedAt
 }
 
-func (s *timesStore) Commit(changes []storage.Change) (bool, error) {
+func (s *timesStore) Commit(changes []localengine.Change) (bool, error) {
 	for _, c := range changes {
-		if at, is := c.(storage.CommittedAt); is {
+		if at, is := c.(localengine.CommittedAt); is {
 			s.last = at
 		}
 	}

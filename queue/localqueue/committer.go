@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/internal/serviceerror"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // committer makes changes in memory durable. A caller changes memory under the lock of its
@@ -23,7 +23,7 @@ import (
 // only reads waits for the newest change of what it read. And if a commit fails, everything after
 // it is undone too, newest first, so that memory is again what is on disk.
 type committer struct {
-	store storage.Store
+	store localengine.Store
 	clock *clock
 
 	// gate is held for reading by callers that change memory, from their first look at it
@@ -47,10 +47,10 @@ type committer struct {
 // batch is the changes of one commit, and how to undo them.
 type batch struct {
 	*ticket
-	changes []storage.Change
+	changes []localengine.Change
 	undo    []func()      // in the order of the changes
 	texts   []unsavedText // in memory until they are committed
-	expired storage.MessagesExpired
+	expired localengine.MessagesExpired
 }
 
 type unsavedText struct {
@@ -92,7 +92,7 @@ func (c *committer) newBatch() *batch {
 // add puts a change into the current batch and returns its ticket. The caller holds the
 // gate for reading and the lock of what changed, so that batches have the order of the
 // changes in memory. undo takes the lock itself.
-func (c *committer) add(change storage.Change, undo func()) *ticket {
+func (c *committer) add(change localengine.Change, undo func()) *ticket {
 	c.mu.Lock()
 	b := c.append(change, undo)
 	c.mu.Unlock()
@@ -102,7 +102,7 @@ func (c *committer) add(change storage.Change, undo func()) *ticket {
 
 // addText is add for a change that includes the message's text, which stays in memory until
 // it is committed.
-func (c *committer) addText(s *queueState, m *message, change storage.Change, undo func()) *ticket {
+func (c *committer) addText(s *queueState, m *message, change localengine.Change, undo func()) *ticket {
 	c.mu.Lock()
 	b := c.append(change, undo)
 	b.texts = append(b.texts, unsavedText{s, m})
@@ -113,7 +113,7 @@ func (c *committer) addText(s *queueState, m *message, change storage.Change, un
 }
 
 // append puts a change into the current batch. It requires mu.
-func (c *committer) append(change storage.Change, undo func()) *batch {
+func (c *committer) append(change localengine.Change, undo func()) *batch {
 	b := c.current
 	b.changes = append(b.changes, change)
 	b.undo = append(b.undo, undo)
@@ -125,7 +125,7 @@ func (c *committer) append(change storage.Change, undo func()) *batch {
 
 // expire removes an expired message from the store with the next commit. Nobody waits for
 // that.
-func (c *committer) expire(key storage.MessageKey) {
+func (c *committer) expire(key localengine.MessageKey) {
 	c.mu.Lock()
 	c.current.expired = append(c.current.expired, key)
 	c.mu.Unlock()
@@ -232,7 +232,7 @@ func (c *committer) commit(b *batch) (more bool, err error) {
 		changes = append(changes, b.expired)
 	}
 	if len(changes) > 0 {
-		changes = append(changes, storage.CommittedAt(c.clock.now()))
+		changes = append(changes, localengine.CommittedAt(c.clock.now()))
 	}
 	began := time.Now()
 	more, err = c.store.Commit(changes)
@@ -265,7 +265,7 @@ func (c *committer) rollBack(b *batch, cause error, took time.Duration) {
 	unchanged := &queue.Error{Kind: queue.ErrUnavailable, Detail: "nothing was changed", Err: cause,
 		Hint: "check whether the disk is full or failing, then try again"}
 	failure := unchanged
-	if errors.Is(cause, storage.ErrUncertain) {
+	if errors.Is(cause, localengine.ErrUncertain) {
 		failure = &queue.Error{Kind: queue.ErrOutcomeUnknown, Err: cause, Hint: "check the disk, then stop and open the store again"}
 	}
 	for _, undone := range []*batch{later, b} {
@@ -310,7 +310,7 @@ func newer(a, b *ticket) *ticket {
 type stateChanges struct {
 	in       *queueState
 	messages []*message
-	before   []storage.MessageState
+	before   []localengine.MessageState
 }
 
 // save keeps the state of a message that is about to change. It does nothing on nil, which
@@ -323,8 +323,8 @@ func (c *stateChanges) save(m *message) {
 	c.before = append(c.before, m.state(c.in.ordinal))
 }
 
-func (c *stateChanges) change() storage.MessagesUpdated {
-	moved := make(storage.MessagesUpdated, len(c.messages))
+func (c *stateChanges) change() localengine.MessagesUpdated {
+	moved := make(localengine.MessagesUpdated, len(c.messages))
 	for i, m := range c.messages {
 		moved[i] = m.state(c.in.ordinal)
 	}
@@ -342,9 +342,9 @@ func (c *stateChanges) undo() {
 }
 
 // state returns the message as a store keeps it. The caller holds the lock.
-func (m *message) state(ordinal uint64) storage.MessageState {
-	return storage.MessageState{
-		MessageKey: storage.MessageKey{Queue: ordinal, Sequence: m.sequence},
+func (m *message) state(ordinal uint64) localengine.MessageState {
+	return localengine.MessageState{
+		MessageKey: localengine.MessageKey{Queue: ordinal, Sequence: m.sequence},
 		Inserted:   int64(m.inserted),
 		Expires:    int64(m.expires),
 		Due:        int64(m.due),
@@ -356,14 +356,14 @@ func (m *message) state(ordinal uint64) storage.MessageState {
 // record adds a change of the queue to the current batch, if there is a store. The caller
 // holds the lock. If the commit fails, undo runs with the lock held, after all later
 // changes were undone.
-func (q *Queue) record(s *queueState, c storage.Change, undo func()) {
+func (q *handle) record(s *queueState, c localengine.Change, undo func()) {
 	if q.engine.committer == nil {
 		return
 	}
 	s.pending = q.engine.committer.add(c, func() { q.undo(s, undo) })
 }
 
-func (q *Queue) recordText(s *queueState, m *message, c storage.Change, undo func()) {
+func (q *handle) recordText(s *queueState, m *message, c localengine.Change, undo func()) {
 	if q.engine.committer == nil {
 		return
 	}
@@ -371,7 +371,7 @@ func (q *Queue) recordText(s *queueState, m *message, c storage.Change, undo fun
 }
 
 // undo runs an undo function with the lock held.
-func (q *Queue) undo(s *queueState, undo func()) {
+func (q *handle) undo(s *queueState, undo func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	undo()
@@ -392,7 +392,7 @@ const reserveAhead = 1 << 14
 
 // reserveNumbers makes sure that the next sequence and the given number of receipts are
 // reserved by this commit or an earlier one. The caller holds the lock.
-func (q *Queue) reserveNumbers(s *queueState, receipts uint64) {
+func (q *handle) reserveNumbers(s *queueState, receipts uint64) {
 	if q.engine.committer == nil || s.enqueued < s.reserved.enqueued && s.receipts+receipts <= s.reserved.receipts {
 		return
 	}

@@ -13,8 +13,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 var errNoSpace = errors.New("no space left")
@@ -22,17 +22,17 @@ var errNoSpace = errors.New("no space left")
 // mapStore is a store in memory that fails on request.
 type mapStore struct {
 	mu       sync.Mutex
-	messages map[storage.MessageKey]string // guarded by mu
-	fail     error                         // guarded by mu; of every commit while set
-	hold     chan struct{}                 // guarded by mu; while set, commits wait until it is closed
-	commits  int                           // guarded by mu
+	messages map[localengine.MessageKey]string // guarded by mu
+	fail     error                             // guarded by mu; of every commit while set
+	hold     chan struct{}                     // guarded by mu; while set, commits wait until it is closed
+	commits  int                               // guarded by mu
 }
 
-func newMapStore() *mapStore { return &mapStore{messages: map[storage.MessageKey]string{}} }
+func newMapStore() *mapStore { return &mapStore{messages: map[localengine.MessageKey]string{}} }
 
-func (s *mapStore) Load() (storage.Saved, error) { return storage.Saved{}, nil }
+func (s *mapStore) Load() (localengine.Saved, error) { return localengine.Saved{}, nil }
 
-func (s *mapStore) Commit(changes []storage.Change) (bool, error) {
+func (s *mapStore) Commit(changes []localengine.Change) (bool, error) {
 	s.mu.Lock()
 	hold := s.hold
 	s.mu.Unlock()
@@ -48,12 +48,12 @@ func (s *mapStore) Commit(changes []storage.Change) (bool, error) {
 	s.messages = maps.Clone(s.messages) // the views keep the old ones
 	for _, c := range changes {
 		switch c := c.(type) {
-		case storage.MessageAdded:
+		case localengine.MessageAdded:
 			s.messages[c.MessageKey] = c.Text
-		case storage.MessageRewritten:
+		case localengine.MessageRewritten:
 			s.messages[c.MessageKey] = c.Text
-		case storage.MessageRemoved:
-			delete(s.messages, storage.MessageKey(c))
+		case localengine.MessageRemoved:
+			delete(s.messages, localengine.MessageKey(c))
 		}
 	}
 	return false, nil
@@ -65,7 +65,7 @@ func (s *mapStore) set(fail error, hold chan struct{}) {
 	s.fail, s.hold = fail, hold
 }
 
-func (s *mapStore) View() (storage.View, error) {
+func (s *mapStore) View() (localengine.View, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return mapView(s.messages), nil
@@ -73,28 +73,28 @@ func (s *mapStore) View() (storage.View, error) {
 
 func (s *mapStore) Close() error { return nil }
 
-type mapView map[storage.MessageKey]string
+type mapView map[localengine.MessageKey]string
 
-func (v mapView) Text(k storage.MessageKey) (string, error) {
+func (v mapView) Text(k localengine.MessageKey) (string, error) {
 	text, ok := v[k]
 	if !ok {
-		return "", storage.ErrDamaged
+		return "", localengine.ErrDamaged
 	}
 	return text, nil
 }
 
-func (v mapView) Close() {}
+func (v mapView) Close() error { return nil }
 
 // shadow is an engine over a failing store, and one in memory that repeats only the calls that the
 // store did not fail.
 type shadow struct {
 	store        *mapStore
-	over, memory *Queue
+	over, memory *handle
 	leases       [][2]queue.Lease
 }
 
 // act is one call, as a function of the queue and of which of the two it is.
-type act func(q *Queue, which int) ([]queue.Message, error)
+type act func(q *handle, which int) ([]queue.Message, error)
 
 // apply makes a call on the engine over the store and, unless the store failed it, on the
 // one in memory, and compares the results.
@@ -140,7 +140,7 @@ func (w *shadow) draw(t *rapid.T) act {
 		}
 		return []queue.Message{m}, nil
 	}
-	return func(q *Queue, which int) ([]queue.Message, error) {
+	return func(q *handle, which int) ([]queue.Message, error) {
 		switch kind {
 		case "enqueue":
 			return one(q.Enqueue(ctx, text, &queue.EnqueueOptions{TTL: queue.Forever}))
@@ -186,14 +186,14 @@ func byText(a, b queue.Message) int {
 func TestAFailedCommitChangesNothing(t *testing.T) {
 	checkInBubbles(t, func(t *rapid.T) {
 		w := &shadow{store: newMapStore()}
-		over, err := Open(w.store, nil)
+		durable, err := over(w.store, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = over.Close() }()
+		defer func() { _ = durable.Close() }()
 		name := queue.Name{Account: "a", Queue: "shadow"}
-		w.over, w.memory = over.Queue(name), New(nil).Queue(name)
-		for _, q := range []*Queue{w.over, w.memory} {
+		w.over, w.memory = durable.queue(name), New(nil).queue(name)
+		for _, q := range []*handle{w.over, w.memory} {
 			if err := q.Create(context.Background(), nil); err != nil {
 				t.Fatal(err)
 			}
@@ -235,15 +235,15 @@ func (w *shadow) together(t *rapid.T) {
 }
 
 // overMap returns a queue of an engine over a store, which the test's end closes.
-func overMap(t *testing.T) (*mapStore, *Queue) {
+func overMap(t *testing.T) (*mapStore, *handle) {
 	t.Helper()
 	store := newMapStore()
-	e, err := Open(store, nil)
+	e, err := over(store, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = e.Close() }) // a mapStore closes
-	q := e.Queue(queue.Name{Account: "a", Queue: "over-map"})
+	q := e.queue(queue.Name{Account: "a", Queue: "over-map"})
 	if err := q.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func overMap(t *testing.T) (*mapStore, *Queue) {
 }
 
 // enqueueAtOnce enqueues from n callers at once, and returns how long they took together.
-func enqueueAtOnce(t *testing.T, q *Queue, callers int) time.Duration {
+func enqueueAtOnce(t *testing.T, q *handle, callers int) time.Duration {
 	t.Helper()
 	begin := time.Now()
 	var all sync.WaitGroup
@@ -300,8 +300,8 @@ func TestACommitWaitsAMomentForOthers(t *testing.T) {
 func TestAnUncertainCommitIsAnUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, q := overMap(t)
-		store.set(storage.ErrUncertain, nil)
-		if _, err := q.Enqueue(t.Context(), "a", nil); !errors.Is(err, queue.ErrOutcomeUnknown) || !errors.Is(err, storage.ErrUncertain) {
+		store.set(localengine.ErrUncertain, nil)
+		if _, err := q.Enqueue(t.Context(), "a", nil); !errors.Is(err, queue.ErrOutcomeUnknown) || !errors.Is(err, localengine.ErrUncertain) {
 			t.Errorf("got %v, want ErrOutcomeUnknown", err)
 		}
 		if _, err := q.Enqueue(t.Context(), "b", nil); !errors.Is(err, queue.ErrUnavailable) || errors.Is(err, queue.ErrOutcomeUnknown) {

@@ -21,7 +21,7 @@ func TestSameSeedSameIDsAndReceipts(t *testing.T) {
 		ctx := context.Background()
 		e := New(&Options{Seed: seed, DeletingFor: -1})
 		for range 2 { // the second time it is a new queue
-			q := e.Queue(name("seeded"))
+			q := e.queue(name("seeded"))
 			if err := q.Create(ctx, nil); err != nil {
 				t.Fatal(err)
 			}
@@ -65,7 +65,7 @@ func TestDropAndCreateAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		e := New(nil)
-		q := e.Queue(name("again"))
+		q := e.queue(name("again"))
 		create := func(want error) {
 			t.Helper()
 			if err := q.Create(ctx, nil); !errors.Is(err, want) {
@@ -107,7 +107,7 @@ func TestCreateComparesMetadataWithoutCaseOfNames(t *testing.T) {
 		{nil, false, queue.ErrQueueExists},
 		{map[string]string{"1": ""}, false, queue.ErrInvalid},
 	} {
-		if created, err := e.Create(ctx, name("owned"), c.metadata); created != c.created || !errors.Is(err, c.err) {
+		if created, err := e.queue(name("owned")).CreateNew(ctx, c.metadata); created != c.created || !errors.Is(err, c.err) {
 			t.Errorf("create %d: got %v, %v; want %v, %v", i, created, err, c.created, c.err)
 		}
 	}
@@ -115,7 +115,7 @@ func TestCreateComparesMetadataWithoutCaseOfNames(t *testing.T) {
 
 func TestMetadataIsNotShared(t *testing.T) {
 	ctx := context.Background()
-	q := New(nil).Queue(name("own"))
+	q := New(nil).queue(name("own"))
 	given := map[string]string{"a": "1"}
 	if err := q.Create(ctx, given); err != nil {
 		t.Fatal(err)
@@ -132,19 +132,19 @@ func TestListPagesInOrder(t *testing.T) {
 	ctx := context.Background()
 	e := New(&Options{DeletingFor: -1})
 	for i := range 250 {
-		if _, err := e.Create(ctx, name(fmt.Sprintf("list-%03d", (i*7)%250)), map[string]string{"n": fmt.Sprint(i)}); err != nil {
+		if err := e.queue(name(fmt.Sprintf("list-%03d", (i*7)%250))).Create(ctx, map[string]string{"n": fmt.Sprint(i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, other := range []string{"aaa", "zzz", "list"} {
-		if _, err := e.Create(ctx, name(other), nil); err != nil {
+		if err := e.queue(name(other)).Create(ctx, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := e.Create(ctx, queue.Name{Account: "b", Queue: "list-of-b"}, nil); err != nil {
+	if err := e.queue(queue.Name{Account: "b", Queue: "list-of-b"}).Create(ctx, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Queue(name("list-100")).Drop(ctx); err != nil {
+	if err := e.queue(name("list-100")).Drop(ctx); err != nil {
 		t.Fatal(err)
 	}
 	var names []string
@@ -188,7 +188,7 @@ func TestConcurrentCallsDoNotRace(t *testing.T) {
 	var wg sync.WaitGroup
 	for worker := range 8 {
 		wg.Go(func() {
-			q := e.Queue(name(fmt.Sprintf("race-%d", worker%2)))
+			q := e.queue(name(fmt.Sprintf("race-%d", worker%2)))
 			for i := range 300 {
 				var err error
 				switch (i + worker) % 10 {
@@ -229,7 +229,7 @@ func TestConcurrentCallsDoNotRace(t *testing.T) {
 func TestEmptiedQueuesReleaseTheirMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
-		q := New(nil).Queue(name("large"))
+		q := New(nil).queue(name("large"))
 		if err := q.Create(ctx, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -279,7 +279,7 @@ func TestErrorsSayWhatWasAttempted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		e := New(nil)
-		q := e.Queue(name("orders"))
+		q := e.queue(name("orders"))
 		_, missing := q.Dequeue(ctx, 1, time.Second)
 		if err := q.Create(ctx, nil); err != nil {
 			t.Fatal(err)
@@ -297,7 +297,7 @@ func TestErrorsSayWhatWasAttempted(t *testing.T) {
 			{late, "update on a/orders of message " + string(m.ID) + ": invalid argument: " +
 				"visibility timeout of 1h0m0s passes the message's expiry in 1m0s; " +
 				"ask for less, or enqueue with queue.Forever as the TTL"},
-			{e.Queue(name("No")).Clear(ctx), "clear on a/No: invalid argument: queue name \"No\" has 2 characters: it needs 3 to 63"},
+			{e.queue(name("No")).Clear(ctx), "clear on a/No: invalid argument: queue name \"No\" has 2 characters: it needs 3 to 63"},
 		} {
 			if c.err == nil || c.err.Error() != c.want {
 				t.Errorf("got  %v\nwant %s", c.err, c.want)

@@ -44,11 +44,11 @@ func ExampleEngine() {
 }
 
 // A list comes in pages; each has the marker of the next one. [queue.ListAll] walks them.
-func ExampleAccount_List() {
+func ExampleEngine_Account() {
 	ctx := context.Background()
 	engine := localqueue.New(nil)
 	for _, name := range []string{"orders", "orders-poison", "mail"} {
-		if _, err := engine.Create(ctx, queue.Name{Account: "local", Queue: name}, nil); err != nil {
+		if err := engine.Queue(queue.Name{Account: "local", Queue: name}).Create(ctx, nil); err != nil {
 			log.Fatal(err)
 		}
 	}

@@ -12,14 +12,14 @@ import (
 	"encoding/binary"
 	"maps"
 
+	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/internal/naming"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // Properties returns metadata and depth. The depth is exact: it includes invisible messages
 // and excludes expired ones.
-func (q *Queue) Properties(ctx context.Context) (queue.Properties, error) {
+func (q *handle) Properties(ctx context.Context) (queue.Properties, error) {
 	const op = "properties"
 	s, _, err := q.begin(ctx, noSpace, nil)
 	if err != nil {
@@ -32,15 +32,25 @@ func (q *Queue) Properties(ctx context.Context) (queue.Properties, error) {
 	return p, nil
 }
 
-// Create creates the queue; see [queue.Queue.Create]. [Engine.Create] also reports whether it
-// is new.
-func (q *Queue) Create(ctx context.Context, metadata map[string]string) error {
-	_, err := q.engine.Create(ctx, q.name, metadata)
+// Create creates the queue; see [queue.Queue.Create].
+func (q *handle) Create(ctx context.Context, metadata map[string]string) error {
+	_, err := q.CreateNew(ctx, metadata)
 	return err
 }
 
+// CreateNew implements [localengine.Queue].
+func (q *handle) CreateNew(ctx context.Context, metadata map[string]string) (created bool, err error) {
+	e := q.engine
+	bad := cmp.Or(q.refused, queue.CheckMetadata(metadata))
+	err = e.call(ctx, "create", q.name, needsSpace, bad, func() (seen *ticket, err error) {
+		created, seen, err = e.create(e.account(q.name.Account, true), q.name, metadata)
+		return seen, err
+	})
+	return created && err == nil, err
+}
+
 // SetMetadata replaces all metadata. Nil and empty remove it.
-func (q *Queue) SetMetadata(ctx context.Context, metadata map[string]string) error {
+func (q *handle) SetMetadata(ctx context.Context, metadata map[string]string) error {
 	const op = "set metadata"
 	s, _, err := q.begin(ctx, needsSpace, queue.CheckMetadata(metadata))
 	if err != nil {
@@ -53,7 +63,7 @@ func (q *Queue) SetMetadata(ctx context.Context, metadata map[string]string) err
 }
 
 // Clear deletes all messages. It takes O(1).
-func (q *Queue) Clear(ctx context.Context) error {
+func (q *handle) Clear(ctx context.Context) error {
 	const op = "clear"
 	s, _, err := q.begin(ctx, noSpace, nil)
 	if err != nil {
@@ -61,31 +71,20 @@ func (q *Queue) Clear(ctx context.Context) error {
 	}
 	old := s.backlog
 	s.backlog = newBacklog()
-	q.record(s, storage.QueueCleared{Queue: s.ordinal, Sequence: s.enqueued}, func() { s.backlog = old })
+	q.record(s, localengine.QueueCleared{Queue: s.ordinal, Sequence: s.enqueued}, func() { s.backlog = old })
 	return q.fail(op, "", q.end(s).wait(ctx))
 }
 
 // Drop deletes the queue and its messages. The name stays reserved for
 // [Options].DeletingFor: meanwhile a create fails with [queue.ErrQueueBeingDeleted] and
 // everything else with [queue.ErrQueueMissing].
-func (q *Queue) Drop(ctx context.Context) error {
+func (q *handle) Drop(ctx context.Context) error {
 	return q.engine.call(ctx, "drop", q.name, noSpace, q.refused, func() (*ticket, error) {
 		if a := q.engine.account(q.name.Account, false); a != nil {
 			return q.engine.drop(a, q.name.Queue)
 		}
 		return nil, errQueueMissing
 	})
-}
-
-// Create creates a queue, as [queue.Queue.Create] does, and reports whether it is new. False means
-// that it existed with the same metadata; the service then responds with 204 instead of 201.
-func (e *Engine) Create(ctx context.Context, name queue.Name, metadata map[string]string) (created bool, err error) {
-	bad := cmp.Or(queue.CheckName(name.Queue), queue.CheckMetadata(metadata))
-	err = e.call(ctx, "create", name, needsSpace, bad, func() (seen *ticket, err error) {
-		created, seen, err = e.create(e.account(name.Account, true), name, metadata)
-		return seen, err
-	})
-	return created && err == nil, err
 }
 
 // call runs a call on an account or on the existence of a queue. It waits until the newest change
@@ -126,7 +125,7 @@ func (e *Engine) create(a *accountState, name queue.Name, metadata map[string]st
 	s := &queueState{ordinal: e.ordinal.Add(1), name: name, metadata: maps.Clone(metadata), backlog: newBacklog()}
 	a.insert(s)
 	if e.committer != nil {
-		a.pending = e.committer.add(storage.QueueSaved(s.state()), func() {
+		a.pending = e.committer.add(localengine.QueueSaved(s.state()), func() {
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			a.remove(s)
@@ -147,7 +146,7 @@ func (e *Engine) drop(a *accountState, name string) (*ticket, error) {
 	a.remove(s)
 	at := e.clock.now()
 	a.releaseNames(at)
-	deleting := storage.DeletingName{Name: s.name}
+	deleting := localengine.DeletingName{Name: s.name}
 	if e.deletingFor > 0 {
 		free := at + instant(e.deletingFor)
 		deleting.Until = int64(free)
@@ -161,7 +160,7 @@ func (e *Engine) drop(a *accountState, name string) (*ticket, error) {
 	s.endWatchers()
 	s.backlog = newBacklog() // open handles must not keep the messages alive
 	if e.committer != nil {
-		a.pending = e.committer.add(storage.QueueDropped{Ordinal: s.ordinal, Deleting: deleting}, func() { a.restore(s, left) })
+		a.pending = e.committer.add(localengine.QueueDropped{Ordinal: s.ordinal, Deleting: deleting}, func() { a.restore(s, left) })
 		s.pending = a.pending
 	}
 	return a.pending, nil

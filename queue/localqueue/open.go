@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/internal/serviceerror"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // Options configures an [Engine]. Nil and the zero value mean the defaults.
@@ -24,7 +24,8 @@ type Options struct {
 
 	// Seed makes message ids and receipts a pure function of the seed, the number of the queue
 	// in order of creation, and the number within the queue, so that a test can be repeated.
-	// Zero means a random seed, so that ids cannot be guessed. Defaults to 0.
+	// Zero means a random seed, so that ids cannot be guessed. A directory that was used before
+	// keeps its seed. Defaults to 0.
 	Seed uint64
 }
 
@@ -46,21 +47,23 @@ func (o *Options) seed() uint64 {
 	return o.Seed
 }
 
-// Open returns an engine over a store, with everything that the store has. The engine takes
-// ownership of the store: [Engine.Close] closes it. If Open fails, the caller still owns
-// it.
-//
-// A store that was used before keeps its secret, which ids and receipts are derived from;
-// [Options].Seed then has no effect.
-func Open(store storage.Store, o *Options) (*Engine, error) {
+func init() {
+	localengine.Over = func(store localengine.Store, options any) (engine any, err error) {
+		return over(store, options.(*Options))
+	}
+}
+
+// over returns an engine over a store, with everything that the store has, and takes ownership of
+// the store. If over fails, the caller still owns it.
+func over(store localengine.Store, o *Options) (*Engine, error) {
 	saved, err := store.Load()
 	if err != nil {
-		return nil, fmt.Errorf("localqueue: load the store: %w", err)
+		return nil, fmt.Errorf("load the store: %w", err)
 	}
 	if saved.Secret == ([32]byte{}) {
 		saved.Secret = newSecret(o.seed())
-		if _, err := store.Commit([]storage.Change{storage.SecretSaved(saved.Secret)}); err != nil {
-			return nil, fmt.Errorf("localqueue: initialize the store: %w", err)
+		if _, err := store.Commit([]localengine.Change{localengine.SecretSaved(saved.Secret)}); err != nil {
+			return nil, fmt.Errorf("initialize the store: %w", err)
 		}
 	}
 	e := newEngine(o, saved.Secret)
@@ -82,7 +85,7 @@ func Open(store storage.Store, o *Options) (*Engine, error) {
 }
 
 // load fills an engine that is not shared yet.
-func (e *Engine) load(saved storage.Saved) error {
+func (e *Engine) load(saved localengine.Saved) error {
 	e.ordinal.Store(saved.Ordinal)
 	for _, a := range saved.Accounts {
 		e.account(a.Name, true).properties = a.Properties
@@ -113,7 +116,7 @@ func (e *Engine) load(saved storage.Saved) error {
 		return err
 	}
 	e.clock = newClock(max(instant(saved.Time), newest))
-	slices.SortFunc(saved.Deleting, func(a, b storage.DeletingName) int { return cmp.Compare(a.Until, b.Until) })
+	slices.SortFunc(saved.Deleting, func(a, b localengine.DeletingName) int { return cmp.Compare(a.Until, b.Until) })
 	at := e.clock.now()
 	for _, l := range saved.Deleting {
 		if instant(l.Until) > at {
@@ -124,14 +127,14 @@ func (e *Engine) load(saved storage.Saved) error {
 }
 
 // loadMessages also returns when the newest message was enqueued.
-func loadMessages(saved storage.Saved, queues map[uint64]*queueState) (newest instant, err error) {
+func loadMessages(saved localengine.Saved, queues map[uint64]*queueState) (newest instant, err error) {
 	if saved.Messages == nil {
 		return 0, nil
 	}
 	for state := range saved.Messages {
 		s := queues[state.Queue]
 		if s == nil {
-			return 0, &queue.Error{Kind: storage.ErrDamaged, Detail: fmt.Sprintf("the store has a message of queue %d, but no such queue", state.Queue)}
+			return 0, &queue.Error{Kind: localengine.ErrDamaged, Detail: fmt.Sprintf("the store has a message of queue %d, but no such queue", state.Queue)}
 		}
 		s.enqueued = max(s.enqueued, state.Sequence)
 		s.receipts = max(s.receipts, state.Receipt)
@@ -151,8 +154,8 @@ func loadMessages(saved storage.Saved, queues map[uint64]*queueState) (newest in
 // ErrClosed means that the engine was closed. Open it again.
 var ErrClosed = errors.New("the engine is closed")
 
-// Engine holds accounts, their queues and their messages. Use [New] for one in memory and
-// [Open] for one over a [storage.Store]. It is safe for concurrent use.
+// Engine holds accounts, their queues and their messages. Use [New] for one in memory, and package
+// filequeue for one in a directory. It is safe for concurrent use.
 //
 // Accounts exist as soon as they are named. The engine does no authorization; the
 // emulator does.
@@ -183,8 +186,8 @@ func newEngine(o *Options, secret [32]byte) *Engine {
 	}
 }
 
-// Close waits for calls in progress and closes the store, if there is one. Later calls fail
-// with [ErrClosed]; closing again does nothing.
+// Close waits for calls in progress, and releases the directory if there is one. Later calls fail
+// with [ErrClosed]. A second Close does nothing.
 func (e *Engine) Close() error {
 	if e.committer == nil {
 		e.closed.Store(true)
@@ -233,9 +236,13 @@ func (e *Engine) leave() {
 }
 
 // Queue returns the queue of that name, whether or not it exists. If the service would
-// refuse the name, the first call on the queue fails.
-func (e *Engine) Queue(name queue.Name) *Queue {
-	return &Queue{engine: e, name: name, refused: queue.CheckName(name.Queue)}
+// refuse the name, the first call on the queue fails. The queue is safe for concurrent use.
+//
+// Its depth is exact: it includes invisible messages and excludes expired ones. A clear takes O(1).
+func (e *Engine) Queue(name queue.Name) queue.Manager { return e.queue(name) }
+
+func (e *Engine) queue(name queue.Name) *handle {
+	return &handle{engine: e, name: name, refused: queue.CheckName(name.Queue)}
 }
 
 // settled waits for the changes that err reveals, and returns err or why they failed.

@@ -7,33 +7,30 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
-// Queue is a handle of one queue of an [Engine], in process. It is a [queue.Manager]; its
-// methods fail with a [*queue.Error]. Any number of handles may exist for one queue, before
-// and after the queue does. It is safe for concurrent use.
-type Queue struct {
-	_ [0]sync.Mutex // go vet reports copies
-
+// handle is a queue of an [Engine]. Any number of handles may exist for one queue, before and after the
+// queue does.
+type handle struct {
 	engine  *Engine
 	name    queue.Name
 	refused error // why the name is invalid; every call fails with it
 }
 
-var _ queue.Manager = (*Queue)(nil)
+var _ localengine.Queue = (*handle)(nil)
 
 // Name returns the queue's name.
-func (q *Queue) Name() queue.Name { return q.name }
+func (q *handle) Name() queue.Name { return q.name }
 
 // Sibling returns the queue of the same account whose name has the suffix appended.
-func (q *Queue) Sibling(suffix string) queue.Queue {
-	return q.engine.Queue(queue.Name{Account: q.name.Account, Queue: q.name.Queue + suffix})
+func (q *handle) Sibling(suffix string) queue.Queue {
+	return q.engine.queue(queue.Name{Account: q.name.Account, Queue: q.name.Queue + suffix})
 }
 
 // Enqueue adds one message; see [queue.Queue.Enqueue].
-func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+func (q *handle) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
 	const op = "enqueue"
 	s, at, err := q.begin(ctx, needsSpace, cmp.Or(queue.CheckEnqueue(o), queue.CheckText(text)))
 	if err != nil {
@@ -61,7 +58,7 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	}
 	s.backlog.add(m)
 	if q.engine.committer != nil {
-		q.recordText(s, m, storage.MessageAdded{MessageState: m.state(s.ordinal), Text: text}, func() {
+		q.recordText(s, m, localengine.MessageAdded{MessageState: m.state(s.ordinal), Text: text}, func() {
 			if s.backlog.messages.get(m.sequence) == m {
 				s.backlog.remove(m)
 			}
@@ -79,7 +76,7 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 
 // Dequeue takes up to n visible messages; see [queue.Queue.Dequeue]. The visibility may
 // pass a message's expiry: the message then expires while it is hidden.
-func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
+func (q *handle) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
 	const op = "dequeue"
 	s, at, err := q.begin(ctx, noSpace, queue.CheckDequeue(n, visibility))
 	if err != nil {
@@ -133,10 +130,10 @@ func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([
 
 // EmptyAfter returns 1: a dequeue takes all visible messages, up to the number it asks for. See
 // [queue.EmptyAfter].
-func (q *Queue) EmptyAfter() int { return 1 }
+func (q *handle) EmptyAfter() int { return 1 }
 
 // Peek reads up to n visible messages; see [queue.Queue.Peek].
-func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
+func (q *handle) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 	const op = "peek"
 	s, at, err := q.begin(ctx, noSpace, queue.CheckPeek(n))
 	if err != nil {
@@ -172,19 +169,18 @@ func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 
 // Update replaces text and visibility; see [queue.Queue.Update]. A visibility that passes
 // the message's expiry is [queue.ErrInvalid], as the service documents for updates only.
-func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
+func (q *handle) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
 	return q.update(ctx, needsSpace, l, visibility, &text, queue.CheckUpdate(l, text, visibility))
 }
 
-// Extend changes the visibility and keeps the text: an update without a body, which the
-// protocol has and the port does not. Otherwise it is [Queue.Update].
-func (q *Queue) Extend(ctx context.Context, l queue.Lease, visibility time.Duration) (queue.Lease, error) {
+// Extend implements [localengine.Queue].
+func (q *handle) Extend(ctx context.Context, l queue.Lease, visibility time.Duration) (queue.Lease, error) {
 	return q.update(ctx, noSpace, l, visibility, nil, queue.CheckUpdate(l, "", visibility))
 }
 
 // update changes the visibility and, unless text is nil, the text. bad is what is wrong with
 // the arguments.
-func (q *Queue) update(ctx context.Context, u spaceNeed, l queue.Lease, visibility time.Duration, text *string, bad error) (queue.Lease, error) {
+func (q *handle) update(ctx context.Context, u spaceNeed, l queue.Lease, visibility time.Duration, text *string, bad error) (queue.Lease, error) {
 	const op = "update"
 	s, at, err := q.begin(ctx, u, bad)
 	if err != nil {
@@ -209,7 +205,7 @@ func (q *Queue) update(ctx context.Context, u spaceNeed, l queue.Lease, visibili
 
 // change gives m a new receipt, another visibility and, unless text is nil, another text.
 // The caller holds the lock.
-func (q *Queue) change(s *queueState, m *message, until instant, text *string) (receipt uint64) {
+func (q *handle) change(s *queueState, m *message, until instant, text *string) (receipt uint64) {
 	q.reserveNumbers(s, 1)
 	var moved *stateChanges
 	if q.engine.committer != nil {
@@ -227,7 +223,7 @@ func (q *Queue) change(s *queueState, m *message, until instant, text *string) (
 	case text != nil:
 		was, unsaved := m.text, m.unsaved
 		m.text = *text
-		q.recordText(s, m, storage.MessageRewritten{MessageState: m.state(s.ordinal), Text: *text}, func() {
+		q.recordText(s, m, localengine.MessageRewritten{MessageState: m.state(s.ordinal), Text: *text}, func() {
 			m.text, m.unsaved = was, unsaved
 			moved.undo()
 		})
@@ -236,7 +232,7 @@ func (q *Queue) change(s *queueState, m *message, until instant, text *string) (
 }
 
 // Delete deletes the message; see [queue.Queue.Delete].
-func (q *Queue) Delete(ctx context.Context, l queue.Lease) error {
+func (q *handle) Delete(ctx context.Context, l queue.Lease) error {
 	const op = "delete"
 	s, _, err := q.begin(ctx, noSpace, queue.CheckLease(l))
 	if err != nil {
@@ -248,7 +244,7 @@ func (q *Queue) Delete(ctx context.Context, l queue.Lease) error {
 	}
 	s.backlog.remove(m)
 	if q.engine.committer != nil {
-		q.record(s, storage.MessageRemoved{Queue: s.ordinal, Sequence: m.sequence}, func() { s.backlog.add(m) })
+		q.record(s, localengine.MessageRemoved{Queue: s.ordinal, Sequence: m.sequence}, func() { s.backlog.add(m) })
 	}
 	return q.fail(op, l.ID, q.end(s).wait(ctx))
 }
@@ -256,7 +252,7 @@ func (q *Queue) Delete(ctx context.Context, l queue.Lease) error {
 // begin starts a call: it finds and locks the queue and removes expired messages as of the
 // returned instant. Unless it fails, end must follow. It fails if the arguments of the call
 // are bad.
-func (q *Queue) begin(ctx context.Context, u spaceNeed, bad error) (*queueState, instant, error) {
+func (q *handle) begin(ctx context.Context, u spaceNeed, bad error) (*queueState, instant, error) {
 	if bad != nil {
 		return nil, 0, bad
 	}
@@ -274,7 +270,7 @@ func (q *Queue) begin(ctx context.Context, u spaceNeed, bad error) (*queueState,
 			for m := s.backlog.expired(at); m != nil; m = s.backlog.expired(at) {
 				s.backlog.remove(m)
 				if q.engine.committer != nil {
-					q.engine.committer.expire(storage.MessageKey{Queue: s.ordinal, Sequence: m.sequence})
+					q.engine.committer.expire(localengine.MessageKey{Queue: s.ordinal, Sequence: m.sequence})
 				}
 			}
 			return s, at, nil
@@ -288,7 +284,7 @@ func (q *Queue) begin(ctx context.Context, u spaceNeed, bad error) (*queueState,
 
 // end ends what begin started. The call must wait for the ticket before it returns: until then,
 // what its result reveals may be undone.
-func (q *Queue) end(s *queueState) *ticket {
+func (q *handle) end(s *queueState) *ticket {
 	if s.watchers != nil {
 		q.look(s)
 	}
@@ -300,7 +296,7 @@ func (q *Queue) end(s *queueState) *ticket {
 
 // leased returns the message of the lease, if the receipt is its newest. The caller holds
 // the lock.
-func (q *Queue) leased(s *queueState, l queue.Lease) (*message, error) {
+func (q *handle) leased(s *queueState, l queue.Lease) (*message, error) {
 	sequence, ok := q.engine.identity.sequence(l.ID, s.ordinal)
 	if !ok {
 		return nil, &queue.Error{Kind: queue.ErrMessageGone}
@@ -316,7 +312,7 @@ func (q *Queue) leased(s *queueState, l queue.Lease) (*message, error) {
 }
 
 // fail says in an error what was attempted; nil stays nil.
-func (q *Queue) fail(op string, id queue.ID, err error) error {
+func (q *handle) fail(op string, id queue.ID, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -343,8 +339,8 @@ type queueState struct {
 
 // state returns the queue as a store keeps it. The caller holds mu, or the queue is not
 // shared yet.
-func (s *queueState) state() storage.QueueState {
-	return storage.QueueState{
+func (s *queueState) state() localengine.QueueState {
+	return localengine.QueueState{
 		Ordinal:  s.ordinal,
 		Name:     s.name,
 		Metadata: s.metadata,
@@ -377,8 +373,8 @@ func sameMetadata(a, b map[string]string) bool {
 
 // recordState records the queue's own state, if there is a store. The caller holds the
 // lock; undo runs with it held.
-func (q *Queue) recordState(s *queueState, undo func()) {
-	q.record(s, storage.QueueSaved(s.state()), undo)
+func (q *handle) recordState(s *queueState, undo func()) {
+	q.record(s, localengine.QueueSaved(s.state()), undo)
 }
 
 // response collects the messages of a result while the lock is held.
@@ -405,7 +401,7 @@ type numbers struct{ sequence, receipt uint64 }
 
 func (m *message) numbers() numbers { return numbers{m.sequence, m.receipt} }
 
-func (q *Queue) identify(out *queue.Message, ordinal uint64, n numbers) {
+func (q *handle) identify(out *queue.Message, ordinal uint64, n numbers) {
 	out.ID = q.engine.identity.id(ordinal, n.sequence)
 	out.Receipt = q.engine.identity.receipt(ordinal, n.receipt)
 }

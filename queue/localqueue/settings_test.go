@@ -6,12 +6,13 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/queue"
 )
 
 func TestAccessPolicy(t *testing.T) {
 	ctx := context.Background()
-	q := New(&Options{DeletingFor: -1}).Queue(name("policies"))
+	q := New(&Options{DeletingFor: -1}).queue(name("policies"))
 	checkPolicy := func(want string) {
 		t.Helper()
 		got, err := q.AccessPolicy(ctx)
@@ -55,26 +56,27 @@ func TestAccessPolicy(t *testing.T) {
 func TestServiceProperties(t *testing.T) {
 	ctx := context.Background()
 	e := New(nil)
-	if got, err := e.ServiceProperties(ctx, "a"); got != nil || err != nil {
+	account := func(name string) localengine.Account { return e.Account(name).(localengine.Account) }
+	if got, err := account("a").ServiceProperties(ctx); got != nil || err != nil {
 		t.Errorf("ServiceProperties before they are set: got %q, %v; want none", got, err)
 	}
 	given := []byte("a's")
-	if err := errors.Join(e.SetServiceProperties(ctx, "a", given), e.SetServiceProperties(ctx, "b", []byte("b's"))); err != nil {
+	if err := errors.Join(account("a").SetServiceProperties(ctx, given), account("b").SetServiceProperties(ctx, []byte("b's"))); err != nil {
 		t.Fatal(err)
 	}
 	given[0] = 'x'
-	for account, want := range map[string]string{"a": "a's", "b": "b's"} {
-		if got, err := e.ServiceProperties(ctx, account); err != nil || string(got) != want {
-			t.Errorf("ServiceProperties(%s): got %q, %v; want %q", account, got, err, want)
+	for name, want := range map[string]string{"a": "a's", "b": "b's"} {
+		if got, err := account(name).ServiceProperties(ctx); err != nil || string(got) != want {
+			t.Errorf("ServiceProperties(%s): got %q, %v; want %q", name, got, err, want)
 		}
 	}
-	if err := e.SetServiceProperties(ctx, "a", bytes.Repeat(given, maxSettings)); !errors.Is(err, queue.ErrTooLarge) {
+	if err := account("a").SetServiceProperties(ctx, bytes.Repeat(given, maxSettings)); !errors.Is(err, queue.ErrTooLarge) {
 		t.Errorf("SetServiceProperties of too many bytes: got %v, want ErrTooLarge", err)
 	}
-	if err := e.SetServiceProperties(ctx, "a", []byte{}); err != nil {
+	if err := account("a").SetServiceProperties(ctx, []byte{}); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := e.ServiceProperties(ctx, "a"); got != nil || err != nil {
+	if got, err := account("a").ServiceProperties(ctx); got != nil || err != nil {
 		t.Errorf("ServiceProperties after setting none: got %q, %v; want none", got, err)
 	}
 }

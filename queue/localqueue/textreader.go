@@ -5,15 +5,15 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // textReader reads texts that only the store has. It is opened with the queue's lock held,
 // so that it sees the commit that memory knows of, and read after the lock is released. It
 // is nil for an engine in memory.
 type textReader struct {
-	view    storage.View
+	view    localengine.View
 	ordinal uint64
 	missing []missingText
 }
@@ -25,7 +25,7 @@ type missingText struct {
 
 // textReader returns nil if there is no store. The caller holds the lock and, unless it
 // fails, calls fill later.
-func (q *Queue) textReader(s *queueState) (*textReader, error) {
+func (q *handle) textReader(s *queueState) (*textReader, error) {
 	if q.engine.committer == nil {
 		return nil, nil
 	}
@@ -38,28 +38,28 @@ func (q *Queue) textReader(s *queueState) (*textReader, error) {
 
 // fill reads the texts asked for and closes the view. If a text cannot be read, it returns
 // that message's key.
-func (t *textReader) fill(out []queue.Message) (storage.MessageKey, error) {
+func (t *textReader) fill(out []queue.Message) (localengine.MessageKey, error) {
 	if t == nil {
-		return storage.MessageKey{}, nil
+		return localengine.MessageKey{}, nil
 	}
 	defer t.view.Close()
 	for _, m := range t.missing {
-		key := storage.MessageKey{Queue: t.ordinal, Sequence: m.sequence}
+		key := localengine.MessageKey{Queue: t.ordinal, Sequence: m.sequence}
 		text, err := t.view.Text(key)
 		if err != nil {
 			return key, err
 		}
 		out[m.index].Text = text
 	}
-	return storage.MessageKey{}, nil
+	return localengine.MessageKey{}, nil
 }
 
 // quarantine removes a message whose text is damaged from the queue: otherwise it would be
 // dequeued repeatedly, and block others. The messages dequeued with it become visible
 // again by themselves. It returns the error for the caller.
-func (q *Queue) quarantine(ctx context.Context, key storage.MessageKey, cause error) error {
+func (q *handle) quarantine(ctx context.Context, key localengine.MessageKey, cause error) error {
 	failure := &queue.Error{Kind: queue.ErrUnavailable, Err: cause, Hint: "try again"}
-	if !errors.Is(cause, storage.ErrDamaged) {
+	if !errors.Is(cause, localengine.ErrDamaged) {
 		return failure
 	}
 	s, _, err := q.begin(ctx, noSpace, nil)
@@ -68,7 +68,7 @@ func (q *Queue) quarantine(ctx context.Context, key storage.MessageKey, cause er
 	}
 	if m := s.backlog.messages.get(key.Sequence); s.ordinal == key.Queue && m != nil && m.unsaved == 0 {
 		s.backlog.remove(m)
-		q.record(s, storage.MessageQuarantined(key), func() { s.backlog.add(m) })
+		q.record(s, localengine.MessageQuarantined(key), func() { s.backlog.add(m) })
 	}
 	if err := q.end(s).wait(ctx); err != nil {
 		return err

@@ -14,9 +14,10 @@ import (
 // engine. The engine sees every message that is put or becomes visible, so nobody publishes events,
 // and the message of a worker that has died wakes a listener when its lease ends.
 //
-// Of the ready subscribers of a queue one is woken, in turn, and others if nobody dequeues: see
-// [Watcher]. So events come when messages are due, their Due is never set, and Bytes is 0 for
-// messages that were put before the last dequeue. More has no effect.
+// Of the ready subscribers of a queue one is woken, in turn. If nobody dequeues for 500 ms, two more
+// are woken, then four, then all, so that any number of hung workers delays a message by less than 2 s.
+// Events come when messages are due, their Due is never set, and Bytes is 0 for messages that were put
+// before the last dequeue. More has no effect.
 //
 // A subscription has one goroutine, which Close of the subscription ends. While the queue does not
 // exist it looks for it every second. After the engine was closed nothing is delivered, and Subscribe
@@ -27,7 +28,7 @@ type source struct{ engine *Engine }
 
 // Subscribe implements [wakeup.Source].
 func (s source) Subscribe(name queue.Name, to wakeup.Subscriber) (wakeup.Subscription, error) {
-	q := s.engine.Queue(name)
+	q := s.engine.queue(name)
 	err := q.refused
 	if err == nil && s.engine.closed.Load() {
 		err = errClosed()
@@ -51,19 +52,19 @@ const lookAgain = time.Second
 
 // subscription is a subscriber with a watcher of its queue.
 type subscription struct {
-	queue      *Queue
+	queue      *handle
 	subscriber wakeup.Subscriber
 	ctx        context.Context // ends with Close
 	cancel     context.CancelFunc
 
 	mu      sync.Mutex // held while the subscriber is called
-	watcher *Watcher   // nil while there is no queue to watch; guarded by mu
+	watcher *watcher   // nil while there is no queue to watch; guarded by mu
 	ready   bool       // guarded by mu
 	closed  bool       // guarded by mu
 }
 
 // run watches the queue until the subscription or the engine is closed. w may be nil.
-func (s *subscription) run(w *Watcher) {
+func (s *subscription) run(w *watcher) {
 	for ; ; w = s.watch() {
 		if w != nil {
 			s.follow(w)
@@ -74,8 +75,8 @@ func (s *subscription) run(w *Watcher) {
 }
 
 // watch returns a watcher of the queue, which begins to listen, or nil if there is no queue.
-func (s *subscription) watch() *Watcher {
-	w, err := s.queue.Watch(s.ctx)
+func (s *subscription) watch() *watcher {
+	w, err := s.queue.watch(s.ctx)
 	if err != nil {
 		return nil
 	}
@@ -87,8 +88,8 @@ func (s *subscription) watch() *Watcher {
 }
 
 // follow passes on what a watcher hears, until its queue is gone or the subscription is closed.
-func (s *subscription) follow(w *Watcher) {
-	defer w.Close()
+func (s *subscription) follow(w *watcher) {
+	defer func() { _ = w.Close() }() // never fails
 	for {
 		select {
 		case bytes := <-w.Woken():
@@ -149,6 +150,6 @@ func (s *subscription) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed = true; s.watcher != nil {
-		s.watcher.Close()
+		_ = s.watcher.Close() // never fails
 	}
 }

@@ -6,20 +6,20 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/queue"
 )
 
-// Watcher hears of the visible messages of a queue, so that whoever dequeues need not poll:
-// [Queue.Watch] returns one. Close must be called. It is safe for concurrent use.
+// watcher hears of the visible messages of a queue. It implements [localengine.Watcher].
 //
 // Of several ready watchers of a queue one is woken, in turn: by a message that is put, or that becomes
 // visible after a delay or when its lease ends. The next one is woken if messages are still visible after
 // a dequeue, whoever made it; or if the woken one is closed or not ready any more before there was a
 // dequeue. If there is no dequeue for 500 ms, two more are woken, then four, then all, and 5 s later one
 // again. So however many watchers hang, a message waits less than 2 s for one that does not.
-type Watcher struct {
+type watcher struct {
 	in    *queueState
-	queue *Queue
+	queue *handle
 	woken chan int64 // buffers one
 	ended chan struct{}
 	once  sync.Once // closes ended
@@ -47,8 +47,8 @@ const (
 // then and not on how it came about, so that no order of calls loses a message: if messages are visible
 // and watchers are ready, some were told, nobody has dequeued since, and a timer watches that.
 type watchers struct {
-	all   []*Watcher
-	ready []*Watcher // in the order in which they are woken, and then those that were told
+	all   []*watcher
+	ready []*watcher // in the order in which they are woken, and then those that were told
 	told  int        // so many were woken, and nobody has dequeued since
 	until instant    // when the patience with them ends
 	bytes int64      // of the messages that were put since the last dequeue
@@ -57,9 +57,16 @@ type watchers struct {
 	at    instant     // when it fires; never if it is not set
 }
 
-// Watch registers a watcher of an existing queue. It is ready, and takes the visible messages that there
-// are for told: its owner dequeues once after this call, and once after each [Watcher.Ready] with true.
-func (q *Queue) Watch(ctx context.Context) (*Watcher, error) {
+// Watch implements [localengine.Queue].
+func (q *handle) Watch(ctx context.Context) (localengine.Watcher, error) {
+	w, err := q.watch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+func (q *handle) watch(ctx context.Context) (*watcher, error) {
 	const op = "watch"
 	s, at, err := q.begin(ctx, noSpace, nil)
 	if err != nil {
@@ -69,31 +76,27 @@ func (q *Queue) Watch(ctx context.Context) (*Watcher, error) {
 		q.end(s)
 		return nil, q.fail(op, "", errClosed())
 	}
-	w := &Watcher{in: s, queue: q, woken: make(chan int64, 1), ended: make(chan struct{})}
+	w := &watcher{in: s, queue: q, woken: make(chan int64, 1), ended: make(chan struct{})}
 	if s.watchers == nil {
 		s.watchers = &watchers{at: never}
 	}
 	s.watchers.all = append(s.watchers.all, w)
 	s.watchers.admit(w, at)
 	if err := q.end(s).wait(ctx); err != nil {
-		w.Close()
+		_ = w.Close() // never fails
 		return nil, q.fail(op, "", err)
 	}
 	return w, nil
 }
 
-// Woken returns a channel that receives when there are messages to dequeue: the bytes of those that were
-// put since the last dequeue, or 0 if they are older. It buffers the newest wake-up: any number
-// of them is worth one dequeue.
-func (w *Watcher) Woken() <-chan int64 { return w.woken }
+// Woken implements [localengine.Watcher].
+func (w *watcher) Woken() <-chan int64 { return w.woken }
 
-// Ended returns a channel that is closed when the queue was dropped or the engine closed. The watcher
-// hears nothing any more.
-func (w *Watcher) Ended() <-chan struct{} { return w.ended }
+// Ended implements [localengine.Watcher].
+func (w *watcher) Ended() <-chan struct{} { return w.ended }
 
-// Ready says whether the watcher may be woken. If it was woken and there was no dequeue since, Ready(false)
-// wakes another one.
-func (w *Watcher) Ready(ready bool) {
+// Ready implements [localengine.Watcher].
+func (w *watcher) Ready(ready bool) {
 	w.change(func(all *watchers, at instant) {
 		switch {
 		case ready == w.ready:
@@ -105,17 +108,18 @@ func (w *Watcher) Ready(ready bool) {
 	})
 }
 
-// Close removes the watcher. A second Close does nothing.
-func (w *Watcher) Close() {
+// Close implements [localengine.Watcher].
+func (w *watcher) Close() error {
 	w.change(func(all *watchers, _ instant) {
 		w.closed = true
 		all.dismiss(w)
-		all.all = slices.DeleteFunc(all.all, func(x *Watcher) bool { return x == w })
+		all.all = slices.DeleteFunc(all.all, func(x *watcher) bool { return x == w })
 	})
+	return nil
 }
 
 // change calls f with the lock held, unless the watcher is closed or has ended, and looks.
-func (w *Watcher) change(f func(*watchers, instant)) {
+func (w *watcher) change(f func(*watchers, instant)) {
 	s := w.in
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,10 +132,10 @@ func (w *Watcher) change(f func(*watchers, instant)) {
 }
 
 // end ends the watcher, whose queue is gone.
-func (w *Watcher) end() { w.once.Do(func() { close(w.ended) }) }
+func (w *watcher) end() { w.once.Do(func() { close(w.ended) }) }
 
 // admit makes w ready, as the last in turn. The caller tells its owner, who dequeues then.
-func (all *watchers) admit(w *Watcher, at instant) {
+func (all *watchers) admit(w *watcher, at instant) {
 	w.ready, w.slow = true, false
 	all.ready = slices.Insert(all.ready, len(all.ready)-all.told, w)
 	if all.told == 0 {
@@ -139,7 +143,7 @@ func (all *watchers) admit(w *Watcher, at instant) {
 	}
 }
 
-func (all *watchers) dismiss(w *Watcher) {
+func (all *watchers) dismiss(w *watcher) {
 	w.ready = false
 	i := slices.Index(all.ready, w)
 	if i < 0 {
@@ -164,7 +168,7 @@ func (all *watchers) dequeued() {
 }
 
 // look wakes watchers if messages are visible and nobody was told, or has dequeued in time. The caller holds the lock.
-func (q *Queue) look(s *queueState) {
+func (q *handle) look(s *queueState) {
 	all := s.watchers
 	if all == nil {
 		return
@@ -206,7 +210,7 @@ func (all *watchers) wake(at instant) {
 		n = left
 	}
 	for ; n > 0 && left > 0; n, left = n-1, left-1 {
-		i := max(0, slices.IndexFunc(all.ready[:left], func(w *Watcher) bool { return !w.slow }))
+		i := max(0, slices.IndexFunc(all.ready[:left], func(w *watcher) bool { return !w.slow }))
 		w := all.ready[i]
 		all.ready = append(slices.Delete(all.ready, i, i+1), w)
 		all.told++
@@ -223,7 +227,7 @@ func (all *watchers) wake(at instant) {
 
 // wait makes the timer look at the given instant. If it is set for an earlier one it stays: a look too
 // many every now and then costs less than setting the timer for every message.
-func (all *watchers) wait(q *Queue, until, at instant) {
+func (all *watchers) wait(q *handle, until, at instant) {
 	if until >= all.at || len(all.ready) == 0 {
 		return
 	}

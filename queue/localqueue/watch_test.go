@@ -18,19 +18,19 @@ import (
 // watched is a queue with watchers, in a bubble.
 type watched struct {
 	*testing.T
-	queue    *Queue
-	watchers []*Watcher
+	queue    *handle
+	watchers []*watcher
 }
 
 func watch(t *testing.T, engine *Engine, n int) *watched {
 	t.Helper()
-	q := engine.Queue(name("watched"))
+	q := engine.queue(name("watched"))
 	if err := q.Create(t.Context(), nil); err != nil && !errors.Is(err, queue.ErrQueueExists) {
 		t.Fatal(err)
 	}
 	b := &watched{T: t, queue: q}
 	for range n {
-		w, err := q.Watch(t.Context())
+		w, err := q.watch(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -196,9 +196,9 @@ func TestAnExpiredMessageWakesNobody(t *testing.T) {
 }
 
 func TestAnEventIsNotLostWithTheWatcherThatWasWoken(t *testing.T) {
-	for name, leave := range map[string]func(*Watcher){
-		"closed":    (*Watcher).Close,
-		"not ready": func(w *Watcher) { w.Ready(false) },
+	for name, leave := range map[string]func(*watcher){
+		"closed":    func(w *watcher) { w.Close() },
+		"not ready": func(w *watcher) { w.Ready(false) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, 3, func(b *watched) {
@@ -307,7 +307,7 @@ func TestAWatcherThatBecomesReadyIsTold(t *testing.T) {
 func TestWatchersEndWithTheirQueueAndTheEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := New(&Options{DeletingFor: -1})
-		if _, err := engine.Queue(name("missing")).Watch(t.Context()); !errors.Is(err, queue.ErrQueueMissing) {
+		if _, err := engine.queue(name("missing")).Watch(t.Context()); !errors.Is(err, queue.ErrQueueMissing) {
 			t.Fatalf("watch a missing queue: got %v, want %v", err, queue.ErrQueueMissing)
 		}
 		ended := func(b *watched) {
@@ -338,7 +338,7 @@ func TestWatchersEndWithTheirQueueAndTheEngine(t *testing.T) {
 			t.Fatal(err)
 		}
 		ended(fresh)
-		if _, err := fresh.queue.Watch(t.Context()); !errors.Is(err, ErrClosed) {
+		if _, err := fresh.queue.watch(t.Context()); !errors.Is(err, ErrClosed) {
 			t.Fatalf("watch a closed engine: got %v, want %v", err, ErrClosed)
 		}
 	})
@@ -348,7 +348,7 @@ func TestWatchersEndWithTheirQueueAndTheEngine(t *testing.T) {
 func TestWakeupsFollowTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := New(&Options{DeletingFor: -1})
-		q := engine.Queue(name("orders"))
+		q := engine.queue(name("orders"))
 		var heard []string
 		sub, err := engine.Wakeups().Subscribe(q.Name(), wakeup.Subscriber{
 			Event:     func(e wakeup.Event) { heard = append(heard, fmt.Sprintf("%d bytes", e.Bytes)) },
@@ -379,7 +379,7 @@ func TestWakeupsFollowTheQueue(t *testing.T) {
 			t.Fatal(err)
 		}
 		want("6 bytes")
-		other, err := q.Watch(t.Context())
+		other, err := q.watch(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -420,7 +420,7 @@ func TestWakeupsFollowTheQueue(t *testing.T) {
 func TestAFailedCommitWakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newMapStore()
-		engine, err := Open(store, nil)
+		engine, err := over(store, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -444,12 +444,12 @@ func TestAFailedCommitWakes(t *testing.T) {
 func TestNoOrderOfCallsStrandsAMessage(t *testing.T) {
 	checkInBubbles(t, func(r *rapid.T) {
 		ctx := context.Background()
-		q := New(nil).Queue(name("orders"))
+		q := New(nil).queue(name("orders"))
 		if err := q.Create(ctx, nil); err != nil {
 			r.Fatal(err)
 		}
 		type worker struct {
-			*Watcher
+			*watcher
 			ready, hangs bool
 		}
 		var workers []*worker
@@ -506,11 +506,11 @@ func TestNoOrderOfCallsStrandsAMessage(t *testing.T) {
 				}
 			},
 			"join": func(r *rapid.T) {
-				w, err := q.Watch(ctx)
+				w, err := q.watch(ctx)
 				if err != nil {
 					r.Fatal(err)
 				}
-				workers = append(workers, &worker{Watcher: w, ready: true})
+				workers = append(workers, &worker{watcher: w, ready: true})
 				dequeue(rapid.IntRange(1, 32).Draw(r, "n"))
 			},
 			"ready": func(r *rapid.T) {

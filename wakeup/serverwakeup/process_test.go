@@ -16,7 +16,6 @@ import (
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
-	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/queue/localqueue/filequeue"
 	"github.com/millrace/millrace/wakeup"
 	"github.com/millrace/millrace/wakeup/serverwakeup"
@@ -38,11 +37,9 @@ func must(err error) {
 }
 
 func runServer(address, directory string) {
-	data, err := filequeue.Open(directory)
+	engine, err := filequeue.Open(directory, nil)
 	must(err)
-	engine, err := localqueue.Open(data, nil)
-	must(err)
-	endpoint, err := emulator.New(engine, nil).Start(address)
+	endpoint, err := emulator.New(engine.Engine, nil).Start(address)
 	must(err)
 	fmt.Println("serving", endpoint.Addr())
 	<-endpoint.Done()

@@ -22,7 +22,7 @@ import (
 type bundle struct {
 	*testing.T
 	engine *localqueue.Engine
-	queue  *localqueue.Queue
+	queue  queue.Manager
 	server *emulator.Server
 	via    *network
 	source *serverwakeup.Source

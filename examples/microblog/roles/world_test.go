@@ -26,7 +26,7 @@ import (
 type world struct {
 	*testing.T
 	channels, posts table.Store
-	queue           *localqueue.Queue
+	queue           queue.Manager
 	journal         *journal
 
 	mu      sync.Mutex
@@ -43,7 +43,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	return &world{
-		T: t, channels: table.Memory("Channels"), posts: table.Memory("Blogs"), queue: q.(*localqueue.Queue),
+		T: t, channels: table.Memory("Channels"), posts: table.Memory("Blogs"), queue: q.(queue.Manager),
 		journal: newJournal(), written: map[channels.Incarnation][]string{},
 	}
 }

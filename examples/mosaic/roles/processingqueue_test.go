@@ -28,7 +28,7 @@ func openTest(t *testing.T, raw queue.Queue) (*ImageProcessingQueue[SliceRespons
 	return q, log
 }
 
-func testQueue() *localqueue.Queue {
+func testQueue() queue.Manager {
 	return localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: sliceResponses})
 }
 

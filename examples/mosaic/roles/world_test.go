@@ -68,7 +68,7 @@ func newWorld(t *testing.T, threshold int) *world {
 	return w
 }
 
-func (w *world) queue(name string) *localqueue.Queue {
+func (w *world) queue(name string) queue.Manager {
 	return w.engine.Queue(queue.Name{Account: "test", Queue: name})
 }
 

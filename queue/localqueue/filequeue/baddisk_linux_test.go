@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/millrace/millrace/queue/localqueue/storage"
+	"github.com/millrace/millrace/internal/localengine"
 )
 
 // redirect sends later writes of a file to another file, to simulate a disk that fails or loses
@@ -100,7 +100,7 @@ func TestAPageLostWhileOpenDoesNotEndTheProcess(t *testing.T) {
 			for n := range uint64(200) {
 				commit(t, s, added(n, kilobyte))
 			}
-			commit(t, s, storage.AccountSaved{Name: "check"})
+			commit(t, s, localengine.AccountSaved{Name: "check"})
 			commit(t, s, added(1000, "in the log"))
 			tree, err := os.OpenFile(s.path(), os.O_RDWR, 0)
 			if err != nil {
@@ -113,7 +113,7 @@ func TestAPageLostWhileOpenDoesNotEndTheProcess(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := view.Text(key(7)); err == nil || errors.Is(err, storage.ErrDamaged) {
+			if _, err := view.Text(key(7)); err == nil || errors.Is(err, localengine.ErrDamaged) {
 				t.Errorf("text on a lost page: got %v, want an error other than ErrDamaged", err)
 			}
 			if text, err := view.Text(key(1000)); err != nil || text != "in the log" {
@@ -121,7 +121,7 @@ func TestAPageLostWhileOpenDoesNotEndTheProcess(t *testing.T) {
 			}
 			view.Close()
 			for range 2 { // the error is permanent
-				if _, err := s.Commit([]storage.Change{storage.AccountSaved{Name: "check again"}, storage.MessageRemoved(key(7))}); err == nil || !strings.Contains(err.Error(), "damaged while it was open") {
+				if _, err := s.Commit([]localengine.Change{localengine.AccountSaved{Name: "check again"}, localengine.MessageRemoved(key(7))}); err == nil || !strings.Contains(err.Error(), "damaged while it was open") {
 					t.Errorf("checkpoint: got %v, want damaged while it was open", err)
 				}
 			}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue"
 )
 
 // A child process runs the task "work" until it is killed.
@@ -29,7 +28,7 @@ func work(dir, generation string) error {
 	if err != nil {
 		return err
 	}
-	e, err := localqueue.Open(s, nil)
+	e, err := engineOver(s, nil)
 	if err != nil {
 		return err
 	}
@@ -55,7 +54,7 @@ func work(dir, generation string) error {
 //	"> old new"   about to be replaced
 //	"= old new"   replaced
 type worker struct {
-	q      *localqueue.Queue
+	q      queue.Manager
 	name   string
 	clears bool     // clears its queue, which no other generation uses
 	left   []string // texts in that queue

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // TestPagesSplitAndMergeWithoutDamage commits many changes of messages in random order, so that
@@ -21,10 +21,10 @@ func TestPagesSplitAndMergeWithoutDamage(t *testing.T) {
 	}
 	dir := memoryDirectory(t)
 	random := rand.New(rand.NewPCG(1, 2))
-	var have []storage.MessageKey
+	var have []localengine.MessageKey
 	next := make([]uint64, queues+1)
 	for round := range rounds {
-		s, err := Open(dir)
+		s, err := openStore(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,11 +33,11 @@ func TestPagesSplitAndMergeWithoutDamage(t *testing.T) {
 			t.Fatal(err)
 		}
 		checkKeys(t, saved, s.Found(), have)
-		var changes []storage.Change
+		var changes []localengine.Change
 		if round == 0 {
-			changes = append(changes, storage.SecretSaved{1})
+			changes = append(changes, localengine.SecretSaved{1})
 			for q := range uint64(queues) {
-				changes = append(changes, storage.QueueSaved{Ordinal: q + 1, Name: queue.Name{Account: account, Queue: fmt.Sprintf("queue-%d", q)}})
+				changes = append(changes, localengine.QueueSaved{Ordinal: q + 1, Name: queue.Name{Account: account, Queue: fmt.Sprintf("queue-%d", q)}})
 			}
 		}
 		for range random.IntN(5) { // commits
@@ -46,15 +46,15 @@ func TestPagesSplitAndMergeWithoutDamage(t *testing.T) {
 				case n < 4+round%3 || len(have) == 0: // grows, stays, shrinks
 					q := 1 + random.Uint64N(queues)
 					next[q]++
-					key := storage.MessageKey{Queue: q, Sequence: next[q]}
+					key := localengine.MessageKey{Queue: q, Sequence: next[q]}
 					have = append(have, key)
-					changes = append(changes, storage.MessageAdded{MessageState: storage.MessageState{MessageKey: key}, Text: text[:random.IntN(len(text))]})
+					changes = append(changes, localengine.MessageAdded{MessageState: localengine.MessageState{MessageKey: key}, Text: text[:random.IntN(len(text))]})
 				case n < 8:
 					i := random.IntN(len(have))
-					changes = append(changes, storage.MessageRemoved(have[i]))
+					changes = append(changes, localengine.MessageRemoved(have[i]))
 					have = slices.Delete(have, i, i+1)
 				default:
-					changes = append(changes, storage.MessagesUpdated{{MessageKey: have[random.IntN(len(have))], Due: 1, Dequeues: 1}})
+					changes = append(changes, localengine.MessagesUpdated{{MessageKey: have[random.IntN(len(have))], Due: 1, Dequeues: 1}})
 				}
 			}
 			if _, err := s.Commit(changes); err != nil {
@@ -75,12 +75,12 @@ func TestPagesSplitAndMergeWithoutDamage(t *testing.T) {
 	}
 }
 
-func checkKeys(t *testing.T, saved storage.Saved, found Found, want []storage.MessageKey) {
+func checkKeys(t *testing.T, saved localengine.Saved, found Found, want []localengine.MessageKey) {
 	t.Helper()
 	if found.Damaged > 0 || found.Messages != len(want) {
 		t.Fatalf("found %+v, want %d messages", found, len(want))
 	}
-	keys := make(map[storage.MessageKey]bool, len(want))
+	keys := make(map[localengine.MessageKey]bool, len(want))
 	for m := range saved.Messages {
 		keys[m.MessageKey] = true
 	}

@@ -6,8 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/millrace/millrace/queue/localqueue"
-	"github.com/millrace/millrace/queue/localqueue/storage"
+	"github.com/millrace/millrace/internal/localengine"
 )
 
 // clearedAndKilled leaves a directory as a kill does right after a clear: the first commit has
@@ -17,12 +16,12 @@ func clearedAndKilled(t *testing.T, dir string) map[uint64]string {
 	t.Helper()
 	const n = maxTombstoned * 3 / 2
 	s, texts := begun(t, dir), map[uint64]string{}
-	changes := make([]storage.Change, n)
+	changes := make([]localengine.Change, n)
 	for i := range changes {
 		changes[i] = added(uint64(i)+1, largeText[:1000])
 	}
 	commit(t, s, changes...)
-	commit(t, s, storage.QueueCleared(key(n)), added(n+1, "in the tree"))
+	commit(t, s, localengine.QueueCleared(key(n)), added(n+1, "in the tree"))
 	texts[n+1] = "in the tree"
 	s.moreWork = false // the kill comes before the rest is removed
 	put(t, s, texts, n+2, "in the log")
@@ -43,14 +42,14 @@ func TestOpenRemovesClearedMessages(t *testing.T) {
 	if err := os.Truncate(filepath.Join(dir, fileName), rebuildSize-4096); err != nil { // it is not rebuilt
 		t.Fatal(err)
 	}
-	s, err := Open(dir)
+	s, err := openStore(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if found := s.Found(); found.Messages != 2 || found.Bytes != int64(len("in the tree")+len("in the log")) {
 		t.Errorf("found %+v, want 2 messages and their bytes", found)
 	}
-	e, err := localqueue.Open(s, nil)
+	e, err := engineOver(s, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +76,7 @@ func TestOpenGivesTheSpaceOfClearedMessagesBack(t *testing.T) {
 		}
 		return info.Size()
 	}
-	s, err := Open(dir)
+	s, err := openStore(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

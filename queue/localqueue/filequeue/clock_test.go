@@ -7,22 +7,21 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue"
 )
 
 // daysLater runs a program whose clock starts that many days after 2000.
-func daysLater(t *testing.T, dir string, days int, crash bool, run func(t *testing.T, q *localqueue.Queue)) {
+func daysLater(t *testing.T, dir string, days int, crash bool, run func(t *testing.T, q queue.Manager)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Duration(days) * 24 * time.Hour)
-		s, err := Open(dir)
+		s, err := openStore(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if f := s.Found(); f.Damaged > 0 || f.Torn {
 			t.Errorf("Found: got %+v, want no damage", f)
 		}
-		e, err := localqueue.Open(crashing{s, t, &crash}, nil)
+		e, err := engineOver(crashing{s, t, &crash}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +34,7 @@ func daysLater(t *testing.T, dir string, days int, crash bool, run func(t *testi
 	})
 }
 
-func enqueued(t *testing.T, q *localqueue.Queue, text string, delay, ttl time.Duration) queue.Message {
+func enqueued(t *testing.T, q queue.Manager, text string, delay, ttl time.Duration) queue.Message {
 	t.Helper()
 	m, err := q.Enqueue(t.Context(), text, &queue.EnqueueOptions{Delay: delay, TTL: ttl})
 	if err != nil {
@@ -44,7 +43,7 @@ func enqueued(t *testing.T, q *localqueue.Queue, text string, delay, ttl time.Du
 	return m
 }
 
-func visible(t *testing.T, q *localqueue.Queue, when string, want ...string) {
+func visible(t *testing.T, q queue.Manager, when string, want ...string) {
 	t.Helper()
 	batch, err := q.Peek(t.Context(), queue.MaxBatch)
 	if err != nil {
@@ -74,8 +73,8 @@ func TestAClockSetBackOverARestart(t *testing.T) {
 		for _, crash := range []bool{false, true} {
 			t.Run(c.step, func(t *testing.T) {
 				dir := memoryDirectory(t)
-				daysLater(t, dir, 1, false, func(t *testing.T, q *localqueue.Queue) { enqueued(t, q, "old", 0, queue.Forever) })
-				daysLater(t, dir, c.far, crash, func(t *testing.T, q *localqueue.Queue) {
+				daysLater(t, dir, 1, false, func(t *testing.T, q queue.Manager) { enqueued(t, q, "old", 0, queue.Forever) })
+				daysLater(t, dir, c.far, crash, func(t *testing.T, q queue.Manager) {
 					if batch, err := q.Dequeue(t.Context(), 1, 30*time.Second); err != nil || len(batch) != 1 {
 						t.Fatalf("got %v, %v; want one message", batch, err)
 					}
@@ -83,7 +82,7 @@ func TestAClockSetBackOverARestart(t *testing.T) {
 					enqueued(t, q, "delayed", time.Minute, queue.Forever)
 					enqueued(t, q, "short-lived", 0, time.Hour)
 				})
-				daysLater(t, dir, c.back, crash, func(t *testing.T, q *localqueue.Queue) {
+				daysLater(t, dir, c.back, crash, func(t *testing.T, q queue.Manager) {
 					visible(t, q, "at once", "at once", "short-lived")
 					m := enqueued(t, q, "new", 0, time.Hour)
 					if now := time.Now().UTC(); !m.Inserted.Equal(now) || !m.Expires.Equal(now.Add(time.Hour)) {
@@ -96,7 +95,7 @@ func TestAClockSetBackOverARestart(t *testing.T) {
 					time.Sleep(time.Hour - time.Minute)
 					visible(t, q, "after an hour", "at once", "delayed", "old")
 				})
-				daysLater(t, dir, c.back, crash, func(t *testing.T, q *localqueue.Queue) {
+				daysLater(t, dir, c.back, crash, func(t *testing.T, q queue.Manager) {
 					visible(t, q, "once more", "at once", "delayed", "old")
 					if batch, err := q.Dequeue(t.Context(), 3, 30*time.Second); err != nil || len(batch) != 3 {
 						t.Fatalf("got %v, %v; want three messages", batch, err)

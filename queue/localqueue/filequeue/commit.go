@@ -14,13 +14,13 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/internal/openfile"
-	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
-// Commit implements [storage.Store]. It appends ordinary changes to the log while there
+// Commit implements [localengine.Store]. It appends ordinary changes to the log while there
 // is room. Anything else goes into the tree, in a checkpoint.
-func (s *Store) Commit(changes []storage.Change) (more bool, err error) {
+func (s *store) Commit(changes []localengine.Change) (more bool, err error) {
 	if s.broken != nil {
 		return false, s.broken
 	}
@@ -38,15 +38,15 @@ func (s *Store) Commit(changes []storage.Change) (more bool, err error) {
 }
 
 // noteTime takes the time of a commit, for the next checkpoint.
-func (s *Store) noteTime(changes []storage.Change) {
+func (s *store) noteTime(changes []localengine.Change) {
 	for _, c := range changes {
-		if at, is := c.(storage.CommittedAt); is {
+		if at, is := c.(localengine.CommittedAt); is {
 			s.time = max(s.time, int64(at))
 		}
 	}
 }
 
-func (s *Store) commit(changes []storage.Change) (more bool, err error) {
+func (s *store) commit(changes []localengine.Change) (more bool, err error) {
 	switch {
 	case s.moreWork || !loggable(changes):
 		return s.checkpointAndLog(changes)
@@ -69,13 +69,13 @@ func (s *Store) commit(changes []storage.Change) (more bool, err error) {
 const maxTouched = 512
 
 // treeChanges returns how many messages of the tree the changes may affect.
-func treeChanges(changes []storage.Change) (n int) {
+func treeChanges(changes []localengine.Change) (n int) {
 	for _, c := range changes {
 		switch c := c.(type) {
-		case storage.MessageAdded, storage.CommittedAt:
-		case storage.MessagesUpdated:
+		case localengine.MessageAdded, localengine.CommittedAt:
+		case localengine.MessagesUpdated:
 			n += len(c)
-		case storage.MessagesExpired:
+		case localengine.MessagesExpired:
 			n += len(c)
 		default:
 			n++
@@ -86,7 +86,7 @@ func treeChanges(changes []storage.Change) (n int) {
 
 // appendToLog commits to the log. After an error nothing was committed, unless the store is
 // broken.
-func (s *Store) appendToLog(changes []storage.Change) (err error) {
+func (s *store) appendToLog(changes []localengine.Change) (err error) {
 	if s.pending.touched+treeChanges(changes) > maxTouched {
 		return errLogFull
 	}
@@ -116,9 +116,9 @@ func (s *Store) appendToLog(changes []storage.Change) (err error) {
 }
 
 // uncertain refuses all further commits, because it is unknown what the disk has.
-func (s *Store) uncertain(cause error) error {
+func (s *store) uncertain(cause error) error {
 	s.broken = fmt.Errorf("an earlier commit failed; stop and open the directory again: %w", cause)
-	return fmt.Errorf("%w: %w", storage.ErrUncertain, cause)
+	return fmt.Errorf("%w: %w", localengine.ErrUncertain, cause)
 }
 
 // resolveFailure finds out whether a failed commit to the tree took effect. An error before
@@ -126,7 +126,7 @@ func (s *Store) uncertain(cause error) error {
 // can be read but may not survive a power cut. Waiting again proves nothing, because the
 // system forgets failed writes. But another commit writes the other meta page, and if that
 // reaches the disk, so has everything that it depends on.
-func (s *Store) resolveFailure(w *treeTx, cause error) error {
+func (s *store) resolveFailure(w *treeTx, cause error) error {
 	if s.broken != nil {
 		return cause
 	}
@@ -147,7 +147,7 @@ func (s *Store) resolveFailure(w *treeTx, cause error) error {
 
 // checkpointAndLog writes a checkpoint with the changes, and then begins logs if there are
 // none that can be used.
-func (s *Store) checkpointAndLog(changes []storage.Change) (more bool, err error) {
+func (s *store) checkpointAndLog(changes []localengine.Change) (more bool, err error) {
 	more, err = s.checkpoint(changes)
 	if err == nil && !s.logsReady {
 		_ = s.startLogs() // a failure is tried again with the next commit
@@ -158,9 +158,9 @@ func (s *Store) checkpointAndLog(changes []storage.Change) (more bool, err error
 // checkpoint commits the outcome of the log, and changes, to the tree. bbolt writes the
 // changed pages, waits for the disk, then writes the new root and waits again: a kill or a
 // power cut in between leaves the commit before.
-func (s *Store) checkpoint(changes []storage.Change) (more bool, err error) {
+func (s *store) checkpoint(changes []localengine.Change) (more bool, err error) {
 	for _, c := range changes {
-		if _, is := c.(storage.SecretSaved); is {
+		if _, is := c.(localengine.SecretSaved); is {
 			s.logsReady = false // the logs are salted with the old one
 		}
 	}
@@ -181,7 +181,7 @@ func (s *Store) checkpoint(changes []storage.Change) (more bool, err error) {
 	s.checkpointed = s.number
 	s.digest, s.moreWork = w.digest, w.more
 	for _, c := range changes {
-		if secret, is := c.(storage.SecretSaved); is {
+		if secret, is := c.(localengine.SecretSaved); is {
 			s.secret = secret
 			s.saltLogs(secret)
 		}
@@ -191,7 +191,7 @@ func (s *Store) checkpoint(changes []storage.Change) (more bool, err error) {
 }
 
 // nextCheckpoint returns the checkpoint of the next commit to the tree.
-func (s *Store) nextCheckpoint() checkpoint {
+func (s *store) nextCheckpoint() checkpoint {
 	if s.logsReady {
 		return checkpoint{s.number + 1, logFormat, s.time}
 	}
@@ -201,7 +201,7 @@ func (s *Store) nextCheckpoint() checkpoint {
 // switchLogs switches to the other log, empty. The one that was used stays until the next
 // checkpoint: should the newest tree turn out to be torn, the tree before and that log
 // still have everything.
-func (s *Store) switchLogs() {
+func (s *store) switchLogs() {
 	s.pending = newPending()
 	s.recent.Store(newRecentTexts(s.number))
 	if l := s.logs[s.active]; l != nil && l.end > l.start() {
@@ -214,7 +214,7 @@ func (s *Store) switchLogs() {
 
 // finalCheckpoint empties the logs into the tree and records that in a commit of its own,
 // so that both of the newest commits have everything.
-func (s *Store) finalCheckpoint() error {
+func (s *store) finalCheckpoint() error {
 	if len(s.pending.messages) > 0 {
 		if _, err := s.checkpoint(nil); err != nil {
 			return err
@@ -306,10 +306,10 @@ func (b *reserve) release() bool {
 }
 
 // needSpace reports whether any of the changes needs space permanently.
-func needSpace(changes []storage.Change) bool {
+func needSpace(changes []localengine.Change) bool {
 	for _, c := range changes {
 		switch c.(type) {
-		case storage.MessageAdded, storage.MessageRewritten:
+		case localengine.MessageAdded, localengine.MessageRewritten:
 			return true
 		}
 	}
@@ -320,7 +320,7 @@ func needSpace(changes []storage.Change) bool {
 // file has. Until a checkpoint, the space of deleted messages is not free, so there is one
 // before anything is refused; after it the log is empty, and further refusals cost no
 // checkpoint.
-func (s *Store) ensureSpace(changes []storage.Change) error {
+func (s *store) ensureSpace(changes []localengine.Change) error {
 	if s.reserve.held() || !needSpace(changes) || s.enoughFreePages() {
 		return nil
 	}
@@ -343,13 +343,13 @@ func (s *Store) ensureSpace(changes []storage.Change) error {
 
 // enoughFreePages reports whether as much as the reserve is free inside the file, or will
 // be with the next commit.
-func (s *Store) enoughFreePages() bool {
+func (s *store) enoughFreePages() bool {
 	stats := s.db.Stats()
 	return (stats.FreePageN+stats.PendingPageN)*s.pageSize >= reserveSize
 }
 
 // usingReserve calls do, and calls it again with the reserve released if that failed.
-func (s *Store) usingReserve(do func() error) error {
+func (s *store) usingReserve(do func() error) error {
 	err := do()
 	if err != nil && s.broken == nil && s.reserve.release() {
 		err = do()

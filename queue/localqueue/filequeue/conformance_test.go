@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/queue/queuetest"
 )
 
@@ -12,11 +11,11 @@ func TestConformance(t *testing.T) {
 	queuetest.Run(t, queuetest.Harness{
 		Bubble: true,
 		Open: func(t *testing.T, name string) queue.Manager {
-			s, err := Open(memoryDirectory(t))
+			s, err := openStore(memoryDirectory(t))
 			if err != nil {
 				t.Fatal(err)
 			}
-			e, err := localqueue.Open(s, nil)
+			e, err := engineOver(s, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -16,9 +16,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue"
-	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // sample is a file to damage, with all texts that it ever had.
@@ -35,11 +34,11 @@ var sampleFile = sync.OnceValues(func() (sample, error) {
 		return sample{}, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	s, err := Open(dir)
+	s, err := openStore(dir)
 	if err != nil {
 		return sample{}, err
 	}
-	e, err := localqueue.Open(s, nil)
+	e, err := engineOver(s, nil)
 	if err != nil {
 		return sample{}, err
 	}
@@ -57,7 +56,7 @@ var sampleFile = sync.OnceValues(func() (sample, error) {
 })
 
 // fill adds messages of all sizes, some of them dequeued, some rewritten.
-func (s *sample) fill(q *localqueue.Queue, n int) error {
+func (s *sample) fill(q queue.Manager, n int) error {
 	ctx := context.Background()
 	if err := q.Create(ctx, map[string]string{"kind": "sample"}); err != nil {
 		return err
@@ -158,13 +157,13 @@ func inspectDamagedIn(t tester, dir string, file []byte, texts map[string]bool) 
 // serveAll opens a directory and reads every message with an engine.
 func serveAll(t tester, dir string, texts map[string]bool) (Found, []string, error) {
 	t.Helper()
-	s, err := Open(dir)
+	s, err := openStore(dir)
 	if err != nil {
 		return Found{}, nil, err
 	}
 	saved, view := loaded(t, s)
 	var served []string
-	all := map[storage.MessageKey]string{}
+	all := map[localengine.MessageKey]string{}
 	for m := range saved.Messages {
 		text, err := view.Text(m.MessageKey)
 		if err != nil || !texts[text] {
@@ -175,24 +174,24 @@ func serveAll(t tester, dir string, texts map[string]bool) (Found, []string, err
 	}
 	view.Close()
 	// Commits to every part of the tree succeed and do not affect the messages.
-	key := storage.MessageKey{Queue: saved.Ordinal + 1, Sequence: 1}
+	key := localengine.MessageKey{Queue: saved.Ordinal + 1, Sequence: 1}
 	name := queue.Name{Account: account, Queue: "another"}
-	var moved storage.MessagesUpdated
-	var rewritten []storage.Change
+	var moved localengine.MessagesUpdated
+	var rewritten []localengine.Change
 	for m := range saved.Messages {
 		moved = append(moved, m)
-		rewritten = append(rewritten, storage.MessageRewritten{MessageState: m, Text: all[m.MessageKey]})
+		rewritten = append(rewritten, localengine.MessageRewritten{MessageState: m, Text: all[m.MessageKey]})
 	}
-	many := []storage.Change{storage.MessageQuarantined(key)}
+	many := []localengine.Change{localengine.MessageQuarantined(key)}
 	for n := range uint64(300) {
-		many = append(many, storage.MessageAdded{MessageState: storage.MessageState{MessageKey: storage.MessageKey{Queue: key.Queue, Sequence: n + 2}}, Text: text})
+		many = append(many, localengine.MessageAdded{MessageState: localengine.MessageState{MessageKey: localengine.MessageKey{Queue: key.Queue, Sequence: n + 2}}, Text: text})
 	}
-	for _, c := range [][]storage.Change{
-		{storage.QueueSaved{Ordinal: key.Queue, Name: name}, storage.AccountSaved{Name: "another"},
-			storage.MessageAdded{MessageState: storage.MessageState{MessageKey: key}, Text: "new"}, moved},
+	for _, c := range [][]localengine.Change{
+		{localengine.QueueSaved{Ordinal: key.Queue, Name: name}, localengine.AccountSaved{Name: "another"},
+			localengine.MessageAdded{MessageState: localengine.MessageState{MessageKey: key}, Text: "new"}, moved},
 		many,
-		append(rewritten, storage.QueueCleared{Queue: key.Queue, Sequence: 7}),
-		{storage.QueueDropped{Ordinal: key.Queue, Deleting: storage.DeletingName{Name: name, Until: 1}}}, {}, {}, {},
+		append(rewritten, localengine.QueueCleared{Queue: key.Queue, Sequence: 7}),
+		{localengine.QueueDropped{Ordinal: key.Queue, Deleting: localengine.DeletingName{Name: name, Until: 1}}}, {}, {}, {},
 	} {
 		if _, err := s.Commit(c); err != nil {
 			t.Fatal(err)
@@ -303,7 +302,7 @@ func TestADamagedRecordIsQuarantined(t *testing.T) {
 	if err != nil || found.Messages != s.depth-1 || found.Damaged == 0 || found.Quarantined != 1 {
 		t.Errorf("Open: got %+v, %v; want %d messages and one quarantined", found, err, s.depth-1)
 	}
-	if d := found.Damage[0]; d.Queue.Queue != "queue-2" || d.Sequence != 20 {
+	if d := found.Damage[0]; !strings.HasPrefix(d, "queue test/queue-2, message 20: ") {
 		t.Errorf("damage %v, want message 20 of queue-2", d)
 	}
 }

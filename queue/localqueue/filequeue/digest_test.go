@@ -7,8 +7,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // snapshots returns the file after each of many commits. Each commit changes every bucket that is
@@ -20,8 +20,8 @@ func snapshots(t *testing.T) (files [][]byte) {
 	s.logsReady = false // so that no log is missing
 	for n := range uint64(60) {
 		ordinal := n + 2
-		_, err := s.checkpoint([]storage.Change{added(n, "text"), storage.MessagesUpdated{added(n, "").MessageState},
-			storage.QueueSaved{Ordinal: ordinal, Name: queue.Name{Account: account, Queue: fmt.Sprintf("queue-%d", ordinal)}}})
+		_, err := s.checkpoint([]localengine.Change{added(n, "text"), localengine.MessagesUpdated{added(n, "").MessageState},
+			localengine.QueueSaved{Ordinal: ordinal, Name: queue.Name{Account: account, Queue: fmt.Sprintf("queue-%d", ordinal)}}})
 		if err != nil {
 			t.Fatal(err)
 		}

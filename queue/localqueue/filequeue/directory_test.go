@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/millrace/queue/localqueue/storage"
+	"github.com/millrace/millrace/internal/localengine"
 )
 
 // put commits one message and adds it to texts.
-func put(t testing.TB, s *Store, texts map[uint64]string, sequence uint64, text string) {
+func put(t testing.TB, s *store, texts map[uint64]string, sequence uint64, text string) {
 	t.Helper()
 	commit(t, s, added(sequence, text))
 	texts[sequence] = text
@@ -75,7 +75,7 @@ func TestNoCommitIsAcknowledgedAfterTheFilesAreDeleted(t *testing.T) {
 	put(t, second, theirs, 1, "of the second")
 	first.checkedAt = time.Time{} // a second passes
 	for range 2 {                 // the error is permanent
-		if _, err := first.Commit([]storage.Change{added(2, "lost")}); err == nil || !strings.Contains(err.Error(), "deleted while it was in use") {
+		if _, err := first.Commit([]localengine.Change{added(2, "lost")}); err == nil || !strings.Contains(err.Error(), "deleted while it was in use") {
 			t.Errorf("commit to a deleted log: got %v, want deleted while it was in use", err)
 		}
 	}
@@ -97,7 +97,7 @@ func TestNoCheckpointIsAcknowledgedAfterTheTreeIsDeleted(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, fileName)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Commit([]storage.Change{storage.AccountSaved{Name: "check"}}); err == nil || !strings.Contains(err.Error(), "deleted while it was in use") {
+	if _, err := s.Commit([]localengine.Change{localengine.AccountSaved{Name: "check"}}); err == nil || !strings.Contains(err.Error(), "deleted while it was in use") {
 		t.Errorf("commit to a deleted tree: got %v, want deleted while it was in use", err)
 	}
 	s.abandon(t)
@@ -137,7 +137,7 @@ func TestADeletedLockStillKeepsOthersOut(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, lockName)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(dir); !errors.Is(err, ErrLocked) {
+	if _, err := openStore(dir); !errors.Is(err, ErrLocked) {
 		t.Errorf("second Open: got %v, want ErrLocked", err)
 	}
 	put(t, s, texts, 2, "kept too")
@@ -154,7 +154,7 @@ func TestADeletedLockStillKeepsOthersOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := contentsOf(t, dir)
-	if _, err := Open(dir); !errors.Is(err, ErrLocked) {
+	if _, err := openStore(dir); !errors.Is(err, ErrLocked) {
 		t.Errorf("second Open of a file to rebuild: got %v, want ErrLocked", err)
 	}
 	if after := contentsOf(t, dir); !reflect.DeepEqual(before, after) {
@@ -248,7 +248,7 @@ func TestAFileThatIsALinkElsewhereIsRefused(t *testing.T) {
 				t.Skip(err)
 			}
 			want := name + " is a symbolic link to " + target
-			if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "move the whole directory") {
+			if _, err := openStore(dir); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "move the whole directory") {
 				t.Errorf("%s: got %v, want %q", what, err, want)
 			}
 			if got, err := os.Readlink(path); err != nil || got != target {
@@ -267,7 +267,7 @@ func TestADirectoryThatIsALinkToNowhere(t *testing.T) {
 	if err := os.Symlink("/nowhere/data", link); err != nil {
 		t.Skip(err)
 	}
-	if _, err := Open(link); err == nil || !strings.Contains(err.Error(), link+" is a symbolic link to /nowhere/data, which does not exist") {
+	if _, err := openStore(link); err == nil || !strings.Contains(err.Error(), link+" is a symbolic link to /nowhere/data, which does not exist") {
 		t.Errorf("got %v, want where the link leads", err)
 	}
 }

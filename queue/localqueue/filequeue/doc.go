@@ -1,5 +1,5 @@
-// Package filequeue is a store of the embedded engine in a directory, so that its queues
-// survive the process. Pass a [Store] to [localqueue.Open].
+// Package filequeue keeps the queues of an embedded engine, package localqueue, in a directory, so that
+// they survive the process.
 //
 // This package is stable: see docs/stability.md.
 //
@@ -28,7 +28,7 @@
 // else at the end is damage. A damaged record is quarantined inside the file, and the
 // others are available. If pages are damaged, the file is kept as a copy, and a new file is
 // made of what can be read: the newest commit, else the previous one, else the records of all
-// pages, which may include deleted messages. [Store.Found] lists the damage: print it. A file
+// pages, which may include deleted messages. [Engine.Found] lists the damage: print it. A file
 // that cannot be used at all is [ErrCorrupt] and is not changed. A message that turns out
 // to be damaged later is quarantined when it is dequeued, and the caller gets an error.
 //
@@ -72,8 +72,7 @@
 //
 // # Concurrency
 //
-// One process has a directory, and in it one Store: others fail with [ErrLocked]. The
+// One process has a directory, and in it one [Engine]: others fail with [ErrLocked]. The
 // kernel releases the lock when the process ends, however it ends. Locks do not work across
-// machines on every network file system: use a local one. A Store starts no goroutine; the
-// engine over it closes it.
+// machines on every network file system: use a local one.
 package filequeue

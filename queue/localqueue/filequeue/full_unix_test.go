@@ -13,9 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue"
-	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // TestAFullDiskLosesNothing limits the file size: first below what the file must grow to, then
@@ -39,14 +38,14 @@ func TestARecordThatDoesNotFitIsNotReplayed(t *testing.T) {
 func init() { tasks["fill"], tasks["half"] = fillTheDisk, writeHalf }
 
 // limitedStore returns a new store with one message, in a process that survives [limit].
-func limitedStore(dir string) (*Store, error) {
+func limitedStore(dir string) (*store, error) {
 	signal.Ignore(syscall.SIGXFSZ)
-	s, err := Open(dir)
+	s, err := openStore(dir)
 	if err != nil {
 		return nil, err
 	}
-	for _, changes := range [][]storage.Change{
-		{storage.SecretSaved{7}, storage.QueueSaved{Ordinal: 1, Name: queue.Name{Account: account, Queue: "limited"}}},
+	for _, changes := range [][]localengine.Change{
+		{localengine.SecretSaved{7}, localengine.QueueSaved{Ordinal: 1, Name: queue.Name{Account: account, Queue: "limited"}}},
 		{added(1, "before")},
 	} {
 		if _, err := s.Commit(changes); err != nil {
@@ -61,12 +60,12 @@ func writeHalf(dir, _ string) error {
 	if err != nil {
 		return err
 	}
-	commit := func(changes ...storage.Change) error { _, err := s.Commit(changes); return err }
+	commit := func(changes ...localengine.Change) error { _, err := s.Commit(changes); return err }
 	if err := limit(8 << 10); err != nil { // in the middle of the next record
 		return err
 	}
 	err = commit(added(2, strings.Repeat("x", 60_000)))
-	if err == nil || !strings.Contains(err.Error(), syscall.EFBIG.Error()) || errors.Is(err, storage.ErrUncertain) || s.logs[s.active].size < 60_000 {
+	if err == nil || !strings.Contains(err.Error(), syscall.EFBIG.Error()) || errors.Is(err, localengine.ErrUncertain) || s.logs[s.active].size < 60_000 {
 		return fmt.Errorf("half a record: %w", err)
 	}
 	return errors.Join(limit(1<<40), commit(added(3, "after"))) // the process ends without closing anything
@@ -74,11 +73,11 @@ func writeHalf(dir, _ string) error {
 
 func fillTheDisk(dir, _ string) error {
 	signal.Ignore(syscall.SIGXFSZ)
-	s, err := Open(dir)
+	s, err := openStore(dir)
 	if err != nil {
 		return err
 	}
-	e, err := localqueue.Open(s, nil)
+	e, err := engineOver(s, nil)
 	if err != nil {
 		return err
 	}
@@ -116,7 +115,7 @@ func limit(bytes uint64) error {
 
 // filling is a queue and its accepted messages.
 type filling struct {
-	queue *localqueue.Queue
+	queue queue.Manager
 	kept  map[string]queue.Lease
 	sent  int
 
@@ -205,14 +204,14 @@ func (f *filling) acceptedAgain() error {
 }
 
 func (f *filling) reopened(dir string) error {
-	s, err := Open(dir)
+	s, err := openStore(dir)
 	if err != nil {
 		return err
 	}
 	if found := s.Found(); found.Damaged > 0 || found.Messages != len(f.kept) {
 		return fmt.Errorf("got %d messages, want %d, and the damage %v", found.Messages, len(f.kept), found.Damage)
 	}
-	e, err := localqueue.Open(s, nil)
+	e, err := engineOver(s, nil)
 	if err != nil {
 		return err
 	}

@@ -79,7 +79,7 @@ func (l *ledger) check(t *testing.T, dir string) {
 // textsIn reads a directory, which must be sound.
 func textsIn(t *testing.T, dir string) map[string]bool {
 	t.Helper()
-	s, err := Open(dir)
+	s, err := openStore(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 func TestADirectoryHasOneUser(t *testing.T) {
 	dir := t.TempDir()
 	e := opened(t, dir)
-	if _, err := Open(dir); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), dir) {
+	if _, err := openStore(dir); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("second Open of this process: got %v, want ErrLocked and the directory", err)
 	}
 	if said := openInChild(t, dir); said != "locked" {
@@ -34,14 +34,14 @@ func TestAPathThatIsNotAStoreIsRefused(t *testing.T) {
 	if err := os.WriteFile(file, []byte("not ours"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(file); err == nil || !strings.Contains(err.Error(), file) {
+	if _, err := openStore(file); err == nil || !strings.Contains(err.Error(), file) {
 		t.Errorf("Open of a file: got %v, want an error with its path", err)
 	}
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, fileName), []byte(strings.Repeat("not ours", 4096)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(dir); !errors.Is(err, ErrCorrupt) {
+	if _, err := openStore(dir); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("Open of another program's file: got %v, want ErrCorrupt", err)
 	}
 }

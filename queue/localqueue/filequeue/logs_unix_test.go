@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/millrace/millrace/queue/localqueue/storage"
+	"github.com/millrace/millrace/internal/localengine"
 )
 
 // TestLogsBeginLaterWhenTheTreeIsFull: there is space for logs, but not for the tree to record them.
@@ -29,20 +29,20 @@ func beginWithoutRoom(dir, _ string) error {
 	if err != nil {
 		return err
 	}
-	commit := func(changes ...storage.Change) error { _, err := s.Commit(changes); return err }
+	commit := func(changes ...localengine.Change) error { _, err := s.Commit(changes); return err }
 	if err := errors.Join(
 		s.Close(),
 		limit(2*uint64(os.Getpagesize())), // of the tree only the meta pages can be written
 	); err != nil {
 		return err
 	}
-	if s, err = Open(dir); err != nil {
+	if s, err = openStore(dir); err != nil {
 		return fmt.Errorf("opened on a full disk: %w", err)
 	}
 	if found := s.Found(); s.logsReady || found.Damaged > 0 || found.Messages != 1 {
 		return fmt.Errorf("found %+v, logs are ready: %v", found, s.logsReady)
 	}
-	if err := commit(added(2, "refused")); !errors.Is(err, syscall.EFBIG) || errors.Is(err, storage.ErrUncertain) {
+	if err := commit(added(2, "refused")); !errors.Is(err, syscall.EFBIG) || errors.Is(err, localengine.ErrUncertain) {
 		return fmt.Errorf("a put on a full disk: %w", err)
 	}
 	if err := errors.Join(limit(1<<40), commit(added(2, "in the tree")), commit(added(3, "in a log"))); err != nil {

@@ -7,10 +7,10 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
-	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 func TestMain(m *testing.M) {
@@ -26,7 +26,7 @@ const account = "test"
 // opened opens an engine over a directory, which the test's end closes.
 func opened(t testing.TB, dir string) *localqueue.Engine {
 	t.Helper()
-	s, err := Open(dir)
+	s, err := openStore(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func opened(t testing.TB, dir string) *localqueue.Engine {
 }
 
 // loaded returns the state of a store and a view, which the caller closes.
-func loaded(t tester, s *Store) (storage.Saved, storage.View) {
+func loaded(t tester, s *store) (localengine.Saved, localengine.View) {
 	t.Helper()
 	saved, err := s.Load()
 	if err != nil {
@@ -51,9 +51,9 @@ func loaded(t tester, s *Store) (storage.Saved, storage.View) {
 }
 
 // over opens an engine over a store, which the test's end closes.
-func over(t testing.TB, s *Store) *localqueue.Engine {
+func over(t testing.TB, s *store) *localqueue.Engine {
 	t.Helper()
-	e, err := localqueue.Open(s, &localqueue.Options{DeletingFor: 1})
+	e, err := engineOver(s, &localqueue.Options{DeletingFor: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func closed(t testing.TB, e *localqueue.Engine) {
 }
 
 // made creates a queue.
-func made(t testing.TB, e *localqueue.Engine, name string) *localqueue.Queue {
+func made(t testing.TB, e *localqueue.Engine, name string) queue.Manager {
 	t.Helper()
 	q := e.Queue(queue.Name{Account: account, Queue: name})
 	if err := q.Create(t.Context(), nil); err != nil {

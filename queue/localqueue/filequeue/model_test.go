@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 )
@@ -27,14 +28,14 @@ type twins struct {
 
 // crashing is a store that, after a crash, is abandoned instead of closed.
 type crashing struct {
-	*Store
+	*store
 	t       tester
 	crashes *bool
 }
 
 func (c crashing) Close() error {
 	if !*c.crashes {
-		return c.Store.Close()
+		return c.store.Close()
 	}
 	c.abandon(c.t)
 	return nil
@@ -45,14 +46,14 @@ type pair struct{ memory, file queue.Lease }
 
 func (w *twins) open(t tester) {
 	t.Helper()
-	s, err := Open(w.dir)
+	s, err := openStore(w.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if f := s.Found(); f.Damaged > 0 {
 		t.Fatalf("Found: got damage %v, want none", f.Damage)
 	}
-	if w.file, err = localqueue.Open(crashing{s, t, &w.crashes}, nil); err != nil {
+	if w.file, err = engineOver(crashing{s, t, &w.crashes}, nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -65,7 +66,7 @@ func (w *twins) close(t tester) {
 }
 
 // on returns the two queues of a name.
-func (w *twins) on(name string) (memory, file *localqueue.Queue) {
+func (w *twins) on(name string) (memory, file queue.Manager) {
 	n := queue.Name{Account: account, Queue: name}
 	return w.memory.Queue(n), w.file.Queue(n)
 }
@@ -212,8 +213,8 @@ func (w *twins) run(t *rapid.T) {
 		"extend": func(t *rapid.T) {
 			memory, file := w.on(names.Draw(t, "name"))
 			l, v := lease(t), visibility.Draw(t, "visibility")
-			a, errA := memory.Extend(ctx, l.memory, v)
-			b, errB := file.Extend(ctx, l.file, v)
+			a, errA := memory.(localengine.Queue).Extend(ctx, l.memory, v)
+			b, errB := file.(localengine.Queue).Extend(ctx, l.file, v)
 			w.sameLeases(t, a, b, errA, errB)
 		},
 		"delete": func(t *rapid.T) {

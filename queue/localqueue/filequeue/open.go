@@ -7,19 +7,55 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 
+	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/internal/openfile"
-	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// Open opens the store in a directory, and creates it if it does not exist. It reads and
-// checks the files completely before it changes anything: [Store.Found] says what there
-// was, including damage. The error is [ErrLocked] if the directory is in use, [ErrCorrupt]
-// or [ErrNewer] if its file cannot be used, or one of the file system.
-func Open(dir string) (*Store, error) { return openWith(dir, logSize) }
+// Engine is an engine whose queues are in a directory: see [Open]. Its Close releases the directory.
+// Everything is then in one file, without logs, unless the disk was too full for that. It is safe for
+// concurrent use.
+type Engine struct {
+	_ [0]sync.Mutex // go vet reports copies
 
-// openWith is Open with a limit for the size of a log, in bytes.
-func openWith(path string, mostLogged int64) (*Store, error) {
+	*localqueue.Engine
+	found Found
+}
+
+// Found returns what [Open] found.
+func (e *Engine) Found() Found { return e.found }
+
+// Open opens the queues in a directory, and creates it if it does not exist. It reads and
+// checks the files completely before it changes anything: [Engine.Found] says what there
+// was, including damage. Nil options mean the defaults. The error is [ErrLocked] if the directory is in
+// use, [ErrCorrupt] or [ErrNewer] if its file cannot be used, or one of the file system.
+func Open(dir string, o *localqueue.Options) (*Engine, error) {
+	s, err := openStore(dir)
+	if err != nil {
+		return nil, err
+	}
+	e, err := engineOver(s, o)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the queues in %s: %w", dir, err), s.Close())
+	}
+	return &Engine{Engine: e, found: s.found}, nil
+}
+
+func engineOver(s localengine.Store, o *localqueue.Options) (*localqueue.Engine, error) {
+	e, err := localengine.Over(s, o)
+	if err != nil {
+		return nil, err
+	}
+	return e.(*localqueue.Engine), nil
+}
+
+// openStore opens the store in a directory.
+func openStore(dir string) (*store, error) { return openWith(dir, logSize) }
+
+// openWith is openStore with a limit for the size of a log, in bytes.
+func openWith(path string, mostLogged int64) (*store, error) {
 	dir, err := openDirectory(path)
 	if err != nil {
 		return nil, fmt.Errorf("filequeue: %w", err)
@@ -28,15 +64,15 @@ func openWith(path string, mostLogged int64) (*Store, error) {
 }
 
 // openIn opens the store in a directory and takes ownership of it.
-func openIn(dir *directory, mostLogged int64) (*Store, error) {
-	s := &Store{dir: dir, maxLogSize: mostLogged, reserve: reserve{dir: dir}}
+func openIn(dir *directory, mostLogged int64) (*store, error) {
+	s := &store{dir: dir, maxLogSize: mostLogged, reserve: reserve{dir: dir}}
 	if err := s.openLocked(); err != nil {
 		return nil, fmt.Errorf("filequeue: %w", errors.Join(err, dir.close()))
 	}
 	return s, nil
 }
 
-func (s *Store) openLocked() (err error) {
+func (s *store) openLocked() (err error) {
 	if s.lock, err = s.dir.open(lockName, os.O_RDWR|os.O_CREATE); err != nil {
 		return fmt.Errorf("lock the data directory %s: %w", s.dir.path, err)
 	}
@@ -59,7 +95,7 @@ func writeOwner(held *os.File) {
 }
 
 // describeLockFailure says why the directory could not be locked.
-func (s *Store) describeLockFailure(cause error) error {
+func (s *store) describeLockFailure(cause error) error {
 	if !errors.Is(cause, ErrLocked) {
 		return fmt.Errorf("lock the data directory %s: %w", s.dir.path, cause)
 	}
@@ -73,7 +109,7 @@ func (s *Store) describeLockFailure(cause error) error {
 }
 
 // open makes the files, or reads and repairs them.
-func (s *Store) open() error {
+func (s *store) open() error {
 	// A later release may have written the logs.
 	for i := range 2 {
 		f, err := s.dir.open(walName(i+1), os.O_RDONLY)
@@ -115,7 +151,7 @@ func (s *Store) open() error {
 			if err != nil {
 				return fmt.Errorf("keep a log whose tree is missing: %w", err)
 			}
-			s.snapshot.found.damage(Damage{What: fmt.Sprintf("%s is missing, but there was a log: the contents of both are lost; the log is kept as %s", fileName, to)})
+			s.snapshot.found.damage(fmt.Sprintf("%s is missing, but there was a log: the contents of both are lost; the log is kept as %s", fileName, to))
 		}
 		if err := s.rebuild(nil); err != nil {
 			return err
@@ -151,7 +187,7 @@ func lock(f *os.File) error {
 // inspect reads the snapshot. A file with unreadable pages is copied as it is and rebuilt
 // from what could be read. A file that is mostly free, or will be once cleared messages are
 // removed, is rebuilt too if there is space for that, because bbolt never shrinks a file.
-func (s *Store) inspect(f *os.File) (err error) {
+func (s *store) inspect(f *os.File) (err error) {
 	// The directory is locked, but a deleted lock file keeps nobody out, and repairing a file
 	// that another process writes would destroy it.
 	if err := lock(f); err != nil {
@@ -181,7 +217,7 @@ func (s *Store) inspect(f *os.File) (err error) {
 }
 
 // keepCopy gives a file the first free name for a copy and returns its path.
-func (s *Store) keepCopy(name string) (string, error) {
+func (s *store) keepCopy(name string) (string, error) {
 	for n := 1; ; n++ {
 		to := fmt.Sprintf("%s.damaged-%d", name, n)
 		err := s.dir.duplicate(name, to)
@@ -292,7 +328,7 @@ func (d *directory) close() error { return d.root.Close() }
 
 // Errors of [Open] besides those of the file system. Match them with [errors.Is].
 var (
-	// ErrLocked means that another process, or another Store of this one, has the directory
+	// ErrLocked means that another process, or another Engine of this one, has the directory
 	// open.
 	ErrLocked = errors.New("the directory is in use")
 
@@ -311,8 +347,10 @@ type Found struct {
 	Messages int
 	Bytes    int64 // of their texts
 
-	// Damage lists the damage, at most the first 1,000 pieces; nil if there was none.
-	Damage []Damage
+	// Damage lists the damage and what was done about it, one line for each piece, at most the
+	// first 1,000; nil if there was none. Messages are named by their number within their queue,
+	// from 1.
+	Damage []string
 
 	// Damaged is the number of pieces of damage.
 	Damaged int
@@ -334,34 +372,9 @@ type Found struct {
 // maxDamage is how many pieces of damage [Found] lists.
 const maxDamage = 1000
 
-// Damage is one piece of damage.
-type Damage struct {
-	// Queue is the queue concerned; zero if it is not known or there is none.
-	Queue queue.Name
-
-	// Sequence is the number of the message within its queue, from 1; 0 if no message is
-	// concerned.
-	Sequence uint64
-
-	// What says what is damaged and what was done about it.
-	What string
-}
-
-// String returns the damage as one line.
-func (d Damage) String() string {
-	switch {
-	case d.Queue == (queue.Name{}):
-		return d.What
-	case d.Sequence == 0:
-		return fmt.Sprintf("queue %v: %s", d.Queue, d.What)
-	default:
-		return fmt.Sprintf("queue %v, message %d: %s", d.Queue, d.Sequence, d.What)
-	}
-}
-
-func (f *Found) damage(d Damage) {
+func (f *Found) damage(what string) {
 	f.Damaged++
 	if len(f.Damage) < maxDamage {
-		f.Damage = append(f.Damage, d)
+		f.Damage = append(f.Damage, what)
 	}
 }

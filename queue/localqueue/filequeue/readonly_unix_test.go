@@ -42,7 +42,7 @@ func openReadOnly(dir, _ string) error {
 			return err
 		}
 	}
-	_, err := Open(dir)
+	_, err := openStore(dir)
 	fmt.Println(err)
 	return nil
 }

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"hash/crc32"
 
+	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // A record is a version byte, the fields of its kind, and the CRC-32C (Castagnoli) of
@@ -156,16 +156,16 @@ func readDigest(record []byte) (t digest, onlyCounted bool, err error) {
 // keySize is the size of a message's key: the queue's ordinal and the sequence.
 const keySize = 16
 
-func appendKey(b []byte, k storage.MessageKey) []byte {
+func appendKey(b []byte, k localengine.MessageKey) []byte {
 	b = binary.BigEndian.AppendUint64(b, k.Queue)
 	return binary.BigEndian.AppendUint64(b, k.Sequence)
 }
 
-func readKey(b []byte) (storage.MessageKey, error) {
+func readKey(b []byte) (localengine.MessageKey, error) {
 	if len(b) != keySize {
-		return storage.MessageKey{}, errRecord
+		return localengine.MessageKey{}, errRecord
 	}
-	return storage.MessageKey{Queue: binary.BigEndian.Uint64(b), Sequence: binary.BigEndian.Uint64(b[8:])}, nil
+	return localengine.MessageKey{Queue: binary.BigEndian.Uint64(b), Sequence: binary.BigEndian.Uint64(b[8:])}, nil
 }
 
 // Sizes of records, without the text.
@@ -178,7 +178,7 @@ const (
 
 // appendBody appends the record of a whole message. There is a head only once the state
 // differs from the body's.
-func appendBody(b, key []byte, m storage.MessageState, text string) []byte {
+func appendBody(b, key []byte, m localengine.MessageState, text string) []byte {
 	start := len(b)
 	b = append(b, recordVersion)
 	b = binary.BigEndian.AppendUint64(b, uint64(m.Inserted))
@@ -188,19 +188,19 @@ func appendBody(b, key []byte, m storage.MessageState, text string) []byte {
 	return appendChecksum(b, start, bodyBucket, key)
 }
 
-func appendHead(b, key []byte, m storage.MessageState) []byte {
+func appendHead(b, key []byte, m localengine.MessageState) []byte {
 	start := len(b)
 	b = appendState(append(b, recordVersion), m)
 	return appendChecksum(b, start, headBucket, key)
 }
 
-func appendState(b []byte, m storage.MessageState) []byte {
+func appendState(b []byte, m localengine.MessageState) []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(m.Due))
 	b = binary.BigEndian.AppendUint64(b, uint64(m.Dequeues))
 	return binary.BigEndian.AppendUint64(b, m.Receipt)
 }
 
-func readBody(key, record []byte) (m storage.MessageState, text []byte, err error) {
+func readBody(key, record []byte) (m localengine.MessageState, text []byte, err error) {
 	f, err := openRecord(bodyBucket, key, record)
 	if err != nil {
 		return m, nil, err
@@ -215,7 +215,7 @@ func readBody(key, record []byte) (m storage.MessageState, text []byte, err erro
 }
 
 // readHead reads the state that dequeues and updates change. The rest is in the body.
-func readHead(key, record []byte) (m storage.MessageState, err error) {
+func readHead(key, record []byte) (m localengine.MessageState, err error) {
 	f, err := openRecord(headBucket, key, record)
 	if err != nil {
 		return m, err
@@ -227,7 +227,7 @@ func readHead(key, record []byte) (m storage.MessageState, err error) {
 	return m, f.end()
 }
 
-func readState(f *fields, m *storage.MessageState) {
+func readState(f *fields, m *localengine.MessageState) {
 	m.Due, m.Dequeues, m.Receipt = f.int64(), f.int64(), f.uint64()
 }
 
@@ -240,7 +240,7 @@ func readOrdinal(b []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(b), nil
 }
 
-func queueRecord(key []byte, q storage.QueueState) []byte {
+func queueRecord(key []byte, q localengine.QueueState) []byte {
 	b := []byte{recordVersion}
 	b = appendBytes(b, q.Name.Account)
 	b = appendBytes(b, q.Name.Queue)
@@ -254,7 +254,7 @@ func queueRecord(key []byte, q storage.QueueState) []byte {
 	return appendChecksum(b, 0, queueBucket, key)
 }
 
-func readQueue(key, record []byte) (q storage.QueueState, err error) {
+func readQueue(key, record []byte) (q localengine.QueueState, err error) {
 	f, err := openRecord(queueBucket, key, record)
 	if err != nil {
 		return q, err
@@ -296,12 +296,12 @@ func readName(key, record []byte) (ordinal uint64, n queue.Name, err error) {
 	return ordinal, n, f.end()
 }
 
-func accountRecord(key []byte, a storage.AccountState) []byte {
+func accountRecord(key []byte, a localengine.AccountState) []byte {
 	b := appendBytes(appendBytes([]byte{recordVersion}, a.Name), a.Properties)
 	return appendChecksum(b, 0, accountBucket, key)
 }
 
-func readAccount(key, record []byte) (a storage.AccountState, err error) {
+func readAccount(key, record []byte) (a localengine.AccountState, err error) {
 	f, err := openRecord(accountBucket, key, record)
 	if err != nil {
 		return a, err
@@ -315,13 +315,13 @@ func readAccount(key, record []byte) (a storage.AccountState, err error) {
 
 func deletingKey(n queue.Name) []byte { return appendBytes(appendBytes(nil, n.Account), n.Queue) }
 
-func deletingRecord(key []byte, l storage.DeletingName) []byte {
+func deletingRecord(key []byte, l localengine.DeletingName) []byte {
 	b := appendBytes(appendBytes([]byte{recordVersion}, l.Name.Account), l.Name.Queue)
 	b = binary.BigEndian.AppendUint64(b, uint64(l.Until))
 	return appendChecksum(b, 0, deletingBucket, key)
 }
 
-func readDeleting(key, record []byte) (l storage.DeletingName, err error) {
+func readDeleting(key, record []byte) (l localengine.DeletingName, err error) {
 	f, err := openRecord(deletingBucket, key, record)
 	if err != nil {
 		return l, err
@@ -331,7 +331,7 @@ func readDeleting(key, record []byte) (l storage.DeletingName, err error) {
 	return l, f.end()
 }
 
-func readTombstone(key, record []byte) (k storage.MessageKey, err error) {
+func readTombstone(key, record []byte) (k localengine.MessageKey, err error) {
 	f, err := openRecord(tombstoneBucket, key, record)
 	if err != nil {
 		return k, err

@@ -14,9 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue"
-	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // keep is a step of docs/releasing.md.
@@ -100,7 +99,7 @@ func thisRelease(t *testing.T) (dirs map[string]string) {
 			t.Fatal(err)
 		}
 	}
-	put := func(q *localqueue.Queue, text string, o *queue.EnqueueOptions) {
+	put := func(q queue.Manager, text string, o *queue.EnqueueOptions) {
 		t.Helper()
 		_, err := q.Enqueue(ctx, text, o)
 		must(err)
@@ -177,7 +176,7 @@ func TestDirectoriesOfReleasesAreRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want := maps.Clone(releasesHave)
 			for run := range 3 {
-				s, err := Open(dir)
+				s, err := openStore(dir)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -210,8 +209,8 @@ func TestDirectoriesOfReleasesAreRead(t *testing.T) {
 					t.Errorf("run %d: got %v, want %v", run, got, want)
 				}
 				text := fmt.Sprintf("run %d", run)
-				m := storage.MessageState{MessageKey: storage.MessageKey{Queue: ordinals["cleared"], Sequence: uint64(1000 + run)}, Expires: 1 << 62}
-				commit(t, s, storage.MessageAdded{MessageState: m, Text: text})
+				m := localengine.MessageState{MessageKey: localengine.MessageKey{Queue: ordinals["cleared"], Sequence: uint64(1000 + run)}, Expires: 1 << 62}
+				commit(t, s, localengine.MessageAdded{MessageState: m, Text: text})
 				want[text] = 0
 				s.abandon(t)
 			}
@@ -226,7 +225,7 @@ func TestAnInterruptedUpgradeLosesNothing(t *testing.T) {
 		for begun := range 3 { // the number of logs that had been begun
 			dir := unpacked(t, release)
 			old := contentsOf(t, dir)
-			s, err := Open(dir)
+			s, err := openStore(dir)
 			if err != nil {
 				t.Fatal(err)
 			}

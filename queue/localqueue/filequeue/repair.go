@@ -10,7 +10,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/millrace/millrace/internal/boltfile"
-	"github.com/millrace/millrace/queue/localqueue/storage"
+	"github.com/millrace/millrace/internal/localengine"
 )
 
 // repair makes the file match the snapshot: it quarantines damaged records and rewrites
@@ -61,7 +61,7 @@ func (s *snapshot) repair(tx *bolt.Tx) error {
 
 func (s *snapshot) quarantineOrphans(w *treeTx, ordinal uint64) error {
 	for {
-		keys, err := w.firstOf(storage.MessageKey{Queue: ordinal, Sequence: math.MaxUint64})
+		keys, err := w.firstOf(localengine.MessageKey{Queue: ordinal, Sequence: math.MaxUint64})
 		if err != nil || len(keys) == 0 {
 			return err
 		}
@@ -85,7 +85,7 @@ func (s *snapshot) rewriteSettings(w *treeTx) error {
 		return err
 	}
 	for _, a := range s.accounts {
-		if err := w.change(storage.AccountSaved(a)); err != nil {
+		if err := w.change(localengine.AccountSaved(a)); err != nil {
 			return err
 		}
 	}
@@ -129,7 +129,7 @@ func (s *snapshot) mostlyFree(f *os.File) bool {
 
 // rebuild makes a file of the snapshot, with the texts of the old file f, and renames it
 // into place: a kill leaves one or the other. A nil f makes a new store.
-func (s *Store) rebuild(f *os.File) (err error) {
+func (s *store) rebuild(f *os.File) (err error) {
 	s.snapshot.rebuilt = true
 	defer func() {
 		if err != nil {
@@ -192,7 +192,7 @@ func (s *snapshot) copyFrom(f *os.File, db *bolt.DB) error {
 	if err != nil {
 		return err
 	}
-	to := copier{db: db, newest: map[storage.MessageKey]uint64{}}
+	to := copier{db: db, newest: map[localengine.MessageKey]uint64{}}
 	again := newSnapshot() // it finds the same records
 	again.visitRecords(from, func(b bucket, key, value []byte) {
 		switch {
@@ -210,7 +210,7 @@ func (s *snapshot) copyFrom(f *os.File, db *bolt.DB) error {
 // copier collects what is copied into commits.
 type copier struct {
 	db     *bolt.DB
-	newest map[storage.MessageKey]uint64 // the receipt of what was copied
+	newest map[localengine.MessageKey]uint64 // the receipt of what was copied
 	digest digest
 	batch  []bucketRecord
 	size   int

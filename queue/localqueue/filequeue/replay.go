@@ -14,13 +14,13 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/internal/openfile"
-	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // recoverLogs replays the logs and continues where they end. A checkpoint follows if the logs
 // may have the only copy of something after damage, or if an earlier release wrote them.
-func (s *Store) recoverLogs() error {
+func (s *store) recoverLogs() error {
 	// Find a reserve that an earlier process left.
 	if info, err := s.reserve.dir.root.Lstat(reserveName); err == nil && info.Size() == reserveSize {
 		s.reserve.file = info
@@ -29,7 +29,7 @@ func (s *Store) recoverLogs() error {
 		l, err := openWAL(s.dir, i+1, s.maxLogSize, 0)
 		if errors.Is(err, fs.ErrNotExist) {
 			if s.snapshot.checkpoint.logs != noLogs {
-				s.snapshot.found.damage(Damage{What: fmt.Sprintf("the log %s is missing: %s", walName(i+1), mayBeLost)})
+				s.snapshot.found.damage(fmt.Sprintf("the log %s is missing: %s", walName(i+1), mayBeLost))
 			}
 			continue
 		}
@@ -68,7 +68,7 @@ func (s *Store) recoverLogs() error {
 }
 
 // prepareLogs leaves logs that can be appended to.
-func (s *Store) prepareLogs() error {
+func (s *store) prepareLogs() error {
 	switch {
 	case !s.logsReady:
 		return s.startLogs()
@@ -80,7 +80,7 @@ func (s *Store) prepareLogs() error {
 }
 
 // repair repairs the tree, unless it was rebuilt or there is nothing to do.
-func (s *Store) repair() error {
+func (s *store) repair() error {
 	if s.snapshot.rebuilt || s.snapshot.found.Damaged == 0 && len(s.snapshot.deleting) == 0 {
 		return nil
 	}
@@ -98,7 +98,7 @@ const mayBeLost = "the last commits may be lost, including acknowledged ones: me
 
 // startLogs begins two empty logs and then records in the tree that they exist. If the disk
 // is too full for that, the store commits to the tree alone until it works.
-func (s *Store) startLogs() error {
+func (s *store) startLogs() error {
 	for i := range s.logs {
 		if err := s.startLog(i); openfile.OutOfSpace(err) {
 			return nil
@@ -116,7 +116,7 @@ func (s *Store) startLogs() error {
 	return s.broken
 }
 
-func (s *Store) startLog(i int) error {
+func (s *store) startLog(i int) error {
 	if s.logs[i] == nil {
 		l, err := openWAL(s.dir, i+1, s.maxLogSize, os.O_CREATE)
 		if err != nil {
@@ -129,7 +129,7 @@ func (s *Store) startLog(i int) error {
 }
 
 // removeLogs removes the logs, which must still be open, if the tree has everything.
-func (s *Store) removeLogs(checkpointed bool) (err error) {
+func (s *store) removeLogs(checkpointed bool) (err error) {
 	if !checkpointed {
 		return nil
 	}
@@ -146,7 +146,7 @@ func (s *Store) removeLogs(checkpointed bool) (err error) {
 	return err
 }
 
-func (s *Store) saltLogs(secret [32]byte) {
+func (s *store) saltLogs(secret [32]byte) {
 	for _, l := range s.logs {
 		if l != nil {
 			l.salt = crc32.Checksum(secret[:], castagnoli)
@@ -156,7 +156,7 @@ func (s *Store) saltLogs(secret [32]byte) {
 
 // replay applies the commits in the logs that the tree does not have. It changes only
 // memory.
-func (s *Store) replay() error {
+func (s *store) replay() error {
 	var reads []*walScan
 	var records []walEntry
 	for _, l := range s.logs {
@@ -193,7 +193,7 @@ func (s *Store) replay() error {
 
 // resumeAfter continues after the newest record. If the tree already has that, it uses the
 // other log: see switchLogs.
-func (s *Store) resumeAfter(records []walEntry) {
+func (s *store) resumeAfter(records []walEntry) {
 	if len(records) == 0 {
 		return
 	}
@@ -210,7 +210,7 @@ func (s *Store) resumeAfter(records []walEntry) {
 
 // checkTails checks that the logs end as they should: the active one after its newest
 // record, the other one with older records.
-func (s *Store) checkTails(reads []*walScan) {
+func (s *store) checkTails(reads []*walScan) {
 	for _, r := range reads {
 		at := r.log.start()
 		if r.log == s.logs[s.active] {
@@ -220,13 +220,13 @@ func (s *Store) checkTails(reads []*walScan) {
 		case tailTorn:
 			s.snapshot.found.Torn = true
 		case tailDamaged:
-			s.snapshot.found.damage(Damage{What: fmt.Sprintf("the log %s is truncated or damaged after commit %d: %s", r.log.name, s.number, mayBeLost)})
+			s.snapshot.found.damage(fmt.Sprintf("the log %s is truncated or damaged after commit %d: %s", r.log.name, s.number, mayBeLost))
 		}
 	}
 }
 
 // replayRecord replays a commit, unless the tree has it.
-func (s *Store) replayRecord(r walEntry) error {
+func (s *store) replayRecord(r walEntry) error {
 	if r.number <= s.number {
 		return nil
 	}
@@ -235,7 +235,7 @@ func (s *Store) replayRecord(r walEntry) error {
 		return fmt.Errorf("commit %d in %s: %w", r.number, r.log.name, err)
 	}
 	if r.number != s.number+1 {
-		s.snapshot.found.damage(Damage{What: fmt.Sprintf("commits %d to %d are missing from the log: their changes are lost", s.number+1, r.number-1)})
+		s.snapshot.found.damage(fmt.Sprintf("commits %d to %d are missing from the log: their changes are lost", s.number+1, r.number-1))
 	}
 	s.number = r.number
 	s.noteTime(changes)
@@ -247,7 +247,7 @@ func (s *Store) replayRecord(r walEntry) error {
 // applyLog brings the snapshot from the tree's state to the log's. It keeps in pending only
 // what can be written to the tree.
 func (s *snapshot) applyLog(p *pending, bodies *bolt.Bucket) {
-	kept, seen := newPending(), make(map[storage.MessageKey]bool, len(p.messages))
+	kept, seen := newPending(), make(map[localengine.MessageKey]bool, len(p.messages))
 	all := s.messages[:0]
 	for _, m := range s.messages {
 		o, known := p.messages[m.MessageKey]
@@ -285,19 +285,19 @@ func (s *snapshot) applyLog(p *pending, bodies *bolt.Bucket) {
 }
 
 // hasQueue reports whether a message of the log has a queue. Only damage separates them.
-func (s *snapshot) hasQueue(k storage.MessageKey) bool {
+func (s *snapshot) hasQueue(k localengine.MessageKey) bool {
 	if s.tombstoned(k) {
 		return false
 	}
 	if _, known := s.queues[k.Queue]; known {
 		return true
 	}
-	s.found.damage(Damage{Sequence: k.Sequence, What: fmt.Sprintf("a message in the log belongs to the unknown queue with ordinal %d: it is lost", k.Queue)})
+	s.found.damage(fmt.Sprintf("a message in the log belongs to the unknown queue with ordinal %d: it is lost", k.Queue))
 	return false
 }
 
 // textSize returns the size of a text in the tree, which is sound.
-func textSize(bodies *bolt.Bucket, k storage.MessageKey) int64 {
+func textSize(bodies *bolt.Bucket, k localengine.MessageKey) int64 {
 	return int64(len(bodies.Get(appendKey(nil, k))) - bodySize)
 }
 

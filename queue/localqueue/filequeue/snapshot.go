@@ -12,8 +12,8 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/internal/boltfile"
+	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // snapshot is the content of a file, read before bbolt opens it: everything except texts,
@@ -23,13 +23,13 @@ type snapshot struct {
 	secret     [32]byte
 	secretCopy [32]byte // the copy in nameBucket
 	metaValues
-	accounts   []storage.AccountState
-	queues     map[uint64]storage.QueueState
+	accounts   []localengine.AccountState
+	queues     map[uint64]localengine.QueueState
 	names      map[uint64]queue.Name
-	deleting   []storage.DeletingName
+	deleting   []localengine.DeletingName
 	tombstones map[uint64]uint64 // queue to sequence
-	heads      []storage.MessageState
-	messages   []storage.MessageState
+	heads      []localengine.MessageState
+	messages   []localengine.MessageState
 	actual     digest // of the records found
 	damaged    []damagedRecord
 	orphans    map[uint64]int // the number of messages of each unknown queue
@@ -63,7 +63,7 @@ type damagedRecord struct {
 
 func newSnapshot() *snapshot {
 	return &snapshot{
-		queues:     map[uint64]storage.QueueState{},
+		queues:     map[uint64]localengine.QueueState{},
 		names:      map[uint64]queue.Name{},
 		tombstones: map[uint64]uint64{},
 		orphans:    map[uint64]int{},
@@ -84,11 +84,11 @@ func readSnapshot(f *os.File) (*snapshot, error) {
 	}
 	s := newSnapshot()
 	if !file.Whole() {
-		s.found.damage(Damage{What: "one of the two meta pages cannot be read: the newest commit may have been torn; the one before is used"})
+		s.found.damage("one of the two meta pages cannot be read: the newest commit may have been torn; the one before is used")
 	}
 	if !file.Consecutive() {
 		s.unreadable = true
-		s.found.damage(Damage{What: "the two meta pages are not of consecutive commits: the newest commit may be lost"})
+		s.found.damage("the two meta pages are not of consecutive commits: the newest commit may be lost")
 	}
 	s.visitRecords(file, s.addRecord)
 	if s.newer {
@@ -98,7 +98,7 @@ func readSnapshot(f *os.File) (*snapshot, error) {
 		s.checkpoint = checkpoint{time: s.checkpoint.time} // it may be of any commit, so replay all logs
 	}
 	if s.commit != 0 && s.commit != file.Meta.Commit && !s.scanned {
-		s.found.damage(Damage{What: fmt.Sprintf("the tree is of commit %d and should be of commit %d: changes in between are lost", s.commit, file.Meta.Commit)})
+		s.found.damage(fmt.Sprintf("the tree is of commit %d and should be of commit %d: changes in between are lost", s.commit, file.Meta.Commit))
 	}
 	used := float64(file.Used()+2) - float64(s.deleted)/float64(file.Meta.PageSize)
 	s.freeShare = 1 - used/float64(max(file.Meta.High, 1))
@@ -112,30 +112,30 @@ func (s *snapshot) visitRecords(file *boltfile.Reader, visit func(in bucket, key
 	trees, err := file.Buckets()
 	if err != nil {
 		s.unreadable = true
-		s.found.damage(Damage{What: fmt.Sprintf("the newest commit cannot be read: its root: %v", err)})
+		s.found.damage(fmt.Sprintf("the newest commit cannot be read: its root: %v", err))
 		if file.FallBack() {
 			trees, err = file.Buckets()
 		}
 	}
 	if err != nil {
-		s.found.damage(Damage{What: "no commit can be read completely: every page was searched for messages, and deleted ones may be back"})
+		s.found.damage("no commit can be read completely: every page was searched for messages, and deleted ones may be back")
 		s.scanned = true
 		scan(file, visit)
 		return
 	}
 	if file.Truncated() {
 		s.unreadable = true
-		s.found.damage(Damage{What: "the file is truncated"})
+		s.found.damage("the file is truncated")
 	}
 	if file.Meta.HasFreelist() { // bbolt would trust it, and no store writes one
 		s.unreadable = true
-		s.found.damage(Damage{What: "there is a freelist, which another program must have written"})
+		s.found.damage("there is a freelist, which another program must have written")
 	}
 	for _, name := range buckets {
 		i := slices.IndexFunc(trees, func(t boltfile.Bucket) bool { return bytes.Equal(t.Name, name) })
 		if i < 0 {
 			s.unreadable = true
-			s.found.damage(Damage{What: fmt.Sprintf("the bucket %q is missing", name)})
+			s.found.damage(fmt.Sprintf("the bucket %q is missing", name))
 			continue
 		}
 		s.visitTree(file, trees[i], func(key, value []byte) { visit(name, key, value) })
@@ -150,7 +150,7 @@ func (s *snapshot) visitRecords(file *boltfile.Reader, visit func(in bucket, key
 func (s *snapshot) visitTree(file *boltfile.Reader, tree boltfile.Bucket, visit func(key, value []byte)) {
 	damaged := func(why error) {
 		s.unreadable = true
-		s.found.damage(Damage{What: fmt.Sprintf("a page cannot be read: the bucket %q: %v", tree.Name, why)})
+		s.found.damage(fmt.Sprintf("a page cannot be read: the bucket %q: %v", tree.Name, why))
 	}
 	entry := func(e boltfile.Entry) error {
 		if e.Bucket {
@@ -190,7 +190,7 @@ func (s *snapshot) addRecord(in bucket, key, value []byte) {
 	}
 }
 
-func (s *snapshot) tombstoned(k storage.MessageKey) bool {
+func (s *snapshot) tombstoned(k localengine.MessageKey) bool {
 	through, deleted := s.tombstones[k.Queue]
 	return deleted && k.Sequence <= through
 }
@@ -282,8 +282,8 @@ func (s *snapshot) readMeta(key, value []byte) (err error) {
 }
 
 // saved converts the snapshot for the engine, which then owns it.
-func (s *snapshot) saved() storage.Saved {
-	return storage.Saved{
+func (s *snapshot) saved() localengine.Saved {
+	return localengine.Saved{
 		Secret:   s.secret,
 		Ordinal:  s.ordinal,
 		Accounts: s.accounts,
@@ -306,23 +306,23 @@ func (s *snapshot) reconcile() {
 		have.sum = want.sum
 	}
 	if have != want {
-		s.found.damage(Damage{What: fmt.Sprintf("the file should have %d messages and has %d: some are lost, or deleted ones are back, or some are in an earlier state", want.count, have.count)})
+		s.found.damage(fmt.Sprintf("the file should have %d messages and has %d: some are lost, or deleted ones are back, or some are in an earlier state", want.count, have.count))
 	}
 	have, want = s.actual.others, s.digest.others
 	if have != want && !s.countsOnly {
-		s.found.damage(Damage{What: fmt.Sprintf("the file should have %d records besides the messages and has %d: "+
-			"some queues, settings or message states are lost or are earlier ones", want.count, have.count)})
+		s.found.damage(fmt.Sprintf("the file should have %d records besides the messages and has %d: "+
+			"some queues, settings or message states are lost or are earlier ones", want.count, have.count))
 	}
 	s.reconcileMessages()
 	for ordinal, n := range s.orphans {
-		s.found.damage(Damage{What: fmt.Sprintf("%d messages belong to the unknown queue with ordinal %d: they were quarantined", n, ordinal)})
+		s.found.damage(fmt.Sprintf("%d messages belong to the unknown queue with ordinal %d: they were quarantined", n, ordinal))
 	}
 	s.found.Queues, s.found.Messages = len(s.queues), len(s.messages)
 	if s.secret == ([32]byte{}) {
 		s.secret = s.secretCopy
 		if s.secret == ([32]byte{}) && (len(s.queues) > 0 || s.ordinal > 0) {
 			_, _ = rand.Read(s.secret[:]) // which never fails
-			s.found.damage(Damage{What: "the secret of ids and receipts is lost: messages have new ids, old receipts are invalid, and commits that only a log had are lost"})
+			s.found.damage("the secret of ids and receipts is lost: messages have new ids, old receipts are invalid, and commits that only a log had are lost")
 		}
 	}
 }
@@ -359,8 +359,8 @@ func (s *snapshot) reconcileQueues() {
 		if _, known := s.queues[ordinal]; known || s.tombstones[ordinal] == math.MaxUint64 {
 			continue
 		}
-		s.queues[ordinal] = storage.QueueState{Ordinal: ordinal, Name: name, Enqueued: unknownGap, Receipts: unknownGap}
-		s.found.damage(Damage{Queue: name, What: "its metadata and its access policy are lost"})
+		s.queues[ordinal] = localengine.QueueState{Ordinal: ordinal, Name: name, Enqueued: unknownGap, Receipts: unknownGap}
+		s.found.damage(fmt.Sprintf("queue %v: its metadata and its access policy are lost", name))
 	}
 	for ordinal := range s.tombstones {
 		s.ordinal = max(s.ordinal, ordinal)
@@ -375,27 +375,30 @@ func (s *snapshot) reconcileQueues() {
 	}
 }
 
-func (s *snapshot) describe(b damagedRecord) Damage {
-	d := Damage{What: fmt.Sprintf("a record of the bucket %q cannot be read (%s) and was quarantined", b.bucket, b.reason)}
+func (s *snapshot) describe(b damagedRecord) string {
 	if !b.bucket.is(headBucket) && !b.bucket.is(bodyBucket) {
-		return d
+		return fmt.Sprintf("a record of the bucket %q cannot be read (%s) and was quarantined", b.bucket, b.reason)
 	}
-	if key, err := readKey(b.key); err == nil {
-		d.Queue, d.Sequence = s.queues[key.Queue].Name, key.Sequence
-	}
+	what := fmt.Sprintf("it cannot be read (%s) and was quarantined", b.reason)
 	if b.bucket.is(headBucket) {
-		d.What = fmt.Sprintf("its visibility and dequeue count cannot be read (%s): it is as it was when enqueued", b.reason)
-	} else {
-		d.What = fmt.Sprintf("it cannot be read (%s) and was quarantined", b.reason)
+		what = fmt.Sprintf("its visibility and dequeue count cannot be read (%s): it is as it was when enqueued", b.reason)
 	}
-	return d
+	key, err := readKey(b.key)
+	name := s.queues[key.Queue].Name
+	switch {
+	case err != nil || name == (queue.Name{}):
+		return what
+	case key.Sequence == 0:
+		return fmt.Sprintf("queue %v: %s", name, what)
+	}
+	return fmt.Sprintf("queue %v, message %d: %s", name, key.Sequence, what)
 }
 
-func compareKeys(a, b storage.MessageState) int {
+func compareKeys(a, b localengine.MessageState) int {
 	return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Sequence, b.Sequence))
 }
 
-func newestFirst(a, b storage.MessageState) int {
+func newestFirst(a, b localengine.MessageState) int {
 	return cmp.Or(compareKeys(a, b), cmp.Compare(b.Receipt, a.Receipt))
 }
 
@@ -405,7 +408,7 @@ func (s *snapshot) reconcileMessages() {
 	if s.unreadable { // otherwise they are in order
 		slices.SortFunc(s.messages, newestFirst)
 		slices.SortFunc(s.heads, newestFirst)
-		s.messages = slices.CompactFunc(s.messages, func(a, b storage.MessageState) bool { return compareKeys(a, b) == 0 })
+		s.messages = slices.CompactFunc(s.messages, func(a, b localengine.MessageState) bool { return compareKeys(a, b) == 0 })
 	}
 	ours, h := s.messages[:0], 0
 	for _, m := range s.messages {

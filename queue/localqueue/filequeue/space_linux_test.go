@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/internal/smalldisktest"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // TestAFullDiskCanBeDrained fills a disk to the last page, reopens the store, deletes every
@@ -57,7 +57,7 @@ func TestAKillOnAFullDiskLosesNothing(t *testing.T) {
 	dir := smalldisktest.Mount(t, 24)
 	s, texts := begun(t, dir), map[uint64]string{}
 	for n := uint64(1); ; n++ {
-		if _, err := s.Commit([]storage.Change{added(n, largeText)}); errors.Is(err, syscall.ENOSPC) {
+		if _, err := s.Commit([]localengine.Change{added(n, largeText)}); errors.Is(err, syscall.ENOSPC) {
 			break
 		} else if err != nil {
 			t.Fatal(err)
@@ -67,7 +67,7 @@ func TestAKillOnAFullDiskLosesNothing(t *testing.T) {
 	s.abandon(t)
 	reopenedWhole(t, dir, texts)
 	for len(texts) > 0 {
-		s, err := Open(dir)
+		s, err := openStore(dir)
 		if err != nil {
 			t.Fatalf("Open with %d messages left: got %v, want no error", len(texts), err)
 		}
@@ -75,7 +75,7 @@ func TestAKillOnAFullDiskLosesNothing(t *testing.T) {
 			t.Fatalf("found %+v, want %d messages", found, len(texts))
 		}
 		for sequence := range texts {
-			commit(t, s, storage.MessageRemoved(key(sequence)))
+			commit(t, s, localengine.MessageRemoved(key(sequence)))
 			if delete(texts, sequence); len(texts)%10 == 0 {
 				break
 			}
@@ -97,7 +97,7 @@ func TestALogBeginsWhenThereIsSpace(t *testing.T) {
 		put(t, s, texts, n, largeText)
 	}
 	for n := range uint64(25) { // so that there are free pages
-		commit(t, s, storage.MessageRemoved(key(n)))
+		commit(t, s, localengine.MessageRemoved(key(n)))
 		delete(texts, n)
 	}
 	if err := s.Close(); err != nil {
@@ -107,7 +107,7 @@ func TestALogBeginsWhenThereIsSpace(t *testing.T) {
 		t.Fatal(err)
 	}
 	taken := occupy(t, dir)
-	s, err := Open(dir)
+	s, err := openStore(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,12 +115,12 @@ func TestALogBeginsWhenThereIsSpace(t *testing.T) {
 		t.Errorf("got %+v, logs ready %v; want %d messages without logs", found, s.logsReady, len(texts))
 	}
 	for n := uint64(25); n < 30; n++ {
-		commit(t, s, storage.MessageRemoved(key(n)))
+		commit(t, s, localengine.MessageRemoved(key(n)))
 		delete(texts, n)
 	}
 	s.abandon(t)
 	reopenedWhole(t, dir, texts)
-	if s, err = Open(dir); err != nil {
+	if s, err = openStore(dir); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Remove(taken); err != nil {
@@ -188,7 +188,7 @@ func TestAMostlyFreeFileOpensOnAFullDisk(t *testing.T) {
 		if found.Damaged > 0 || found.Torn || !maps.Equal(got, texts) {
 			t.Errorf("%d bytes of space: got %+v and %v, want %v", spare, found, got, texts)
 		}
-		s, err := Open(dir)
+		s, err := openStore(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,7 +206,7 @@ func TestARefusedPutSaysThatTheDiskIsFull(t *testing.T) {
 	s := begun(t, dir)
 	s.reserve.release()
 	taken := occupy(t, dir)
-	_, err := s.Commit([]storage.Change{added(1, "refused")})
+	_, err := s.Commit([]localengine.Change{added(1, "refused")})
 	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "the disk is full") {
 		t.Errorf("got %v, want the disk is full", err)
 	}

@@ -10,12 +10,12 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/millrace/millrace/queue/localqueue/storage"
+	"github.com/millrace/millrace/internal/localengine"
 )
 
-// Store is a directory that an engine keeps its queues in: a [storage.Store]. Make one
-// with [Open]. It is as safe for concurrent use as [storage.Store] requires.
-type Store struct {
+// store is a directory that an engine keeps its queues in. It is as safe for concurrent use as
+// [localengine.Store] requires.
+type store struct {
 	dir  *directory
 	lock *os.File
 
@@ -49,18 +49,18 @@ type Store struct {
 	panicked     bool      // bbolt panicked and must not be called again
 }
 
-var _ storage.Store = (*Store)(nil)
+var _ localengine.Store = (*store)(nil)
 
 // Found returns what [Open] found.
-func (s *Store) Found() Found { return s.found }
+func (s *store) Found() Found { return s.found }
 
 // path returns the path of the tree, as given to Open.
-func (s *Store) path() string { return s.dir.named(fileName) }
+func (s *store) path() string { return s.dir.named(fileName) }
 
-// Load implements [storage.Store].
-func (s *Store) Load() (storage.Saved, error) {
+// Load implements [localengine.Store].
+func (s *store) Load() (localengine.Saved, error) {
 	if s.snapshot == nil {
-		return storage.Saved{}, errors.New("filequeue: the store was loaded before")
+		return localengine.Saved{}, errors.New("filequeue: the store was loaded before")
 	}
 	saved := s.snapshot.saved()
 	saved.Time = s.time
@@ -70,7 +70,7 @@ func (s *Store) Load() (storage.Saved, error) {
 
 // Close releases the directory. Everything is then in one file, without logs, unless the
 // disk was too full for that. After an error, the logs have what the tree does not.
-func (s *Store) Close() error {
+func (s *store) Close() error {
 	checkpointed := s.broken == nil && s.finalCheckpoint() == nil // otherwise the next Open replays the logs
 	err := errors.Join(s.broken, s.removeLogs(checkpointed), s.closeFiles(), s.lock.Close(), s.dir.close())
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-func (s *Store) closeFiles() error {
+func (s *store) closeFiles() error {
 	err := s.closeTree()
 	for _, l := range s.logs {
 		if l != nil {
@@ -89,12 +89,12 @@ func (s *Store) closeFiles() error {
 	return err
 }
 
-// View implements [storage.Store].
+// View implements [localengine.Store].
 //
 // A text is in the recent texts or in the tree, and a checkpoint may come in between, so
 // the tree is opened last. It may then be newer than the view, which does no harm: the
 // caller keeps the view's messages from changing until it is open.
-func (s *Store) View() (storage.View, error) {
+func (s *store) View() (localengine.View, error) {
 	recent := s.recent.Load()
 	v := view{recent: recent, after: recent.newest()}
 	var err error
@@ -111,8 +111,8 @@ type view struct {
 	tree   *bolt.Tx // read-only
 }
 
-// Text implements [storage.View].
-func (v view) Text(k storage.MessageKey) (text string, err error) {
+// Text implements [localengine.View].
+func (v view) Text(k localengine.MessageKey) (text string, err error) {
 	if text, is := v.recent.text(k, v.after); is {
 		return text, nil
 	}
@@ -122,21 +122,21 @@ func (v view) Text(k storage.MessageKey) (text string, err error) {
 	key := appendKey(nil, k)
 	_, read, err := readBody(key, v.tree.Bucket(bodyBucket).Get(key))
 	if err != nil {
-		return "", fmt.Errorf("filequeue: message %d of queue %d: %w: %w", k.Sequence, k.Queue, storage.ErrDamaged, err)
+		return "", fmt.Errorf("filequeue: message %d of queue %d: %w: %w", k.Sequence, k.Queue, localengine.ErrDamaged, err)
 	}
 	return string(read), nil // a copy, because the record is mapped memory
 }
 
-// Close implements [storage.View].
-func (v view) Close() { _ = v.tree.Rollback() } // fails only if it is closed already
+// Close implements [localengine.View].
+func (v view) Close() error { return v.tree.Rollback() } // fails only if it is closed already
 
 // recentTexts holds the texts of the commits in the log. Nothing is removed from it: an
 // open view may still ask for texts that were deleted or replaced. A checkpoint replaces
 // it, and it lives as long as the views that use it.
 type recentTexts struct {
 	mu     sync.RWMutex
-	number uint64                              // guarded by mu; of the newest commit
-	texts  map[storage.MessageKey]*textVersion // guarded by mu
+	number uint64                                  // guarded by mu; of the newest commit
+	texts  map[localengine.MessageKey]*textVersion // guarded by mu
 }
 
 // textVersion is a text and those that it replaced. It never changes.
@@ -147,18 +147,18 @@ type textVersion struct {
 }
 
 func newRecentTexts(number uint64) *recentTexts {
-	return &recentTexts{number: number, texts: map[storage.MessageKey]*textVersion{}}
+	return &recentTexts{number: number, texts: map[localengine.MessageKey]*textVersion{}}
 }
 
-func (r *recentTexts) add(number uint64, changes []storage.Change) {
+func (r *recentTexts) add(number uint64, changes []localengine.Change) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.number = number
 	for _, c := range changes {
 		switch c := c.(type) {
-		case storage.MessageAdded:
+		case localengine.MessageAdded:
 			r.texts[c.MessageKey] = &textVersion{number, c.Text, nil}
-		case storage.MessageRewritten:
+		case localengine.MessageRewritten:
 			r.texts[c.MessageKey] = &textVersion{number, c.Text, r.texts[c.MessageKey]}
 		}
 	}
@@ -171,7 +171,7 @@ func (r *recentTexts) newest() uint64 {
 }
 
 // text returns the text that a message had after a commit, unless it is in the tree.
-func (r *recentTexts) text(k storage.MessageKey, after uint64) (string, bool) {
+func (r *recentTexts) text(k localengine.MessageKey, after uint64) (string, bool) {
 	r.mu.RLock()
 	t := r.texts[k]
 	r.mu.RUnlock()
@@ -186,33 +186,33 @@ func (r *recentTexts) text(k storage.MessageKey, after uint64) (string, bool) {
 
 // pending is the outcome, by message, of the commits since the last checkpoint.
 type pending struct {
-	messages map[storage.MessageKey]outcome
+	messages map[localengine.MessageKey]outcome
 	touched  int // outcomes of messages that the tree has
 }
 
 // outcome is the newest state of a message.
 type outcome struct {
-	storage.MessageState
+	localengine.MessageState
 	text string
 	kind byte // as in a log record
 }
 
-func newPending() pending { return pending{messages: map[storage.MessageKey]outcome{}} }
+func newPending() pending { return pending{messages: map[localengine.MessageKey]outcome{}} }
 
-func (p *pending) apply(changes []storage.Change) {
+func (p *pending) apply(changes []localengine.Change) {
 	for _, c := range changes {
 		switch c := c.(type) {
-		case storage.MessageAdded:
+		case localengine.MessageAdded:
 			p.put(outcome{c.MessageState, c.Text, recordAdded})
-		case storage.MessageRewritten:
+		case localengine.MessageRewritten:
 			p.put(outcome{c.MessageState, c.Text, recordRewritten})
-		case storage.MessagesUpdated:
+		case localengine.MessagesUpdated:
 			for _, m := range c {
 				p.put(outcome{m, "", recordUpdated})
 			}
-		case storage.MessageRemoved:
-			p.remove(storage.MessageKey(c))
-		case storage.MessagesExpired:
+		case localengine.MessageRemoved:
+			p.remove(localengine.MessageKey(c))
+		case localengine.MessagesExpired:
 			for _, k := range c {
 				p.remove(k)
 			}
@@ -236,7 +236,7 @@ func (p *pending) put(o outcome) {
 	p.messages[o.MessageKey] = o
 }
 
-func (p *pending) remove(k storage.MessageKey) {
+func (p *pending) remove(k localengine.MessageKey) {
 	was, known := p.messages[k]
 	switch {
 	case known && was.kind == recordAdded: // it never reaches the tree
@@ -245,5 +245,5 @@ func (p *pending) remove(k storage.MessageKey) {
 	case !known:
 		p.touched++
 	}
-	p.messages[k] = outcome{MessageState: storage.MessageState{MessageKey: k}, kind: recordRemoved}
+	p.messages[k] = outcome{MessageState: localengine.MessageState{MessageKey: k}, kind: recordRemoved}
 }

@@ -2,7 +2,9 @@
 
 package filequeue
 
-import "os"
+import (
+	"os"
+)
 
 // flush waits until the written data is on disk.
 func flush(f *os.File) error { return f.Sync() }

@@ -66,7 +66,7 @@ func runTask(t *testing.T, task, dir string) (last string) {
 
 // printWhetherItOpens opens a directory and prints the outcome.
 func printWhetherItOpens(dir, _ string) error {
-	s, err := Open(dir)
+	s, err := openStore(dir)
 	switch {
 	case errors.Is(err, ErrLocked):
 		fmt.Println("locked")

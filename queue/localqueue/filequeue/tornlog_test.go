@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace/millrace/queue/localqueue/storage"
+	"github.com/millrace/millrace/internal/localengine"
 )
 
 var trials = flag.Int("trials", 150, "number of logs that TestRandomDamageToLogsIsReported damages; a tenth with -short")
@@ -31,7 +31,7 @@ func busySample(t testing.TB) killed {
 		k.ever[n] = k.texts[n]
 		commit(t, s, added(n, k.texts[n]))
 		if n%3 == 0 && n <= 180 {
-			commit(t, s, storage.MessageRemoved(key(n/2)))
+			commit(t, s, localengine.MessageRemoved(key(n/2)))
 			delete(k.texts, n/2)
 		}
 	}
@@ -111,7 +111,7 @@ func TestAMissingEndMarkIsReportedAsTorn(t *testing.T) {
 	k := killedSample(t)
 	name, at := k.newestLog(t)
 	b := slices.Clone(k.files[name])
-	mark := at + (recordHeader+len(appendChanges(nil, []storage.Change{added(0, k.texts[0])}))+sector-1)/sector*sector
+	mark := at + (recordHeader+len(appendChanges(nil, []localengine.Change{added(0, k.texts[0])}))+sector-1)/sector*sector
 	copy(b[mark:], k.files[name][mark+sector:mark+2*sector]) // the previous content
 	if found, texts := k.found(t, map[string][]byte{name: b}); found.Damaged > 0 || !found.Torn || !maps.Equal(texts, k.texts) {
 		t.Errorf("found %+v and %d messages, want %d", found, len(texts), len(k.texts))
@@ -127,7 +127,7 @@ func TestAMisplacedRecordIsReported(t *testing.T) {
 	for n := range uint64(30) {
 		commit(t, s, added(n, "text"))
 		if n == 19 || n == 28 {
-			commit(t, s, storage.AccountSaved{Name: "check"})
+			commit(t, s, localengine.AccountSaved{Name: "check"})
 		}
 	}
 	active, other := s.logs[s.active].name, s.logs[1-s.active].name
@@ -173,7 +173,7 @@ func TestDamageToAnEmptyLogIsReported(t *testing.T) {
 	dir := memoryDirectory(t)
 	s := begun(t, dir)
 	commit(t, s, added(1, "text"))
-	commit(t, s, storage.AccountSaved{Name: "check"})
+	commit(t, s, localengine.AccountSaved{Name: "check"})
 	s.abandon(t)
 	k := killedAt(t, dir)
 	for n := range 2 {
@@ -240,7 +240,7 @@ func TestATornWriteIsNoDamage(t *testing.T) {
 		acknowledged[n] = strings.Repeat("a", int(n*97)%3000)
 		commit(t, s, added(n, acknowledged[n]))
 		if n%20 == 19 {
-			commit(t, s, storage.AccountSaved{Name: "check"})
+			commit(t, s, localengine.AccountSaved{Name: "check"})
 		}
 	}
 	before := read()

@@ -12,15 +12,15 @@ import (
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
+	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/internal/openfile"
-	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // openTree opens a sound tree, or makes one.
 //
 // The freelist is kept in a map and not written with each commit: after a big drain it is
 // so long that either would take most of a commit's time.
-func (s *Store) openTree(name string) (*bolt.DB, error) {
+func (s *store) openTree(name string) (*bolt.DB, error) {
 	db, err := bolt.Open(name, 0o600, &bolt.Options{
 		NoFreelistSync: true,
 		FreelistType:   bolt.FreelistMapType,
@@ -38,7 +38,7 @@ func (s *Store) openTree(name string) (*bolt.DB, error) {
 
 // update commits to the tree. bbolt panics if the pages of the file changed underneath,
 // which the disk can cause at any time: then the store refuses further commits.
-func (s *Store) update(change func(*bolt.Tx) error) (err error) {
+func (s *store) update(change func(*bolt.Tx) error) (err error) {
 	if err := s.checkDeleted(); err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ const checkDeletedEvery = time.Second
 
 // checkDeleted fails for good once a file was deleted: what is written to it would be lost
 // with this process.
-func (s *Store) checkDeleted() error {
+func (s *store) checkDeleted() error {
 	if !s.linksCounted {
 		return nil
 	}
@@ -104,14 +104,14 @@ func (s *Store) checkDeleted() error {
 // errLostWrite means that the disk confirmed a commit and does not have it.
 var errLostWrite = errors.New("the disk lost a write that it had confirmed")
 
-func (s *Store) newestCommit() (id int, err error) {
+func (s *store) newestCommit() (id int, err error) {
 	err = s.db.View(func(tx *bolt.Tx) error { id = tx.ID(); return nil })
 	return id, err
 }
 
 // closeTree closes the tree. After a panic, bbolt's locks may be held for ever; the file is
 // unlocked all the same, so that it can be opened again.
-func (s *Store) closeTree() error {
+func (s *store) closeTree() error {
 	if s.panicked {
 		return errors.Join(openfile.Unlock(s.file), s.file.Close())
 	}
@@ -202,7 +202,7 @@ func (w *treeTx) begin(tx *bolt.Tx) {
 	w.bodies.FillPercent = bodyFill
 }
 
-func (w *treeTx) apply(log []outcome, changes []storage.Change, has checkpoint) error {
+func (w *treeTx) apply(log []outcome, changes []localengine.Change, has checkpoint) error {
 	for _, o := range log {
 		if err := w.outcome(o); err != nil {
 			return err
@@ -235,24 +235,24 @@ func (w *treeTx) outcome(o outcome) error {
 	case recordRewritten:
 		return w.rewrite(o.MessageState, o.text)
 	case recordUpdated:
-		return w.updateStates(storage.MessagesUpdated{o.MessageState})
+		return w.updateStates(localengine.MessagesUpdated{o.MessageState})
 	default:
 		return w.remove(o.MessageKey)
 	}
 }
 
-func (w *treeTx) change(c storage.Change) error {
+func (w *treeTx) change(c localengine.Change) error {
 	switch c := c.(type) {
-	case storage.SecretSaved:
+	case localengine.SecretSaved:
 		return w.secret(c)
-	case storage.AccountSaved:
+	case localengine.AccountSaved:
 		key := appendBytes(nil, c.Name)
-		return w.accounts.Put(key, accountRecord(key, storage.AccountState(c)))
-	case storage.QueueSaved:
-		return w.queue(storage.QueueState(c))
-	case storage.QueueCleared:
-		return w.addTombstone(storage.MessageKey(c))
-	case storage.QueueDropped:
+		return w.accounts.Put(key, accountRecord(key, localengine.AccountState(c)))
+	case localengine.QueueSaved:
+		return w.queue(localengine.QueueState(c))
+	case localengine.QueueCleared:
+		return w.addTombstone(localengine.MessageKey(c))
+	case localengine.QueueDropped:
 		key := ordinalKey(c.Ordinal)
 		if err := w.queues.Delete(key); err != nil {
 			return err
@@ -266,20 +266,20 @@ func (w *treeTx) change(c storage.Change) error {
 				return err
 			}
 		}
-		return w.addTombstone(storage.MessageKey{Queue: c.Ordinal, Sequence: math.MaxUint64})
-	case storage.MessageAdded:
+		return w.addTombstone(localengine.MessageKey{Queue: c.Ordinal, Sequence: math.MaxUint64})
+	case localengine.MessageAdded:
 		return w.add(c.MessageState, c.Text)
-	case storage.MessageRewritten:
+	case localengine.MessageRewritten:
 		return w.rewrite(c.MessageState, c.Text)
-	case storage.MessagesUpdated:
+	case localengine.MessagesUpdated:
 		return w.updateStates(c)
-	case storage.MessageRemoved:
-		return w.remove(storage.MessageKey(c))
-	case storage.MessagesExpired:
+	case localengine.MessageRemoved:
+		return w.remove(localengine.MessageKey(c))
+	case localengine.MessagesExpired:
 		return w.removeAll(c)
-	case storage.MessageQuarantined:
-		return w.quarantine(storage.MessageKey(c))
-	case storage.CommittedAt:
+	case localengine.MessageQuarantined:
+		return w.quarantine(localengine.MessageKey(c))
+	case localengine.CommittedAt:
 		return nil // part of the checkpoint
 	}
 	return fmt.Errorf("unknown kind of change %T", c)
@@ -293,7 +293,7 @@ func (w *treeTx) secret(secret [32]byte) error {
 }
 
 // queue writes a queue. Its ordinal is never used again.
-func (w *treeTx) queue(q storage.QueueState) error {
+func (w *treeTx) queue(q localengine.QueueState) error {
 	key := ordinalKey(q.Ordinal)
 	if w.queues.Get(key) == nil {
 		var largest uint64
@@ -315,21 +315,21 @@ func (w *treeTx) queue(q storage.QueueState) error {
 	return w.queues.Put(key, queueRecord(key, q))
 }
 
-func (w *treeTx) add(m storage.MessageState, text string) error {
+func (w *treeTx) add(m localengine.MessageState, text string) error {
 	// bbolt keeps the value until the commit, but copies the key.
 	key := appendKey(w.key[:0], m.MessageKey)
 	w.key = key
 	return w.bodies.Put(key, appendBody(make([]byte, 0, bodySize+len(text)), key, m, text))
 }
 
-func (w *treeTx) rewrite(m storage.MessageState, text string) error {
+func (w *treeTx) rewrite(m localengine.MessageState, text string) error {
 	if err := w.remove(m.MessageKey); err != nil {
 		return err
 	}
 	return w.add(m, text)
 }
 
-func (w *treeTx) updateStates(moved storage.MessagesUpdated) error {
+func (w *treeTx) updateStates(moved localengine.MessagesUpdated) error {
 	records := make([]byte, 0, len(moved)*headSize)
 	for _, m := range moved {
 		key := appendKey(w.key[:0], m.MessageKey)
@@ -344,7 +344,7 @@ func (w *treeTx) updateStates(moved storage.MessagesUpdated) error {
 }
 
 // remove removes a message if it exists: an expired one may have been removed with its tombstone.
-func (w *treeTx) remove(k storage.MessageKey) error {
+func (w *treeTx) remove(k localengine.MessageKey) error {
 	key := appendKey(w.key[:0], k)
 	w.key = key
 	if err := w.bodies.Delete(key); err != nil {
@@ -353,7 +353,7 @@ func (w *treeTx) remove(k storage.MessageKey) error {
 	return w.heads.Delete(key)
 }
 
-func (w *treeTx) removeAll(keys []storage.MessageKey) error {
+func (w *treeTx) removeAll(keys []localengine.MessageKey) error {
 	for _, k := range keys {
 		if err := w.remove(k); err != nil {
 			return err
@@ -362,7 +362,7 @@ func (w *treeTx) removeAll(keys []storage.MessageKey) error {
 	return nil
 }
 
-func (w *treeTx) quarantine(k storage.MessageKey) error {
+func (w *treeTx) quarantine(k localengine.MessageKey) error {
 	key := appendKey(nil, k)
 	if record := w.bodies.Get(key); record != nil {
 		if err := w.quarantined.Put(quarantineKey(bodyBucket, key), bytes.Clone(record)); err != nil {
@@ -372,7 +372,7 @@ func (w *treeTx) quarantine(k storage.MessageKey) error {
 	return w.remove(k)
 }
 
-func (w *treeTx) addTombstone(k storage.MessageKey) error {
+func (w *treeTx) addTombstone(k localengine.MessageKey) error {
 	key := appendKey(nil, k)
 	return w.tombstones.Put(key, appendChecksum([]byte{recordVersion}, 0, tombstoneBucket, key))
 }
@@ -399,9 +399,9 @@ func (w *treeTx) removeTombstoned() error {
 }
 
 // firstOf returns the first messages of a queue up to a sequence.
-func (w *treeTx) firstOf(k storage.MessageKey) (keys []storage.MessageKey, err error) {
+func (w *treeTx) firstOf(k localengine.MessageKey) (keys []localengine.MessageKey, err error) {
 	c := w.bodies.Cursor()
-	for key, _ := c.Seek(appendKey(nil, storage.MessageKey{Queue: k.Queue})); key != nil && len(keys) < maxTombstoned; key, _ = c.Next() {
+	for key, _ := c.Seek(appendKey(nil, localengine.MessageKey{Queue: k.Queue})); key != nil && len(keys) < maxTombstoned; key, _ = c.Next() {
 		next, err := readKey(key)
 		if err != nil {
 			return nil, err

@@ -17,7 +17,7 @@ import (
 )
 
 // firstVersion turns the tree into one of the first version of this package.
-func firstVersion(t *testing.T, s *Store) {
+func firstVersion(t *testing.T, s *store) {
 	t.Helper()
 	err := s.update(func(tx *bolt.Tx) error {
 		two := func(key []byte, a, b uint64) error {
@@ -43,7 +43,7 @@ func TestADirectoryOfAnEarlierVersionIsRead(t *testing.T) {
 	firstVersion(t, s)
 	s.abandon(t)
 	reopenedWhole(t, dir, texts)
-	s, err := Open(dir)
+	s, err := openStore(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,8 +137,8 @@ func TestADirectoryOfALaterReleaseIsRefused(t *testing.T) {
 	if testing.Short() {
 		t.Skip("rewrites many files")
 	}
-	for what, change := range map[string]func(t *testing.T, s *Store) (want string){
-		"a log": func(t *testing.T, s *Store) string {
+	for what, change := range map[string]func(t *testing.T, s *store) (want string){
+		"a log": func(t *testing.T, s *store) string {
 			text := fmt.Sprintf(headerText, logFormat+1, "v9.8.7")
 			header := fmt.Sprintf("%s\n%08x", text, crc32.Checksum([]byte(text), castagnoli))
 			if _, err := s.logs[1].file.WriteAt([]byte(header), 0); err != nil {
@@ -146,11 +146,11 @@ func TestADirectoryOfALaterReleaseIsRefused(t *testing.T) {
 			}
 			return "format 4, written by v9.8.7; this program reads formats up to 3"
 		},
-		"the format of the logs in the tree": func(t *testing.T, s *Store) string {
+		"the format of the logs in the tree": func(t *testing.T, s *store) string {
 			setCheckpoint(t, s, checkpoint{s.number, logFormat + 1, s.time}.record())
 			return "use that release"
 		},
-		"a record of the tree": func(t *testing.T, s *Store) string {
+		"a record of the tree": func(t *testing.T, s *store) string {
 			setCheckpoint(t, s, appendChecksum([]byte{thirdVersion + 1}, 0, metaBucket, keyCheckpoint))
 			return "use that release"
 		},
@@ -162,7 +162,7 @@ func TestADirectoryOfALaterReleaseIsRefused(t *testing.T) {
 			want := change(t, s)
 			s.abandon(t)
 			before := contentsOf(t, dir)
-			if _, err := Open(dir); !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), want) {
+			if _, err := openStore(dir); !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), want) {
 				t.Errorf("Open: got %v, want ErrNewer, the directory and %q", err, want)
 			}
 			if after := contentsOf(t, dir); !reflect.DeepEqual(before, after) {
@@ -172,7 +172,7 @@ func TestADirectoryOfALaterReleaseIsRefused(t *testing.T) {
 	}
 }
 
-func setCheckpoint(t *testing.T, s *Store, record []byte) {
+func setCheckpoint(t *testing.T, s *store, record []byte) {
 	t.Helper()
 	if err := s.update(func(tx *bolt.Tx) error { return tx.Bucket(metaBucket).Put(keyCheckpoint, record) }); err != nil {
 		t.Fatal(err)

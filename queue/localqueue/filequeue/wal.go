@@ -11,7 +11,7 @@ import (
 	"os"
 	"runtime/debug"
 
-	"github.com/millrace/millrace/queue/localqueue/storage"
+	"github.com/millrace/millrace/internal/localengine"
 )
 
 // wal is a write-ahead log: it holds the newest commits until a checkpoint. A commit then
@@ -282,11 +282,11 @@ const (
 
 // loggable reports whether a log record can hold all the changes: those that every message
 // makes. Others are rare and go into the tree at once.
-func loggable(changes []storage.Change) bool {
+func loggable(changes []localengine.Change) bool {
 	for _, c := range changes {
 		switch c.(type) {
-		case storage.MessageAdded, storage.MessageRewritten, storage.MessagesUpdated,
-			storage.MessageRemoved, storage.MessagesExpired, storage.CommittedAt:
+		case localengine.MessageAdded, localengine.MessageRewritten, localengine.MessagesUpdated,
+			localengine.MessageRemoved, localengine.MessagesExpired, localengine.CommittedAt:
 		default:
 			return false
 		}
@@ -294,62 +294,62 @@ func loggable(changes []storage.Change) bool {
 	return true
 }
 
-func appendChanges(b []byte, changes []storage.Change) []byte {
+func appendChanges(b []byte, changes []localengine.Change) []byte {
 	for _, c := range changes {
 		switch c := c.(type) {
-		case storage.MessageAdded:
+		case localengine.MessageAdded:
 			b = appendMessage(append(b, recordAdded), c.MessageState, c.Text)
-		case storage.MessageRewritten:
+		case localengine.MessageRewritten:
 			b = appendMessage(append(b, recordRewritten), c.MessageState, c.Text)
-		case storage.MessagesUpdated:
+		case localengine.MessagesUpdated:
 			for _, m := range c {
 				b = appendState(appendKey(append(b, recordUpdated), m.MessageKey), m)
 			}
-		case storage.MessageRemoved:
-			b = appendKey(append(b, recordRemoved), storage.MessageKey(c))
-		case storage.MessagesExpired:
+		case localengine.MessageRemoved:
+			b = appendKey(append(b, recordRemoved), localengine.MessageKey(c))
+		case localengine.MessagesExpired:
 			for _, k := range c {
 				b = appendKey(append(b, recordRemoved), k)
 			}
-		case storage.CommittedAt:
+		case localengine.CommittedAt:
 			b = binary.BigEndian.AppendUint64(append(b, recordTime), uint64(c))
 		}
 	}
 	return b
 }
 
-func appendMessage(b []byte, m storage.MessageState, text string) []byte {
+func appendMessage(b []byte, m localengine.MessageState, text string) []byte {
 	b = appendKey(b, m.MessageKey)
 	b = binary.BigEndian.AppendUint64(b, uint64(m.Inserted))
 	b = binary.BigEndian.AppendUint64(b, uint64(m.Expires))
 	return appendBytes(appendState(b, m), text)
 }
 
-func readChanges(b []byte) (changes []storage.Change, err error) {
+func readChanges(b []byte) (changes []localengine.Change, err error) {
 	for f := (fields{rest: b}); len(f.rest) > 0; {
 		kind := f.rest[0]
 		f.rest = f.rest[1:]
 		if kind == recordTime {
-			if changes = append(changes, storage.CommittedAt(f.int64())); f.short {
+			if changes = append(changes, localengine.CommittedAt(f.int64())); f.short {
 				return nil, errRecord
 			}
 			continue
 		}
-		m := storage.MessageState{MessageKey: storage.MessageKey{Queue: f.uint64(), Sequence: f.uint64()}}
+		m := localengine.MessageState{MessageKey: localengine.MessageKey{Queue: f.uint64(), Sequence: f.uint64()}}
 		switch kind {
 		case recordAdded, recordRewritten:
 			m.Inserted, m.Expires = f.int64(), f.int64()
 			readState(&f, &m)
 			if text := f.string(); kind == recordAdded {
-				changes = append(changes, storage.MessageAdded{MessageState: m, Text: text})
+				changes = append(changes, localengine.MessageAdded{MessageState: m, Text: text})
 			} else {
-				changes = append(changes, storage.MessageRewritten{MessageState: m, Text: text})
+				changes = append(changes, localengine.MessageRewritten{MessageState: m, Text: text})
 			}
 		case recordUpdated:
 			readState(&f, &m)
-			changes = append(changes, storage.MessagesUpdated{m})
+			changes = append(changes, localengine.MessagesUpdated{m})
 		case recordRemoved:
-			changes = append(changes, storage.MessageRemoved(m.MessageKey))
+			changes = append(changes, localengine.MessageRemoved(m.MessageKey))
 		default:
 			return nil, ErrNewer
 		}

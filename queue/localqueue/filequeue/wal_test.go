@@ -15,12 +15,12 @@ import (
 	bolt "go.etcd.io/bbolt"
 	"pgregory.net/rapid"
 
+	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // abandon leaves the directory as a kill would.
-func (s *Store) abandon(t tester) {
+func (s *store) abandon(t tester) {
 	t.Helper()
 	if err := errors.Join(s.closeFiles(), s.lock.Close(), s.dir.close()); err != nil {
 		t.Fatal(err)
@@ -28,34 +28,34 @@ func (s *Store) abandon(t tester) {
 }
 
 // begun returns a new store with one queue.
-func begun(t testing.TB, dir string) *Store {
+func begun(t testing.TB, dir string) *store {
 	t.Helper()
-	s, err := Open(dir)
+	s, err := openStore(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	commit(t, s, storage.SecretSaved{7},
-		storage.QueueSaved{Ordinal: 1, Name: queue.Name{Account: account, Queue: "logged"}, Enqueued: 1 << 20, Receipts: 1 << 20})
+	commit(t, s, localengine.SecretSaved{7},
+		localengine.QueueSaved{Ordinal: 1, Name: queue.Name{Account: account, Queue: "logged"}, Enqueued: 1 << 20, Receipts: 1 << 20})
 	return s
 }
 
-func commit(t testing.TB, s *Store, changes ...storage.Change) {
+func commit(t testing.TB, s *store, changes ...localengine.Change) {
 	t.Helper()
 	if _, err := s.Commit(changes); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func key(sequence uint64) storage.MessageKey {
-	return storage.MessageKey{Queue: 1, Sequence: sequence}
+func key(sequence uint64) localengine.MessageKey {
+	return localengine.MessageKey{Queue: 1, Sequence: sequence}
 }
 
-func added(sequence uint64, text string) storage.MessageAdded {
-	return storage.MessageAdded{MessageState: storage.MessageState{MessageKey: key(sequence), Expires: 1 << 62}, Text: text}
+func added(sequence uint64, text string) localengine.MessageAdded {
+	return localengine.MessageAdded{MessageState: localengine.MessageState{MessageKey: key(sequence), Expires: 1 << 62}, Text: text}
 }
 
 // treeCommits returns how many commits the tree has had.
-func treeCommits(t testing.TB, s *Store) (id int) {
+func treeCommits(t testing.TB, s *store) (id int) {
 	t.Helper()
 	if err := s.db.View(func(tx *bolt.Tx) error { id = tx.ID(); return nil }); err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func treeCommits(t testing.TB, s *Store) (id int) {
 // reopenedTexts opens an abandoned directory and returns all texts by sequence.
 func reopenedTexts(t tester, dir string) (Found, map[uint64]string) {
 	t.Helper()
-	s, err := Open(dir)
+	s, err := openStore(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,8 +90,8 @@ func TestOrdinaryChangesDoNotTouchTheTree(t *testing.T) {
 	before := treeCommits(t, s)
 	for n := range uint64(100) {
 		commit(t, s, added(n+1, "a"))
-		commit(t, s, storage.MessagesUpdated{added(n+1, "").MessageState})
-		commit(t, s, storage.MessageRemoved(key(n+1)))
+		commit(t, s, localengine.MessagesUpdated{added(n+1, "").MessageState})
+		commit(t, s, localengine.MessageRemoved(key(n+1)))
 	}
 	if got := treeCommits(t, s) - before; got != 0 || len(s.pending.messages) != 0 {
 		t.Errorf("300 commits: got %d commits to the tree and %d pending messages, want none", got, len(s.pending.messages))
@@ -112,18 +112,18 @@ func TestACheckpointEmptiesTheLog(t *testing.T) {
 		t.Skip("writes a large log")
 	}
 	kilobyte := strings.Repeat("x", 1000)
-	for name, change := range map[string]func(n uint64) storage.Change{
-		"full":    func(n uint64) storage.Change { return added(n, kilobyte) },
-		"touched": func(n uint64) storage.Change { return storage.MessagesUpdated{added(n%1000, "").MessageState} },
-		"touched at once": func(n uint64) storage.Change {
-			moved := make(storage.MessagesUpdated, maxTouched+1)
+	for name, change := range map[string]func(n uint64) localengine.Change{
+		"full":    func(n uint64) localengine.Change { return added(n, kilobyte) },
+		"touched": func(n uint64) localengine.Change { return localengine.MessagesUpdated{added(n%1000, "").MessageState} },
+		"touched at once": func(n uint64) localengine.Change {
+			moved := make(localengine.MessagesUpdated, maxTouched+1)
 			for i := range moved {
 				moved[i] = added(uint64(i), "").MessageState
 			}
 			return moved
 		},
-		"another kind": func(uint64) storage.Change { return storage.AccountSaved{Name: "new"} },
-		"too large":    func(n uint64) storage.Change { return added(n, strings.Repeat("x", logSize)) },
+		"another kind": func(uint64) localengine.Change { return localengine.AccountSaved{Name: "new"} },
+		"too large":    func(n uint64) localengine.Change { return added(n, strings.Repeat("x", logSize)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := memoryDirectory(t)
@@ -133,11 +133,11 @@ func TestACheckpointEmptiesTheLog(t *testing.T) {
 				want[n] = fmt.Sprint("old ", n)
 				commit(t, s, added(n, want[n]))
 			}
-			commit(t, s, storage.AccountSaved{Name: "check"})
+			commit(t, s, localengine.AccountSaved{Name: "check"})
 			before := treeCommits(t, s)
 			for n := uint64(1000); treeCommits(t, s) == before; n++ {
 				c := change(n)
-				if a, is := c.(storage.MessageAdded); is {
+				if a, is := c.(localengine.MessageAdded); is {
 					want[n] = a.Text
 				}
 				if n > 5000 {
@@ -148,7 +148,7 @@ func TestACheckpointEmptiesTheLog(t *testing.T) {
 			if commits := treeCommits(t, s) - before; commits != 1 || len(s.pending.messages) != 0 {
 				t.Errorf("got %d commits to the tree, want 1; %d messages are left in the log, want 0", commits, len(s.pending.messages))
 			}
-			commit(t, s, storage.MessageRemoved(key(7)))
+			commit(t, s, localengine.MessageRemoved(key(7)))
 			delete(want, 7)
 			s.abandon(t)
 			if found, texts := reopenedTexts(t, dir); found.Damaged > 0 || !maps.Equal(texts, want) {
@@ -163,7 +163,7 @@ func TestACheckpointEmptiesTheLog(t *testing.T) {
 func TestViewsOutliveCheckpoints(t *testing.T) {
 	s := begun(t, memoryDirectory(t))
 	commit(t, s, added(1, "in the tree"), added(2, "rewritten in the tree"))
-	commit(t, s, storage.AccountSaved{Name: "check"})
+	commit(t, s, localengine.AccountSaved{Name: "check"})
 	commit(t, s, added(3, "in the log"), added(4, "rewritten in the log"))
 	view, err := s.View()
 	if err != nil {
@@ -180,13 +180,13 @@ func TestViewsOutliveCheckpoints(t *testing.T) {
 	check("at first")
 	for n := range uint64(4) {
 		if n%2 == 0 {
-			commit(t, s, storage.MessageRemoved(key(n+1)))
+			commit(t, s, localengine.MessageRemoved(key(n+1)))
 		} else {
-			commit(t, s, storage.MessageRewritten(added(n+1, "new")))
+			commit(t, s, localengine.MessageRewritten(added(n+1, "new")))
 		}
 	}
 	check("changed")
-	commit(t, s, storage.AccountSaved{Name: "check again"})
+	commit(t, s, localengine.AccountSaved{Name: "check again"})
 	check("commits")
 	commit(t, s, added(5, "later"))
 	check("and logged")
@@ -221,13 +221,13 @@ func killedSample(t testing.TB) killed {
 	k := killed{texts: map[uint64]string{}, ever: map[uint64]string{}}
 	for n := range uint64(40) {
 		if n == 20 {
-			commit(t, s, storage.AccountSaved{Name: "check"})
+			commit(t, s, localengine.AccountSaved{Name: "check"})
 		}
 		text := fmt.Sprintf("%d.%s", n, strings.Repeat("y", int(n*n*n)%3000))
 		k.texts[n+1], k.ever[n+1] = text, text
 		commit(t, s, added(n+1, text))
 		if n%3 == 2 {
-			commit(t, s, storage.MessageRemoved(key(n)), storage.MessagesUpdated{added(n+1, "").MessageState})
+			commit(t, s, localengine.MessageRemoved(key(n)), localengine.MessagesUpdated{added(n+1, "").MessageState})
 			delete(k.texts, n)
 		}
 	}
@@ -344,7 +344,7 @@ func TestAKillBeforeTheLogsExistLosesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Store{dir: d, snapshot: newSnapshot()}
+	s := &store{dir: d, snapshot: newSnapshot()}
 	if err := errors.Join(s.rebuild(nil), d.close()); err != nil {
 		t.Fatal(err)
 	}
@@ -371,7 +371,7 @@ func TestATextIsNeverReadAsARecord(t *testing.T) {
 	s := begun(t, dir)
 	to := s.logs[s.active]
 	forger := wal{name: to.name} // without the salt
-	fields := appendChanges(make([]byte, recordHeader), []storage.Change{added(99, "forged")})
+	fields := appendChanges(make([]byte, recordHeader), []localengine.Change{added(99, "forged")})
 	forger.writeHeader(fields, to.end+sector, s.number+2, uint32(len(fields)-recordHeader))
 	text := strings.Repeat("x", sector-recordHeader-1-keySize-2*8-stateSize-8) + string(fields)
 	commit(t, s, added(1, text))
@@ -430,7 +430,7 @@ func TestAFailedAppendIsNotReplayed(t *testing.T) {
 		return n
 	}
 	for number := range uint64(2) {
-		if _, err := l.append(number+1, appendChanges(make([]byte, recordHeader), []storage.Change{added(1, "text")})); err != nil {
+		if _, err := l.append(number+1, appendChanges(make([]byte, recordHeader), []localengine.Change{added(1, "text")})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -466,11 +466,11 @@ func newLog(t testing.TB) *wal {
 
 func TestRecordsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var changes, want []storage.Change
-		state := func() storage.MessageState {
+		var changes, want []localengine.Change
+		state := func() localengine.MessageState {
 			n := rapid.Uint64()
-			return storage.MessageState{
-				MessageKey: storage.MessageKey{Queue: n.Draw(t, "queue"), Sequence: n.Draw(t, "sequence")},
+			return localengine.MessageState{
+				MessageKey: localengine.MessageKey{Queue: n.Draw(t, "queue"), Sequence: n.Draw(t, "sequence")},
 				Inserted:   rapid.Int64().Draw(t, "inserted"), Expires: rapid.Int64().Draw(t, "expires"), Due: rapid.Int64().Draw(t, "due"),
 				Dequeues: rapid.Int64().Draw(t, "dequeues"), Receipt: n.Draw(t, "receipt"),
 			}
@@ -479,22 +479,22 @@ func TestRecordsRoundTrip(t *testing.T) {
 			m, text := state(), rapid.String().Draw(t, "text")
 			switch rapid.IntRange(0, 5).Draw(t, "kind") {
 			case 0:
-				changes, want = append(changes, storage.MessageAdded{MessageState: m, Text: text}), append(want, storage.MessageAdded{MessageState: m, Text: text})
+				changes, want = append(changes, localengine.MessageAdded{MessageState: m, Text: text}), append(want, localengine.MessageAdded{MessageState: m, Text: text})
 			case 1:
-				changes, want = append(changes, storage.MessageRewritten{MessageState: m, Text: text}), append(want, storage.MessageRewritten{MessageState: m, Text: text})
+				changes, want = append(changes, localengine.MessageRewritten{MessageState: m, Text: text}), append(want, localengine.MessageRewritten{MessageState: m, Text: text})
 			case 2: // an update has neither insertion nor expiry
 				m.Inserted, m.Expires = 0, 0
 				other := m
 				other.Sequence++
-				changes = append(changes, storage.MessagesUpdated{m, other})
-				want = append(want, storage.MessagesUpdated{m}, storage.MessagesUpdated{other})
+				changes = append(changes, localengine.MessagesUpdated{m, other})
+				want = append(want, localengine.MessagesUpdated{m}, localengine.MessagesUpdated{other})
 			case 3:
-				changes, want = append(changes, storage.MessageRemoved(m.MessageKey)), append(want, storage.MessageRemoved(m.MessageKey))
+				changes, want = append(changes, localengine.MessageRemoved(m.MessageKey)), append(want, localengine.MessageRemoved(m.MessageKey))
 			case 4:
-				changes = append(changes, storage.MessagesExpired{m.MessageKey, {}})
-				want = append(want, storage.MessageRemoved(m.MessageKey), storage.MessageRemoved{})
+				changes = append(changes, localengine.MessagesExpired{m.MessageKey, {}})
+				want = append(want, localengine.MessageRemoved(m.MessageKey), localengine.MessageRemoved{})
 			case 5:
-				changes, want = append(changes, storage.CommittedAt(m.Due)), append(want, storage.CommittedAt(m.Due))
+				changes, want = append(changes, localengine.CommittedAt(m.Due)), append(want, localengine.CommittedAt(m.Due))
 			}
 		}
 		got, err := readChanges(appendChanges(nil, changes))
@@ -522,7 +522,7 @@ func FuzzReplay(f *testing.F) {
 
 // FuzzReadChanges parses arbitrary fields of a record.
 func FuzzReadChanges(f *testing.F) {
-	f.Add(appendChanges(nil, []storage.Change{added(1, "text"), storage.MessagesUpdated{added(1, "").MessageState}, storage.MessageRemoved(key(1)), storage.CommittedAt(7)}))
+	f.Add(appendChanges(nil, []localengine.Change{added(1, "text"), localengine.MessagesUpdated{added(1, "").MessageState}, localengine.MessageRemoved(key(1)), localengine.CommittedAt(7)}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		changes, err := readChanges(b)
 		if err == nil && !bytes.Equal(appendChanges(nil, changes), b) {

@@ -1,4 +1,4 @@
-package storage
+package localengine
 
 // Change is one change of the state: one of the types below. The engine never modifies a
 // change after it has passed it to a store.

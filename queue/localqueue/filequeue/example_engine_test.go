@@ -8,7 +8,6 @@ import (
 	"os"
 
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/queue/localqueue/filequeue"
 )
 
@@ -31,23 +30,24 @@ func ExampleOpen() {
 
 func useTwice(dir string) {
 	ctx := context.Background()
-	orders := queue.Name{Account: "local", Queue: "orders"}
+	name := queue.Name{Account: "local", Queue: "orders"}
 
 	engine := open(dir)
-	if err := engine.Queue(orders).Create(ctx, nil); err != nil {
+	orders := engine.Queue(name)
+	if err := orders.Create(ctx, nil); err != nil {
 		log.Fatal(err)
 	}
-	if _, err := engine.Queue(orders).Enqueue(ctx, "ship 42", nil); err != nil {
+	if _, err := orders.Enqueue(ctx, "ship 42", nil); err != nil {
 		log.Fatal(err)
 	}
-	_, err := filequeue.Open(dir)
+	_, err := filequeue.Open(dir, nil)
 	fmt.Println("a second one is refused:", errors.Is(err, filequeue.ErrLocked))
 	if err := engine.Close(); err != nil {
 		log.Fatal(err)
 	}
 
 	engine = open(dir) // as after a restart
-	batch, err := engine.Queue(orders).Peek(ctx, 1)
+	batch, err := engine.Queue(name).Peek(ctx, 1)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -57,19 +57,15 @@ func useTwice(dir string) {
 	}
 }
 
-func open(dir string) *localqueue.Engine {
-	store, err := filequeue.Open(dir)
+func open(dir string) *filequeue.Engine {
+	engine, err := filequeue.Open(dir, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
-	found := store.Found()
+	found := engine.Found()
 	for _, damage := range found.Damage {
 		fmt.Println(damage)
 	}
 	fmt.Printf("found %d messages in %d queues\n", found.Messages, found.Queues)
-	engine, err := localqueue.Open(store, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
 	return engine
 }

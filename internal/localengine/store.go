@@ -1,6 +1,8 @@
-package storage
+package localengine
 
-import "errors"
+import (
+	"errors"
+)
 
 // Store makes the state of an engine durable.
 //
@@ -35,7 +37,7 @@ type View interface {
 	Text(key MessageKey) (string, error)
 
 	// Close ends the view.
-	Close()
+	Close() error
 }
 
 // ErrDamaged means that a message was stored and cannot be read any more.

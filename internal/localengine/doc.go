@@ -1,12 +1,10 @@
-// Package storage is the contract between the embedded engine, package localqueue, and what
-// makes its state durable: a [Store]. Users of queues need none of it; package filequeue has
-// a store in a directory.
+// Package localengine is what the embedded engine, package localqueue, shares with two other
+// packages. Package filequeue makes its state durable, with a [Store] in a directory. Package emulator
+// uses what the protocol has and the port does not: [Queue], [Account], and [Watcher].
 //
 // The engine keeps everything in memory except the texts of messages, and decides
 // everything there. A store records changes, returns the whole state once when it is opened
 // again, and reads texts.
-//
-// This package is experimental: any release may change it. See docs/stability.md.
 //
 // # Atomicity and durability
 //
@@ -41,4 +39,4 @@
 //
 // Calls of Load, Commit and Close never overlap. Views are opened, read and closed on other
 // goroutines meanwhile. None is opened during or after Close. A store belongs to one engine.
-package storage
+package localengine

@@ -1,4 +1,4 @@
-package storage
+package localengine
 
 import (
 	"iter"
@@ -31,7 +31,7 @@ type Saved struct {
 // AccountState is the state of an account without its queues.
 type AccountState struct {
 	Name       string
-	Properties []byte // set by localqueue.Engine.SetServiceProperties; nil for none
+	Properties []byte // set by Account.SetServiceProperties; nil for none
 }
 
 // QueueState is the state of a queue without its messages.
@@ -39,7 +39,7 @@ type QueueState struct {
 	Ordinal  uint64 // unique among all queues ever created
 	Name     queue.Name
 	Metadata map[string]string
-	Policy   []byte // set by localqueue.Queue.SetAccessPolicy; nil for none
+	Policy   []byte // set by Queue.SetAccessPolicy; nil for none
 
 	// Enqueued and Receipts are high-water marks: no larger sequence and no larger receipt has
 	// been given out. They are reserved in advance, so that most commits need not save them.
