@@ -42,7 +42,7 @@ func (t *textReader) fill(out []queue.Message) (localengine.MessageKey, error) {
 	if t == nil {
 		return localengine.MessageKey{}, nil
 	}
-	defer t.view.Close()
+	defer func() { _ = t.view.Close() }() // the texts are read by then
 	for _, m := range t.missing {
 		key := localengine.MessageKey{Queue: t.ordinal, Sequence: m.sequence}
 		text, err := t.view.Text(key)
