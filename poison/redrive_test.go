@@ -19,6 +19,7 @@ import (
 	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/faultqueue"
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
@@ -304,7 +305,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		{m.orders, &poison.Options{Parallel: 1}, "does not use Options.Parallel", "list"},
 		{m.orders, &poison.Options{Progress: progress}, "does not use Options.Progress", "list"},
 		{nil, nil, "the queue is nil", "redrive purge list"},
-		{(*localqueue.Queue)(nil), nil, "the queue is nil", "redrive purge list"},
+		{(*faultqueue.Queue)(nil), nil, "the queue is nil", "redrive purge list"},
 		{m.poison, nil, "Pass the queue that its jobs came from, probably orders", "redrive purge list"},
 		{m.poison, &poison.Options{To: m.orders}, "probably orders", "redrive"}, // as in earlier releases
 		{m.poison, &poison.Options{Account: m.account}, "probably orders", "redrive"},

@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/faultqueue"
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
@@ -81,7 +82,7 @@ func TestAProducerWithoutAQueueFails(t *testing.T) {
 	if _, err := (*producer.Producer[int])(nil).Send(t.Context(), 1, nil); err == nil {
 		t.Error("Send of the nil producer: got no error, want one")
 	}
-	for name, q := range map[string]queue.Queue{"nil": nil, "a typed nil": (queue.Manager)(nil)} {
+	for name, q := range map[string]queue.Queue{"nil": nil, "a typed nil": (*faultqueue.Queue)(nil)} {
 		func() {
 			defer func() {
 				if recover() == nil {
