@@ -123,8 +123,6 @@ var brokenToday = map[string][]string{
 	"codec/claimcheck.Options":                {"setDefaults is not named withDefaults"},
 	"codec/zstdcodec.New":                     {"does not return (*T, error)"},
 	"dispatcher.NewKind":                      {"does not return (*T, error)"},
-	"dispatcher/dedupe.Options":               {"setDefaults is not named withDefaults"},
-	"dispatcher/perkey.Options":               {"setDefaults is not named withDefaults"},
 	"dispatcher/slots.NewAdaptive":            {"does not return (*T, error)"},
 	"dispatcher/slots.NewPool":                {"does not return (*T, error)"},
 	"emulator.New":                            {"does not return (*T, error)"},
@@ -151,10 +149,6 @@ var brokenToday = map[string][]string{
 	"scaling/beacon.Publisher.Run":            {"is not Run(ctx) error"},
 	"stores.Blobs":                            {"is a constructor and not named New or Open"},
 	"stores.Tables":                           {"is a constructor and not named New or Open"},
-	"wakeup.Subscription.Close":               {"is not Close() error"},
-	"wakeup/natswakeup.New":                   {"does not return (*T, error)"},
-	"wakeup/natswakeup.Transport.Close":       {"is not Close() error"},
-	"wakeup/serverwakeup.New":                 {"takes a location: call it Open"},
 }
 
 // TestNamesAndShapesFollowTheRules: constructors are called New or Open, take options as a pointer

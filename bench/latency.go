@@ -156,7 +156,7 @@ var transports = []transport{
 	{
 		name: "stream", processes: 2, // the server sees what is sent
 		source: func(a assignment, c *closers) (wakeup.Source, error) {
-			s, err := serverwakeup.New(a.Server.Locations[0], nil)
+			s, err := serverwakeup.Open(a.Server.Locations[0], nil)
 			if err == nil {
 				c.add(s.Close)
 			}
@@ -175,8 +175,12 @@ func connectNATS(a assignment, c *closers) (*natswakeup.Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := natswakeup.New(connection, nil)
-	c.add(func() error { t.Close(); connection.Close(); return nil })
+	t, err := natswakeup.New(connection, nil)
+	if err != nil {
+		connection.Close()
+		return nil, err
+	}
+	c.add(func() error { defer connection.Close(); return t.Close() })
 	return t, nil
 }
 

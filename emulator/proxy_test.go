@@ -278,7 +278,7 @@ func TestAWorkerBehindACachingProxy(t *testing.T) {
 		t.Errorf("at the end: got %+v, %v; want depth 0", properties, err)
 	}
 
-	wakeups, err := serverwakeup.New(e.ConnectionString(), &serverwakeup.Options{Transport: client})
+	wakeups, err := serverwakeup.Open(e.ConnectionString(), &serverwakeup.Options{Transport: client})
 	if err != nil {
 		t.Fatal(err)
 	}

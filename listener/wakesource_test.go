@@ -128,11 +128,12 @@ func (m *instance) More() {
 	}
 }
 
-func (m *instance) Close() {
+func (m *instance) Close() error {
 	m.note("Close")
 	m.all.mu.Lock()
 	m.ended = true
 	m.all.mu.Unlock()
+	return nil
 }
 
 // jobsQueue is the name of the bundle's queue.

@@ -30,9 +30,9 @@ func (s *stuckSource) Subscribe(queue.Name, wakeup.Subscriber) (wakeup.Subscript
 
 type stuckSubscription struct{ of *stuckSource }
 
-func (s stuckSubscription) Ready(bool) { s.of.enter("Ready") }
-func (s stuckSubscription) More()      { s.of.enter("More") }
-func (s stuckSubscription) Close()     { s.of.enter("Close") }
+func (s stuckSubscription) Ready(bool)   { s.of.enter("Ready") }
+func (s stuckSubscription) More()        { s.of.enter("More") }
+func (s stuckSubscription) Close() error { s.of.enter("Close"); return nil }
 
 // A source that waits in a call holds up neither the jobs nor the stop for long, and Halt for a moment. Run
 // says what happened. When the call returns nothing of it is left.

@@ -152,7 +152,7 @@ func (s *session) keepSubscription(to wakeup.Subscription) {
 	if now := s.snapshot(); now.owed() || now.more {
 		more()
 	}
-	s.hooks.Call("Wakeups.Close", to.Close)
+	s.hooks.Call("Wakeups.Close", func() { _ = to.Close() })
 }
 
 // unsubscribe ends the subscription after the drain, and waits for that. It returns an error if the

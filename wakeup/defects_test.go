@@ -132,7 +132,7 @@ func (neverReady) Ready(bool) {}
 
 type staysOpen struct{ wakeup.Subscription }
 
-func (staysOpen) Close() {}
+func (staysOpen) Close() error { return nil }
 
 const chosen = "WAKEUPTEST_DEFECT"
 

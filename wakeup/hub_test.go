@@ -170,14 +170,15 @@ func (m *member) More() {
 	}
 }
 
-func (m *member) Close() {
+func (m *member) Close() error {
 	m.Ready(false)
 	h := m.process.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.takes {
 		m.ready, m.subscriber = true, wakeup.Subscriber{Event: func(wakeup.Event) {}, Listening: func(bool) {}}
-		return
+		return nil
 	}
 	m.process.members = slices.DeleteFunc(m.process.members, func(other *member) bool { return other == m })
+	return nil
 }

@@ -98,8 +98,9 @@ type Subscription interface {
 	More()
 
 	// Close ends the subscription. No function of the subscriber is called after it has returned. A
-	// second Close does nothing, and neither does another method afterwards.
-	Close()
+	// second Close does nothing, and neither does another method afterwards. The subscription has
+	// ended even if Close returns an error.
+	Close() error
 }
 
 // Bus is a [Source] and [Publisher] within one process. Every subscriber hears every event, whatever
@@ -158,11 +159,12 @@ func (s *busSubscription) Ready(ready bool) {
 // More does nothing: every subscriber has heard what was published.
 func (s *busSubscription) More() {}
 
-func (s *busSubscription) Close() {
+func (s *busSubscription) Close() error {
 	s.bus.mu.Lock()
 	delete(s.bus.subscribers, s)
 	s.bus.mu.Unlock()
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
+	return nil
 }

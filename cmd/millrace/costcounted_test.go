@@ -74,10 +74,11 @@ func (s *relayed) Ready(ready bool) {
 
 func (s *relayed) More() { go s.relay.wake(s) }
 
-func (s *relayed) Close() {
+func (s *relayed) Close() error {
 	s.relay.mu.Lock()
 	defer s.relay.mu.Unlock()
 	s.ready = false
+	return nil
 }
 
 var costJobs = queue.Name{Account: "acme", Queue: "jobs"}

@@ -58,13 +58,11 @@ type Guard struct {
 // New returns a guard that remembers keys in the memory of this process. The error names every invalid
 // option.
 func New(o *Options) (*Guard, error) {
-	g := &Guard{held: make(map[digest]*hold)}
-	if o != nil {
-		g.options = *o
-	}
-	if err := g.options.setDefaults(); err != nil {
+	o = cmp.Or(o, &Options{})
+	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("duplicate guard: %w", err)
 	}
+	g := &Guard{held: make(map[digest]*hold), options: o.withDefaults()}
 	g.recent = newRecent(g.options)
 	return g, nil
 }
@@ -83,7 +81,7 @@ func NewShared(store blob.Store, container string, o *Options) (*Guard, error) {
 	return g, nil
 }
 
-func (o *Options) setDefaults() error {
+func (o *Options) validate() error {
 	var errs []error
 	if o.MaxKeys < 0 {
 		errs = append(errs, fmt.Errorf("MaxKeys %d must not be negative", o.MaxKeys))
@@ -92,10 +90,15 @@ func (o *Options) setDefaults() error {
 		errs = append(errs, fmt.Errorf("Retention %v and Timeout %v must not be negative", o.Retention, o.Timeout))
 	}
 	errs = append(errs, units.Visibility("Retention", o.Retention), units.Wait("Timeout", o.Timeout))
-	o.MaxKeys = cmp.Or(o.MaxKeys, defaultMaxKeys)
-	o.Retention = cmp.Or(o.Retention, defaultRetention)
-	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	return errors.Join(errs...)
+}
+
+func (o *Options) withDefaults() Options {
+	return Options{
+		MaxKeys:   cmp.Or(o.MaxKeys, defaultMaxKeys),
+		Retention: cmp.Or(o.Retention, defaultRetention),
+		Timeout:   cmp.Or(o.Timeout, defaultTimeout),
+	}
 }
 
 // digest stands for a key of any length, in memory and in names of blobs.

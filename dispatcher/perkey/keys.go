@@ -64,15 +64,17 @@ type Options struct {
 	MaxDelay time.Duration
 }
 
-func (o *Options) setDefaults() error {
+func (o *Options) validate() error {
 	var errs []error
 	errs = append(errs, units.Wait("the option Wait", o.Wait))
 	if o.MaxDelay != 0 && (o.MaxDelay < time.Second || o.MaxDelay > queue.MaxVisibility) {
 		errs = append(errs, fmt.Errorf("the option MaxDelay %v is outside 1s…%v", o.MaxDelay, queue.MaxVisibility))
 	}
-	o.Wait = cmp.Or(o.Wait, defaultWait)
-	o.MaxDelay = cmp.Or(o.MaxDelay, defaultMaxDelay)
 	return errors.Join(errs...)
+}
+
+func (o *Options) withDefaults() Options {
+	return Options{Wait: cmp.Or(o.Wait, defaultWait), MaxDelay: cmp.Or(o.MaxDelay, defaultMaxDelay)}
 }
 
 // Keys knows which keys are held by handlers of this process. Make one with [New]. All listeners that
@@ -85,10 +87,11 @@ type Keys struct {
 
 // New returns Keys of which none is held. The error names every invalid option.
 func New(o *Options) (*Keys, error) {
-	c := *cmp.Or(o, &Options{})
-	if err := c.setDefaults(); err != nil {
+	o = cmp.Or(o, &Options{})
+	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("perkey: %w", err)
 	}
+	c := o.withDefaults()
 	return &Keys{turns: keyed.NewTurns(c.Wait, c.MaxDelay)}, nil
 }
 

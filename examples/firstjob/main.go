@@ -36,7 +36,7 @@ func run(ctx context.Context, account string) error {
 		return err
 	}
 	// This machine's server tells the worker when orders arrive. Azure does not, so the worker polls.
-	wakeups, err := serverwakeup.New(account, nil)
+	wakeups, err := serverwakeup.Open(account, nil)
 	if err != nil {
 		return err
 	}

@@ -187,10 +187,11 @@ func (m *wakeMember) More() {
 }
 
 // Close implements [wakeup.Subscription].
-func (m *wakeMember) Close() {
+func (m *wakeMember) Close() error {
 	m.turn.Lock()
 	m.closed = true
 	m.turn.Unlock()
+	return nil
 }
 
 // checkIdle watches workers that have nothing to do for a while: those with wake-ups send nothing but

@@ -145,11 +145,12 @@ func (s *subscription) Ready(ready bool) {
 func (s *subscription) More() {}
 
 // Close implements [wakeup.Subscription].
-func (s *subscription) Close() {
+func (s *subscription) Close() error {
 	s.cancel()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed = true; s.watcher != nil {
 		_ = s.watcher.Close() // never fails
 	}
+	return nil
 }

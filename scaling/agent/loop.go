@@ -339,7 +339,7 @@ func (p *pool) subscribe(name queue.Name) (err error) {
 func (w *wakeups) close() {
 	w.waiting.Store(false)
 	for _, s := range w.subscriptions {
-		hook.Run(s.Close)
+		hook.Run(func() { _ = s.Close() })
 	}
 	w.subscriptions = nil
 }

@@ -53,11 +53,12 @@ type subscription struct {
 	source *source
 }
 
-func (s *subscription) Close() {
+func (s *subscription) Close() error {
 	s.source.mu.Lock()
 	s.source.now--
 	s.source.mu.Unlock()
 	s.Subscription.Close()
+	return nil
 }
 
 // a pool without instances is started by an event at once, and the agent listens only while there are none: between

@@ -3,7 +3,8 @@
 //
 //	conn, err := nats.Connect(url, nats.MaxReconnects(-1))
 //	...
-//	wakeups := natswakeup.New(conn, nil)
+//	wakeups, err := natswakeup.New(conn, nil)
+//	...
 //	defer wakeups.Close()
 //
 // A producer publishes with it, and a listener subscribes to it. It uses NATS core alone: nothing is

@@ -36,7 +36,11 @@ func ExampleNew() {
 		return
 	}
 	defer conn.Close()
-	wakeups := natswakeup.New(conn, nil)
+	wakeups, err := natswakeup.New(conn, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer wakeups.Close()
 
 	orders := queue.Name{Account: "acme", Queue: "orders"}

@@ -211,7 +211,10 @@ func TestASubscriptionIsConfirmedWhenASlowServerAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	one := New(conn, nil)
+	one, err := New(conn, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer one.Close()
 	gate.Lock()
 	r := subscribe(t, one, orders)

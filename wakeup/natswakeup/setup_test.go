@@ -50,7 +50,10 @@ func setup(t *testing.T, s *server.Server, options ...nats.Option) *Transport {
 	if err != nil {
 		t.Fatal(err)
 	}
-	transport := New(conn, nil)
+	transport, err := New(conn, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		transport.Close()
 		conn.Close()

@@ -1,6 +1,7 @@
 package natswakeup
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -27,8 +28,8 @@ var ErrDisconnected = errors.New("natswakeup: the connection is down")
 
 // Options configure a [Transport]. Nil and the zero value mean the defaults.
 type Options struct {
-	// Prefix begins all subjects, so that several systems can share a server. One that cannot begin
-	// a subject is an error of every Publish and Subscribe. Defaults to "millrace.wakeup".
+	// Prefix begins all subjects, so that several systems can share a server. Defaults to
+	// "millrace.wakeup".
 	Prefix string
 }
 
@@ -38,7 +39,6 @@ type Transport struct {
 	conn   *nats.Conn
 	id     string // tells this transport from others
 	prefix string
-	bad    error // why nothing is possible, or nil
 
 	messages chan *nats.Msg
 	status   chan nats.Status
@@ -56,14 +56,18 @@ type Transport struct {
 }
 
 // New returns a transport over the connection, which remains the caller's: its handlers are not
-// touched. It does not wait for the connection. A nil connection panics, because it is a mistake in
-// the program.
-func New(conn *nats.Conn, o *Options) *Transport {
+// touched. It does not wait for the connection. It refuses a nil connection and a Prefix that cannot
+// begin a subject.
+func New(conn *nats.Conn, o *Options) (*Transport, error) {
+	prefix := cmp.Or(cmp.Or(o, &Options{}).Prefix, "millrace.wakeup")
 	if conn == nil {
-		panic("natswakeup.New: the connection is nil")
+		return nil, errors.New("make a transport for wake-ups: the connection is nil: pass the one that nats.Connect returned")
+	}
+	if err := checkPrefix(prefix); err != nil {
+		return nil, fmt.Errorf("make a transport for wake-ups: %w", err)
 	}
 	t := &Transport{
-		conn: conn, id: rand.Text(), prefix: "millrace.wakeup",
+		conn: conn, id: rand.Text(), prefix: prefix,
 		messages: make(chan *nats.Msg, maxPending),
 		status:   conn.StatusChanged(nats.CONNECTED, nats.RECONNECTING, nats.DISCONNECTED, nats.CLOSED, nats.DRAINING_SUBS, nats.DRAINING_PUBS),
 		kick:     make(chan struct{}, 1),
@@ -71,14 +75,10 @@ func New(conn *nats.Conn, o *Options) *Transport {
 		subjects: make(map[string]*channel),
 		missed:   make(map[missedKey]int64),
 	}
-	if o != nil && o.Prefix != "" {
-		t.prefix = o.Prefix
-	}
-	t.bad = checkPrefix(t.prefix)
 	t.life, t.end = context.WithCancel(context.Background())
 	t.running.Go(t.control)
 	t.running.Go(t.deliver)
-	return t
+	return t, nil
 }
 
 // Publish hands the event to the connection. While that is down, one event is kept for each queue and
@@ -118,9 +118,6 @@ func (t *Transport) publish(e wakeup.Event) error {
 func (t *Transport) subject(q queue.Name) (string, error) {
 	if t.life.Err() != nil {
 		return "", ErrClosed
-	}
-	if t.bad != nil {
-		return "", t.bad
 	}
 	s := subject(t.prefix, q)
 	if len(s) > maxSubject {
@@ -164,8 +161,8 @@ func (t *Transport) subscribe(q queue.Name, s wakeup.Subscriber) (*subscription,
 }
 
 // Close ends all subscriptions and waits for the goroutines of the transport. It does not close the
-// connection. Subscribers are not told. A second Close only waits.
-func (t *Transport) Close() {
+// connection. Subscribers are not told. A second Close only waits. The error is always nil.
+func (t *Transport) Close() error {
 	t.mu.Lock()
 	t.closed = true
 	var all []*subscription
@@ -180,6 +177,7 @@ func (t *Transport) Close() {
 	}
 	t.end()
 	t.running.Wait()
+	return nil
 }
 
 func (t *Transport) wakeController() { waiting.Signal(t.kick, struct{}{}) }
@@ -299,7 +297,7 @@ func (s *subscription) More() {
 }
 
 // Close ends the subscription.
-func (s *subscription) Close() {
+func (s *subscription) Close() error {
 	s.Ready(false)
 	s.calling.Lock() // what was under way, even if it was not ready
 	defer s.calling.Unlock()
@@ -308,6 +306,7 @@ func (s *subscription) Close() {
 	defer t.mu.Unlock()
 	delete(s.channel.members, s)
 	t.wakeController()
+	return nil
 }
 
 // tell calls Listening if the subscriber is ready and this is news. Only the controller calls it, which

@@ -78,14 +78,12 @@ func TestABadPrefixIsRefused(t *testing.T) {
 	s := serve(t, -1, nil)
 	conn := setup(t, s).conn
 	for _, prefix := range []string{".", "a.", ".a", "a..b", "*", "a.>", "a b", "a\n", strings.Repeat("p", maxSubject)} {
-		transport := New(conn, &Options{Prefix: prefix})
-		if err := transport.Publish(t.Context(), wakeup.Event{Queue: orders}); err == nil || !strings.Contains(err.Error(), "Prefix") {
-			t.Errorf("publish with prefix %.20q: %v", prefix, err)
+		if transport, err := New(conn, &Options{Prefix: prefix}); transport != nil || err == nil || !strings.Contains(err.Error(), "Prefix") {
+			t.Errorf("prefix %.20q: got %v, %v", prefix, transport, err)
 		}
-		if _, err := transport.Subscribe(orders, wakeup.Subscriber{}); err == nil || !strings.Contains(err.Error(), "Prefix") {
-			t.Errorf("subscribe with prefix %.20q: %v", prefix, err)
-		}
-		transport.Close()
+	}
+	if transport, err := New(nil, nil); transport != nil || err == nil || !strings.Contains(err.Error(), "pass the one that nats.Connect returned") {
+		t.Errorf("a nil connection: got %v, %v", transport, err)
 	}
 }
 
@@ -93,7 +91,10 @@ func TestABadPrefixIsRefused(t *testing.T) {
 func TestPrefixesSeparateSystems(t *testing.T) {
 	s := serve(t, -1, nil)
 	one := setup(t, s)
-	other := New(one.conn, &Options{Prefix: "acme.test"})
+	other, err := New(one.conn, &Options{Prefix: "acme.test"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer other.Close()
 	a, b := listener(t, one, orders), listener(t, other, orders)
 	for range 20 {
@@ -128,7 +129,10 @@ func TestClose(t *testing.T) {
 	if !one.conn.IsConnected() {
 		t.Error("the connection was closed")
 	}
-	again := New(one.conn, nil)
+	again, err := New(one.conn, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer again.Close()
 	listener(t, again, orders)
 }

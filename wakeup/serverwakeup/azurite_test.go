@@ -26,7 +26,7 @@ func TestAzuriteRefusesTheStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := new(syncBuffer)
-	s, err := serverwakeup.New(location, &serverwakeup.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
+	s, err := serverwakeup.Open(location, &serverwakeup.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,7 +66,7 @@ func (w *world) Publish(ctx context.Context, e wakeup.Event) error {
 func processes(t *testing.T, n int, location string, o *serverwakeup.Options, engine *localqueue.Engine) []wakeuptest.Process {
 	var all []wakeuptest.Process
 	for range n {
-		s, err := serverwakeup.New(location, o)
+		s, err := serverwakeup.Open(location, o)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -42,7 +42,7 @@ func (c credential) GetToken(_ context.Context, o policy.TokenRequestOptions) (a
 func TestATokenAuthorizesAStream(t *testing.T) {
 	inBubble(t, func(b *bundle) {
 		const location = "https://millrace.invalid/devstoreaccount1"
-		s, err := serverwakeup.New(location, &serverwakeup.Options{Credential: credential{}, Transport: &http.Client{Transport: b.server}})
+		s, err := serverwakeup.Open(location, &serverwakeup.Options{Credential: credential{}, Transport: &http.Client{Transport: b.server}})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -53,7 +53,7 @@ func TestATokenAuthorizesAStream(t *testing.T) {
 		time.Sleep(time.Second)
 		e.subscription.Ready(true)
 		e.want(0, 2, 0)
-		if _, err := serverwakeup.New(b.server.ConnectionString(), &serverwakeup.Options{Credential: credential{}}); !errors.Is(err, queue.ErrInvalid) {
+		if _, err := serverwakeup.Open(b.server.ConnectionString(), &serverwakeup.Options{Credential: credential{}}); !errors.Is(err, queue.ErrInvalid) {
 			b.Errorf("a key and a credential: got %v, want %v", err, queue.ErrInvalid)
 		}
 	})
@@ -61,7 +61,7 @@ func TestATokenAuthorizesAStream(t *testing.T) {
 
 func TestACredentialThatFailsSendsNothing(t *testing.T) {
 	inBubble(t, func(b *bundle) {
-		s, err := serverwakeup.New("https://millrace.invalid/devstoreaccount1",
+		s, err := serverwakeup.Open("https://millrace.invalid/devstoreaccount1",
 			&serverwakeup.Options{Credential: credential{errors.New("not logged in")}, Transport: &http.Client{Transport: b.server}})
 		if err != nil {
 			b.Fatal(err)
@@ -91,7 +91,7 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 	}))
 	defer proxy.Close()
 	for _, o := range []*serverwakeup.Options{nil, {Transport: &http.Client{Transport: new(http.Transport)}}} {
-		s, err := serverwakeup.New(proxy.URL+"/devstoreaccount1?sv=2020-08-04&sig=c2VjcmV0", o)
+		s, err := serverwakeup.Open(proxy.URL+"/devstoreaccount1?sv=2020-08-04&sig=c2VjcmV0", o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +129,7 @@ func TestAStreamOverTLS(t *testing.T) {
 	trusted := x509.NewCertPool()
 	trusted.AddCert(lent.Certificate())
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted, ServerName: "example.com"}}
-	s, err := serverwakeup.New(endpoint.ConnectionString(), &serverwakeup.Options{Transport: &http.Client{Transport: transport}})
+	s, err := serverwakeup.Open(endpoint.ConnectionString(), &serverwakeup.Options{Transport: &http.Client{Transport: transport}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,7 @@
 // package emulator or millrace serve. The server sees every message that is put or becomes visible,
 // so nobody publishes events and nothing else is installed.
 //
-//	source, err := serverwakeup.New(location, nil) // the location of the queue
+//	source, err := serverwakeup.Open(location, nil) // the location of the queue
 //	if err != nil {
 //		return err
 //	}

@@ -30,7 +30,7 @@ func Example() {
 		return
 	}
 
-	source, err := serverwakeup.New(location, nil)
+	source, err := serverwakeup.Open(location, nil)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -145,7 +145,7 @@ func (b *bundle) work(instances int, o *listener.Options[job]) *fleet {
 		if err != nil {
 			b.Fatal(err)
 		}
-		source, err := serverwakeup.New(b.server.ConnectionString(), &serverwakeup.Options{Transport: client, Logger: slog.New(slog.DiscardHandler)})
+		source, err := serverwakeup.Open(b.server.ConnectionString(), &serverwakeup.Options{Transport: client, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -50,7 +50,7 @@ func runServer(address, directory string) {
 func runWorker(location string) {
 	q, err := azurequeue.Open(location, "jobs", nil)
 	must(err)
-	source, err := serverwakeup.New(location, nil)
+	source, err := serverwakeup.Open(location, nil)
 	must(err)
 	signal := make(chan struct{}, 1)
 	wake := func() { waiting.Signal(signal, struct{}{}) }

@@ -449,7 +449,7 @@ func TestQueuesThatAreNotAtTheLocationAreRefused(t *testing.T) {
 
 func TestNoSecretIsLoggedOrInAnError(t *testing.T) {
 	for _, location := range []string{"", "nonsense c2VjcmV0", "http://127.0.0.1/devstoreaccount1?sv=1", "AccountName=x;AccountKey=c2VjcmV0!"} {
-		if _, err := serverwakeup.New(location, nil); !errors.Is(err, queue.ErrInvalid) || strings.Contains(err.Error(), "c2VjcmV0") {
+		if _, err := serverwakeup.Open(location, nil); !errors.Is(err, queue.ErrInvalid) || strings.Contains(err.Error(), "c2VjcmV0") {
 			t.Errorf("%q: got %v, want %v without the location", location, err, queue.ErrInvalid)
 		}
 	}
@@ -484,7 +484,7 @@ func TestAnIdleStreamStaysOpen(t *testing.T) {
 			_ = web.Close()
 			<-served
 		}()
-		s, err := serverwakeup.New(b.server.ConnectionString(), &serverwakeup.Options{Transport: &http.Client{Transport: transport}})
+		s, err := serverwakeup.Open(b.server.ConnectionString(), &serverwakeup.Options{Transport: &http.Client{Transport: transport}})
 		if err != nil {
 			b.Fatal(err)
 		}

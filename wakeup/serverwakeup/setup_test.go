@@ -52,7 +52,7 @@ func setup(t *testing.T) *bundle {
 func (b *bundle) open(location string) *serverwakeup.Source {
 	b.Helper()
 	logger := slog.New(slog.NewTextHandler(b.log, nil))
-	s, err := serverwakeup.New(location, &serverwakeup.Options{Transport: &http.Client{Transport: b.via}, Logger: logger})
+	s, err := serverwakeup.Open(location, &serverwakeup.Options{Transport: &http.Client{Transport: b.via}, Logger: logger})
 	if err != nil {
 		b.Fatal(err)
 	}

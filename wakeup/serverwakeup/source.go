@@ -26,7 +26,7 @@ import (
 // ErrClosed means that the source was closed.
 var ErrClosed = errors.New("the source of wake-ups is closed")
 
-// Options configure [New]. Nil and the zero value mean the defaults.
+// Options configure [Open]. Nil and the zero value mean the defaults.
 type Options struct {
 	// Credential authorizes requests if the location is an https address without a signature. It is
 	// refused with a location that has a key or a signature. Defaults to azidentity's
@@ -44,7 +44,7 @@ type Options struct {
 }
 
 // Source is a [wakeup.Source] for the queues of one account of an embedded server. It is safe for
-// concurrent use. Create one with [New]; Close must be called.
+// concurrent use. Make one with [Open]; Close must be called.
 type Source struct {
 	at         azurestorage.Location
 	credential azcore.TokenCredential // for TokenAuth
@@ -64,9 +64,9 @@ type Source struct {
 
 var _ wakeup.QueueSource = (*Source)(nil)
 
-// New returns the source at the location of an account or a queue, as azurequeue's Open accepts it. It
+// Open returns the source at the location of an account or a queue, as azurequeue's Open accepts it. It
 // sends no request. The error is [queue.ErrInvalid]; it does not repeat the location.
-func New(location string, o *Options) (*Source, error) {
+func Open(location string, o *Options) (*Source, error) {
 	if o == nil {
 		o = new(Options)
 	}
@@ -220,7 +220,7 @@ func (s *subscription) listen() {
 // More does nothing: the server has seen the dequeue and wakes the next one if messages are left.
 func (s *subscription) More() {}
 
-func (s *subscription) Close() {
+func (s *subscription) Close() error {
 	s.mu.Lock()
 	s.setReady(false)
 	first := !s.closed
@@ -229,6 +229,7 @@ func (s *subscription) Close() {
 	if first {
 		s.stream.source.release(s)
 	}
+	return nil
 }
 
 func (s *subscription) began() {

@@ -64,7 +64,7 @@ func Open(location string, logger *slog.Logger) (*Account, error) {
 		return nil, errors.Join(err, a.Close())
 	}
 	// Its requests are not counted as transactions, so they bypass Do.
-	if a.wakeups, err = serverwakeup.New(a.location, &serverwakeup.Options{Transport: a.client, Logger: logger}); err != nil {
+	if a.wakeups, err = serverwakeup.Open(a.location, &serverwakeup.Options{Transport: a.client, Logger: logger}); err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
 	return a, nil
