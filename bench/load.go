@@ -255,7 +255,7 @@ func listenerOver(fast bool) func(context.Context, consumption) (*running, error
 		}
 		w := &listening{failed: make(chan error, 1), closing: closers{closing}}
 		l := listener.New(q, func(context.Context, *listener.Message[[]byte]) error { c.handle(); return nil }, &listener.Options[[]byte]{
-			Codec: codec.Bytes(), Format: codec.Plain, Concurrency: c.concurrency, OnError: w.fail,
+			Codec: codec.Bytes(), Wire: listener.WireOptions{Format: codec.Plain}, Concurrency: c.concurrency, OnError: w.fail,
 		})
 		err = w.start(ctx, l.Run, func() bool { return true })
 		return &running{func() int64 { return l.State().Succeeded }, w.stop}, err

@@ -6,7 +6,7 @@ import (
 	"github.com/millrace/millrace/codec"
 )
 
-// What a worker with Options.AcceptForeign finds: messages of other programs, and those that it has put
+// What a worker with Options.Wire.AcceptForeign finds: messages of other programs, and those that it has put
 // into an envelope when they failed.
 func ExampleOpenForeign() {
 	adopted, err := codec.Seal(codec.Head{Attempts: 2}, []byte("ship order 8"), codec.Envelope)

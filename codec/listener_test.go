@@ -190,7 +190,7 @@ func TestAWordStaysAsItIs(t *testing.T) {
 			check(t, how, func(h listener.Handler[string]) error {
 				ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 				defer stop()
-				return listener.New(q, h, &listener.Options[string]{Codec: codec.Text(), AcceptForeign: adopt, Concurrency: 1, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
+				return listener.New(q, h, &listener.Options[string]{Codec: codec.Text(), Wire: listener.WireOptions{AcceptForeign: adopt}, Concurrency: 1, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
 			})
 		})
 	}
@@ -241,7 +241,7 @@ func TestAWrongFormatIsAReasonOfThePoison(t *testing.T) {
 			if _, err := q.Enqueue(t.Context(), text, nil); err != nil {
 				t.Fatal(err)
 			}
-			work(t, q, time.Minute, &listener.Options[item]{Format: format})
+			work(t, q, time.Minute, &listener.Options[item]{Wire: listener.WireOptions{Format: format}})
 			records := poisonRecords(t, q)
 			if len(records) != 1 {
 				t.Fatalf("got %v", records)

@@ -73,7 +73,7 @@ func (m *Message[T]) Concurrency() int {
 }
 
 // AttemptsRecorded reports whether the message carries the number of its failed attempts, so that a
-// [Snooze] does not count as an attempt: it has an envelope, or gets one by Options.AcceptForeign. False
+// [Snooze] does not count as an attempt: it has an envelope, or gets one by Options.Wire.AcceptForeign. False
 // for a message made by a test.
 func (m *Message[T]) AttemptsRecorded() bool { return m.delivery != nil && m.delivery.recordable() }
 

@@ -156,13 +156,13 @@ func (o *Options) withDefaults(q queue.Queue) (Options, error) {
 		errs = append(errs, err)
 	}
 	if c.BatchSize < 0 || c.BatchSize > queue.MaxBatch {
-		refuse("batch size %d is outside 1…%d", c.BatchSize, queue.MaxBatch)
+		refuse("Fetch.BatchSize %d is outside 1…%d", c.BatchSize, queue.MaxBatch)
 	}
 	if c.BatchSize == 0 {
 		c.BatchSize = DefaultBatchSize
 	}
 	if c.MinFetch < 0 {
-		refuse("minimum fetch %d must be at least 1", c.MinFetch)
+		refuse("Fetch.MinFetch %d must be at least 1", c.MinFetch)
 	}
 	var err error
 	if c.Visibility, err = c.Visibility.withDefaults(); err != nil {
@@ -171,15 +171,15 @@ func (o *Options) withDefaults(q queue.Queue) (Options, error) {
 	if c.Timeout < 0 {
 		refuse("handler time-out %v must not be negative", c.Timeout)
 	}
-	errs = append(errs, units.Wait("handler time-out", c.Timeout), units.Wait("linger", c.Linger),
-		units.Wait("settle time-out", c.SettleTimeout), units.Wait("the time after which a handler is stuck", c.StuckAfter))
+	errs = append(errs, units.Wait("handler time-out", c.Timeout), units.Wait("Fetch.Linger", c.Linger),
+		units.Wait("Lease.SettleTimeout", c.SettleTimeout), units.Wait("Lease.StuckAfter", c.StuckAfter))
 	policy, err := poisonrecord.Policy(c.Poison).WithDefaults(q)
 	if err != nil {
 		errs = append(errs, err)
 	}
 	c.Poison = poison.Policy(policy)
 	if c.SettleTimeout < 0 {
-		refuse("settle time-out %v must not be negative", c.SettleTimeout)
+		refuse("Lease.SettleTimeout %v must not be negative", c.SettleTimeout)
 	}
 	if c.SettleTimeout == 0 {
 		c.SettleTimeout = defaultSettleTimeout

@@ -181,7 +181,7 @@ func TestTheLargestSaveHasRoomForRecords(t *testing.T) {
 					t.Fatal(err)
 				}
 				deliveries, n := 0, 0
-				o := &listener.Options[string]{Format: c.format, AcceptForeign: c.adopt}
+				o := &listener.Options[string]{Wire: listener.WireOptions{Format: c.format, AcceptForeign: c.adopt}}
 				work(t, q, o, func(ctx context.Context, m *listener.Message[string]) error {
 					deliveries++
 					if deliveries == 1 {
@@ -228,7 +228,7 @@ func TestASaveInAFormatWithoutRecordsMayUseTheWholeText(t *testing.T) {
 			if _, err := q.Enqueue(t.Context(), c.text, nil); err != nil {
 				t.Fatal(err)
 			}
-			work(t, q, &listener.Options[string]{Format: c.format}, func(ctx context.Context, m *listener.Message[string]) error {
+			work(t, q, &listener.Options[string]{Wire: listener.WireOptions{Format: c.format}}, func(ctx context.Context, m *listener.Message[string]) error {
 				if n := largest(t, func(n int) error { return m.Save(ctx, repeated("x", n)) }); n != c.want {
 					t.Errorf("%s: largest body: got %d bytes, want %d", name, n, c.want)
 				}

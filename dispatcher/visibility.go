@@ -51,13 +51,13 @@ func (v Visibility) withDefaults() (Visibility, error) {
 		v.Max = max(defaultMaxVisibility, v.Min)
 	}
 	if v.Min < MinVisibility || v.Max > queue.MaxVisibility || v.Min > v.Max {
-		return v, fmt.Errorf("visibility bounds %v…%v must be in order and within %v…%v", v.Min, v.Max, MinVisibility, queue.MaxVisibility)
+		return v, fmt.Errorf("Lease.Visibility: the bounds %v…%v must be in order and within %v…%v", v.Min, v.Max, MinVisibility, queue.MaxVisibility)
 	}
 	if err := units.Visibility("first visibility", v.First); err != nil {
 		return v, err
 	}
 	if v.First < 0 {
-		return v, fmt.Errorf("first visibility %v must not be negative", v.First)
+		return v, fmt.Errorf("Lease.Visibility: First %v must not be negative", v.First)
 	}
 	if v.First == 0 {
 		v.First = DefaultVisibility

@@ -40,7 +40,7 @@ func TestMistakesAreRefusedBeforeAnythingIsSent(t *testing.T) {
 			func(o *listener.Options[any]) {
 				o.TimeoutFor = func(*listener.Message[any]) time.Duration { return 0 }
 			}, []string{"each kind has its codec and its Timeout"}},
-		{"format", []listener.Kind{orders.Handle(nothing, nil)}, func(o *listener.Options[any]) { o.Format = codec.Base64 }, []string{"the format base64 has no envelope"}},
+		{"format", []listener.Kind{orders.Handle(nothing, nil)}, func(o *listener.Options[any]) { o.Wire.Format = codec.Base64 }, []string{"the format base64 has no envelope"}},
 		{"with others", nil, func(o *listener.Options[any]) { o.Concurrency = -1 }, []string{"at least one kind", "concurrency -1"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestAdoptedQueuesHaveKinds(t *testing.T) {
 		if _, err := b.queue.Enqueue(b.Context(), "eyJUb3RhbCI6Mn0=", nil); err != nil { // {"Total":2}
 			b.Fatal(err)
 		}
-		b.options.Format, b.options.AcceptForeign = codec.Base64, true
+		b.options.Wire.Format, b.options.Wire.AcceptForeign = codec.Base64, true
 		b.run(time.Minute, b.kindsOf(orders.Handle(handler[order](b, nil), nil), unnamed.Handle(handler[order](b, nil), nil)))
 		if len(b.handled["order"]) != 1 || len(b.handled[""]) != 1 || b.handled[""][0].body != (order{2}) {
 			b.Errorf("handled %+v", b.handled)

@@ -306,7 +306,7 @@ func TestAnAdoptedMessageIsHeldBack(t *testing.T) {
 			}
 		}
 		send(b, orders, order{1})
-		b.options.AcceptForeign = true
+		b.options.Wire.AcceptForeign = true
 		state := b.run(20*time.Minute, b.kindsOf(unnamed.Handle(failsFor[order](b, 5*time.Minute), nil), orders.Handle(handler[order](b, nil), nil)))
 		if state.Snoozed < 72 || state.Poisoned != 0 || state.Succeeded != 201 {
 			b.Errorf("got %+v", state)

@@ -175,7 +175,7 @@ func TestAMessageThatNobodyCanHandleCostsLittle(t *testing.T) {
 			bubble(t, func(b *bundle) {
 				c.send(b)
 				q := &eager{Queue: b.queue, requests: map[int]int{}, waits: map[time.Duration]int{}}
-				b.options.Claims, b.options.Idle = c.claims, listener.Idle{Min: day, Max: day}
+				b.options.Claims, b.options.Fetch.Idle = c.claims, listener.Idle{Min: day, Max: day}
 				b.options.Poison = listener.PoisonPolicy{MaxAttempts: 1, MaxLost: 1}
 				known := []listener.Kind{orders.Handle(handler[order](b, nil), nil)}
 				if c.worker.Name != "" {
@@ -197,7 +197,7 @@ func TestAMessageThatNobodyCanHandleCostsLittle(t *testing.T) {
 				if !c.runs {
 					return
 				}
-				b.options.Idle = listener.Idle{}
+				b.options.Fetch.Idle = listener.Idle{}
 				b.run(time.Hour+time.Minute, b.kindsOf(emails.Handle(handler[email](b, nil), nil)))
 				if got := b.handled["email"]; len(got) == 0 || got[0].attempt != 1 || b.depth() != 0 || len(b.records()) != 0 {
 					b.Errorf("its first worker handled %d jobs, and left %d messages and the records %+v", len(got), b.depth(), b.records())

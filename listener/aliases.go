@@ -147,7 +147,7 @@ func Retry(delay time.Duration, err error) error { return dispatcher.Retry(delay
 
 // Snooze returns an error that gives the message back with the delay and records no attempt: the
 // job did not fail, it is too early for it. For a message without an envelope the dequeue count,
-// and so the attempt, rises nevertheless (see Options.AcceptForeign). It shows that the handler works:
+// and so the attempt, rises nevertheless (see Options.Wire.AcceptForeign). It shows that the handler works:
 // middleware that has not called it returns [NotRun].
 //
 // A delay of zero or less means immediately for the first 5 deliveries of the message, and 1 s from

@@ -153,7 +153,7 @@ func TestAForeignMessageIsRewrittenOnlyToAdoptIt(t *testing.T) {
 		bubble(t, func(b *bundle) {
 			b.putText(`{"N":1}`)
 			o := options()
-			o.AcceptForeign = adopt
+			o.Wire.AcceptForeign = adopt
 			o.RetryDelay = func(int, error) time.Duration { return time.Hour }
 			l := New(b.queue, func(context.Context, *Message[job]) error { return errors.New("no") }, o)
 			b.run(l)

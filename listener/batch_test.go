@@ -233,7 +233,7 @@ func TestAnOutageEndsWhateverItsProbesDo(t *testing.T) {
 					}
 					release := make(chan struct{})
 					o := options()
-					o.GiveUp = giveUp
+					o.Lease.GiveUp = giveUp
 					l := New(b.queue, c.handler(b, release), o)
 					b.run(l)
 					advance(9 * time.Minute)

@@ -83,7 +83,7 @@ func TestTheFirstReportHasTheFirstLoops(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := options()
 		_, v := b.control(o)
-		o.Loops.Min = 2
+		o.Fetch.Loops.Min = 2
 		b.run(New(b.queue, func(context.Context, *Message[job]) error { return nil }, o))
 		advance(time.Second)
 		if r := b.reports(v)[0]; r.Up != 0 || r.Phase != "running" || r.Load.Loops != 2 {
@@ -141,7 +141,7 @@ func TestTheBeaconIsTheOnlyRequestOfAnIdleListener(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := options()
 		control, _ := b.control(o)
-		o.Wakeups, o.SafetyPoll = connected(), -1
+		o.Wakeups, o.Fetch.SafetyPoll = connected(), -1
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		advance(time.Minute)
@@ -223,7 +223,7 @@ func TestRunReturnsInTimeBesideAControlQueueThatHangs(t *testing.T) {
 		control, _ := b.control(o)
 		hang := make(chan struct{})
 		o.Beacon.Queue = &hangingQueue{Queue: control.Queue}
-		o.Grace, o.SettleTimeout, o.StuckAfter = 2*time.Second, 3*time.Second, -1
+		o.Grace, o.Lease.SettleTimeout, o.Lease.StuckAfter = 2*time.Second, 3*time.Second, -1
 		b.put(1)
 		b.run(New(b.queue, func(context.Context, *Message[job]) error { <-hang; return nil }, o))
 		advance(time.Minute)

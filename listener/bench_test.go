@@ -30,7 +30,7 @@ func BenchmarkListener(b *testing.B) {
 		return put(b, q)
 	}
 	l := listener.New(q, handler, &listener.Options[[]byte]{
-		Codec: codec.Bytes(), Format: codec.Plain, Timeout: time.Minute, Concurrency: 256,
+		Codec: codec.Bytes(), Wire: listener.WireOptions{Format: codec.Plain}, Timeout: time.Minute, Concurrency: 256,
 	})
 	b.ReportAllocs()
 	b.ResetTimer()

@@ -45,7 +45,7 @@ func TestTheEdgeFromIdleToBusyIsOneForSeveralBatches(t *testing.T) {
 		b.queue.latency = 100 * time.Millisecond
 		o := options()
 		o.Concurrency = 320
-		o.QueueWorkDetected = func(scaling.Load) int { detected.Add(1); return 1 }
+		o.Fetch.QueueWorkDetected = func(scaling.Load) int { detected.Add(1); return 1 }
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		advance(10 * time.Second)
@@ -82,7 +82,7 @@ func TestAListenerThatSlowsDownWhileALoopWaitsForSlotsFetchesOne(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(100)
 		o := options()
-		o.Concurrency, o.MinFetch, o.Linger = 16, 16, time.Hour // the loop waits for all slots
+		o.Concurrency, o.Fetch.MinFetch, o.Fetch.Linger = 16, 16, time.Hour // the loop waits for all slots
 		l := New(b.queue, func(context.Context, *Message[job]) error {
 			time.Sleep(25 * time.Second)
 			return errors.New("the database is down")
@@ -112,7 +112,7 @@ func TestTheLingerFollowsTheHandlingTimeUpToASecond(t *testing.T) {
 		bubble(t, func(b *bundle) {
 			b.put(100)
 			o := options()
-			o.Concurrency, o.MinFetch = 2, 2
+			o.Concurrency, o.Fetch.MinFetch = 2, 2
 			l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
 				if m.Body.N == 0 { // keeps one of the two slots
 					<-ctx.Done()

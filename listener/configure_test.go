@@ -172,7 +172,7 @@ func TestConfiguringNeverLosesWork(t *testing.T) {
 				}
 				return act()
 			}
-			o := &Options[timedJob]{Logger: options().Logger, Concurrency: begin.Concurrency, Loops: begin.Loops, Idle: begin.Idle}
+			o := &Options[timedJob]{Logger: options().Logger, Concurrency: begin.Concurrency, Fetch: FetchOptions{Loops: begin.Loops, Idle: begin.Idle}}
 			w.listener = New(w.queue, func(ctx context.Context, m *Message[timedJob]) error {
 				if err := sleep(ctx, m.Body.Takes); err != nil || m.DequeueCount > m.Body.Snoozes {
 					return err

@@ -174,7 +174,7 @@ func consume(t *testing.T, load cost) (emulator.Counts, float64) {
 	var handled, busy atomic.Int64
 	begin, end := make(chan struct{}), make(chan struct{})
 	o := dayOptions()
-	o.Concurrency, o.MinFetch = load.concurrency, load.minFetch
+	o.Concurrency, o.Fetch.MinFetch = load.concurrency, load.minFetch
 	o.OnError = func(err error) { t.Error(err) }
 	finish := start(t, listener.New(c.queue, func(_ context.Context, j *listener.Message[dayJob]) error {
 		takes := load.mix.takes(j.Body.N)

@@ -23,7 +23,7 @@ func TestAQueueThatStaysMissingIsNotCreatedInALoop(t *testing.T) {
 		}
 		o := options()
 		o.Create = true
-		o.Idle.Min, o.Idle.Max = 10*time.Second, 10*time.Second
+		o.Fetch.Idle.Min, o.Fetch.Idle.Max = 10*time.Second, 10*time.Second
 		b.run(New(b.queue, nothing, o))
 		advance(5 * time.Minute)
 		if n := len(b.queue.sent("create")); n < 27 || n > 31 {

@@ -175,7 +175,7 @@ func TestADayInMilliseconds(t *testing.T) {
 	t.Run("run", func(t *testing.T) {
 		simulate(t, "OneLoopEverySecond", func(t *testing.T) {
 			o := dayOptions()
-			o.QueueEmpty = everySecond
+			o.Fetch.QueueEmpty = everySecond
 			fixed.polls = pollsWithin(t, day, o)
 			if want := int64(day / time.Second); fixed.polls != want {
 				t.Errorf("got %d polls in [0, %v), want %d", fixed.polls, day, want)
@@ -186,8 +186,8 @@ func TestADayInMilliseconds(t *testing.T) {
 		})
 		simulate(t, "TwoHundredLoopsCostTwoHundredTimesOne", func(t *testing.T) {
 			o := dayOptions()
-			o.QueueEmpty = everySecond
-			o.Loops = listener.Loops{Min: manyLoops}
+			o.Fetch.QueueEmpty = everySecond
+			o.Fetch.Loops = listener.Loops{Min: manyLoops}
 			o.Concurrency = manyLoops * queue.MaxBatch
 			many.polls = pollsWithin(t, many.within, o)
 			if want := int64(manyLoops * 60); many.polls != want {
@@ -197,7 +197,7 @@ func TestADayInMilliseconds(t *testing.T) {
 		for i, idleMax := range maxima {
 			simulate(t, fmt.Sprintf("BackOffTo%v", idleMax), func(t *testing.T) {
 				o := dayOptions()
-				o.Idle.Max = idleMax
+				o.Fetch.Idle.Max = idleMax
 				polls := pollsWithin(t, caps[i].within, o)
 				caps[i].polls = polls
 				// The surviving loop sleeps Max × U[1, 1.1], so one poll per Max is a bound
@@ -218,7 +218,7 @@ func TestADayInMilliseconds(t *testing.T) {
 		})
 		simulate(t, "PushWithoutASafetyPoll", func(t *testing.T) {
 			o := dayOptions()
-			o.Wakeups, o.SafetyPoll = new(wakeup.Bus), -1
+			o.Wakeups, o.Fetch.SafetyPoll = new(wakeup.Bus), -1
 			silent.polls = pollsWithin(t, silent.within, o)
 			if silent.polls != 1 { // at the start: work may be there
 				t.Errorf("got %d polls in %v, want the first one only", silent.polls, silent.within)
@@ -249,9 +249,9 @@ func shrink(t *testing.T, r *row) {
 		t.Fatal(err)
 	}
 	o := dayOptions()
-	o.Loops = listener.Loops{Max: manyLoops, Pause: -1}
+	o.Fetch.Loops = listener.Loops{Max: manyLoops, Pause: -1}
 	o.Concurrency = manyLoops * queue.MaxBatch
-	o.QueueWorkDetected = func(scaling.Load) int { return manyLoops }
+	o.Fetch.QueueWorkDetected = func(scaling.Load) int { return manyLoops }
 	l := listener.New(c.queue, idle, o)
 	finish := start(t, l)
 	synctest.Wait()

@@ -57,7 +57,7 @@ func (s *session) lookAtDepth() {
 // targetLoops returns how many loops the depth calls for, regardless of the bounds. If the program's own
 // rule asks for more, the log says so once: the default bound follows from Concurrency, not from the rule.
 func (s *session) targetLoops(depth int64) int {
-	target := s.options.QueueWorkDetected(s.load(depth))
+	target := s.options.Fetch.QueueWorkDetected(s.load(depth))
 	if most := s.snapshot().bounds.Max; s.explicit.rule && target > most && s.bounded.CompareAndSwap(false, true) {
 		s.report.info("loops are bounded", slog.Int("asked", target), slog.Int("loops_max", most),
 			slog.String("hint", "QueueWorkDetected asks for more loops than run: raise Loops.Max, or Concurrency, from which its default follows"))

@@ -29,7 +29,7 @@
 //
 // With Options.Wakeups an idle listener has no loop and sends nothing: an event, from a producer
 // that publishes or from the server, starts a loop immediately. Events are hints. Lost ones are
-// made up for by Options.SafetyPoll, and while the source is not connected a loop polls as without
+// made up for by Options.Fetch.SafetyPoll, and while the source is not connected a loop polls as without
 // it. See package wakeup for the sources. [Listener.Wake] says the same by any other way.
 //
 // # Settings in the queue

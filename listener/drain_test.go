@@ -106,11 +106,11 @@ func TestWorkDoneAtTheLastMomentIsDeleted(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(2)
 		o := options()
-		o.Grace, o.SettleTimeout = 5*time.Second, 5*time.Second
+		o.Grace, o.Lease.SettleTimeout = 5*time.Second, 5*time.Second
 		var begun atomic.Int32
 		l := New(&hangingDelete{Queue: b.queue}, func(context.Context, *Message[job]) error {
 			if begun.Add(1) > 1 {
-				time.Sleep(time.Second + o.Grace + o.SettleTimeout + time.Second/2)
+				time.Sleep(time.Second + o.Grace + o.Lease.SettleTimeout + time.Second/2)
 			}
 			return nil
 		}, o)
@@ -216,7 +216,7 @@ func TestHaltAfterTheGracePeriod(t *testing.T) {
 		b.put(1)
 		release := make(chan struct{})
 		o := options()
-		o.Grace, o.SettleTimeout = time.Second, time.Hour
+		o.Grace, o.Lease.SettleTimeout = time.Second, time.Hour
 		l := New(b.queue, func(context.Context, *Message[job]) error { <-release; return nil }, o)
 		b.run(l)
 		advance(time.Second)
@@ -251,7 +251,7 @@ func TestADequeueSlowerThanItsLeaseStartsNoHandler(t *testing.T) {
 		}
 		runs := 0
 		o := options()
-		o.Visibility = dispatcher.Fixed(5 * time.Second)
+		o.Lease.Visibility = dispatcher.Fixed(5 * time.Second)
 		l := New(b.queue, func(context.Context, *Message[job]) error { runs++; return nil }, o)
 		b.run(l)
 		advance(time.Minute)

@@ -32,7 +32,7 @@ func ExampleOptions_acceptForeign() {
 		stop()
 		return nil
 	}
-	if err := listener.New(q, ship, &listener.Options[Order]{AcceptForeign: true}).Run(ctx); err != nil {
+	if err := listener.New(q, ship, &listener.Options[Order]{Wire: listener.WireOptions{AcceptForeign: true}}).Run(ctx); err != nil {
 		fmt.Println(err)
 	}
 	// Output:

@@ -30,7 +30,7 @@ func ExampleIdle() {
 	empty := make(chan struct{})
 	noticed := sync.OnceFunc(func() { close(empty) })
 	l := listener.New(q, ship, &listener.Options[Order]{
-		Idle:     listener.Idle{Min: time.Hour, Max: time.Hour},
+		Fetch:    listener.FetchOptions{Idle: listener.Idle{Min: time.Hour, Max: time.Hour}},
 		Observer: listener.Observer{Polled: func(listener.Poll) { noticed() }},
 	})
 	ended := make(chan error)

@@ -27,10 +27,12 @@ func ExampleOptions_queueEmpty() {
 	}
 	ship := func(context.Context, *listener.Message[Order]) error { return nil }
 	l := listener.New(q, ship, &listener.Options[Order]{
-		Loops: listener.Loops{Max: 1},
-		QueueEmpty: func(int) (wait time.Duration, end bool) {
-			stop()
-			return time.Second, false
+		Fetch: listener.FetchOptions{
+			Loops: listener.Loops{Max: 1},
+			QueueEmpty: func(int) (wait time.Duration, end bool) {
+				stop()
+				return time.Second, false
+			},
 		},
 	})
 	if err := l.Run(ctx); err != nil {

@@ -29,7 +29,7 @@ func ExampleState() {
 		show()
 		stop()
 		return nil
-	}, &listener.Options[Order]{Visibility: listener.FixedVisibility(2 * time.Minute)})
+	}, &listener.Options[Order]{Lease: listener.LeaseOptions{Visibility: listener.FixedVisibility(2 * time.Minute)}})
 	show()
 	if err := l.Run(ctx); err != nil {
 		fmt.Println(err)

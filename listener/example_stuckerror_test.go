@@ -29,8 +29,8 @@ func ExampleStuckError() {
 		return nil
 	}
 	l := listener.New(q, ship, &listener.Options[Order]{
-		Timeout:    time.Millisecond,
-		StuckAfter: time.Millisecond,
+		Timeout: time.Millisecond,
+		Lease:   listener.LeaseOptions{StuckAfter: time.Millisecond},
 		OnError: func(err error) {
 			if stuck, ok := errors.AsType[*listener.StuckError](err); ok {
 				fmt.Println("stuck on", stuck.Queue.Queue)

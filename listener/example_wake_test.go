@@ -28,7 +28,7 @@ func ExampleListener_Wake() {
 	}
 	polled := make(chan struct{}, 1000)
 	l := listener.New(q, ship, &listener.Options[Order]{
-		Idle:     listener.Idle{Min: time.Hour, Max: time.Hour},
+		Fetch:    listener.FetchOptions{Idle: listener.Idle{Min: time.Hour, Max: time.Hour}},
 		Observer: listener.Observer{Polled: func(listener.Poll) { polled <- struct{}{} }},
 		Logger:   slog.New(slog.DiscardHandler),
 	})

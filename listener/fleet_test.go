@@ -72,7 +72,7 @@ func TestAFleetPollsOncePerMaxTogether(t *testing.T) {
 	const instances, Max = 20, 10 * time.Second
 	bubble(t, func(b *bundle) {
 		f := b.startFleet(instances, func(o *Options[job]) {
-			o.Idle = Idle{Min: Max, Max: Max, Fleet: instances}
+			o.Fetch.Idle = Idle{Min: Max, Max: Max, Fleet: instances}
 		})
 		begin := b.begin.Add(1) // after the first polls, which are at the start
 		advance(24 * time.Hour)
@@ -114,7 +114,7 @@ func TestAFleetThatRunsOutOfWorkIsSpread(t *testing.T) {
 	const instances, Max = 20, 10 * time.Second
 	bubble(t, func(b *bundle) {
 		f := b.startFleet(instances, func(o *Options[job]) {
-			o.Idle, o.Concurrency = Idle{Min: Max, Max: Max, Fleet: instances}, 32
+			o.Fetch.Idle, o.Concurrency = Idle{Min: Max, Max: Max, Fleet: instances}, 32
 		})
 		advance(3 * instances * Max)
 		for range 3 {
@@ -146,7 +146,7 @@ func TestAFleetPicksUpAMessageWithinItsPeriod(t *testing.T) {
 	for _, c := range []struct{ instances, fleet int }{{5, 5}, {5, 20}, {1, 0}, {1, 1}, {20, 20}, {1, 20}}[:suitetest.Size(3, 6)] {
 		bubble(t, func(b *bundle) {
 			f := b.startFleet(c.instances, func(o *Options[job]) {
-				o.Idle = Idle{Min: Max, Max: Max, Fleet: c.fleet}
+				o.Fetch.Idle = Idle{Min: Max, Max: Max, Fleet: c.fleet}
 			})
 			period := Max * time.Duration(max(c.fleet, 1))
 			random := rand.New(rand.NewPCG(1, 2))
@@ -178,7 +178,7 @@ func TestAFleetPicksUpAMessageWithinItsPeriod(t *testing.T) {
 func TestTheFleetCanBeChanged(t *testing.T) {
 	const instances, Max = 10, 10 * time.Second
 	bubble(t, func(b *bundle) {
-		f := b.startFleet(instances, func(o *Options[job]) { o.Idle = Idle{Min: Max, Max: Max} })
+		f := b.startFleet(instances, func(o *Options[job]) { o.Fetch.Idle = Idle{Min: Max, Max: Max} })
 		advance(time.Second)
 		for _, c := range []struct{ fleet, most int }{{0, 3600}, {10, 360}, {30, 120}, {1, 3600}, {10, 360}} {
 			for _, l := range f.listeners {
@@ -208,13 +208,13 @@ func TestABadFleetIsRefused(t *testing.T) {
 		{Idle{Fleet: 2, Max: math.MaxInt64}, "century"},
 	} {
 		o := options()
-		o.Idle = c.idle
+		o.Fetch.Idle = c.idle
 		if err := New(named{}, nothing, o).Run(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: got %v, want %q", c.idle, err, c.want)
 		}
 	}
 	o := options()
-	o.Idle, o.QueueEmpty = Idle{Fleet: 3}, func(int) (time.Duration, bool) { return time.Second, false }
+	o.Fetch.Idle, o.Fetch.QueueEmpty = Idle{Fleet: 3}, func(int) (time.Duration, bool) { return time.Second, false }
 	if err := New(named{}, nothing, o).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "QueueEmpty") {
 		t.Errorf("with QueueEmpty: got %v, want a refusal", err)
 	}

@@ -54,7 +54,7 @@ func TestTheBodyStaysTheSameHoweverOftenItFails(t *testing.T) {
 			b.putText(text)
 			var outcomes, log []string
 			attempts := 0
-			o := &Options[[]byte]{Codec: codec.Bytes(), Format: format, AcceptForeign: adopt, Logger: options().Logger}
+			o := &Options[[]byte]{Codec: codec.Bytes(), Wire: WireOptions{Format: format, AcceptForeign: adopt}, Logger: options().Logger}
 			o.RetryDelay = func(int, error) time.Duration { return time.Second }
 			o.Poison.MaxAttempts = 100
 			o.OnError = func(err error) { log = append(log, err.Error()) }
@@ -108,7 +108,7 @@ func TestAdoptionDoesNotNestEnvelopes(t *testing.T) {
 			b.putText(text)
 			runs := 0
 			o := options()
-			o.Format, o.AcceptForeign = format, true
+			o.Wire.Format, o.Wire.AcceptForeign = format, true
 			o.RetryDelay = func(int, error) time.Duration { return time.Second }
 			l := New(b.queue, func(_ context.Context, m *Message[job]) error {
 				if runs++; m.Body.N != 7 || m.Attempt != runs {

@@ -507,7 +507,7 @@ func TestAnItemForANewerWorkerIsLeftToIt(t *testing.T) {
 		b.putGroup(4)
 		o := options()
 		o.Codec = newerCodec{codec.JSON[job]()}
-		o.Idle = Idle{Min: time.Hour, Max: time.Hour}
+		o.Fetch.Idle = Idle{Min: time.Hour, Max: time.Hour}
 		var got items
 		l := New(b.queue, EachItem(got.handler(t, func(context.Context, *Message[job]) error { return nil }), 2), o)
 		b.run(l)
@@ -642,7 +642,7 @@ func TestAnItemThatEndsDuringTheLastRenewalIsRecorded(t *testing.T) {
 			return nil
 		}), 2)
 		o := options()
-		o.Visibility = FixedVisibility(30 * time.Second) // renewed between 15 and 19 s
+		o.Lease.Visibility = FixedVisibility(30 * time.Second) // renewed between 15 and 19 s
 		l := New(q, func(ctx context.Context, m *Message[job]) error {
 			if m.Attempt > 1 {
 				return each(ctx, m)

@@ -49,7 +49,7 @@ func TestAGroupThatIsGivenUpBeginsNoItem(t *testing.T) {
 		var got items
 		var givenUp atomic.Bool
 		o := fixed(5 * time.Minute)
-		o.Timeout, o.GiveUp = 10*time.Second, true
+		o.Timeout, o.Lease.GiveUp = 10*time.Second, true
 		o.OnError = func(err error) {
 			if s := new(StuckError); errors.As(err, &s) && s.GivenUp {
 				givenUp.Store(true)

@@ -15,8 +15,8 @@ func (o *sessionOptions) guard(g *hook.Guard) {
 	w.Received = hook.Guard1(g, "Observer.Received", w.Received)
 	w.Scaled = hook.Guard1(g, "Observer.Scaled", w.Scaled)
 	w.Paused = hook.Guard1(g, "Observer.Paused", w.Paused)
-	detected := o.QueueWorkDetected
-	o.QueueWorkDetected = func(load Load) int {
+	detected := o.Fetch.QueueWorkDetected
+	o.Fetch.QueueWorkDetected = func(load Load) int {
 		var loops int
 		if g.Call("QueueWorkDetected", func() { loops = detected(load) }) {
 			return loops

@@ -90,17 +90,17 @@ var hooks = map[string]func(o *Options[job], fail func()){
 		o.RetryDelay = func(int, error) time.Duration { fail(); return 0 }
 	},
 	"QueueEmpty": func(o *Options[job], fail func()) {
-		o.QueueEmpty = func(int) (time.Duration, bool) { fail(); return 0, false }
+		o.Fetch.QueueEmpty = func(int) (time.Duration, bool) { fail(); return 0, false }
 	},
 	"QueueWorkDetected": func(o *Options[job], fail func()) {
-		o.QueueWorkDetected = func(scaling.Load) int { fail(); return 0 }
+		o.Fetch.QueueWorkDetected = func(scaling.Load) int { fail(); return 0 }
 	},
-	"Idle.New": func(o *Options[job], fail func()) { o.Idle.New = func() BackOff { fail(); return nil } },
+	"Idle.New": func(o *Options[job], fail func()) { o.Fetch.Idle.New = func() BackOff { fail(); return nil } },
 	"Idle.New: NextBackOff": func(o *Options[job], fail func()) {
-		o.Idle.New = func() BackOff { return brokenCurve{fail, succeeds} }
+		o.Fetch.Idle.New = func() BackOff { return brokenCurve{fail, succeeds} }
 	},
 	"Idle.New: Reset": func(o *Options[job], fail func()) {
-		o.Idle.New = func() BackOff { return brokenCurve{succeeds, fail} }
+		o.Fetch.Idle.New = func() BackOff { return brokenCurve{succeeds, fail} }
 	},
 	"OnError": func(o *Options[job], fail func()) {
 		report := o.OnError
@@ -146,7 +146,7 @@ func testBrokenHook(b *bundle, name string, set func(*Options[job], func()), fai
 	var reported errorList
 	var log bytes.Buffer
 	o := fixed(30 * time.Second)
-	o.Concurrency, o.BatchSize, o.Loops.Max, o.Loops.Pause = 4, 2, 2, -1
+	o.Concurrency, o.Fetch.BatchSize, o.Fetch.Loops.Max, o.Fetch.Loops.Pause = 4, 2, 2, -1
 	o.Logger = textLogger(&log)
 	o.OnError = reported.add
 	var counts eventCounts
@@ -337,7 +337,7 @@ func TestTheDefaultDecidesForAHookThatFails(t *testing.T) {
 	eachFault(t, func(b *bundle, fail func()) {
 		b.put(2000)
 		o := options()
-		o.Loops, o.Concurrency = Loops{Max: 4}, 128
+		o.Fetch.Loops, o.Concurrency = Loops{Max: 4}, 128
 		hooks["QueueWorkDetected"](o, fail)
 		l := New(b.queue, nothing, o)
 		b.run(l)
@@ -351,7 +351,7 @@ func TestTheDefaultDecidesForAHookThatFails(t *testing.T) {
 		var reported errorList
 		o := options()
 		o.OnError = reported.add
-		o.Idle.New = func() BackOff { return nil }
+		o.Fetch.Idle.New = func() BackOff { return nil }
 		b.run(New(b.queue, nothing, o))
 		advance(time.Minute)
 		b.mustFinish()

@@ -22,9 +22,9 @@ const longestFleetWait = 100 * 365 * 24 * time.Hour
 // Duration any more.
 func idleWithDefaults(i Idle) (Idle, error) {
 	if i.Min < 0 || i.Max < 0 {
-		return i, fmt.Errorf("idle bounds %v and %v must not be negative", i.Min, i.Max)
+		return i, fmt.Errorf("Fetch.Idle: the bounds %v and %v must not be negative", i.Min, i.Max)
 	}
-	if err := errors.Join(units.Wait("idle minimum", i.Min), units.Wait("idle maximum", i.Max)); err != nil {
+	if err := errors.Join(units.Wait("Fetch.Idle.Min", i.Min), units.Wait("Fetch.Idle.Max", i.Max)); err != nil {
 		return i, err
 	}
 	if i.Min == 0 {
@@ -37,13 +37,13 @@ func idleWithDefaults(i Idle) (Idle, error) {
 		i.Max = max(defaultIdleMax, i.Min)
 	}
 	if i.Min > i.Max {
-		return i, fmt.Errorf("idle minimum %v is above the maximum %v", i.Min, i.Max)
+		return i, fmt.Errorf("Fetch.Idle: the minimum %v is above the maximum %v", i.Min, i.Max)
 	}
 	if i.Fleet < 0 {
-		return i, fmt.Errorf("idle fleet %d must not be negative: it is the number of instances", i.Fleet)
+		return i, fmt.Errorf("Fetch.Idle: the fleet %d must not be negative: it is the number of instances", i.Fleet)
 	}
 	if i.Fleet > int(longestFleetWait/i.Max) {
-		return i, fmt.Errorf("idle fleet %d times the maximum %v is over a century: Fleet is the number of instances", i.Fleet, i.Max)
+		return i, fmt.Errorf("Fetch.Idle: the fleet %d times the maximum %v is over a century: Fleet is the number of instances", i.Fleet, i.Max)
 	}
 	return i, nil
 }
@@ -72,7 +72,7 @@ func idleWait(i *Idle, next time.Duration) time.Duration {
 // idleBesideHook returns an error if Idle is set although the QueueEmpty hook overrides it.
 func idleBesideHook(idle Idle, hook bool) error {
 	if hook && isSet(idle) {
-		return errors.New("Idle and QueueEmpty are both set, but QueueEmpty overrides Idle: set only one of them")
+		return errors.New("Fetch.Idle and Fetch.QueueEmpty are both set, but QueueEmpty overrides Idle: set only one of them")
 	}
 	return nil
 }

@@ -34,13 +34,13 @@ func TestAProgramImportsThisPackageAndOneQueue(t *testing.T) {
 	}
 	type job struct{ N int }
 	o := &listener.Options[job]{
-		Create: true, Concurrency: 8, Loops: listener.Loops{Max: 2},
-		Idle:              listener.Idle{Max: time.Minute},
-		QueueWorkDetected: func(l listener.Load) int { return int(l.Depth) },
-		Visibility:        listener.FixedVisibility(time.Minute),
-		TimeoutFor:        func(m *listener.Message[job]) time.Duration { return time.Duration(m.Body.N) },
-		RetryDelay:        func(attempt int, _ error) time.Duration { return listener.RetryCurve(attempt) },
-		Poison:            listener.PoisonPolicy{MaxAttempts: 3},
+		Create: true, Concurrency: 8, Fetch: listener.FetchOptions{Loops: listener.Loops{Max: 2},
+			Idle:              listener.Idle{Max: time.Minute},
+			QueueWorkDetected: func(l listener.Load) int { return int(l.Depth) }},
+		Lease:      listener.LeaseOptions{Visibility: listener.FixedVisibility(time.Minute)},
+		TimeoutFor: func(m *listener.Message[job]) time.Duration { return time.Duration(m.Body.N) },
+		RetryDelay: func(attempt int, _ error) time.Duration { return listener.RetryCurve(attempt) },
+		Poison:     listener.PoisonPolicy{MaxAttempts: 3},
 		Interceptors: []listener.Interceptor{func(ctx context.Context, d listener.Delivery, next func(context.Context) error) error {
 			err := next(ctx)
 			if r := listener.ResultOf(err); r.Outcome == listener.Snoozed {
@@ -50,7 +50,7 @@ func TestAProgramImportsThisPackageAndOneQueue(t *testing.T) {
 		}},
 		OnError: readError,
 	}
-	o.Visibility = listener.Visibility{Min: time.Minute}
+	o.Lease.Visibility = listener.Visibility{Min: time.Minute}
 	o.Observer.Polled = func(listener.Poll) {}
 	o.Observer.Received = func([]queue.Message) {}
 	o.Observer.Scaled = func(listener.Scale) {}

@@ -15,7 +15,7 @@ import (
 // fixed returns options whose visibility does not depend on handling times.
 func fixed(d time.Duration) *Options[job] {
 	o := options()
-	o.Visibility = dispatcher.Fixed(d)
+	o.Lease.Visibility = dispatcher.Fixed(d)
 	return o
 }
 
@@ -420,7 +420,7 @@ func TestALeaseShorterThanTheCopyIsNotHandledAgain(t *testing.T) {
 			}
 			runs := 0
 			o := options()
-			o.Visibility.First = 10 * time.Second
+			o.Lease.Visibility.First = 10 * time.Second
 			l := New(b.queue, func(context.Context, *Message[job]) error { runs++; return errors.New("no") }, o)
 			b.run(l)
 			advance(5 * time.Hour)

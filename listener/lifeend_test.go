@@ -139,7 +139,7 @@ func TestALostLeaseRaisesTheVisibilityOfTheNextDequeue(t *testing.T) {
 			return act()
 		}
 		o := options()
-		o.Concurrency, o.BatchSize = 1, 1
+		o.Concurrency, o.Fetch.BatchSize = 1, 1
 		var until []time.Duration
 		o.Observer.Received = func(ms []queue.Message) { until = append(until, time.Until(ms[0].Until)) }
 		l := New(b.queue, func(ctx context.Context, _ *Message[job]) error {

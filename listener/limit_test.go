@@ -46,7 +46,7 @@ func TestALimitIsNoPoll(t *testing.T) {
 			}
 		}
 		o.OnError = func(error) { told.Add(1) }
-		o.QueueEmpty = func(int) (time.Duration, bool) {
+		o.Fetch.QueueEmpty = func(int) (time.Duration, bool) {
 			if time.Since(b.begin) < 25*time.Second {
 				told.Add(1)
 			}
@@ -101,7 +101,7 @@ func TestLoopsThatALimitHoldsBackAreSpread(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.limit(10*time.Second, time.Hour)
 		o := options()
-		o.Concurrency, o.Loops = 128, Loops{Min: 4, Max: 4}
+		o.Concurrency, o.Fetch.Loops = 128, Loops{Min: 4, Max: 4}
 		b.run(New(b.queue, nothing, o))
 		advance(15 * time.Second)
 		at := b.refusals()
@@ -140,7 +140,7 @@ func TestAWakeUpOutlivesALimit(t *testing.T) {
 		bubble(t, func(b *bundle) {
 			source := connected()
 			o := wakeOptions(source)
-			o.SafetyPoll = -1
+			o.Fetch.SafetyPoll = -1
 			var handled atomic.Int64
 			b.queue.intercept = func(op string, act func() error) error {
 				if since := time.Since(b.begin); op == "dequeue" && since >= time.Second && since < 12*time.Second {

@@ -394,7 +394,7 @@ func TestWorkResetsTheWaits(t *testing.T) {
 
 	bubble(t, func(b *bundle) {
 		o := options()
-		o.Idle = scaling.Idle{Max: idleMax}
+		o.Fetch.Idle = scaling.Idle{Max: idleMax}
 		d := waitAfterError(b, func(b *bundle) {
 			b.run(New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(time.Second); return nil }, o))
 			advance(10 * time.Minute)
@@ -533,15 +533,15 @@ func TestAMissingQueueIsWaitedFor(t *testing.T) {
 func TestBadOptionsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 	for name, change := range map[string]func(*Options[job]){
 		"concurrency":              func(o *Options[job]) { o.Concurrency = -1 },
-		"batch size":               func(o *Options[job]) { o.BatchSize = 33 },
-		"loops":                    func(o *Options[job]) { o.Loops = Loops{Min: -1} },
-		"the minimum":              func(o *Options[job]) { o.Loops = Loops{Min: 3, Max: 2} },
-		"idle":                     func(o *Options[job]) { o.Idle = scaling.Idle{Min: 2 * time.Second, Max: time.Second} },
-		"visibility":               func(o *Options[job]) { o.Visibility = dispatcher.Visibility{Min: time.Second} },
-		"minimum fetch":            func(o *Options[job]) { o.MinFetch = -1 },
+		"Fetch.BatchSize":          func(o *Options[job]) { o.Fetch.BatchSize = 33 },
+		"Fetch.Loops":              func(o *Options[job]) { o.Fetch.Loops = Loops{Min: -1} },
+		"the minimum":              func(o *Options[job]) { o.Fetch.Loops = Loops{Min: 3, Max: 2} },
+		"Fetch.Idle":               func(o *Options[job]) { o.Fetch.Idle = scaling.Idle{Min: 2 * time.Second, Max: time.Second} },
+		"Lease.Visibility":         func(o *Options[job]) { o.Lease.Visibility = dispatcher.Visibility{Min: time.Second} },
+		"Fetch.MinFetch":           func(o *Options[job]) { o.Fetch.MinFetch = -1 },
 		"time-out":                 func(o *Options[job]) { o.Timeout = -1 },
 		"poison":                   func(o *Options[job]) { o.Poison.MaxAttempts = -1 },
-		"settle":                   func(o *Options[job]) { o.SettleTimeout = -1 },
+		"Lease.SettleTimeout":      func(o *Options[job]) { o.Lease.SettleTimeout = -1 },
 		"set only one":             func(o *Options[job]) { o.Poison = poison.Policy{Keep: true, Queue: o.Poison.Queue} },
 		"moved to itself for ever": nil,
 	} {

@@ -171,7 +171,7 @@ func (l *loop) poll(reserved int) (wait time.Duration, ended bool) {
 	l.changed()
 	l.empties, l.found, l.phased = 0, l.found+1, false
 	l.curve.Reset()
-	if l.short > 0 && l.short >= emptyAfter && l.options.QueueEmpty == nil {
+	if l.short > 0 && l.short >= emptyAfter && l.options.Fetch.QueueEmpty == nil {
 		ended, _ = l.ask(event{what: emptied, short: true, seen: now.heard}, end, again)
 	}
 	return 0, ended
@@ -282,7 +282,7 @@ func (l *loop) onQueueMissing(err error) (wait time.Duration, ended bool) {
 
 // askQueueEmpty calls the QueueEmpty hook. ok is false without a hook, or if it panics.
 func (l *loop) askQueueEmpty() (wait time.Duration, stop, ok bool) {
-	f := l.options.QueueEmpty
+	f := l.options.Fetch.QueueEmpty
 	if f == nil {
 		return 0, false, false
 	}

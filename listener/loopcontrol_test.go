@@ -148,7 +148,7 @@ func measure(t *testing.T, seed uint64, set func(*network, *Options[job])) (f me
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, seed)
 		o := options()
-		o.Seed, o.Concurrency, o.BatchSize, o.Loops = seed, 32*batch, batch, Loops{Max: 32}
+		o.Seed, o.Concurrency, o.Fetch.BatchSize, o.Fetch.Loops = seed, 32*batch, batch, Loops{Max: 32}
 		set(n, o)
 		b := &bundle{T: t}
 		l := New(n, func(context.Context, *Message[job]) error { time.Sleep(20 * time.Millisecond); return nil }, o)
@@ -187,11 +187,11 @@ func TestAControllerFindsEnoughLoops(t *testing.T) {
 		slow := func(n *network, o *Options[job]) {
 			n.latency = latency
 			n.arrival = batch * knee / latency.Seconds()
-			o.QueueWorkDetected = scaling.Table(2)
+			o.Fetch.QueueWorkDetected = scaling.Table(2)
 		}
 		want := batch * knee / latency.Seconds()
 		fixed := measure(t, seed, slow)
-		got := measure(t, seed, func(n *network, o *Options[job]) { slow(n, o); o.LoopController = scaling.ByIntake })
+		got := measure(t, seed, func(n *network, o *Options[job]) { slow(n, o); o.Fetch.LoopController = scaling.ByIntake })
 		t.Logf("latency %v, %.0f messages/s come, %.0f loops are needed: fixed: %v; by intake: %v", latency, want, knee, fixed, got)
 		if fixed.rate > 0.8*want {
 			t.Errorf("seed %d: the fixed number takes %.0f of %.0f messages/s: it proves nothing", seed, fixed.rate, want)
@@ -219,7 +219,7 @@ func TestAControllerFindsTheKneeOfTheService(t *testing.T) {
 			saturating := func(n *network, o *Options[job]) { n.latency, n.capacity, n.refuses = latency, capacity, refuses }
 			want := batch * float64(capacity) / latency.Seconds()
 			fixed := measure(t, seed, saturating)
-			got := measure(t, seed, func(n *network, o *Options[job]) { saturating(n, o); o.LoopController = scaling.ByIntake })
+			got := measure(t, seed, func(n *network, o *Options[job]) { saturating(n, o); o.Fetch.LoopController = scaling.ByIntake })
 			t.Logf("capacity %d of %v, refuses %v, %.0f messages/s at most: by depth: %v; by intake: %v", capacity, latency, refuses, want, fixed, got)
 			if fixed.loops < 2*float64(capacity) {
 				t.Errorf("seed %d: the depth calls for %.1f loops with a capacity of %d: it proves nothing", seed, fixed.loops, capacity)
@@ -247,8 +247,8 @@ func TestAControllerStartsAndEndsLoops(t *testing.T) {
 			want = loops
 		}
 		o := options()
-		o.Concurrency, o.BatchSize, o.Loops = 128, batch, Loops{Min: 2, Max: 9, Pause: time.Hour}
-		o.LoopController = func() scaling.Controller {
+		o.Concurrency, o.Fetch.BatchSize, o.Fetch.Loops = 128, batch, Loops{Min: 2, Max: 9, Pause: time.Hour}
+		o.Fetch.LoopController = func() scaling.Controller {
 			return func(i scaling.Interval) int {
 				mu.Lock()
 				defer mu.Unlock()
@@ -299,8 +299,8 @@ func TestAControllerThatFailsIsReported(t *testing.T) {
 			n := newNetwork(t, 1)
 			n.latency = 50 * time.Millisecond
 			o := options()
-			o.Concurrency, o.BatchSize, o.Loops, o.LoopController = 32, batch, Loops{Min: 3, Max: 5}, f
-			o.QueueWorkDetected = scaling.Table(4)
+			o.Concurrency, o.Fetch.BatchSize, o.Fetch.Loops, o.Fetch.LoopController = 32, batch, Loops{Min: 3, Max: 5}, f
+			o.Fetch.QueueWorkDetected = scaling.Table(4)
 			var failures atomic.Int64
 			o.OnError = func(err error) {
 				if hook := (*HookError)(nil); errors.As(err, &hook) {
@@ -329,8 +329,8 @@ func TestAControllerThatBlocksHoldsBackOneLoop(t *testing.T) {
 		n.latency = 50 * time.Millisecond
 		release := make(chan struct{})
 		o := options()
-		o.Concurrency, o.BatchSize, o.Loops = 64, batch, Loops{Min: 2, Max: 2}
-		o.LoopController = func() scaling.Controller {
+		o.Concurrency, o.Fetch.BatchSize, o.Fetch.Loops = 64, batch, Loops{Min: 2, Max: 2}
+		o.Fetch.LoopController = func() scaling.Controller {
 			return func(i scaling.Interval) int { <-release; return i.Loops }
 		}
 		b := &bundle{T: t}
@@ -352,7 +352,7 @@ func TestListenersDoNotShareAController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		made := 0
 		o := options()
-		o.LoopController = func() scaling.Controller { made++; return scaling.ByIntake() }
+		o.Fetch.LoopController = func() scaling.Controller { made++; return scaling.ByIntake() }
 		for range 2 {
 			n := newNetwork(t, 1)
 			n.latency = 50 * time.Millisecond
@@ -384,7 +384,7 @@ func TestAControllerCostsNoRequests(t *testing.T) {
 		return polls, readings
 	}
 	polls, readings := sent(func(*Options[job]) {})
-	with, read := sent(func(o *Options[job]) { o.LoopController = scaling.ByIntake })
+	with, read := sent(func(o *Options[job]) { o.Fetch.LoopController = scaling.ByIntake })
 	if with > polls+polls/20 || read > readings {
 		t.Errorf("got %d polls and %d readings of the depth, want no more than the %d and %d without", with, read, polls, readings)
 	}
@@ -396,8 +396,8 @@ func TestAControllerDoesNotEndTheLastLoop(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		source := &wakeup.Bus{}
 		o := wakeOptions(source)
-		o.SafetyPoll, o.Concurrency, o.BatchSize = noSafety, 4, 1
-		o.LoopController = func() scaling.Controller { return func(scaling.Interval) int { return 0 } }
+		o.Fetch.SafetyPoll, o.Concurrency, o.Fetch.BatchSize = noSafety, 4, 1
+		o.Fetch.LoopController = func() scaling.Controller { return func(scaling.Interval) int { return 0 } }
 		b.queue.latency = 20 * time.Millisecond
 		l := New(b.queue, nothing, o)
 		b.run(l)

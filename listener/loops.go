@@ -28,10 +28,10 @@ type Loops struct {
 
 func (l Loops) check() error {
 	if l.Min < 0 || l.Max < 0 {
-		return fmt.Errorf("loops %d…%d must be at least 1", l.Min, l.Max)
+		return fmt.Errorf("Fetch.Loops %d…%d must be at least 1", l.Min, l.Max)
 	}
 	if l.Max > 0 && l.Min > l.Max {
-		return fmt.Errorf("loops %d…%d: the minimum is above the maximum", l.Min, l.Max)
+		return fmt.Errorf("Fetch.Loops %d…%d: the minimum is above the maximum", l.Min, l.Max)
 	}
 	return units.Wait("pause of the loops", l.Pause)
 }

@@ -22,9 +22,9 @@ func nothing(context.Context, *Message[job]) error { return nil }
 // withLoops returns options for up to n loops, which start with any work and end without a pause.
 func withLoops(n int) *Options[job] {
 	o := options()
-	o.Loops = Loops{Max: n, Pause: -1}
+	o.Fetch.Loops = Loops{Max: n, Pause: -1}
 	o.Concurrency = n * 32
-	o.QueueWorkDetected = func(scaling.Load) int { return n }
+	o.Fetch.QueueWorkDetected = func(scaling.Load) int { return n }
 	return o
 }
 
@@ -52,7 +52,7 @@ func TestIdleLoopsEndUntilOneRemains(t *testing.T) {
 func TestLoopsStartAgainWithWorkAndPauseBeforeTheyEnd(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := withLoops(5)
-		o.Loops.Pause = 30 * time.Second
+		o.Fetch.Loops.Pause = 30 * time.Second
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		for range 3 {
@@ -78,9 +78,9 @@ func TestALoopEndsAtItsFourthEmptyPoll(t *testing.T) {
 			b.put(32) // one answer, so that work is detected once
 			o := withLoops(2)
 			if fixed {
-				o.Idle = scaling.Idle{Min: time.Second, Max: time.Second}
+				o.Fetch.Idle = scaling.Idle{Min: time.Second, Max: time.Second}
 			} else {
-				o.Idle = scaling.Idle{Min: time.Millisecond, Max: time.Second, New: func() BackOff { return scaling.Curve(0, time.Second) }}
+				o.Fetch.Idle = scaling.Idle{Min: time.Millisecond, Max: time.Second, New: func() BackOff { return scaling.Curve(0, time.Second) }}
 			}
 			l := New(b.queue, nothing, o)
 			b.run(l)
@@ -102,14 +102,14 @@ func TestALoopEndsAtItsFourthEmptyPoll(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		var polledAt []int // in milliseconds
 		o := withLoops(2)
-		o.Loops.Min = 2 // both run from the start
+		o.Fetch.Loops.Min = 2 // both run from the start
 		var curves atomic.Int64
-		o.Idle = scaling.Idle{Min: time.Millisecond, Max: time.Second, New: func() BackOff {
+		o.Fetch.Idle = scaling.Idle{Min: time.Millisecond, Max: time.Second, New: func() BackOff {
 			curves.Add(1)
 			return scaling.Curve(0, time.Second)
 		}}
 		l := New(b.queue, nothing, o)
-		l.options.Loops.Min = 2
+		l.options.Fetch.Loops.Min = 2
 		b.run(l)
 		advance(0)
 		polls := len(b.queue.sent("dequeue"))
@@ -139,7 +139,7 @@ func TestAnIdleListenerPollsOncePerMax(t *testing.T) {
 		}
 		bubble(t, func(b *bundle) {
 			o := options()
-			o.Idle.Max = idleMax
+			o.Fetch.Idle.Max = idleMax
 			b.run(New(b.queue, nothing, o))
 			advance(time.Hour)
 			before := len(b.queue.sent("dequeue"))
@@ -191,8 +191,8 @@ func TestTheQueueEmptyHookDecides(t *testing.T) {
 		var mu sync.Mutex
 		counts := map[int]int{}
 		o := options()
-		o.Loops = Loops{Min: 1, Max: 3, Pause: -1}
-		o.QueueEmpty = func(idle int) (time.Duration, bool) {
+		o.Fetch.Loops = Loops{Min: 1, Max: 3, Pause: -1}
+		o.Fetch.QueueEmpty = func(idle int) (time.Duration, bool) {
 			mu.Lock()
 			defer mu.Unlock()
 			counts[idle]++
@@ -211,7 +211,7 @@ func TestTheQueueEmptyHookDecides(t *testing.T) {
 	})
 	bubble(t, func(b *bundle) { // a hook that returns zero does not cause a busy loop
 		o := options()
-		o.QueueEmpty = func(int) (time.Duration, bool) { return -1, true }
+		o.Fetch.QueueEmpty = func(int) (time.Duration, bool) { return -1, true }
 		b.run(New(b.queue, nothing, o))
 		advance(time.Second)
 		b.mustFinish()
@@ -228,8 +228,8 @@ func TestLoopsFollowTheDepth(t *testing.T) {
 		t.Run(fmt.Sprint(depth), func(t *testing.T) {
 			bubble(t, func(b *bundle) {
 				o := options()
-				o.QueueWorkDetected = scaling.Stepped()
-				o.Loops.Max = 200
+				o.Fetch.QueueWorkDetected = scaling.Stepped()
+				o.Fetch.Loops.Max = 200
 				o.Concurrency = 4000
 				l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(10 * time.Second); return nil }, o)
 				b.run(l)
@@ -537,8 +537,8 @@ func TestADepthThatCannotBeReadStopsNothing(t *testing.T) {
 func TestASleepingLoopInExcessEndsWhileAPollIsOwed(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := options()
-		o.BatchSize, o.Concurrency, o.Loops = 1, 2, Loops{Min: 3, Max: 3}
-		o.Idle.Min, o.Idle.Max = time.Hour, time.Hour
+		o.Fetch.BatchSize, o.Concurrency, o.Fetch.Loops = 1, 2, Loops{Min: 3, Max: 3}
+		o.Fetch.Idle.Min, o.Fetch.Idle.Max = time.Hour, time.Hour
 		b.put(1)
 		l := New(b.queue, slowHandler(10*time.Hour), o)
 		b.run(l)
@@ -577,7 +577,7 @@ func TestTheLogSaysThatLoopsAreBounded(t *testing.T) {
 			var log bytes.Buffer
 			o := options()
 			o.Logger = slog.New(slog.NewTextHandler(&log, nil))
-			o.Loops.Max, o.QueueWorkDetected = c.most, c.rule
+			o.Fetch.Loops.Max, o.Fetch.QueueWorkDetected = c.most, c.rule
 			l := New(b.queue, nothing, o)
 			b.run(l)
 			for range 5 {

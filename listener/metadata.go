@@ -162,7 +162,7 @@ func settingIn(metadata map[string]string, name string, highest int) (int, error
 type explicitSettings struct{ visibility, attempts, lost, rule bool }
 
 func explicitIn(o *sessionOptions) explicitSettings {
-	return explicitSettings{o.Visibility.First != 0, o.Poison.MaxAttempts != 0, o.Poison.MaxLost != 0, o.QueueWorkDetected != nil}
+	return explicitSettings{o.Visibility.First != 0, o.Poison.MaxAttempts != 0, o.Poison.MaxLost != 0, o.Fetch.QueueWorkDetected != nil}
 }
 
 // unless returns the number from the metadata, or 0 if an option wins.

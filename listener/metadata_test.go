@@ -102,10 +102,10 @@ func TestMetadataApplyWhereNoOptionIsSet(t *testing.T) {
 		"ignored":          {func(o *Options[job]) { o.Metadata = IgnoreMetadata }, 5, 30 * time.Second, 1},
 		"attempts set":     {func(o *Options[job]) { o.Poison.MaxAttempts = 3 }, 3, 2 * time.Minute, 1},
 		"lost set":         {func(o *Options[job]) { o.Poison.MaxLost = 9 }, 2, 2 * time.Minute, 1},
-		"first set":        {func(o *Options[job]) { o.Visibility.First = 40 * time.Second }, 2, 40 * time.Second, 1},
-		"fixed":            {func(o *Options[job]) { o.Visibility = FixedVisibility(50 * time.Second) }, 2, 50 * time.Second, 1},
-		"within the most":  {func(o *Options[job]) { o.Visibility.Max = time.Minute }, 2, time.Minute, 1},
-		"within the least": {func(o *Options[job]) { o.Visibility.Min = 3 * time.Minute }, 2, 3 * time.Minute, 1},
+		"first set":        {func(o *Options[job]) { o.Lease.Visibility.First = 40 * time.Second }, 2, 40 * time.Second, 1},
+		"fixed":            {func(o *Options[job]) { o.Lease.Visibility = FixedVisibility(50 * time.Second) }, 2, 50 * time.Second, 1},
+		"within the most":  {func(o *Options[job]) { o.Lease.Visibility.Max = time.Minute }, 2, time.Minute, 1},
+		"within the least": {func(o *Options[job]) { o.Lease.Visibility.Min = 3 * time.Minute }, 2, 3 * time.Minute, 1},
 	} {
 		bubble(t, func(b *bundle) {
 			q := b.managed()
@@ -217,7 +217,7 @@ func TestAChangeOfMetadataTakesEffect(t *testing.T) {
 func TestMetadataCostAtMostARequestAMinute(t *testing.T) {
 	bubble(t, func(b *bundle) { // idle, with several loops
 		o := following()
-		o.Loops = Loops{Min: 3, Max: 3}
+		o.Fetch.Loops = Loops{Min: 3, Max: 3}
 		b.run(New(b.queue, nothing, o))
 		advance(time.Hour)
 		b.mustFinish()
@@ -230,8 +230,8 @@ func TestMetadataCostAtMostARequestAMinute(t *testing.T) {
 		bubble(t, func(b *bundle) { // a backlog, whose depth is read every half minute
 			b.put(2000)
 			o := options()
-			o.Metadata, o.BatchSize, o.Concurrency = use, 1, 40
-			o.QueueWorkDetected = func(Load) int { return 1 }
+			o.Metadata, o.Fetch.BatchSize, o.Concurrency = use, 1, 40
+			o.Fetch.QueueWorkDetected = func(Load) int { return 1 }
 			b.run(New(b.queue, func(ctx context.Context, _ *Message[job]) error { return sleep(ctx, time.Second) }, o))
 			advance(30 * time.Minute)
 			readings[use] = len(b.queue.sent("properties"))
@@ -453,8 +453,8 @@ func TestMetadataComeWithTheDepth(t *testing.T) {
 		bubble(t, func(b *bundle) {
 			b.put(3000)
 			o := options()
-			o.Metadata, o.BatchSize, o.Concurrency = c.use, 1, 40
-			o.QueueWorkDetected = func(Load) int { return 30 }
+			o.Metadata, o.Fetch.BatchSize, o.Concurrency = c.use, 1, 40
+			o.Fetch.QueueWorkDetected = func(Load) int { return 30 }
 			var attempts atomic.Int64
 			l := New(b.managed(), func(ctx context.Context, m *Message[job]) error {
 				attempts.Store(int64(m.MaxAttempts))

@@ -23,11 +23,11 @@ func TestADurationWithoutAUnitIsRefused(t *testing.T) {
 	q := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "orders"})
 	h := func(context.Context, *Message[job]) error { return nil }
 	for name, o := range map[string]*Options[job]{
-		"handler time-out": {Timeout: 30},
-		"settle time-out":  {SettleTimeout: 30},
-		"grace":            {Grace: 30},
-		"idle maximum":     {Idle: scaling.Idle{Max: 30}},
-		"safety poll":      {SafetyPoll: 30},
+		"handler time-out":    {Timeout: 30},
+		"Lease.SettleTimeout": {Lease: LeaseOptions{SettleTimeout: 30}},
+		"grace":               {Grace: 30},
+		"Fetch.Idle.Max":      {Fetch: FetchOptions{Idle: scaling.Idle{Max: 30}}},
+		"Fetch.SafetyPoll":    {Fetch: FetchOptions{SafetyPoll: 30}},
 	} {
 		err := New(q, h, o).Run(t.Context())
 		if err == nil || !strings.Contains(err.Error(), name+" 30ns") || !strings.Contains(err.Error(), "30*time.Second") {
@@ -36,7 +36,7 @@ func TestADurationWithoutAUnitIsRefused(t *testing.T) {
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	short := &Options[job]{Timeout: time.Millisecond, SettleTimeout: time.Millisecond, Grace: time.Millisecond}
+	short := &Options[job]{Timeout: time.Millisecond, Lease: LeaseOptions{SettleTimeout: time.Millisecond}, Grace: time.Millisecond}
 	if err := New(q, h, short).Run(ended); err != nil {
 		t.Errorf("short durations with a unit: got error %v, want nil", err)
 	}
@@ -55,14 +55,27 @@ func TestEveryOptionIsPassedOn(t *testing.T) {
 	o.Logger = slog.New(slog.DiscardHandler)
 	jobs := reflect.ValueOf(o.jobs(func(context.Context, *Message[job]) error { return nil }))
 	session := reflect.ValueOf(o.session())
-	for field := range reflect.TypeFor[Options[job]]().Fields() {
-		got := session.FieldByName(field.Name)
+	passed := func(name string) {
+		got := session.FieldByName(name)
 		if !got.IsValid() {
-			got = jobs.FieldByName(field.Name)
+			got = jobs.FieldByName(name)
 		}
 		if !got.IsValid() || got.IsZero() {
-			t.Errorf("%s: got it zero, want it passed on", field.Name)
+			t.Errorf("%s: got it zero, want it passed on", name)
 		}
+	}
+	for field := range reflect.TypeFor[Options[job]]().Fields() {
+		if field.Name != "Lease" && field.Name != "Wire" { // the dispatcher has their fields
+			passed(field.Name)
+		}
+	}
+	for _, group := range []reflect.Type{reflect.TypeFor[LeaseOptions](), reflect.TypeFor[WireOptions]()} {
+		for field := range group.Fields() {
+			passed(field.Name)
+		}
+	}
+	for _, name := range []string{"BatchSize", "MinFetch", "Linger"} { // of Fetch, for the dispatcher
+		passed(name)
 	}
 	if observer := o.session().Options.Observer; observer.Settled == nil {
 		t.Error("observer of the dispatcher: got none, want one")

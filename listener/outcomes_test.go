@@ -222,7 +222,7 @@ func TestAStuckHandlerIsReportedAndCanBeGivenUp(t *testing.T) {
 			release := make(chan struct{})
 			var reported atomic.Pointer[dispatcher.StuckError]
 			o := options()
-			o.Concurrency, o.GiveUp, o.Timeout = 1, giveUp, 10*time.Second
+			o.Concurrency, o.Lease.GiveUp, o.Timeout = 1, giveUp, 10*time.Second
 			o.OnError = func(err error) {
 				if e := (*dispatcher.StuckError)(nil); errors.As(err, &e) {
 					reported.Store(e)

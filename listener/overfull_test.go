@@ -33,7 +33,7 @@ func TestAQueueThatReturnsTooManyMessagesStartsNoMoreHandlers(t *testing.T) {
 			var log strings.Builder // read after Run has returned
 			o := options()
 			o.Logger = textLogger(&log)
-			o.Concurrency, o.BatchSize = concurrency, 8
+			o.Concurrency, o.Fetch.BatchSize = concurrency, 8
 			o.OnError = func(err error) {
 				if strings.Contains(err.Error(), "overfillingQueue") && strings.Contains(err.Error(), b.queue.Name().String()) {
 					reported.Add(1)

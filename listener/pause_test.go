@@ -67,7 +67,7 @@ func TestAPauseStopsTheFetchingAtOnce(t *testing.T) {
 		b.put(200)
 		o := options()
 		o.Concurrency = 40
-		o.Visibility = FixedVisibility(30 * time.Second)
+		o.Lease.Visibility = FixedVisibility(30 * time.Second)
 		l := New(b.queue, func(ctx context.Context, _ *Message[job]) error { return sleep(ctx, 100*time.Second) }, o)
 		b.run(l)
 		advance(50 * time.Second)
@@ -154,8 +154,8 @@ func TestAPauseStopsTheReadingOfTheDepth(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(100)
 		o := options()
-		o.BatchSize, o.Concurrency = 4, 40
-		o.QueueWorkDetected = func(Load) int { return 1 }
+		o.Fetch.BatchSize, o.Concurrency = 4, 40
+		o.Fetch.QueueWorkDetected = func(Load) int { return 1 }
 		l := New(b.queue, func(ctx context.Context, _ *Message[job]) error { return sleep(ctx, time.Hour) }, o)
 		b.run(l)
 		advance(10 * time.Minute)
@@ -195,7 +195,7 @@ func TestSlotsThatAreReservedInAPauseAreReturned(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(100)
 		o := options()
-		o.Concurrency, o.BatchSize = 6, 4
+		o.Concurrency, o.Fetch.BatchSize = 6, 4
 		l := New(b.queue, func(ctx context.Context, _ *Message[job]) error { return sleep(ctx, 10*time.Second) }, o)
 		b.run(l)
 		for range 5 {
@@ -289,7 +289,7 @@ func TestAPausedListenerStops(t *testing.T) {
 func TestSettingsCanBeChangedInAPause(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := options()
-		o.Loops, o.Concurrency = Loops{Min: 4, Max: 4}, 128
+		o.Fetch.Loops, o.Concurrency = Loops{Min: 4, Max: 4}, 128
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		advance(10 * time.Second)
@@ -330,7 +330,7 @@ func TestAResumptionPollsAtOnce(t *testing.T) {
 	} {
 		bubble(t, func(b *bundle) {
 			o := options()
-			o.Idle = Idle{Min: 2 * time.Hour, Max: 2 * time.Hour}
+			o.Fetch.Idle = Idle{Min: 2 * time.Hour, Max: 2 * time.Hour}
 			o.RetryDelay = func(int, error) time.Duration { return 5 * time.Minute }
 			var handled atomic.Int64
 			if c.released {
@@ -397,7 +397,7 @@ func TestPausesOfManyCallers(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(500)
 		o := options()
-		o.Concurrency, o.BatchSize = 40, 8
+		o.Concurrency, o.Fetch.BatchSize = 40, 8
 		l := New(b.queue, func(ctx context.Context, _ *Message[job]) error { return sleep(ctx, 500*time.Millisecond) }, o)
 		b.run(l)
 		var callers sync.WaitGroup
@@ -494,7 +494,7 @@ func TestTheFlagPausesAListenerWithWakeups(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		source := connected()
 		o := wakeOptions(source)
-		o.SafetyPoll = noSafety
+		o.Fetch.SafetyPoll = noSafety
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		b.setMetadata("paused", "yes")

@@ -101,7 +101,7 @@ func TestAnIdleListenerReadsNoFlag(t *testing.T) {
 	}
 	bubble(t, func(b *bundle) {
 		o := options()
-		o.Loops = Loops{Min: 2}
+		o.Fetch.Loops = Loops{Min: 2}
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		advance(time.Hour)
@@ -170,8 +170,8 @@ func TestEveryReadingOfTheMetadataPauses(t *testing.T) {
 	bubble(t, func(b *bundle) { // with the depth, every 30 s
 		b.put(2000)
 		o := options()
-		o.BatchSize, o.Concurrency = 1, 40
-		o.QueueWorkDetected = func(Load) int { return 1 }
+		o.Fetch.BatchSize, o.Concurrency = 1, 40
+		o.Fetch.QueueWorkDetected = func(Load) int { return 1 }
 		l := New(b.queue, func(ctx context.Context, _ *Message[job]) error { return sleep(ctx, time.Second) }, o)
 		b.run(l)
 		advance(10 * time.Minute)
@@ -578,7 +578,7 @@ func TestABatchWaitsForTheFlag(t *testing.T) {
 				return act()
 			}
 			o := options()
-			o.Visibility = FixedVisibility(cmp.Or(c.visibility, 30*time.Second))
+			o.Lease.Visibility = FixedVisibility(cmp.Or(c.visibility, 30*time.Second))
 			started := time.Duration(-1)
 			l := New(b.queue, func(context.Context, *Message[job]) error { started = time.Since(b.begin); return nil }, o)
 			b.run(l)
@@ -605,7 +605,7 @@ func TestADequeueInFlightIsGivenBackInAPause(t *testing.T) {
 			return act()
 		}
 		o := options()
-		o.BatchSize, o.Loops = 1, Loops{Min: 2}
+		o.Fetch.BatchSize, o.Fetch.Loops = 1, Loops{Min: 2}
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		advance(10 * time.Second)

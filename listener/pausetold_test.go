@@ -15,8 +15,8 @@ func TestASignalInAPauseIsNotSwallowedByALoopThatEnds(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		source := connected()
 		o := wakeOptions(source)
-		o.SafetyPoll, o.Loops = noSafety, Loops{Min: 2, Max: 2}
-		o.Idle.Min, o.Idle.Max = time.Hour, time.Hour
+		o.Fetch.SafetyPoll, o.Fetch.Loops = noSafety, Loops{Min: 2, Max: 2}
+		o.Fetch.Idle.Min, o.Fetch.Idle.Max = time.Hour, time.Hour
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		advance(time.Second)
@@ -67,7 +67,7 @@ func TestAResumptionWithWakeupsCostsFewDequeues(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		source := &wakeup.Bus{}
 		o := wakeOptions(source)
-		o.SafetyPoll = noSafety
+		o.Fetch.SafetyPoll = noSafety
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		advance(time.Minute)

@@ -48,7 +48,7 @@ func TestWorkResetsTheIdleCount(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		var counts []int // of the one loop
 		o := options()
-		o.QueueEmpty = func(idle int) (time.Duration, bool) {
+		o.Fetch.QueueEmpty = func(idle int) (time.Duration, bool) {
 			counts = append(counts, idle)
 			return 10 * time.Second, false
 		}
@@ -67,7 +67,7 @@ func TestWorkResetsTheIdleCount(t *testing.T) {
 func TestWorkResetsTheIdleCurve(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := options()
-		o.Idle = scaling.Idle{Min: 100 * time.Millisecond, Max: time.Hour}
+		o.Fetch.Idle = scaling.Idle{Min: 100 * time.Millisecond, Max: time.Hour}
 		b.run(New(b.queue, nothing, o))
 		advance(10 * time.Minute)
 		b.put(1)
@@ -119,7 +119,7 @@ func TestADequeueAsksForTheVisibilityOfItsQueue(t *testing.T) {
 		bubble(t, func(b *bundle) {
 			q := &asking{Queue: b.queue}
 			o := options()
-			o.Visibility, o.Concurrency, o.BatchSize = c.visibility, 8, 8
+			o.Lease.Visibility, o.Concurrency, o.Fetch.BatchSize = c.visibility, 8, 8
 			b.put(64)
 			b.run(New(q, func(context.Context, *Message[job]) error { time.Sleep(c.takes); return nil }, o))
 			advance(10 * time.Minute)
@@ -136,7 +136,7 @@ func TestADequeueAsksForTheVisibilityOfItsQueue(t *testing.T) {
 func idlePolls(t *testing.T, seed uint64, idle Idle) (at []time.Duration) {
 	bubble(t, func(b *bundle) {
 		o := options()
-		o.Seed, o.Idle, o.Loops = seed, idle, Loops{Min: 4, Max: 4}
+		o.Seed, o.Fetch.Idle, o.Fetch.Loops = seed, idle, Loops{Min: 4, Max: 4}
 		o.Concurrency = 4 * 32
 		b.run(New(b.queue, nothing, o))
 		advance(10 * time.Minute)

@@ -30,7 +30,7 @@ func TestAMemberOfAFullPoolPassesAnEventOn(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		source := connected()
 		o := wakeOptions(source)
-		o.SafetyPoll = noSafety
+		o.Fetch.SafetyPoll = noSafety
 		p := slots.NewPool(&slots.PoolOptions{Slots: 4})
 		o.Slots = p.Member(nil)
 		l := New(b.queue, nothing, o)
@@ -73,7 +73,7 @@ func TestAMemberWithABacklogAndNoSlotsWakesAnotherInstance(t *testing.T) {
 			b.put(messages)
 			source := connected()
 			o := wakeOptions(source)
-			o.SafetyPoll = noSafety
+			o.Fetch.SafetyPoll = noSafety
 			p := slots.NewPool(&slots.PoolOptions{Slots: 40})
 			o.Slots = p.Member(nil)
 			other := b.occupy(p, 36)

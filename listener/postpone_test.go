@@ -166,7 +166,7 @@ func TestPostponedJobsDoNotShortenTheVisibility(t *testing.T) {
 		n := 0
 		o := options()
 		o.Concurrency = 1
-		o.Visibility = dispatcher.Visibility{First: time.Minute}
+		o.Lease.Visibility = dispatcher.Visibility{First: time.Minute}
 		l := New(b.queue, func(context.Context, *Message[job]) error {
 			n++
 			if n%40 == 0 { // fewer than the one in twenty that counts
@@ -233,7 +233,7 @@ func TestMiddlewareIsToldWhatAMessageMayDo(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.putText(`{"N":2}`)
 		o := options()
-		o.AcceptForeign = true
+		o.Wire.AcceptForeign = true
 		adopted := false
 		b.run(New(b.queue, func(_ context.Context, m *Message[job]) error { adopted = m.AttemptsRecorded(); return nil }, o))
 		advance(time.Second)

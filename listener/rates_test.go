@@ -39,7 +39,7 @@ func TestRatesAreOfTheLastThirtySeconds(t *testing.T) {
 	}
 	bubble(t, func(b *bundle) {
 		o := options()
-		o.Idle = Idle{Min: 100 * time.Millisecond, Max: 100 * time.Millisecond}
+		o.Fetch.Idle = Idle{Min: 100 * time.Millisecond, Max: 100 * time.Millisecond}
 		l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(200 * time.Millisecond); return nil }, o)
 		if st := l.State(); st.Intake.IsKnown() || st.Handling.IsKnown() {
 			t.Errorf("before Run: got intake %s and handling %s, want them unknown", describe(st.Intake), describe(st.Handling))
@@ -255,8 +255,8 @@ func TestTheLoadHasTheRates(t *testing.T) {
 		var one sync.Mutex // several loops call the rule
 		var loads []Load
 		o := options()
-		o.Loops = Loops{Max: 4}
-		o.QueueWorkDetected = func(l Load) int {
+		o.Fetch.Loops = Loops{Max: 4}
+		o.Fetch.QueueWorkDetected = func(l Load) int {
 			one.Lock()
 			defer one.Unlock()
 			loads = append(loads, l)

@@ -26,7 +26,7 @@ func TestPoisonThatCouldNotBeMovedIsFetchedWhenItIsVisible(t *testing.T) {
 			return act()
 		}
 		o := options()
-		o.Idle = longIdle
+		o.Fetch.Idle = longIdle
 		o.RetryDelay = func(int, error) time.Duration { return time.Hour }
 		b.run(New(b.queue, nothing, o))
 		advance(time.Hour + 2*time.Second)
@@ -61,7 +61,7 @@ func checkPollsOfPoison(t *testing.T, delay func(int, error) time.Duration, minP
 			return act()
 		}
 		o := options()
-		o.Idle, o.RetryDelay = longIdle, delay
+		o.Fetch.Idle, o.RetryDelay = longIdle, delay
 		b.run(New(b.queue, func(context.Context, *Message[job]) error {
 			return dispatcher.Poison(errors.New("no"))
 		}, o))
@@ -85,7 +85,7 @@ func TestAMessageGivenBackAfterALateRenewalIsFetchedAtOnce(t *testing.T) {
 			return err
 		}
 		o := fixed(30 * time.Second)
-		o.Idle = longIdle
+		o.Fetch.Idle = longIdle
 		var begun []time.Duration
 		l := New(b.queue, func(ctx context.Context, _ *Message[job]) error {
 			begun = append(begun, time.Since(b.begin))
@@ -118,7 +118,7 @@ func TestTheSurplusOfAnOverfullBatchIsFetchedAtOnce(t *testing.T) {
 			return act()
 		}
 		o := options()
-		o.Concurrency, o.BatchSize, o.Idle = 4, 4, longIdle
+		o.Concurrency, o.Fetch.BatchSize, o.Fetch.Idle = 4, 4, longIdle
 		o.OnError = func(error) {} // another test checks the errors
 		l := New(overfillingQueue{b.queue, 32}, nothing, o)
 		b.run(l)
@@ -136,7 +136,7 @@ func TestAGiveBackAtTheStopCausesNoPoll(t *testing.T) {
 		b.send(1)
 		o := options()
 		o.Grace = time.Second
-		o.Idle = longIdle
+		o.Fetch.Idle = longIdle
 		b.run(New(b.queue, func(ctx context.Context, _ *Message[job]) error {
 			<-ctx.Done()
 			return errors.Join(ctx.Err(), errors.New("interrupted"))
@@ -156,7 +156,7 @@ func TestAMessageForANewerWorkerWakesNobody(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.putText("millrace/9?id=7\n{}")
 		o := options()
-		o.Idle = longIdle
+		o.Fetch.Idle = longIdle
 		b.run(New(b.queue, nothing, o))
 		advance(4 * time.Hour)
 		if got := len(b.queue.sent("dequeue")); got > 2 {

@@ -166,7 +166,7 @@ func TestAnExpiredLeaseCanBeRenewed(t *testing.T) {
 		}
 		var attempts []int
 		o := fixed(30 * time.Second)
-		o.Concurrency, o.BatchSize = 1, 1 // so that no other dequeue takes the message
+		o.Concurrency, o.Fetch.BatchSize = 1, 1 // so that no other dequeue takes the message
 		l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
 			attempts = append(attempts, m.Attempt)
 			if len(attempts) > 1 {

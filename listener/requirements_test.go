@@ -49,7 +49,7 @@ func TestTheStateHasDepthAndLoops(t *testing.T) {
 func TestWaitsGrowWhileTheQueueIsEmpty(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := options()
-		o.Idle = scaling.Idle{Min: 100 * time.Millisecond, Max: 10 * time.Second}
+		o.Fetch.Idle = scaling.Idle{Min: 100 * time.Millisecond, Max: 10 * time.Second}
 		b.run(New(b.queue, nothing, o))
 		advance(time.Minute)
 		b.mustFinish()
@@ -72,7 +72,7 @@ func TestWorkOnAnIdleQueueIsDetectedOnce(t *testing.T) {
 		var loads []scaling.Load
 		var mu sync.Mutex
 		o := options()
-		o.QueueWorkDetected = func(l scaling.Load) int {
+		o.Fetch.QueueWorkDetected = func(l scaling.Load) int {
 			mu.Lock()
 			defer mu.Unlock()
 			loads = append(loads, l)
@@ -205,7 +205,7 @@ func TestPollsFollowEachOtherWithoutAWaitWhileThereIsWork(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(320)
 		o := options()
-		o.Concurrency, o.MinFetch = 32, 32
+		o.Concurrency, o.Fetch.MinFetch = 32, 32
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		advance(time.Millisecond)
@@ -384,7 +384,7 @@ func TestEachQueueHasItsVisibility(t *testing.T) {
 		bubble(t, func(b *bundle) {
 			b.put(1)
 			o := options()
-			o.Visibility = dispatcher.Fixed(v)
+			o.Lease.Visibility = dispatcher.Fixed(v)
 			var asked []time.Duration
 			l := New(hidden{b.queue, &asked}, nothing, o)
 			b.run(l)

@@ -78,7 +78,7 @@ func TestTheDepthBehindSlowHandlersIsReadTwiceAMinute(t *testing.T) {
 			bubble(t, func(b *bundle) {
 				b.put(64)
 				o := options()
-				o.Concurrency, o.Loops = c.concurrency, c.loops
+				o.Concurrency, o.Fetch.Loops = c.concurrency, c.loops
 				l := New(b.queue, slowHandler(time.Hour), o)
 				b.run(l)
 				advance(5 * time.Minute)
@@ -267,8 +267,8 @@ func TestReadsOfTheDepthShareTheirInterval(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := options()
 		o.Concurrency = 640
-		o.MinFetch = 1
-		o.QueueWorkDetected = func(scaling.Load) int { return 1 }
+		o.Fetch.MinFetch = 1
+		o.Fetch.QueueWorkDetected = func(scaling.Load) int { return 1 }
 		l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
 			return sleep(ctx, 10*time.Minute+time.Duration(m.Body.N)*20*time.Second)
 		}, o)

@@ -15,7 +15,7 @@ func TestTheDepthIsReadOnceIn256Messages(t *testing.T) {
 		b.put(messages)
 		b.queue.latency = 10 * time.Millisecond
 		o := options()
-		o.QueueWorkDetected = func(scaling.Load) int { return 1 }
+		o.Fetch.QueueWorkDetected = func(scaling.Load) int { return 1 }
 		l := New(b.queue, func(context.Context, *Message[job]) error { return nil }, o)
 		b.run(l)
 		advance(20 * time.Second)
@@ -45,7 +45,7 @@ func TestNoDepthIsReadWhileAnotherReadIsInFlight(t *testing.T) {
 			return act()
 		}
 		o := options()
-		o.QueueWorkDetected = func(scaling.Load) int { return 1 }
+		o.Fetch.QueueWorkDetected = func(scaling.Load) int { return 1 }
 		b.run(New(b.queue, func(context.Context, *Message[job]) error { return nil }, o))
 		advance(30 * time.Second)
 		if most != 1 {

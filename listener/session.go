@@ -108,11 +108,11 @@ func newSession(q queue.Queue, o sessionOptions, dispatch func(queue.Queue, *dis
 		s.beacon = beacon.NewPublisher(o, s.reported, report.beacon)
 	}
 	s.jitters.key = strconv.FormatUint(options.Seed, 16)
-	s.controller = newController(report.hooks, options.LoopController)
+	s.controller = newController(report.hooks, options.Fetch.LoopController)
 	s.owner.state = state{
 		wakeups: options.Wakeups != nil, controlled: s.controller != nil, metadata: options.Metadata != IgnoreMetadata,
-		shared: options.Slots != nil, safety: options.SafetyPoll, batch: options.BatchSize, key: s.jitters.key,
-		concurrency: options.Concurrency, requested: options.Loops, idle: &options.Idle, ready: true,
+		shared: options.Slots != nil, safety: options.Fetch.SafetyPoll, batch: options.BatchSize, key: s.jitters.key,
+		concurrency: options.Concurrency, requested: options.Fetch.Loops, idle: &options.Fetch.Idle, ready: true,
 	}
 	s.owner.state.applyBounds()
 	return s, nil

@@ -24,20 +24,15 @@ const (
 type sessionOptions struct {
 	dispatcher.Options // Observer, OnError, OnLimited, OnWait and OnRelease are the session's
 
-	Create            bool
-	Metadata          Metadata
-	Loops             Loops
-	Idle              Idle
-	Wakeups           wakeup.Source
-	SafetyPoll        time.Duration
-	Beacon            beacon.Options
-	QueueEmpty        func(idleCount int) (wait time.Duration, stop bool)
-	QueueWorkDetected func(Load) int
-	LoopController    func() scaling.Controller
-	Grace             time.Duration
-	Observer          Observer
-	OnError           func(error)
-	Logger            *slog.Logger
+	Create   bool
+	Metadata Metadata
+	Fetch    FetchOptions
+	Wakeups  wakeup.Source
+	Beacon   beacon.Options
+	Grace    time.Duration
+	Observer Observer
+	OnError  func(error)
+	Logger   *slog.Logger
 }
 
 // withDefaults returns the listener's own options with their defaults, or all errors in them.
@@ -51,18 +46,18 @@ func (c sessionOptions) withDefaults() (sessionOptions, error) {
 	if c.BatchSize == 0 {
 		c.BatchSize = dispatcher.DefaultBatchSize
 	}
-	errs = append(errs, c.Loops.check(), idleBesideHook(c.Idle, c.QueueEmpty != nil), c.checkWakeups())
-	if c.SafetyPoll == 0 {
-		c.SafetyPoll = defaultSafetyPoll
+	errs = append(errs, c.Fetch.Loops.check(), idleBesideHook(c.Fetch.Idle, c.Fetch.QueueEmpty != nil), c.checkWakeups())
+	if c.Fetch.SafetyPoll == 0 {
+		c.Fetch.SafetyPoll = defaultSafetyPoll
 	}
 	var err error
-	if c.Idle, err = idleWithDefaults(c.Idle); err != nil {
+	if c.Fetch.Idle, err = idleWithDefaults(c.Fetch.Idle); err != nil {
 		errs = append(errs, err)
 	}
-	if c.QueueWorkDetected == nil {
-		c.QueueWorkDetected = scaling.PerBatch
+	if c.Fetch.QueueWorkDetected == nil {
+		c.Fetch.QueueWorkDetected = scaling.PerBatch
 	}
-	errs = append(errs, units.Wait("grace", c.Grace), units.Wait("safety poll", c.SafetyPoll))
+	errs = append(errs, units.Wait("grace", c.Grace), units.Wait("Fetch.SafetyPoll", c.Fetch.SafetyPoll))
 	if c.Grace == 0 {
 		c.Grace = defaultGrace
 	}

@@ -50,7 +50,7 @@ func (s *session) configure(c Settings) error {
 	if err != nil {
 		return err
 	}
-	if err := idleBesideHook(c.Idle, s.options.QueueEmpty != nil); err != nil {
+	if err := idleBesideHook(c.Idle, s.options.Fetch.QueueEmpty != nil); err != nil {
 		return err
 	}
 	if err := c.Loops.check(); err != nil {

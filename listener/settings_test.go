@@ -44,7 +44,7 @@ func TestConcurrencyCanChangeWhileRunning(t *testing.T) {
 func TestLoopsCanChangeWhileRunning(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := options()
-		o.Loops.Pause = -1
+		o.Fetch.Loops.Pause = -1
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		advance(time.Minute)
@@ -72,7 +72,7 @@ func TestLoopsCanChangeWhileRunning(t *testing.T) {
 func TestIdleCanChangeWhileRunning(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := options()
-		o.Idle = scaling.Idle{Max: time.Hour}
+		o.Fetch.Idle = scaling.Idle{Max: time.Hour}
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		advance(10 * time.Hour)
@@ -123,7 +123,7 @@ func TestADelayedMessageIsFetchedWhenItBecomesVisible(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
 		o := options()
-		o.Idle = scaling.Idle{Max: time.Hour}
+		o.Fetch.Idle = scaling.Idle{Max: time.Hour}
 		o.RetryDelay = func(attempt int, _ error) time.Duration { return time.Duration(attempt) * 10 * time.Minute }
 		var at []time.Duration
 		l := New(b.queue, func(_ context.Context, m *Message[job]) error {
@@ -154,8 +154,8 @@ func TestLoweringTheConcurrencyKeepsAnExplicitMin(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := options()
 		o.Concurrency = 256
-		o.Loops.Min = 8
-		o.Loops.Pause = -1
+		o.Fetch.Loops.Min = 8
+		o.Fetch.Loops.Pause = -1
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		advance(time.Second)
@@ -194,7 +194,7 @@ func TestLoweringTheConcurrencyKeepsAnExplicitMin(t *testing.T) {
 func TestThePauseCanChangeWhileRunning(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := withLoops(5)
-		o.Loops.Pause = 24 * time.Hour
+		o.Fetch.Loops.Pause = 24 * time.Hour
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		b.put(1)
@@ -223,7 +223,7 @@ func TestConfigureHasTheEffectOfNew(t *testing.T) {
 	} {
 		bubble(t, func(b *bundle) {
 			o := options()
-			o.Concurrency, o.Loops = c.concurrency, c.loops
+			o.Concurrency, o.Fetch.Loops = c.concurrency, c.loops
 			made := New(b.queue, nothing, o)
 			b.run(made)
 			advance(0)
@@ -231,7 +231,7 @@ func TestConfigureHasTheEffectOfNew(t *testing.T) {
 			b.mustFinish()
 
 			o = options()
-			o.Concurrency, o.Loops.Min = 1000, c.loops.Min
+			o.Concurrency, o.Fetch.Loops.Min = 1000, c.loops.Min
 			l := New(b.queue, nothing, o)
 			b.run(l)
 			advance(0)
@@ -274,8 +274,8 @@ func TestIdleBesideItsHookIsRefused(t *testing.T) {
 		curve := func() BackOff { return scaling.Curve(0, time.Second) }
 		for _, idle := range []scaling.Idle{{Min: time.Second}, {Max: time.Minute}, {New: curve}} {
 			o := options()
-			o.QueueEmpty = func(int) (time.Duration, bool) { return time.Second, false }
-			o.Idle = idle
+			o.Fetch.QueueEmpty = func(int) (time.Duration, bool) { return time.Second, false }
+			o.Fetch.Idle = idle
 			ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
 			defer cancel()
 			err := New(b.queue, nothing, o).Run(ctx)
@@ -283,7 +283,7 @@ func TestIdleBesideItsHookIsRefused(t *testing.T) {
 				b.Fatalf("%+v beside a hook: got error %v, want one that names both", idle, err)
 			}
 
-			o.Idle = scaling.Idle{}
+			o.Fetch.Idle = scaling.Idle{}
 			l := New(b.queue, nothing, o)
 			b.run(l)
 			advance(time.Minute)

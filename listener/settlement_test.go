@@ -388,7 +388,7 @@ func TestNoCopyExpires(t *testing.T) {
 	}{
 		"rejected":                 {handler: rejects},
 		"copied several times":     {fails: 3 * time.Second, handler: rejects},
-		"copied with a new lease":  {slow: 9 * time.Second, updates: true, handler: rejects, set: func(o *Options[job]) { o.Visibility.First = 10 * time.Second }},
+		"copied with a new lease":  {slow: 9 * time.Second, updates: true, handler: rejects, set: func(o *Options[job]) { o.Lease.Visibility.First = 10 * time.Second }},
 		"copied after a give-back": {fails: time.Minute, updates: true, handler: rejects},
 		"bare":                     {handler: rejects, set: func(o *Options[job]) { o.Poison.Bare = true }},
 		"expiring": {handler: func(ctx context.Context, _ *Message[job]) error {

@@ -178,7 +178,7 @@ func TestLostResponsesToDequeuesMakeNothingPoison(t *testing.T) {
 			return err
 		}
 		o := options()
-		o.Visibility = dispatcher.Visibility{First: 10 * time.Second} // for about 20 deliveries
+		o.Lease.Visibility = dispatcher.Visibility{First: 10 * time.Second} // for about 20 deliveries
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		advance(10 * time.Minute)
@@ -467,7 +467,7 @@ func TestAForbiddenTextIsPoisonAfterItsAttempts(t *testing.T) {
 		runs := 0
 		o := fixed(10 * time.Second)
 		l := New(forbidden{b.queue}, func(context.Context, *Message[string]) error { runs++; return errors.New("broken") }, &Options[string]{
-			Codec: codec.Text(), Visibility: o.Visibility, Logger: o.Logger,
+			Codec: codec.Text(), Lease: LeaseOptions{Visibility: o.Lease.Visibility}, Logger: o.Logger,
 		})
 		b.run(l)
 		advance(time.Hour)

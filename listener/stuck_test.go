@@ -23,7 +23,7 @@ func TestTheSlotOfAGivenUpHandlerIsFreedOnce(t *testing.T) {
 				release := make(chan struct{})
 				var running, peak atomic.Int64
 				o := options()
-				o.Concurrency, o.GiveUp, o.Timeout, o.StuckAfter = slots, true, 10*time.Second, 10*time.Second
+				o.Concurrency, o.Lease.GiveUp, o.Timeout, o.Lease.StuckAfter = slots, true, 10*time.Second, 10*time.Second
 				l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
 					if m.Body.N < stuck && m.Attempt == 1 {
 						<-release

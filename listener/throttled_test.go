@@ -152,7 +152,7 @@ func TestAHookWithoutAWaitPollsEveryIdleMin(t *testing.T) {
 	for _, wait := range []time.Duration{0, -time.Second} {
 		bubble(t, func(b *bundle) {
 			o := options()
-			o.QueueEmpty = func(int) (time.Duration, bool) { return wait, false }
+			o.Fetch.QueueEmpty = func(int) (time.Duration, bool) { return wait, false }
 			b.run(New(b.queue, nothing, o))
 			advance(10 * time.Second)
 			if n := len(b.queue.sent("dequeue")); n > 101 {

@@ -69,7 +69,7 @@ func TestPoisonThatCannotBeMovedIsTriedLessAndLessOften(t *testing.T) {
 				return act()
 			}
 			o := options()
-			o.Poison.MaxAttempts, o.Idle = 1, longIdle
+			o.Poison.MaxAttempts, o.Fetch.Idle = 1, longIdle
 			o.RetryDelay = func(int, error) time.Duration { return 0 }
 			runs := 0
 			b.run(New(b.queue, func(context.Context, *Message[job]) error { runs++; return errors.New("no") }, o))
@@ -101,7 +101,7 @@ func TestKeptPoisonIsHiddenForLongerEachTime(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
 		o := options()
-		o.Poison.Keep, o.Idle = true, longIdle
+		o.Poison.Keep, o.Fetch.Idle = true, longIdle
 		o.RetryDelay = func(int, error) time.Duration { return 0 }
 		var told errorList
 		o.OnError = told.add
@@ -232,7 +232,7 @@ func TestALongCopyMarksTheMessageAndAsksForNoMoreThanItsLife(t *testing.T) {
 		}
 		q := &updateTexts{Queue: b.queue}
 		o := options()
-		o.Visibility.First = 10 * time.Second
+		o.Lease.Visibility.First = 10 * time.Second
 		b.run(New(q, func(context.Context, *Message[job]) error { return dispatcher.Poison(errors.New("no")) }, o))
 		advance(38 * time.Second)
 		b.mustFinish()

@@ -19,7 +19,7 @@ import (
 func sharing() *Options[job] {
 	o := options()
 	o.Metadata = WriteMetadata
-	o.Idle.Min, o.Idle.Max = 10*time.Second, 10*time.Second
+	o.Fetch.Idle.Min, o.Fetch.Idle.Max = 10*time.Second, 10*time.Second
 	return o
 }
 
@@ -92,7 +92,7 @@ func TestAVisibilityThatIsNoNewsIsNotWritten(t *testing.T) {
 		"another's format": {"00:00:10", func(*Options[job]) {}},
 		"read only":        {"20", func(o *Options[job]) { o.Metadata = ReadMetadata }},
 		"ignored":          {"20", func(o *Options[job]) { o.Metadata = IgnoreMetadata }},
-		"fixed":            {"20", func(o *Options[job]) { o.Visibility = FixedVisibility(time.Minute) }},
+		"fixed":            {"20", func(o *Options[job]) { o.Lease.Visibility = FixedVisibility(time.Minute) }},
 	} {
 		bubble(t, func(b *bundle) {
 			b.setMetadata("defaulttimeout", c.timeout)
@@ -290,7 +290,7 @@ func TestAVisibilityThatAPersonLowersIsNotWrittenBack(t *testing.T) {
 		}
 		b.setMetadata("defaulttimeout", "50")
 		o := sharing()
-		o.Visibility.Max = time.Minute
+		o.Lease.Visibility.Max = time.Minute
 		b.run(New(b.managed(), nothing, o))
 		late := func(d time.Duration) {
 			for end := time.Now().Add(d); time.Now().Before(end); advance(30 * time.Second) {

@@ -25,7 +25,7 @@ func TestTheWaitAfterAnErrorIsNoShorterThanAnIdleWait(t *testing.T) {
 				return act()
 			}
 			o := options()
-			o.Idle.Min, o.Idle.Max = c.min, 2*time.Hour
+			o.Fetch.Idle.Min, o.Fetch.Idle.Max = c.min, 2*time.Hour
 			b.run(New(b.queue, nothing, o))
 			advance(time.Minute)
 			polls := b.queue.sent("dequeue")
@@ -53,7 +53,7 @@ func TestALaterCauseDoesNotPostponeTheReportOfAStuckHandler(t *testing.T) {
 		release := make(chan struct{})
 		var told errorList
 		o := fixed(30 * time.Second)
-		o.Timeout, o.StuckAfter, o.OnError = 10*time.Second, time.Minute, told.add
+		o.Timeout, o.Lease.StuckAfter, o.OnError = 10*time.Second, time.Minute, told.add
 		b.run(New(b.queue, func(context.Context, *Message[job]) error { <-release; return nil }, o))
 		stuck := func() (found *StuckError) {
 			told.mu.Lock()
@@ -87,8 +87,8 @@ func TestADepthOfMessagesBeingSettledCausesNoPoll(t *testing.T) {
 			return act()
 		}
 		o := fixed(3 * time.Hour) // so that none is delivered again
-		o.Concurrency, o.Loops.Min = 640, 2
-		o.QueueWorkDetected = func(Load) int { // more only once all are running or being settled
+		o.Concurrency, o.Fetch.Loops.Min = 640, 2
+		o.Fetch.QueueWorkDetected = func(Load) int { // more only once all are running or being settled
 			if time.Since(b.begin) < 100*time.Second {
 				return 2
 			}
@@ -125,7 +125,7 @@ func TestARequestThatHangsEndsWithTheSettleTimeout(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1)
 		o := options()
-		o.Grace, o.SettleTimeout = 5*time.Second, 5*time.Second
+		o.Grace, o.Lease.SettleTimeout = 5*time.Second, 5*time.Second
 		l := New(&hangingDelete{Queue: b.queue}, nothing, o)
 		b.run(l)
 		advance(time.Second)

@@ -26,7 +26,7 @@ func TestAMessageGivenBackWithoutADelayIsFetchedAtOnce(t *testing.T) {
 			bubble(t, func(b *bundle) {
 				b.send(1)
 				o := options()
-				o.Idle = scaling.Idle{Max: 10 * time.Minute}
+				o.Fetch.Idle = scaling.Idle{Max: 10 * time.Minute}
 				o.RetryDelay = func(int, error) time.Duration { return 0 }
 				var at []time.Duration
 				l := New(b.queue, func(_ context.Context, m *Message[job]) error {
@@ -62,7 +62,7 @@ func TestNoReleaseIsForgotten(t *testing.T) {
 		}
 		o := options()
 		o.Concurrency = 128
-		o.Idle = scaling.Idle{Max: 24 * time.Hour}
+		o.Fetch.Idle = scaling.Idle{Max: 24 * time.Hour}
 		// One becomes visible every ten seconds, the last ones first: an early release must not
 		// be forgotten because it is remembered late.
 		visibleAt := func(i int) time.Duration { return time.Hour + time.Duration(n-i)*10*time.Second }
@@ -95,7 +95,7 @@ func TestReleasesOfOneSecondAreFetchedTogether(t *testing.T) {
 		}
 		o := options()
 		o.Concurrency = n
-		o.Idle = scaling.Idle{Max: time.Hour}
+		o.Fetch.Idle = scaling.Idle{Max: time.Hour}
 		l := New(b.queue, func(_ context.Context, m *Message[job]) error {
 			if m.DequeueCount == 1 {
 				time.Sleep(time.Minute + time.Duration(m.Body.N)*time.Millisecond - time.Since(b.begin))
@@ -135,9 +135,9 @@ func TestWakeUpsDoNotEndAPauseAfterAnError(t *testing.T) {
 		}
 		o := options()
 		o.Concurrency = n
-		o.Loops.Max = 1
-		o.BatchSize = queue.MaxBatch
-		o.Idle.Max = time.Hour
+		o.Fetch.Loops.Max = 1
+		o.Fetch.BatchSize = queue.MaxBatch
+		o.Fetch.Idle.Max = time.Hour
 		l := New(b.queue, func(_ context.Context, m *Message[job]) error {
 			if m.DequeueCount == 1 {
 				return dispatcher.Snooze(time.Minute + time.Duration(m.Body.N)*time.Second)
@@ -178,7 +178,7 @@ func TestALongIdleMinDoesNotLengthenThePauseAfterAnError(t *testing.T) {
 		}
 		b.send(1)
 		o := options()
-		o.Idle.Min = time.Hour
+		o.Fetch.Idle.Min = time.Hour
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		advance(40 * time.Second)
@@ -200,7 +200,7 @@ func TestWaitsAfterErrorsFollowAChangeOfIdle(t *testing.T) {
 			return act()
 		}
 		o := options()
-		o.Idle.Min = 20 * time.Second
+		o.Fetch.Idle.Min = 20 * time.Second
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		advance(time.Minute)
@@ -266,10 +266,10 @@ func TestALoopThatEndsPassesItsWakeUpOn(t *testing.T) {
 			bubble(t, func(b *bundle) {
 				o := options()
 				o.Concurrency = 512
-				o.Idle = scaling.Idle{Max: time.Minute}
-				o.Loops.Min = minLoops
-				o.QueueWorkDetected = func(scaling.Load) int { return 16 }
-				o.Loops.Pause = 24 * time.Hour // all stay
+				o.Fetch.Idle = scaling.Idle{Max: time.Minute}
+				o.Fetch.Loops.Min = minLoops
+				o.Fetch.QueueWorkDetected = func(scaling.Load) int { return 16 }
+				o.Fetch.Loops.Pause = 24 * time.Hour // all stay
 				attempts := make(chan time.Time, 10)
 				l := New(b.queue, func(_ context.Context, m *Message[job]) error {
 					attempts <- time.Now()
@@ -306,8 +306,8 @@ func TestSurplusLoopsEndWithoutAPoll(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := options()
 		o.Concurrency = 512
-		o.Idle = scaling.Idle{Max: time.Hour}
-		o.Loops.Min = 16
+		o.Fetch.Idle = scaling.Idle{Max: time.Hour}
+		o.Fetch.Loops.Min = 16
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		advance(10 * time.Hour)
@@ -329,8 +329,8 @@ func TestAShorterIdleWaitReachesAllLoops(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := options()
 		o.Concurrency = 256
-		o.Idle = scaling.Idle{Max: 10 * time.Hour}
-		o.Loops.Min = 8
+		o.Fetch.Idle = scaling.Idle{Max: 10 * time.Hour}
+		o.Fetch.Loops.Min = 8
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		advance(100 * time.Hour) // all sleep for ten hours

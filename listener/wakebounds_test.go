@@ -24,7 +24,7 @@ func TestWhatFallsDueStartsALoop(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		source := connected()
 		o := wakeOptions(source)
-		o.SafetyPoll, o.Concurrency = noSafety, 256
+		o.Fetch.SafetyPoll, o.Concurrency = noSafety, 256
 		var late atomic.Int64
 		l := New(b.queue, func(_ context.Context, m *Message[job]) error {
 			due := time.Duration(1+m.Body.N%600) * 10 * time.Second
@@ -105,7 +105,7 @@ func TestAFloodOfEventsIsNoFloodOfDequeues(t *testing.T) {
 				source := connected()
 				b.queue.latency = time.Millisecond
 				o := wakeOptions(source)
-				o.SafetyPoll, o.Loops.Min, o.Idle = noSafety, least, Idle{Min: time.Second, Max: time.Hour}
+				o.Fetch.SafetyPoll, o.Fetch.Loops.Min, o.Fetch.Idle = noSafety, least, Idle{Min: time.Second, Max: time.Hour}
 				l := New(b.queue, nothing, o)
 				b.run(l)
 				advance(3 * time.Hour)
@@ -142,7 +142,7 @@ func TestTrueEventsAreNotHeldUp(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		source := connected()
 		o := wakeOptions(source)
-		o.Idle.Min = time.Millisecond // so it lingers no longer
+		o.Fetch.Idle.Min = time.Millisecond // so it lingers no longer
 		var worst atomic.Int64
 		l := New(b.queue, func(_ context.Context, m *Message[job]) error {
 			worst.Store(max(worst.Load(), int64(time.Since(b.begin)-time.Duration(m.Body.N)*10*time.Millisecond)))
@@ -189,7 +189,7 @@ func TestSettingsReachAListenerWithoutLoops(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		source := connected()
 		o := wakeOptions(source)
-		o.SafetyPoll, o.Concurrency = noSafety, 1
+		o.Fetch.SafetyPoll, o.Concurrency = noSafety, 1
 		l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(20 * time.Second); return nil }, o)
 		b.run(l)
 		advance(time.Minute)
@@ -214,7 +214,7 @@ func TestAnEventOpensSlotsBesideSlowHandlers(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		source := connected()
 		o := wakeOptions(source)
-		o.SafetyPoll, o.Concurrency, o.BatchSize = noSafety, 32, 8
+		o.Fetch.SafetyPoll, o.Concurrency, o.Fetch.BatchSize = noSafety, 32, 8
 		l := New(b.queue, func(ctx context.Context, _ *Message[job]) error { <-ctx.Done(); return ctx.Err() }, o)
 		b.run(l)
 		advance(time.Second)
@@ -281,9 +281,9 @@ func TestSlotsCloseWithTheLastLoop(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		source := connected()
 		o := wakeOptions(source)
-		o.Concurrency, o.BatchSize = 32, 8
+		o.Concurrency, o.Fetch.BatchSize = 32, 8
 		loops := 4
-		o.QueueWorkDetected = func(Load) int { return loops }
+		o.Fetch.QueueWorkDetected = func(Load) int { return loops }
 		l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(time.Second); return nil }, o)
 		b.run(l)
 		for _, want := range []int{32, 8} {
@@ -320,7 +320,7 @@ func TestALoopRunsWhenNoEventsCome(t *testing.T) {
 func TestSafetyPollsEndALongWait(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := wakeOptions(&instances{})
-		o.Idle = Idle{Min: time.Hour, Max: time.Hour}
+		o.Fetch.Idle = Idle{Min: time.Hour, Max: time.Hour}
 		b.run(New(b.queue, nothing, o))
 		advance(24 * time.Hour)
 		if got := b.dequeues(); got < 24*60*10/11 || got > 24*60+2 {
@@ -352,7 +352,7 @@ func TestClocksMayDifferALittle(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		source := connected()
 		o := wakeOptions(source)
-		o.SafetyPoll = noSafety
+		o.Fetch.SafetyPoll = noSafety
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		synctest.Wait()
@@ -373,7 +373,7 @@ func TestAPollThatWaitsForItsTurnComes(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		source := connected()
 		o := wakeOptions(source)
-		o.SafetyPoll = noSafety
+		o.Fetch.SafetyPoll = noSafety
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		advance(time.Minute)

@@ -84,8 +84,8 @@ func (b *bundle) playOrder(order []string) {
 	}
 	source := connected()
 	o := wakeOptions(source)
-	o.SafetyPoll = noSafety
-	o.Idle = Idle{Min: time.Second, Max: time.Second}
+	o.Fetch.SafetyPoll = noSafety
+	o.Fetch.Idle = Idle{Min: time.Second, Max: time.Second}
 	o.Observer.Polled = func(Poll) {
 		if g.closed {
 			<-g.decide

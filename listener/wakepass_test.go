@@ -19,7 +19,7 @@ import (
 // occupied runs a listener whose only slot is taken for an hour, and an idle one.
 func (b *bundle) occupied(source *instances, o *Options[job]) (idle *Listener[job], finish func()) {
 	b.Helper()
-	o.SafetyPoll, o.Concurrency = noSafety, 1
+	o.Fetch.SafetyPoll, o.Concurrency = noSafety, 1
 	full := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(time.Hour); return nil }, o)
 	stopFull := b.runAll([]*Listener[job]{full})
 	advance(time.Minute)
@@ -30,7 +30,7 @@ func (b *bundle) occupied(source *instances, o *Options[job]) (idle *Listener[jo
 		b.Fatalf("got %+v, want a listener without room that does not listen", full.State())
 	}
 	own := wakeOptions(source)
-	own.SafetyPoll = noSafety
+	own.Fetch.SafetyPoll = noSafety
 	idle = New(b.queue, nothing, own)
 	stopIdle := b.runAll([]*Listener[job]{idle})
 	advance(time.Minute)
@@ -92,7 +92,7 @@ func TestAnInstanceWithoutRoomPassesOnWhatItGaveBack(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		source := connected()
 		o := wakeOptions(source)
-		o.SafetyPoll, o.Concurrency = noSafety, 1
+		o.Fetch.SafetyPoll, o.Concurrency = noSafety, 1
 		var calls atomic.Int64
 		failing := New(b.queue, func(context.Context, *Message[job]) error {
 			if calls.Add(1) == 1 {
@@ -109,7 +109,7 @@ func TestAnInstanceWithoutRoomPassesOnWhatItGaveBack(t *testing.T) {
 		}
 		advance(time.Second)
 		own := wakeOptions(source)
-		own.SafetyPoll = noSafety
+		own.Fetch.SafetyPoll = noSafety
 		idle := New(b.queue, nothing, own)
 		stopIdle := b.runAll([]*Listener[job]{idle})
 		advance(time.Minute)
@@ -129,7 +129,7 @@ func TestWhatFallsDueInAPauseIsPassedOnUnlessAllArePaused(t *testing.T) {
 		bubble(t, func(b *bundle) {
 			source := connected()
 			o := wakeOptions(source)
-			o.SafetyPoll = noSafety
+			o.Fetch.SafetyPoll = noSafety
 			l := New(b.queue, nothing, o)
 			b.run(l)
 			advance(time.Minute)
@@ -162,7 +162,7 @@ func TestAMessageThatTakesEverySlotCostsTwoDequeues(t *testing.T) {
 				var all []*Listener[job]
 				for range instances {
 					o := wakeOptions(source)
-					o.SafetyPoll, o.Concurrency = noSafety, 1
+					o.Fetch.SafetyPoll, o.Concurrency = noSafety, 1
 					all = append(all, New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(handling); return nil }, o))
 				}
 				finish := b.runAll(all)
@@ -205,7 +205,7 @@ func TestAFullBatchWakesAnotherIfTheDepthIsUnknown(t *testing.T) {
 		var all []*Listener[job]
 		for range 2 {
 			o := wakeOptions(source)
-			o.SafetyPoll, o.Concurrency = noSafety, 1
+			o.Fetch.SafetyPoll, o.Concurrency = noSafety, 1
 			all = append(all, New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(time.Hour); return nil }, o))
 		}
 		finish := b.runAll(all)
@@ -228,7 +228,7 @@ func TestASourceThatIsSlowToListenHoldsUpLittle(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		source := connected()
 		o := wakeOptions(source)
-		o.SafetyPoll, o.Concurrency = noSafety, 1
+		o.Fetch.SafetyPoll, o.Concurrency = noSafety, 1
 		l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(time.Second); return nil }, o)
 		b.run(l)
 		advance(time.Minute)
@@ -257,7 +257,7 @@ func TestTheOneWorkerOfNineThatKnowsAKindIsWoken(t *testing.T) {
 		var soon atomic.Int64
 		sent := make(map[string]time.Time)
 		o := func() *Options[any] {
-			return &Options[any]{Wakeups: source, SafetyPoll: noSafety, Logger: slog.New(slog.DiscardHandler), OnError: func(error) {}}
+			return &Options[any]{Wakeups: source, Fetch: FetchOptions{SafetyPoll: noSafety}, Logger: slog.New(slog.DiscardHandler), OnError: func(error) {}}
 		}
 		known := func(_ context.Context, m *Message[job]) error {
 			if time.Since(sent[m.Head.ID]) <= within {

@@ -40,7 +40,7 @@ func TestALoopThatEndsAtAShortBatchForgetsNoRetry(t *testing.T) {
 	for _, wait := range []time.Duration{0, time.Second, 90 * time.Second} {
 		bubble(t, func(b *bundle) {
 			bus, o := new(wakeup.Bus), options()
-			o.Wakeups, o.SafetyPoll = bus, noSafety
+			o.Wakeups, o.Fetch.SafetyPoll = bus, noSafety
 			var at []time.Time
 			l := New(promising{b.queue, 1}, func(context.Context, *Message[job]) error {
 				if at = append(at, time.Now()); len(at) < 3 {
@@ -75,7 +75,7 @@ func TestALoopThatEndsAtAShortBatchForgetsNoRetry(t *testing.T) {
 func TestTheDepthIsReadAgainAfterAShortBatch(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		bus, o := new(wakeup.Bus), options()
-		o.Wakeups, o.SafetyPoll, o.Concurrency = bus, noSafety, 100
+		o.Wakeups, o.Fetch.SafetyPoll, o.Concurrency = bus, noSafety, 100
 		l := New(promising{b.queue, 1}, nothing, o)
 		b.run(l)
 		advance(time.Minute)
@@ -112,7 +112,7 @@ func dequeuesForOne(t *testing.T, gap time.Duration, way string) (each float64) 
 			return act()
 		}
 		bus, o, q := new(wakeup.Bus), options(), queue.Queue(b.queue)
-		switch o.Seed, o.SafetyPoll = 1, noSafety; way {
+		switch o.Seed, o.Fetch.SafetyPoll = 1, noSafety; way {
 		case "wrapper":
 			o.Wakeups = bus
 		case "Azure":

@@ -102,7 +102,7 @@ func TestAMissingQueueIsPolledUntilItIsThere(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		missing := b.queue.Sibling("-later")
 		o := wakeOptions(connected())
-		o.SafetyPoll = noSafety
+		o.Fetch.SafetyPoll = noSafety
 		l := New(missing, nothing, o)
 		b.run(l)
 		advance(time.Hour)
@@ -132,7 +132,7 @@ func TestALoopStaysWhileDequeuesFail(t *testing.T) {
 			return act()
 		}
 		o := wakeOptions(source)
-		o.SafetyPoll = noSafety
+		o.Fetch.SafetyPoll = noSafety
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		advance(time.Minute)
@@ -158,8 +158,8 @@ func TestAQueueEmptyHookEndsTheLastLoop(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		source := connected()
 		o := wakeOptions(source)
-		o.SafetyPoll = noSafety
-		o.QueueEmpty = func(idle int) (time.Duration, bool) { return 10 * time.Second, idle >= 3 }
+		o.Fetch.SafetyPoll = noSafety
+		o.Fetch.QueueEmpty = func(idle int) (time.Duration, bool) { return 10 * time.Second, idle >= 3 }
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		advance(15 * time.Second)
@@ -191,7 +191,7 @@ func TestEventsGoToOthersInAnOutageOfTheHandlers(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		source := connected()
 		o := wakeOptions(source)
-		o.SafetyPoll, o.Concurrency = noSafety, 32
+		o.Fetch.SafetyPoll, o.Concurrency = noSafety, 32
 		var down atomic.Bool
 		down.Store(true)
 		o.RetryDelay = func(int, error) time.Duration { return 30 * time.Second }
@@ -232,7 +232,7 @@ func TestAnInstanceWhoseDequeuesFailLetsEventsGoToOthers(t *testing.T) {
 		source := connected()
 		options := func() *Options[job] {
 			o := wakeOptions(source)
-			o.SafetyPoll = noSafety
+			o.Fetch.SafetyPoll = noSafety
 			return o
 		}
 		broken := &recordingQueue{Queue: b.queue.Queue, requestLog: &requestLog{}}

@@ -42,7 +42,7 @@ func TestASourceThatDoesNotReturnIsLeftBehind(t *testing.T) {
 			bubble(t, func(b *bundle) {
 				source := &stuckSource{call, make(chan struct{})}
 				o := wakeOptions(source)
-				o.SafetyPoll, o.Concurrency = noSafety, 1
+				o.Fetch.SafetyPoll, o.Concurrency = noSafety, 1
 				l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(time.Second); return nil }, o)
 				b.put(3)
 				b.run(l)

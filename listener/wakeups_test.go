@@ -22,7 +22,7 @@ func TestAnIdleDayCostsTheSafetyPollsAlone(t *testing.T) {
 				var all []*Listener[job]
 				for range n {
 					o := wakeOptions(source)
-					o.SafetyPoll = safety
+					o.Fetch.SafetyPoll = safety
 					all = append(all, New(b.queue, nothing, o))
 				}
 				finish := b.runAll(all)
@@ -62,7 +62,7 @@ func TestAnEventForOneMessageCostsTwoDequeues(t *testing.T) {
 				var all []*Listener[job]
 				for range k {
 					o := wakeOptions(source)
-					o.SafetyPoll = noSafety
+					o.Fetch.SafetyPoll = noSafety
 					all = append(all, New(b.queue, nothing, o))
 				}
 				finish := b.runAll(all)
@@ -91,7 +91,7 @@ func TestALostEventCostsOneSafetyIntervalAtMost(t *testing.T) {
 		bubble(t, func(b *bundle) {
 			source := connected()
 			o := wakeOptions(source)
-			o.SafetyPoll = safety
+			o.Fetch.SafetyPoll = safety
 			l := New(b.queue, nothing, o)
 			b.run(l)
 			advance(73 * time.Second)
@@ -158,7 +158,7 @@ func TestALoopPollsWhileTheConnectionIsLost(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		source := &instances{}
 		o := wakeOptions(source)
-		o.Idle = Idle{Min: time.Second, Max: time.Second}
+		o.Fetch.Idle = Idle{Min: time.Second, Max: time.Second}
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		polls := func(d time.Duration) int {
@@ -200,7 +200,7 @@ func TestReadyChangesTwiceInABusyPeriodAtMost(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		source := connected()
 		o := wakeOptions(source)
-		o.Concurrency, o.BatchSize, o.SafetyPoll = 4, 4, noSafety
+		o.Concurrency, o.Fetch.BatchSize, o.Fetch.SafetyPoll = 4, 4, noSafety
 		l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(time.Second); return nil }, o)
 		b.run(l)
 		for range 3 {
@@ -236,7 +236,7 @@ func TestFullBatchesWakeTheNextInstance(t *testing.T) {
 			var all []*Listener[job]
 			for range 6 {
 				o := wakeOptions(source)
-				o.SafetyPoll = noSafety
+				o.Fetch.SafetyPoll = noSafety
 				o.Concurrency = 64
 				all = append(all, New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(time.Second); return nil }, o))
 			}
@@ -310,7 +310,7 @@ func TestWakePollsAtOnce(t *testing.T) {
 	for name, source := range map[string]wakeup.Source{"polling": nil, "with a source": connected(), "with a lost one": &instances{}} {
 		bubble(t, func(b *bundle) {
 			o := wakeOptions(source)
-			o.Idle, o.SafetyPoll = Idle{Min: time.Hour, Max: time.Hour}, noSafety
+			o.Fetch.Idle, o.Fetch.SafetyPoll = Idle{Min: time.Hour, Max: time.Hour}, noSafety
 			l := New(b.queue, nothing, o)
 			l.Wake()
 			b.run(l)

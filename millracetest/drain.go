@@ -114,7 +114,7 @@ func work[T any](t testing.TB, h listener.Handler[T], o *listener.Options[T], se
 	t.Helper()
 	options := *cmp.Or(o, &listener.Options[T]{})
 	q := Queue(t)
-	made := &producer.Options[T]{Codec: options.Codec, Format: options.Format}
+	made := &producer.Options[T]{Codec: options.Codec, Format: options.Wire.Format}
 	if options.Claims != nil {
 		made.Claims = options.Claims
 	}
@@ -190,7 +190,7 @@ func round[T any](t testing.TB, q *watchedQueue, listen listening[T], o *listene
 	options := *cmp.Or(o, &listener.Options[T]{})
 	// A single loop, because after its empty poll everything it fetched has been dispatched.
 	// With more loops, one could still hold a batch, which the stop would give back.
-	options.Loops = listener.Loops{Min: 1, Max: 1}
+	options.Fetch.Loops = listener.Loops{Min: 1, Max: 1}
 	options.NoSourceLimits = true
 	// The shutdown begins while handlers still run: none may be cancelled.
 	options.Grace = queue.MaxVisibility

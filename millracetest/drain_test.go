@@ -146,7 +146,7 @@ func TestDrainDoesNotCancelHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := millracetest.Queue(t)
 		millracetest.Send(t, q, orders(40)...)
-		o := &listener.Options[Order]{Grace: -1, Concurrency: 8, Loops: listener.Loops{Min: 4, Max: 4}}
+		o := &listener.Options[Order]{Grace: -1, Concurrency: 8, Fetch: listener.FetchOptions{Loops: listener.Loops{Min: 4, Max: 4}}}
 		got := millracetest.Drain(t, q, func(ctx context.Context, _ *listener.Message[Order]) error {
 			time.Sleep(5 * time.Minute)
 			return ctx.Err()

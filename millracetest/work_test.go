@@ -116,7 +116,7 @@ func TestWorkAppliesTheOptions(t *testing.T) {
 			<-ctx.Done()
 			return errBroken
 		}, "plain text", &listener.Options[string]{
-			Codec: codec.Text(), Format: codec.Plain, Timeout: 5 * time.Millisecond,
+			Codec: codec.Text(), Wire: listener.WireOptions{Format: codec.Plain}, Timeout: 5 * time.Millisecond,
 			OnError: func(err error) { reported <- err },
 		})
 		if r.Outcome != listener.Retried || !errors.Is(r.Err, listener.ErrTimeout) || !errors.Is(r.Err, errBroken) {
@@ -190,7 +190,7 @@ func TestWorkRunsOnce(t *testing.T) {
 // A handler may take any time.
 func TestWorkRenewsTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := &listener.Options[Order]{Visibility: listener.FixedVisibility(10 * time.Second)}
+		o := &listener.Options[Order]{Lease: listener.LeaseOptions{Visibility: listener.FixedVisibility(10 * time.Second)}}
 		r := millracetest.Work(t, func(ctx context.Context, _ *listener.Message[Order]) error {
 			time.Sleep(time.Minute)
 			return ctx.Err()
@@ -203,8 +203,8 @@ func TestWorkRenewsTheLease(t *testing.T) {
 
 func TestWorkEndsTheTestOnInvalidArguments(t *testing.T) {
 	requireParts(t, failureOf(t, func(t testing.TB) {
-		millracetest.Work(t, ship, Order{}, &listener.Options[Order]{BatchSize: 33})
-	}), "millracetest: ", "listener of millracetest/jobs", "batch size 33")
+		millracetest.Work(t, ship, Order{}, &listener.Options[Order]{Fetch: listener.FetchOptions{BatchSize: 33}})
+	}), "millracetest: ", "listener of millracetest/jobs", "Fetch.BatchSize 33")
 	requireParts(t, failureOf(t, func(t testing.TB) {
 		millracetest.Work(t, func(context.Context, *listener.Message[chan int]) error { return nil }, make(chan int), nil)
 	}), "millracetest: ", "send to millracetest/jobs", "chan int")

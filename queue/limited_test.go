@@ -464,7 +464,7 @@ func TestAShortBatchUnderALimitEndsNoLoop(t *testing.T) {
 			q := wrap(b)
 			var handled atomic.Int64
 			l := listener.New(q, func(context.Context, *listener.Message[int]) error { handled.Add(1); return nil }, &listener.Options[int]{
-				Wakeups: new(wakeup.Bus), SafetyPoll: -1, Logger: slog.New(slog.DiscardHandler),
+				Wakeups: new(wakeup.Bus), Fetch: listener.FetchOptions{SafetyPoll: -1}, Logger: slog.New(slog.DiscardHandler),
 			})
 			ctx, cancel := context.WithTimeout(t.Context(), 11*time.Second)
 			defer cancel()

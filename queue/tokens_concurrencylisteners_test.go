@@ -58,7 +58,7 @@ func (w worker) live(ctx context.Context, b *bundle) {
 	}, &listener.Options[int]{
 		Concurrency: 8, Seed: w.seed + 1, Logger: slog.New(slog.DiscardHandler), Grace: 5 * time.Second,
 		Interceptors: []listener.Interceptor{slots.OfFleet(l.Begin, l.End)},
-		Visibility:   listener.FixedVisibility(30 * time.Second), Poison: listener.PoisonPolicy{MaxAttempts: 1000, MaxLost: 1000},
+		Lease:        listener.LeaseOptions{Visibility: listener.FixedVisibility(30 * time.Second)}, Poison: listener.PoisonPolicy{MaxAttempts: 1000, MaxLost: 1000},
 	})
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

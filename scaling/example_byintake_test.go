@@ -9,9 +9,9 @@ import (
 
 // Loops that bring nothing end again. Here the service answers six dequeues at once, and no more.
 func ExampleByIntake() {
-	o := &listener.Options[string]{LoopController: scaling.ByIntake}
+	o := &listener.Options[string]{Fetch: listener.FetchOptions{LoopController: scaling.ByIntake}}
 
-	next := o.LoopController() // as a listener does
+	next := o.Fetch.LoopController() // as a listener does
 	loops := 2
 	for range 5 {
 		intake := float64(100 * min(loops, 6))

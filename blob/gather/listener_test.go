@@ -92,7 +92,7 @@ func (s *unansweredNowAndThen) Delete(ctx context.Context, ref blob.Ref) error {
 func (f *fleet) process(number uint64) *listener.Listener[item] {
 	g := process(f.T, f.reach(), nil)
 	o := &listener.Options[item]{
-		Seed: f.seed<<8 + number + 1, Logger: slog.New(slog.DiscardHandler), Idle: listener.Idle{Max: 10 * time.Second},
+		Seed: f.seed<<8 + number + 1, Logger: slog.New(slog.DiscardHandler), Fetch: listener.FetchOptions{Idle: listener.Idle{Max: 10 * time.Second}},
 		RetryDelay: func(int, error) time.Duration { return time.Second },
 		Poison:     listener.PoisonPolicy{MaxAttempts: 100, MaxLost: 100},
 	}

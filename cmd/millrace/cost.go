@@ -126,7 +126,7 @@ const (
 	// pollTime is how long a dequeue is assumed to take.
 	pollTime = 4 * time.Millisecond
 
-	// idleMin is the default of listener.Options.Idle.Min: the wait of a loop that backs off begins near it.
+	// idleMin is the default of listener.Options.Fetch.Idle.Min: the wait of a loop that backs off begins near it.
 	idleMin = 100 * time.Millisecond
 
 	// readingInterval is how often an instance that has work reads the properties of its queue at

@@ -159,7 +159,7 @@ func TestAzuriteIsAskedThreeTimesForABody(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	o := options(c)
-	o.Concurrency, o.Idle = 8, listener.Idle{Max: 100 * time.Millisecond}
+	o.Concurrency, o.Fetch.Idle = 8, listener.Idle{Max: 100 * time.Millisecond}
 	var settled atomic.Int64
 	o.Observer.Settled = func(listener.Delivery, listener.Outcome, time.Duration) {
 		if settled.Add(1) == jobs {

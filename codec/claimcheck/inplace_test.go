@@ -25,7 +25,7 @@ func TestABodyThatIsChangedInPlaceIsSavedOnlyIfAsked(t *testing.T) {
 				}
 				same := options(b.claims)
 				o := &listener.Options[[]byte]{
-					Codec: codec.Bytes(), Claims: same.Claims, Logger: same.Logger, Visibility: same.Visibility, RetryDelay: same.RetryDelay,
+					Codec: codec.Bytes(), Claims: same.Claims, Logger: same.Logger, Lease: listener.LeaseOptions{Visibility: same.Lease.Visibility}, RetryDelay: same.RetryDelay,
 					Concurrency: 1, Poison: same.Poison,
 				}
 				var got [][]byte
@@ -74,7 +74,7 @@ func TestAnItemThatIsChangedInPlaceIsNotSavedByAnother(t *testing.T) {
 			}
 			same := options(b.claims)
 			o := &listener.Options[[]byte]{
-				Codec: codec.Bytes(), Claims: same.Claims, Logger: same.Logger, Visibility: same.Visibility, RetryDelay: same.RetryDelay,
+				Codec: codec.Bytes(), Claims: same.Claims, Logger: same.Logger, Lease: listener.LeaseOptions{Visibility: same.Lease.Visibility}, RetryDelay: same.RetryDelay,
 				Concurrency: 1, Poison: same.Poison,
 			}
 			var got []string

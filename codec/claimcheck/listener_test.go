@@ -164,7 +164,7 @@ func TestTheTimeoutBeginsAfterTheDownload(t *testing.T) {
 		b.store.openSlow = 10 * time.Second
 		b.send(job{"slow", large})
 		o := options(b.claims)
-		o.Visibility = listener.FixedVisibility(5 * time.Minute) // no renewal ends the handler
+		o.Lease.Visibility = listener.FixedVisibility(5 * time.Minute) // no renewal ends the handler
 		o.Timeout = 5 * time.Second
 		var took time.Duration
 		b.run(o, func(ctx context.Context, _ *listener.Message[job]) error {

@@ -49,7 +49,7 @@ func TestAnOutageOfTheStoreDoesNotChurnTheQueue(t *testing.T) {
 			return nil
 		}
 		o := options(b.claims)
-		o.Concurrency, o.BatchSize = 64, 32
+		o.Concurrency, o.Fetch.BatchSize = 64, 32
 		h := &handled{}
 		var during int64
 		time.AfterFunc(hours*time.Hour, func() { during = q.updates.Load() + q.dequeues.Load() })
@@ -72,7 +72,7 @@ func TestAStoreThatHangsDoesNotHoldUpTheStop(t *testing.T) {
 				b.send(job{fmt.Sprint(n), large})
 			}
 			o := options(hanging{b.claims, heedless})
-			o.Grace, o.SettleTimeout = 20*time.Second, 10*time.Second
+			o.Grace, o.Lease.SettleTimeout = 20*time.Second, 10*time.Second
 			l := listener.New(b.queue, func(context.Context, *listener.Message[job]) error {
 				time.Sleep(5 * time.Second)
 				return nil

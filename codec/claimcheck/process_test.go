@@ -153,8 +153,8 @@ func (c *child) handle(ctx context.Context, m *listener.Message[job]) error {
 
 func (c *child) options() *listener.Options[job] {
 	o := options(c.claims)
-	o.Concurrency, o.Visibility = childSlots, listener.FixedVisibility(3*time.Second)
-	o.Idle = listener.Idle{Min: time.Millisecond, Max: 20 * time.Millisecond}
+	o.Concurrency, o.Lease.Visibility = childSlots, listener.FixedVisibility(3*time.Second)
+	o.Fetch.Idle = listener.Idle{Min: time.Millisecond, Max: 20 * time.Millisecond}
 	o.RetryDelay = func(int, error) time.Duration { return 0 }
 	o.Poison = listener.PoisonPolicy{MaxAttempts: 100, MaxLost: 100}
 	o.Observer.Poisoned = func(d listener.Delivery, reason listener.PoisonReason, err error) {

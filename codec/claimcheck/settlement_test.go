@@ -72,7 +72,7 @@ func TestALeaseLostDuringTheDownloadStartsNoHandler(t *testing.T) {
 			return nil
 		}
 		o := options(slow{b.claims})
-		o.Concurrency, o.GiveUp = 1, true
+		o.Concurrency, o.Lease.GiveUp = 1, true
 		h := &handled{}
 		var failures []error
 		var mu sync.Mutex

@@ -105,8 +105,8 @@ func (b *bundle) send(j job) producer.Sent {
 // options returns the options of a listener on a short, fixed visibility.
 func options(c listener.Claims) *listener.Options[job] {
 	return &listener.Options[job]{
-		Claims: c, Logger: slog.New(slog.DiscardHandler), Visibility: listener.FixedVisibility(10 * time.Second),
-		Concurrency: 2, Loops: listener.Loops{Max: 1}, Idle: listener.Idle{Max: 10 * time.Second},
+		Claims: c, Logger: slog.New(slog.DiscardHandler), Lease: listener.LeaseOptions{Visibility: listener.FixedVisibility(10 * time.Second)},
+		Concurrency: 2, Fetch: listener.FetchOptions{Loops: listener.Loops{Max: 1}, Idle: listener.Idle{Max: 10 * time.Second}},
 		RetryDelay: func(int, error) time.Duration { return time.Second },
 		Poison:     listener.PoisonPolicy{MaxAttempts: 2},
 	}

@@ -44,7 +44,7 @@ func workUntilKilled(location, directory string) error {
 		time.Sleep(5 * time.Millisecond)
 		return nil
 	}, &listener.Options[job]{
-		Duplicates: g, Concurrency: concurrency, Visibility: listener.FixedVisibility(time.Second), // raised to 5 s
+		Duplicates: g, Concurrency: concurrency, Lease: listener.LeaseOptions{Visibility: listener.FixedVisibility(time.Second)}, // raised to 5 s
 		Poison: listener.PoisonPolicy{MaxLost: 100},
 	}).Run(context.Background())
 }

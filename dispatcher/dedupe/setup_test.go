@@ -124,8 +124,8 @@ func options(d listener.Duplicates) (*listener.Options[job], *errorsSeen) {
 	seen := &errorsSeen{}
 	return &listener.Options[job]{
 		Duplicates: d, Logger: slog.New(slog.DiscardHandler), OnError: seen.add,
-		Visibility:  listener.FixedVisibility(10 * time.Second),
-		Concurrency: 1, Idle: listener.Idle{Max: 10 * time.Second},
+		Lease:       listener.LeaseOptions{Visibility: listener.FixedVisibility(10 * time.Second)},
+		Concurrency: 1, Fetch: listener.FetchOptions{Idle: listener.Idle{Max: 10 * time.Second}},
 		RetryDelay: func(int, error) time.Duration { return time.Second },
 		Poison:     listener.PoisonPolicy{MaxAttempts: 2},
 	}, seen

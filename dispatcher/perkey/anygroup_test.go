@@ -172,7 +172,7 @@ func (b *bundle) liveGroups(w groupWorld) []string {
 	b.options.RetryDelay = func(int, error) time.Duration { return time.Second }
 	b.options.Grace = 3 * time.Second
 	if w.GiveUp {
-		b.options.StuckAfter, b.options.GiveUp = time.Second, true
+		b.options.Lease.StuckAfter, b.options.Lease.GiveUp = time.Second, true
 	}
 	b.options.Observer.Settled = func(_ listener.Delivery, o listener.Outcome, _ time.Duration) {
 		b.mu.Lock()

@@ -42,7 +42,7 @@
 // The slots that count are Options.Concurrency of the listener. One that shares the slots of a pool, and gets few of them, should have a
 // Concurrency of its own that says how many.
 //
-// A message that does not record attempts (it has no envelope, and Options.AcceptForeign of the listener is not
+// A message that does not record attempts (it has no envelope, and Options.Wire.AcceptForeign of the listener is not
 // set) cannot be given back without one. It waits in its slot until its turn comes, and a flood of such
 // messages with one key can take all slots.
 //

@@ -79,12 +79,14 @@ func Example_fleet() {
 			return listener.Snooze(0) // for another process, without an attempt
 		}
 		return listener.New(readings, read, &listener.Options[reading]{
-			Concurrency:   2,                                                                         // shards that a process reads at most
-			Poison:        listener.PoisonPolicy{MaxAttempts: 1 << 20, MaxLost: 1 << 20, Keep: true}, // a process that dies is no fault of the shard
-			Visibility:    listener.FixedVisibility(30 * time.Second),                                // until another takes over from one that died
-			Grace:         -1,                                                                        // the readers stop with the process,
-			SettleTimeout: 30 * time.Second,                                                          // and have this long for their own Grace
-			Logger:        quiet,
+			Concurrency: 2,                                                                         // shards that a process reads at most
+			Poison:      listener.PoisonPolicy{MaxAttempts: 1 << 20, MaxLost: 1 << 20, Keep: true}, // a process that dies is no fault of the shard
+			Grace:       -1,                                                                        // the readers stop with the process,
+			Lease: listener.LeaseOptions{
+				SettleTimeout: 30 * time.Second,                           // and have this long for their own Grace
+				Visibility:    listener.FixedVisibility(30 * time.Second), // until another takes over from one that died
+			},
+			Logger: quiet,
 		}).Run(ctx)
 	}
 	var running sync.WaitGroup

@@ -85,7 +85,7 @@ func (b *bundle) readShards(readings queue.Queue, shards []queue.Queue) (stop fu
 		return errors.Join(l.Run(ctx), listener.Snooze(0))
 	}
 	return b.run(listener.New(readings, read, &listener.Options[job]{
-		Visibility: listener.FixedVisibility(30 * time.Second), Grace: -1, SettleTimeout: 30 * time.Second, Logger: b.options.Logger,
+		Lease: listener.LeaseOptions{Visibility: listener.FixedVisibility(30 * time.Second), SettleTimeout: 30 * time.Second}, Grace: -1, Logger: b.options.Logger,
 	}))
 }
 

@@ -210,7 +210,7 @@ func TestAStopAndALostLeaseEndTheWaits(t *testing.T) {
 		bubble(t, nil, func(b *bundle) {
 			g := &groups{bundle: b, of: func(n int) string { return fmt.Sprint(n % 2) }, items: 20, each: 4}
 			b.options.Grace = 500 * time.Millisecond
-			b.options.Visibility = listener.FixedVisibility(5 * time.Second)
+			b.options.Lease.Visibility = listener.FixedVisibility(5 * time.Second)
 			g.send(1, time.Second)
 			l, stop := g.start()
 			advance(3300 * time.Millisecond)
@@ -426,8 +426,8 @@ func TestNoItemBeginsAfterAStuckHandlerWasGivenUp(t *testing.T) {
 			}
 			return nil
 		}
-		b.options.Timeout, b.options.StuckAfter, b.options.GiveUp = 3*time.Second, time.Second, true
-		b.options.Visibility = listener.FixedVisibility(time.Minute)
+		b.options.Timeout, b.options.Lease.StuckAfter, b.options.Lease.GiveUp = 3*time.Second, time.Second, true
+		b.options.Lease.Visibility = listener.FixedVisibility(time.Minute)
 		g.send(1, 2500*time.Millisecond)
 		_, stop := g.start()
 		advance(30 * time.Second)

@@ -223,8 +223,8 @@ func TestAKeyFunctionThatPanicsFailsItsJobOnly(t *testing.T) {
 // returns. Its job, which is delivered again, waits for it like any other.
 func TestAHandlerWithoutItsLeaseHoldsItsKey(t *testing.T) {
 	bubble(t, nil, func(b *bundle) {
-		b.options.Visibility = listener.FixedVisibility(10 * time.Second)
-		b.options.Timeout, b.options.StuckAfter, b.options.GiveUp = 20*time.Second, 10*time.Second, true
+		b.options.Lease.Visibility = listener.FixedVisibility(10 * time.Second)
+		b.options.Timeout, b.options.Lease.StuckAfter, b.options.Lease.GiveUp = 20*time.Second, 10*time.Second, true
 		stuck := 0
 		b.options.OnError = func(err error) {
 			if e := (*listener.StuckError)(nil); errors.As(err, &e) {

@@ -328,7 +328,7 @@ func TestAStopInTheMiddleLosesNoSlot(t *testing.T) {
 			<-ctx.Done()
 			return adaptiveError(ctx)
 		}
-		w := start(t, "jobs", 100, l, h, func(o *listener.Options[job]) { o.Grace, o.SettleTimeout = time.Second, time.Second })
+		w := start(t, "jobs", 100, l, h, func(o *listener.Options[job]) { o.Grace, o.Lease.SettleTimeout = time.Second, time.Second })
 		advance(5 * time.Second)
 		w.stop()
 		if err := <-w.done; !errors.As(err, new(*listener.AbandonedError)) {

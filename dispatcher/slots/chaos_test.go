@@ -60,7 +60,7 @@ func (c *chaos) add(i int) {
 	}
 	w := c.worker(fmt.Sprint("member-", i), m, time.Duration(1+c.random.IntN(1500))*time.Millisecond)
 	w.spread = true
-	w.options.Grace, w.options.SettleTimeout = 2*time.Second, 10*time.Second
+	w.options.Grace, w.options.Lease.SettleTimeout = 2*time.Second, 10*time.Second
 	if c.random.IntN(2) == 0 {
 		w.options.Wakeups = c.bus
 	}

@@ -104,7 +104,7 @@
 // its life ends.
 //
 // A message without an envelope cannot record that an attempt does not count. Its dequeue count is
-// its attempt: see Options.AcceptForeign of the listener.
+// its attempt: see Options.Wire.AcceptForeign of the listener.
 //
 // A time-out is an attempt, as it is without a limit: the job may be at fault.
 //
@@ -115,7 +115,7 @@
 //
 // Everything is safe for concurrent use. Several listeners share what there is in equal parts, and take
 // turns if the limit is lower than their number. Within a pool ([Adaptive.Slots]) both bound the handlers.
-// The limit counts slots, so a dequeue in flight uses some of it. A handler that was given up as stuck (Options.GiveUp) uses the dependency on, beyond the limit. It is a limit of one process: n
+// The limit counts slots, so a dequeue in flight uses some of it. A handler that was given up as stuck (Options.Lease.GiveUp) uses the dependency on, beyond the limit. It is a limit of one process: n
 // of them adapt each by itself, and their parts become alike. See package queue/limits for a bound of all processes together.
 //
 // # Shutdown and cost

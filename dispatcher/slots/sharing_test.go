@@ -175,7 +175,7 @@ func TestWorkThatFitsItsReserveDoesNotWait(t *testing.T) {
 		// Both are members before either begins: a member that is alone may take every slot.
 		critical := b.worker("critical", &slots.MemberOptions{Reserve: 4}, time.Second)
 		flood := b.worker("flood", &slots.MemberOptions{Weight: 1000}, time.Hour).put(500).start()
-		critical.options.Idle = listener.Idle{Max: 100 * time.Millisecond}
+		critical.options.Fetch.Idle = listener.Idle{Max: 100 * time.Millisecond}
 		critical.start()
 		advance(10 * time.Second)
 		for range 100 {
@@ -230,7 +230,7 @@ func TestALeavingMemberReturnsItsSlots(t *testing.T) {
 	bubble(t, &slots.PoolOptions{Slots: 16}, func(b *bundle) {
 		stuck := b.worker("stuck", nil, time.Hour).put(100)
 		stuck.release, stuck.deaf = make(chan struct{}), true
-		stuck.options.Grace, stuck.options.SettleTimeout = time.Second, time.Second
+		stuck.options.Grace, stuck.options.Lease.SettleTimeout = time.Second, time.Second
 		stuck.start()
 		advance(10 * time.Second)
 		next := b.worker("next", nil, time.Hour).put(100).start()
@@ -334,7 +334,7 @@ func TestAMinFetchThatCannotBeHadEndsWithTheLinger(t *testing.T) {
 		other.start()
 		advance(10 * time.Second)
 		w := b.worker("one", nil, time.Second).put(100)
-		w.options.MinFetch, w.options.Linger = 20, 500*time.Millisecond
+		w.options.Fetch.MinFetch, w.options.Fetch.Linger = 20, 500*time.Millisecond
 		w.start()
 		advance(60 * time.Second)
 		if n := w.handled.Load(); n != 100 {

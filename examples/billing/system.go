@@ -113,14 +113,14 @@ func newSystem(account queue.Account, store blob.Store, o options) (*system, err
 	s.results = resultKind.Producer(queues[resultsQueue], &producer.Options[result]{Create: true})
 	limits := &kinds.Options{MaxAttempts: maxAttempts, RetryDelay: retryDelay}
 	if s.roles&initiator != 0 {
-		s.listen(queues[batchesQueue], batchKind.Handle(s.split, limits), listener.Options[any]{Concurrency: 2, BatchSize: 1})
+		s.listen(queues[batchesQueue], batchKind.Handle(s.split, limits), listener.Options[any]{Concurrency: 2, Fetch: listener.FetchOptions{BatchSize: 1}})
 	}
 	if s.roles&worker != 0 {
 		s.listen(queues[workQueue], itemKind.Handle(listener.Batch(s.charge, together, collecting), limits),
-			listener.Options[any]{Concurrency: workerSlots(runtime.GOMAXPROCS(0)), BatchSize: 2 * together, MinFetch: together, Beacon: s.beacon})
+			listener.Options[any]{Concurrency: workerSlots(runtime.GOMAXPROCS(0)), Fetch: listener.FetchOptions{BatchSize: 2 * together, MinFetch: together}, Beacon: s.beacon})
 	}
 	if s.roles&controller != 0 {
-		s.listen(queues[resultsQueue], resultKind.Handle(s.collect, limits), listener.Options[any]{Concurrency: 16, BatchSize: 16})
+		s.listen(queues[resultsQueue], resultKind.Handle(s.collect, limits), listener.Options[any]{Concurrency: 16, Fetch: listener.FetchOptions{BatchSize: 16}})
 	}
 	return s, nil
 }
@@ -141,8 +141,8 @@ func retryDelay(attempt int, _ error) time.Duration {
 
 // listen adds the listener of a role.
 func (s *system) listen(q queue.Queue, kind listener.Kind, o listener.Options[any]) {
-	o.Create, o.Idle, o.Wakeups, o.Grace, o.Logger = true, s.idle, s.wakeups, grace, s.logger
-	o.Visibility = dispatcher.Fixed(s.visibility)
+	o.Create, o.Fetch.Idle, o.Wakeups, o.Grace, o.Logger = true, s.idle, s.wakeups, grace, s.logger
+	o.Lease.Visibility = dispatcher.Fixed(s.visibility)
 	o.Poison = listener.PoisonPolicy{MaxLost: maxLost}
 	o.Observer = listener.Observer{Poisoned: s.poisoned}
 	s.runners = append(s.runners, listener.NewKinds(q, []listener.Kind{kind}, &o))

@@ -56,7 +56,7 @@ func run(ctx context.Context, account queue.Account, out io.Writer) error {
 	o := &listener.Options[Order]{
 		// host.json has messageEncoding base64 by default, as here. Its other value means codec.Plain.
 		// Without a Format, JSON is read in both encodings.
-		Format: codec.Base64,
+		Wire: listener.WireOptions{Format: codec.Base64},
 		// The defaults of maxDequeueCount and visibilityTimeout in host.json.
 		Poison:     poison.Policy{MaxAttempts: 5, Bare: true},
 		RetryDelay: func(int, error) time.Duration { return 0 },

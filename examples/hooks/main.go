@@ -51,11 +51,13 @@ func run(ctx context.Context, out *log.Logger) error {
 			return listener.RetryCurve(attempt)
 		},
 		// A loop waits longer after each empty poll, and does not end.
-		QueueEmpty: func(polls int) (wait time.Duration, end bool) {
-			return min(time.Duration(polls)*time.Second, 10*time.Second), false
+		Fetch: listener.FetchOptions{
+			QueueEmpty: func(polls int) (wait time.Duration, end bool) {
+				return min(time.Duration(polls)*time.Second, 10*time.Second), false
+			},
+			// One loop for every fifty pages or fewer.
+			QueueWorkDetected: func(l listener.Load) int { return int((l.Depth + 49) / 50) },
 		},
-		// One loop for every fifty pages or fewer.
-		QueueWorkDetected: func(l listener.Load) int { return int((l.Depth + 49) / 50) },
 		OnError: func(err error) {
 			var failed *listener.DeliveryError
 			var broken *listener.HookError

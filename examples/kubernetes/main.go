@@ -63,8 +63,8 @@ func run(ctx context.Context, account queue.Account, server *http.Server, preSto
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	shipping := listener.New(orders, ship, &listener.Options[Order]{Create: true, Grace: grace, SettleTimeout: settle})
-	writing := listener.New(emails, write, &listener.Options[Email]{Create: true, Grace: grace, SettleTimeout: settle})
+	shipping := listener.New(orders, ship, &listener.Options[Order]{Create: true, Grace: grace, Lease: listener.LeaseOptions{SettleTimeout: settle}})
+	writing := listener.New(emails, write, &listener.Options[Email]{Create: true, Grace: grace, Lease: listener.LeaseOptions{SettleTimeout: settle}})
 	server.Handler = probes(map[string]func() listener.State{"orders": shipping.State, "emails": writing.State})
 	probing := millrace.HTTP(server, &millrace.HTTPOptions{PreStop: preStop})
 	return millrace.RunOrdered(ctx, probing, millrace.Together(shipping, writing)) // stops the last one first

@@ -80,9 +80,9 @@ func (w *worker) listeners() (all []millrace.Runner) {
 			return w.convert(ctx, m.Body.Video, next)
 		}
 		all = append(all, listener.New(c.queue, convert, &listener.Options[job]{
-			Slots:      shared.Member(&slots.MemberOptions{Name: c.name, Weight: c.weight, Reserve: c.reserve}),
-			Visibility: listener.FixedVisibility(w.lease), Timeout: 10 * time.Minute, Grace: 5 * time.Second,
-			Create: true, Wakeups: w.wakeups, Idle: w.account.Idle(), Logger: w.logger,
+			Slots: shared.Member(&slots.MemberOptions{Name: c.name, Weight: c.weight, Reserve: c.reserve}),
+			Lease: listener.LeaseOptions{Visibility: listener.FixedVisibility(w.lease)}, Timeout: 10 * time.Minute, Grace: 5 * time.Second,
+			Create: true, Wakeups: w.wakeups, Fetch: listener.FetchOptions{Idle: w.account.Idle()}, Logger: w.logger,
 		}))
 	}
 	return all
@@ -154,7 +154,7 @@ func (s *site) indexer(x *index.Index) millrace.Runner {
 		return s.index(ctx, x, m.Body.Video)
 	}
 	return listener.New(s.indexing, handle, &listener.Options[indexJob]{
-		Concurrency: 8, Create: true, Wakeups: s.wakeups, Idle: s.account.Idle(), Grace: 5 * time.Second, Logger: s.logger,
+		Concurrency: 8, Create: true, Wakeups: s.wakeups, Fetch: listener.FetchOptions{Idle: s.account.Idle()}, Grace: 5 * time.Second, Logger: s.logger,
 	})
 }
 

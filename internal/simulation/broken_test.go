@@ -431,8 +431,8 @@ func TestLedgerFindsViolations(t *testing.T) {
 		}}, "the concurrency is"},
 
 		"too many loops run": {breakage{options: func(o *listener.Options[job]) {
-			o.Loops.Max += 3
-			o.Loops.Min += 3
+			o.Fetch.Loops.Max += 3
+			o.Fetch.Loops.Min += 3
 		}}, "loops"},
 
 		"too many attempts are made": {breakage{options: func(o *listener.Options[job]) {

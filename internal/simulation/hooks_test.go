@@ -35,11 +35,11 @@ func (p *process) hooks(o *listener.Options[job]) {
 		p.hook("Scaled", str(v.Loops))
 	}
 	if w.hook {
-		o.Idle, o.QueueEmpty = scaling.Idle{}, p.queueEmpty
+		o.Fetch.Idle, o.Fetch.QueueEmpty = scaling.Idle{}, p.queueEmpty
 	}
 	if w.hookPanic > 0 {
 		p.observe(&o.Observer)
-		o.QueueWorkDetected = func(l scaling.Load) int {
+		o.Fetch.QueueWorkDetected = func(l scaling.Load) int {
 			p.hook("QueueWorkDetected", fmt.Sprint(l.Depth, l.Loops, l.Running))
 			return scaling.PerBatch(l)
 		}

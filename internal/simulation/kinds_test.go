@@ -55,13 +55,10 @@ func (p *process) listenTo(q queue.Queue, h listener.Handler[job], o *listener.O
 		all = append(all, kinds.Kind[job]{Name: name, Codec: o.Codec}.Handle(h, nil))
 	}
 	return listener.NewKinds(q, all, &listener.Options[any]{
-		Claims: o.Claims, AcceptForeign: o.AcceptForeign, Concurrency: o.Concurrency, Slots: o.Slots, BatchSize: o.BatchSize,
-		MinFetch: o.MinFetch, Linger: o.Linger, Loops: o.Loops, Idle: o.Idle, Wakeups: o.Wakeups,
-		SafetyPoll: o.SafetyPoll, QueueEmpty: o.QueueEmpty, QueueWorkDetected: o.QueueWorkDetected,
-		Visibility: o.Visibility, Interceptors: o.Interceptors, Timeout: o.Timeout, RetryDelay: o.RetryDelay,
-		Poison: o.Poison, Grace: o.Grace, SettleTimeout: o.SettleTimeout, Beacon: o.Beacon,
-		Observer: o.Observer, StuckAfter: o.StuckAfter, GiveUp: o.GiveUp, Seed: o.Seed,
-		OnError: o.OnError, Logger: o.Logger,
+		Concurrency: o.Concurrency, Timeout: o.Timeout, RetryDelay: o.RetryDelay, Poison: o.Poison, Grace: o.Grace,
+		Wakeups: o.Wakeups, Claims: o.Claims, Slots: o.Slots, Interceptors: o.Interceptors, Beacon: o.Beacon, Seed: o.Seed,
+		Observer: o.Observer, OnError: o.OnError, Logger: o.Logger,
+		Fetch: o.Fetch, Lease: o.Lease, Wire: listener.WireOptions{AcceptForeign: o.Wire.AcceptForeign},
 	})
 }
 

@@ -196,14 +196,13 @@ func (p *process) queue(wire queue.Queue) queue.Queue {
 func (p *process) options() *listener.Options[job] {
 	d, w := p.world.plan.dice, p.plan
 	o := &listener.Options[job]{
-		Codec:         reader{p},
-		Claims:        p.claims(),
-		AcceptForeign: w.policy.adopt,
-		Concurrency:   w.concurrency, BatchSize: w.batch, MinFetch: w.least, Linger: w.linger,
-		Loops:      w.loops,
-		Idle:       scaling.Idle{Min: w.idleMin, Max: w.idleMax, New: p.curve},
-		Visibility: w.visibility, Timeout: w.timeout, Grace: w.grace, SettleTimeout: w.settle,
-		StuckAfter: w.stuckAfter, GiveUp: w.giveUp,
+		Concurrency: w.concurrency, Timeout: w.timeout, Grace: w.grace, Codec: reader{p}, Claims: p.claims(),
+		Fetch: listener.FetchOptions{
+			BatchSize: w.batch, MinFetch: w.least, Linger: w.linger, Loops: w.loops,
+			Idle: scaling.Idle{Min: w.idleMin, Max: w.idleMax, New: p.curve},
+		},
+		Lease: listener.LeaseOptions{Visibility: w.visibility, SettleTimeout: w.settle, StuckAfter: w.stuckAfter, GiveUp: w.giveUp},
+		Wire:  listener.WireOptions{AcceptForeign: w.policy.adopt},
 		Poison: poison.Policy{
 			MaxAttempts: w.policy.maxAttempts, MaxLost: w.policy.maxLost,
 			Bare: w.policy.bare, Keep: w.policy.keep,
@@ -213,7 +212,7 @@ func (p *process) options() *listener.Options[job] {
 		Beacon: p.report(),
 	}
 	if w.wakes {
-		o.Wakeups, o.SafetyPoll = &wakeMember{broker: p.world.broker, process: p}, p.world.plan.wakes.safety
+		o.Wakeups, o.Fetch.SafetyPoll = &wakeMember{broker: p.world.broker, process: p}, p.world.plan.wakes.safety
 		if p.world.plan.wakes.engine {
 			o.Wakeups = p.world.engine.Wakeups()
 		}

@@ -83,7 +83,7 @@ func TestBadArgumentsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 			{"slots and pool", all, func(o *shards.Options[job]) { o.Slots, o.Pool = 8, p }, "both set"},
 			{"slots of the listener", all, func(o *shards.Options[job]) { o.Listener.Slots = p.Member(nil) }, "Listener.Slots is set"},
 			{"settle", all, func(o *shards.Options[job]) { o.Settle = 30 }, "has no unit"},
-			{"an option of the listener", all, func(o *shards.Options[job]) { o.Listener.BatchSize = 33 }, "33"},
+			{"an option of the listener", all, func(o *shards.Options[job]) { o.Listener.Fetch.BatchSize = 33 }, "33"},
 		} {
 			o := b.options()
 			if c.set != nil {
@@ -243,7 +243,7 @@ func TestWokenShardsHandleTheirBacklogs(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		all, bus := b.shards(4), new(wakeup.Bus)
 		o := b.options()
-		o.Slots, o.Listener.Wakeups, o.Listener.SafetyPoll = 20, bus, -1
+		o.Slots, o.Listener.Wakeups, o.Listener.Fetch.SafetyPoll = 20, bus, -1
 		r := b.run(shards.New(all, func(ctx context.Context, m *listener.Message[job]) error {
 			time.Sleep(50 * time.Millisecond)
 			return b.handle(ctx, m)
@@ -340,7 +340,7 @@ func TestAShardForWhichThereIsNoReserveIsRefused(t *testing.T) {
 
 		p := slots.NewPool(&slots.PoolOptions{Slots: 8})
 		bad := b.options()
-		bad.Pool, bad.Member, bad.Listener.BatchSize = p, &slots.MemberOptions{Reserve: 8}, 33
+		bad.Pool, bad.Member, bad.Listener.Fetch.BatchSize = p, &slots.MemberOptions{Reserve: 8}, 33
 		if err := shards.New(all, b.handle, bad).Run(b.Context()); err == nil {
 			t.Error("a batch size of 33: got no error")
 		}

@@ -79,7 +79,7 @@ func TestShardsMayBePairedQueues(t *testing.T) {
 		bus := new(wakeup.Bus)
 		events := &told{Publisher: bus}
 		o := b.options()
-		o.Listener.Wakeups, o.Listener.SafetyPoll = bus, -1
+		o.Listener.Wakeups, o.Listener.Fetch.SafetyPoll = bus, -1
 		r := b.run(shards.New(q.Shards(), b.handle, o))
 		p := producer.New(q, &producer.Options[job]{Wakeups: events, WakeupDepth: 1, OnWakeupError: func(err error) { t.Error(err) }})
 		send := func(n int, delay time.Duration) producer.Sent {

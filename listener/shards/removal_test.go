@@ -263,7 +263,7 @@ func TestARemovedShardIsDrainedWithoutPolling(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		all := b.shards(2)
 		o := b.options()
-		o.Listener.Wakeups, o.Listener.SafetyPoll = new(wakeup.Bus), -1
+		o.Listener.Wakeups, o.Listener.Fetch.SafetyPoll = new(wakeup.Bus), -1
 		r := b.run(shards.New(all, b.handle, o))
 		advance(time.Minute)
 		b.put(all[1], 1) // and publishes no event

@@ -209,7 +209,7 @@ func TestAbandonedHandlersAreNamedWithTheirShard(t *testing.T) {
 		all := b.shards(2)
 		release := make(chan struct{})
 		o := b.options()
-		o.Listener.Grace, o.Listener.SettleTimeout = -1, time.Second
+		o.Listener.Grace, o.Listener.Lease.SettleTimeout = -1, time.Second
 		b.put(all[1], 1)
 		r := b.run(shards.New(all, func(context.Context, *listener.Message[job]) error { <-release; return nil }, o))
 		advance(time.Second)

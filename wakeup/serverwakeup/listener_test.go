@@ -36,7 +36,7 @@ func TestListenersAreIdleForNothingAndWokenForOneDequeue(t *testing.T) {
 	for _, instances := range []int{1, 2, 8} {
 		t.Run(fmt.Sprint(instances), func(t *testing.T) {
 			inBubble(t, func(b *bundle) {
-				f := b.work(instances, &listener.Options[job]{SafetyPoll: -1})
+				f := b.work(instances, &listener.Options[job]{Fetch: listener.FetchOptions{SafetyPoll: -1}})
 				defer f.stop()
 				idle := b.server.Counts()
 				time.Sleep(24 * time.Hour)
@@ -77,7 +77,7 @@ func slow(ctx context.Context, _ listener.Delivery, next func(context.Context) e
 // batch does not show that the queue is empty.
 func TestAMessageThatTakesEverySlotCostsTwoDequeues(t *testing.T) {
 	inBubble(t, func(b *bundle) {
-		f := b.work(3, &listener.Options[job]{SafetyPoll: -1, Concurrency: 1, Interceptors: []listener.Interceptor{slow}})
+		f := b.work(3, &listener.Options[job]{Fetch: listener.FetchOptions{SafetyPoll: -1}, Concurrency: 1, Interceptors: []listener.Interceptor{slow}})
 		defer f.stop()
 		for n := range 10 {
 			before := b.server.Counts()
@@ -97,7 +97,7 @@ func TestAMessageThatTakesEverySlotCostsTwoDequeues(t *testing.T) {
 // TestBurstsDelaysAndFailuresOfTheServerStrandNothing: without safety polls every message is handled.
 func TestBurstsDelaysAndFailuresOfTheServerStrandNothing(t *testing.T) {
 	inBubble(t, func(b *bundle) {
-		f := b.work(3, &listener.Options[job]{SafetyPoll: -1, Concurrency: 4, BatchSize: 4})
+		f := b.work(3, &listener.Options[job]{Fetch: listener.FetchOptions{SafetyPoll: -1, BatchSize: 4}, Concurrency: 4})
 		defer f.stop()
 		sent := 0
 		for round := range 30 {

@@ -57,8 +57,8 @@ func NewWorkerWithVisibility(q queue.Queue, site *channels.Site, wakeups wakeup.
 func (w *worker) listen(q queue.Queue, wakeups wakeup.Source, visibility time.Duration) *listener.Listener[Deletion] {
 	return listener.New(q, w.handle, &listener.Options[Deletion]{
 		Create: true, Wakeups: wakeups, Logger: w.logger, Concurrency: concurrency, Grace: grace,
-		Visibility: listener.FixedVisibility(visibility),
-		Poison:     listener.PoisonPolicy{MaxAttempts: maxAttempts, MaxLost: maxLost},
+		Lease:  listener.LeaseOptions{Visibility: listener.FixedVisibility(visibility)},
+		Poison: listener.PoisonPolicy{MaxAttempts: maxAttempts, MaxLost: maxLost},
 	})
 }
 

@@ -134,7 +134,7 @@ func Open(open func(name string) (queue.Queue, error), store blob.Store, options
 }
 
 func tuned[T any](o Options, concurrency, batch int) listener.Options[T] {
-	return listener.Options[T]{Concurrency: concurrency, BatchSize: batch, Idle: o.Idle, Wakeups: o.Wakeups, Grace: o.Grace, Logger: o.Logger}
+	return listener.Options[T]{Concurrency: concurrency, Fetch: listener.FetchOptions{BatchSize: batch, Idle: o.Idle}, Wakeups: o.Wakeups, Grace: o.Grace, Logger: o.Logger}
 }
 
 func (s *System) add(name string, l worker) {
