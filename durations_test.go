@@ -110,13 +110,23 @@ func durations(t *testing.T) map[string]durationUse {
 		"dispatcher/perkey.Options.MaxDelay":  {second, func(d time.Duration) error { _, err := perkey.New(&perkey.Options{MaxDelay: d}); return err }},
 		"dispatcher/perkey.Options.Wait":      {millisecond, func(d time.Duration) error { _, err := perkey.New(&perkey.Options{Wait: d}); return err }},
 
-		"listener.Loops.Pause":           {millisecond, func(d time.Duration) error { return listens(listener.Options[string]{Loops: listener.Loops{Pause: d}}) }},
-		"listener.Options.Grace":         {millisecond, func(d time.Duration) error { return listens(listener.Options[string]{Grace: d}) }},
-		"listener.Options.Linger":        {millisecond, func(d time.Duration) error { return listens(listener.Options[string]{Linger: d}) }},
-		"listener.Options.SafetyPoll":    {millisecond, func(d time.Duration) error { return listens(listener.Options[string]{SafetyPoll: d}) }},
-		"listener.Options.SettleTimeout": {millisecond, func(d time.Duration) error { return listens(listener.Options[string]{SettleTimeout: d}) }},
-		"listener.Options.StuckAfter":    {millisecond, func(d time.Duration) error { return listens(listener.Options[string]{StuckAfter: d}) }},
-		"listener.Options.Timeout":       {millisecond, func(d time.Duration) error { return listens(listener.Options[string]{Timeout: d}) }},
+		"listener.Loops.Pause": {millisecond, func(d time.Duration) error {
+			return listens(listener.Options[string]{Fetch: listener.FetchOptions{Loops: listener.Loops{Pause: d}}})
+		}},
+		"listener.Options.Grace": {millisecond, func(d time.Duration) error { return listens(listener.Options[string]{Grace: d}) }},
+		"listener.FetchOptions.Linger": {millisecond, func(d time.Duration) error {
+			return listens(listener.Options[string]{Fetch: listener.FetchOptions{Linger: d}})
+		}},
+		"listener.FetchOptions.SafetyPoll": {millisecond, func(d time.Duration) error {
+			return listens(listener.Options[string]{Fetch: listener.FetchOptions{SafetyPoll: d}})
+		}},
+		"listener.LeaseOptions.SettleTimeout": {millisecond, func(d time.Duration) error {
+			return listens(listener.Options[string]{Lease: listener.LeaseOptions{SettleTimeout: d}})
+		}},
+		"listener.LeaseOptions.StuckAfter": {millisecond, func(d time.Duration) error {
+			return listens(listener.Options[string]{Lease: listener.LeaseOptions{StuckAfter: d}})
+		}},
+		"listener.Options.Timeout": {millisecond, func(d time.Duration) error { return listens(listener.Options[string]{Timeout: d}) }},
 		"listener/shards.Options.Settle": {millisecond, func(d time.Duration) error {
 			return shards.New([]queue.Queue{q}, handler, &shards.Options[string]{Settle: d}).Run(t.Context())
 		}},
@@ -162,8 +172,12 @@ func durations(t *testing.T) map[string]durationUse {
 			return err
 		}},
 
-		"scaling.Idle.Max":         {millisecond, func(d time.Duration) error { return listens(listener.Options[string]{Idle: scaling.Idle{Max: d}}) }},
-		"scaling.Idle.Min":         {millisecond, func(d time.Duration) error { return listens(listener.Options[string]{Idle: scaling.Idle{Min: d}}) }},
+		"scaling.Idle.Max": {millisecond, func(d time.Duration) error {
+			return listens(listener.Options[string]{Fetch: listener.FetchOptions{Idle: scaling.Idle{Max: d}}})
+		}},
+		"scaling.Idle.Min": {millisecond, func(d time.Duration) error {
+			return listens(listener.Options[string]{Fetch: listener.FetchOptions{Idle: scaling.Idle{Min: d}}})
+		}},
 		"scaling.Policy.DownAfter": {millisecond, func(d time.Duration) error { return scaling.Policy{DownAfter: d}.Check() }},
 		"scaling.Policy.Handling":  {millisecond, func(d time.Duration) error { return scaling.Policy{Handling: d}.Check() }},
 		"scaling.Policy.Start":     {millisecond, func(d time.Duration) error { return scaling.Policy{Start: d}.Check() }},

@@ -30,8 +30,8 @@ func Example_wakeUps() {
 	}
 	l := listener.New(q, ship, &listener.Options[string]{
 		Wakeups: engine.Wakeups(), // natswakeup and serverwakeup carry events between processes
-		Observer: listener.Observer{Scaled: func(s listener.Scale) {
-			if s.Loops == 0 {
+		Observer: listener.Observer{Scaled: func(_ queue.Name, loops int) {
+			if loops == 0 {
 				idle <- struct{}{}
 			}
 		}},

@@ -13,8 +13,8 @@ func (o *sessionOptions) guard(g *hook.Guard) {
 	w := &o.Observer
 	w.Polled = hook.Guard1(g, "Observer.Polled", w.Polled)
 	w.Received = hook.Guard1(g, "Observer.Received", w.Received)
-	w.Scaled = hook.Guard1(g, "Observer.Scaled", w.Scaled)
-	w.Paused = hook.Guard1(g, "Observer.Paused", w.Paused)
+	w.Scaled = hook.Guard2(g, "Observer.Scaled", w.Scaled)
+	w.Paused = hook.Guard2(g, "Observer.Paused", w.Paused)
 	detected := o.Fetch.QueueWorkDetected
 	o.Fetch.QueueWorkDetected = func(load Load) int {
 		var loops int

@@ -71,7 +71,7 @@ func succeeds() {}
 var hooks = map[string]func(o *Options[job], fail func()){
 	"Observer.Polled":   func(o *Options[job], fail func()) { o.Observer.Polled = func(Poll) { fail() } },
 	"Observer.Received": func(o *Options[job], fail func()) { o.Observer.Received = func([]queue.Message) { fail() } },
-	"Observer.Scaled":   func(o *Options[job], fail func()) { o.Observer.Scaled = func(Scale) { fail() } },
+	"Observer.Scaled":   func(o *Options[job], fail func()) { o.Observer.Scaled = func(queue.Name, int) { fail() } },
 	"Observer.Started":  func(o *Options[job], fail func()) { o.Observer.Started = func(dispatcher.Delivery) { fail() } },
 	"Observer.Finished": func(o *Options[job], fail func()) {
 		o.Observer.Finished = func(dispatcher.Delivery, time.Duration, error) { fail() }

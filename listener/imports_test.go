@@ -53,7 +53,7 @@ func TestAProgramImportsThisPackageAndOneQueue(t *testing.T) {
 	o.Lease.Visibility = listener.Visibility{Min: time.Minute}
 	o.Observer.Polled = func(listener.Poll) {}
 	o.Observer.Received = func([]queue.Message) {}
-	o.Observer.Scaled = func(listener.Scale) {}
+	o.Observer.Scaled = func(queue.Name, int) {}
 	o.Observer.Started = func(listener.Delivery) {}
 	o.Observer.Finished = func(listener.Delivery, time.Duration, error) {}
 	o.Observer.Renewed = func(listener.Delivery, time.Duration, error) {}

@@ -19,11 +19,12 @@ type Observer struct {
 	// Received is called with the messages of a dequeue. The slice must not be changed or kept.
 	Received func([]queue.Message)
 
-	// Scaled is called when the number of loops has changed.
-	Scaled func(Scale)
+	// Scaled is called with the number of loops that run now when it has changed.
+	Scaled func(q queue.Name, loops int)
 
-	// Paused is called when a pause begins or ends, and when who pauses the listener has changed.
-	Paused func(Pause)
+	// Paused is called when a pause begins or ends, and when who pauses the listener has changed. By
+	// is [NotPaused] when it has ended.
+	Paused func(q queue.Name, by PausedBy)
 
 	// Started is called before the handler of a delivery runs.
 	Started func(Delivery)
@@ -61,10 +62,4 @@ type Poll struct {
 	Got   int           // messages returned
 	Took  time.Duration // duration of the request
 	Err   error         // nil if it succeeded
-}
-
-// Scale describes a change of the number of loops.
-type Scale struct {
-	Queue queue.Name
-	Loops int // loops that run now
 }

@@ -307,7 +307,7 @@ func TestTheObserverSeesEveryStep(t *testing.T) {
 				}
 			},
 			Received: func(ms []queue.Message) { record("received %d", len(ms)) },
-			Scaled:   func(s Scale) { scaled.Store(int64(s.Loops)) },
+			Scaled:   func(_ queue.Name, loops int) { scaled.Store(int64(loops)) },
 			Started:  func(d dispatcher.Delivery) { record("started attempt %d", d.Attempt) },
 			Finished: func(d dispatcher.Delivery, took time.Duration, err error) {
 				record("finished attempt %d after %v: %v", d.Attempt, took, err)

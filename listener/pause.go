@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
-
-	"github.com/millrace/millrace/queue"
 )
 
 // PausedBy says who has paused a listener. The zero value is [NotPaused].
@@ -84,12 +82,6 @@ func (s *session) tellOfPause(before, now PausedBy) {
 		s.report.info("paused", slog.String("by", now.String()))
 	}
 	if f := s.options.Observer.Paused; f != nil {
-		f(Pause{Queue: s.queue.Name(), By: now})
+		f(s.queue.Name(), now)
 	}
-}
-
-// Pause describes the beginning, the end or a change of a pause.
-type Pause struct {
-	Queue queue.Name
-	By    PausedBy // NotPaused if it has ended
 }

@@ -4,12 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/millrace/millrace/queue"
 )
 
 // since returns the requests of these operations, or of all, that began after a time.
@@ -110,10 +114,10 @@ func TestAListenerMayStartPaused(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(5)
 		var log lockedLog
-		var told []Pause
+		var told []string
 		o := options()
 		o.Logger = textLogger(&log)
-		o.Observer.Paused = func(p Pause) { told = append(told, p) }
+		o.Observer.Paused = func(q queue.Name, by PausedBy) { told = append(told, fmt.Sprintf("%v: %v", q, by)) }
 		l := New(b.queue, nothing, o)
 		l.Resume()
 		l.Pause()
@@ -140,7 +144,7 @@ func TestAListenerMayStartPaused(t *testing.T) {
 		if st := l.State(); st.PausedBy != NotPaused {
 			t.Errorf("a pause after the stop: %v, want none", st.PausedBy)
 		}
-		if want := []Pause{{b.queue.Name(), ByProgram}, {b.queue.Name(), NotPaused}}; len(told) != 2 || told[0] != want[0] || told[1] != want[1] {
+		if want := []string{"test/jobs: program", "test/jobs: not paused"}; !slices.Equal(told, want) {
 			t.Errorf("the observer was told %v, want %v", told, want)
 		}
 		if p, r := log.count("msg=paused", "by=program"), log.count("msg=resumed", "was_paused_by=program"); p != 1 || r != 1 {

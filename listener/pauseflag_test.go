@@ -218,7 +218,7 @@ func TestBothPausesAreEndedByBothResumptions(t *testing.T) {
 		bubble(t, func(b *bundle) {
 			var told []string
 			o := options()
-			o.Observer.Paused = func(p Pause) { told = append(told, p.By.String()) }
+			o.Observer.Paused = func(_ queue.Name, by PausedBy) { told = append(told, by.String()) }
 			b.put(1)
 			b.setMetadata("paused", flagSet)
 			l := New(b.queue, nothing, o)

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/wakeup"
 )
 
@@ -44,11 +45,11 @@ func TestPausesAreToldInOrder(t *testing.T) {
 		var told []string
 		o := options()
 		var l *Listener[job]
-		o.Observer.Paused = func(p Pause) {
-			if p.By == ByProgram {
+		o.Observer.Paused = func(_ queue.Name, by PausedBy) {
+			if by == ByProgram {
 				l.Resume()
 			}
-			told = append(told, p.By.String()) // after what its call may tell
+			told = append(told, by.String()) // after what its call may tell
 		}
 		l = New(b.queue, nothing, o)
 		b.run(l)

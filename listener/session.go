@@ -269,7 +269,7 @@ func (s *session) startLoop(tells bool) {
 
 func (s *session) notifyScaled() {
 	if f := s.options.Observer.Scaled; f != nil {
-		f(Scale{Queue: s.queue.Name(), Loops: s.snapshot().active})
+		f(s.queue.Name(), s.snapshot().active)
 	}
 }
 

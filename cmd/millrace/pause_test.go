@@ -245,7 +245,7 @@ func TestAPausedQueueIsNotCreatedAnew(t *testing.T) {
 		}
 		handled, paused := make(chan int, 1), make(chan listener.PausedBy, 1)
 		finish := work(t, q, func(_ context.Context, m *listener.Message[int]) error { handled <- m.Body; return nil }, &listener.Options[int]{
-			Create: true, Observer: listener.Observer{Paused: func(p listener.Pause) { paused <- p.By }},
+			Create: true, Observer: listener.Observer{Paused: func(_ queue.Name, by listener.PausedBy) { paused <- by }},
 		})
 		if by := <-paused; by != listener.ByQueue {
 			t.Errorf("paused by %v, want the queue", by)

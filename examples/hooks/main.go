@@ -78,7 +78,7 @@ func run(ctx context.Context, out *log.Logger) error {
 			stop()
 		}
 	}
-	o.Observer.Scaled = func(s listener.Scale) { out.Printf("%v: loops=%d", s.Queue, s.Loops) }
+	o.Observer.Scaled = func(q queue.Name, loops int) { out.Printf("%v: loops=%d", q, loops) }
 	if err := millrace.Run(ctx, listener.New(q, printPage, o)); err != nil {
 		return err
 	}

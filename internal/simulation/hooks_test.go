@@ -30,9 +30,9 @@ func (p *process) hooks(o *listener.Options[job]) {
 			return d.within(0, w.maxRetryDelay, "retry", str(attempt), outcomeOf(err))
 		}
 	}
-	o.Observer.Scaled = func(v listener.Scale) {
+	o.Observer.Scaled = func(_ queue.Name, loops int) {
 		yield()
-		p.hook("Scaled", str(v.Loops))
+		p.hook("Scaled", str(loops))
 	}
 	if w.hook {
 		o.Fetch.Idle, o.Fetch.QueueEmpty = scaling.Idle{}, p.queueEmpty
