@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace/millrace/codec"
-	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 func head(t *rapid.T) codec.Head {
@@ -47,7 +47,7 @@ func TestAnEnvelopeKeepsHeadAndBody(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := queue.CheckText(text); err != nil {
+		if err := driver.CheckText(text); err != nil {
 			t.Fatalf("CheckText: got error %v, want nil", err)
 		}
 		got, opened, format, err := codec.Open(text, codec.Auto, codec.Kinds, codec.Claims, codec.Groups)
@@ -66,7 +66,7 @@ func TestRecordingAttemptsFitsIntoTheRoom(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return queue.RequestSize(text)
+		return driver.RequestSize(text)
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		record := func(h codec.Head, name string) codec.Head {
@@ -118,7 +118,7 @@ func TestABodyInBase64StaysInBase64(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := queue.CheckRequest(recorded, h.Room()); err != nil {
+	if err := driver.CheckRequest(recorded, h.Room()); err != nil {
 		t.Error(err)
 	}
 	if _, again, _, err := codec.Open(recorded, codec.Auto); err != nil || !bytes.Equal(again, opened) {
@@ -193,7 +193,7 @@ func FuzzEnvelope(f *testing.F) {
 		if err != nil || again != h || !bytes.Equal(same, body) {
 			t.Fatalf("%q, sealed and opened again: got %+v, error %v; want %+v", text, again, err, h)
 		}
-		if queue.CheckText(text) == nil && queue.CheckText(sealed) != nil {
+		if driver.CheckText(text) == nil && driver.CheckText(sealed) != nil {
 			t.Fatalf("%q is sealed as %q, which no queue carries", text, sealed)
 		}
 	})
@@ -255,7 +255,7 @@ func TestABodyThatXMLCannotCarryIsSealedInBase64(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := queue.CheckText(text); err != nil {
+		if err := driver.CheckText(text); err != nil {
 			t.Errorf("%q: got %v; want no error", body, err)
 		}
 		if _, got, _, err := codec.Open(text, codec.Envelope); err != nil || string(got) != "{"+body+"}" {

@@ -76,7 +76,7 @@ func (f Format) HasHead() bool { return f == Auto || f == Envelope }
 
 // Seal returns the text that carries head and body. Formats without a head leave it out. An
 // unknown format is an error. Seal does not check whether a Plain body is XML text; the queue
-// does before it sends (queue.CheckText).
+// does before it sends (driver.CheckText).
 func Seal(h Head, body []byte, f Format) (string, error) {
 	switch f {
 	case Auto, Envelope:

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace/millrace/codec"
-	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // The formats are those four, by name as text, and no others.
@@ -109,7 +109,7 @@ func TestTheRoomLeftIsWhatTheRecordDoesNotUse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return queue.RequestSize(text)
+		return driver.RequestSize(text)
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		count := rapid.OneOf(rapid.Just(0), rapid.IntRange(0, 1<<31-1))

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace/millrace/codec"
-	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // itemSet draws a set of n items.
@@ -49,7 +49,7 @@ func TestAGroupKeepsItsItems(t *testing.T) {
 func TestAGroupOfTextIsText(t *testing.T) {
 	g := codec.Group{[]byte(`{"a":1}`), {}, []byte("two\nlines\t"), []byte("grüße")}
 	text, err := codec.Seal(codec.Head{Items: len(g)}, g.Encode(), codec.Envelope)
-	if want := "millrace/2?gr=4\n7:{\"a\":1}\n0:\n10:two\nlines\t\n7:grüße\n"; err != nil || text != want || queue.CheckText(text) != nil {
+	if want := "millrace/2?gr=4\n7:{\"a\":1}\n0:\n10:two\nlines\t\n7:grüße\n"; err != nil || text != want || driver.CheckText(text) != nil {
 		t.Errorf("got %q, %v\nwant %q", text, err, want)
 	}
 }

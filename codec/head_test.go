@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace/millrace/codec"
-	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 const traceParent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -72,7 +72,7 @@ func TestACheckedHeadSurvivesItsEnvelope(t *testing.T) {
 			t.Skip()
 		}
 		text, err := codec.Seal(want, nil, codec.Envelope)
-		if err != nil || queue.CheckText(text) != nil {
+		if err != nil || driver.CheckText(text) != nil {
 			t.Fatalf("got %q, %v", text, err)
 		}
 		if got, _, _, err := codec.Open(text, codec.Auto, codec.Kinds, codec.Claims, codec.Groups); err != nil || got != want {

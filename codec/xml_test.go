@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace/millrace/codec"
-	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 type parcel struct {
@@ -36,10 +36,10 @@ func TestXMLEncodeAndDecodeAreInverses(t *testing.T) {
 		body, err := codec.XML[parcel]().Encode(want)
 		foreign := false
 		for _, s := range append([]string{want.ID}, want.Lines...) {
-			foreign = foreign || queue.CheckText(s) != nil
+			foreign = foreign || driver.CheckText(s) != nil
 		}
 		if want.Note != nil {
-			foreign = foreign || queue.CheckText(*want.Note) != nil
+			foreign = foreign || driver.CheckText(*want.Note) != nil
 		}
 		if foreign != (err != nil) {
 			t.Fatalf("%+v: got %v", want, err)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/millrace/millrace/internal/keyed"
 	"github.com/millrace/millrace/poison"
-	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // admission holds the slot of a message and the findings of the stages before its handler runs.
@@ -113,7 +113,7 @@ func (v *delivery) postponable() bool {
 		return false
 	}
 	text := v.recordedText(v.head, v.attempt()-1, false)
-	return text != v.queued.Text && queue.CheckRequest(text, 0) == nil
+	return text != v.queued.Text && driver.CheckRequest(text, 0) == nil
 }
 
 // bounds is the stage of poison.Policy: it refuses a message that is poison already. That is

@@ -18,6 +18,7 @@ import (
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // group is the part that only the delivery of a group of jobs has. The handler is called for each
@@ -202,7 +203,7 @@ func (g *group) withProgress(text string) string {
 	}
 	g.delivery.progressed(&head)
 	recorded, err := codec.Seal(head, body, codec.Envelope)
-	if err != nil || queue.CheckRequest(recorded, 0) != nil {
+	if err != nil || driver.CheckRequest(recorded, 0) != nil {
 		return text
 	}
 	return recorded
@@ -394,7 +395,7 @@ func (g *group) recordTurn(item int) bool {
 		v.dispatcher.starts.nextRound(v, head.Starts)
 	}
 	text := v.withHead(head)
-	if queue.CheckRequest(text, 0) != nil {
+	if driver.CheckRequest(text, 0) != nil {
 		return true // no room for the record
 	}
 	err := retry.Do(ctx, string(v.queued.ID), queue.Transient, func(context.Context) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // move copies the message to the poison queue and then deletes it. If the copy fails the
@@ -52,7 +53,7 @@ func (s *settlement) poisonedText() string {
 	head := s.head
 	head.Failed, head.Failure, head.Started = "", "", ""
 	text := s.withHead(head)
-	if queue.CheckRequest(text, 0) != nil {
+	if driver.CheckRequest(text, 0) != nil {
 		return s.queued.Text
 	}
 	return text

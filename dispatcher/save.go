@@ -8,6 +8,7 @@ import (
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // save replaces the body of the message and renews its lease.
@@ -77,22 +78,22 @@ func (v *delivery) unchanged(body []byte) bool {
 // fits returns an error if the text, which carries head and body, is too large to be sent or leaves
 // no room to record later attempts and snoozes.
 func (o *opened) fits(head codec.Head, text string, body []byte) error {
-	if err := queue.CheckText(text); err != nil {
+	if err := driver.CheckText(text); err != nil {
 		return err
 	}
 	if o.enveloped() {
-		return queue.CheckRequest(text, head.Room())
+		return driver.CheckRequest(text, head.Room())
 	}
 	if o.dispatcher.options.AcceptForeign { // an attempt is recorded in an envelope
 		adopted, err := codec.Seal(head, body, codec.Envelope)
 		if err != nil {
 			return err
 		}
-		if err := queue.CheckRequest(adopted, head.Room()); err != nil {
+		if err := driver.CheckRequest(adopted, head.Room()); err != nil {
 			return err
 		}
 	}
-	return queue.CheckRequest(text, 0)
+	return driver.CheckRequest(text, 0)
 }
 
 // rewrite renews the lease with another text, now. It waits for a renewal in flight, because it

@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // settlement holds the results of the requests that settle a message. settle writes it.
@@ -349,7 +350,7 @@ func (o *opened) withHead(head codec.Head) string {
 		return o.queued.Text
 	}
 	text, err := codec.Seal(head, body, codec.Envelope)
-	if err == nil && queue.CheckRequest(text, 0) != nil { // the record matters more than when the job was sent
+	if err == nil && driver.CheckRequest(text, 0) != nil { // the record matters more than when the job was sent
 		head.Enqueued = time.Time{}
 		text, err = codec.Seal(head, body, codec.Envelope)
 	}
@@ -376,7 +377,7 @@ func (o *opened) recordedText(head codec.Head, failures int, called bool) string
 		head.Settled = o.head.Settled
 	}
 	text := o.withHead(head)
-	if head.Fingerprint != "" && queue.CheckRequest(text, head.Room()) != nil {
+	if head.Fingerprint != "" && driver.CheckRequest(text, head.Room()) != nil {
 		head.Fingerprint = ""
 		text = o.withHead(head)
 	}

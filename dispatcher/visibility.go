@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/internal/units"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // MinVisibility is the shortest visibility that leaves time to renew a lease.
@@ -232,7 +233,7 @@ func (f *visibilityEstimator) lateCount() int64 {
 }
 
 func wholeSeconds(d time.Duration) time.Duration {
-	return time.Duration(queue.Seconds(d)) * time.Second
+	return time.Duration(driver.Seconds(d)) * time.Second
 }
 
 // trouble is how long a lease that was too short counts in found. It is shorter than a calm period:

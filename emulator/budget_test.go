@@ -17,6 +17,7 @@ import (
 
 	"github.com/millrace/millrace/internal/pipelistener"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
@@ -381,7 +382,7 @@ func TestAPageOfQueuesIsBounded(t *testing.T) {
 		t.Skip("makes thousands of queues")
 	}
 	s := New(localqueue.New(nil), nil)
-	metadata := map[string]string{"a": strings.Repeat("b", queue.MaxMetadata-1)}
+	metadata := map[string]string{"a": strings.Repeat("b", driver.MaxMetadata-1)}
 	const all = 200
 	for i := range all {
 		if err := s.engine.Queue(queue.Name{Account: DevelopmentAccount, Queue: fmt.Sprintf("q-%03d", i)}).Create(t.Context(), metadata); err != nil {

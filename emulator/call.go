@@ -15,7 +15,7 @@ import (
 	"github.com/millrace/millrace/internal/naming"
 	"github.com/millrace/millrace/internal/queuexml"
 	"github.com/millrace/millrace/internal/waiting"
-	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 func (c *call) write(w http.ResponseWriter) {
@@ -284,7 +284,7 @@ func (c *call) logRequest(status int, code string) {
 	if c.accountState != nil {
 		attributes = append(attributes, slog.String("account", c.account))
 	}
-	if c.queue != "" && queue.CheckName(c.queue) == nil {
+	if c.queue != "" && driver.CheckName(c.queue) == nil {
 		attributes = append(attributes, slog.String("queue", c.queue))
 	}
 	if status != 0 {

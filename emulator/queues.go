@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/internal/queuexml"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 func (c *call) name() queue.Name { return queue.Name{Account: c.account, Queue: c.queue} }
@@ -85,10 +86,10 @@ func (c *call) metadata() (map[string]string, *failure) {
 		metadata[strings.Clone(strings.ToLower(name))] = strings.Clone(value) // the engine keeps them
 		size += len(name) + len(value)
 	}
-	if size > queue.MaxMetadata {
-		return nil, errMetadataTooLarge.with(maxLimit(queue.MaxMetadata))
+	if size > driver.MaxMetadata {
+		return nil, errMetadataTooLarge.with(maxLimit(driver.MaxMetadata))
 	}
-	if queue.CheckMetadata(metadata) != nil {
+	if driver.CheckMetadata(metadata) != nil {
 		return nil, errInvalidMetadata
 	}
 	return metadata, nil
@@ -124,12 +125,12 @@ func (c *call) listQueues() *failure {
 	from := ""
 	if marker != "" {
 		var ok bool
-		if from, ok = strings.CutPrefix(marker, c.marker("")); !ok || queue.CheckName(from) != nil {
+		if from, ok = strings.CutPrefix(marker, c.marker("")); !ok || driver.CheckName(from) != nil {
 			return errOutOfRangeInput.because("One of the request inputs is out of range.") // as the service does; it documents InvalidMarker
 		}
 	}
 	page, err := c.server.engine.Account(c.account).List(c.request.Context(), &queue.ListOptions{
-		Prefix: prefix, Marker: from, Max: int(min(results, queue.MaxPage))})
+		Prefix: prefix, Marker: from, Max: int(min(results, driver.MaxPage))})
 	if err != nil {
 		return toFailure(err)
 	}

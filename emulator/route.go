@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/millrace/millrace/internal/queuexml"
-	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // Operation is an operation of the service, under the name in its storage logs and bills.
@@ -297,7 +297,7 @@ func invalidComp(comp string) *failure {
 
 // checkNames refuses an invalid queue name with one of the service's two failures.
 func (c *call) checkNames() *failure {
-	if c.queue == "" || queue.CheckName(c.queue) == nil {
+	if c.queue == "" || driver.CheckName(c.queue) == nil {
 		return nil
 	}
 	if len(c.queue) < 3 || len(c.queue) > 63 {

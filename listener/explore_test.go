@@ -51,7 +51,7 @@ type world struct {
 	alarm instant // what the timer is set to
 	loops [2]worldLoop
 
-	emptyAfter int8 // see queue.EmptyAfter
+	emptyAfter int8 // see driver.EmptyAfter
 
 	visible    int8 // messages in the queue
 	told       bool // what the source was told of readiness

@@ -14,7 +14,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
-	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // However often a message fails or is snoozed, in whatever format, adopted or not, its handler
@@ -41,7 +41,7 @@ func TestTheBodyStaysTheSameHoweverOftenItFails(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		if queue.CheckText(text) != nil {
+		if driver.CheckText(text) != nil {
 			rt.Skip("cannot be sent")
 		}
 		if _, read, _, err := codec.Open(text, format); format == codec.Auto && (err != nil || !bytes.Equal(read, body)) {

@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // Listener takes typed jobs off one queue and runs a handler for each. Make one with [New], or with
@@ -90,7 +91,7 @@ func (l *Listener[T]) check() error {
 	if hook.IsNil(l.queue) {
 		return errors.New("the listener has no queue: make it with New and a queue that is not nil")
 	}
-	bad := queue.CheckName(l.queue.Name().Queue)
+	bad := driver.CheckName(l.queue.Name().Queue)
 	switch {
 	case bad != nil:
 		return fmt.Errorf("listener of %v: %w", l.queue.Name(), bad)

@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 	"github.com/millrace/millrace/scaling"
 )
 
@@ -477,7 +478,7 @@ func TestADeniedListenerEndsWithAHint(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.queue.intercept = func(op string, _ func() error) error {
 			denied := &queue.Error{Kind: queue.ErrUnauthorized, Status: 403, Code: "AuthenticationFailed"}
-			return queue.Explain(denied, op, b.queue.Name(), "")
+			return driver.Explain(denied, op, b.queue.Name(), "")
 		}
 		b.run(New(b.queue, func(context.Context, *Message[job]) error { return nil }, options()))
 		err := <-b.done

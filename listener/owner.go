@@ -212,7 +212,7 @@ type event struct {
 	late       bool   // waits: the wait has lasted long enough
 
 	asked, got int   // answered: messages requested and received
-	emptyAfter int   // answered: see queue.EmptyAfter
+	emptyAfter int   // answered: see driver.EmptyAfter
 	err        error // answered
 	missing    bool  // answered, read: the queue does not exist
 	throttled  bool  // answered: the service was busy

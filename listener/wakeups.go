@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 	"github.com/millrace/millrace/wakeup"
 )
 
@@ -215,9 +216,9 @@ func (c *connectionLog) log(s *session) time.Duration {
 	return 0
 }
 
-// emptyAfter returns queue.EmptyAfter of q, or the number that the source has in its place.
+// emptyAfter returns driver.EmptyAfter of q, or the number that the source has in its place.
 func (c *sessionOptions) emptyAfter(q queue.Queue) int {
-	n := queue.EmptyAfter(q)
+	n := driver.EmptyAfter(q)
 	if source, ok := c.Wakeups.(wakeup.QueueSource); ok && n > 0 {
 		n = source.EmptyAfter()
 	}

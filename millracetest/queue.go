@@ -17,6 +17,7 @@ import (
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
@@ -97,7 +98,7 @@ func (q *recordingQueue) journal() *journal { return q.journals.of(q.Name().Queu
 func (q *recordingQueue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (m queue.Message, err error) {
 	q.journal().change(func(j *journal) {
 		if m, err = q.Manager.Enqueue(ctx, text, o); err == nil {
-			j.add(m.ID, text, o.Life())
+			j.add(m.ID, text, driver.TTL(o))
 		}
 	})
 	return m, err
@@ -139,8 +140,8 @@ func (q *recordingQueue) Drop(ctx context.Context) (err error) {
 	return err
 }
 
-// EmptyAfter returns what short batches show: see [queue.EmptyAfter].
-func (q *recordingQueue) EmptyAfter() int { return queue.EmptyAfter(q.Manager) }
+// EmptyAfter returns what short batches show: see [driver.EmptyAfter].
+func (q *recordingQueue) EmptyAfter() int { return driver.EmptyAfter(q.Manager) }
 
 // Sibling returns a recording queue too, such as the poison queue.
 func (q *recordingQueue) Sibling(suffix string) queue.Queue {
@@ -188,7 +189,7 @@ func (j *journal) add(id queue.ID, text string, life time.Duration) {
 	j.added++
 	e := &entry{place: j.added, text: text}
 	if life != queue.Forever {
-		e.expires = time.Now().Add(time.Duration(queue.Seconds(life)) * time.Second)
+		e.expires = time.Now().Add(time.Duration(driver.Seconds(life)) * time.Second)
 	}
 	j.entries[id] = e
 }

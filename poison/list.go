@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/internal/units"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // ParseRecord parses the text of a message in a poison queue. What records of earlier releases
@@ -156,7 +157,7 @@ func poisonQueue(q queue.Queue) (queue.Queue, error) {
 		return nil, fmt.Errorf("%s is a poison queue. Pass the queue that its jobs came from, probably %s. "+
 			"If %s has a poison queue itself, set Options.From to that", name, original, name)
 	}
-	if err := queue.CheckName(name + Suffix); err != nil {
+	if err := driver.CheckName(name + Suffix); err != nil {
 		return nil, fmt.Errorf("it has no poison queue by default. Set Options.From to its poison queue: %w", err)
 	}
 	return q.Sibling(Suffix), nil

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // onlyGroup returns the only message on the queue, which is a group, taken apart.
@@ -121,7 +122,7 @@ func TestAGroupLeavesRoomForItsRecord(t *testing.T) {
 		if err != nil {
 			r.Fatal(err)
 		}
-		if err := queue.CheckRequest(recorded, 0); err != nil {
+		if err := driver.CheckRequest(recorded, 0); err != nil {
 			r.Fatal(err)
 		}
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/internal/units"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // SendOptions say more about one job. Nil and the zero value mean the defaults. What exceeds a
@@ -72,7 +73,7 @@ var errAccepted error = &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: "the
 
 // Send sends one job and returns when the service has accepted it. A job that cannot be encoded,
 // is too large ([queue.ErrTooLarge], unless there are Options.Claims) or has invalid options ([queue.ErrInvalid]) fails before
-// anything is sent. The limits are [queue.MaxText], and [queue.MaxRequest] for the text escaped for
+// anything is sent. The limits are [queue.MaxText], and [driver.MaxRequest] for the text escaped for
 // XML, whatever the queue; an envelope must leave codec.Room bytes free, for attempts to be
 // recorded in. After an error that matches [queue.ErrOutcomeUnknown] the job may be in the queue;
 // after any other it is not.
@@ -234,7 +235,7 @@ func (p *Producer[T]) tooLate(deadline time.Time) error {
 
 // seal checks what is to be sent, after the interceptors have had their say, and returns its text.
 func (p *Producer[T]) seal(s *Sending, body []byte) (string, error) {
-	if err := queue.CheckEnqueue(&s.EnqueueOptions); err != nil {
+	if err := driver.CheckEnqueue(&s.EnqueueOptions); err != nil {
 		return "", err
 	}
 	room := 0
@@ -251,7 +252,7 @@ func (p *Producer[T]) seal(s *Sending, body []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return text, queue.CheckRequest(text, room)
+	return text, driver.CheckRequest(text, room)
 }
 
 func (p *Producer[T]) try(ctx context.Context, s *Sending, text string) error {

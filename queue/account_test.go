@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // paged is an account whose list has these pages, one of which may fail.
@@ -88,17 +89,17 @@ func TestNamesArePrintedAsFarAsTheyAreKnown(t *testing.T) {
 }
 
 func TestSizesOfPages(t *testing.T) {
-	for _, o := range []*queue.ListOptions{nil, {}, {Max: 1}, {Max: queue.MaxPage}} {
-		if err := queue.CheckList(o); err != nil {
+	for _, o := range []*queue.ListOptions{nil, {}, {Max: 1}, {Max: driver.MaxPage}} {
+		if err := driver.CheckList(o); err != nil {
 			t.Errorf("%+v: got the error %v, want none", o, err)
 		}
 	}
-	for _, n := range []int{-1, queue.MaxPage + 1} {
-		if err := queue.CheckList(&queue.ListOptions{Max: n}); !errors.Is(err, queue.ErrInvalid) {
+	for _, n := range []int{-1, driver.MaxPage + 1} {
+		if err := driver.CheckList(&queue.ListOptions{Max: n}); !errors.Is(err, queue.ErrInvalid) {
 			t.Errorf("%d: got %v, want ErrInvalid", n, err)
 		}
 	}
-	if a, b, c := (*queue.ListOptions)(nil).Size(), (&queue.ListOptions{}).Size(), (&queue.ListOptions{Max: 7}).Size(); a != queue.MaxPage || b != queue.MaxPage || c != 7 {
-		t.Errorf("Size: got %d, %d and %d, want %d, %d and 7", a, b, c, queue.MaxPage, queue.MaxPage)
+	if a, b, c := driver.PageSize(nil), driver.PageSize(&queue.ListOptions{}), driver.PageSize(&queue.ListOptions{Max: 7}); a != driver.MaxPage || b != driver.MaxPage || c != 7 {
+		t.Errorf("PageSize: got %d, %d and %d, want %d, %d and 7", a, b, c, driver.MaxPage, driver.MaxPage)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/queue/queuetest"
 )
@@ -77,7 +78,7 @@ var accountDefects = []struct {
 	}},
 	{"names are not checked", "OpenRefusesBadNames", func(a queue.Account) queue.Account { return opensAll{a} }},
 	{"sizes are not checked", "BadListsSpendNoRequest", func(a queue.Account) queue.Account {
-		return lists{a, func(o queue.ListOptions) queue.ListOptions { o.Max = min(max(o.Max, 0), queue.MaxPage); return o }, nil}
+		return lists{a, func(o queue.ListOptions) queue.ListOptions { o.Max = min(max(o.Max, 0), driver.MaxPage); return o }, nil}
 	}},
 }
 

@@ -26,9 +26,9 @@
 //
 // # Texts
 //
-// A text that [CheckText] accepts comes back unchanged, byte for byte, even an empty one. A queue
-// that is reached by HTTP also refuses a text whose request exceeds [MaxRequest], with
-// [ErrTooLarge].
+// A text of valid UTF-8, at most [MaxText] bytes, whose characters XML allows comes back unchanged,
+// byte for byte, even an empty one. A queue that is reached by HTTP also refuses a text whose request
+// exceeds 131,584 bytes with its characters escaped for XML, with [ErrTooLarge].
 //
 // # Errors
 //
@@ -38,9 +38,8 @@
 // "open". Beside an error the other results are zero. If the queue does not exist, every operation
 // except a create fails with [ErrQueueMissing].
 //
-// Arguments are checked first. [CheckName], [CheckText], [CheckEnqueue], [CheckDequeue],
-// [CheckPeek], [CheckUpdate], [CheckLease], [CheckMetadata] and [CheckList] refuse what the service
-// would refuse.
+// Arguments are checked first: an implementation refuses what the service would refuse. Package driver
+// has the checks, for authors of queues.
 //
 // # Cost
 //

@@ -107,18 +107,6 @@ func (e *Error) failure() serviceerror.Failure {
 	}
 }
 
-// Explain returns err as an [*Error] that says what was attempted on which queue and message. If
-// err contains an *Error, Explain returns a copy of that one.
-func Explain(err error, op string, name Name, id ID) *Error {
-	e := &Error{Err: err}
-	if known := (*Error)(nil); errors.As(err, &known) {
-		c := *known
-		e = &c
-	}
-	e.Op, e.Queue, e.Message = op, name, id
-	return e
-}
-
 // ErrLimited means that a limit which the program has set itself does not allow the request now.
 // Nothing was sent. Every [*LimitedError] is one.
 var ErrLimited = errors.New("limited")

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 func TestALostLeaseIsOneOfTwo(t *testing.T) {
@@ -51,7 +52,7 @@ func TestTransientErrors(t *testing.T) {
 //
 // Requirement B-05.
 func TestAnErrorSaysItAll(t *testing.T) {
-	err := queue.Explain(&queue.Error{
+	err := driver.Explain(&queue.Error{
 		Kind: queue.ErrThrottled, Status: 503, Code: "ServerBusy", RequestID: "r-7", Detail: "too much", Hint: "wait",
 		Err: context.DeadlineExceeded,
 	}, "dequeue", queue.Name{Account: "acme", Queue: "orders"}, "m-1")
@@ -66,7 +67,7 @@ func TestAnErrorSaysItAll(t *testing.T) {
 	if !errors.Is(err, queue.ErrThrottled) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Error("the kind or the cause is out of reach")
 	}
-	plain := queue.Explain(context.Canceled, "peek", queue.Name{Account: "a", Queue: "b"}, "")
+	plain := driver.Explain(context.Canceled, "peek", queue.Name{Account: "a", Queue: "b"}, "")
 	if !errors.Is(plain, context.Canceled) || plain.Error() != "peek on a/b: context canceled" {
 		t.Errorf("got %q, want peek on a/b: context canceled", plain)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 	"github.com/millrace/millrace/queue/limits"
 	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/queue/metered"
@@ -432,7 +433,7 @@ func TestABatchThatALimitCutsShowsNothing(t *testing.T) {
 				if n := len(batch); err != nil || n == 0 || n == queue.MaxBatch {
 					t.Fatalf("%s: got %d messages and the error %v", name, n, err)
 				}
-				if n, want := queue.EmptyAfter(q), 2-min(jobs, 2); n != want {
+				if n, want := driver.EmptyAfter(q), 2-min(jobs, 2); n != want {
 					t.Errorf("%s, %d of %d messages: EmptyAfter returns %d, want %d", name, len(batch), jobs, n, want)
 				}
 			}

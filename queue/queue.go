@@ -186,19 +186,6 @@ type Manager interface {
 	Drop(ctx context.Context) error
 }
 
-// EmptyAfter returns after how many short batches in a row, with fewer messages than asked for, a
-// listener with wake-ups takes q for empty. It is the result of the method EmptyAfter() int of q, which
-// is asked after each dequeue. A queue whose short batch shows that no other message is visible
-// returns 1. Without the method the result is 0: only a dequeue that returns no message shows it,
-// because q may be a wrapper that asks for fewer. A wrapper may have the method too, and return
-// EmptyAfter of the queue underneath, or 0 if its last dequeue asked that for fewer and got them all.
-func EmptyAfter(q Queue) int {
-	if says, ok := q.(interface{ EmptyAfter() int }); ok {
-		return says.EmptyAfter()
-	}
-	return 0
-}
-
 // Account is a storage account's queues. Like a [Queue] it sends one request a call and is safe
 // for concurrent use.
 type Account interface {
@@ -215,9 +202,6 @@ type Account interface {
 	List(ctx context.Context, o *ListOptions) (Page, error)
 }
 
-// MaxPage is the largest number of queues in one page of a list.
-const MaxPage = 5000
-
 // ListOptions select queues of an account. Nil and the zero value mean all of them, in the
 // largest pages.
 type ListOptions struct {
@@ -228,7 +212,7 @@ type ListOptions struct {
 	// read, even if queues are created and dropped. Defaults to "", the first page.
 	Marker string
 
-	// Max is the largest number of queues in the page, 1…[MaxPage]. Defaults to MaxPage.
+	// Max is the largest number of queues in the page, 1…5,000. Defaults to 5,000.
 	Max int
 }
 
@@ -248,7 +232,7 @@ type Listed struct {
 }
 
 // ListAll yields the queues of an account whose names begin with the prefix, ordered by name. It
-// requests a page of up to [MaxPage] queues when one is needed. An error is yielded last, with a
+// requests a page of up to 5,000 queues when one is needed. An error is yielded last, with a
 // zero Listed.
 func ListAll(ctx context.Context, a Account, prefix string) iter.Seq2[Listed, error] {
 	return func(yield func(Listed, error) bool) {
@@ -273,12 +257,4 @@ func ListAll(ctx context.Context, a Account, prefix string) iter.Seq2[Listed, er
 			o.Marker = page.Next
 		}
 	}
-}
-
-// Size returns Max, or [MaxPage] if it is 0 or o is nil.
-func (o *ListOptions) Size() int {
-	if o == nil || o.Max == 0 {
-		return MaxPage
-	}
-	return o.Max
 }

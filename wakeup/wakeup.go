@@ -66,7 +66,7 @@ type Source interface {
 type QueueSource interface {
 	Source
 
-	// EmptyAfter replaces the result of [queue.EmptyAfter], unless that is 0. A source returns 1 if
+	// EmptyAfter replaces the result of [driver.EmptyAfter], unless that is 0. A source returns 1 if
 	// its server returns all visible messages, up to the number that a dequeue asks for, and sends
 	// another event if more are left.
 	EmptyAfter() int

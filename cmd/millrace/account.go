@@ -16,6 +16,7 @@ import (
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // accountVariable is the environment variable with the account's location.
@@ -140,7 +141,7 @@ func checkName(name string) error {
 	if isLocation(name) {
 		return usageError{fmt.Errorf("%s is not a queue name", quote(name))}
 	}
-	if known := (*queue.Error)(nil); errors.As(queue.CheckName(name), &known) {
+	if known := (*queue.Error)(nil); errors.As(driver.CheckName(name), &known) {
 		return usageError{errors.New(known.Detail)}
 	}
 	return nil

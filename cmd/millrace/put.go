@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 type putOptions struct {
@@ -77,9 +78,9 @@ func (o *putOptions) check(texts []string) error {
 		return fmt.Errorf("-delay %v is too long: a message can be hidden for at most %v, seven days", o.delay, queue.MaxVisibility)
 	case o.ttl != 0 && o.ttl < queue.MinTTL:
 		return fmt.Errorf("-ttl %v is too short: a message lives for at least a second; omit -ttl for messages that never expire", o.ttl)
-	case queue.Seconds(o.ttl) > math.MaxInt32:
+	case driver.Seconds(o.ttl) > math.MaxInt32:
 		return fmt.Errorf("-ttl %v is too long: omit it for messages that never expire", o.ttl)
-	case o.ttl != 0 && queue.Seconds(o.delay) >= queue.Seconds(o.ttl):
+	case o.ttl != 0 && driver.Seconds(o.delay) >= driver.Seconds(o.ttl):
 		return fmt.Errorf("-delay %v is not shorter than -ttl %v: the jobs would expire before they are visible", o.delay, o.ttl)
 	}
 	if err := (codec.Head{Kind: o.kind}).Check(); err != nil {

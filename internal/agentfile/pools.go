@@ -11,7 +11,7 @@ import (
 	"unicode"
 
 	"github.com/millrace/millrace/internal/naming"
-	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 	"github.com/millrace/millrace/scaling"
 	"github.com/millrace/millrace/scaling/agent/azure"
 	"go.yaml.in/yaml/v4"
@@ -200,7 +200,7 @@ func (p *parser) queue(n *yaml.Node, what string, f *File) (Queue, bool) {
 		p.fail(n, "%s has %s, but the file has no account %s%s: write it under accounts, and where its location is", what, quote(text), quote(account), naming.Hint(account, accounts))
 		return Queue{}, false
 	}
-	if err := queue.CheckName(name); err != nil {
+	if err := driver.CheckName(name); err != nil {
 		p.fail(n, "%s has %s: a name of a queue has 3 to 63 lower-case letters, digits and single hyphens, and begins and ends with a letter or digit", what, quote(text))
 		return Queue{}, false
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // DefaultLease is how long a page is hidden unless Options says otherwise.
@@ -117,7 +118,7 @@ func Pages(ctx context.Context, q queue.Queue, o *Options) iter.Seq2[*Page, erro
 		}
 		r.options.Page = cmp.Or(r.options.Page, queue.MaxBatch)
 		r.options.Lease = cmp.Or(r.options.Lease, DefaultLease)
-		r.options.Lease = time.Duration(queue.Seconds(r.options.Lease)) * time.Second
+		r.options.Lease = time.Duration(driver.Seconds(r.options.Lease)) * time.Second
 		if err := r.read(ctx, yield); err != nil {
 			yield(&Page{Depth: r.depth}, err)
 		}

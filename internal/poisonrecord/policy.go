@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // Defaults of [Policy].
@@ -46,14 +47,14 @@ func (p Policy) WithDefaults(q queue.Queue) (Policy, error) {
 	}
 	if p.Queue == nil {
 		name := q.Name().Queue
-		hasSibling := !strings.HasSuffix(name, Suffix) && queue.CheckName(name+Suffix) == nil
+		hasSibling := !strings.HasSuffix(name, Suffix) && driver.CheckName(name+Suffix) == nil
 		if !hasSibling {
 			p.Keep = true
 			return p, nil
 		}
 		p.Queue = q.Sibling(Suffix)
 	}
-	if err := queue.CheckName(p.Queue.Name().Queue); err != nil {
+	if err := driver.CheckName(p.Queue.Name().Queue); err != nil {
 		return p, fmt.Errorf("poison queue: %w", err)
 	}
 	if p.Queue.Name() == q.Name() {

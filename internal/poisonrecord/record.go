@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/naming"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // version identifies a text as a [Record] and defines its fields.
@@ -232,7 +233,7 @@ func bareText(text string) string {
 		return text
 	}
 	format := codec.Plain
-	if queue.CheckText(string(body)) != nil {
+	if driver.CheckText(string(body)) != nil {
 		format = codec.Base64
 	}
 	bare, err := codec.Seal(codec.Head{}, body, format)

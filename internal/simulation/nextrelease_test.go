@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // The marks of the envelopes of this release and of the next, which differ in nothing else. A
@@ -48,7 +49,7 @@ type nextRelease struct {
 	newer map[queue.ID]bool // messages with the other mark; guarded by mu
 }
 
-func (q *nextRelease) EmptyAfter() int { return queue.EmptyAfter(q.Queue) }
+func (q *nextRelease) EmptyAfter() int { return driver.EmptyAfter(q.Queue) }
 
 func (q *nextRelease) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
 	batch, err := q.Queue.Dequeue(ctx, n, visibility)

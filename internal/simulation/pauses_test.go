@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/internal/queuemetadata"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // pausesPlan is when the workers of a world are paused. The zero value is never.
@@ -114,7 +115,7 @@ type witness struct {
 	readings int // guarded by mu
 }
 
-func (q *witness) EmptyAfter() int { return queue.EmptyAfter(q.Queue) }
+func (q *witness) EmptyAfter() int { return driver.EmptyAfter(q.Queue) }
 
 func (q *witness) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
 	q.process.note(entry{kind: asking, n: n})

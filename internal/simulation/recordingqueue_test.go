@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // server is the queue of one process, below all faults. It records what the server does, in order.
@@ -38,10 +39,10 @@ func (s *server) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptio
 		e.kind, e.text = copied, withoutPlace(text)
 	}
 	if o != nil {
-		e.hidden = time.Since(s.history.birth) + time.Duration(queue.Seconds(o.Delay))*time.Second
+		e.hidden = time.Since(s.history.birth) + time.Duration(driver.Seconds(o.Delay))*time.Second
 	}
-	if life := o.Life(); life != queue.Forever {
-		e.until = time.Since(s.history.birth) + time.Duration(queue.Seconds(life))*time.Second
+	if life := driver.TTL(o); life != queue.Forever {
+		e.until = time.Since(s.history.birth) + time.Duration(driver.Seconds(life))*time.Second
 	}
 	s.history.append(e)
 	return m, nil
@@ -55,7 +56,7 @@ func (s *server) Dequeue(ctx context.Context, n int, visibility time.Duration) (
 		return batch, err
 	}
 	s.history.append(entry{kind: polled, who: s.who, n: n, outcome: outcomeOf(err)})
-	until := time.Since(s.history.birth) + time.Duration(queue.Seconds(visibility))*time.Second
+	until := time.Since(s.history.birth) + time.Duration(driver.Seconds(visibility))*time.Second
 	for _, m := range batch {
 		s.history.append(entry{kind: delivered, who: s.who, id: m.ID, count: m.DequeueCount, text: m.Text, receipt: m.Receipt, until: until})
 	}
@@ -69,7 +70,7 @@ func (s *server) Update(ctx context.Context, l queue.Lease, text string, visibil
 	if ctx.Err() == nil {
 		s.history.append(entry{
 			kind: updated, who: s.who, id: l.ID, text: text, with: l.Receipt, receipt: fresh.Receipt, outcome: outcomeOf(err),
-			until: time.Since(s.history.birth) + time.Duration(queue.Seconds(visibility))*time.Second,
+			until: time.Since(s.history.birth) + time.Duration(driver.Seconds(visibility))*time.Second,
 		})
 	}
 	return fresh, err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // yield lets all other events of this instant happen before the caller goes on. A loop calls it,
@@ -26,7 +27,7 @@ type tardy struct {
 func (q tardy) Sibling(suffix string) queue.Queue { return tardy{q.Queue.Sibling(suffix), q.process} }
 
 // EmptyAfter has the workers end their loops at short batches, as on a queue without wrappers.
-func (q tardy) EmptyAfter() int { return queue.EmptyAfter(q.Queue) }
+func (q tardy) EmptyAfter() int { return driver.EmptyAfter(q.Queue) }
 
 func (q tardy) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
 	// The messages of one dequeue that no handler can run for are copied at one instant. The poison
@@ -66,7 +67,7 @@ type freezing struct {
 	process *process
 }
 
-func (q freezing) EmptyAfter() int { return queue.EmptyAfter(q.Queue) }
+func (q freezing) EmptyAfter() int { return driver.EmptyAfter(q.Queue) }
 
 func (q freezing) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
 	q.process.thaw()
@@ -105,7 +106,7 @@ type loopCalls struct {
 	dequeues int
 }
 
-func (q *staggered) EmptyAfter() int { return queue.EmptyAfter(q.Queue) }
+func (q *staggered) EmptyAfter() int { return driver.EmptyAfter(q.Queue) }
 
 func (q *staggered) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
 	t := q.turn(n)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 	"github.com/millrace/millrace/wakeup"
 )
 
@@ -72,7 +73,7 @@ func (b *wakeBroker) publish(j jobPlan) {
 	about := "job " + str(j.n)
 	e := wakeup.Event{Queue: jobs}
 	if j.delay > 0 {
-		e.Due = time.Now().Add(time.Duration(queue.Seconds(j.delay)) * time.Second)
+		e.Due = time.Now().Add(time.Duration(driver.Seconds(j.delay)) * time.Second)
 	}
 	if d.chance(p.foreign, "wakes", "foreign", about) {
 		other := e

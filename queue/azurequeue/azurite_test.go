@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/internal/azuritetest"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
+	"github.com/millrace/millrace/queue/driver"
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
@@ -116,7 +117,7 @@ func TestServersAcceptTheLargestTexts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	quotes := (queue.MaxRequest - queue.RequestSize("")) / len("&#34;")
+	quotes := (driver.MaxRequest - driver.RequestSize("")) / len("&#34;")
 	for server, location := range map[string]string{"the emulator": e.ConnectionString(), "Azurite": azuritetest.ConnectionString(t)} {
 		q := open(t, location, "largest")
 		if err := q.Create(t.Context(), nil); err != nil {
@@ -124,9 +125,9 @@ func TestServersAcceptTheLargestTexts(t *testing.T) {
 		}
 		for name, text := range map[string]string{
 			"as it is": strings.Repeat("x", queue.MaxText),
-			"escaped":  strings.Repeat(`"`, quotes) + strings.Repeat("x", queue.MaxRequest-queue.RequestSize(strings.Repeat(`"`, quotes))),
+			"escaped":  strings.Repeat(`"`, quotes) + strings.Repeat("x", driver.MaxRequest-driver.RequestSize(strings.Repeat(`"`, quotes))),
 		} {
-			if err := queue.CheckRequest(text, 0); err != nil {
+			if err := driver.CheckRequest(text, 0); err != nil {
 				t.Fatal(err)
 			}
 			m, err := q.Enqueue(t.Context(), text, nil)

@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/millrace/internal/azurestorage"
 	"github.com/millrace/millrace/internal/units"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // Options configure [Open] and [OpenAccount]. Nil and the zero value mean the defaults.
@@ -89,7 +90,7 @@ func Open(location, name string, o *Options) (*Queue, error) {
 		a, err = open(at, *o)
 	}
 	if err != nil {
-		return nil, queue.Explain(err, "open", n, "")
+		return nil, driver.Explain(err, "open", n, "")
 	}
 	return a.queue(n), nil
 }
@@ -129,7 +130,7 @@ func sdkOptions(transport policy.Transporter) *azqueue.ClientOptions {
 }
 
 func (a *account) queue(name queue.Name) *Queue {
-	return &Queue{name: name, bad: queue.CheckName(name.Queue), account: a, client: a.service.NewQueueClient(name.Queue)}
+	return &Queue{name: name, bad: driver.CheckName(name.Queue), account: a, client: a.service.NewQueueClient(name.Queue)}
 }
 
 // Name returns the queue's name and its account as the location gives it. It sends no request.
@@ -171,7 +172,7 @@ func check(at azurestorage.Location, name string) error {
 	if at.Resource != "" && at.Resource != name {
 		return invalid("leave out what follows the account", "the location has a path that is not the queue name")
 	}
-	return queue.CheckName(name)
+	return driver.CheckName(name)
 }
 
 // sendOnce keeps net/http from sending a request twice. Its Transport repeats a GET without a

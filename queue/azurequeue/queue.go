@@ -17,6 +17,7 @@ import (
 	"github.com/millrace/millrace/internal/queuexml"
 	"github.com/millrace/millrace/internal/serviceerror"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // Account is an Azure storage account's queues. It implements [queue.Account] and is safe for
@@ -40,7 +41,7 @@ func OpenAccount(location string, o *Options) (*Account, error) {
 		a, err = open(at, *o)
 	}
 	if err != nil {
-		return nil, queue.Explain(err, "open", queue.Name{Account: at.Account}, "")
+		return nil, driver.Explain(err, "open", queue.Name{Account: at.Account}, "")
 	}
 	return &Account{account: a}, nil
 }
@@ -53,7 +54,7 @@ func (a *Account) Name() string { return a.account.location.Account }
 func (a *Account) Open(name string) (queue.Manager, error) {
 	n := queue.Name{Account: a.Name(), Queue: name}
 	if err := check(a.account.location, name); err != nil {
-		return nil, queue.Explain(err, "open", n, "")
+		return nil, driver.Explain(err, "open", n, "")
 	}
 	return a.account.queue(n), nil
 }
@@ -65,16 +66,16 @@ const opList = "list"
 func (a *Account) List(ctx context.Context, o *queue.ListOptions) (queue.Page, error) {
 	page, err := a.list(ctx, o)
 	if err != nil {
-		return queue.Page{}, queue.Explain(err, opList, queue.Name{Account: a.Name()}, "")
+		return queue.Page{}, driver.Explain(err, opList, queue.Name{Account: a.Name()}, "")
 	}
 	return page, nil
 }
 
 func (a *Account) list(ctx context.Context, o *queue.ListOptions) (queue.Page, error) {
-	if err := queue.CheckList(o); err != nil {
+	if err := driver.CheckList(o); err != nil {
 		return queue.Page{}, err
 	}
-	sdk := &azqueue.ListQueuesOptions{MaxResults: new(int32(o.Size())), Include: azqueue.ListQueuesInclude{Metadata: true}}
+	sdk := &azqueue.ListQueuesOptions{MaxResults: new(int32(driver.PageSize(o))), Include: azqueue.ListQueuesInclude{Metadata: true}}
 	if o != nil && o.Prefix != "" {
 		sdk.Prefix = &o.Prefix
 	}
@@ -140,7 +141,7 @@ func (q *Queue) Properties(ctx context.Context) (queue.Properties, error) {
 
 // Create implements [queue.Queue] with Create Queue.
 func (q *Queue) Create(ctx context.Context, metadata map[string]string) error {
-	return q.call(ctx, "create", "", "", queue.CheckMetadata(metadata), func(ctx context.Context) error {
+	return q.call(ctx, "create", "", "", driver.CheckMetadata(metadata), func(ctx context.Context) error {
 		_, err := q.client.Create(ctx, &azqueue.CreateOptions{Metadata: pointers(metadata)})
 		return err
 	})
@@ -148,7 +149,7 @@ func (q *Queue) Create(ctx context.Context, metadata map[string]string) error {
 
 // SetMetadata implements [queue.Manager] with Set Queue Metadata.
 func (q *Queue) SetMetadata(ctx context.Context, metadata map[string]string) error {
-	return q.call(ctx, "set metadata", "", "", queue.CheckMetadata(metadata), func(ctx context.Context) error {
+	return q.call(ctx, "set metadata", "", "", driver.CheckMetadata(metadata), func(ctx context.Context) error {
 		_, err := q.client.SetMetadata(ctx, &azqueue.SetMetadataOptions{Metadata: pointers(metadata)})
 		return err
 	})
@@ -187,7 +188,7 @@ func (q *Queue) call(ctx context.Context, op string, id queue.ID, receipt queue.
 		bad = q.account.call(ctx, op, receipt, send)
 	}
 	if bad != nil {
-		return queue.Explain(bad, op, q.name, id)
+		return driver.Explain(bad, op, q.name, id)
 	}
 	return nil
 }
@@ -208,13 +209,13 @@ func (a *account) call(ctx context.Context, op string, receipt queue.Receipt, se
 // Enqueue implements [queue.Queue] with Put Message. The error is [queue.ErrTooLarge] also if the
 // request exceeds the service's limit once the text is escaped for XML.
 func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
-	bad := cmp.Or(queue.CheckEnqueue(o), queue.CheckText(text), queue.CheckRequest(text, 0))
+	bad := cmp.Or(driver.CheckEnqueue(o), driver.CheckText(text), driver.CheckRequest(text, 0))
 	if o == nil {
 		o = &queue.EnqueueOptions{}
 	}
 	ttl := int64(-1)
-	if o.Life() != queue.Forever {
-		ttl = queue.Seconds(o.Life())
+	if driver.TTL(o) != queue.Forever {
+		ttl = driver.Seconds(driver.TTL(o))
 	}
 	var m queue.Message
 	err := q.call(ctx, "enqueue", "", "", bad, func(ctx context.Context) error {
@@ -247,13 +248,13 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 }
 
 // EmptyAfter returns 2, because the service does not document that Get Messages returns all visible
-// messages. See [queue.EmptyAfter].
+// messages. See [driver.EmptyAfter].
 func (q *Queue) EmptyAfter() int { return 2 }
 
 // Dequeue implements [queue.Queue] with Get Messages.
 func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
 	var batch []queue.Message
-	err := q.call(ctx, "dequeue", "", "", queue.CheckDequeue(n, visibility), func(ctx context.Context) error {
+	err := q.call(ctx, "dequeue", "", "", driver.CheckDequeue(n, visibility), func(ctx context.Context) error {
 		l := &messageList{part: queuexml.Get, capacity: n}
 		r, err := q.client.DequeueMessages(context.WithValue(ctx, messageListKey{}, l), &azqueue.DequeueMessagesOptions{
 			NumberOfMessages:  new(int32(n)),
@@ -282,7 +283,7 @@ func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([
 // Peek implements [queue.Queue] with Peek Messages.
 func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 	var batch []queue.Message
-	err := q.call(ctx, "peek", "", "", queue.CheckPeek(n), func(ctx context.Context) error {
+	err := q.call(ctx, "peek", "", "", driver.CheckPeek(n), func(ctx context.Context) error {
 		l := &messageList{part: queuexml.Peek, capacity: n}
 		r, err := q.client.PeekMessages(context.WithValue(ctx, messageListKey{}, l), &azqueue.PeekMessagesOptions{NumberOfMessages: new(int32(n))})
 		if err != nil {
@@ -307,7 +308,7 @@ func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 // Update implements [queue.Queue] with Update Message. It always sends the text: azqueue cannot
 // update without one, and an empty text would erase the body.
 func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
-	bad := cmp.Or(queue.CheckUpdate(l, text, visibility), queue.CheckRequest(text, 0), checkID(l.ID))
+	bad := cmp.Or(driver.CheckUpdate(l, text, visibility), driver.CheckRequest(text, 0), checkID(l.ID))
 	var renewed queue.Lease
 	err := q.call(ctx, "update", l.ID, l.Receipt, bad, func(ctx context.Context) error {
 		r, err := q.client.UpdateMessage(ctx, url.PathEscape(string(l.ID)), string(l.Receipt), text,
@@ -327,7 +328,7 @@ func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibili
 
 // Delete implements [queue.Queue] with Delete Message.
 func (q *Queue) Delete(ctx context.Context, l queue.Lease) error {
-	bad := cmp.Or(queue.CheckLease(l), checkID(l.ID))
+	bad := cmp.Or(driver.CheckLease(l), checkID(l.ID))
 	return q.call(ctx, "delete", l.ID, l.Receipt, bad, func(ctx context.Context) error {
 		_, err := q.client.DeleteMessage(ctx, url.PathEscape(string(l.ID)), string(l.Receipt), nil)
 		return err
@@ -347,7 +348,7 @@ func lease(id, receipt *string, until *time.Time) queue.Lease {
 	return queue.Lease{ID: queue.ID(value(id)), Receipt: queue.Receipt(value(receipt)), Until: value(until)}
 }
 
-func seconds(d time.Duration) *int32 { return new(int32(queue.Seconds(d))) }
+func seconds(d time.Duration) *int32 { return new(int32(driver.Seconds(d))) }
 
 // value returns *p, or the zero value if p is nil. azqueue's fields are pointers, nil if the
 // response lacks them.

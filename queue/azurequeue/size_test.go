@@ -8,9 +8,10 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
-// The body that azqueue sends has exactly the size of queue.RequestSize. A body at the limit is sent,
+// The body that azqueue sends has exactly the size of driver.RequestSize. A body at the limit is sent,
 // a larger one is not.
 //
 // Requirement Q-07.
@@ -26,13 +27,13 @@ func TestBodyLimit(t *testing.T) {
 		if _, err := q.Enqueue(t.Context(), text, nil); err != nil {
 			t.Fatal(err)
 		}
-		if want := queue.RequestSize(text); len(body) != want || length != int64(want) {
+		if want := driver.RequestSize(text); len(body) != want || length != int64(want) {
 			t.Errorf("body of %q: got %d bytes and Content-Length %d, want %d", text, len(body), length, want)
 		}
 	}
 	text := largestText()
-	if _, err := q.Enqueue(t.Context(), text, nil); err != nil || len(body) != queue.MaxRequest {
-		t.Errorf("text at the limit: got %v and a body of %d bytes, want success and %d", err, len(body), queue.MaxRequest)
+	if _, err := q.Enqueue(t.Context(), text, nil); err != nil || len(body) != driver.MaxRequest {
+		t.Errorf("text at the limit: got %v and a body of %d bytes, want success and %d", err, len(body), driver.MaxRequest)
 	}
 	body = nil
 	for _, err := range []error{
@@ -47,7 +48,7 @@ func TestBodyLimit(t *testing.T) {
 
 // largestText returns a text whose request has the maximum size once it is escaped.
 func largestText() string {
-	quotes := (queue.MaxRequest - queue.RequestSize("")) / 5
+	quotes := (driver.MaxRequest - driver.RequestSize("")) / 5
 	text := strings.Repeat(`"`, quotes)
-	return text + strings.Repeat("x", queue.MaxRequest-queue.RequestSize(text))
+	return text + strings.Repeat("x", driver.MaxRequest-driver.RequestSize(text))
 }

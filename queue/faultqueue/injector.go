@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/internal/serviceerror"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // ErrDead is in the error of every call that a dead process made or had in flight. Such an error
@@ -181,9 +182,9 @@ func (q *Queue) do(ctx context.Context, op Op, about string, id queue.ID, bad er
 
 // call runs one operation with its fault. The fault depends on subject; errors name id.
 func call[T any](ctx context.Context, q *Queue, op Op, about string, id queue.ID, bad error, act func(context.Context) (T, error)) (result T, _ error) {
-	bad = cmp.Or(bad, queue.CheckName(q.inner.Name().Queue))
+	bad = cmp.Or(bad, driver.CheckName(q.inner.Name().Queue))
 	if bad != nil { // a client would not send it, so it has no fault
-		return result, queue.Explain(bad, string(op), q.inner.Name(), id)
+		return result, driver.Explain(bad, string(op), q.inner.Name(), id)
 	}
 	if ctx.Err() != nil && !q.injector.isDead() {
 		return act(ctx) // the inner queue returns the error
@@ -195,7 +196,7 @@ func call[T any](ctx context.Context, q *Queue, op Op, about string, id queue.ID
 	result, count, err := inject(ctx, q.injector, f, act)
 	q.injector.record(f, messageID(result, id), count, err)
 	if injected := (*queue.Error)(nil); errors.As(err, &injected) && injected.Op == "" {
-		err = queue.Explain(injected, string(op), q.inner.Name(), id)
+		err = driver.Explain(injected, string(op), q.inner.Name(), id)
 	}
 	return result, err
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // Queue injects faults into a queue. It is safe for concurrent use. Create one with [New].
@@ -54,7 +55,7 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 		c := *o // a late request reads it after the caller may have changed it
 		o = &c
 	}
-	bad := cmp.Or(queue.CheckEnqueue(o), queue.CheckText(text))
+	bad := cmp.Or(driver.CheckEnqueue(o), driver.CheckText(text))
 	return call(ctx, q, Enqueue, text, "", bad, func(ctx context.Context) (queue.Message, error) {
 		m, err := q.inner.Enqueue(ctx, text, o)
 		q.skew(&m)
@@ -62,26 +63,26 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	})
 }
 
-// EmptyAfter returns what short batches of the queue underneath show: see [queue.EmptyAfter].
-func (q *Queue) EmptyAfter() int { return queue.EmptyAfter(q.inner) }
+// EmptyAfter returns what short batches of the queue underneath show: see [driver.EmptyAfter].
+func (q *Queue) EmptyAfter() int { return driver.EmptyAfter(q.inner) }
 
 // Dequeue implements [queue.Queue].
 func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
-	return call(ctx, q, Dequeue, strconv.Itoa(n), "", queue.CheckDequeue(n, visibility), func(ctx context.Context) ([]queue.Message, error) {
+	return call(ctx, q, Dequeue, strconv.Itoa(n), "", driver.CheckDequeue(n, visibility), func(ctx context.Context) ([]queue.Message, error) {
 		return q.skewed(q.inner.Dequeue(ctx, n, visibility))
 	})
 }
 
 // Peek implements [queue.Queue].
 func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
-	return call(ctx, q, Peek, "", "", queue.CheckPeek(n), func(ctx context.Context) ([]queue.Message, error) {
+	return call(ctx, q, Peek, "", "", driver.CheckPeek(n), func(ctx context.Context) ([]queue.Message, error) {
 		return q.skewed(q.inner.Peek(ctx, n))
 	})
 }
 
 // Update implements [queue.Queue].
 func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
-	return call(ctx, q, Update, string(l.ID), l.ID, queue.CheckUpdate(l, text, visibility), func(ctx context.Context) (queue.Lease, error) {
+	return call(ctx, q, Update, string(l.ID), l.ID, driver.CheckUpdate(l, text, visibility), func(ctx context.Context) (queue.Lease, error) {
 		fresh, err := q.inner.Update(ctx, l, text, visibility)
 		shift(&fresh.Until, q.injector.skew(q.inner.Name().Queue))
 		return fresh, err
@@ -90,7 +91,7 @@ func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibili
 
 // Delete implements [queue.Queue].
 func (q *Queue) Delete(ctx context.Context, l queue.Lease) error {
-	return q.do(ctx, Delete, string(l.ID), l.ID, queue.CheckLease(l), func(ctx context.Context) error { return q.inner.Delete(ctx, l) })
+	return q.do(ctx, Delete, string(l.ID), l.ID, driver.CheckLease(l), func(ctx context.Context) error { return q.inner.Delete(ctx, l) })
 }
 
 // Properties implements [queue.Queue].
@@ -101,14 +102,14 @@ func (q *Queue) Properties(ctx context.Context) (queue.Properties, error) {
 // Create implements [queue.Queue].
 func (q *Queue) Create(ctx context.Context, metadata map[string]string) error {
 	metadata = maps.Clone(metadata)
-	return q.do(ctx, Create, "", "", queue.CheckMetadata(metadata), func(ctx context.Context) error { return q.inner.Create(ctx, metadata) })
+	return q.do(ctx, Create, "", "", driver.CheckMetadata(metadata), func(ctx context.Context) error { return q.inner.Create(ctx, metadata) })
 }
 
 // SetMetadata implements [queue.Manager]. The error is [queue.ErrInvalid] if the inner queue is
 // not a Manager.
 func (q *Queue) SetMetadata(ctx context.Context, metadata map[string]string) error {
 	m, bad := q.manager()
-	bad = cmp.Or(bad, queue.CheckMetadata(metadata))
+	bad = cmp.Or(bad, driver.CheckMetadata(metadata))
 	metadata = maps.Clone(metadata)
 	return q.do(ctx, SetMetadata, "", "", bad, func(ctx context.Context) error { return m.SetMetadata(ctx, metadata) })
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // Begin notes that a handler starts for the n-th delivery of a message, and returns the context for it. That ends, with the
@@ -119,7 +120,7 @@ func (q *bounded) Unwrap() queue.Queue { return q.Queue }
 
 // Dequeue implements [queue.Queue]. See the package comment.
 func (q *bounded) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
-	if ctx.Err() != nil || queue.CheckDequeue(n, visibility) != nil {
+	if ctx.Err() != nil || driver.CheckDequeue(n, visibility) != nil {
 		return q.Queue.Dequeue(ctx, n, visibility) // which refuses it
 	}
 	if err := q.limit.misused(); err != nil {
@@ -158,12 +159,12 @@ func (q *bounded) Dequeue(ctx context.Context, n int, visibility time.Duration) 
 	return admitted, nil
 }
 
-// EmptyAfter is that of the queue underneath, unless the last dequeue has found all that it could. See [queue.EmptyAfter].
+// EmptyAfter is that of the queue underneath, unless the last dequeue has found all that it could. See [driver.EmptyAfter].
 func (q *bounded) EmptyAfter() int {
 	if q.many.Load() {
 		return 0
 	}
-	return queue.EmptyAfter(q.Queue)
+	return driver.EmptyAfter(q.Queue)
 }
 
 // wouldAsk reports whether a dequeue would ask for a token now because there is no room.
@@ -295,7 +296,7 @@ func (q *rated) Unwrap() queue.Queue { return q.Queue }
 
 // Dequeue implements [queue.Queue]. See the package comment.
 func (q *rated) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
-	if ctx.Err() != nil || queue.CheckDequeue(n, visibility) != nil {
+	if ctx.Err() != nil || driver.CheckDequeue(n, visibility) != nil {
 		return q.Queue.Dequeue(ctx, n, visibility) // which refuses it
 	}
 	want := q.expected()
@@ -339,12 +340,12 @@ func (q *rated) expected() int {
 	return int(q.seen.Load())
 }
 
-// EmptyAfter is that of the queue underneath, unless the last dequeue has found all that it could. See [queue.EmptyAfter].
+// EmptyAfter is that of the queue underneath, unless the last dequeue has found all that it could. See [driver.EmptyAfter].
 func (q *rated) EmptyAfter() int {
 	if q.many.Load() {
 		return 0
 	}
-	return queue.EmptyAfter(q.Queue)
+	return driver.EmptyAfter(q.Queue)
 }
 
 // learn notes what a dequeue of up to n jobs has got, which had room for so many.

@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/millrace/internal/serviceerror"
 	"github.com/millrace/millrace/internal/units"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 	"golang.org/x/time/rate"
 )
 
@@ -153,7 +154,7 @@ func (l *Process) send(ctx context.Context, name queue.Name) error {
 	case <-ctx.Done():
 		l.endWait()
 		l.unused(1, 1)
-		return queue.Explain(serviceerror.Ended(ctx), "enqueue", name, "")
+		return driver.Explain(serviceerror.Ended(ctx), "enqueue", name, "")
 	}
 }
 
@@ -353,7 +354,7 @@ func (q *limited) Lookup(name queue.Name) (queue.Queue, bool) {
 
 // Enqueue implements [queue.Queue]. It waits for its turn.
 func (q *limited) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
-	if ctx.Err() != nil || queue.CheckEnqueue(o) != nil || queue.CheckText(text) != nil {
+	if ctx.Err() != nil || driver.CheckEnqueue(o) != nil || driver.CheckText(text) != nil {
 		return q.inner.Enqueue(ctx, text, o) // which refuses it
 	}
 	if err := q.limit.send(ctx, q.inner.Name()); err != nil {
@@ -368,7 +369,7 @@ func (q *limited) Enqueue(ctx context.Context, text string, o *queue.EnqueueOpti
 
 // Dequeue implements [queue.Queue]. It does not wait: see the package comment.
 func (q *limited) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
-	if ctx.Err() != nil || queue.CheckDequeue(n, visibility) != nil {
+	if ctx.Err() != nil || driver.CheckDequeue(n, visibility) != nil {
 		return q.inner.Dequeue(ctx, n, visibility) // which refuses it
 	}
 	allowed, wait := q.limit.fetch(q, n)
@@ -386,12 +387,12 @@ func (q *limited) Dequeue(ctx context.Context, n int, visibility time.Duration) 
 	return batch, err
 }
 
-// EmptyAfter is that of the queue underneath, unless the last dequeue has got all that it asked for. See [queue.EmptyAfter].
+// EmptyAfter is that of the queue underneath, unless the last dequeue has got all that it asked for. See [driver.EmptyAfter].
 func (q *limited) EmptyAfter() int {
 	if q.many.Load() {
 		return 0
 	}
-	return queue.EmptyAfter(q.inner)
+	return driver.EmptyAfter(q.inner)
 }
 
 // Peek implements [queue.Queue].

@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // The bounds of a [Rate].
@@ -247,7 +248,7 @@ func (l *RateLimit) expire(now time.Time) {
 // ask asks for n tokens, to be spent within hold.
 func (l *RateLimit) ask(ctx context.Context, n int, hold time.Duration) error {
 	n = min(n, queue.MaxBatch)
-	visibility := time.Duration(queue.Seconds(l.rate.Window+hold)) * time.Second
+	visibility := time.Duration(driver.Seconds(l.rate.Window+hold)) * time.Second
 	asked := time.Now()
 	batch, err := l.source.take(ctx, n, visibility)
 	if err != nil {

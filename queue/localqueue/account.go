@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // accountHandle is one account of an [Engine].
@@ -41,7 +42,7 @@ func (a *accountHandle) Open(name string) (queue.Manager, error) {
 // List implements [queue.Account]. A marker is the name of the first queue of the page. The
 // cost is O(log n) plus the size of the page.
 func (a *accountHandle) List(ctx context.Context, o *queue.ListOptions) (page queue.Page, err error) {
-	bad := queue.CheckList(o)
+	bad := driver.CheckList(o)
 	o = cmp.Or(o, &queue.ListOptions{})
 	err = a.engine.call(ctx, "list", queue.Name{Account: a.name}, noSpace, bad, func() (seen *ticket, _ error) {
 		page, seen = a.engine.page(a.name, o)
@@ -82,7 +83,7 @@ func (a *accountState) page(o *queue.ListOptions) (queue.Page, []*queueState, *t
 		if !strings.HasPrefix(name, o.Prefix) {
 			break
 		}
-		if len(found) == o.Size() {
+		if len(found) == driver.PageSize(o) {
 			page.Next = name
 			break
 		}

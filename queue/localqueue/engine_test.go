@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 func name(q string) queue.Name { return queue.Name{Account: "a", Queue: q} }
@@ -173,7 +174,7 @@ func TestListPagesInOrder(t *testing.T) {
 	if page, err := e.Account("nobody").List(ctx, nil); err != nil || len(page.Queues) != 0 {
 		t.Errorf("list of an account without queues: got %+v, %v", page, err)
 	}
-	for _, n := range []int{-1, queue.MaxPage + 1} {
+	for _, n := range []int{-1, driver.MaxPage + 1} {
 		if _, err := e.Account("a").List(ctx, &queue.ListOptions{Max: n}); !errors.Is(err, queue.ErrInvalid) {
 			t.Errorf("page of %d queues: got %v, want ErrInvalid", n, err)
 		}

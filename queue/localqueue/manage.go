@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/internal/naming"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // Properties returns metadata and depth. The depth is exact: it includes invisible messages
@@ -41,7 +42,7 @@ func (q *handle) Create(ctx context.Context, metadata map[string]string) error {
 // CreateNew implements [localengine.Queue].
 func (q *handle) CreateNew(ctx context.Context, metadata map[string]string) (created bool, err error) {
 	e := q.engine
-	bad := cmp.Or(q.refused, queue.CheckMetadata(metadata))
+	bad := cmp.Or(q.refused, driver.CheckMetadata(metadata))
 	err = e.call(ctx, "create", q.name, needsSpace, bad, func() (seen *ticket, err error) {
 		created, seen, err = e.create(e.account(q.name.Account, true), q.name, metadata)
 		return seen, err
@@ -52,7 +53,7 @@ func (q *handle) CreateNew(ctx context.Context, metadata map[string]string) (cre
 // SetMetadata replaces all metadata. Nil and empty remove it.
 func (q *handle) SetMetadata(ctx context.Context, metadata map[string]string) error {
 	const op = "set metadata"
-	s, _, err := q.begin(ctx, needsSpace, queue.CheckMetadata(metadata))
+	s, _, err := q.begin(ctx, needsSpace, driver.CheckMetadata(metadata))
 	if err != nil {
 		return q.fail(op, "", err)
 	}
@@ -102,7 +103,7 @@ func (e *Engine) call(ctx context.Context, op string, name queue.Name, u spaceNe
 	if err == nil {
 		return nil
 	}
-	return queue.Explain(err, op, name, "")
+	return driver.Explain(err, op, name, "")
 }
 
 // create also returns the newest change that its result reveals.

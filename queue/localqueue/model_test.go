@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // modelMessage is a message of the naive model.
@@ -112,7 +113,7 @@ func TestAgainstModel(t *testing.T) {
 				return time.Duration(rapid.Int64Range(int64(time.Second), int64(20*time.Second)).Draw(t, "nanoseconds"))
 			}),
 			rapid.Just(queue.MaxVisibility))
-		ceil := func(d time.Duration) time.Duration { return time.Duration(queue.Seconds(d)) * time.Second }
+		ceil := func(d time.Duration) time.Duration { return time.Duration(driver.Seconds(d)) * time.Second }
 		same := func(got queue.Message, want queue.Message) {
 			t.Helper()
 			if got != want {
@@ -152,7 +153,7 @@ func TestAgainstModel(t *testing.T) {
 			},
 			"enqueue": func(t *rapid.T) {
 				o := &queue.EnqueueOptions{Delay: visibility.Draw(t, "delay"), TTL: visibility.Draw(t, "ttl")}
-				if queue.CheckEnqueue(o) != nil {
+				if driver.CheckEnqueue(o) != nil {
 					o = nil
 				}
 				m.sequence++

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/internal/serviceerror"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // Options configures an [Engine]. Nil and the zero value mean the defaults.
@@ -242,7 +243,7 @@ func (e *Engine) leave() {
 func (e *Engine) Queue(name queue.Name) queue.Manager { return e.queue(name) }
 
 func (e *Engine) queue(name queue.Name) *handle {
-	return &handle{engine: e, name: name, refused: queue.CheckName(name.Queue)}
+	return &handle{engine: e, name: name, refused: driver.CheckName(name.Queue)}
 }
 
 // settled waits for the changes that err reveals, and returns err or why they failed.

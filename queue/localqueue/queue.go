@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // handle is a queue of an [Engine]. Any number of handles may exist for one queue, before and after the
@@ -32,7 +33,7 @@ func (q *handle) Sibling(suffix string) queue.Queue {
 // Enqueue adds one message; see [queue.Queue.Enqueue].
 func (q *handle) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
 	const op = "enqueue"
-	s, at, err := q.begin(ctx, needsSpace, cmp.Or(queue.CheckEnqueue(o), queue.CheckText(text)))
+	s, at, err := q.begin(ctx, needsSpace, cmp.Or(driver.CheckEnqueue(o), driver.CheckText(text)))
 	if err != nil {
 		return queue.Message{}, q.fail(op, "", err)
 	}
@@ -48,13 +49,13 @@ func (q *handle) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptio
 		receipt:  s.receipts,
 	}
 	if o != nil {
-		m.due = at.after(queue.Seconds(o.Delay))
+		m.due = at.after(driver.Seconds(o.Delay))
 	}
 	if m.due <= at && s.watchers != nil {
 		s.watchers.bytes += int64(len(text))
 	}
-	if life := o.Life(); life != queue.Forever {
-		m.expires = at.after(queue.Seconds(life))
+	if life := driver.TTL(o); life != queue.Forever {
+		m.expires = at.after(driver.Seconds(life))
 	}
 	s.backlog.add(m)
 	if q.engine.committer != nil {
@@ -78,7 +79,7 @@ func (q *handle) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptio
 // pass a message's expiry: the message then expires while it is hidden.
 func (q *handle) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
 	const op = "dequeue"
-	s, at, err := q.begin(ctx, noSpace, queue.CheckDequeue(n, visibility))
+	s, at, err := q.begin(ctx, noSpace, driver.CheckDequeue(n, visibility))
 	if err != nil {
 		return nil, q.fail(op, "", err)
 	}
@@ -98,7 +99,7 @@ func (q *handle) Dequeue(ctx context.Context, n int, visibility time.Duration) (
 	if q.engine.committer != nil {
 		moved = &stateChanges{in: s}
 	}
-	until := at.after(queue.Seconds(visibility))
+	until := at.after(driver.Seconds(visibility))
 	for len(b.messages) < n {
 		m := s.backlog.next(at)
 		if m == nil {
@@ -129,13 +130,13 @@ func (q *handle) Dequeue(ctx context.Context, n int, visibility time.Duration) (
 }
 
 // EmptyAfter returns 1: a dequeue takes all visible messages, up to the number it asks for. See
-// [queue.EmptyAfter].
+// [driver.EmptyAfter].
 func (q *handle) EmptyAfter() int { return 1 }
 
 // Peek reads up to n visible messages; see [queue.Queue.Peek].
 func (q *handle) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 	const op = "peek"
-	s, at, err := q.begin(ctx, noSpace, queue.CheckPeek(n))
+	s, at, err := q.begin(ctx, noSpace, driver.CheckPeek(n))
 	if err != nil {
 		return nil, q.fail(op, "", err)
 	}
@@ -170,12 +171,12 @@ func (q *handle) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 // Update replaces text and visibility; see [queue.Queue.Update]. A visibility that passes
 // the message's expiry is [queue.ErrInvalid], as the service documents for updates only.
 func (q *handle) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
-	return q.update(ctx, needsSpace, l, visibility, &text, queue.CheckUpdate(l, text, visibility))
+	return q.update(ctx, needsSpace, l, visibility, &text, driver.CheckUpdate(l, text, visibility))
 }
 
 // Extend implements [localengine.Queue].
 func (q *handle) Extend(ctx context.Context, l queue.Lease, visibility time.Duration) (queue.Lease, error) {
-	return q.update(ctx, noSpace, l, visibility, nil, queue.CheckUpdate(l, "", visibility))
+	return q.update(ctx, noSpace, l, visibility, nil, driver.CheckUpdate(l, "", visibility))
 }
 
 // update changes the visibility and, unless text is nil, the text. bad is what is wrong with
@@ -187,7 +188,7 @@ func (q *handle) update(ctx context.Context, u spaceNeed, l queue.Lease, visibil
 		return queue.Lease{}, q.fail(op, l.ID, err)
 	}
 	m, err := q.leased(s, l)
-	until := at.after(queue.Seconds(visibility))
+	until := at.after(driver.Seconds(visibility))
 	if err == nil && until > m.expires {
 		err = &queue.Error{Kind: queue.ErrInvalid,
 			Detail: "visibility timeout of " + visibility.String() + " passes the message's expiry in " + time.Duration(m.expires-at).String(),
@@ -234,7 +235,7 @@ func (q *handle) change(s *queueState, m *message, until instant, text *string) 
 // Delete deletes the message; see [queue.Queue.Delete].
 func (q *handle) Delete(ctx context.Context, l queue.Lease) error {
 	const op = "delete"
-	s, _, err := q.begin(ctx, noSpace, queue.CheckLease(l))
+	s, _, err := q.begin(ctx, noSpace, driver.CheckLease(l))
 	if err != nil {
 		return q.fail(op, l.ID, err)
 	}
@@ -316,7 +317,7 @@ func (q *handle) fail(op string, id queue.ID, err error) error {
 	if err == nil {
 		return nil
 	}
-	return queue.Explain(err, op, q.name, id)
+	return driver.Explain(err, op, q.name, id)
 }
 
 // queueState is one queue from its creation to its drop. A queue created again under the

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // Meter counts the requests of the queues that it wraps, since it was made. Make one with [New]. It is
@@ -190,8 +191,8 @@ var (
 // Unwrap returns the queue underneath, for errors that name its type.
 func (c counted) Unwrap() queue.Queue { return c.inner }
 
-// EmptyAfter returns what short batches of the queue underneath show: see [queue.EmptyAfter].
-func (c counted) EmptyAfter() int { return queue.EmptyAfter(c.inner) }
+// EmptyAfter returns what short batches of the queue underneath show: see [driver.EmptyAfter].
+func (c counted) EmptyAfter() int { return driver.EmptyAfter(c.inner) }
 
 // Name implements [queue.Queue].
 func (c counted) Name() queue.Name { return c.inner.Name() }

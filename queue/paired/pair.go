@@ -16,6 +16,7 @@ import (
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/internal/units"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 const (
@@ -96,10 +97,10 @@ const pairTimeout = 30 * time.Second
 // failure changes nothing for a queue that was paired.
 func (q *Queue) Pair(ctx context.Context) error {
 	if q.bad != nil {
-		return queue.Explain(q.bad, "pair", q.Name(), "")
+		return driver.Explain(q.bad, "pair", q.Name(), "")
 	}
-	if err := queue.CheckName(q.Name().Queue); err != nil {
-		return queue.Explain(err, "pair", q.Name(), "")
+	if err := driver.CheckName(q.Name().Queue); err != nil {
+		return driver.Explain(err, "pair", q.Name(), "")
 	}
 	ctx, cancel := context.WithTimeout(ctx, pairTimeout)
 	defer cancel()
@@ -172,7 +173,7 @@ func (q *Queue) mark(ctx context.Context, b *backlog, metadata map[string]string
 		case value == account:
 			return nil
 		default:
-			return queue.Explain(&queue.Error{
+			return driver.Explain(&queue.Error{
 				Kind: queue.ErrInvalid, Detail: fmt.Sprintf("it holds the backlog of queues in the account %s, not in %s", value, account),
 				Hint: "give the secondary queue a name that no other account uses",
 			}, "pair", b.queue.Name(), "")
@@ -236,7 +237,7 @@ const (
 var errNewerRecord = errors.New("a newer program is needed to read it")
 
 func (r record) seal(text string) string {
-	return recordPrefix + recordVersion + " " + r.primary.Account + "/" + r.primary.Queue + " " + strconv.FormatInt(queue.Seconds(r.delay), 10) + "\n" + text
+	return recordPrefix + recordVersion + " " + r.primary.Account + "/" + r.primary.Queue + " " + strconv.FormatInt(driver.Seconds(r.delay), 10) + "\n" + text
 }
 
 // openRecord returns the record and the text of a message in a backlog queue.
@@ -254,7 +255,7 @@ func openRecord(sealed string) (record, string, error) {
 	case version != oldVersion:
 		return record{}, "", fmt.Errorf("the record has version %.20q: %w", version, errNewerRecord)
 	}
-	if err := queue.CheckName(name); err != nil {
+	if err := driver.CheckName(name); err != nil {
 		return record{}, "", fmt.Errorf("the record %.90q names no queue: %w", line, err)
 	}
 	n, err := strconv.ParseInt(seconds, 10, 64)
@@ -277,7 +278,7 @@ func (r record) options(m queue.Message, now time.Time) *queue.EnqueueOptions {
 	o := &queue.EnqueueOptions{Delay: wholeSeconds(min(max(m.Inserted.Add(r.delay).Sub(now), 0), r.delay)), TTL: queue.Forever}
 	if m.Expires.UTC().Year() < 9999 {
 		o.TTL = max(m.Expires.Sub(now), queue.MinTTL)
-		if queue.Seconds(o.Delay) >= queue.Seconds(o.TTL) {
+		if driver.Seconds(o.Delay) >= driver.Seconds(o.TTL) {
 			o.TTL = o.Delay + time.Second
 		}
 	}
@@ -285,7 +286,7 @@ func (r record) options(m queue.Message, now time.Time) *queue.EnqueueOptions {
 }
 
 func wholeSeconds(d time.Duration) time.Duration {
-	return time.Duration(queue.Seconds(d)) * time.Second
+	return time.Duration(driver.Seconds(d)) * time.Second
 }
 
 // State is what a [Queue] knows of itself. Its numbers are those of this process since [New].

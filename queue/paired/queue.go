@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // Queue is a primary queue whose sends survive an outage: see the package comment. Make one with [New],
@@ -83,8 +84,8 @@ func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([
 	return batch, err
 }
 
-// EmptyAfter is that of the primary queue. See [queue.EmptyAfter].
-func (q *Queue) EmptyAfter() int { return queue.EmptyAfter(q.primary) }
+// EmptyAfter is that of the primary queue. See [driver.EmptyAfter].
+func (q *Queue) EmptyAfter() int { return driver.EmptyAfter(q.primary) }
 
 // Peek returns messages of the primary queue alone.
 func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
@@ -159,7 +160,7 @@ func (q *Queue) manager(op string) (queue.Manager, error) {
 	if m, ok := q.primary.(queue.Manager); ok {
 		return m, nil
 	}
-	return nil, queue.Explain(invalid("the primary queue cannot be administered: it is not a queue.Manager"), op, q.Name(), "")
+	return nil, driver.Explain(invalid("the primary queue cannot be administered: it is not a queue.Manager"), op, q.Name(), "")
 }
 
 // watch starts the goroutine that watches a primary queue that is failed over, unless it runs. It ends when

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // a message in a backlog queue keeps its account, its queue and its delay, and its text to the byte.
@@ -36,10 +37,10 @@ func TestSealAndOpenRecordAreInverses(t *testing.T) {
 func TestTheLargestRecordFitsIntoTheRoomOfAnEnvelope(t *testing.T) {
 	text := strings.Repeat("x", queue.MaxText-codec.Room)
 	sealed := record{queue.Name{Account: strings.Repeat("a", 24), Queue: strings.Repeat("q", 63)}, queue.MaxVisibility}.seal(text)
-	if err := queue.CheckRequest(sealed, 0); err != nil {
+	if err := driver.CheckRequest(sealed, 0); err != nil {
 		t.Error(err)
 	}
-	if grown := queue.RequestSize(sealed) - queue.RequestSize(text); grown > codec.Room {
+	if grown := driver.RequestSize(sealed) - driver.RequestSize(text); grown > codec.Room {
 		t.Errorf("the request grows by %d bytes, want at most %d", grown, codec.Room)
 	}
 }
@@ -86,7 +87,7 @@ func TestDelayAndLifeRunOnInTheBacklog(t *testing.T) {
 		if *got != c.want {
 			t.Errorf("a delay of %v and a life of %v after %v: got %+v, want %+v", c.delay, c.life, c.waited, *got, c.want)
 		}
-		if err := queue.CheckEnqueue(got); err != nil {
+		if err := driver.CheckEnqueue(got); err != nil {
 			t.Errorf("a delay of %v and a life of %v after %v: %v", c.delay, c.life, c.waited, err)
 		}
 	}

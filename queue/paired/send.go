@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/millrace/internal/serviceerror"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // ErrBothDown means that neither the primary queue nor a backlog queue accepted a message. The error is also
@@ -44,7 +45,7 @@ var errLimit = errors.New("the limit of a request to a primary queue that fails"
 // An error is one of the primary queue, as without pairing, unless it is [ErrBothDown] or
 // [ErrNotPaired].
 func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
-	err := cmp.Or(queue.CheckEnqueue(o), queue.CheckText(text))
+	err := cmp.Or(driver.CheckEnqueue(o), driver.CheckText(text))
 	switch {
 	case err != nil:
 	case q.bad != nil:
@@ -53,7 +54,7 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 		err = &queue.Error{Err: ErrNotPaired, Hint: "call Pair, and send when it has returned nil"}
 	}
 	if err != nil {
-		return queue.Message{}, queue.Explain(err, "enqueue", q.Name(), "")
+		return queue.Message{}, driver.Explain(err, "enqueue", q.Name(), "")
 	}
 	s := &send{q: q, text: text, options: o}
 	defer q.report()
@@ -63,7 +64,7 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 		r.delay = s.options.Delay
 	}
 	sealed := r.seal(s.text)
-	unfit := queue.CheckRequest(sealed, 0)
+	unfit := driver.CheckRequest(sealed, 0)
 	var busyErr error                  // of the time before
 	handBack := waiting.HandsBack(ctx) // another queue may take the message
 	for n := 0; ; n++ {
@@ -273,7 +274,7 @@ func (s *send) divert(ctx context.Context, sealed string) (queue.Message, verdic
 		if b == nil {
 			break
 		}
-		sent, err := b.queue.Enqueue(ctx, sealed, &queue.EnqueueOptions{TTL: s.options.Life()})
+		sent, err := b.queue.Enqueue(ctx, sealed, &queue.EnqueueOptions{TTL: driver.TTL(s.options)})
 		v = judge(ctx, err)
 		s.q.rotation.ended(b, v, err)
 		if err == nil {

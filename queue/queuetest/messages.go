@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 var lifeTests = []test{
@@ -143,7 +144,7 @@ var argumentTests = []test{{"BadArgumentsSpendNoRequest", func(e *env) { // sect
 
 	for _, metadata := range []map[string]string{
 		{"": "x"}, {"1a": "x"}, {"a-b": "x"}, {"a b": "x"}, {"ä": "x"}, {"a": " x"}, {"a": "x\n"}, {"a": "ä"},
-		{"name": "x", "NAME": "y"}, {"a": strings.Repeat("x", queue.MaxMetadata)},
+		{"name": "x", "NAME": "y"}, {"a": strings.Repeat("x", driver.MaxMetadata)},
 	} {
 		refused("create with bad metadata", queue.ErrInvalid, e.q.Create(e.ctx, metadata))
 		refused("set bad metadata", queue.ErrInvalid, e.q.SetMetadata(e.ctx, metadata))

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 var modelTests = []test{{"AnyHistoryFollowsTheModel", func(e *env) {
@@ -291,7 +292,7 @@ var propertyTests = []test{
 		e.create()
 		largest := map[string]string{}
 		for _, name := range []string{"a", "b", "c", "d"} {
-			largest[name] = strings.Repeat("x", queue.MaxMetadata/4-1)
+			largest[name] = strings.Repeat("x", driver.MaxMetadata/4-1)
 		}
 		e.ok(e.q.SetMetadata(e.ctx, largest))
 		e.metadata(largest, "at the limit")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 var queueTests = []test{
@@ -315,7 +316,7 @@ var accountTests = []testOf[*accountEnv]{
 	}},
 	{"BadListsSpendNoRequest", func(e *accountEnv) {
 		before := e.sent()
-		for _, size := range []int{-1, queue.MaxPage + 1, math.MaxInt} {
+		for _, size := range []int{-1, driver.MaxPage + 1, math.MaxInt} {
 			page, err := e.account.List(e.ctx, &queue.ListOptions{Max: size})
 			e.is(err, queue.ErrInvalid, fmt.Sprintf("a page of %d", size))
 			if known := (*queue.Error)(nil); errors.As(err, &known) && (known.Op != "list" || known.Queue != queue.Name{Account: e.account.Name()}) {
@@ -332,7 +333,7 @@ var accountTests = []testOf[*accountEnv]{
 		if n := e.sent() - before; n != 0 {
 			e.Errorf("requests: got %d, want 0", n)
 		}
-		if _, err := e.account.List(e.ctx, &queue.ListOptions{Prefix: e.prefix, Max: queue.MaxPage}); err != nil {
+		if _, err := e.account.List(e.ctx, &queue.ListOptions{Prefix: e.prefix, Max: driver.MaxPage}); err != nil {
 			e.Errorf("the largest page: got the error %v, want none", err)
 		}
 	}},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // defaultDepthEvery is how old a reading of the depths may be.
@@ -170,7 +171,7 @@ func named(err error, name queue.Name) error {
 	if errors.As(err, &e) && e.Queue != (queue.Name{}) {
 		return err
 	}
-	return queue.Explain(err, "enqueue", name, "")
+	return driver.Explain(err, "enqueue", name, "")
 }
 
 // Create creates all shards with the same metadata, one request each, at the same time. The error joins

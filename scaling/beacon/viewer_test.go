@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 	"github.com/millrace/millrace/queue/metered"
 	"github.com/millrace/millrace/scaling"
 )
@@ -301,7 +302,7 @@ func TestTheJSONFormOfAReport(t *testing.T) {
 	if err := json.Unmarshal(text, &got); err != nil || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
-	if err := queue.CheckText(form); err != nil {
+	if err := driver.CheckText(form); err != nil {
 		t.Error(err)
 	}
 	// Those of the last release above have neither CPU nor memory.

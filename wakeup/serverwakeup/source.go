@@ -20,6 +20,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/millrace/millrace/internal/azurestorage"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 	"github.com/millrace/millrace/wakeup"
 )
 
@@ -79,14 +80,14 @@ func Open(location string, o *Options) (*Source, error) {
 		err = &queue.Error{Kind: queue.ErrInvalid, Detail: fmt.Sprintf("both a Credential and a %s in the location", at.Auth), Hint: "leave one of them out"}
 	}
 	if err != nil {
-		return nil, queue.Explain(err, opOpen, queue.Name{Account: at.Account, Queue: at.Resource}, "")
+		return nil, driver.Explain(err, opOpen, queue.Name{Account: at.Account, Queue: at.Resource}, "")
 	}
 	s := &Source{at: at, credential: o.Credential, transport: o.Transport, idle: func() {}, log: o.Logger,
 		key: rand.Text(), streams: make(map[queue.Name]*stream)}
 	if at.Auth == azurestorage.TokenAuth && s.credential == nil {
 		if s.credential, err = azidentity.NewDefaultAzureCredential(nil); err != nil {
 			err = &queue.Error{Kind: queue.ErrUnauthorized, Err: at.RedactError(err), Hint: azurestorage.LoginHint}
-			return nil, queue.Explain(err, opOpen, queue.Name{Account: at.Account, Queue: at.Resource}, "")
+			return nil, driver.Explain(err, opOpen, queue.Name{Account: at.Account, Queue: at.Resource}, "")
 		}
 	}
 	if s.transport == nil {
@@ -108,17 +109,17 @@ const (
 // Subscribe registers a subscriber. It fails if the location has no such queue, and after Close with
 // [ErrClosed].
 func (s *Source) Subscribe(q queue.Name, subscriber wakeup.Subscriber) (wakeup.Subscription, error) {
-	err := queue.CheckName(q.Queue)
+	err := driver.CheckName(q.Queue)
 	if err == nil && (q.Account != s.at.Account || s.at.Resource != "" && s.at.Resource != q.Queue) {
 		err = &queue.Error{Kind: queue.ErrInvalid, Detail: "the queue is not at the location of the wake-ups", Hint: "give New the location of the queue"}
 	}
 	if err != nil {
-		return nil, queue.Explain(err, opSubscribe, q, "")
+		return nil, driver.Explain(err, opSubscribe, q, "")
 	}
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
-		return nil, queue.Explain(&queue.Error{Kind: queue.ErrUnavailable, Err: ErrClosed}, opSubscribe, q, "")
+		return nil, driver.Explain(&queue.Error{Kind: queue.ErrUnavailable, Err: ErrClosed}, opSubscribe, q, "")
 	}
 	st := s.streams[q]
 	if st == nil {

@@ -1,4 +1,4 @@
-package queue
+package driver
 
 import (
 	"fmt"
@@ -8,11 +8,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/millrace/millrace/internal/units"
+	"github.com/millrace/millrace/queue"
 )
 
 // CheckName refuses a queue name that the service would refuse. Valid names have 3…63 lower-case
 // letters, digits and single hyphens, and neither begin nor end with a hyphen. The error is
-// [ErrInvalid].
+// [queue.ErrInvalid].
 func CheckName(name string) error {
 	if len(name) < 3 || len(name) > 63 {
 		return invalid("queue name %q has %d characters: it needs 3 to 63", name, len(name))
@@ -30,12 +31,12 @@ func CheckName(name string) error {
 	return nil
 }
 
-// CheckText refuses a message text that the service cannot store unchanged: over [MaxText] bytes
-// ([ErrTooLarge]), or with characters that XML does not allow ([ErrInvalid]; production Char of
+// CheckText refuses a message text that the service cannot store unchanged: over [queue.MaxText] bytes
+// ([queue.ErrTooLarge]), or with characters that XML does not allow ([queue.ErrInvalid]; production Char of
 // XML 1.0, section 2.2).
 func CheckText(text string) error {
-	if len(text) > MaxText {
-		return &Error{Kind: ErrTooLarge, Detail: fmt.Sprintf("message text has %d bytes, the limit is %d", len(text), MaxText),
+	if len(text) > queue.MaxText {
+		return &queue.Error{Kind: queue.ErrTooLarge, Detail: fmt.Sprintf("message text has %d bytes, the limit is %d", len(text), queue.MaxText),
 			Hint: tooLargeHint}
 	}
 	for i := plainPrefix(text); i < len(text); {
@@ -58,7 +59,7 @@ func CheckText(text string) error {
 	return nil
 }
 
-// CheckRequest refuses a text with [ErrTooLarge] if it exceeded [MaxText], or its request
+// CheckRequest refuses a text with [queue.ErrTooLarge] if it exceeded [queue.MaxText], or its request
 // [MaxRequest], with room more bytes of escaped text. Senders to a queue in which attempts are
 // recorded leave room for the record; for others room is 0. CheckRequest does not check
 // characters: see [CheckText].
@@ -69,12 +70,12 @@ func CheckRequest(text string, room int) error {
 		}
 		return fmt.Sprintf("%d (%d less %d to record attempts)", most-room, most, room)
 	}
-	if len(text)+room > MaxText {
-		return &Error{Kind: ErrTooLarge, Hint: tooLargeHint,
-			Detail: fmt.Sprintf("message text has %d bytes, the limit is %s", len(text), limit(MaxText))}
+	if len(text)+room > queue.MaxText {
+		return &queue.Error{Kind: queue.ErrTooLarge, Hint: tooLargeHint,
+			Detail: fmt.Sprintf("message text has %d bytes, the limit is %s", len(text), limit(queue.MaxText))}
 	}
 	if n := RequestSize(text); n+room > MaxRequest {
-		return &Error{Kind: ErrTooLarge, Hint: "Base64 text is not escaped and always fits; " + tooLargeHint,
+		return &queue.Error{Kind: queue.ErrTooLarge, Hint: "Base64 text is not escaped and always fits; " + tooLargeHint,
 			Detail: fmt.Sprintf("message text of %d bytes is a request of %d with its characters escaped for XML, the limit is %s", len(text), n, limit(MaxRequest))}
 	}
 	return nil
@@ -100,9 +101,9 @@ func plainPrefix(text string) int {
 	}
 }
 
-// CheckEnqueue refuses enqueue options that the service would refuse, with [ErrInvalid]. Nil is
+// CheckEnqueue refuses enqueue options that the service would refuse, with [queue.ErrInvalid]. Nil is
 // valid.
-func CheckEnqueue(o *EnqueueOptions) error {
+func CheckEnqueue(o *queue.EnqueueOptions) error {
 	if o == nil {
 		return nil
 	}
@@ -112,21 +113,21 @@ func CheckEnqueue(o *EnqueueOptions) error {
 	if err := units.Visibility("TTL", max(o.TTL, 0)); err != nil {
 		return invalid("%v", err)
 	}
-	if o.Delay < 0 || o.Delay > MaxVisibility {
-		return invalid("delay %v is outside 0…%v", o.Delay, MaxVisibility)
+	if o.Delay < 0 || o.Delay > queue.MaxVisibility {
+		return invalid("delay %v is outside 0…%v", o.Delay, queue.MaxVisibility)
 	}
-	ttl := o.Life()
-	if ttl != Forever && (ttl < MinTTL || Seconds(ttl) > math.MaxInt32) {
-		return invalid("TTL %v is outside %v…%d s: use queue.Forever for a message that never expires", o.TTL, MinTTL, math.MaxInt32)
+	ttl := TTL(o)
+	if ttl != queue.Forever && (ttl < queue.MinTTL || Seconds(ttl) > math.MaxInt32) {
+		return invalid("TTL %v is outside %v…%d s: use queue.Forever for a message that never expires", o.TTL, queue.MinTTL, math.MaxInt32)
 	}
-	if ttl != Forever && Seconds(o.Delay) >= Seconds(ttl) {
+	if ttl != queue.Forever && Seconds(o.Delay) >= Seconds(ttl) {
 		return invalid("delay %v is not shorter than the TTL %v: the message would never be seen", o.Delay, ttl)
 	}
 	return nil
 }
 
 // CheckDequeue refuses an invalid batch size or visibility timeout of a dequeue, with
-// [ErrInvalid].
+// [queue.ErrInvalid].
 func CheckDequeue(n int, visibility time.Duration) error {
 	if err := CheckPeek(n); err != nil {
 		return err
@@ -134,45 +135,45 @@ func CheckDequeue(n int, visibility time.Duration) error {
 	if err := units.Visibility("visibility timeout", visibility); err != nil {
 		return invalid("%v", err)
 	}
-	if visibility < MinVisibility || visibility > MaxVisibility {
-		return invalid("visibility timeout %v is outside %v…%v", visibility, MinVisibility, MaxVisibility)
+	if visibility < queue.MinVisibility || visibility > queue.MaxVisibility {
+		return invalid("visibility timeout %v is outside %v…%v", visibility, queue.MinVisibility, queue.MaxVisibility)
 	}
 	return nil
 }
 
-// CheckPeek refuses an invalid batch size, with [ErrInvalid].
+// CheckPeek refuses an invalid batch size, with [queue.ErrInvalid].
 func CheckPeek(n int) error {
-	if n < 1 || n > MaxBatch {
-		return invalid("batch of %d is outside 1…%d", n, MaxBatch)
+	if n < 1 || n > queue.MaxBatch {
+		return invalid("batch of %d is outside 1…%d", n, queue.MaxBatch)
 	}
 	return nil
 }
 
 // CheckUpdate refuses the arguments of an update that has no lease, an invalid text, or a
-// visibility timeout outside 0…[MaxVisibility].
-func CheckUpdate(l Lease, text string, visibility time.Duration) error {
+// visibility timeout outside 0…[queue.MaxVisibility].
+func CheckUpdate(l queue.Lease, text string, visibility time.Duration) error {
 	if err := CheckLease(l); err != nil {
 		return err
 	}
 	if err := units.Visibility("visibility timeout", visibility); err != nil {
 		return invalid("%v", err)
 	}
-	if visibility < 0 || visibility > MaxVisibility {
-		return invalid("visibility timeout %v is outside 0…%v", visibility, MaxVisibility)
+	if visibility < 0 || visibility > queue.MaxVisibility {
+		return invalid("visibility timeout %v is outside 0…%v", visibility, queue.MaxVisibility)
 	}
 	return CheckText(text)
 }
 
 // CheckLease refuses a lease without id or receipt, such as a peeked message's, with
-// [ErrInvalid].
-func CheckLease(l Lease) error {
+// [queue.ErrInvalid].
+func CheckLease(l queue.Lease) error {
 	if l.ID == "" || l.Receipt == "" {
 		return invalid("message has no lease: a peeked message can be neither updated nor deleted")
 	}
 	return nil
 }
 
-// CheckMetadata refuses metadata that the service would refuse, with [ErrInvalid]. Names must be
+// CheckMetadata refuses metadata that the service would refuse, with [queue.ErrInvalid]. Names must be
 // C# identifiers in ASCII that differ in more than case. Values must be empty or printable ASCII
 // without surrounding spaces. Names and values have at most [MaxMetadata] bytes together.
 func CheckMetadata(metadata map[string]string) error {
@@ -210,26 +211,19 @@ func identifier(s string) bool {
 }
 
 func invalid(format string, args ...any) error {
-	return &Error{Kind: ErrInvalid, Detail: fmt.Sprintf(format, args...)}
+	return &queue.Error{Kind: queue.ErrInvalid, Detail: fmt.Sprintf(format, args...)}
 }
 
-// CheckList refuses list options that the service would refuse, with [ErrInvalid]. Nil is valid.
-func CheckList(o *ListOptions) error {
+// CheckList refuses list options that the service would refuse, with [queue.ErrInvalid]. Nil is valid.
+func CheckList(o *queue.ListOptions) error {
 	if o != nil && (o.Max < 0 || o.Max > MaxPage) {
 		return invalid("page of %d queues is outside 1…%d", o.Max, MaxPage)
 	}
 	return nil
 }
 
-// The limits of the service, from the Queue service REST API.
+// The limits of the service that only queues check, from the Queue service REST API.
 const (
-	// MaxBatch is the largest number of messages of one dequeue or peek.
-	MaxBatch = 32
-
-	// MaxText is the largest message text in bytes of UTF-8, as sent: 64 KiB. Base64 leaves 48
-	// KiB of it.
-	MaxText = 64 << 10
-
 	// MaxRequest is the largest body of an enqueue or update request, in bytes. The text in it is
 	// escaped for XML, which turns a quote into five bytes. The limit is not documented; the
 	// service reports it in 413 RequestBodyTooLarge.
@@ -238,18 +232,8 @@ const (
 	// MaxMetadata is the largest total size of a queue's metadata names and values, in bytes.
 	MaxMetadata = 8 << 10
 
-	// MinVisibility is the shortest visibility timeout of a dequeue.
-	MinVisibility = time.Second
-
-	// MaxVisibility is the longest visibility timeout and delay: seven days.
-	MaxVisibility = 7 * 24 * time.Hour
-
-	// MinTTL is the shortest TTL of a message.
-	MinTTL = time.Second
-
-	// Forever as a TTL means that a message never expires. It is -1 as on the wire, and no valid
-	// duration.
-	Forever time.Duration = -1
+	// MaxPage is the largest number of queues in one page of a list.
+	MaxPage = 5000
 )
 
 // Seconds returns d in whole seconds, rounded up, as it is sent.
@@ -279,10 +263,18 @@ func RequestSize(text string) int {
 	return n
 }
 
-// Life returns the TTL, or [Forever] if it is 0 or o is nil.
-func (o *EnqueueOptions) Life() time.Duration {
+// TTL returns the TTL of the options, or [queue.Forever] if it is 0 or o is nil.
+func TTL(o *queue.EnqueueOptions) time.Duration {
 	if o == nil || o.TTL == 0 {
-		return Forever
+		return queue.Forever
 	}
 	return o.TTL
+}
+
+// PageSize returns Max of the options, or [MaxPage] if it is 0 or o is nil.
+func PageSize(o *queue.ListOptions) int {
+	if o == nil || o.Max == 0 {
+		return MaxPage
+	}
+	return o.Max
 }
