@@ -142,11 +142,6 @@ var brokenToday = map[string][]string{
 	"scaling/agent/processes.Drain":           {"takes options by value"},
 	"scaling/agent/processes.New":             {"takes options by value"},
 	"scaling/agent/processes.Processes.Close": {"is not Close() error"},
-	"scaling/beacon.NewFleet":                 {"does not return (*T, error)"},
-	"scaling/beacon.NewPublisher":             {"takes options by value", "options are not the last parameter", "does not return (*T, error)"},
-	"scaling/beacon.NewViewer":                {"does not return (*T, error)"},
-	"scaling/beacon.Options":                  {"Check is not named validate"},
-	"scaling/beacon.Publisher.Run":            {"is not Run(ctx) error"},
 	"stores.Blobs":                            {"is a constructor and not named New or Open"},
 	"stores.Tables":                           {"is a constructor and not named New or Open"},
 }

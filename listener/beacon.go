@@ -19,7 +19,7 @@ func (s *session) accompany(ctx context.Context) (report, stop func()) {
 	work.Go(func() { s.rates.watch(counting) })
 	report = func() {
 		if s.beacon != nil {
-			work.Go(func() { s.beacon.Run(reporting) })
+			work.Go(func() { _ = s.beacon.Run(reporting) }) // its errors go to report.beacon
 		}
 	}
 	// The last report may take a second. Run must return in time also when the drain does not.

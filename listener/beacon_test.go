@@ -24,7 +24,11 @@ func (b *bundle) control(o *Options[job]) (*recordingQueue, *beacon.Viewer) {
 	}
 	control := &recordingQueue{Queue: inner, requestLog: &requestLog{}}
 	o.Beacon = beacon.Options{Queue: control, Instance: "a"}
-	return control, beacon.NewViewer(inner)
+	v, err := beacon.NewViewer(inner)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return control, v
 }
 
 // reports returns what a viewer sees.
@@ -51,7 +55,10 @@ func TestAListenerReportsItsLoad(t *testing.T) {
 			t.Errorf("got %+v, want 20 running, none ended and the handling time unknown", r)
 		}
 		var sample scaling.Sample
-		fleet := beacon.NewFleet(b.queue.Name())
+		fleet, err := beacon.NewFleet(b.queue.Name())
+		if err != nil {
+			b.Fatal(err)
+		}
 		view, _ := v.View(b.Context())
 		fleet.Measure(&sample, view)
 		if sample.Ready != scaling.Known(1) || sample.InWork != scaling.Known[int64](20) || sample.Slots != scaling.Known(64.0) {
@@ -294,7 +301,11 @@ func TestListenersOfAProcessAreOneInstance(t *testing.T) {
 		}
 		var s scaling.Sample
 		view, _ := v.View(b.Context())
-		beacon.NewFleet(b.queue.Name(), other.Name()).Measure(&s, view)
+		fleet, err := beacon.NewFleet(b.queue.Name(), other.Name())
+		if err != nil {
+			b.Fatal(err)
+		}
+		fleet.Measure(&s, view)
 		if s.Ready != scaling.Known(1) || s.Slots != scaling.Known(128.0) {
 			t.Errorf("got %+v, want one instance of 128 slots", s)
 		}

@@ -97,16 +97,19 @@ func newSession(q queue.Queue, o sessionOptions, dispatch func(queue.Queue, *dis
 	options.Options.OnError, options.OnRelease = report.delivery, s.onRelease
 	d, derr := dispatch(s.queue, &options.Options)
 	derr = cmp.Or(errors.Unwrap(derr), derr) // without its prefix, which names the queue too
-	if err = errors.Join(err, o.Metadata.check(q), o.Beacon.Check(q.Name()), derr); err != nil {
+	var berr error
+	if o := options.Beacon; o.Enabled() {
+		if !hook.IsNil(o.Queue) {
+			o.Queue = s.meter.Wrap(o.Queue)
+		}
+		s.beacon, berr = beacon.NewPublisher(q.Name(), s.reported, report.beacon, &o)
+	}
+	if err = errors.Join(err, o.Metadata.check(q), berr, derr); err != nil {
 		return nil, fmt.Errorf("listener of %v: %w", q.Name(), err)
 	}
 	options.guard(report.hooks)
 	s.options, s.dispatcher = options, d
 	s.rates = newRates(s.totals)
-	if o := options.Beacon; o.Enabled() {
-		o.Queue = s.meter.Wrap(o.Queue)
-		s.beacon = beacon.NewPublisher(o, s.reported, report.beacon)
-	}
 	s.jitters.key = strconv.FormatUint(options.Seed, 16)
 	s.controller = newController(report.hooks, options.Fetch.LoopController)
 	s.owner.state = state{

@@ -319,7 +319,11 @@ func instancesCommand() *command {
 	var asJSON bool
 	c := queueCommand("instances", "list the workers that report in a control queue", instancesMore,
 		func(ctx context.Context, t *task, q queue.Manager) error {
-			v, err := beacon.NewViewer(q).View(ctx)
+			viewer, err := beacon.NewViewer(q)
+			if err != nil {
+				return err
+			}
+			v, err := viewer.View(ctx)
 			if err != nil {
 				return err
 			}

@@ -84,10 +84,10 @@ func NewShared(store blob.Store, container string, o *Options) (*Guard, error) {
 func (o *Options) validate() error {
 	var errs []error
 	if o.MaxKeys < 0 {
-		errs = append(errs, fmt.Errorf("MaxKeys %d must not be negative", o.MaxKeys))
+		errs = append(errs, fmt.Errorf("the option MaxKeys %d must not be negative", o.MaxKeys))
 	}
 	if o.Retention < 0 || o.Timeout < 0 {
-		errs = append(errs, fmt.Errorf("Retention %v and Timeout %v must not be negative", o.Retention, o.Timeout))
+		errs = append(errs, fmt.Errorf("the options Retention %v and Timeout %v must not be negative", o.Retention, o.Timeout))
 	}
 	errs = append(errs, units.Visibility("Retention", o.Retention), units.Wait("Timeout", o.Timeout))
 	return errors.Join(errs...)

@@ -120,7 +120,11 @@ func (w *world) checkView(alive []*process) {
 	if w.beacons == nil {
 		return
 	}
-	v := beacon.NewViewer(w.beacons.control)
+	v, err := beacon.NewViewer(w.beacons.control)
+	if err != nil {
+		w.addViolation("view: %v", err)
+		return
+	}
 	look := func() beacon.View {
 		view, err := v.View(context.Background())
 		if err != nil {

@@ -44,7 +44,11 @@ func New(pools []Pool, o *Options) (*Agent, error) {
 		options.Logger.Error("a hook of the agent failed", "hook", f.Hook, "panic", f.Value, "times", f.Times, "stack", string(f.Stack))
 	})
 	for _, p := range pools {
-		a.pools = append(a.pools, newPool(a, p))
+		made, err := newPool(a, p)
+		if err != nil {
+			return nil, fmt.Errorf("pool %s: %w", p.Name, err)
+		}
+		a.pools = append(a.pools, made)
 	}
 	return a, nil
 }

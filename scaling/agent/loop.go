@@ -44,7 +44,7 @@ type pool struct {
 	public record // guarded by mu
 }
 
-func newPool(a *Agent, p Pool) *pool {
+func newPool(a *Agent, p Pool) (_ *pool, err error) {
 	made := &pool{Pool: p, agent: a, meter: metered.New(), wake: make(chan struct{}, 1)}
 	var names []queue.Name
 	for _, q := range p.Queues {
@@ -52,13 +52,18 @@ func newPool(a *Agent, p Pool) *pool {
 		names = append(names, q.Name())
 	}
 	for _, q := range p.Beacons {
-		counted := made.meter.Wrap(q)
-		made.controls = append(made.controls, &controlReader{queue: counted, viewer: beacon.NewViewer(counted)})
+		control := &controlReader{queue: made.meter.Wrap(q)}
+		if control.viewer, err = beacon.NewViewer(control.queue); err != nil {
+			return nil, err
+		}
+		made.controls = append(made.controls, control)
 	}
-	made.fleet = beacon.NewFleet(names...)
+	if made.fleet, err = beacon.NewFleet(names...); err != nil {
+		return nil, err
+	}
 	made.history = newMemory(p.Policy)
 	made.outages = outages{logger: a.logger(p.Name), now: map[failing]*outage{}, tried: map[string]bool{}}
-	return made
+	return made, nil
 }
 
 // dry reports whether nothing is changed.

@@ -19,6 +19,7 @@ func Example() {
 	jobs := account.Queue(queue.Name{Account: "acme", Queue: "jobs"})
 	control := account.Queue(queue.Name{Account: "acme", Queue: "jobs-control"})
 	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
 	_ = jobs.Create(ctx, nil)
 	_, _ = jobs.Enqueue(ctx, `"a job"`, nil)
 
@@ -35,7 +36,16 @@ func Example() {
 	go func() { done <- l.Run(ctx) }()
 	<-started
 
-	viewer, fleet := beacon.NewViewer(control), beacon.NewFleet(jobs.Name())
+	viewer, err := beacon.NewViewer(control)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fleet, err := beacon.NewFleet(jobs.Name())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	var sample scaling.Sample
 	for range time.Tick(10 * time.Millisecond) {
 		if view, err := viewer.View(context.Background()); err == nil {

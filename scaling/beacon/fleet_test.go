@@ -30,7 +30,7 @@ func measure(f *Fleet, reports ...Report) (s scaling.Sample) {
 
 // A-03, V-09: what instances report adds up to the sample of a pool.
 func TestAFleetAddsUpWhatInstancesReport(t *testing.T) {
-	f := NewFleet(jobs, queue.Name{Account: "acme", Queue: "more"})
+	f := must(NewFleet(jobs, queue.Name{Account: "acme", Queue: "more"}))
 	a, b := at("a", "1", time.Minute, 100), at("b", "2", time.Minute, 100)
 	a.Load.Running, a.Load.Settling, a.Delayed, a.Load.Handling, a.Load.Service = 4, 2, 3, scaling.Known(time.Second), scaling.Known(1.0)
 	b.Load.Running, b.Delayed, b.Load.Handling, b.Load.Slots = 8, 1, scaling.Known(4*time.Second), 30
@@ -62,20 +62,20 @@ func TestAFleetAddsUpWhatInstancesReport(t *testing.T) {
 	} {
 		changed := b
 		c.change(&changed)
-		got := measure(NewFleet(f.queues...), a, changed, more)
+		got := measure(must(NewFleet(f.queues...)), a, changed, more)
 		if got.Ready != scaling.Known(c.ready) || got.Slots != c.slots || got.Running != scaling.Known(16) {
 			t.Errorf("%s: got %+v, want %d ready with %v", c.name, got, c.ready, c.slots)
 		}
 	}
 	a.Shared, more.Shared = true, true
-	if got := measure(NewFleet(f.queues...), a, more); got.Slots != scaling.Known(10.0) {
+	if got := measure(must(NewFleet(f.queues...)), a, more); got.Slots != scaling.Known(10.0) {
 		t.Errorf("shared slots: got %+v, want the 10 counted once", got.Slots)
 	}
 }
 
 // Without reports nothing runs, and what nobody says is unknown. A full view has no sums.
 func TestWhatNobodySaysIsUnknown(t *testing.T) {
-	got := measure(NewFleet(jobs))
+	got := measure(must(NewFleet(jobs)))
 	want := scaling.Sample{
 		Ready: scaling.Known(0), Running: scaling.Known(0), InWork: scaling.Known[int64](0), Delayed: scaling.Known[int64](0), Service: scaling.Known(0.0),
 	}
@@ -85,7 +85,7 @@ func TestWhatNobodySaysIsUnknown(t *testing.T) {
 	got = scaling.Sample{Ready: scaling.Known(9), Service: scaling.Known(1.0), Depth: scaling.Known[int64](5)}
 	one := at("a", "1", time.Minute, 1)
 	one.Load.Handling = scaling.Known(time.Second)
-	NewFleet(jobs).Measure(&got, View{Reports: []Report{one}}, View{Full: true})
+	must(NewFleet(jobs)).Measure(&got, View{Reports: []Report{one}}, View{Full: true})
 	want = scaling.Sample{Slots: scaling.Known(10.0), Handling: scaling.Known(time.Second), Depth: scaling.Known[int64](5)}
 	if got != want {
 		t.Errorf("full: got %+v, want %+v", got, want)
@@ -94,7 +94,7 @@ func TestWhatNobodySaysIsUnknown(t *testing.T) {
 
 // The service rate is that between the two newest reports of each run, however often the viewer looks.
 func TestTheServiceRateDoesNotDependOnTheViewer(t *testing.T) {
-	f := NewFleet(jobs)
+	f := must(NewFleet(jobs))
 	service := func(reports ...Report) float64 { return measure(f, reports...).Service.Or(-1) }
 	steps := []struct {
 		why     string
@@ -148,7 +148,7 @@ func TestALastReportCountsWhatWasNotCounted(t *testing.T) {
 		{"it is earlier than the measurement before", at("a", "1", 0, 0), last("2", time.Hour, 3000), time.Minute, 10 * time.Second, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			f := NewFleet(jobs)
+			f := must(NewFleet(jobs))
 			measure(f, c.seen)
 			time.Sleep(c.passed)
 			var s scaling.Sample
@@ -164,7 +164,7 @@ func TestALastReportCountsWhatWasNotCounted(t *testing.T) {
 			}
 		})
 	}
-	if got := measure(NewFleet(jobs), last("1", time.Hour, 3000)).Service.Or(-1); got != 0 {
+	if got := measure(must(NewFleet(jobs)), last("1", time.Hour, 3000)).Service.Or(-1); got != 0 {
 		t.Errorf("in the first measurement: got %v, want 0", got)
 	}
 }
@@ -180,7 +180,7 @@ func TestNoMessageIsCountedTwice(t *testing.T) {
 		}
 		const step = 10 * time.Second
 		workers := make([]worker, rapid.IntRange(1, 4).Draw(t, "workers"))
-		f, runs, done, counted := NewFleet(jobs), 0, int64(0), 0.0
+		f, runs, done, counted := must(NewFleet(jobs)), 0, int64(0), 0.0
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			var reports []Report
 			for i := range workers {
@@ -234,7 +234,7 @@ func TestAFleetHasTheMeanOfCPUAndMemory(t *testing.T) {
 		{"above its limit", []Report{use(a, 1, 1500, 1000)}, scaling.Known(1.0), scaling.Known(1.0)},
 		{"those that end do not count", []Report{use(a, 0.5, 500, 1000), draining}, scaling.Known(0.5), scaling.Known(0.5)},
 	} {
-		got := measure(NewFleet(jobs, queue.Name{Account: "acme", Queue: "more"}), c.reports...)
+		got := measure(must(NewFleet(jobs, queue.Name{Account: "acme", Queue: "more"})), c.reports...)
 		if got.CPU != c.cpu || got.Memory != c.memory {
 			t.Errorf("%s: got CPU %+v and memory %+v, want %+v and %+v", c.name, got.CPU, got.Memory, c.cpu, c.memory)
 		}
@@ -248,7 +248,7 @@ func TestARateBetweenReportsIsBounded(t *testing.T) {
 		"some in a nanosecond":  func() Report { r := at("a", "1", time.Minute+1, 101); r.Sequence = 62; return r }(),
 		"an honest one follows": at("a", "1", 61*time.Second, 150),
 	} {
-		f := NewFleet(jobs)
+		f := must(NewFleet(jobs))
 		measure(f, at("a", "1", time.Minute, 100))
 		if s := measure(f, second); s.Service.Or(0) <= 0 || s.Service.Or(0) > maxRate {
 			t.Errorf("%s: got %v/s, want at most %v", name, s.Service.Or(0), maxRate)

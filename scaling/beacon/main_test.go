@@ -44,7 +44,7 @@ func bubble(t *testing.T, f func(w *world)) {
 		if err := control.Create(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
-		f(&world{T: t, account: a, control: control, meter: metered.New(), viewer: NewViewer(control)})
+		f(&world{T: t, account: a, control: control, meter: metered.New(), viewer: must(NewViewer(control))})
 	})
 }
 
@@ -64,23 +64,28 @@ type instance struct {
 	now Report // guarded by mu
 }
 
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
+}
+
 // start starts an instance that reports through q.
 func (w *world) start(q queue.Queue, o Options) *instance {
 	w.Helper()
 	o.Queue = w.meter.Wrap(q)
-	if err := o.Check(jobs); err != nil {
-		w.Fatal(err)
-	}
 	i := &instance{now: Report{Queue: jobs, Phase: running}}
 	i.now.Load.Slots = 10
 	dead := new(atomic.Bool)
 	o.Queue = &mortal{o.Queue, dead}
-	i.Publisher = NewPublisher(o, func() Report { i.mu.Lock(); defer i.mu.Unlock(); return i.now }, w.failed)
+	i.Publisher = must(NewPublisher(jobs, func() Report { i.mu.Lock(); defer i.mu.Unlock(); return i.now }, w.failed, &o))
 	w.started++
 	i.run = fmt.Sprintf("run %d", w.started) // or faults and waits would differ from test to test
 	ctx, stop := context.WithCancel(w.Context())
 	done := make(chan struct{})
-	go func() { defer close(done); i.Run(ctx) }()
+	go func() { defer close(done); _ = i.Run(ctx) }()
 	i.stop = func() { stop(); <-done }
 	i.kill = func() { dead.Store(true); i.stop() }
 	synctest.Wait()

@@ -53,16 +53,16 @@ type Options struct {
 // Enabled reports whether there is a control queue.
 func (o Options) Enabled() bool { return o.Queue != nil }
 
-// Check returns everything that is wrong with the options of a listener that takes jobs from this queue, or nil.
-func (o Options) Check(jobs queue.Name) error {
-	if !o.Enabled() {
-		return nil
-	}
+// validate returns everything that is wrong with the options of a listener that takes jobs from this queue, or nil.
+func (o *Options) validate(jobs queue.Name) error {
 	var errs []error
 	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if hook.IsNil(o.Queue) {
+	switch {
+	case o.Queue == nil:
+		refuse("there is no control queue: set Queue")
+	case hook.IsNil(o.Queue):
 		refuse("the control queue is a nil %T: leave it out to report nowhere", o.Queue)
-	} else if o.Queue.Name() == jobs {
+	case o.Queue.Name() == jobs:
 		refuse("the control queue is the queue of the jobs, %v: reports need a queue of their own", jobs)
 	}
 	if o.Interval != 0 && (o.Interval < MinInterval || o.Interval > MaxInterval) {
@@ -71,10 +71,7 @@ func (o Options) Check(jobs queue.Name) error {
 	if err := checkInstance(o.Instance); o.Instance != "" && err != nil {
 		errs = append(errs, err)
 	}
-	if len(errs) == 0 {
-		return nil
-	}
-	return fmt.Errorf("beacon: %w", errors.Join(errs...))
+	return errors.Join(errs...)
 }
 
 func checkInstance(name string) error {
@@ -156,22 +153,31 @@ type Publisher struct {
 	measured time.Time     // when that was
 }
 
-// NewPublisher returns a publisher of the reports that report returns; it fills in what identifies them, and CPU and memory of
-// the process. It sends nothing.
-// OnError gets what goes wrong; the publisher tries again. Both are called by Run, one at a time.
-func NewPublisher(o Options, report func() Report, onError func(error)) *Publisher {
+// NewPublisher returns a publisher for a listener that takes jobs from this queue, of the reports that report returns. It fills
+// in what identifies them, and CPU and memory of the process. OnError gets what goes wrong; the publisher tries again. Both
+// functions are called by Run, one at a time. NewPublisher sends nothing. It refuses a nil function, and options without a
+// control queue or with other mistakes.
+func NewPublisher(jobs queue.Name, report func() Report, onError func(error), o *Options) (*Publisher, error) {
+	o = cmp.Or(o, &Options{})
+	err := o.validate(jobs)
+	if report == nil || onError == nil {
+		err = errors.Join(err, errors.New("report or onError is nil: pass both functions"))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("beacon: %w", err)
+	}
 	return &Publisher{
 		options: o.withDefaults(), report: report, onError: onError, spent: resources.Processor,
 		run: fmt.Sprintf("%016x", rand.Uint64()), changed: make(chan struct{}, 1),
-	}
+	}, nil
 }
 
 // Changed says that the next report should follow after Interval at most. It does not wait, and is safe for concurrent use.
 func (p *Publisher) Changed() { waiting.Signal(p.changed, struct{}{}) }
 
 // Run reports until ctx ends, then puts the last report, deletes its message and returns, a second later at most. A request in
-// flight is not cut off at once: where its message is would be unknown.
-func (p *Publisher) Run(ctx context.Context) {
+// flight is not cut off at once: where its message is would be unknown. The error is always nil: OnError gets those of requests.
+func (p *Publisher) Run(ctx context.Context) error {
 	p.begun = time.Now()
 	p.cpu(p.begun)
 	requests, hangUp := context.WithCancel(request.WithCause(context.WithoutCancel(ctx), request.CauseBeacon))
@@ -186,6 +192,7 @@ func (p *Publisher) Run(ctx context.Context) {
 		p.pause(ctx, at, wait)
 	}
 	p.end(requests)
+	return nil
 }
 
 // together is the shortest wait before a report, so that all that changes at one instant is in it.

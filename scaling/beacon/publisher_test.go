@@ -206,10 +206,10 @@ func TestAViewCoversAThousandInstances(t *testing.T) {
 			}
 		}
 		advance(80 * time.Second) // each has looked three times whether there is room
-		viewer := NewViewer(counted.Wrap(w.control))
+		viewer := must(NewViewer(counted.Wrap(w.control)))
 		for range 12 {
 			look(viewer)
-			look(NewViewer(counted.Wrap(w.control)))
+			look(must(NewViewer(counted.Wrap(w.control))))
 			advance(time.Minute)
 		}
 		if n := counted.Counts().Total().Requests / 24; n != 64 {
@@ -379,7 +379,7 @@ func TestAMissingControlQueue(t *testing.T) {
 
 		i = w.start(q, Options{Create: true})
 		defer i.stop()
-		w.viewer = NewViewer(q)
+		w.viewer = must(NewViewer(q))
 		for range 2 {
 			if view := w.view(); len(view.Reports) != 1 || w.takeErrors() != nil {
 				t.Errorf("with Create: got %+v, want a report", view)
@@ -447,6 +447,7 @@ func TestAnInstanceBeyondTheBoundsIsSeen(t *testing.T) {
 // The options are checked before anything is sent.
 func TestBadOptionsAreRefused(t *testing.T) {
 	bubble(t, func(w *world) {
+		report := func() Report { return Report{Queue: jobs, Phase: running} }
 		for name, o := range map[string]Options{
 			"queue of the jobs":  {Queue: w.account.Queue(jobs)},
 			"nil *":              {Queue: (*mortal)(nil)},
@@ -455,14 +456,23 @@ func TestBadOptionsAreRefused(t *testing.T) {
 			"200 are allowed":    {Queue: w.control, Instance: strings.Repeat("x", 201)},
 			"is not valid UTF-8": {Queue: w.control, Instance: "\xff"},
 		} {
-			if err := o.Check(jobs); err == nil || !strings.Contains(err.Error(), name) || !strings.HasPrefix(err.Error(), "beacon: ") {
+			if _, err := NewPublisher(jobs, report, w.failed, &o); err == nil || !strings.Contains(err.Error(), name) || !strings.HasPrefix(err.Error(), "beacon: ") {
 				t.Errorf("got error %v, want %q", err, name)
 			}
 		}
-		for _, o := range []Options{{}, {Queue: w.control}, {Queue: w.control, Interval: MaxInterval, Instance: "a"}, {Interval: 1}} {
-			if err := o.Check(jobs); err != nil {
+		for _, o := range []Options{{Queue: w.control}, {Queue: w.control, Interval: MaxInterval, Instance: "a"}} {
+			if _, err := NewPublisher(jobs, report, w.failed, &o); err != nil {
 				t.Errorf("%+v: got error %v, want nil", o, err)
 			}
+		}
+		if _, err := NewPublisher(jobs, nil, nil, nil); err == nil || !strings.Contains(err.Error(), "set Queue") || !strings.Contains(err.Error(), "pass both functions") {
+			t.Errorf("without anything: got %v", err)
+		}
+		if _, err := NewViewer((*mortal)(nil)); err == nil || !strings.Contains(err.Error(), "pass the queue in which instances report") {
+			t.Errorf("a viewer of a nil queue: got %v", err)
+		}
+		if _, err := NewFleet(); err == nil || !strings.Contains(err.Error(), "pass those that the instances take jobs from") {
+			t.Errorf("a fleet without queues: got %v", err)
 		}
 		one, two := Options{}.withDefaults(), Options{}.withDefaults()
 		if one.Instance != two.Instance || one.Instance == "" || checkInstance(one.Instance) != nil {
@@ -480,11 +490,11 @@ func TestAReportHasCPUAndMemory(t *testing.T) {
 	bubble(t, func(w *world) {
 		var used time.Duration
 		processors, known := 2.0, true
-		p := NewPublisher(Options{Queue: w.control}, func() Report { return Report{Queue: jobs, Phase: running} }, w.failed)
+		p := must(NewPublisher(jobs, func() Report { return Report{Queue: jobs, Phase: running} }, w.failed, &Options{Queue: w.control}))
 		p.spent = func() (time.Duration, float64, bool) { return used, processors, known }
 		ctx, stop := context.WithCancel(w.Context())
 		done := make(chan struct{})
-		go func() { defer close(done); p.Run(ctx) }()
+		go func() { defer close(done); _ = p.Run(ctx) }()
 		synctest.Wait()
 		want := func(why string, share scaling.Optional[float64]) {
 			t.Helper()

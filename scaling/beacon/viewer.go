@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/scaling"
@@ -272,9 +273,12 @@ type sight struct {
 	made time.Time
 }
 
-// NewViewer returns a viewer of a control queue. It sends nothing.
-func NewViewer(control queue.Queue) *Viewer {
-	return &Viewer{control: control, runs: make(map[identity]sighting)}
+// NewViewer returns a viewer of a control queue. It sends nothing. It refuses a nil queue.
+func NewViewer(control queue.Queue) (*Viewer, error) {
+	if hook.IsNil(control) {
+		return nil, errors.New("view reports: the control queue is nil: pass the queue in which instances report")
+	}
+	return &Viewer{control: control, runs: make(map[identity]sighting)}, nil
 }
 
 // View reads the reports: in one request for up to 25 instances and one more a minute, in 64 for up to 1,000. A report is
@@ -504,9 +508,13 @@ type progress struct {
 	seen     time.Time // when it last reported
 }
 
-// NewFleet returns a fleet of instances that take jobs from these queues. Reports of other queues are ignored.
-func NewFleet(queues ...queue.Name) *Fleet {
-	return &Fleet{queues: slices.Clone(queues), runs: make(map[identity]progress)}
+// NewFleet returns a fleet of instances that take jobs from these queues. Reports of other queues are ignored. It refuses an
+// empty list.
+func NewFleet(queues ...queue.Name) (*Fleet, error) {
+	if len(queues) == 0 {
+		return nil, errors.New("add up reports: there is no queue: pass those that the instances take jobs from")
+	}
+	return &Fleet{queues: slices.Clone(queues), runs: make(map[identity]progress)}, nil
 }
 
 // Measure sets what the reports in the views say of a pool: Ready, Service, Handling, Slots, Running, InWork, Delayed,

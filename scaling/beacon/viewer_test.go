@@ -60,7 +60,7 @@ func TestAViewerShowsTheInstancesThatReport(t *testing.T) {
 			t.Errorf("got %d messages, want that of the killed one still there", n)
 		}
 		// Another viewer, at its first look, knows by the service's time how old the report is beside the others.
-		if v, err := NewViewer(w.control).View(t.Context()); err != nil || !slices.Equal(instances(v), []string{"a", "b"}) {
+		if v, err := must(NewViewer(w.control)).View(t.Context()); err != nil || !slices.Equal(instances(v), []string{"a", "b"}) {
 			t.Errorf("first look: got %v, %v, want a and b", instances(v), err)
 		}
 		for range 60 {
@@ -210,7 +210,7 @@ func TestACrashLoopHidesNobody(t *testing.T) {
 						defer i.stop()
 					}
 					counted := metered.New()
-					w.viewer = NewViewer(counted.Wrap(w.control))
+					w.viewer = must(NewViewer(counted.Wrap(w.control)))
 					views, blind := 0, 0
 					var next time.Time
 					for begin, crash := time.Now(), time.Now(); time.Since(begin) < 20*time.Minute; advance(time.Second) {
@@ -252,7 +252,7 @@ func contains(names, all []string) bool {
 // A view that cannot be read is an error, not an empty one.
 func TestAViewThatFailsIsAnError(t *testing.T) {
 	bubble(t, func(w *world) {
-		_, err := NewViewer(w.account.Queue(queue.Name{Account: "acme", Queue: "none"})).View(t.Context())
+		_, err := must(NewViewer(w.account.Queue(queue.Name{Account: "acme", Queue: "none"}))).View(t.Context())
 		if !errors.Is(err, queue.ErrQueueMissing) || !strings.Contains(err.Error(), "acme/none") {
 			t.Errorf("got %v, want that the queue is missing", err)
 		}
@@ -344,7 +344,7 @@ func FuzzReport(f *testing.F) {
 			t.Errorf("got %+v, %v from %s, want %+v", back, err, again, r)
 		}
 		var s scaling.Sample
-		NewFleet(r.Queue).Measure(&s, View{Reports: []Report{r, r}})
+		must(NewFleet(r.Queue)).Measure(&s, View{Reports: []Report{r, r}})
 		if !(s.CPU.Or(0) >= 0 && s.CPU.Or(0) <= 1 && s.Memory.Or(0) >= 0 && s.Memory.Or(0) <= 1) {
 			t.Errorf("got %+v from %s", s, text)
 		}

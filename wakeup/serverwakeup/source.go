@@ -165,7 +165,7 @@ func (s *Source) Close() error {
 	s.mu.Unlock()
 	for _, st := range all {
 		for _, sub := range st.members() {
-			sub.Close()
+			_ = sub.Close() // it never fails
 		}
 	}
 	s.cancel()

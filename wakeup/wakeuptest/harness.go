@@ -246,7 +246,9 @@ func (r *recorder) ready(ready bool) {
 
 // close closes the subscription, and checks that nothing is called afterwards. It can be repeated.
 func (r *recorder) close() {
-	r.subscription.Close()
+	if err := r.subscription.Close(); err != nil {
+		r.e.Errorf("%s: Close: %v", r.name, err)
+	}
 	if r.running.Load() != 0 {
 		r.e.Errorf("%s: Close returned during a call", r.name)
 	}
