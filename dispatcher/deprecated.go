@@ -22,3 +22,10 @@ func Postpone(delay time.Duration, why error) error { return NotRun(delay, why) 
 //
 //go:fix inline
 const GivenBack = Returned
+
+// Fixed is the former name of [FixedVisibility].
+//
+// Deprecated: Use [FixedVisibility]. The next release removes Fixed.
+//
+//go:fix inline
+func Fixed(d time.Duration) Visibility { return FixedVisibility(d) }

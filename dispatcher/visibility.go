@@ -34,9 +34,9 @@ type Visibility struct {
 	Max time.Duration
 }
 
-// Fixed returns a visibility that does not depend on handling times. Less than 5 s is raised to
+// FixedVisibility returns a visibility that does not depend on handling times. Less than 5 s is raised to
 // 5 s, because a shorter lease could not be renewed.
-func Fixed(d time.Duration) Visibility {
+func FixedVisibility(d time.Duration) Visibility {
 	d = max(d, MinVisibility)
 	return Visibility{First: d, Min: d, Max: d}
 }

@@ -100,8 +100,8 @@ func TestBadVisibilitiesAreRefused(t *testing.T) {
 			t.Errorf("%+v: got no error, want one", bad)
 		}
 	}
-	if v := Fixed(time.Second); v.First != MinVisibility || v.Min != MinVisibility || v.Max != MinVisibility {
-		t.Errorf("Fixed(1 s): got %+v, want %v: a shorter lease could not be renewed", v, MinVisibility)
+	if v := FixedVisibility(time.Second); v.First != MinVisibility || v.Min != MinVisibility || v.Max != MinVisibility {
+		t.Errorf("FixedVisibility(1 s): got %+v, want %v: a shorter lease could not be renewed", v, MinVisibility)
 	}
 }
 
@@ -219,7 +219,7 @@ func TestRenewalsAskForLongerWithLongAndWithManyHandlers(t *testing.T) {
 			t.Errorf("%d leases, after %v: got %v, want %v", c.held, c.ran, got, c.want)
 		}
 	}
-	fixed := newVisibilityEstimator(Fixed(30 * time.Second))
+	fixed := newVisibilityEstimator(FixedVisibility(30 * time.Second))
 	if got := fixed.forRenewal(40_000, time.Hour); got != 30*time.Second {
 		t.Errorf("fixed visibility: got %v, want 30s", got)
 	}

@@ -91,7 +91,7 @@ func TestTheVisibilityThatWasFound(t *testing.T) {
 		}
 		is("with handlers of an hour", 10*time.Minute)
 	})
-	fixed := newVisibilityEstimator(Fixed(time.Minute))
+	fixed := newVisibilityEstimator(FixedVisibility(time.Minute))
 	fixed.recordTooShort(time.Minute)
 	if got := fixed.found(); got != 0 {
 		t.Errorf("fixed: got %v, want 0", got)

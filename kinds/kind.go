@@ -5,6 +5,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 )
@@ -24,12 +25,12 @@ type Kind[T any] struct {
 	Codec codec.Codec[T]
 }
 
-// Options are the limits of the jobs of one kind. See dispatcher.KindOptions.
-type Options = dispatcher.KindOptions
+// Options are the limits of the jobs of one kind. Nil and the zero value mean those of the listener.
+type Options = listener.KindOptions
 
-// Handle returns the kind with its handler, for listener.NewKinds. Nil options mean the limits of
+// Handle returns the kind with its handler, for [listener.NewKinds]. Nil options mean the limits of
 // the listener.
-func (k Kind[T]) Handle(h dispatcher.Handler[T], o *Options) dispatcher.Kind {
+func (k Kind[T]) Handle(h listener.Handler[T], o *Options) listener.Kind {
 	return dispatcher.NewKind(k.Name, dispatcher.Jobs[T]{Handler: h, Codec: k.Codec}, o)
 }
 

@@ -137,7 +137,7 @@ type Visibility = dispatcher.Visibility
 
 // FixedVisibility returns a visibility that does not depend on handling times. Less than 5 s is raised to
 // 5 s, because a shorter lease could not be renewed.
-func FixedVisibility(d time.Duration) Visibility { return dispatcher.Fixed(d) }
+func FixedVisibility(d time.Duration) Visibility { return dispatcher.FixedVisibility(d) }
 
 // Retry returns an error that gives the message back for another attempt after the delay, in place
 // of Options.RetryDelay. The delay is bounded by the longest visibility timeout and the message's

@@ -251,7 +251,7 @@ func TestADequeueSlowerThanItsLeaseStartsNoHandler(t *testing.T) {
 		}
 		runs := 0
 		o := options()
-		o.Lease.Visibility = dispatcher.Fixed(5 * time.Second)
+		o.Lease.Visibility = dispatcher.FixedVisibility(5 * time.Second)
 		l := New(b.queue, func(context.Context, *Message[job]) error { runs++; return nil }, o)
 		b.run(l)
 		advance(time.Minute)

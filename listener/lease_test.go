@@ -15,7 +15,7 @@ import (
 // fixed returns options whose visibility does not depend on handling times.
 func fixed(d time.Duration) *Options[job] {
 	o := options()
-	o.Lease.Visibility = dispatcher.Fixed(d)
+	o.Lease.Visibility = dispatcher.FixedVisibility(d)
 	return o
 }
 

@@ -110,8 +110,8 @@ func TestADequeueAsksForTheVisibilityOfItsQueue(t *testing.T) {
 		takes       time.Duration
 		first, last time.Duration
 	}{
-		"fixed, 5 s":    {dispatcher.Fixed(5 * time.Second), 20 * time.Second, 5 * time.Second, 5 * time.Second},
-		"fixed, 30 min": {dispatcher.Fixed(30 * time.Minute), 20 * time.Second, 30 * time.Minute, 30 * time.Minute},
+		"fixed, 5 s":    {dispatcher.FixedVisibility(5 * time.Second), 20 * time.Second, 5 * time.Second, 5 * time.Second},
+		"fixed, 30 min": {dispatcher.FixedVisibility(30 * time.Minute), 20 * time.Second, 30 * time.Minute, 30 * time.Minute},
 		"default":       {Visibility{}, 40 * time.Second, 30 * time.Second, 80 * time.Second},
 		"first":         {Visibility{First: 50 * time.Second}, 0, 50 * time.Second, 10 * time.Second},
 		"bounded":       {Visibility{Min: 20 * time.Second, Max: time.Minute}, 40 * time.Second, 30 * time.Second, time.Minute},

@@ -26,7 +26,7 @@ func work(location string) int {
 		fmt.Println(m.Body.N)
 		return nil
 	}, &Options[job]{
-		Concurrency: 16, Lease: LeaseOptions{Visibility: dispatcher.Fixed(dispatcher.MinVisibility)},
+		Concurrency: 16, Lease: LeaseOptions{Visibility: dispatcher.FixedVisibility(dispatcher.MinVisibility)},
 		Poison: poison.Policy{MaxLost: 100, MaxAttempts: 100}, // foreign messages count deliveries
 	})
 	if err := l.Run(context.Background()); err != nil {

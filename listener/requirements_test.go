@@ -384,7 +384,7 @@ func TestEachQueueHasItsVisibility(t *testing.T) {
 		bubble(t, func(b *bundle) {
 			b.put(1)
 			o := options()
-			o.Lease.Visibility = dispatcher.Fixed(v)
+			o.Lease.Visibility = dispatcher.FixedVisibility(v)
 			var asked []time.Duration
 			l := New(hidden{b.queue, &asked}, nothing, o)
 			b.run(l)

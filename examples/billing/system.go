@@ -142,7 +142,7 @@ func retryDelay(attempt int, _ error) time.Duration {
 // listen adds the listener of a role.
 func (s *system) listen(q queue.Queue, kind listener.Kind, o listener.Options[any]) {
 	o.Create, o.Fetch.Idle, o.Wakeups, o.Grace, o.Logger = true, s.idle, s.wakeups, grace, s.logger
-	o.Lease.Visibility = dispatcher.Fixed(s.visibility)
+	o.Lease.Visibility = dispatcher.FixedVisibility(s.visibility)
 	o.Poison = listener.PoisonPolicy{MaxLost: maxLost}
 	o.Observer = listener.Observer{Poisoned: s.poisoned}
 	s.runners = append(s.runners, listener.NewKinds(q, []listener.Kind{kind}, &o))

@@ -68,7 +68,7 @@ func (w *world) startHealthy(name string, keeps bool) *process {
 		name: name, survives: true, ending: stopped, release: 2, kinds: kindNames, policy: policy,
 		faults:      faultqueue.Options{Seed: uint64(w.plan.dice), UsualLatency: usual, Record: true},
 		concurrency: 16, batch: 16, idleMin: 500 * time.Millisecond, idleMax: idle,
-		loops: listener.Loops{Min: 1, Max: 1}, visibility: dispatcher.Fixed(30 * time.Second),
+		loops: listener.Loops{Min: 1, Max: 1}, visibility: dispatcher.FixedVisibility(30 * time.Second),
 		grace: 10 * time.Minute, settle: 15 * time.Second, maxRetryDelay: 5 * time.Second,
 	})
 	w.surviving.Go(p.live)

@@ -143,7 +143,7 @@ func (p *plan) time(w *workerPlan) {
 	w.stuckAfter = pick(d, []time.Duration{0, -1, d.within(time.Second, time.Minute, about, "stuck")}, about, "stuck after")
 	w.giveUp = d.chance(0.4, about, "gives up")
 	if d.chance(0.5, about, "fixed") {
-		w.visibility = dispatcher.Fixed(d.within(5*time.Second, 40*time.Second, about, "visibility"))
+		w.visibility = dispatcher.FixedVisibility(d.within(5*time.Second, 40*time.Second, about, "visibility"))
 	} else {
 		w.visibility = dispatcher.Visibility{
 			First: d.within(5*time.Second, 40*time.Second, about, "first"),
