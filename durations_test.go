@@ -188,7 +188,7 @@ func durations(t *testing.T) map[string]durationUse {
 			return mentions(err, "Interval")
 		}},
 		"scaling/agent/processes.Options.Grace": {millisecond, func(d time.Duration) error {
-			_, err := processes.New(processes.Options{Grace: d})
+			_, err := processes.New(&processes.Options{Grace: d})
 			return mentions(err, "Grace")
 		}},
 		"scaling/beacon.Options.Interval": {millisecond, func(d time.Duration) error {

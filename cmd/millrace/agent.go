@@ -140,7 +140,7 @@ func (s *agentSettings) drainPool(ctx context.Context, c *console, file *agentfi
 		printf(c.out, "Waiting for the jobs of %s of pool %s. Press Ctrl-C to leave them.\n", plural(n, "instance"), s.drain)
 	}
 	return c.work(ctx, &task{}, func(ctx context.Context, _ *task) error {
-		err := processes.Drain(ctx, processes.Options{Folder: folder, Output: c.err, Logger: slog.New(&agentLog{out: c.err}).With("pool", s.drain)})
+		err := processes.Drain(ctx, &processes.Options{Folder: folder, Output: c.err, Logger: slog.New(&agentLog{out: c.err}).With("pool", s.drain)})
 		switch {
 		case ctx.Err() != nil && err != nil:
 			return interruption{fmt.Errorf("interrupted; the instances of pool %s were told to end, and finish their jobs without supervision", s.drain)}
@@ -312,7 +312,7 @@ func (r *agentRun) startLocal(p agentfile.Pool) (*localPool, error) {
 		output, local.log = f, f
 	}
 	var err error
-	local.processes, err = processes.New(processes.Options{
+	local.processes, err = processes.New(&processes.Options{
 		Command: p.Processes.Command, Env: p.Processes.Environment, Grace: p.Processes.Grace, Output: output,
 		Folder: processFolder(r.file, p.Name),
 		Logger: slog.New(&agentLog{out: r.err}).With("pool", p.Name),
@@ -351,7 +351,11 @@ func (r *agentRun) stop(drain bool) error {
 	for i, l := range r.local {
 		stopping.Go(func() {
 			defer l.close()
-			errs[i] = r.stopped(l, l.processes.Close(r.finish, drain))
+			if drain {
+				errs[i] = r.stopped(l, l.processes.Drain(r.finish))
+			} else {
+				errs[i] = l.processes.Close()
+			}
 		})
 	}
 	stopping.Wait()

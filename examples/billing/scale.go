@@ -115,7 +115,7 @@ func (s *scale) play(ctx context.Context, at *embedded) (p *premises, err error)
 	if err != nil {
 		return nil, err
 	}
-	s.workers, err = processes.New(processes.Options{
+	s.workers, err = processes.New(&processes.Options{
 		Command: []string{self, "worker", "-work", s.work.String(), "-beacon", "500ms", "-visibility", s.visibility.String(), "-blobs", filepath.Join(at.folder, "blobs")},
 		Env:     []string{account.Variable + "=" + at.account.Location(), "GOMAXPROCS=1"}, // the same on every machine
 		Folder:  filepath.Join(at.folder, "workers"),
@@ -126,7 +126,7 @@ func (s *scale) play(ctx context.Context, at *embedded) (p *premises, err error)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, s.workers.Close(s.stop, true)) }()
+	defer func() { err = errors.Join(err, s.workers.Drain(s.stop)) }()
 	supervisor, err := s.agent(ctx, at.account)
 	if err != nil {
 		return nil, err

@@ -26,7 +26,7 @@ type scaler struct {
 // scalerFor starts one for a queue, at the address.
 func (a *address) scalerFor(t *testing.T, q queue.Queue, folder string, replicas func(context.Context) (int, error)) *scaler {
 	t.Helper()
-	pool := NewPool("worker", replicas)
+	pool := must(NewPool("worker", replicas))
 	decides, err := agent.New([]agent.Pool{{
 		Name: "worker", Queues: []queue.Queue{q}, Actuator: pool,
 		Policy: scaling.Policy{ToZero: true, Max: 12, Slots: 1, Handling: time.Second},

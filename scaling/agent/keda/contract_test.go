@@ -106,7 +106,7 @@ func TestAnUnknownMetricIsNotFound(t *testing.T) {
 
 // A scaler that has just started must not ask for fewer instances than there are, or for none.
 func TestBeforeTheFirstNumberNothingIsSaid(t *testing.T) {
-	pool := NewPool("worker", unread)
+	pool := must(NewPool("worker", unread))
 	c := serve(t, pool).client(t)
 	stream, err := c.StreamIsActive(within(t), about("worker"))
 	if err != nil {
@@ -133,7 +133,7 @@ func TestBeforeTheFirstNumberNothingIsSaid(t *testing.T) {
 }
 
 func TestStreamMetricSpecSendsTheTargetOnceAndStaysOpen(t *testing.T) {
-	s := serve(t, NewPool("worker", unread))
+	s := serve(t, must(NewPool("worker", unread)))
 	c := s.client(t)
 	stream, err := c.StreamMetricSpec(within(t), about("worker"))
 	if err != nil {
@@ -201,8 +201,8 @@ func TestWrongPoolsAreRefused(t *testing.T) {
 	}{
 		"none":  {nil, "no pools"},
 		"nil":   {[]*Pool{nil}, "pool 1 is nil"},
-		"empty": {[]*Pool{NewPool("", unread)}, "pool 1 has no name"},
-		"twice": {[]*Pool{NewPool("a", unread), NewPool("a", unread)}, `pool "a" is there twice`},
+		"empty": {[]*Pool{{}}, "pool 1 has no name"},
+		"twice": {[]*Pool{must(NewPool("a", unread)), must(NewPool("a", unread))}, `pool "a" is there twice`},
 	} {
 		if _, err := NewServer(nil, test.pools, nil); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want %s", name, err, test.want)

@@ -32,7 +32,10 @@ func ExampleServer() {
 	}
 
 	replicas := func(context.Context) (int, error) { return 2, nil } // in a cluster: package deployment
-	pool := keda.NewPool("orders", replicas)
+	pool, err := keda.NewPool("orders", replicas)
+	if err != nil {
+		log.Fatal(err)
+	}
 	decided := make(chan struct{}, 1)
 	decides, err := agent.New([]agent.Pool{{
 		Name: "orders", Queues: []queue.Queue{orders}, Actuator: pool,

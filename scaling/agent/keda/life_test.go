@@ -124,7 +124,7 @@ func TestARestartChangesNothing(t *testing.T) {
 		}
 		stop()
 		quiet("no server", 12, true)
-		second := NewPool("worker", o.platform)
+		second := must(NewPool("worker", o.platform))
 		a.start(t, second)
 		quiet("a server that knows nothing", 12, true)
 		if n, err := second.Instances(t.Context()); n != 12 || err != nil {

@@ -3,18 +3,19 @@ package keda
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 )
 
 func TestThePoolBeginsWithThePlatform(t *testing.T) {
 	asked := 0
-	p := NewPool("worker", func(context.Context) (int, error) {
+	p := must(NewPool("worker", func(context.Context) (int, error) {
 		if asked++; asked == 1 {
 			return 0, errPlatform
 		}
 		return 12, nil
-	})
+	}))
 	if _, err := p.Instances(t.Context()); !errors.Is(err, errPlatform) {
 		t.Errorf("got %v, want the platform's error", err)
 	}
@@ -39,7 +40,7 @@ func TestThePoolBeginsWithThePlatform(t *testing.T) {
 }
 
 func TestImpossibleNumbersAreRefused(t *testing.T) {
-	p := NewPool("worker", has(-1))
+	p := must(NewPool("worker", has(-1)))
 	if _, err := p.Instances(t.Context()); err == nil {
 		t.Error("the platform has -1: got no error")
 	}
@@ -54,14 +55,14 @@ func TestImpossibleNumbersAreRefused(t *testing.T) {
 // A number that was decided while the platform was read is newer than what was read.
 func TestADecisionDuringTheReadingCounts(t *testing.T) {
 	var p *Pool
-	p = NewPool("worker", func(ctx context.Context) (int, error) { return 12, p.Scale(ctx, 3) })
+	p = must(NewPool("worker", func(ctx context.Context) (int, error) { return 12, p.Scale(ctx, 3) }))
 	if got, err := p.Instances(t.Context()); got != 3 || err != nil {
 		t.Errorf("got %d, %v, want 3", got, err)
 	}
 }
 
 func TestPoolIsSafeForConcurrentUse(t *testing.T) {
-	p := NewPool("worker", has(1))
+	p := must(NewPool("worker", has(1)))
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
@@ -78,4 +79,13 @@ func TestPoolIsSafeForConcurrentUse(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+func TestAPoolNeedsANameAndReplicas(t *testing.T) {
+	if p, err := NewPool("", has(1)); p != nil || err == nil || !strings.Contains(err.Error(), "pass the one in the metadata") {
+		t.Errorf("without a name: got %v, %v", p, err)
+	}
+	if p, err := NewPool("worker", nil); p != nil || err == nil || !strings.Contains(err.Error(), "pass a function that reads how many") {
+		t.Errorf("without a function: got %v, %v", p, err)
+	}
 }

@@ -323,9 +323,15 @@ type Pool struct {
 var _ agent.Actuator = (*Pool)(nil)
 
 // NewPool returns the pool with this name, which KEDA's trigger has in its metadata. Replicas returns how many replicas KEDA's target is asked
-// to have at present, such as those of a Deployment; it is called until it succeeds once.
-func NewPool(name string, replicas func(ctx context.Context) (int, error)) *Pool {
-	return &Pool{name: name, replicas: replicas, changed: make(chan struct{})}
+// to have at present, such as those of a Deployment; it is called until it succeeds once. NewPool refuses an empty name and a nil function.
+func NewPool(name string, replicas func(ctx context.Context) (int, error)) (*Pool, error) {
+	switch {
+	case name == "":
+		return nil, errors.New("make a pool for KEDA: the name is empty: pass the one in the metadata of the trigger")
+	case replicas == nil:
+		return nil, fmt.Errorf("make the pool %s for KEDA: replicas is nil: pass a function that reads how many replicas there are", name)
+	}
+	return &Pool{name: name, replicas: replicas, changed: make(chan struct{})}, nil
 }
 
 // Instances returns the number that was last asked for. Before the first time it reads from the platform how many there are, and KEDA is told

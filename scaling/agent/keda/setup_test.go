@@ -31,7 +31,7 @@ func has(n int) func(context.Context) (int, error) {
 // asked returns a pool of which n instances were asked for.
 func asked(t *testing.T, name string, n int) *Pool {
 	t.Helper()
-	p := NewPool(name, unread)
+	p := must(NewPool(name, unread))
 	if err := p.Scale(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
@@ -122,4 +122,12 @@ func within(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
 }

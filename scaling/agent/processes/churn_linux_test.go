@@ -77,7 +77,7 @@ func TestAgentsAreKilledAtAnyMoment(t *testing.T) {
 		t.Errorf("numbers: got %v, want none twice", got)
 	}
 	t.Logf("at most %d processes at a kill; the last agent found %+v", most, found)
-	if err := p.Close(t.Context(), true); err != nil {
+	if err := p.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	azuritetest.Until(t, "none is left", func() bool { return len(w.running()) == 0 })

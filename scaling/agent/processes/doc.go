@@ -32,7 +32,7 @@
 //
 // # The agent ends
 //
-// Instances outlive the agent, however it ends, unless [Processes.Close] drains them. The next
+// Instances outlive the agent, however it ends, unless [Processes.Drain] ends them. The next
 // agent with the same folder finds them. It wants as many as run, and lets draining ones finish.
 // Because it does not know how long these have had, or whether they got SIGTERM, it waits for a
 // grace before it sends one: a second SIGTERM would make the program drop its jobs. It takes the
@@ -51,7 +51,7 @@
 // process has a file locked in which nothing says which one it is, [New] fails: it may be the
 // instance.
 //
-// Close without drain leaves children of a program that goes on running: those that end then stay
+// Close leaves children of a program that goes on running: those that end then stay
 // zombies until it ends or supervises them again.
 //
 // # Output
@@ -74,7 +74,7 @@
 // Processes is safe for concurrent use. One goroutine supervises, and one for each instance writes
 // its output; Close waits for all. The processes are looked at every 20 ms while something happens
 // and up to every 250 ms while nothing does, with three to six system calls for each, and so is
-// their output. No method waits for a process but Close with drain.
+// their output. No method waits for a process but Drain.
 //
 // # Systems
 //

@@ -32,7 +32,7 @@ func ExampleProcesses() {
 	defer os.RemoveAll(folder)
 	output := make(lines, 10)
 	worker := `trap 'echo the job is done; exit' TERM; echo working; while :; do sleep 0.1; done`
-	p, err := processes.New(processes.Options{
+	p, err := processes.New(&processes.Options{
 		Command: []string{"sh", "-c", worker},
 		Folder:  folder,
 		Output:  output,
@@ -54,7 +54,7 @@ func ExampleProcesses() {
 		fmt.Println(err)
 	}
 	fmt.Print(<-output)
-	fmt.Println(p.Close(ctx, true))
+	fmt.Println(p.Drain(ctx))
 	fmt.Print(<-output)
 	// Output:
 	// [1] working

@@ -50,7 +50,7 @@ func TestAFolderThatIsDeleted(t *testing.T) {
 	kids[3] = w.one()
 	kids[2].end(0)
 	kids[2] = w.one()
-	if err := p.Close(t.Context(), false); err != nil {
+	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
 	found := 3
@@ -95,7 +95,7 @@ func playReadOnly() {
 	if os.Geteuid() == 0 {
 		must(syscall.Setuid(65534))
 	}
-	_, err := New(Options{Command: []string{"true"}, Folder: os.Getenv(folderVariable)})
+	_, err := New(&Options{Command: []string{"true"}, Folder: os.Getenv(folderVariable)})
 	fmt.Println(err)
 }
 

@@ -52,7 +52,7 @@ func TestAFullDisk(t *testing.T) {
 	}
 	w.until(p, "both run", func(s State) bool { return s.Running == 2 })
 	closed := make(chan error)
-	go func() { closed <- p.Close(t.Context(), true) }()
+	go func() { closed <- p.Drain(t.Context()) }()
 	one.end(0)
 	two.end(0)
 	if err := <-closed; err != nil { // and the disk is not in use any more

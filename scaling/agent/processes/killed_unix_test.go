@@ -211,7 +211,7 @@ func TestAnUncertainSignalIsNotRepeated(t *testing.T) {
 	kids := w.next(2)
 	kids[2].order("spawn")
 	child := spawned(t, kids[2])
-	if err := errors.Join(p.Close(t.Context(), false), os.Rename(w.folder+"/"+lockName(2), w.folder+"/"+drainName(2))); err != nil {
+	if err := errors.Join(p.Close(), os.Rename(w.folder+"/"+lockName(2), w.folder+"/"+drainName(2))); err != nil {
 		t.Fatal(err)
 	}
 	p = w.open(func(o *Options) { o.Grace = time.Hour })
@@ -223,7 +223,7 @@ func TestAnUncertainSignalIsNotRepeated(t *testing.T) {
 	if len(kids[2].said) != 0 {
 		t.Error("it was told")
 	}
-	if err := p.Close(t.Context(), false); err != nil {
+	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
 	p = w.open(func(o *Options) { o.Grace = time.Millisecond })

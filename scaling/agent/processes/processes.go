@@ -24,7 +24,7 @@ import (
 // ended; one that is started again keeps its own.
 const NumberVariable = "MILLRACE_INSTANCE"
 
-// Options configure [Processes].
+// Options configure [Processes]. Command and Folder must be set.
 type Options struct {
 	// Command is the program of an instance and its arguments. The program is searched for in the
 	// PATH, once, by New. It must be set.
@@ -94,6 +94,7 @@ type Processes struct {
 	requests chan func(*keeper)
 	ended    chan struct{}  // closed when the keeper has ended
 	outputs  sync.WaitGroup // those that are being copied
+	patience time.Duration  // with Output, in Close
 	state    atomic.Pointer[State]
 }
 
@@ -132,29 +133,31 @@ type timing struct {
 	restart, maxRestart time.Duration // before an instance is started again
 	steady              time.Duration // how long it must have run for these to begin anew
 	record              time.Duration // for a process from its start to its record
+	output              time.Duration // for Output, in Close
 }
 
 var standard = timing{
 	look: 20 * time.Millisecond, maxLook: 250 * time.Millisecond,
 	restart: time.Second, maxRestart: time.Minute, steady: time.Minute, record: 10 * time.Second,
+	output: 5 * time.Second,
 }
 
 // New finds the processes that a former agent started, and supervises them: as many are wanted as
 // run and do not drain, 0 in a new folder. It returns everything that is wrong with the options, an
 // error that wraps [ErrInUse] if another agent has the folder, or why the folder cannot be used.
-// Processes must be closed.
-func New(o Options) (*Processes, error) { return open(o, standard, true) }
+// End them with [Processes.Close] or [Processes.Drain].
+func New(o *Options) (*Processes, error) { return open(*cmp.Or(o, &Options{}), standard, true) }
 
 // Drain ends the instances that a former agent has left in o.Folder, as Scale does with 0, and
 // waits for them. It needs no Command, and without a Grace it takes that of the former agent. The
 // error wraps [ErrInUse] if an agent supervises the instances. If ctx ends before they have, Drain
 // returns an error, and they finish their jobs without supervision.
-func Drain(ctx context.Context, o Options) error {
-	p, err := open(o, standard, false)
+func Drain(ctx context.Context, o *Options) error {
+	p, err := open(*cmp.Or(o, &Options{}), standard, false)
 	if err != nil {
 		return err
 	}
-	return p.Close(ctx, true)
+	return p.Drain(ctx)
 }
 
 // Left returns how many instances run in a folder although no agent supervises them, so that
@@ -194,7 +197,7 @@ func open(o Options, t timing, starts bool) (*Processes, error) {
 	if err != nil {
 		return nil, fmt.Errorf("processes: %w", err)
 	}
-	p := &Processes{requests: make(chan func(*keeper)), ended: make(chan struct{})}
+	p := &Processes{requests: make(chan func(*keeper)), ended: make(chan struct{}), patience: t.output}
 	k := &keeper{options: &o, timing: t, folder: f, processes: p, instances: make(map[int]*instance)}
 	if err := k.findInstances(); err != nil {
 		k.release()
@@ -238,25 +241,39 @@ func (p *Processes) Scale(ctx context.Context, n int) error {
 	return p.do(ctx, func(k *keeper) { k.scale(n) })
 }
 
-// Close ends the supervision. Without drain, the instances go on running, and the next New with the
-// same folder finds them. With drain it first ends all instances, which finish their jobs within
-// Grace, and waits for them; do not call Scale meanwhile. If ctx ends before they have, Close
-// returns an error, and they end without supervision, or with that of the next agent. Close waits
-// for Output until ctx ends. Further calls return nil.
-func (p *Processes) Close(ctx context.Context, drain bool) (err error) {
-	if drain {
-		err = p.Scale(context.WithoutCancel(ctx), 0)
+// Close ends the supervision. The instances go on running, and the next New with the same folder
+// finds them. Close waits up to 5 s for Output. The error is always nil. Further calls do nothing.
+func (p *Processes) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), p.patience)
+	defer cancel()
+	p.release(ctx)
+	return nil
+}
+
+// Drain ends all instances, which finish their jobs within Grace, waits for them, and then ends the
+// supervision; do not call Scale meanwhile. If ctx ends before they have, Drain returns an error, and
+// they end without supervision, or with that of the next agent. Drain waits for Output until ctx
+// ends. After Close or Drain it does nothing.
+func (p *Processes) Drain(ctx context.Context) error {
+	err := p.Scale(context.WithoutCancel(ctx), 0)
+	if errors.Is(err, ErrClosed) {
+		return nil
 	}
-	for drain && err == nil && p.State().Draining > 0 {
+	for err == nil && p.State().Draining > 0 {
 		select {
 		case <-time.After(standard.look):
 		case <-ctx.Done():
 			err = fmt.Errorf("processes: %d instances have not ended yet: %w", p.State().Draining, ctx.Err())
 		}
 	}
-	// The supervision ends whether or not there is time left for the instances.
+	p.release(ctx) // whether or not there is time left for the instances
+	return err
+}
+
+// release ends the supervision, and waits for Output until ctx ends.
+func (p *Processes) release(ctx context.Context) {
 	if ended := p.do(context.WithoutCancel(ctx), func(k *keeper) { k.stopping = true }); ended != nil {
-		return nil //nolint:nilerr // it had ended before
+		return // it had ended before
 	}
 	<-p.ended
 	shown := make(chan struct{})
@@ -268,5 +285,4 @@ func (p *Processes) Close(ctx context.Context, drain bool) (err error) {
 	case <-shown:
 	case <-ctx.Done():
 	}
-	return err
 }

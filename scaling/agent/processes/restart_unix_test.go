@@ -79,13 +79,13 @@ func TestRestartsDoNotSpin(t *testing.T) {
 		w := newWorld(t)
 		o := w.options()
 		o.Command = []string{"sh", "-c", "echo the door is locked; exit 1"}
-		p, err := open(o, timing{look: time.Millisecond, maxLook: time.Millisecond, restart: time.Millisecond, maxRestart: 16 * time.Millisecond, steady: steady}, true)
+		p, err := open(o, timing{look: time.Millisecond, maxLook: time.Millisecond, restart: time.Millisecond, maxRestart: 16 * time.Millisecond, steady: steady, output: guard}, true)
 		if err != nil {
 			t.Fatal(err)
 		}
 		w.scale(p, 1)
 		w.until(p, "it has been started seven times", func(s State) bool { return s.Restarts >= 7 })
-		if err := p.Close(t.Context(), true); err != nil {
+		if err := p.Drain(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for _, one := range w.log.all(message, "in") {
@@ -146,7 +146,7 @@ func TestInstancesWithoutAProcessGoFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.Close(t.Context(), false)
+	defer p.Close()
 	w.scale(p, 1)
 	one := w.one()
 	w.scale(p, 2)

@@ -94,7 +94,7 @@ func TestCloseLeavesOrEndsThem(t *testing.T) {
 	p := w.open()
 	w.scale(p, 2)
 	kids := w.next(2)
-	if err := p.Close(t.Context(), false); err != nil {
+	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := p.Instances(t.Context()); !errors.Is(err, ErrClosed) {
@@ -103,7 +103,7 @@ func TestCloseLeavesOrEndsThem(t *testing.T) {
 	if err := p.Scale(t.Context(), 1); !errors.Is(err, ErrClosed) {
 		t.Errorf("Scale after Close: got %v, want ErrClosed", err)
 	}
-	if err := p.Close(t.Context(), true); err != nil {
+	if err := p.Drain(t.Context()); err != nil {
 		t.Errorf("second Close: got %v, want nil", err)
 	}
 
@@ -118,7 +118,7 @@ func TestCloseLeavesOrEndsThem(t *testing.T) {
 	// Time runs out: they have been told, and the next one waits for them.
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := p.Close(ended, true); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "2 instances have not ended") {
+	if err := p.Drain(ended); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "2 instances have not ended") {
 		t.Errorf("Close without time: got %v, want an error with their number", err)
 	}
 	for _, k := range kids {
@@ -131,7 +131,7 @@ func TestCloseLeavesOrEndsThem(t *testing.T) {
 		t.Fatalf("State: got %+v, want %+v", got, want)
 	}
 	closed := make(chan error)
-	go func() { closed <- p.Close(t.Context(), true) }()
+	go func() { closed <- p.Drain(t.Context()) }()
 	for _, k := range kids {
 		k.end(0)
 		if n := len(k.said); n != 0 {
@@ -163,11 +163,12 @@ func TestASecondAgentIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	p := w.open()
-	_, err := New(w.options())
+	o := w.options()
+	_, err := New(&o)
 	if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), w.folder) {
 		t.Fatalf("got %v, want ErrInUse and the folder", err)
 	}
-	if err := p.Close(t.Context(), false); err != nil {
+	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
 	w.open()
@@ -191,9 +192,9 @@ func TestBadOptionsAreRefused(t *testing.T) {
 			t.Parallel()
 			o := (&world{t: t, folder: t.TempDir(), log: &logged{}}).options()
 			c.change(&o)
-			p, err := New(o)
+			p, err := New(&o)
 			if err == nil {
-				p.Close(t.Context(), true)
+				p.Drain(t.Context())
 			}
 			for _, want := range c.want {
 				if err == nil || !strings.Contains(err.Error(), want) {
@@ -222,17 +223,17 @@ func TestDrainEndsWhatIsLeft(t *testing.T) {
 	w.scale(p, 3)
 	kids := w.next(3)
 	left(0)
-	if err := Drain(t.Context(), Options{Folder: w.folder}); !errors.Is(err, ErrInUse) {
+	if err := Drain(t.Context(), &Options{Folder: w.folder}); !errors.Is(err, ErrInUse) {
 		t.Errorf("Drain of instances that are supervised: got %v, want ErrInUse", err)
 	}
-	if err := p.Close(t.Context(), false); err != nil {
+	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
 	kids[3].end(0)
 	left(2)
 	drained := make(chan error)
 	go func() {
-		drained <- Drain(t.Context(), Options{Folder: w.folder, Logger: w.log.logger(), Output: io.Discard})
+		drained <- Drain(t.Context(), &Options{Folder: w.folder, Logger: w.log.logger(), Output: io.Discard})
 	}()
 	for _, n := range []int{1, 2} {
 		if got := kids[n].hears(); got != "told" {
@@ -267,7 +268,7 @@ func TestAnInstanceGetsItsSettings(t *testing.T) {
 	if got, want := output.String(), "[1] kept set 1 <one 'word' $HOME>\n"; got != want {
 		t.Errorf("output: got %q, want %q", got, want)
 	}
-	if err := p.Close(t.Context(), true); err != nil {
+	if err := p.Drain(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

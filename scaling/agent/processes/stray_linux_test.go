@@ -23,7 +23,7 @@ func TestAnIdThatWasUsedAgainIsLeftAlone(t *testing.T) {
 	kids := w.next(2)
 	kids[1].order("spawn")
 	spawned(t, kids[1])
-	if err := p.Close(t.Context(), false); err != nil {
+	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
 	kids[1].end(0)
@@ -108,10 +108,10 @@ func TestFilesThatAreDeletedAreMadeAgain(t *testing.T) {
 		azuritetest.Until(t, name+" is made again", func() bool { _, err := os.Stat(path); return err == nil })
 	}
 	if second, err := open(w.options(), quick, true); !errors.Is(err, ErrInUse) {
-		second.Close(t.Context(), false)
+		second.Close()
 		t.Errorf("a second agent: got %v, want ErrInUse", err)
 	}
-	if err := p.Close(t.Context(), false); err != nil {
+	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := Left(w.folder); n != 2 || err != nil {
@@ -128,7 +128,7 @@ func TestAnInstanceWithoutARecordIsNotStartedTwice(t *testing.T) {
 	w.scale(p, 1)
 	one := w.one()
 	path := w.folder + "/" + lockName(1)
-	if err := errors.Join(p.Close(t.Context(), false), os.Truncate(path, 0)); err != nil {
+	if err := errors.Join(p.Close(), os.Truncate(path, 0)); err != nil {
 		t.Fatal(err)
 	}
 	hasty := quick

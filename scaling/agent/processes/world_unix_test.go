@@ -213,7 +213,7 @@ func (w *world) serve(c net.Conn) {
 }
 
 // quick are waits for tests.
-var quick = timing{look: time.Millisecond, maxLook: 8 * time.Millisecond, restart: time.Millisecond, maxRestart: 8 * time.Millisecond, steady: time.Hour, record: guard}
+var quick = timing{look: time.Millisecond, maxLook: 8 * time.Millisecond, restart: time.Millisecond, maxRestart: 8 * time.Millisecond, steady: time.Hour, record: guard, output: guard}
 
 func (w *world) options() Options {
 	return Options{
@@ -234,7 +234,7 @@ func (w *world) open(change ...func(*Options)) *Processes {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() {
-		if err := p.Close(context.Background(), false); err != nil {
+		if err := p.Close(); err != nil {
 			w.t.Error(err)
 		}
 	})

@@ -103,7 +103,11 @@ func newProgram(file *agentfile.File, targets deployments, read replicas, logger
 	for i := range opened.Pools {
 		one := &opened.Pools[i]
 		at := targets[one.Name]
-		pool := keda.NewPool(one.Name, func(ctx context.Context) (int, error) { return read(ctx, at.namespace, at.name) })
+		pool, err := keda.NewPool(one.Name, func(ctx context.Context) (int, error) { return read(ctx, at.namespace, at.name) })
+		if err != nil {
+			opened.Close()
+			return nil, err
+		}
 		one.Actuator = pool
 		p.pools = append(p.pools, pool)
 	}
