@@ -56,7 +56,7 @@ const (
 )
 
 func newCombined(t *testing.T) *combined {
-	c := &combined{t: t, west: localqueue.New(nil), east: localqueue.New(nil), sent: metered.New(), runs: map[int]int{}, running: map[string]bool{}}
+	c := &combined{t: t, west: localqueue.New(nil), east: localqueue.New(nil), sent: new(metered.Meter), runs: map[int]int{}, running: map[string]bool{}}
 	var err error
 	if c.claims, err = claimcheck.New(blob.Memory(), "bodies", nil); err != nil {
 		t.Fatal(err)
@@ -113,7 +113,7 @@ func (c *combined) worker(rate *limits.RateLimit) []millrace.Runner {
 	var limitedShards []queue.Queue
 	var pairs []*paired.Queue
 	for i := range combinedShards {
-		pair := c.shard(i, all, metered.New())
+		pair := c.shard(i, all, new(metered.Meter))
 		pairs = append(pairs, pair)
 		limitedShards = append(limitedShards, rate.Wrap(pair))
 	}

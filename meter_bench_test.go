@@ -10,7 +10,7 @@ import (
 // BenchmarkDelete measures what counting adds to a request that costs nothing itself.
 func BenchmarkMeterDelete(b *testing.B) {
 	bare := queue.Queue(answering{})
-	for name, q := range map[string]queue.Queue{"bare": bare, "metered": metered.New().Wrap(bare), "metered twice": metered.New().Wrap(metered.New().Wrap(bare))} {
+	for name, q := range map[string]queue.Queue{"bare": bare, "metered": new(metered.Meter).Wrap(bare), "metered twice": new(metered.Meter).Wrap(new(metered.Meter).Wrap(bare))} {
 		b.Run(name, func(b *testing.B) {
 			ctx := metered.WithCause(b.Context(), metered.CauseDelete)
 			b.ReportAllocs()
@@ -26,7 +26,7 @@ func BenchmarkMeterDelete(b *testing.B) {
 // BenchmarkParallelDelete is the same from all processors.
 func BenchmarkMeterParallelDelete(b *testing.B) {
 	bare := queue.Queue(answering{})
-	for name, q := range map[string]queue.Queue{"bare": bare, "metered": metered.New().Wrap(bare)} {
+	for name, q := range map[string]queue.Queue{"bare": bare, "metered": new(metered.Meter).Wrap(bare)} {
 		b.Run(name, func(b *testing.B) {
 			ctx := metered.WithCause(b.Context(), metered.CauseDelete)
 			b.ReportAllocs()
@@ -41,7 +41,7 @@ func BenchmarkMeterParallelDelete(b *testing.B) {
 
 // BenchmarkCounts measures a snapshot.
 func BenchmarkMeterCounts(b *testing.B) {
-	m := metered.New()
+	m := new(metered.Meter)
 	for _, c := range metered.Causes() {
 		send(metered.WithCause(b.Context(), c), m.Wrap(answering{}), metered.Update)
 	}

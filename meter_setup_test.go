@@ -31,6 +31,6 @@ func setup(t *testing.T, faults string) *bundle {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := metered.New()
+	m := new(metered.Meter)
 	return &bundle{server: server, meter: m, queue: m.Wrap(q).(queue.Manager), direct: engine.Queue(q.Name())}
 }

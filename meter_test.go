@@ -25,7 +25,7 @@ func TestConformance(t *testing.T) {
 	queuetest.Run(t, queuetest.Harness{
 		Bubble: true,
 		Open: func(_ *testing.T, name string) queue.Manager {
-			m := metered.New()
+			m := new(metered.Meter)
 			q := m.Wrap(localqueue.New(nil).Queue(queue.Name{Account: "local", Queue: name})).(queue.Manager)
 			mu.Lock()
 			defer mu.Unlock()
@@ -99,7 +99,7 @@ func send(ctx context.Context, q queue.Queue, o metered.Operation) {
 
 // A queue that cannot be administered is none that can because it is metered.
 func TestAMeteredQueueIsAManagerIfTheQueueIs(t *testing.T) {
-	m := metered.New()
+	m := new(metered.Meter)
 	for q, want := range map[queue.Queue]bool{&answering{}: false, &managing{}: true} {
 		wrapped := m.Wrap(q)
 		if _, got := wrapped.(queue.Manager); got != want {
@@ -142,7 +142,7 @@ func TestHowARequestEnded(t *testing.T) {
 		"limited":          {&queue.LimitedError{After: time.Second}, metered.Tally{}},
 	} {
 		for o := metered.Enqueue; o <= metered.Drop; o++ {
-			m := metered.New()
+			m := new(metered.Meter)
 			send(t.Context(), m.Wrap(managing{answering{err: c.err}}), o)
 			want := c.want
 			if o == metered.Dequeue && c.err == nil {
@@ -212,7 +212,7 @@ func sendAll(m *metered.Meter, all []request) (want metered.Tally) {
 // up again, and JSON keeps them.
 func TestCountsAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := metered.New()
+		m := new(metered.Meter)
 		first := sendAll(m, requests.Draw(t, "first"))
 		before := m.Counts()
 		want := first.Plus(sendAll(m, requests.Draw(t, "second")))
@@ -251,7 +251,7 @@ func TestCountsAddUp(t *testing.T) {
 
 // Many goroutines send and read at once: nothing is lost, and no count ever goes down.
 func TestConcurrentRequestsAreAllCounted(t *testing.T) {
-	m := metered.New()
+	m := new(metered.Meter)
 	q := m.Wrap(managing{answering{batch: make([]queue.Message, 3)}})
 	const senders, each = 8, 500
 	var sending, reading sync.WaitGroup
@@ -292,7 +292,7 @@ func TestConcurrentRequestsAreAllCounted(t *testing.T) {
 // C-04: price, unit and classes are parameters. Without a price nothing is said about money, and what
 // is not billed costs nothing.
 func TestThePriceOfRequests(t *testing.T) {
-	m := metered.New()
+	m := new(metered.Meter)
 	ask := func(n int, a answering, operations ...metered.Operation) {
 		for range n {
 			for _, o := range operations {
@@ -329,7 +329,7 @@ func TestThePriceOfRequests(t *testing.T) {
 
 // A line of a log names the causes, and what failed only if something did.
 func TestCountsAsText(t *testing.T) {
-	m := metered.New()
+	m := new(metered.Meter)
 	if got := m.Counts().String(); got != "none" {
 		t.Errorf("got %q, want none", got)
 	}

@@ -133,7 +133,6 @@ var brokenToday = map[string][]string{
 	"queue/azurequeue/http1.New":   {"does not return (*T, error)"},
 	"queue/faultqueue.New":         {"does not return (*T, error)"},
 	"queue/localqueue.New":         {"does not return (*T, error)"},
-	"queue/metered.New":            {"does not return (*T, error)"},
 	"queue/paired.New":             {"does not return (*T, error)"},
 	"queue/paired.NewSyphon":       {"options are not the last parameter", "does not return (*T, error)"},
 	"queue/paired.Queue.Close":     {"is not Close() error"},

@@ -485,8 +485,8 @@ func TestVetReportsCopies(t *testing.T) {
 			continue // the root module cannot import them
 		}
 		handles := p.handles()
-		if p.name == "wakeup" { // its zero value is ready for use, so nothing returns it
-			handles = append(handles, p.types.Scope().Lookup("Bus").Type().(*types.Named))
+		if ready := map[string]string{"wakeup": "Bus", "queue/metered": "Meter"}[p.name]; ready != "" {
+			handles = append(handles, p.types.Scope().Lookup(ready).Type().(*types.Named)) // nothing returns it
 		}
 		if len(handles) > 0 {
 			fmt.Fprintf(&imports, "import p%d %q\n", i, p.types.Path())

@@ -83,7 +83,7 @@ func newSession(q queue.Queue, o sessionOptions, dispatch func(queue.Queue, *dis
 	report := newReporter(q.Name(), options.OnError, options.Logger)
 	s := &session{
 		epoch: time.Now().Add(-time.Second), alarm: make(chan struct{}, 1), explicit: explicitIn(&o),
-		report: report, hooks: report.hooks, failed: make(chan error, 1), meter: metered.New(),
+		report: report, hooks: report.hooks, failed: make(chan error, 1), meter: new(metered.Meter),
 	}
 	if options.Wakeups != nil {
 		s.wakeups = newWakeups()

@@ -20,7 +20,7 @@ type meterOrder struct{ ID int }
 func Example_meter() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	m := metered.New()
+	m := new(metered.Meter)
 	q := m.Wrap(localqueue.New(nil).Queue(queue.Name{Account: "shop", Queue: "orders"}))
 
 	orders := producer.New(q, &producer.Options[meterOrder]{Create: true})
@@ -59,7 +59,7 @@ func Example_meter() {
 
 // Counts have a JSON form, for dashboards.
 func Example_meterCounts() {
-	m := metered.New()
+	m := new(metered.Meter)
 	q := m.Wrap(localqueue.New(nil).Queue(queue.Name{Account: "shop", Queue: "orders"}))
 	ctx := metered.WithCause(context.Background(), metered.CauseCreate)
 	if err := q.Create(ctx, nil); err != nil {

@@ -424,7 +424,7 @@ func TestABatchThatALimitCutsShowsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, q := range map[string]queue.Queue{
-			"concurrency": atOnce.Wrap(b.jobs), "rate": inWindow.Wrap(b.jobs), "metered rate": metered.New().Wrap(inWindow.Wrap(b.jobs)), "limited": each.Wrap(b.jobs),
+			"concurrency": atOnce.Wrap(b.jobs), "rate": inWindow.Wrap(b.jobs), "metered rate": new(metered.Meter).Wrap(inWindow.Wrap(b.jobs)), "limited": each.Wrap(b.jobs),
 		} {
 			for _, jobs := range []int{1, 32} {
 				b.put(jobs)

@@ -303,7 +303,7 @@ func TestAConcurrencyIsUsed(t *testing.T) {
 				b.put(int(1.1 * float64(c.jobs) * float64(lasts) / float64(c.length)))
 				limit := limits.Concurrency{Jobs: c.jobs, PerToken: c.perToken}
 				b.limit(limit)
-				m := metered.New()
+				m := new(metered.Meter)
 				begin := time.Now()
 				g := &gauge{at: begin}
 				ctx, cancel := context.WithTimeout(t.Context(), lasts)
@@ -374,7 +374,7 @@ func TestAnIdleProcessHoldsNoTokens(t *testing.T) {
 		b := tokensSetup(t)
 		c := limits.Concurrency{Jobs: 10, PerToken: 1, Seed: 1}
 		b.limit(c)
-		m, jobs := metered.New(), metered.New()
+		m, jobs := new(metered.Meter), new(metered.Meter)
 		l, _ := b.open(c, m.Wrap(b.tokens))
 		q := l.Wrap(jobs.Wrap(b.jobs))
 		for range 100 {

@@ -174,7 +174,7 @@ func TestADequeueOfAStoppedLimitFetchesNothing(t *testing.T) {
 		slow := faultqueue.New(b.tokens, &faultqueue.Options{UsualLatency: faultqueue.Range{Min: time.Second, Max: time.Second}})
 		l, stop := b.open(c, slow)
 		b.put(1)
-		m := metered.New()
+		m := new(metered.Meter)
 		q := l.Wrap(m.Wrap(b.jobs))
 		var parts sync.WaitGroup
 		parts.Go(func() { wantLimited(t, q) })
@@ -193,7 +193,7 @@ func TestOneRequestForTokensAtATime(t *testing.T) {
 		b := tokensSetup(t)
 		c := limits.Concurrency{Jobs: 4, PerToken: 1, Seed: 1}
 		b.limit(c)
-		m := metered.New()
+		m := new(metered.Meter)
 		slow := faultqueue.New(b.tokens, &faultqueue.Options{UsualLatency: faultqueue.Range{Min: time.Second, Max: time.Second}})
 		l, _ := b.open(c, m.Wrap(slow))
 		b.put(4)

@@ -152,7 +152,7 @@ func TestListenersShareAConcurrency(t *testing.T) {
 			}
 		}
 		b.limit(c)
-		m := metered.New()
+		m := new(metered.Meter)
 		g := &gauge{at: time.Now()}
 		var handled [2]atomic.Int64
 		ctx, stop := context.WithCancel(t.Context())

@@ -238,7 +238,7 @@ func TestAFailingQueueOfTokensIsLeftAlone(t *testing.T) {
 		b := tokensSetup(t)
 		c := limits.Concurrency{Jobs: 10, Seed: 1}
 		b.limit(c)
-		m := metered.New()
+		m := new(metered.Meter)
 		f := faultqueue.New(b.tokens, &faultqueue.Options{Faults: map[faultqueue.Op]faultqueue.Rates{faultqueue.Dequeue: {Throttled: 1}}})
 		l, _ := b.open(c, m.Wrap(f))
 		q := l.Wrap(b.jobs)
@@ -264,7 +264,7 @@ func TestDequeuesUnderWayUseRoom(t *testing.T) {
 		l, _ := b.open(c, b.tokens)
 		b.put(40)
 		slow := faultqueue.New(b.jobs, &faultqueue.Options{UsualLatency: faultqueue.Range{Min: time.Second, Max: time.Second}})
-		m := metered.New()
+		m := new(metered.Meter)
 		q := l.Wrap(m.Wrap(slow))
 		var all sync.WaitGroup
 		var mu sync.Mutex

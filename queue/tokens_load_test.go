@@ -65,7 +65,7 @@ func (c load) run(t *testing.T) (o outcome) {
 		time.Sleep(10 * time.Second)
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		m, bus := metered.New(), new(wakeup.Bus)
+		m, bus := new(metered.Meter), new(wakeup.Bus)
 		var u uses
 		var mu sync.Mutex
 		var all sync.WaitGroup
@@ -202,7 +202,7 @@ func (c crowd) run(t *testing.T) (jobs [10]int, most int, last time.Duration, re
 		b.put(40_000)
 		ctx, stop := context.WithTimeout(t.Context(), c.ahead+c.lasts)
 		defer stop()
-		m := metered.New()
+		m := new(metered.Meter)
 		var mu sync.Mutex
 		var all sync.WaitGroup
 		total := 0

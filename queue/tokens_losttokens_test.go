@@ -210,7 +210,7 @@ func TestALostTokenIsForgottenInTheEnd(t *testing.T) {
 		b := tokensSetup(t)
 		c := limits.Concurrency{Jobs: 1, Seed: 1}
 		b.limit(c)
-		m := metered.New()
+		m := new(metered.Meter)
 		s := &stubborn{Queue: m.Wrap(b.tokens)}
 		s.fail(queue.ErrReceiptMismatch)
 		l, _ := b.open(c, s)
@@ -243,7 +243,7 @@ func TestATurnWithOnlyLostTokensSendsLittle(t *testing.T) {
 		b := tokensSetup(t)
 		c := limits.Concurrency{Jobs: 1, Seed: 1}
 		b.limit(c)
-		m := metered.New()
+		m := new(metered.Meter)
 		s := &stubborn{Queue: m.Wrap(faultqueue.New(b.tokens, &faultqueue.Options{
 			UsualLatency: faultqueue.Range{Min: 10 * time.Millisecond, Max: 10 * time.Millisecond},
 		}))}

@@ -214,7 +214,7 @@ func TestARateIsUsed(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(10 * time.Second)
-				m := metered.New()
+				m := new(metered.Meter)
 				ctx, cancel := context.WithTimeout(t.Context(), windows*c.window)
 				defer cancel()
 				var u uses
@@ -318,7 +318,7 @@ func TestAnIdleQueueCostsNoTokens(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
-		m, jobs := metered.New(), metered.New()
+		m, jobs := new(metered.Meter), new(metered.Meter)
 		l, err := r.Open(t.Context(), m.Wrap(b.tokens))
 		if err != nil {
 			t.Fatal(err)
@@ -481,7 +481,7 @@ func TestATokenKeepsWhatADequeueUnderWayDoesNotUse(t *testing.T) {
 		if err := r.Init(t.Context(), b.tokens); err != nil {
 			t.Fatal(err)
 		}
-		m := metered.New()
+		m := new(metered.Meter)
 		l, err := r.Open(t.Context(), m.Wrap(b.tokens))
 		if err != nil {
 			t.Fatal(err)

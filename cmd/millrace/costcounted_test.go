@@ -95,7 +95,7 @@ type costWorld struct {
 func (w costWorld) count(t *testing.T) (total metered.Counts) {
 	synctest.Test(t, func(t *testing.T) {
 		e := localqueue.New(&localqueue.Options{Seed: 1})
-		counted := metered.New()
+		counted := new(metered.Meter)
 		q := e.Queue(costJobs)
 		if err := q.Create(t.Context(), nil); err != nil {
 			t.Fatal(err)

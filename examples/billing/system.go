@@ -86,7 +86,7 @@ const partsContainer = "billing-parts"
 
 // newSystem returns a system on an account and a store, which all processes share. It sends nothing.
 func newSystem(account queue.Account, store blob.Store, o options) (*system, error) {
-	s := &system{options: o, store: store, meter: metered.New(), turn: make(chan struct{}, 1)}
+	s := &system{options: o, store: store, meter: new(metered.Meter), turn: make(chan struct{}, 1)}
 	if s.tariffs == nil {
 		s.tariffs = records.BuiltInTariffs()
 	}

@@ -32,6 +32,8 @@ const (
 	CauseSyphon
 	CauseLimit
 	CauseBeacon
+
+	CauseCount = iota // how many there are
 )
 
 // causeNames are the names by cause. They are words of logs and JSON and must not change.

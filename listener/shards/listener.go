@@ -147,7 +147,7 @@ func NewKinds(shards []queue.Queue, kinds []listener.Kind, o *Options[any]) *Lis
 func newListener[T any](shards []queue.Queue, o *Options[T], listen func(queue.Queue, *listener.Options[T]) *listener.Listener[T]) *Listener[T] {
 	l := &Listener[T]{
 		listen: listen, options: o.withDefaults(),
-		readings: metered.New(), hopeless: make(chan struct{}, 1),
+		readings: new(metered.Meter), hopeless: make(chan struct{}, 1),
 	}
 	if l.seed = l.options.Listener.Seed; l.seed == 0 {
 		l.seed = rand.Uint64() // processes must not try a shard in step

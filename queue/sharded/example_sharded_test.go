@@ -111,7 +111,7 @@ func ExampleOptions_tenants() {
 // 503 the watch says how many shards there should be.
 func ExampleWatch() {
 	ctx := context.Background()
-	m := metered.New()
+	m := new(metered.Meter)
 	q := m.Wrap(busyQueue{localqueue.New(nil).Queue(queue.Name{Account: "shop", Queue: "orders"}), new(int)})
 	if err := q.Create(ctx, nil); err != nil {
 		fmt.Println(err)

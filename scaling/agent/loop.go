@@ -45,7 +45,7 @@ type pool struct {
 }
 
 func newPool(a *Agent, p Pool) (_ *pool, err error) {
-	made := &pool{Pool: p, agent: a, meter: metered.New(), wake: make(chan struct{}, 1)}
+	made := &pool{Pool: p, agent: a, meter: new(metered.Meter), wake: make(chan struct{}, 1)}
 	var names []queue.Name
 	for _, q := range p.Queues {
 		made.queues = append(made.queues, &queueReader{queue: made.meter.Wrap(q)})

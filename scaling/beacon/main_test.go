@@ -44,7 +44,7 @@ func bubble(t *testing.T, f func(w *world)) {
 		if err := control.Create(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
-		f(&world{T: t, account: a, control: control, meter: metered.New(), viewer: must(NewViewer(control))})
+		f(&world{T: t, account: a, control: control, meter: new(metered.Meter), viewer: must(NewViewer(control))})
 	})
 }
 

@@ -194,7 +194,7 @@ func TestAViewCoversAThousandInstances(t *testing.T) {
 		for n := range all {
 			all[n] = w.start(latent{w.control}, Options{Instance: fmt.Sprint(n), Create: true})
 		}
-		counted := metered.New()
+		counted := new(metered.Meter)
 		look := func(viewer *Viewer) {
 			t.Helper()
 			before := counted.Counts().Total().Requests

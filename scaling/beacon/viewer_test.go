@@ -209,7 +209,7 @@ func TestACrashLoopHidesNobody(t *testing.T) {
 						i := w.start(w.control, Options{Instance: healthy[n], Create: true})
 						defer i.stop()
 					}
-					counted := metered.New()
+					counted := new(metered.Meter)
 					w.viewer = must(NewViewer(counted.Wrap(w.control)))
 					views, blind := 0, 0
 					var next time.Time
