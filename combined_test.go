@@ -74,7 +74,7 @@ func (c *combined) shard(i int, all *limits.Process, m *metered.Meter) *paired.Q
 	primary := all.Wrap(m.Wrap(network))
 	secondary := all.Wrap(m.Wrap(c.east.Queue(queue.Name{Account: "east", Queue: "orders"})))
 	q := paired.New(primary, secondary, &paired.Options{Backlogs: 2, FailoverInterval: 2 * time.Second, ProbeInterval: 5 * time.Second, Logger: silent})
-	c.t.Cleanup(q.Close)
+	c.t.Cleanup(func() { _ = q.Close() })
 	if err := q.Pair(c.t.Context()); err != nil {
 		c.t.Fatal(err)
 	}

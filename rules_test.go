@@ -135,8 +135,6 @@ var brokenToday = map[string][]string{
 	"queue/localqueue.New":         {"does not return (*T, error)"},
 	"queue/paired.New":             {"does not return (*T, error)"},
 	"queue/paired.NewSyphon":       {"options are not the last parameter", "does not return (*T, error)"},
-	"queue/paired.Queue.Close":     {"is not Close() error"},
-	"queue/paired.SyphonOptions":   {"check is not named validate"},
 	"stores.Blobs":                 {"is a constructor and not named New or Open"},
 	"stores.Tables":                {"is a constructor and not named New or Open"},
 }

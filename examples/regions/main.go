@@ -88,7 +88,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer q.Close()
+	defer func() { _ = q.Close() }()
 	l := newLedger(out)
 	if args[0] == "producer" {
 		return millrace.Run(ctx, newShop(q, l, 200*time.Millisecond))

@@ -76,7 +76,7 @@ func play(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer q.Close()
+	defer func() { _ = q.Close() }()
 	l := newLedger(out)
 	w := newWorker(q, l, quiet)
 	working, stopWorking := context.WithCancel(ctx)

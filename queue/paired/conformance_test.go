@@ -16,7 +16,7 @@ func TestConformance(t *testing.T) {
 		Open: func(t *testing.T, name string) queue.Manager {
 			q := paired.New(localqueue.New(nil).Queue(queue.Name{Account: "west", Queue: name}),
 				localqueue.New(nil).Queue(queue.Name{Account: "east", Queue: name}), nil)
-			t.Cleanup(q.Close)
+			t.Cleanup(func() { _ = q.Close() })
 			if err := q.Pair(t.Context()); err != nil {
 				t.Fatal(err)
 			}

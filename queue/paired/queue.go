@@ -197,9 +197,11 @@ func (q *Queue) readOnce() {
 }
 
 // Close ends what the queue does in the background while it is failed over, and waits for its end. It may be
-// called more than once. Messages can still be sent, and then probe the primary queue, but nothing else does.
-func (q *Queue) Close() {
+// called more than once, and returns nil. Messages can still be sent, and then probe the primary queue, but
+// nothing else does.
+func (q *Queue) Close() error {
 	q.failover.close()
 	q.cancel()
 	q.watchers.Wait()
+	return nil
 }

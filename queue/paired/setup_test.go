@@ -43,7 +43,7 @@ func unpaired(t *testing.T, o paired.Options) *bundle {
 	}
 	b.ok(b.west.queue("orders").Create(b.ctx, nil))
 	b.queue = paired.New(b.west.queue("orders"), b.east.queue("orders"), &o)
-	t.Cleanup(b.queue.Close)
+	t.Cleanup(func() { _ = b.queue.Close() })
 	return b
 }
 

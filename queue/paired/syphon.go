@@ -70,7 +70,7 @@ func (o *SyphonOptions) withDefaults() SyphonOptions {
 	return d
 }
 
-func (o *SyphonOptions) check() error {
+func (o *SyphonOptions) validate() error {
 	switch {
 	case o.MinPoll < 0:
 		return fmt.Errorf("paired: MinPoll %v is negative", o.MinPoll)
@@ -134,7 +134,7 @@ func NewSyphon(o *SyphonOptions, qs ...*Queue) *Syphon {
 
 func newSyphon(primaries, backlogs []queue.Queue, o *SyphonOptions) *Syphon {
 	s := &Syphon{options: o.withDefaults(), copied: newKeys(), leftAlone: newKeys(), halted: make(chan struct{})}
-	if s.bad = s.options.check(); s.bad != nil {
+	if s.bad = s.options.validate(); s.bad != nil {
 		return s
 	}
 	s.slots = make(chan struct{}, s.options.Parallel)

@@ -26,7 +26,7 @@ func newRegion(t *testing.T, o *Options, so *SyphonOptions) *region {
 		onDequeue: func(int) error { return r.down.answer() },
 	}
 	r.Queue = New(home, open(t, "east", "orders"), o)
-	t.Cleanup(r.Close)
+	t.Cleanup(func() { _ = r.Close() })
 	if err := r.Pair(t.Context()); err != nil {
 		t.Fatal(err)
 	}

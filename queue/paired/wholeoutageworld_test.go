@@ -146,7 +146,7 @@ func (w *world) newPair(p *process) *paired.Queue {
 		west, east = &witness{Queue: west, p: p}, &witness{Queue: east, p: p, backlog: true}
 	}
 	q := paired.New(west, east, &paired.Options{Logger: quiet()})
-	w.t.Cleanup(q.Close)
+	w.t.Cleanup(func() { _ = q.Close() })
 	return q
 }
 

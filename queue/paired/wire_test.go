@@ -52,7 +52,7 @@ func TestAServerThatEndsAndComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	q := paired.New(primary, open(other, nil), &paired.Options{FailoverInterval: -1, ProbeInterval: time.Millisecond, Backlogs: 2})
-	t.Cleanup(q.Close)
+	t.Cleanup(func() { _ = q.Close() })
 	if err := q.Pair(t.Context()); err != nil {
 		t.Fatal(err)
 	}
