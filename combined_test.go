@@ -121,7 +121,7 @@ func (c *combined) worker(rate *limits.RateLimit) []millrace.Runner {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	orders := shards.New(limitedShards, listener.Chain(c.handle, perkey.Middleware[Parcel](keys)), &shards.Options[Parcel]{
+	orders := shards.New(limitedShards, perkey.Wrap(keys, c.handle), &shards.Options[Parcel]{
 		Pool: shared, Listener: &listener.Options[Parcel]{Claims: c.claims, Wakeups: &c.bus, Logger: silent},
 	})
 	letters := listener.New(c.west.Queue(queue.Name{Account: "west", Queue: "letters"}), func(context.Context, *listener.Message[string]) error {

@@ -25,11 +25,16 @@ import (
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/codec/claimcheck"
+	"github.com/millrace/millrace/dispatcher/perkey"
 	"github.com/millrace/millrace/kinds"
 	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/listener/shards"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/sharded"
+	"github.com/millrace/millrace/wakeup"
 )
 
 var (
@@ -40,6 +45,11 @@ var (
 	_ kinds.Options
 	_ = producer.New[Order]
 	_ poison.Policy
+	_ claimcheck.Options
+	_ perkey.Options
+	_ = shards.New[Order]
+	_ sharded.Options
+	_ wakeup.Bus
 )
 
 `

@@ -536,7 +536,7 @@ var errTwoEach = errors.New("several handlers made by EachItem were called for o
 
 // errKeyedEach is the result of every job, in a group or not: the first one shows the mistake.
 var errKeyedEach = errors.New("a handler made by EachItem was called inside the middleware of package perkey, which would let items with one key run at once: " +
-	"put the middleware inside, as in listener.EachItem(perkey.Middleware[Job](keys)(handle), n)")
+	"put the middleware inside, as in listener.EachItem(perkey.Wrap(keys, handle), n)")
 
 var errLateEach = errors.New("a handler made by EachItem was called after the one around it had returned, or with the message of another item")
 

@@ -3,7 +3,7 @@
 //
 //	keys, err := perkey.New(nil)
 //	…
-//	l := listener.New(q, listener.Chain(ship, perkey.Middleware[Order](keys)), nil)
+//	l := listener.New(q, perkey.Wrap(keys, ship), nil)
 //
 // The key is that of the message, SendOptions.Key of package producer, or what a function makes of the
 // job: [MiddlewareBy]. Jobs without a key are not limited. Jobs of different keys run at once as ever.
@@ -61,7 +61,7 @@
 // A handler of a group is called for each item, each with its own key; the key of the message is that of all
 // items. Put the middleware inside of listener.EachItem:
 //
-//	listener.EachItem(perkey.Middleware[Order](keys)(ship), 8)
+//	listener.EachItem(perkey.Wrap(keys, ship), 8)
 //
 // The items of a group with one key take turns, in the order in which they arrive. An item that waits
 // for another one of its group takes no part of the concurrency of EachItem, and its time-out stands still.

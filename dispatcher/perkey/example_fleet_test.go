@@ -71,7 +71,7 @@ func Example_fleet() {
 			return nil
 		}
 		read := func(ctx context.Context, m *listener.Message[reading]) error {
-			l := listener.New(shards[m.Body.Shard], listener.Chain(book, perkey.Middleware[payment](keys)),
+			l := listener.New(shards[m.Body.Shard], perkey.Wrap(keys, book),
 				&listener.Options[payment]{Create: true, Grace: 10 * time.Second, Logger: quiet})
 			if err := l.Run(ctx); err != nil { // until the lease is lost, or the process stops
 				return err

@@ -47,7 +47,7 @@ func Example() {
 			stop()
 		}
 	}
-	l := listener.New(payments, listener.Chain(book, perkey.Middleware[payment](keys)), o)
+	l := listener.New(payments, perkey.Wrap(keys, book), o)
 	if err := l.Run(ctx); err != nil {
 		fmt.Println(err)
 	}

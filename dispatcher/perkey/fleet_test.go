@@ -28,7 +28,7 @@ func (b *bundle) process(q queue.Queue) (stop func()) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	return b.run(listener.New(q, listener.Chain(b.handle, perkey.Middleware[job](keys)), b.options))
+	return b.run(listener.New(q, perkey.Wrap(keys, b.handle), b.options))
 }
 
 // With shards by key and one reader for each, one handler at a time runs for each key in the whole fleet. With two
@@ -81,7 +81,7 @@ func (b *bundle) readShards(readings queue.Queue, shards []queue.Queue) (stop fu
 		b.Fatal(err)
 	}
 	read := func(ctx context.Context, m *listener.Message[job]) error {
-		l := listener.New(shards[m.Body.N], listener.Chain(b.handle, perkey.Middleware[job](keys)), b.options)
+		l := listener.New(shards[m.Body.N], perkey.Wrap(keys, b.handle), b.options)
 		return errors.Join(l.Run(ctx), listener.Snooze(0))
 	}
 	return b.run(listener.New(readings, read, &listener.Options[job]{

@@ -70,7 +70,7 @@ func TestEachInsideOfTheMiddlewareFails(t *testing.T) {
 				if st := l.State(); b.count("") != 0 || b.atOnce != 0 || st.Retried == 0 || st.Succeeded != 0 {
 					t.Errorf("%s %s: got %d jobs done, %d handlers at once, %d retried; want 0, 0, some", name, key, b.count(""), b.atOnce, st.Retried)
 				}
-				if !strings.Contains(reported, "listener.EachItem(perkey.Middleware[Job](keys)(handle), n)") {
+				if !strings.Contains(reported, "listener.EachItem(perkey.Wrap(keys, handle), n)") {
 					t.Errorf("%s %s: got error %q, want the right order in it", name, key, reported)
 				}
 				b.wantFree()
@@ -123,7 +123,7 @@ func TestKindsAndQueuesShareKeys(t *testing.T) {
 		o := &listener.Options[any]{Logger: b.options.Logger}
 		stop1 := b.run(listener.NewKinds(b.queue, []listener.Kind{
 			jobs.Handle(b.limited(b.handle), nil),
-			others.Handle(listener.Chain(handleOther, perkey.Middleware[other](b.keys)), nil),
+			others.Handle(perkey.Wrap(b.keys, handleOther), nil),
 		}, o))
 		stop2 := b.run(listener.New(second, b.limited(b.handle), b.options))
 		b.until(30, time.Minute)

@@ -17,8 +17,12 @@ import (
 // ErrBusy means that a job was postponed because its key was taken.
 var ErrBusy = errors.New("another job of its key is running")
 
-// Middleware lets one handler at a time run for each key of messages: Head.Key, which a producer sets by
-// SendOptions.Key. It is safe for concurrent use.
+// Wrap returns the handler so that one at a time runs for each key of messages: Head.Key, which a
+// producer sets by SendOptions.Key. It is safe for concurrent use.
+func Wrap[T any](k *Keys, h dispatcher.Handler[T]) dispatcher.Handler[T] { return Middleware[T](k)(h) }
+
+// Middleware is [Wrap] in the form that listener.Chain takes: perkey.Middleware[Order](keys). Go cannot
+// infer the type of the job there.
 func Middleware[T any](k *Keys) dispatcher.Middleware[T] {
 	return MiddlewareBy(k, func(m *dispatcher.Message[T]) string { return m.Head.Key })
 }

@@ -135,7 +135,7 @@ func (b *bundle) leave(key string) {
 
 // limited returns the handler with a limit for each key.
 func (b *bundle) limited(h listener.Handler[job]) listener.Handler[job] {
-	return listener.Chain(h, perkey.Middleware[job](b.keys))
+	return perkey.Wrap(b.keys, h)
 }
 
 // start runs a listener of the bundle's queue. The function that it returns stops it.
