@@ -180,7 +180,6 @@ var exposedToday = map[violation]string{
 	{"dispatcher.Slots.Take", "dispatcher.SlotRequest"}:            "listener gets an alias, or Take gets numbers",
 	{"listener.BackOff", "scaling.BackOff"}:                        "move to listener",
 	{"listener.Idle", "scaling.Idle"}:                              "move to listener",
-	{"listener.Listener.Counts", "queue/metered.Counts"}:           "goes: State().ByCause has the requests",
 	{"listener.Load", "scaling.Load"}:                              "a type of listener",
 	{"listener.Options.Beacon", "scaling/beacon.Options"}:          "an interface of listener, which beacon implements",
 	{"listener.FetchOptions.LoopController", "scaling.Controller"}: "goes, or takes a type of listener",

@@ -52,12 +52,11 @@ func (e *ClaimsError) Error() string {
 // Unwrap returns Err.
 func (e *ClaimsError) Unwrap() error { return e.Err }
 
-// LogValue returns the attributes of [ClaimsError.Attrs] as a group.
-func (e *ClaimsError) LogValue() slog.Value { return slog.GroupValue(e.Attrs()...) }
+// LogValue returns the attributes queue, message, job, kind, attempt, claim and error, as far as
+// they apply, as a group.
+func (e *ClaimsError) LogValue() slog.Value { return slog.GroupValue(e.attrs()...) }
 
-// Attrs returns the log attributes queue, message, job, kind, attempt, claim and error, as far as
-// they apply.
-func (e *ClaimsError) Attrs() []slog.Attr {
+func (e *ClaimsError) attrs() []slog.Attr {
 	return append(e.Delivery.attrs(), slog.String("claim", e.Claim), slog.Any("error", e.Err))
 }
 

@@ -74,12 +74,11 @@ func (e *DuplicatesError) Error() string {
 // Unwrap returns Err.
 func (e *DuplicatesError) Unwrap() error { return e.Err }
 
-// LogValue returns the attributes of [DuplicatesError.Attrs] as a group.
-func (e *DuplicatesError) LogValue() slog.Value { return slog.GroupValue(e.Attrs()...) }
+// LogValue returns the attributes queue, message, job, kind, attempt, handled and error, as far as
+// they apply, as a group.
+func (e *DuplicatesError) LogValue() slog.Value { return slog.GroupValue(e.attrs()...) }
 
-// Attrs returns the log attributes queue, message, job, kind, attempt, handled and error, as far as
-// they apply.
-func (e *DuplicatesError) Attrs() []slog.Attr {
+func (e *DuplicatesError) attrs() []slog.Attr {
 	return append(e.Delivery.attrs(), slog.Bool("handled", e.Handled), slog.Any("error", e.Err))
 }
 

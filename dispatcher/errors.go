@@ -52,12 +52,11 @@ func (e *DeliveryError) end() string {
 // Unwrap returns Err.
 func (e *DeliveryError) Unwrap() error { return e.Err }
 
-// LogValue returns the attributes of [DeliveryError.Attrs] as a group.
-func (e *DeliveryError) LogValue() slog.Value { return slog.GroupValue(e.Attrs()...) }
+// LogValue returns the attributes queue, message, job, kind, attempt, outcome, delay, reason and
+// error, as far as they apply, as a group.
+func (e *DeliveryError) LogValue() slog.Value { return slog.GroupValue(e.attrs()...) }
 
-// Attrs returns the log attributes queue, message, job, kind, attempt, outcome, delay, reason and
-// error, as far as they apply.
-func (e *DeliveryError) Attrs() []slog.Attr {
+func (e *DeliveryError) attrs() []slog.Attr {
 	attrs := append(e.Delivery.attrs(), slog.Any("outcome", e.Outcome))
 	switch {
 	case e.Outcome == Retried, e.Outcome == Snoozed, e.Outcome == Kept, e.Outcome == Unsettled && e.Delay > 0:

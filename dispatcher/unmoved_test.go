@@ -61,11 +61,11 @@ func TestTheErrorOfUnmovedPoisonSaysForHowLong(t *testing.T) {
 			t.Errorf("%s: got %q, want %q in it and not %q", c.name, text, c.want, c.not)
 		}
 		delay := false
-		for _, a := range c.e.Attrs() {
+		for _, a := range c.e.LogValue().Group() {
 			delay = delay || a.Equal(slog.Duration("delay", c.e.Delay))
 		}
 		if delay != (c.e.Delay > 0) {
-			t.Errorf("%s: got the attributes %v, want the delay: %v", c.name, c.e.Attrs(), c.e.Delay > 0)
+			t.Errorf("%s: got the attributes %v, want the delay: %v", c.name, c.e.LogValue().Group(), c.e.Delay > 0)
 		}
 	}
 }

@@ -152,9 +152,9 @@ func TestTheBeaconIsTheOnlyRequestOfAnIdleListener(t *testing.T) {
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		advance(time.Minute)
-		before, reported := l.Counts(), len(control.sent("update"))
+		before, reported := countsOf(l), len(control.sent("update"))
 		advance(24 * time.Hour)
-		now := l.Counts().Minus(before)
+		now := countsOf(l).Minus(before)
 		got := now.Cause(metered.CauseBeacon).Requests
 		if got != now.Total().Requests || got < 1440 || got > 1810 {
 			t.Errorf("got %v in a day, want 1,440…1,810 reports and nothing else", now)
@@ -163,8 +163,8 @@ func TestTheBeaconIsTheOnlyRequestOfAnIdleListener(t *testing.T) {
 			t.Errorf("got %v, and %d updates were sent", now, n)
 		}
 		st := l.State()
-		if st.ByCause.Beacons != l.Counts().Cause(metered.CauseBeacon).Requests || st.ByCause.Others != 0 {
-			t.Errorf("got %+v, want the reports under Beacons", st.ByCause)
+		if st.ByCause["beacon"] != countsOf(l).Cause(metered.CauseBeacon).Requests || st.ByCause["unknown"] != 0 {
+			t.Errorf("got %+v, want the reports under beacon", st.ByCause)
 		}
 		b.mustFinish()
 	})

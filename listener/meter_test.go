@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -44,8 +45,8 @@ func TestTheStateSaysWhatRequestsWereFor(t *testing.T) {
 			}
 			return nil
 		}, options())
-		if l.Counts() != nil {
-			t.Errorf("before Run: got %v, want none", l.Counts())
+		if st := l.State(); len(st.ByCause) > 0 {
+			t.Errorf("before Run: got %v, want none", st.ByCause)
 		}
 		var deletes atomic.Int64
 		b.queue.intercept = func(op string, act func() error) error {
@@ -57,37 +58,27 @@ func TestTheStateSaysWhatRequestsWereFor(t *testing.T) {
 		b.run(l)
 		advance(10 * time.Second)
 		b.mustFinish()
-		got := l.State().ByCause
-		fetches := int64(len(b.queue.sent("dequeue")))
-		want := RequestsByCause{
-			Fetches: fetches, EmptyFetches: fetches - 1, GiveBacks: 1, Deletes: got.Deletes, Poison: got.Poison,
-			Metadata:  1,              // beside the first fetch
-			Throttled: 1, Repeated: 1, // that the poison queue was missing is not a failure
+		st := l.State()
+		got, fetches := st.ByCause, int64(len(b.queue.sent("dequeue")))
+		want := map[string]int64{
+			"fetch": fetches, "giveback": 1, "delete": got["delete"], "poison": got["poison"],
+			"metadata": 1, // beside the first fetch
 		}
 		// The delete that the service refused is that of the job or that of the poison.
-		if got != want || got.Deletes+got.Poison != 1+4+1 || got.Deletes < 1 || got.Deletes > 2 {
+		if !maps.Equal(got, want) || got["delete"]+got["poison"] != 1+4+1 || got["delete"] < 1 || got["delete"] > 2 || st.EmptyPolls != fetches-1 {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
-		text, err := json.Marshal(l.State())
+		// That the poison queue was missing is not a failure.
+		if failed := map[string]int64{"throttled": 1, "repeated": 1}; !maps.Equal(st.ByFailure, failed) {
+			t.Errorf("got the failures %+v, want %+v", st.ByFailure, failed)
+		}
+		text, err := json.Marshal(st)
 		var state struct{ ByCause map[string]int64 }
-		if err != nil || json.Unmarshal(text, &state) != nil || state.ByCause["Fetches"] != fetches || state.ByCause["GiveBacks"] != 1 {
+		if err != nil || json.Unmarshal(text, &state) != nil || !maps.Equal(state.ByCause, want) {
 			t.Errorf("got %s, %v, want the requests by cause", text, err)
 		}
 	})
 }
 
-// Every cause is in one count of a state; those that a listener does not have are others.
-func TestEveryCauseIsInTheState(t *testing.T) {
-	seen := map[RequestsByCause]metered.Cause{}
-	others := requestsByCause(metered.Counts{{Cause: metered.CauseUnknown, Tally: metered.Tally{Requests: 1}}})
-	for _, c := range metered.Causes() {
-		r := requestsByCause(metered.Counts{{Cause: c, Tally: metered.Tally{Requests: 1}}})
-		if before, known := seen[r]; known && r != others {
-			t.Errorf("%v counts as %v", c, before)
-		}
-		seen[r] = c
-	}
-	if len(seen) != 12 {
-		t.Errorf("got %d counts, want 12", len(seen))
-	}
-}
+// countsOf returns the requests of a listener.
+func countsOf(l *Listener[job]) metered.Counts { return l.current().meter.Counts() }

@@ -296,7 +296,7 @@ func TestTheJSONFormOfAStateGoesBothWays(t *testing.T) {
 	full := State{
 		Phase: Draining, PausedBy: ByQueue, PausedSince: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Depth: 7, Slots: 64, Running: 3, Settling: 2,
 		Delayed: 5, Arrival: scaling.Known(1.5), Intake: scaling.Known(2.0), Service: scaling.Known(0.0), Handling: scaling.Known(1500 * time.Millisecond),
-		Visibility: time.Minute, ByCause: RequestsByCause{Beacons: 4},
+		Visibility: time.Minute, ByCause: map[string]int64{"beacon": 4}, ByFailure: map[string]int64{"throttled": 2},
 	}
 	for _, want := range []State{{}, full} {
 		text, err := json.Marshal(want)
@@ -309,7 +309,7 @@ func TestTheJSONFormOfAStateGoesBothWays(t *testing.T) {
 		}
 	}
 	text, _ := json.Marshal(full)
-	for _, part := range []string{`"Phase":"draining"`, `"Slots":64`, `"Running":3`, `"Settling":2`, `"Delayed":5`, `"Arrival":1.5`, `"Intake":2,`, `"Service":0,`, `"Handling":"1.5s"`, `"Beacons":4`} {
+	for _, part := range []string{`"Phase":"draining"`, `"Slots":64`, `"Running":3`, `"Settling":2`, `"Delayed":5`, `"Arrival":1.5`, `"Intake":2,`, `"Service":0,`, `"Handling":"1.5s"`, `"beacon":4`} {
 		if !strings.Contains(string(text), part) {
 			t.Errorf("got %s, want %s in it", text, part)
 		}

@@ -142,11 +142,11 @@ func (r *reporter) log(level slog.Level, what string, err error) {
 func (r *reporter) describe(err error) []slog.Attr {
 	switch e := err.(type) { //nolint:errorlint // one that is wrapped says more
 	case *dispatcher.DeliveryError:
-		return e.Attrs()
+		return e.LogValue().Group()
 	case *dispatcher.DuplicatesError:
-		return e.Attrs()
+		return e.LogValue().Group()
 	case *dispatcher.ClaimsError:
-		return e.Attrs()
+		return e.LogValue().Group()
 	}
 	return []slog.Attr{slog.String("queue", r.queue.String()), slog.Any("error", err)}
 }

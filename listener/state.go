@@ -2,9 +2,11 @@ package listener
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/queue/metered"
 	"github.com/millrace/millrace/scaling"
 )
 
@@ -105,7 +107,15 @@ type State struct {
 
 	Visibility time.Duration // visibility of the next dequeue
 
-	ByCause RequestsByCause // Requests by cause, and how many of them failed; Listener.Counts has them by operation too
+	// ByCause has the requests by cause. The keys are the causes of package metered: "fetch", "renew",
+	// "save", "start", "giveback", "delete", "poison" (two for a move), "depth", "metadata",
+	// "create", "beacon", and others for requests of the program's own Queue.
+	ByCause map[string]int64 `json:",omitempty"`
+
+	// ByFailure has the requests that failed: "throttled" (the service was busy, and bills nothing),
+	// "unreached" (no answer, or no token), and "failed" (any other error, except that the poison
+	// queue does not exist yet). "repeated" has the requests that were sent again.
+	ByFailure map[string]int64 `json:",omitempty"`
 }
 
 // Ready reports whether the listener runs and its last dequeue succeeded. A missing queue is not
@@ -165,7 +175,7 @@ func (s *session) state() State {
 		Listening: now.listening, Loops: now.active, LoopsPeak: now.peak, LoopsStarted: now.started,
 		Slots: s.dispatcher.Capacity(), Delayed: s.dispatcher.Delayed(), Failing: s.dispatcher.Limited(),
 		Arrival: rates.arrival, Intake: rates.intake, Service: rates.service, Handling: rates.handling,
-		Requests: counts.Total().Requests, ByCause: requestsByCause(counts), Polls: now.polls, EmptyPolls: now.emptyPolls, Limited: now.limited, Received: now.received,
+		Requests: counts.Total().Requests, ByCause: byCause(counts), ByFailure: byFailure(counts.Total()), Polls: now.polls, EmptyPolls: now.emptyPolls, Limited: now.limited, Received: now.received,
 		Renewed: s.dispatcher.Renewed(), Errors: s.report.errors.Load(),
 		Succeeded: s.dispatcher.Count(dispatcher.Deleted), Retried: s.dispatcher.Count(dispatcher.Retried),
 		Discarded: s.dispatcher.Count(dispatcher.Discarded), Poisoned: s.dispatcher.Count(dispatcher.Poisoned),
@@ -179,4 +189,20 @@ func (s *session) state() State {
 	st.LastErrorAt, st.LastError = s.report.lastError()
 	st.Running, st.Settling = s.dispatcher.Running()
 	return st
+}
+
+func byCause(c metered.Counts) map[string]int64 {
+	requests := map[string]int64{}
+	for _, line := range c {
+		requests[line.Cause.String()] += line.Requests
+	}
+	return requests
+}
+
+func byFailure(total metered.Tally) map[string]int64 {
+	requests := map[string]int64{
+		"throttled": total.Throttled, "unreached": total.Unreached, "failed": total.Failed, "repeated": total.Repeated,
+	}
+	maps.DeleteFunc(requests, func(_ string, n int64) bool { return n == 0 })
+	return requests
 }

@@ -29,8 +29,8 @@ func TestAFloodOfOneKeyCostsFewRequestsAndNoTime(t *testing.T) {
 					b.wantEach(map[string]int{"busy": n})
 					b.wantEmpty(l)
 					most := 3*n + n*int64(work/2)/int64(10*time.Minute)
-					if got := l.State().ByCause; got.GiveBacks > most || got.Starts > 0 {
-						t.Errorf("got %d given back and %d starts recorded, want at most %d and 0", got.GiveBacks, got.Starts, most)
+					if got := l.State().ByCause; got["giveback"] > most || got["start"] > 0 {
+						t.Errorf("got %d given back and %d starts recorded, want at most %d and 0", got["giveback"], got["start"], most)
 					}
 				})
 			})
@@ -46,7 +46,7 @@ func TestWaitingForAKeyCostsNoRequest(t *testing.T) {
 		l, stop := b.start(b.limited(b.handle))
 		b.until(17, time.Minute)
 		stop()
-		if got := l.State().ByCause; got.Fetches-got.EmptyFetches != 1 || got.Deletes != 17 || got.GiveBacks+got.Renewals+got.Starts != 0 {
+		if st, got := l.State(), l.State().ByCause; got["fetch"]-st.EmptyPolls != 1 || got["delete"] != 17 || got["giveback"]+got["renew"]+got["start"] != 0 {
 			t.Errorf("got the requests %+v, want 1 dequeue with messages, 17 deletes, and nothing for waiting", got)
 		}
 	})

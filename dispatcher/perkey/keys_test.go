@@ -162,8 +162,8 @@ func TestMessagesWithoutAnEnvelopeWait(t *testing.T) {
 		b.until(12, 5*time.Minute)
 		stop()
 		b.wantEmpty(l)
-		if st := l.State(); st.ByCause.GiveBacks != 0 || b.keys.State().NotRun != 0 || b.atOnce != 1 {
-			t.Errorf("got %d given back, %+v, %d at once; want none, and 1", st.ByCause.GiveBacks, b.keys.State(), b.atOnce)
+		if st := l.State(); st.ByCause["giveback"] != 0 || b.keys.State().NotRun != 0 || b.atOnce != 1 {
+			t.Errorf("got %d given back, %+v, %d at once; want none, and 1", st.ByCause["giveback"], b.keys.State(), b.atOnce)
 		}
 	})
 }

@@ -81,10 +81,10 @@ func TestAThrottledShardRestsAlone(t *testing.T) {
 				t.Errorf("the other shards: got %d and %d jobs, want 10 each", st.Shards[0].Succeeded, st.Shards[2].Succeeded)
 			}
 			if one := st.Shards[1]; throttled {
-				if one.Polls != 0 || one.ByCause.Throttled < 10 || one.ByCause.Throttled > 25 || one.Ready() || one.Refused != nil {
+				if one.Polls != 0 || one.ByFailure["throttled"] < 10 || one.ByFailure["throttled"] > 25 || one.Ready() || one.Refused != nil {
 					t.Errorf("the throttled shard: got %+v; want 10 to 25 requests, all throttled, and not ready", one)
 				}
-				if st.Ready() || !errors.Is(st.Total.PollError, queue.ErrThrottled) || !strings.Contains(st.Total.PollError.Error(), "test/jobs-1") || st.Total.ByCause.Throttled != one.ByCause.Throttled {
+				if st.Ready() || !errors.Is(st.Total.PollError, queue.ErrThrottled) || !strings.Contains(st.Total.PollError.Error(), "test/jobs-1") || st.Total.ByFailure["throttled"] != one.ByFailure["throttled"] {
 					t.Errorf("total: got ready %v, %v; want not ready, and an error that names the shard", st.Ready(), st.Total.PollError)
 				}
 			}

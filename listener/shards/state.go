@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -54,10 +55,8 @@ func (l *Listener[T]) State() State {
 	st.Total.Phase = l.phase
 	read := l.readings.Counts().Total()
 	st.Total.Requests += read.Requests
-	st.Total.ByCause.Depth += read.Requests
-	st.Total.ByCause.Throttled += read.Throttled
-	st.Total.ByCause.Unreached += read.Unreached
-	st.Total.ByCause.Failed += read.Failed
+	add(&st.Total.ByCause, map[string]int64{"depth": read.Requests})
+	add(&st.Total.ByFailure, map[string]int64{"throttled": read.Throttled, "unreached": read.Unreached, "failed": read.Failed})
 	for _, s := range l.shards {
 		st.Shards = append(st.Shards, s.state())
 	}
@@ -94,26 +93,27 @@ func addCounts(sum *listener.State, s listener.State) {
 		*one.sum += one.of
 	}
 	sum.LoopsStarted += s.LoopsStarted
-	addByCause(&sum.ByCause, s.ByCause)
+	add(&sum.ByCause, s.ByCause)
+	add(&sum.ByFailure, s.ByFailure)
 	sum.LastPoll = later(sum.LastPoll, s.LastPoll)
 	if s.LastError != nil && !s.LastErrorAt.Before(sum.LastErrorAt) {
 		sum.LastError, sum.LastErrorAt = s.LastError, s.LastErrorAt
 	}
 }
 
-func addByCause(sum *listener.RequestsByCause, c listener.RequestsByCause) {
-	for _, one := range []struct {
-		sum *int64
-		of  int64
-	}{
-		{&sum.Fetches, c.Fetches}, {&sum.Renewals, c.Renewals}, {&sum.Saves, c.Saves}, {&sum.Starts, c.Starts},
-		{&sum.GiveBacks, c.GiveBacks}, {&sum.Deletes, c.Deletes}, {&sum.Poison, c.Poison}, {&sum.Depth, c.Depth},
-		{&sum.Metadata, c.Metadata}, {&sum.Creates, c.Creates}, {&sum.Beacons, c.Beacons}, {&sum.Others, c.Others},
-		{&sum.EmptyFetches, c.EmptyFetches}, {&sum.Repeated, c.Repeated}, {&sum.Throttled, c.Throttled},
-		{&sum.Unreached, c.Unreached}, {&sum.Failed, c.Failed},
-	} {
-		*one.sum += one.of
+// add adds the counts to a new map: the map of the sum may be that of another state.
+func add(sum *map[string]int64, counts map[string]int64) {
+	total := maps.Clone(*sum)
+	for name, n := range counts {
+		if n == 0 {
+			continue
+		}
+		if total == nil {
+			total = map[string]int64{}
+		}
+		total[name] += n
 	}
+	*sum = total
 }
 
 // addPresent adds what is so now.
