@@ -130,7 +130,6 @@ var brokenToday = map[string][]string{
 	"listener/shards.New":          {"does not return (*T, error)"},
 	"listener/shards.NewKinds":     {"does not return (*T, error)"},
 	"listener/shards.Options":      {"check is not named validate"},
-	"queue/azurequeue/http1.New":   {"does not return (*T, error)"},
 	"queue/faultqueue.New":         {"does not return (*T, error)"},
 	"queue/localqueue.New":         {"does not return (*T, error)"},
 	"queue/paired.New":             {"does not return (*T, error)"},

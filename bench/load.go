@@ -234,7 +234,10 @@ func (c consumption) open(fast bool) (*azurequeue.Queue, func() error, error) {
 	o := &azurequeue.Options{Connections: c.connections(), TryTimeout: time.Minute}
 	var closing closers
 	if fast {
-		transport := http1.New(&http1.Options{Connections: c.connections()})
+		transport, err := http1.New(&http1.Options{Connections: c.connections()})
+		if err != nil {
+			return nil, nil, err
+		}
 		closing.add(transport.Close)
 		o.Transport = transport
 	}

@@ -156,7 +156,10 @@ func startShards(ctx context.Context, location string, k, underWay int) (_ *shar
 // costs little, because sender, listener and server share the processors.
 func (w *shardsWork) open(ctx context.Context, location string, k, underWay int) (all []queue.Queue, err error) {
 	name := fmt.Sprintf("shards-%d", time.Now().UnixNano())
-	transport := http1.New(&http1.Options{Connections: k * (64 + underWay)})
+	transport, err := http1.New(&http1.Options{Connections: k * (64 + underWay)})
+	if err != nil {
+		return nil, err
+	}
 	w.closing.add(transport.Close)
 	for i := range k {
 		q, err := azurequeue.Open(location, fmt.Sprintf("%s-%d", name, i), &azurequeue.Options{Transport: transport})

@@ -42,7 +42,10 @@ func TestNoAcceptedMessageIsLost(t *testing.T) {
 	t.Run("http1", func(t *testing.T) {
 		s, engine := faultyServer(t)
 		location := start(t, s).ConnectionString()
-		transport := http1.New(nil)
+		transport, err := http1.New(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
 		defer func() {
 			if err := transport.Close(); err != nil {
 				t.Error(err)

@@ -27,7 +27,10 @@ func BenchmarkGroups(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer endpoint.Close()
-	transport := http1.New(nil)
+	transport, err := http1.New(nil)
+	if err != nil {
+		b.Fatal(err)
+	}
 	defer transport.Close()
 	q, err := azurequeue.Open(endpoint.ConnectionString(), "records", &azurequeue.Options{Transport: transport})
 	if err != nil {

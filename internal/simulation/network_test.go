@@ -58,7 +58,10 @@ func newNetwork(over way, engine *localqueue.Engine) *network {
 
 func (n *network) transport(over way) policy.Transporter {
 	if over == overHTTP1 {
-		t := http1.New(&http1.Options{DialContext: n.dial, Fallback: unused{}})
+		t, err := http1.New(&http1.Options{DialContext: n.dial, Fallback: unused{}})
+		if err != nil {
+			panic(err)
+		}
 		n.hangUp = func() { _ = t.Close() } // it never fails
 		return t
 	}

@@ -214,7 +214,10 @@ func TestARefusedConnectSendsNothing(t *testing.T) {
 	at, _ := url.Parse(proxy.URL)
 	client := azurestorage.NewClient(1)
 	client.Transport.(*http.Transport).Proxy = http.ProxyURL(at)
-	lean := http1.New(&http1.Options{Proxy: http.ProxyURL(at)})
+	lean, err := http1.New(&http1.Options{Proxy: http.ProxyURL(at)})
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer lean.Close()
 	for name, transport := range map[string]policy.Transporter{"net/http": client, "http1": lean} {
 		q, err := Open("https://acct.queue.core.windows.net/?"+someSAS, "orders", &Options{Transport: transport})
@@ -254,7 +257,10 @@ func TestAnOldTLSVersionSendsNothing(t *testing.T) {
 			conn.Close()
 		}
 	}()
-	lean := http1.New(nil)
+	lean, err := http1.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer lean.Close()
 	for name, transport := range map[string]policy.Transporter{"net/http": azurestorage.NewClient(1), "http1": lean} {
 		for who, address := range map[string]string{"the server": refusing.Listener.Addr().String(), "the client": choosing.Addr().String()} {

@@ -45,7 +45,10 @@ var foreign = map[string]struct{ contentType, body, says string }{
 
 // transports returns the two HTTP clients under test.
 func transports(t *testing.T) map[string]policy.Transporter {
-	lean := http1.New(nil)
+	lean, err := http1.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { lean.Close() })
 	return map[string]policy.Transporter{"net/http": nil, "http1": lean}
 }

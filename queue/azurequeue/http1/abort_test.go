@@ -53,7 +53,7 @@ func TestTheConnectionOfACancelledRequestIsNotReused(t *testing.T) {
 			}
 			return c, err
 		}
-		transport := New(o)
+		transport := must(New(o))
 		defer transport.Close()
 		text, err := fetch(t, transport, newRequest(t, "GET", "http://host/", "").WithContext(stopped))
 		if err == nil && text != "hello" || err != nil && !errors.Is(err, context.Canceled) {

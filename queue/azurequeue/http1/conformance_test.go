@@ -61,7 +61,10 @@ func TestConformanceOfTheEmulator(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	transport := http1.New(&http1.Options{Fallback: refusing{t}})
+	transport, err := http1.New(&http1.Options{Fallback: refusing{t}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		transport.Close()
 		e.Close()
@@ -81,7 +84,10 @@ func TestConformanceOfTheEmulator(t *testing.T) {
 func TestConformanceOfAzurite(t *testing.T) {
 	t.Parallel() // it spends most of its time waiting
 	location := azuritetest.ConnectionString(t)
-	transport := http1.New(&http1.Options{Fallback: refusing{t}})
+	transport, err := http1.New(&http1.Options{Fallback: refusing{t}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { transport.Close() })
 	var c counters
 	queuetest.Run(t, queuetest.Harness{

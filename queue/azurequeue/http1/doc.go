@@ -1,7 +1,8 @@
 // Package http1 sends a queue client's requests over HTTP/1.1 for less than half of
 // net/http's CPU time. It is an option for workers that are limited by the CPU:
 //
-//	transport := http1.New(nil)
+//	transport, err := http1.New(nil)
+//	…
 //	defer transport.Close()
 //	q, err := azurequeue.Open(location, "orders", &azurequeue.Options{Transport: transport})
 //

@@ -22,7 +22,11 @@ func ExampleNew() {
 		return
 	}
 	defer endpoint.Close()
-	transport := http1.New(&http1.Options{Connections: 64})
+	transport, err := http1.New(&http1.Options{Connections: 64})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer transport.Close()
 	q, err := azurequeue.Open(endpoint.ConnectionString(), "orders", &azurequeue.Options{Transport: transport})
 	if err != nil {

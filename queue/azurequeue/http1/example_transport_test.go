@@ -19,7 +19,11 @@ func ExampleTransport() {
 		return
 	}
 	defer endpoint.Close()
-	transport := http1.New(nil)
+	transport, err := http1.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer transport.Close()
 	q, err := azurequeue.Open(endpoint.ConnectionString(), "orders", &azurequeue.Options{Transport: transport})
 	if err != nil {

@@ -118,7 +118,7 @@ func TestUnusualRequestsGoToTheFallback(t *testing.T) {
 		sent := r
 		body := r.Body
 		got := false
-		fallback := New(&Options{Fallback: transporter(func(r *http.Request) (*http.Response, error) {
+		fallback := must(New(&Options{Fallback: transporter(func(r *http.Request) (*http.Response, error) {
 			got = true
 			if r.Body != nil && name != "large" {
 				if text, err := io.ReadAll(r.Body); err != nil || string(text) != "x" {
@@ -129,7 +129,7 @@ func TestUnusualRequestsGoToTheFallback(t *testing.T) {
 				t.Errorf("%s: ContentLength in the fallback: got %d, want -1", name, r.ContentLength)
 			}
 			return nil, errors.New("fallback called")
-		})})
+		})}))
 		if _, err := fetch(t, fallback, r); !got || err == nil {
 			t.Errorf("%s: got %v, fallback called %v; want its error", name, err, got)
 		}
@@ -137,10 +137,10 @@ func TestUnusualRequestsGoToTheFallback(t *testing.T) {
 			t.Errorf("%s: body of the caller's request: got another, want it unchanged", name)
 		}
 	}
-	proxied := New(&Options{
+	proxied := must(New(&Options{
 		Proxy:    func(*http.Request) (*url.URL, error) { return url.Parse("http://proxy:3128") },
 		Fallback: transporter(func(*http.Request) (*http.Response, error) { return nil, errors.New("fallback called") }),
-	})
+	}))
 	if _, err := fetch(t, proxied, newRequest(t, "GET", "http://host/", "")); err == nil || err.Error() != "fallback called" {
 		t.Errorf("through a proxy: got %v, want the fallback's error", err)
 	}
@@ -148,7 +148,7 @@ func TestUnusualRequestsGoToTheFallback(t *testing.T) {
 
 // A request whose body cannot be read or has another length than announced is not sent.
 func TestBadBodySendsNothing(t *testing.T) {
-	dialled := New(&Options{DialContext: nil, Fallback: transporter(func(*http.Request) (*http.Response, error) { return nil, errors.New("fallback") })})
+	dialled := must(New(&Options{DialContext: nil, Fallback: transporter(func(*http.Request) (*http.Response, error) { return nil, errors.New("fallback") })}))
 	for name, c := range map[string]struct {
 		length int64
 		body   io.Reader

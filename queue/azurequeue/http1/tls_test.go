@@ -29,7 +29,7 @@ func TestASmallRequestIsOneWrite(t *testing.T) {
 		c, err := (&net.Dialer{}).DialContext(ctx, network, address)
 		return writes{c, &n}, err
 	}
-	transport := New(o)
+	transport := must(New(o))
 	defer transport.Close()
 	if _, err := fetch(t, transport, newRequest(t, "GET", address, "")); err != nil { // includes the handshake
 		t.Fatal(err)

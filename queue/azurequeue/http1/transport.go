@@ -43,11 +43,21 @@ type Options struct {
 	Fallback policy.Transporter
 }
 
+func (o *Options) validate() error {
+	switch {
+	case o.Connections < 0:
+		return fmt.Errorf("create an HTTP/1.1 transport: Connections %d is negative: leave it 0 for the default", o.Connections)
+	case o.IdleTimeout < 0:
+		return fmt.Errorf("create an HTTP/1.1 transport: IdleTimeout %v is negative: leave it 0 for the default", o.IdleTimeout)
+	}
+	return nil
+}
+
 func (o Options) withDefaults() Options {
-	if o.Connections <= 0 {
+	if o.Connections == 0 {
 		o.Connections = 256
 	}
-	if o.IdleTimeout <= 0 {
+	if o.IdleTimeout == 0 {
 		o.IdleTimeout = 90 * time.Second
 	}
 	if o.DialContext == nil {
@@ -107,15 +117,19 @@ type Transport struct {
 
 var _ policy.Transporter = (*Transport)(nil)
 
-// New returns a transport. It opens no connection.
-func New(o *Options) *Transport {
+// New returns a transport. It opens no connection. Nil options mean the defaults. It is an error if
+// Connections or IdleTimeout is negative.
+func New(o *Options) (*Transport, error) {
 	o = cmp.Or(o, &Options{})
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
 	t := &Transport{options: o.withDefaults(), hosts: make(map[address]*host)}
 	if t.fallback = o.Fallback; t.fallback == nil {
 		t.own = t.options.newFallback()
 		t.fallback = t.own
 	}
-	return t
+	return t, nil
 }
 
 // Do sends a request once and returns the response with its body read. It implements

@@ -95,7 +95,7 @@ func TestNothingIsSentTwice(t *testing.T) {
 	} {
 		for _, method := range []string{"GET", "DELETE", "POST", "PUT"} {
 			address, requests, _ := scripted(t, c.script...)
-			transport := New(&Options{Fallback: noFallback(t)})
+			transport := must(New(&Options{Fallback: noFallback(t)}))
 			for range c.good {
 				if _, err := fetch(t, transport, newRequest(t, method, "http://"+address+"/?sig=S3cret", "")); err != nil {
 					t.Errorf("%s, %s: got the error %v, want none", name, method, err)
@@ -119,7 +119,7 @@ func TestClosedIdleConnectionIsNoticed(t *testing.T) {
 		t.Skip("this system cannot peek at sockets")
 	}
 	address, requests, connections := scripted(t, empty)
-	transport := New(&Options{Fallback: noFallback(t)})
+	transport := must(New(&Options{Fallback: noFallback(t)}))
 	defer transport.Close()
 	for i := range 5 {
 		if _, err := fetch(t, transport, newRequest(t, "GET", "http://"+address, "")); err != nil {
@@ -151,7 +151,7 @@ func idle(t *Transport, match func(*conn) bool) (n int) {
 // A connection with bytes after the response is not reused: they belong to no request.
 func TestAConnectionWithSurplusBytesIsNotReused(t *testing.T) {
 	address, _, connections := scripted(t, empty+"HTTP/1.1 500 Not For You\r\nContent-Length: 0\r\n\r\n", empty)
-	transport := New(&Options{Fallback: noFallback(t)})
+	transport := must(New(&Options{Fallback: noFallback(t)}))
 	defer transport.Close()
 	for range 3 {
 		if _, err := fetch(t, transport, newRequest(t, "GET", "http://"+address, "")); err != nil {
@@ -176,7 +176,7 @@ func TestDialErrorsAreDialErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close() // nothing listens there any more
-	transport := New(&Options{Fallback: noFallback(t)})
+	transport := must(New(&Options{Fallback: noFallback(t)}))
 	defer transport.Close()
 	for address, want := range map[string]func(error) bool{
 		"http://" + l.Addr().String():                         func(error) bool { return true },
@@ -214,7 +214,7 @@ func TestTLS(t *testing.T) {
 	defer s.Close()
 	roots := x509.NewCertPool()
 	roots.AddCert(s.Certificate())
-	transport := New(&Options{TLS: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, Fallback: noFallback(t)})
+	transport := must(New(&Options{TLS: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, Fallback: noFallback(t)}))
 	defer transport.Close()
 	text := strings.Repeat("0123456789", 10_000)
 	for range 5 {
@@ -245,12 +245,12 @@ func TestARequestEndsWithItsContext(t *testing.T) {
 		"no response": "", "half a head": "HTTP/1.1 200 OK\r\nConte", "half a body": "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na", "half a chunk": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\na",
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			transport := New(piped(func(c net.Conn) {
+			transport := must(New(piped(func(c net.Conn) {
 				http.ReadRequest(bufio.NewReader(c))
 				io.WriteString(c, script)
 				io.Copy(io.Discard, c) // until the client closes its end
 				c.Close()
-			}))
+			})))
 			defer transport.Close()
 			begin := time.Now()
 			late, cancel := context.WithTimeoutCause(t.Context(), 3*time.Second, cause)
@@ -299,7 +299,7 @@ func TestIdleConnectionsAreClosedInTime(t *testing.T) {
 		var opened, ended atomic.Int64
 		o := piped(echoing(&opened, &ended))
 		o.IdleTimeout = time.Minute
-		transport := New(o)
+		transport := must(New(o))
 		defer transport.Close()
 		burst := func(n int) {
 			var all sync.WaitGroup
@@ -346,7 +346,7 @@ func TestIdleConnectionsAreClosedInTime(t *testing.T) {
 func TestConnectionsThatCannotBeCheckedAreReusedOnlyBriefly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var opened, ended atomic.Int64
-		transport := New(piped(echoing(&opened, &ended)))
+		transport := must(New(piped(echoing(&opened, &ended))))
 		defer transport.Close()
 		for _, pause := range []time.Duration{0, maxIdleUnchecked / 2, 2 * maxIdleUnchecked} {
 			time.Sleep(pause)
@@ -369,7 +369,7 @@ func TestConcurrentRequests(t *testing.T) {
 		}
 	}))
 	defer s.Close()
-	transport := New(&Options{Connections: 5, Fallback: noFallback(t)})
+	transport := must(New(&Options{Connections: 5, Fallback: noFallback(t)}))
 	defer transport.Close()
 	var all sync.WaitGroup
 	for i := range 32 {
@@ -398,7 +398,7 @@ func TestTheDefaultFallbackWorks(t *testing.T) {
 		}
 	}))
 	defer s.Close()
-	transport := New(nil)
+	transport := must(New(nil))
 	defer transport.Close()
 	for _, method := range []string{"HEAD", "PATCH", "GET"} {
 		resp, err := transport.Do(newRequest(t, method, s.URL+"/", ""))
@@ -423,7 +423,7 @@ func BenchmarkExchange(b *testing.B) {
 	defer secure.Close()
 	roots := x509.NewCertPool()
 	roots.AddCert(secure.Certificate())
-	ours := New(&Options{TLS: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}})
+	ours := must(New(&Options{TLS: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}))
 	defer ours.Close()
 	theirs := ours.options.newFallback()
 	defer theirs.CloseIdleConnections()
@@ -448,6 +448,21 @@ func BenchmarkExchange(b *testing.B) {
 					}
 				})
 			}
+		}
+	}
+}
+
+func must(t *Transport, err error) *Transport {
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+func TestNewRefusesInvalidOptions(t *testing.T) {
+	for want, o := range map[string]Options{"Connections -1": {Connections: -1}, "IdleTimeout -1s": {IdleTimeout: -time.Second}} {
+		if _, err := New(&o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want an error about %s", err, want)
 		}
 	}
 }

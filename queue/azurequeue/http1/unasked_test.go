@@ -180,7 +180,7 @@ func TestAnUnsolicitedResponseIsNotReturned(t *testing.T) {
 				continue
 			}
 			address, o, connections := serveFlights(t, secure, c.respond)
-			transport := New(o)
+			transport := must(New(o))
 			for _, path := range []string{"/1", "/2", "/3"} {
 				if got, err := fetch(t, transport, newRequest(t, "GET", address+path, "")); err != nil || got != "for "+path {
 					t.Errorf("%s, TLS %v: response to %s: got %q, %v; want its own", name, secure, path, got, err)
@@ -206,7 +206,7 @@ func TestAnUnsolicitedResponseWhileIdleIsNotReturned(t *testing.T) {
 			<-late
 			io.WriteString(s.wire, ok(stale))
 		})
-		transport := New(o)
+		transport := must(New(o))
 		for _, path := range []string{"/1", "/2"} {
 			if got, err := fetch(t, transport, newRequest(t, "GET", address+path, "")); err != nil || got != "for "+path {
 				t.Errorf("TLS %v: response to %s: got %q, %v; want its own", secure, path, got, err)
@@ -239,7 +239,7 @@ func TestTLSMessagesKeepTheConnectionReusable(t *testing.T) {
 		address, o, connections := serveFlights(t, true, func(s *served) { io.WriteString(s.wire, s.text()) })
 		o.TLS = o.TLS.Clone()
 		o.TLS.MinVersion, o.TLS.MaxVersion = version, version
-		transport := New(o)
+		transport := must(New(o))
 		for _, path := range []string{"/1", "/2", "/3"} {
 			if got, err := fetch(t, transport, newRequest(t, "GET", address+path, "")); err != nil || got != "for "+path {
 				t.Errorf("response to %s: got %q, %v; want its own", path, got, err)
@@ -268,7 +268,7 @@ func TestEndOfTLSIsNoticed(t *testing.T) {
 			io.WriteString(s.wire, s.text())
 			end(s)
 		})
-		transport := New(o)
+		transport := must(New(o))
 		for _, path := range []string{"/1", "/2"} {
 			if got, err := fetch(t, transport, newRequest(t, "GET", address+path, "")); err != nil || got != "for "+path {
 				t.Errorf("%s: response to %s: got %q, %v; want its own", name, path, got, err)
@@ -304,7 +304,7 @@ func TestARefusalBeforeTheWholeBodyIsReturned(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		for status, returned := range map[string]bool{"413 Too Large": true, "403 Forbidden": true, "201 Created": false} {
 			address, o := refusing(t, secure, status)
-			transport := New(o)
+			transport := must(New(o))
 			resp, err := transport.Do(newRequest(t, "PUT", address, strings.Repeat("x", 900_000)))
 			switch {
 			case returned && (err != nil || resp.Status != status):
