@@ -43,13 +43,12 @@ func durations(t *testing.T) map[string]durationUse {
 		_, err := dispatcher.New(q, dispatcher.Jobs[string]{Handler: handler}, &o)
 		return err
 	}
-	purges := func(o poison.PurgeOptions) error { _, err := poison.Purge(t.Context(), q, &o); return err }
-	redrives := func(o poison.RedriveOptions) error {
-		o.To = q.Sibling("-again")
+	purges := func(o poison.Options) error { _, err := poison.Purge(t.Context(), q, &o); return err }
+	redrives := func(o poison.Options) error {
 		_, err := poison.Redrive(t.Context(), q, &o)
 		return err
 	}
-	lists := func(o poison.ListOptions) (err error) {
+	lists := func(o poison.Options) (err error) {
 		for _, one := range poison.List(t.Context(), q, &o) {
 			err = one
 		}
@@ -79,7 +78,7 @@ func durations(t *testing.T) map[string]durationUse {
 			_, err := azureblob.Open(emulatorLocation, &azureblob.Options{TryTimeout: d})
 			return err
 		}},
-		"codec/claimcheck.Options.Retention": {second, func(d time.Duration) error {
+		"codec/claimcheck.Options.Retention": {millisecond, func(d time.Duration) error {
 			_, err := claimcheck.New(blob.Memory(), "bodies", &claimcheck.Options{Retention: d})
 			return err
 		}},
@@ -105,7 +104,7 @@ func durations(t *testing.T) map[string]durationUse {
 		"dispatcher.Visibility.Max": {second, func(d time.Duration) error {
 			return dispatches(dispatcher.Options{Visibility: dispatcher.Visibility{Max: d}})
 		}},
-		"dispatcher/dedupe.Options.Retention": {second, func(d time.Duration) error { _, err := dedupe.New(&dedupe.Options{Retention: d}); return err }},
+		"dispatcher/dedupe.Options.Retention": {millisecond, func(d time.Duration) error { _, err := dedupe.New(&dedupe.Options{Retention: d}); return err }},
 		"dispatcher/dedupe.Options.Timeout":   {millisecond, func(d time.Duration) error { _, err := dedupe.New(&dedupe.Options{Timeout: d}); return err }},
 		"dispatcher/perkey.Options.MaxDelay":  {second, func(d time.Duration) error { _, err := perkey.New(&perkey.Options{MaxDelay: d}); return err }},
 		"dispatcher/perkey.Options.Wait":      {millisecond, func(d time.Duration) error { _, err := perkey.New(&perkey.Options{Wait: d}); return err }},
@@ -131,12 +130,16 @@ func durations(t *testing.T) map[string]durationUse {
 			return shards.New([]queue.Queue{q}, handler, &shards.Options[string]{Settle: d}).Run(t.Context())
 		}},
 
-		"poison.Filter.Newer":         {millisecond, func(d time.Duration) error { return lists(poison.ListOptions{Filter: poison.Filter{Newer: d}}) }},
-		"poison.Filter.Older":         {millisecond, func(d time.Duration) error { return purges(poison.PurgeOptions{Filter: poison.Filter{Older: d}}) }},
-		"poison.ListOptions.Lease":    {second, func(d time.Duration) error { return lists(poison.ListOptions{Lease: d}) }},
-		"poison.PurgeOptions.Lease":   {second, func(d time.Duration) error { return purges(poison.PurgeOptions{Lease: d}) }},
-		"poison.RedriveOptions.Lease": {second, func(d time.Duration) error { return redrives(poison.RedriveOptions{Lease: d}) }},
-		"poison.RedriveOptions.TTL":   {second, func(d time.Duration) error { return redrives(poison.RedriveOptions{TTL: d}) }},
+		"poison.Filter.Newer": {millisecond, func(d time.Duration) error { return lists(poison.Options{Filter: poison.Filter{Newer: d}}) }},
+		"poison.Filter.Older": {millisecond, func(d time.Duration) error { return purges(poison.Options{Filter: poison.Filter{Older: d}}) }},
+		"poison.Options.Lease": {second, func(d time.Duration) error {
+			o := poison.Options{Lease: d}
+			if list, purge, redrive := lists(o), purges(o), redrives(o); list != nil && purge != nil {
+				return redrive
+			}
+			return nil
+		}},
+		"poison.Options.TTL": {second, func(d time.Duration) error { return redrives(poison.Options{TTL: d}) }},
 
 		"producer.Options.Timeout": {millisecond, func(d time.Duration) error {
 			_, err := producer.New(q, &producer.Options[string]{Timeout: d}).Send(t.Context(), "job", nil)

@@ -40,7 +40,7 @@ func onAzurite(t *testing.T, o *claimcheck.Options) (_ *claimcheck.Claims, _ blo
 
 // On a service: bodies of one request and of several blocks, tombstones, and what is not there.
 func TestAzuriteKeepsBodies(t *testing.T) {
-	c, s, _ := onAzurite(t, &claimcheck.Options{Retention: time.Microsecond})
+	c, s, _ := onAzurite(t, &claimcheck.Options{Retention: time.Millisecond})
 	ctx := t.Context()
 	if _, err := c.Open(ctx, claimcheck.Claim{Ref: blob.Ref{Container: "claims-none", Name: "bodies/a"}}.String()); !errors.Is(err, codec.ErrClaimInvalid) {
 		t.Errorf("another container: got %v, want ErrClaimInvalid", err)

@@ -85,7 +85,7 @@ func (o *Options) setDefaults() error {
 	if o.Timeout < 0 || o.Retention < 0 {
 		errs = append(errs, fmt.Errorf("Timeout %v and Retention %v must not be negative", o.Timeout, o.Retention))
 	}
-	errs = append(errs, units.Wait("Timeout", o.Timeout), units.Visibility("Retention", o.Retention))
+	errs = append(errs, units.Wait("Timeout", o.Timeout), units.Wait("Retention", o.Retention))
 	o.Limit = cmp.Or(o.Limit, defaultLimit)
 	o.MaxBody = cmp.Or(o.MaxBody, defaultMaxBody)
 	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)

@@ -81,12 +81,12 @@ func (c *Claims) Sweep(ctx context.Context) (Removed, error) {
 // Purge removes the bodies, not the tombstones, that are older than the age, by the store's clock.
 // A message that still needs one of them becomes poison: the age must exceed the time that a
 // message can spend in its queue and in the poison queue. An age below
-// 1 s is an error. Otherwise errors are as those of Sweep.
+// 1 ms is an error. Otherwise errors are as those of Sweep.
 func (c *Claims) Purge(ctx context.Context, age time.Duration) (Removed, error) {
 	if age <= 0 {
 		return Removed{}, fmt.Errorf("purge bodies: the age %v must be positive, such as 720*time.Hour", age)
 	}
-	if err := units.Visibility("the age", age); err != nil {
+	if err := units.Wait("the age", age); err != nil {
 		return Removed{}, fmt.Errorf("purge bodies: %w", err)
 	}
 	removed, err := c.remove(ctx, false, age, func(ctx context.Context, ref blob.Ref) error {

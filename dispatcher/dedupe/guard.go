@@ -89,7 +89,7 @@ func (o *Options) validate() error {
 	if o.Retention < 0 || o.Timeout < 0 {
 		errs = append(errs, fmt.Errorf("the options Retention %v and Timeout %v must not be negative", o.Retention, o.Timeout))
 	}
-	errs = append(errs, units.Visibility("Retention", o.Retention), units.Wait("Timeout", o.Timeout))
+	errs = append(errs, units.Wait("Retention", o.Retention), units.Wait("Timeout", o.Timeout))
 	return errors.Join(errs...)
 }
 
