@@ -129,7 +129,6 @@ var brokenToday = map[string][]string{
 	"listener.NewKinds":            {"does not return (*T, error)"},
 	"listener/shards.New":          {"does not return (*T, error)"},
 	"listener/shards.NewKinds":     {"does not return (*T, error)"},
-	"listener/shards.Options":      {"check is not named validate"},
 	"queue/faultqueue.New":         {"does not return (*T, error)"},
 	"queue/localqueue.New":         {"does not return (*T, error)"},
 	"queue/paired.New":             {"does not return (*T, error)"},

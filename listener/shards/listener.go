@@ -68,7 +68,7 @@ func (o *Options[T]) withDefaults() Options[T] {
 	return c
 }
 
-func (o *Options[T]) check() error {
+func (o *Options[T]) validate() error {
 	switch {
 	case o.Listener.Slots != nil:
 		return errors.New("shards: Options.Listener.Slots is set: the slots of shards are those of Options.Pool")
@@ -152,7 +152,7 @@ func newListener[T any](shards []queue.Queue, o *Options[T], listen func(queue.Q
 	if l.seed = l.options.Listener.Seed; l.seed == 0 {
 		l.seed = rand.Uint64() // processes must not try a shard in step
 	}
-	if l.invalid = l.options.check(); l.invalid != nil {
+	if l.invalid = l.options.validate(); l.invalid != nil {
 		return l
 	}
 	if l.pool = l.options.Pool; l.pool == nil {
