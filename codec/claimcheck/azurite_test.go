@@ -97,7 +97,7 @@ func TestAzuriteKeepsBodies(t *testing.T) {
 	if purged, err := c.Purge(ctx, time.Hour); err != nil || purged != (claimcheck.Removed{}) {
 		t.Errorf("Purge of an hour: got %+v, %v; want nothing", purged, err)
 	}
-	if purged, err := c.Purge(ctx, time.Microsecond); err != nil || purged != (claimcheck.Removed{Blobs: 3, Bytes: 64<<10 + 1<<20}) {
+	if purged, err := c.Purge(ctx, time.Millisecond); err != nil || purged != (claimcheck.Removed{Blobs: 3, Bytes: 64<<10 + 1<<20}) {
 		t.Errorf("Purge: got %+v, %v; want the three that are left", purged, err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/millrace/millrace/internal/httpsyntax"
+	"github.com/millrace/millrace/internal/units"
 )
 
 // Options configure [New]. Nil and the zero value mean the defaults.
@@ -49,6 +50,9 @@ func (o *Options) validate() error {
 		return fmt.Errorf("create an HTTP/1.1 transport: Connections %d is negative: leave it 0 for the default", o.Connections)
 	case o.IdleTimeout < 0:
 		return fmt.Errorf("create an HTTP/1.1 transport: IdleTimeout %v is negative: leave it 0 for the default", o.IdleTimeout)
+	}
+	if err := units.Wait("IdleTimeout", o.IdleTimeout); err != nil {
+		return fmt.Errorf("create an HTTP/1.1 transport: %w", err)
 	}
 	return nil
 }
@@ -118,7 +122,7 @@ type Transport struct {
 var _ policy.Transporter = (*Transport)(nil)
 
 // New returns a transport. It opens no connection. Nil options mean the defaults. It is an error if
-// Connections or IdleTimeout is negative.
+// Connections or IdleTimeout is negative or lacks a unit.
 func New(o *Options) (*Transport, error) {
 	o = cmp.Or(o, &Options{})
 	if err := o.validate(); err != nil {
