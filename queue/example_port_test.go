@@ -43,7 +43,7 @@ func ExampleQueue() {
 // All queues of an account whose names begin alike.
 func ExampleListAll() {
 	ctx := context.Background()
-	var account queue.Account = localqueue.New(nil).Account("acme")
+	account := localqueue.New(nil).Account("acme")
 	for _, name := range []string{"orders", "orders-poison", "emails"} {
 		q, err := account.Open(name)
 		if err == nil {

@@ -83,7 +83,7 @@ func (o *Options) setDefaults() error {
 		errs = append(errs, fmt.Errorf("limit %d and MaxBody %d must not be negative", o.Limit, o.MaxBody))
 	}
 	if o.Timeout < 0 || o.Retention < 0 {
-		errs = append(errs, fmt.Errorf("Timeout %v and Retention %v must not be negative", o.Timeout, o.Retention))
+		errs = append(errs, fmt.Errorf("options Timeout %v and Retention %v must not be negative", o.Timeout, o.Retention))
 	}
 	errs = append(errs, units.Wait("Timeout", o.Timeout), units.Wait("Retention", o.Retention))
 	o.Limit = cmp.Or(o.Limit, defaultLimit)

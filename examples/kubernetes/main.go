@@ -42,7 +42,7 @@ type Email struct{ To string }
 func main() {
 	addr := flag.String("addr", ":8080", "address of probes and metrics")
 	flag.Parse()
-	var account queue.Account = localqueue.New(nil).Account("local")
+	account := localqueue.New(nil).Account("local")
 	if location := os.Getenv("AZURE_STORAGE"); location != "" {
 		var err error
 		if account, err = azurequeue.OpenAccount(location, nil); err != nil {

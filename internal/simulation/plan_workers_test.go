@@ -118,7 +118,7 @@ func (p *plan) worker(i int) workerPlan {
 	p.time(&w)
 	p.misbehave(&w)
 	if w.together > 0 { // at the same instant, a batch could begin before or after its context ends
-		w.grace = max(w.grace, time.Microsecond)
+		w.grace = max(w.grace, time.Millisecond)
 		if w.ending == halted {
 			w.ending, w.hurry = hurried, time.Microsecond
 		}

@@ -321,11 +321,11 @@ func token(name string) string {
 func checkPrefix(prefix string) error {
 	for part := range strings.SplitSeq(prefix, ".") {
 		if part == "" || strings.ContainsFunc(part, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '*' || r == '>' }) {
-			return fmt.Errorf("Prefix %.60q cannot begin a subject: use words of letters, digits, hyphens and underscores, separated by dots", prefix)
+			return fmt.Errorf("the Prefix %.60q cannot begin a subject: use words of letters, digits, hyphens and underscores, separated by dots", prefix)
 		}
 	}
 	if len(prefix) > maxSubject/2 {
-		return fmt.Errorf("Prefix has %d bytes, at most %d are possible", len(prefix), maxSubject/2)
+		return fmt.Errorf("the Prefix has %d bytes, at most %d are possible", len(prefix), maxSubject/2)
 	}
 	return nil
 }

@@ -21,10 +21,10 @@ func ship(context.Context, *listener.Message[Order]) error { return nil }
 // These are the lines of docs/wakeups.md, so that they compile.
 func _(q queue.Queue) {
 	conn, err := nats.Connect("nats://127.0.0.1:4222", nats.MaxReconnects(-1))
-	wakeups, err := natswakeup.New(conn, nil)
+	wakeups, errNew := natswakeup.New(conn, nil)
 	p := producer.New(q, &producer.Options[Order]{Wakeups: wakeups})
 	l := listener.New(q, ship, &listener.Options[Order]{Wakeups: wakeups})
-	_, _, _ = err, p, l
+	_, _, _, _ = err, errNew, p, l
 }
 
 func TestTheSnippetOfTheWakeUpsPageCompiles(t *testing.T) {

@@ -173,7 +173,7 @@ func (t *Transport) Close() error {
 	}
 	t.mu.Unlock()
 	for _, m := range all {
-		m.Close()
+		_ = m.Close()
 	}
 	t.end()
 	t.running.Wait()

@@ -43,7 +43,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	return &world{
-		T: t, channels: table.Memory("Channels"), posts: table.Memory("Blogs"), queue: q.(queue.Manager),
+		T: t, channels: table.Memory("Channels"), posts: table.Memory("Blogs"), queue: q,
 		journal: newJournal(), written: map[channels.Incarnation][]string{},
 	}
 }
