@@ -30,7 +30,7 @@ func Example_largeBodies() {
 		return
 	}
 	defer os.RemoveAll(dir)
-	store, err := stores.Blobs(dir, nil)
+	store, err := stores.OpenBlobs(dir, nil)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -43,7 +43,11 @@ func Example_largeBodies() {
 		fmt.Println(err)
 		return
 	}
-	compressed := zstdcodec.New[Report](nil, nil)
+	compressed, err := zstdcodec.New[Report](nil, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	reports := localqueue.New(nil).Queue(queue.Name{Queue: "reports"})
 
 	ctx := context.Background()

@@ -24,13 +24,13 @@ func Example_stores() {
 		location = dir
 	}
 
-	blobs, err := stores.Blobs(location, nil)
+	blobs, err := stores.OpenBlobs(location, nil)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer blobs.Close()
-	tables, err := stores.Tables(location, nil)
+	tables, err := stores.OpenTables(location, nil)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -27,12 +27,12 @@ func storesProgram(t *testing.T, location string, o *stores.Options) {
 	t.Helper()
 	ref, key := blob.Ref{Container: "reports", Name: "a/b"}, table.Key{Partition: "p", Row: "r"}
 	for _, store := range []bool{true, false} {
-		blobs, err := stores.Blobs(location, o)
+		blobs, err := stores.OpenBlobs(location, o)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer blobs.Close()
-		tables, err := stores.Tables(location, o)
+		tables, err := stores.OpenTables(location, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,10 +100,10 @@ func TestALinkToNowhereIsNamed(t *testing.T) {
 		t.Skip(err)
 	}
 	const want = "is a symbolic link to /nowhere/data, which does not exist"
-	if _, err := stores.Tables(link, nil); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := stores.OpenTables(link, nil); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("tables: got %v, want where the link leads", err)
 	}
-	if _, err := stores.Blobs(link, nil); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := stores.OpenBlobs(link, nil); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("blobs: got %v, want where the link leads", err)
 	}
 }
@@ -114,12 +114,12 @@ func TestADirectoryOfTablesIsPrivate(t *testing.T) {
 	t.Parallel()
 	parent := filepath.Join(t.TempDir(), "new")
 	dir := filepath.Join(parent, "dir.db")
-	if tables, err := stores.Tables(dir+"/", nil); err != nil {
+	if tables, err := stores.OpenTables(dir+"/", nil); err != nil {
 		t.Fatal(err)
 	} else if err := tables.Close(); err != nil {
 		t.Error(err)
 	}
-	if tables, err := stores.Tables(dir, nil); err != nil {
+	if tables, err := stores.OpenTables(dir, nil); err != nil {
 		t.Error(err)
 	} else if err := tables.Close(); err != nil {
 		t.Error(err)
@@ -147,7 +147,7 @@ func TestTheTablesOfAFile(t *testing.T) {
 	}
 	for _, path := range []string{made, filepath.Join(dir, "new.db")} {
 		for range 2 { // as a new file, and as one that exists
-			tables, err := stores.Tables(path, nil)
+			tables, err := stores.OpenTables(path, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -159,15 +159,15 @@ func TestTheTablesOfAFile(t *testing.T) {
 			}
 		}
 	}
-	tables, err := stores.Tables(made, nil)
+	tables, err := stores.OpenTables(made, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tables.Close()
-	if _, err := stores.Tables(made, nil); !errors.Is(err, filetable.ErrLocked) {
+	if _, err := stores.OpenTables(made, nil); !errors.Is(err, filetable.ErrLocked) {
 		t.Errorf("opened twice: got %v, want ErrLocked", err)
 	}
-	if _, err := stores.Blobs(made, nil); err == nil || !strings.Contains(err.Error(), made) {
+	if _, err := stores.OpenBlobs(made, nil); err == nil || !strings.Contains(err.Error(), made) {
 		t.Errorf("blobs in a file: got %v, want an error with its path", err)
 	}
 }
@@ -188,11 +188,11 @@ func TestInvalidLocationsAreRefused(t *testing.T) {
 		served:                                    "or use a directory, as stores.",
 		"https://a.queue.core.windows.net/orders?sv=1&sig=c2VjcmV0": "the location is the account's queue address",
 	} {
-		_, err := stores.Blobs(location, nil)
+		_, err := stores.OpenBlobs(location, nil)
 		if !errors.Is(err, blob.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "c2VjcmV0") {
 			t.Errorf("blobs at %q: got %v, want %q", location, err, want)
 		}
-		_, err = stores.Tables(location, nil)
+		_, err = stores.OpenTables(location, nil)
 		if !errors.Is(err, table.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "c2VjcmV0") {
 			t.Errorf("tables at %q: got %v, want %q", location, err, want)
 		}
@@ -215,17 +215,17 @@ func (noToken) GetToken(context.Context, policy.TokenRequestOptions) (azcore.Acc
 func TestTheAddressOfAnyServiceLeadsToTheAccount(t *testing.T) {
 	for _, location := range []string{"https://acct.queue.core.windows.net", "https://acct.blob.core.windows.net/", "https://acct.table.core.windows.net"} {
 		o := &stores.Options{Credential: noToken{}}
-		blobs, err := stores.Blobs(location, o)
+		blobs, err := stores.OpenBlobs(location, o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, is := blobs.(*azureblob.Store); !is {
-			t.Errorf("%s: got a %T, want an azureblob.Store", location, blobs)
+		if _, is := blobs.Manager.(*azureblob.Store); !is {
+			t.Errorf("%s: got a %T, want an azureblob.Store", location, blobs.Manager)
 		}
 		if _, err := blobs.Stat(t.Context(), blob.Ref{Container: "reports", Name: "a"}); !errors.Is(err, blob.ErrUnauthorized) || !strings.Contains(err.Error(), errNoToken.Error()) {
 			t.Errorf("%s: got %v, want the credential's error", location, err)
 		}
-		tables, err := stores.Tables(location, o)
+		tables, err := stores.OpenTables(location, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -246,8 +246,8 @@ func TestTheAddressOfAnyServiceLeadsToTheAccount(t *testing.T) {
 func TestACredentialIsIgnoredWhereTheLocationHasAKey(t *testing.T) {
 	o := &stores.Options{Credential: noToken{}}
 	for _, location := range []string{"UseDevelopmentStorage=true", "AccountName=a;AccountKey=c2VjcmV0"} {
-		_, blobErr := stores.Blobs(location, o)
-		_, tableErr := stores.Tables(location, o)
+		_, blobErr := stores.OpenBlobs(location, o)
+		_, tableErr := stores.OpenTables(location, o)
 		if err := errors.Join(blobErr, tableErr); err != nil {
 			t.Errorf("%s: got %v, want nil", location, err)
 		}
@@ -255,7 +255,7 @@ func TestACredentialIsIgnoredWhereTheLocationHasAKey(t *testing.T) {
 }
 
 func TestASignatureForOneTableOpensThatOne(t *testing.T) {
-	tables, err := stores.Tables("https://acct.table.core.windows.net/Reports?sv=1&sig=x", nil)
+	tables, err := stores.OpenTables("https://acct.table.core.windows.net/Reports?sv=1&sig=x", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

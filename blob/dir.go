@@ -16,30 +16,39 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/internal/blobcheck"
 	"github.com/millrace/millrace/internal/openfile"
 	"github.com/millrace/millrace/internal/serviceerror"
 )
 
-// Directory is a store in a directory of the file system. Make one with [Dir]. Any number
-// of processes may use one directory at a time. It is safe for concurrent use.
-//
-// A container is a folder, and a blob a file in it. A slash in a blob's name becomes a plus
-// sign in the file's: with folders, "a" and "a/b" could not both exist. No name and no
-// symbolic link leads out of the directory.
-//
-// The file of a blob without metadata is its content. Metadata are behind the content, in the
-// same file, because one rename then replaces both at once.
-//
-// Folders and files that it creates are private to their user, like the files of a queue:
-// a large body is as secret as a small one. Modes of existing ones stay as they are.
+// Directory is a store in a directory of the file system. Create one with [Open]. It is safe for
+// concurrent use.
 type Directory struct {
+	_ [0]sync.Mutex // go vet reports copies
+
+	Manager
+	root *os.Root
+}
+
+// Close releases the directory. Open readers can still be read. The store cannot be used any more.
+func (d *Directory) Close() error { return d.root.Close() }
+
+type directory struct {
 	path string
 	root *os.Root
 	sync func(folder string) error // makes the names in a folder durable
 
-	known sync.Map // containers with durable names
+	known sync.Map     // containers with durable names
+	clock atomic.Value // a reading of the clock of the file system
+}
+
+// A reading says which time the file system had at an instant of this process.
+type reading struct {
+	theirs time.Time
+	ours   time.Time // with its monotonic clock, so that nobody who sets the clock changes the age of blobs
 }
 
 const (
@@ -55,38 +64,53 @@ const (
 	abandoned = 24 * time.Hour
 )
 
-// Dir opens the store in a directory, creates the directory if it does not exist, and
-// removes partial files that killed writers left more than a day ago. Call
-// [Directory.Close] when done. A blob that was stored survives a power cut, provided that the
-// disk keeps what it reports as written.
-func Dir(path string) (*Directory, error) {
-	if err := openfile.MakeDirectory(os.Open, path, 0o700); err != nil {
-		return nil, fmt.Errorf("open the blob directory: %w", err)
-	}
-	root, err := os.OpenRoot(path)
+// Open opens the store in a directory of the file system, which it creates if it does not exist.
+// Any number of processes may use one directory at a time. Call Close when done.
+//
+// A container is a folder, and a blob a file in it. A slash in a blob's name becomes a plus
+// sign in the file's: with folders, "a" and "a/b" could not both exist. No name and no
+// symbolic link leads out of the directory. The file of a blob without metadata is its content.
+// Metadata are behind the content, in the same file, because one rename then replaces both.
+//
+// A blob that was stored survives a power cut, provided that the disk keeps what it reports as
+// written. Folders and files that the store creates are private to their user, like the files of
+// a queue: a large body is as secret as a small one. Modes of existing ones stay as they are.
+//
+// Open removes partial files that killed writers left more than a day ago, and creates a file for
+// a moment to read the clock of the file system. If it cannot, in a directory that is read-only,
+// [Info.Now] is unknown until a blob was put.
+func Open(dir string) (*Directory, error) {
+	d, err := openDirectory(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open the blob directory: %w", err)
 	}
-	d := &Directory{path: path, root: root, sync: func(folder string) error { return openfile.SyncDirectory(root.Open, folder) }}
+	return &Directory{Manager: d, root: d.root}, nil
+}
+
+func openDirectory(path string) (*directory, error) {
+	if path == "" {
+		return nil, errors.New("its path is empty. Name a directory, such as ./blobs")
+	}
+	if err := openfile.MakeDirectory(os.Open, path, 0o700); err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, err
+	}
+	d := &directory{path: path, root: root, sync: func(folder string) error { return openfile.SyncDirectory(root.Open, folder) }}
+	d.readClock()
 	d.removeAbandoned()
 	return d, nil
 }
 
-// Close releases the directory. Open readers can still be read.
-func (d *Directory) Close() error { return d.root.Close() }
-
-// Path returns the path of a blob's file, for messages.
-func (d *Directory) Path(ref Ref) string {
-	return d.path + string(os.PathSeparator) + ref.Container + string(os.PathSeparator) + fileName(ref.Name)
-}
-
 // Put stores a blob; see [Store].
-func (d *Directory) Put(ctx context.Context, ref Ref, r io.Reader, o *PutOptions) error {
+func (d *directory) Put(ctx context.Context, ref Ref, r io.Reader, o *PutOptions) error {
 	return failure("put", ref, d.put(ctx, ref, r, o, d.root.Rename))
 }
 
 // Create stores a blob that does not exist; see [Store].
-func (d *Directory) Create(ctx context.Context, ref Ref, r io.Reader, o *PutOptions) error {
+func (d *directory) Create(ctx context.Context, ref Ref, r io.Reader, o *PutOptions) error {
 	if readyToPut(ctx, ref, o) == nil { // do not write a blob that exists already
 		if _, err := d.root.Lstat(file(ref)); err == nil {
 			return failure("create", ref, ErrExists)
@@ -104,7 +128,7 @@ func (d *Directory) Create(ctx context.Context, ref Ref, r io.Reader, o *PutOpti
 }
 
 // put writes content and metadata to a file that commit gives the blob's name.
-func (d *Directory) put(ctx context.Context, ref Ref, r io.Reader, o *PutOptions, commit func(from, to string) error) error {
+func (d *directory) put(ctx context.Context, ref Ref, r io.Reader, o *PutOptions, commit func(from, to string) error) error {
 	if err := readyToPut(ctx, ref, o); err != nil {
 		return err
 	}
@@ -127,7 +151,7 @@ func (d *Directory) put(ctx context.Context, ref Ref, r io.Reader, o *PutOptions
 // write fills a temporary file in a container, which it creates, and then gives the file its
 // name, atomically. The file is on disk before it has the name, because a reader of the blob may
 // put its reference on a durable queue. An error of fill is returned unchanged.
-func (d *Directory) write(container, name string, commit func(from, to string) error, fill func(*os.File) error) (err error) {
+func (d *directory) write(container, name string, commit func(from, to string) error, fill func(*os.File) error) (err error) {
 	if err := d.makeContainer(container); err != nil {
 		return d.inDirectory(err)
 	}
@@ -147,6 +171,7 @@ func (d *Directory) write(container, name string, commit func(from, to string) e
 		return err
 	}
 	err = f.Sync()
+	d.keepTime(f)
 	if e := f.Close(); err == nil {
 		err = e
 	}
@@ -161,7 +186,7 @@ func (d *Directory) write(container, name string, commit func(from, to string) e
 
 // makeContainer makes the folder of a container, and its name durable. Another process may have
 // made the folder just now, so the first write to each container waits for the name.
-func (d *Directory) makeContainer(container string) error {
+func (d *directory) makeContainer(container string) error {
 	err := d.root.Mkdir(container, 0o700)
 	existed := errors.Is(err, fs.ErrExist)
 	if err != nil && !existed {
@@ -178,7 +203,7 @@ func (d *Directory) makeContainer(container string) error {
 }
 
 // Open opens a blob for reading; see [Store].
-func (d *Directory) Open(ctx context.Context, ref Ref) (*Reader, error) {
+func (d *directory) Open(ctx context.Context, ref Ref) (*Reader, error) {
 	f, info, err := d.open(ctx, ref)
 	if err != nil {
 		return nil, failure("open", ref, err)
@@ -192,35 +217,47 @@ type contentReader struct {
 	io.Closer
 }
 
-// Stat describes a blob; see [Store]. For [Info.Now] it creates a file and removes it.
-func (d *Directory) Stat(ctx context.Context, ref Ref) (Info, error) {
+// Stat describes a blob; see [Store].
+func (d *directory) Stat(ctx context.Context, ref Ref) (Info, error) {
 	f, info, err := d.open(ctx, ref)
 	if err != nil {
 		return Info{}, failure("stat", ref, err)
 	}
-	info.Now = d.now(ref.Container)
+	info.Now = d.now()
 	return info, failure("stat", ref, f.Close())
 }
 
-// now returns the time of the file system, which may be that of another machine: it is the time of
-// a new file. It is zero if the file cannot be created.
-func (d *Directory) now(container string) time.Time {
-	name := container + "/" + partial + rand.Text()
-	f, err := d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
+// now returns the time of the file system, which may be that of another machine. It is zero if
+// that is unknown.
+func (d *directory) now() time.Time {
+	r, known := d.clock.Load().(reading)
+	if !known {
 		return time.Time{}
 	}
-	info, err := f.Stat()
-	_ = f.Close() // it is empty
-	_ = d.root.Remove(name)
-	if err != nil {
-		return time.Time{}
-	}
-	return info.ModTime()
+	return r.theirs.Add(time.Since(r.ours))
 }
 
-func (d *Directory) open(ctx context.Context, ref Ref) (*os.File, Info, error) {
-	if err := ready(ctx, ref.Check()); err != nil {
+// readClock keeps the time of a new file.
+func (d *directory) readClock() {
+	name := partial + rand.Text()
+	f, err := d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return
+	}
+	d.keepTime(f)
+	_ = f.Close() // it is empty
+	_ = d.root.Remove(name)
+}
+
+// keepTime keeps the time of a file that was written just now.
+func (d *directory) keepTime(f *os.File) {
+	if info, err := f.Stat(); err == nil {
+		d.clock.Store(reading{theirs: info.ModTime(), ours: time.Now()})
+	}
+}
+
+func (d *directory) open(ctx context.Context, ref Ref) (*os.File, Info, error) {
+	if err := ready(ctx, ref.check()); err != nil {
 		return nil, Info{}, err
 	}
 	f, info, err := d.openFile(ref)
@@ -234,7 +271,7 @@ func (d *Directory) open(ctx context.Context, ref Ref) (*os.File, Info, error) {
 }
 
 // openFile opens a blob's file and describes its content, all of one version.
-func (d *Directory) openFile(ref Ref) (_ *os.File, _ Info, err error) {
+func (d *directory) openFile(ref Ref) (_ *os.File, _ Info, err error) {
 	// Opening a named pipe would block.
 	if s, err := d.root.Stat(file(ref)); err != nil {
 		return nil, Info{}, err
@@ -259,8 +296,8 @@ func (d *Directory) openFile(ref Ref) (_ *os.File, _ Info, err error) {
 }
 
 // Delete deletes a blob; see [Store].
-func (d *Directory) Delete(ctx context.Context, ref Ref) error {
-	err := ready(ctx, ref.Check())
+func (d *directory) Delete(ctx context.Context, ref Ref) error {
+	err := ready(ctx, ref.check())
 	if err == nil {
 		err = d.root.Remove(file(ref))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -271,15 +308,11 @@ func (d *Directory) Delete(ctx context.Context, ref Ref) error {
 	return failure("delete", ref, err)
 }
 
-// List yields blobs; see [Store]. It opens each file, for the metadata, and creates one
-// as Stat does.
-func (d *Directory) List(ctx context.Context, container, prefix string) iter.Seq2[Info, error] {
+// List yields blobs; see [Store]. It opens each file, for the metadata.
+func (d *directory) List(ctx context.Context, container, prefix string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		refs, err := d.refs(ctx, container, prefix)
-		now := time.Time{}
-		if len(refs) > 0 {
-			now = d.now(container)
-		}
+		now := d.now()
 		for _, ref := range refs {
 			f, info, e := d.open(ctx, ref)
 			if errors.Is(e, ErrMissing) {
@@ -303,8 +336,8 @@ func (d *Directory) List(ctx context.Context, container, prefix string) iter.Seq
 	}
 }
 
-func (d *Directory) refs(ctx context.Context, container, prefix string) ([]Ref, error) {
-	if err := ready(ctx, CheckPrefix(container, prefix)); err != nil {
+func (d *directory) refs(ctx context.Context, container, prefix string) ([]Ref, error) {
+	if err := ready(ctx, blobcheck.Prefix(container, prefix)); err != nil {
 		return nil, err
 	}
 	entries, err := fs.ReadDir(d.root.FS(), container)
@@ -319,7 +352,7 @@ func (d *Directory) refs(ctx context.Context, container, prefix string) ([]Ref, 
 		ref := Ref{container, strings.ReplaceAll(e.Name(), slash, "/")}
 		// Skip files that are not blobs: partial files, and what people and their
 		// tools leave in folders.
-		if e.Type().IsRegular() && strings.HasPrefix(ref.Name, prefix) && ref.Check() == nil {
+		if e.Type().IsRegular() && strings.HasPrefix(ref.Name, prefix) && ref.check() == nil {
 			refs = append(refs, ref)
 		}
 	}
@@ -328,12 +361,12 @@ func (d *Directory) refs(ctx context.Context, container, prefix string) ([]Ref, 
 }
 
 // Access returns the policy that was set; see [Manager] and [Access].
-func (d *Directory) Access(ctx context.Context, container string) (Access, error) {
+func (d *directory) Access(ctx context.Context, container string) (Access, error) {
 	a, err := d.access(ctx, container)
 	return a, failure("get access", Ref{Container: container}, err)
 }
 
-func (d *Directory) access(ctx context.Context, container string) (Access, error) {
+func (d *directory) access(ctx context.Context, container string) (Access, error) {
 	if err := readyForAccess(ctx, container, Private); err != nil {
 		return Private, err
 	}
@@ -343,7 +376,7 @@ func (d *Directory) access(ctx context.Context, container string) (Access, error
 	}
 	a := Access(strings.TrimSpace(string(text)))
 	if err == nil {
-		err = a.Check()
+		err = blobcheck.Access(string(a))
 	}
 	if err != nil {
 		return Private, d.inDirectory(err)
@@ -352,7 +385,7 @@ func (d *Directory) access(ctx context.Context, container string) (Access, error
 }
 
 // SetAccess keeps the policy in a file; see [Manager] and [Access].
-func (d *Directory) SetAccess(ctx context.Context, container string, a Access) error {
+func (d *directory) SetAccess(ctx context.Context, container string, a Access) error {
 	err := readyForAccess(ctx, container, a)
 	if err == nil {
 		err = d.write(container, accessFile, d.root.Rename, func(f *os.File) error {
@@ -365,11 +398,11 @@ func (d *Directory) SetAccess(ctx context.Context, container string, a Access) e
 
 // removeAbandoned removes the partial files of killed writers. Its errors do not keep the store
 // from opening.
-func (d *Directory) removeAbandoned() {
-	found, _ := fs.Glob(d.root.FS(), "*/"+partial+"*")
-	for _, name := range found {
-		container, _, _ := strings.Cut(name, "/")
-		if info, err := d.root.Lstat(name); err == nil && d.now(container).Sub(info.ModTime()) > abandoned {
+func (d *directory) removeAbandoned() {
+	inFolders, _ := fs.Glob(d.root.FS(), "*/"+partial+"*")
+	found, _ := fs.Glob(d.root.FS(), partial+"*")
+	for _, name := range append(found, inFolders...) {
+		if info, err := d.root.Lstat(name); err == nil && d.now().Sub(info.ModTime()) > abandoned {
 			_ = d.root.Remove(name)
 		}
 	}
@@ -381,7 +414,7 @@ func fileName(name string) string { return strings.ReplaceAll(name, "/", slash) 
 
 // inDirectory adds the directory to an error, instead of a path that repeats the reference or is
 // random.
-func (d *Directory) inDirectory(err error) error {
+func (d *directory) inDirectory(err error) error {
 	var (
 		path *fs.PathError
 		link *os.LinkError
@@ -399,7 +432,7 @@ func (d *Directory) inDirectory(err error) error {
 
 // explainLink returns the cause of an error, or that the container or the file is a symbolic
 // link: one that leads out of the directory cannot be used.
-func (d *Directory) explainLink(err *fs.PathError) error {
+func (d *directory) explainLink(err *fs.PathError) error {
 	container, _, _ := strings.Cut(err.Path, "/")
 	for _, name := range []string{container, err.Path} {
 		if _, failed := d.root.Stat(name); failed == nil {
@@ -412,7 +445,7 @@ func (d *Directory) explainLink(err *fs.PathError) error {
 	return err.Err
 }
 
-// A trailer is what follows the content in a file of a [Directory]: the metadata as JSON and a
+// A trailer is what follows the content in a file of a [Open]ed directory: the metadata as JSON and a
 // footer of fixed length with the size and the checksum of that JSON. A file that does not end
 // in a footer is content alone. Content that itself ends in one is followed by a trailer, so
 // that exactly the last one is taken off.

@@ -1,5 +1,5 @@
 // Package blob stores data that is too large for a message: a [Store] keeps streams of bytes
-// under a [Ref], and the message carries that reference as a URI. [Memory] and [Dir] are
+// under a [Ref], and the message carries that reference as a URI. [Memory] and [Open] are
 // stores, and so is Azure Blob Storage, in package azureblob. All pass one conformance suite,
 // package blobtest. Package stores opens a directory or an account by one setting.
 //

@@ -12,11 +12,11 @@ import (
 // TestNamesAreMadeDurable: each write syncs the name of the blob. The first write to a container,
 // and each one that makes its folder again, also syncs the name of the container.
 func TestNamesAreMadeDurable(t *testing.T) {
-	d, err := Dir(t.TempDir())
+	d, err := openDirectory(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.Close()
+	defer d.root.Close()
 	var synced []string
 	var failure error
 	d.sync = func(folder string) error {

@@ -90,7 +90,7 @@ func ExampleDir() {
 		return
 	}
 	defer os.RemoveAll(path)
-	store, err := blob.Dir(path)
+	store, err := blob.Open(path)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/blobcheck"
 	"github.com/millrace/millrace/internal/serviceerror"
 )
 
@@ -94,7 +95,7 @@ func (m *memory) Stat(ctx context.Context, ref Ref) (Info, error) {
 }
 
 func (m *memory) get(ctx context.Context, ref Ref) (stored, error) {
-	if err := ready(ctx, ref.Check()); err != nil {
+	if err := ready(ctx, ref.check()); err != nil {
 		return stored{}, err
 	}
 	m.mu.RLock()
@@ -107,7 +108,7 @@ func (m *memory) get(ctx context.Context, ref Ref) (stored, error) {
 }
 
 func (m *memory) Delete(ctx context.Context, ref Ref) error {
-	if err := ready(ctx, ref.Check()); err != nil {
+	if err := ready(ctx, ref.check()); err != nil {
 		return failure("delete", ref, err)
 	}
 	m.mu.Lock()
@@ -134,7 +135,7 @@ func (m *memory) List(ctx context.Context, container, prefix string) iter.Seq2[I
 }
 
 func (m *memory) find(ctx context.Context, container, prefix string) ([]Info, error) {
-	if err := ready(ctx, CheckPrefix(container, prefix)); err != nil {
+	if err := ready(ctx, blobcheck.Prefix(container, prefix)); err != nil {
 		return nil, err
 	}
 	m.mu.RLock()

@@ -4,13 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
 	"maps"
-	"strings"
 	"time"
 
+	"github.com/millrace/millrace/internal/blobcheck"
 	"github.com/millrace/millrace/internal/serviceerror"
 )
 
@@ -60,8 +59,10 @@ type Manager interface {
 
 // PutOptions configure [Store.Put] and [Store.Create]. Nil and the zero value mean the defaults.
 type PutOptions struct {
-	// Metadata are stored with the blob and appear with it. [CheckMetadata] says what they may
-	// be. The store keeps a copy. Defaults to none.
+	// Metadata are stored with the blob and appear with it. Names are lower-case letters, digits
+	// and underscores, begin with a letter and not with "millrace_". Values are printable ASCII,
+	// not empty, without surrounding spaces. Names and values have at most 8,000 bytes together.
+	// The store keeps a copy. Defaults to none.
 	Metadata map[string]string
 }
 
@@ -118,7 +119,7 @@ func ready(ctx context.Context, argErr error) error {
 }
 
 func readyToPut(ctx context.Context, ref Ref, o *PutOptions) error {
-	bad := cmp.Or(ref.Check(), CheckMetadata(o.metadata()))
+	bad := cmp.Or(ref.check(), blobcheck.Metadata(o.metadata()))
 	return ready(ctx, bad)
 }
 
@@ -144,7 +145,7 @@ func (s *source) Read(p []byte) (n int, err error) {
 // Access says who may read the blobs of a container. Nobody but the owner may write.
 //
 // It is a policy of a store that others can reach over the network, as Azure Blob Storage can
-// be. [Memory] and [Dir] keep it, so that a program can set it wherever it runs; but nobody
+// be. [Memory] and [Open] keep it, so that a program can set it wherever it runs; but nobody
 // reaches the blobs of a process, and the permissions of a directory's files decide who reads
 // those.
 type Access string
@@ -155,60 +156,13 @@ const (
 
 	// PublicRead lets everybody read a blob whose name they know, without authorization.
 	// Nobody but the owner may list the container.
-	PublicRead Access = "public-read"
+	PublicRead Access = blobcheck.PublicRead
 )
-
-// Check fails with [ErrInvalid] for an unknown policy.
-func (a Access) Check() error {
-	if a != Private && a != PublicRead {
-		return fmt.Errorf("%w: unknown access policy %.40q", ErrInvalid, string(a))
-	}
-	return nil
-}
 
 // readyForAccess returns why a call with a container's policy must not begin.
 func readyForAccess(ctx context.Context, container string, a Access) error {
-	bad := cmp.Or(CheckContainer(container), a.Check())
+	bad := cmp.Or(blobcheck.Container(container), blobcheck.Access(string(a)))
 	return ready(ctx, bad)
-}
-
-// MaxMetadata is the size of a blob's metadata at most: names and values in bytes together.
-const MaxMetadata = 8000
-
-// ReservedMetadata begins the names that stores keep for themselves.
-const ReservedMetadata = "millrace_"
-
-// CheckMetadata fails with [ErrInvalid] for metadata that not every store can keep. Names are
-// lower-case letters, digits and underscores, begin with a letter and not with
-// [ReservedMetadata]. Values are printable ASCII, not empty, without surrounding spaces. Names
-// and values have at most [MaxMetadata] bytes together. Every store calls it first.
-func CheckMetadata(metadata map[string]string) error {
-	size := 0
-	for name, value := range metadata {
-		if !metadataName(name) {
-			return fmt.Errorf("%w: the metadata name %.80q may have lower-case letters, digits and underscores, and begins with a letter", ErrInvalid, name)
-		}
-		if strings.HasPrefix(name, ReservedMetadata) {
-			return fmt.Errorf("%w: the metadata name %.80q begins with %s, which stores keep for themselves", ErrInvalid, name, ReservedMetadata)
-		}
-		if value == "" || value != strings.TrimSpace(value) || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
-			return fmt.Errorf("%w: the metadata value of %q must be printable ASCII, not empty, without surrounding spaces", ErrInvalid, name)
-		}
-		size += len(name) + len(value)
-	}
-	if size > MaxMetadata {
-		return fmt.Errorf("%w: the metadata have %d bytes, the limit is %d", ErrInvalid, size, MaxMetadata)
-	}
-	return nil
-}
-
-func metadataName(name string) bool {
-	for i := range len(name) {
-		if !alphanumeric(name[i]) && name[i] != '_' {
-			return false
-		}
-	}
-	return name != "" && 'a' <= name[0] && name[0] <= 'z'
 }
 
 // cloneMetadata returns a copy; that of no metadata is nil.
@@ -239,7 +193,7 @@ var (
 	ErrUnauthorized = errors.New("unauthorized")
 
 	// ErrInvalid means that arguments are invalid, or that the store refused them.
-	ErrInvalid = errors.New("invalid argument")
+	ErrInvalid = blobcheck.ErrInvalid
 )
 
 // Transient reports whether the same call may succeed later. A change may have taken effect.

@@ -15,7 +15,7 @@ import (
 // file returns the bytes of a blob's file.
 func file(t *testing.T, d *blob.Directory, name string) string {
 	t.Helper()
-	data, err := os.ReadFile(d.Path(ref(name)))
+	data, err := os.ReadFile(blob.PathOf(d, ref(name)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestDamagedMetadataAreAnError(t *testing.T) {
 		"checksum":           whole[:len(whole)-3] + "zz\n",
 		"start":              strings.TrimPrefix(whole, `text{"k`),
 	} {
-		if err := os.WriteFile(d.Path(ref("a")), []byte(damaged), 0o666); err != nil {
+		if err := os.WriteFile(blob.PathOf(d, ref("a")), []byte(damaged), 0o666); err != nil {
 			t.Fatal(err)
 		}
 		_, stat := d.Stat(t.Context(), ref("a"))

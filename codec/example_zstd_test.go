@@ -10,7 +10,11 @@ import (
 // The codec of a producer and of its listener.
 func Example_zstd() {
 	type report struct{ Text string }
-	c := zstdcodec.New[report](nil, &zstdcodec.Options{MaxBody: 1 << 20})
+	c, err := zstdcodec.New[report](nil, &zstdcodec.Options{MaxBody: 1 << 20})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 
 	body, err := c.Encode(report{strings.Repeat("all is well. ", 1000)})
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
-	"github.com/millrace/millrace/codec/zstdcodec"
 	"github.com/millrace/millrace/kinds"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
@@ -138,7 +137,7 @@ func TestATypeThatHidesItsFieldsIsRefused(t *testing.T) {
 	if b, err := codec.XML[ownXML]().Encode(ownXML{"7"}); err != nil || codec.Check(codec.XML[ownXML]()) != nil || string(b) != "<ownXML>7</ownXML>" {
 		t.Errorf("got %s, %v", b, err)
 	}
-	if err := codec.Check(zstdcodec.New[private](nil, nil)); err == nil {
+	if err := codec.Check(compressed[private](t, nil, nil)); err == nil {
 		t.Error("zstdcodec: got no error")
 	}
 	if err := codec.Check(codec.Text()); err != nil {

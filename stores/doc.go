@@ -10,7 +10,7 @@
 //
 //   - a path, such as "./data": a directory with a folder for each container of blobs, and with all
 //     tables in the file tables.db. The directory is created if it does not exist. Blobs and tables
-//     may share it. For [Tables], a path that ends in ".db" or names a file is that file itself,
+//     may share it. For [OpenTables], a path that ends in ".db" or names a file is that file itself,
 //   - a connection string of an account,
 //   - "UseDevelopmentStorage=true", Azurite's account on this machine,
 //   - the address of an account, such as "https://ACCOUNT.blob.core.windows.net", with or without a

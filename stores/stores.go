@@ -2,7 +2,6 @@ package stores
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,7 +18,7 @@ import (
 	"github.com/millrace/millrace/table/filetable"
 )
 
-// Options configure [Blobs] and [Tables]. Nil and the zero value mean the defaults.
+// Options configure [OpenBlobs] and [OpenTables]. Nil and the zero value mean the defaults.
 type Options struct {
 	// Credential authorizes requests to the address of an account without a signature. It has no
 	// effect at other locations, so a program can set it for all of them. Defaults to azidentity's
@@ -39,34 +38,40 @@ func (o *Options) credential(s azurestorage.Service, location string) azcore.Tok
 // emptyHint is for a setting that was forgotten.
 const emptyHint = "use the path of a directory, or the location of an account"
 
-// BlobStore is an open blob store. It is safe for concurrent use. Close releases the directory or
-// the idle connections.
-type BlobStore interface {
+// BlobStore is an open blob store. It is safe for concurrent use.
+type BlobStore struct {
+	_ [0]sync.Mutex // go vet reports copies
+
+	// Manager is the store: a [*blob.Directory] or an [*azureblob.Store].
 	blob.Manager
-	io.Closer
+
+	close func() error
 }
 
-// Blobs opens the blobs at a location, as described in the package comment. The result is a
-// [*blob.Directory] or an [*azureblob.Store]. The error is [blob.ErrInvalid] for an empty location or
-// an invalid location of an account, which it does not repeat, or an error of the file system.
-func Blobs(location string, o *Options) (BlobStore, error) {
+// Close releases the directory or the idle connections.
+func (s *BlobStore) Close() error { return s.close() }
+
+// OpenBlobs opens the blobs at a location, as described in the package comment. The error is
+// [blob.ErrInvalid] for an empty location or an invalid location of an account, which it does not
+// repeat, or an error of the file system.
+func OpenBlobs(location string, o *Options) (*BlobStore, error) {
 	location = strings.TrimSpace(location)
 	if location == "" {
 		return nil, &blob.Error{Op: "open the blob store", Kind: blob.ErrInvalid, Detail: "the location is empty", Hint: emptyHint}
 	}
 	if !azurestorage.IsLocation(location) {
-		d, err := blob.Dir(location)
+		d, err := blob.Open(location)
 		if err != nil {
 			return nil, err
 		}
-		return d, nil
+		return &BlobStore{Manager: d, close: d.Close}, nil
 	}
 	location = azurestorage.Blob.Of(location)
 	s, err := azureblob.Open(location, &azureblob.Options{Credential: o.credential(azurestorage.Blob, location)})
 	if err != nil {
 		return nil, err
 	}
-	return s, nil
+	return &BlobStore{Manager: s, close: s.Close}, nil
 }
 
 // tablesFile is the file with the tables of a directory, and fileSuffix the end of the path of such
@@ -76,7 +81,7 @@ const (
 	fileSuffix = ".db"
 )
 
-// TableSet is the tables at a location, opened by [Tables]. It is safe for concurrent use.
+// TableSet is the tables at a location, opened by [OpenTables]. It is safe for concurrent use.
 type TableSet struct {
 	_ [0]sync.Mutex // go vet reports copies
 
@@ -93,11 +98,11 @@ func (t *TableSet) Table(name string) (table.Store, error) { return t.table(name
 // from the file only.
 func (t *TableSet) Close() error { return t.close() }
 
-// Tables opens the tables at a location, as described in the package comment. The error is
+// OpenTables opens the tables at a location, as described in the package comment. The error is
 // [table.ErrInvalid] for an empty location or an invalid location of an account, which it does not
 // repeat, [filetable.ErrLocked] if another process has the tables of the directory open, or another
 // error of [filetable.Open] or of the file system.
-func Tables(location string, o *Options) (*TableSet, error) {
+func OpenTables(location string, o *Options) (*TableSet, error) {
 	location = strings.TrimSpace(location)
 	if location == "" {
 		return nil, &table.Error{Op: "open the tables", Kind: table.ErrInvalid, Detail: "the location is empty", Hint: emptyHint}

@@ -13,13 +13,14 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/internal/blobcheck"
 	"github.com/millrace/millrace/internal/serviceerror"
 )
 
 // Stat implements [blob.Store] with Get Blob Properties.
 func (s *Store) Stat(ctx context.Context, ref blob.Ref) (blob.Info, error) {
 	var v version
-	err := s.check(ctx, ref.Container, ref.Check())
+	err := s.check(ctx, ref.Container, blobcheck.Ref(ref.Container, ref.Name))
 	if err == nil {
 		v, err = s.stat(ctx, ref)
 	}
@@ -40,7 +41,7 @@ func (s *Store) stat(ctx context.Context, ref blob.Ref) (v version, err error) {
 // Delete implements [blob.Store] with Delete Blob. A blob with snapshots, which only other
 // programs make, is not deleted.
 func (s *Store) Delete(ctx context.Context, ref blob.Ref) error {
-	err := s.check(ctx, ref.Container, ref.Check())
+	err := s.check(ctx, ref.Container, blobcheck.Ref(ref.Container, ref.Name))
 	if err == nil {
 		err = s.do(ctx, ref.String(), func(try context.Context) error {
 			r, err := s.blob(ref).Delete(try, nil)
@@ -59,7 +60,7 @@ func (s *Store) Delete(ctx context.Context, ref blob.Ref) error {
 // List implements [blob.Store] with List Blobs, a request for each page.
 func (s *Store) List(ctx context.Context, containerName, prefix string) iter.Seq2[blob.Info, error] {
 	return func(yield func(blob.Info, error) bool) {
-		err := s.check(ctx, containerName, blob.CheckPrefix(containerName, prefix))
+		err := s.check(ctx, containerName, blobcheck.Prefix(containerName, prefix))
 		for marker := ""; err == nil; {
 			var page []blob.Info
 			if page, marker, err = s.page(ctx, containerName, prefix, marker); err != nil {
@@ -109,7 +110,7 @@ func (s *Store) page(ctx context.Context, containerName, prefix, marker string) 
 				return &foreignError{Lacks: "name or properties of a blob"}
 			}
 			ref := blob.Ref{Container: containerName, Name: *item.Name}
-			if ref.Check() != nil {
+			if blobcheck.Ref(ref.Container, ref.Name) != nil {
 				continue // another program's
 			}
 			v, err := newVersion(ref, item.Properties.ContentLength, item.Properties.LastModified, r.Date, item.Properties.ETag, item.Metadata)
@@ -136,7 +137,7 @@ func (s *Store) Access(ctx context.Context, containerName string) (blob.Access, 
 // policy returns the access policy of a container, with its stored access policies, on which
 // signatures may rest. wanted is the policy that is to be set.
 func (s *Store) policy(ctx context.Context, containerName string, wanted blob.Access) (access blob.Access, stored []*container.SignedIdentifier, err error) {
-	bad := cmp.Or(blob.CheckContainer(containerName), wanted.Check())
+	bad := cmp.Or(blobcheck.Container(containerName), blobcheck.Access(string(wanted)))
 	if err := s.check(ctx, containerName, bad); err != nil {
 		return "", nil, err
 	}
@@ -187,7 +188,7 @@ type version struct {
 	token string // of the create that stored it; "" if it was put
 }
 
-const tokenName = blob.ReservedMetadata + "create"
+const tokenName = blobcheck.ReservedMetadata + "create"
 
 // newVersion reads a description of a blob. It fails with a [*foreignError] if a part is missing
 // that the service always sends.
@@ -210,7 +211,7 @@ func newVersion(ref blob.Ref, size *int64, modified, now *time.Time, etag *azcor
 		case value == nil:
 		case name == tokenName:
 			v.token = *value
-		case !strings.HasPrefix(name, blob.ReservedMetadata):
+		case !strings.HasPrefix(name, blobcheck.ReservedMetadata):
 			if v.info.Metadata == nil {
 				v.info.Metadata = make(map[string]string)
 			}

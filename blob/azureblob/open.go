@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/internal/azurestorage"
+	"github.com/millrace/millrace/internal/blobcheck"
 )
 
 // Options configure [Open]. Nil and the zero value mean the defaults.
@@ -91,7 +92,7 @@ func Open(location string, o *Options) (*Store, error) {
 	if wrong := (*azurestorage.ParseError)(nil); errors.As(err, &wrong) {
 		return nil, opening(invalid(wrong.Hint, "%s", wrong.Detail))
 	}
-	if at.Resource != "" && blob.CheckContainer(at.Resource) != nil {
+	if at.Resource != "" && blobcheck.Container(at.Resource) != nil {
 		return nil, opening(invalid("leave out what follows the account", "the location has a path that is not a container name"))
 	}
 	s, err := open(at, *o)
@@ -102,7 +103,7 @@ func Open(location string, o *Options) (*Store, error) {
 }
 
 func open(at azurestorage.Location, o Options) (_ *Store, err error) {
-	if err := o.check(); err != nil {
+	if err := o.validate(); err != nil {
 		return nil, err
 	}
 	s := &Store{
@@ -128,8 +129,8 @@ func (o Options) limits() azurestorage.Limits {
 	return azurestorage.Limits{TryTimeout: o.TryTimeout, RetryFor: o.RetryFor, Connections: o.Connections}
 }
 
-// check refuses options that cannot be meant.
-func (o Options) check() error {
+// validate refuses options that cannot be meant.
+func (o Options) validate() error {
 	if wrong := (*azurestorage.ParseError)(nil); errors.As(o.limits().Check(), &wrong) {
 		return invalid(wrong.Hint, "%s", wrong.Detail)
 	}

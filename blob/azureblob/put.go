@@ -20,6 +20,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 
 	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/internal/blobcheck"
 	"github.com/millrace/millrace/internal/serviceerror"
 )
 
@@ -37,7 +38,7 @@ func (s *Store) Create(ctx context.Context, ref blob.Ref, r io.Reader, o *blob.P
 // put puts a blob, or creates it if there is a token.
 func (s *Store) put(ctx context.Context, ref blob.Ref, r io.Reader, o *blob.PutOptions, token string) error {
 	o = cmp.Or(o, &blob.PutOptions{})
-	bad := cmp.Or(ref.Check(), blob.CheckMetadata(o.Metadata))
+	bad := cmp.Or(blobcheck.Ref(ref.Container, ref.Name), blobcheck.Metadata(o.Metadata))
 	if err := s.check(ctx, ref.Container, bad); err != nil {
 		return err
 	}

@@ -14,12 +14,13 @@ import (
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/internal/azurestorage"
+	"github.com/millrace/millrace/internal/blobcheck"
 	"github.com/millrace/millrace/internal/serviceerror"
 )
 
 // Open implements [blob.Store] with Get Blob.
 func (s *Store) Open(ctx context.Context, ref blob.Ref) (*blob.Reader, error) {
-	err := s.check(ctx, ref.Container, ref.Check())
+	err := s.check(ctx, ref.Container, blobcheck.Ref(ref.Container, ref.Name))
 	d := &download{store: s, ctx: ctx, ref: ref}
 	var v version
 	if err == nil {

@@ -10,12 +10,13 @@ import (
 	"strings"
 
 	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/internal/blobcheck"
 	"github.com/millrace/millrace/internal/suitetest"
 )
 
 var metadataTests = []test{
 	{"MetadataAppearWithTheBlob", func(e *env) {
-		longest := map[string]string{"long_1_": strings.Repeat("x", blob.MaxMetadata-len("long_1_"))}
+		longest := map[string]string{"long_1_": strings.Repeat("x", blobcheck.MaxMetadata-len("long_1_"))}
 		for name, text := range map[string][]byte{"small": []byte("text"), "large": content(e.h.Large), "empty": nil} {
 			for _, metadata := range []map[string]string{{"kind": "claim", "at": `2026-11-22 "04:00" <&> ~`}, nil, longest, {}, {"a": "1"}} {
 				e.ok(e.s.Put(e.Context(), e.ref(name), bytes.NewReader(text), &blob.PutOptions{Metadata: metadata}))
@@ -45,7 +46,7 @@ var metadataTests = []test{
 	{"BadMetadataAreRefused", func(e *env) {
 		for _, bad := range []map[string]string{
 			{"": "x"}, {"A": "x"}, {"1a": "x"}, {"_": "x"}, {"_a": "x"}, {"a-b": "x"}, {"a b": "x"}, {"ä": "x"}, {"millrace_a": "x"},
-			{"a": ""}, {"a": " x"}, {"a": "x\t"}, {"a": "x\ny"}, {"a": "ä"}, {"a": strings.Repeat("x", blob.MaxMetadata)},
+			{"a": ""}, {"a": " x"}, {"a": "x\t"}, {"a": "x\ny"}, {"a": "ä"}, {"a": strings.Repeat("x", blobcheck.MaxMetadata)},
 		} {
 			o := &blob.PutOptions{Metadata: bad}
 			e.is(e.s.Put(e.Context(), e.ref("a"), untouched{e}, o), blob.ErrInvalid, "put")
@@ -171,7 +172,7 @@ var argumentTests = []test{
 			{"pictures", ".."}, {"pictures", "../others/a"}, {"pictures", "a/../b"}, {"pictures", "."}, {"pictures", "a/./b"},
 			{"pictures", "/a"}, {"pictures", "a/"}, {"pictures", "a//b"}, {"pictures", ".hidden"}, {"pictures", "a/.b"}, {"pictures", "a."},
 			{"pictures", `a\b`}, {"pictures", "a+b"}, {"pictures", "A"}, {"pictures", "ä"}, {"pictures", "a b"}, {"pictures", "a\x00"},
-			{"pictures", "a\n"}, {"pictures", "c:a"}, {"pictures", "a%2fb"}, {"pictures", strings.Repeat("n", blob.MaxName+1)},
+			{"pictures", "a\n"}, {"pictures", "c:a"}, {"pictures", "a%2fb"}, {"pictures", strings.Repeat("n", blobcheck.MaxName+1)},
 		}
 		for _, b := range bad {
 			r := blob.Ref{Container: b[0], Name: b[1]}
@@ -186,7 +187,7 @@ var argumentTests = []test{
 				e.Errorf("list of %q: %v", l, err)
 			}
 		}
-		long := strings.Repeat("n", blob.MaxName)
+		long := strings.Repeat("n", blobcheck.MaxName)
 		e.put(long, "long")
 		e.put(strings.Repeat("a/", 99)+"a", "deep")
 		if got := e.get(long); got != "long" {

@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/internal/blobcheck"
 )
 
 // MaxParts is how many parts a gather has at most.
@@ -52,7 +53,7 @@ func New(store blob.Store, container string, o *Options) (*Gather, error) {
 	if store == nil {
 		bad = append(bad, fmt.Errorf("%w: no store", ErrInvalid))
 	}
-	if err := blob.CheckContainer(container); err != nil {
+	if err := blobcheck.Container(container); err != nil {
 		bad = append(bad, fmt.Errorf("%w: %w", ErrInvalid, err))
 	}
 	if o.Remember < 0 {
@@ -160,7 +161,7 @@ func check(id string, n, most int) error {
 	if len(id) > MaxID {
 		return fmt.Errorf("%w: the id has %d bytes, the limit is %d", ErrInvalid, len(id), MaxID)
 	}
-	if err := (blob.Ref{Container: "any", Name: id}).Check(); err != nil {
+	if err := blobcheck.Ref("any", id); err != nil {
 		return fmt.Errorf("%w: the id: %w", ErrInvalid, err)
 	}
 	if n < 0 || n > most {

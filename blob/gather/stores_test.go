@@ -20,7 +20,7 @@ func TestStores(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T) blob.Store{
 		"memory": func(*testing.T) blob.Store { return blob.Memory() },
 		"directory": func(t *testing.T) blob.Store {
-			d, err := blob.Dir(t.TempDir())
+			d, err := blob.Open(t.TempDir())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/codec/claimcheck"
 	"github.com/millrace/millrace/internal/azurestorage"
+	"github.com/millrace/millrace/internal/blobcheck"
 	"github.com/millrace/millrace/stores"
 )
 
@@ -79,7 +80,7 @@ func (t *task) listBodies(ctx context.Context, claims *claimcheck.Claims, older 
 		}
 		since, err := body.Age()
 		if err != nil {
-			since = max(time.Since(body.Stored), 0) // nothing is removed
+			since = max(time.Since(body.Modified), 0) // nothing is removed
 		}
 		if since < older {
 			continue
@@ -92,7 +93,7 @@ func (t *task) listBodies(ctx context.Context, claims *claimcheck.Claims, older 
 		if body.Settled && !all {
 			continue
 		}
-		if err := l.row(listedBody{body.Ref.String(), body.Size, body.Stored, body.Settled}, body.Ref.String(), age(since), fmt.Sprintf("%d %s", body.Size, what)); err != nil {
+		if err := l.row(listedBody{body.Ref.String(), body.Size, body.Modified, body.Settled}, body.Ref.String(), age(since), fmt.Sprintf("%d %s", body.Size, what)); err != nil {
 			return err
 		}
 	}
@@ -272,7 +273,7 @@ type storeFlag struct {
 }
 
 // open opens the store. It sends no request, and does not create a directory.
-func (s *storeFlag) open(c *console) (stores.BlobStore, error) {
+func (s *storeFlag) open(c *console) (*stores.BlobStore, error) {
 	location, source, err := s.location(c)
 	if err != nil {
 		return nil, usageError{err}
@@ -282,7 +283,7 @@ func (s *storeFlag) open(c *console) (stores.BlobStore, error) {
 			return nil, fmt.Errorf("%s: %w", source, err)
 		}
 	}
-	store, err := stores.Blobs(location, nil)
+	store, err := stores.OpenBlobs(location, nil)
 	if known := (*blob.Error)(nil); errors.Is(err, blob.ErrInvalid) && errors.As(err, &known) {
 		return nil, usageError{fmt.Errorf("%s: %s; %s", source, known.Detail, known.Hint)}
 	}
@@ -317,7 +318,7 @@ func (c *console) onBodies(ctx context.Context, s *storeFlag, container string, 
 	if isLocation(container) {
 		return usageError{fmt.Errorf("%s is not a container name", quote(container))}
 	}
-	if err := blob.CheckContainer(container); err != nil {
+	if err := blobcheck.Container(container); err != nil {
 		return usageError{err}
 	}
 	store, err := s.open(c)

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/blob/azureblob"
 	"github.com/millrace/millrace/codec/claimcheck"
 	"github.com/millrace/millrace/internal/azuritetest"
+	"github.com/millrace/millrace/internal/claimtext"
 )
 
 // keepBody puts a body of this size into a store, or the tombstone of one.
@@ -29,7 +30,7 @@ func keepBody(t *testing.T, s blob.Store, container, name string, size int, tomb
 	if err != nil {
 		t.Fatal(err)
 	}
-	claim := claimcheck.Claim{Ref: ref, Size: int64(size)}
+	claim := claimtext.Claim{Ref: ref, Size: int64(size)}
 	if err := claims.Settled(t.Context(), claim.String()); err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +42,7 @@ func bodiesDir(t *testing.T) string {
 	t.Helper()
 	const day = 24 * time.Hour
 	dir := t.TempDir()
-	d, err := blob.Dir(dir)
+	d, err := blob.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +58,7 @@ func bodiesDir(t *testing.T) string {
 	} {
 		ref := keepBody(t, d, "order-bodies", one.name, one.size, one.tombstone)
 		at := time.Now().Add(-one.age)
-		if err := os.Chtimes(d.Path(ref), at, at); err != nil {
+		if err := os.Chtimes(filepath.Join(dir, ref.Container, strings.ReplaceAll(ref.Name, "/", "+")), at, at); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/millrace/millrace/codec"
-	"github.com/millrace/millrace/codec/claimcheck"
+	"github.com/millrace/millrace/internal/claimtext"
 	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
@@ -215,7 +215,7 @@ func decode(m queue.Message) peeked {
 	switch {
 	case head.Claim != "":
 		s.Claim = &peekedClaim{Text: head.Claim}
-		if c, err := claimcheck.ParseClaim(head.Claim); err == nil {
+		if c, err := claimtext.Parse(head.Claim); err == nil {
 			s.Claim.Ref, s.Claim.Size, s.Claim.SHA256 = c.Ref.String(), c.Size, hex.EncodeToString(c.SHA256[:])
 		}
 	case head.Items == 0:

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/codec/claimcheck"
+	"github.com/millrace/millrace/internal/claimtext"
 	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
@@ -219,7 +220,7 @@ func TestALargeBodyIsShownByItsReference(t *testing.T) {
 	if err := (poisonrecord.Policy{Queue: q.Sibling(poison.Suffix)}).Copy(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	stored, err := claimcheck.ParseClaim(claim)
+	stored, err := claimtext.Parse(claim)
 	if err != nil {
 		t.Fatal(err)
 	}

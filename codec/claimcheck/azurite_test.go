@@ -18,6 +18,7 @@ import (
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/codec/claimcheck"
 	"github.com/millrace/millrace/internal/azuritetest"
+	"github.com/millrace/millrace/internal/claimtext"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
 )
@@ -42,7 +43,7 @@ func onAzurite(t *testing.T, o *claimcheck.Options) (_ *claimcheck.Claims, _ blo
 func TestAzuriteKeepsBodies(t *testing.T) {
 	c, s, _ := onAzurite(t, &claimcheck.Options{Retention: time.Millisecond})
 	ctx := t.Context()
-	if _, err := c.Open(ctx, claimcheck.Claim{Ref: blob.Ref{Container: "claims-none", Name: "bodies/a"}}.String()); !errors.Is(err, codec.ErrClaimInvalid) {
+	if _, err := c.Open(ctx, claimtext.Claim{Ref: blob.Ref{Container: "claims-none", Name: "bodies/a"}}.String()); !errors.Is(err, codec.ErrClaimInvalid) {
 		t.Errorf("another container: got %v, want ErrClaimInvalid", err)
 	}
 	random := mathrand.NewChaCha8([32]byte{})

@@ -5,19 +5,18 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/blobcheck"
+	"github.com/millrace/millrace/internal/claimtext"
+	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/internal/units"
 )
 
@@ -65,25 +64,25 @@ func New(store blob.Store, container string, o *Options) (*Claims, error) {
 	if o != nil {
 		c.options = *o
 	}
-	if err := c.options.setDefaults(); err != nil {
+	if err := c.options.withDefaults(); err != nil {
 		return nil, fmt.Errorf("claims in container %q: %w", container, err)
 	}
-	if store == nil {
-		return nil, fmt.Errorf("claims in container %q: a store is required", container)
+	if hook.IsNil(store) {
+		return nil, fmt.Errorf("claims in container %q: the store is nil. Pass one, such as that of stores.OpenBlobs", container)
 	}
-	if err := blob.CheckContainer(container); err != nil {
+	if err := blobcheck.Container(container); err != nil {
 		return nil, fmt.Errorf("claims: %w", err)
 	}
 	return c, nil
 }
 
-func (o *Options) setDefaults() error {
+func (o *Options) withDefaults() error {
 	var errs []error
 	if o.Limit < 0 || o.MaxBody < 0 {
 		errs = append(errs, fmt.Errorf("limit %d and MaxBody %d must not be negative", o.Limit, o.MaxBody))
 	}
 	if o.Timeout < 0 || o.Retention < 0 {
-		errs = append(errs, fmt.Errorf("options Timeout %v and Retention %v must not be negative", o.Timeout, o.Retention))
+		errs = append(errs, fmt.Errorf("the Timeout %v and the Retention %v must not be negative", o.Timeout, o.Retention))
 	}
 	errs = append(errs, units.Wait("Timeout", o.Timeout), units.Wait("Retention", o.Retention))
 	o.Limit = cmp.Or(o.Limit, defaultLimit)
@@ -113,7 +112,7 @@ func (c *Claims) Put(ctx context.Context, body []byte) (claim string, err error)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
-	r := claimOf(blob.Ref{Container: c.container, Name: folder + strings.ToLower(rand.Text())}, body)
+	r := claimtext.Of(blob.Ref{Container: c.container, Name: folder + strings.ToLower(rand.Text())}, body)
 	if err := c.store.Put(ctx, r.Ref, bytes.NewReader(body), nil); err != nil {
 		return "", fmt.Errorf("store a body: %w", err)
 	}
@@ -145,7 +144,7 @@ func (c *Claims) Open(ctx context.Context, claim string) ([]byte, error) {
 	return nil, fmt.Errorf("open a body: %w", err)
 }
 
-func (c *Claims) read(ctx context.Context, r Claim) (body []byte, err error) {
+func (c *Claims) read(ctx context.Context, r claimtext.Claim) (body []byte, err error) {
 	if r.Size > c.options.MaxBody {
 		return nil, fmt.Errorf("%w: the body has %d bytes, and MaxBody is %d", codec.ErrClaimInvalid, r.Size, c.options.MaxBody)
 	}
@@ -164,7 +163,7 @@ func (c *Claims) read(ctx context.Context, r Claim) (body []byte, err error) {
 	if _, err := io.ReadFull(stored, body); err != nil {
 		return nil, fmt.Errorf("read %v: %w", r.Ref, err)
 	}
-	if claimOf(r.Ref, body) != r {
+	if claimtext.Of(r.Ref, body) != r {
 		return nil, fmt.Errorf("%w: the checksum of %v is not that of the claim", codec.ErrClaimInvalid, r.Ref)
 	}
 	return body, nil
@@ -190,59 +189,11 @@ func (c *Claims) Settled(ctx context.Context, claim string) error {
 // [codec.ErrClaimSettled].
 func (c *Claims) Duplicates() int64 { return c.duplicates.Load() }
 
-// Claim is what a message carries instead of its body: where the body is, and what it is. Its text
-// is
-//
-//	blob://container/bodies/id?size=…&sha256=…
-//
-// which has at most 195 bytes.
-type Claim struct {
-	Ref    blob.Ref
-	Size   int64             // of the body, in bytes
-	SHA256 [sha256.Size]byte // of the body
-}
-
-func claimOf(ref blob.Ref, body []byte) Claim {
-	return Claim{ref, int64(len(body)), sha256.Sum256(body)}
-}
-
-// String returns the text of the claim, which [ParseClaim] parses.
-func (c Claim) String() string {
-	return fmt.Sprintf("%v?size=%d&sha256=%x", c.Ref, c.Size, c.SHA256)
-}
-
-// ParseClaim parses the text of a claim, such as codec.Head.Claim, for a program that shows it. It
-// says nothing of whether the body exists, or may be read: [Claims.Open] refuses more. A parameter
-// that this release does not know is [codec.ErrNewer], anything else that is wrong
-// [codec.ErrClaimInvalid]; Ref is set if that much could be read.
-func ParseClaim(text string) (Claim, error) {
-	address, query, _ := strings.Cut(text, "?")
-	ref, err := blob.Parse(address)
-	if err != nil {
-		return Claim{}, fmt.Errorf("%w: %w", codec.ErrClaimInvalid, err)
-	}
-	parameters, err := url.ParseQuery(query)
-	if err != nil {
-		return Claim{Ref: ref}, fmt.Errorf("%w: %w", codec.ErrClaimInvalid, err)
-	}
-	for name := range parameters {
-		if name != "size" && name != "sha256" {
-			return Claim{Ref: ref}, fmt.Errorf("%w: the claim has the parameter %.20q", codec.ErrNewer, name)
-		}
-	}
-	size, err := strconv.ParseUint(parameters.Get("size"), 10, 63)
-	sum, notHex := hex.DecodeString(parameters.Get("sha256"))
-	if err != nil || notHex != nil || len(sum) != sha256.Size {
-		return Claim{Ref: ref}, fmt.Errorf("%w: it has no size and SHA-256 of the body: %.250q", codec.ErrClaimInvalid, text)
-	}
-	return Claim{ref, int64(size), [sha256.Size]byte(sum)}, nil
-}
-
 // parse parses a claim and refuses one of a body that these claims do not keep.
-func (c *Claims) parse(text string) (Claim, error) {
-	claim, err := ParseClaim(text)
+func (c *Claims) parse(text string) (claimtext.Claim, error) {
+	claim, err := claimtext.Parse(text)
 	if claim.Ref != (blob.Ref{}) && (claim.Ref.Container != c.container || !strings.HasPrefix(claim.Ref.Name, folder)) {
-		return Claim{}, fmt.Errorf("%w: it refers to %v, and this program opens only what is in %s",
+		return claimtext.Claim{}, fmt.Errorf("%w: it refers to %v, and this program opens only what is in %s",
 			codec.ErrClaimInvalid, claim.Ref, blob.Ref{Container: c.container, Name: folder})
 	}
 	return claim, err

@@ -16,10 +16,12 @@ import (
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/codec/claimcheck"
+	"github.com/millrace/millrace/internal/blobcheck"
+	"github.com/millrace/millrace/internal/claimtext"
 )
 
 func TestABodyIsOpenedAsItWasPut(t *testing.T) {
-	c, err := claimcheck.New(blob.Memory(), strings.Repeat("c", blob.MaxContainer), nil)
+	c, err := claimcheck.New(blob.Memory(), strings.Repeat("c", blobcheck.MaxContainer), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,14 +119,14 @@ func TestAClaimIsParsedAsItWasPut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	claim, err := claimcheck.ParseClaim(text)
+	claim, err := claimtext.Parse(text)
 	if err != nil || claim.String() != text || claim.Size != 3 || claim.SHA256 != sha256.Sum256([]byte("abc")) || claim.Ref.Container != container {
 		t.Errorf("%q: got %v, %v", text, claim, err)
 	}
-	if claim, err := claimcheck.ParseClaim(text + "&key=7"); !errors.Is(err, codec.ErrNewer) || claim.Ref.Container != container || claim.Size != 0 {
+	if claim, err := claimtext.Parse(text + "&key=7"); !errors.Is(err, codec.ErrNewer) || claim.Ref.Container != container || claim.Size != 0 {
 		t.Errorf("with a newer parameter: got %+v, %v; want ErrNewer and the reference", claim, err)
 	}
-	if claim, err := claimcheck.ParseClaim("somewhere"); !errors.Is(err, codec.ErrClaimInvalid) || claim != (claimcheck.Claim{}) {
+	if claim, err := claimtext.Parse("somewhere"); !errors.Is(err, codec.ErrClaimInvalid) || claim != (claimtext.Claim{}) {
 		t.Errorf("no reference: got %+v, %v; want ErrClaimInvalid", claim, err)
 	}
 }
@@ -146,7 +148,7 @@ func TestTheProtocolShowsAClaim(t *testing.T) {
 	}
 	_, claim, found := strings.Cut(string(page), "\nblob://")
 	claim, _, _ = strings.Cut("blob://"+claim, "\n")
-	shown, err := claimcheck.ParseClaim(claim)
+	shown, err := claimtext.Parse(claim)
 	if !found || err != nil {
 		t.Fatalf("%q: %v", claim, err)
 	}
@@ -164,7 +166,7 @@ func TestTheProtocolShowsAClaim(t *testing.T) {
 // ref returns the reference in a claim.
 func ref(t *testing.T, claim string) blob.Ref {
 	t.Helper()
-	c, err := claimcheck.ParseClaim(claim)
+	c, err := claimtext.Parse(claim)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +280,7 @@ func TestTombstonesAreSweptAndBodiesPurgedByAge(t *testing.T) {
 			b.Errorf("the young body: %v", err)
 		}
 		for body, err := range b.claims.Waiting(b.Context()) {
-			if err != nil || body.Size != 4 || time.Since(body.Stored) != 0 {
+			if err != nil || body.Size != 4 || time.Since(body.Modified) != 0 {
 				b.Errorf("got %+v, %v; want the young body", body, err)
 			}
 		}

@@ -51,7 +51,7 @@ func runChild(where string) error {
 		return err
 	}
 	defer func() { _ = engine.Close() }() // the parent sees what is missing
-	blobs, err := blob.Dir(filepath.Join(dir, "blobs"))
+	blobs, err := blob.Open(filepath.Join(dir, "blobs"))
 	if err != nil {
 		return err
 	}
@@ -248,7 +248,7 @@ func TestKilledProcessesTakeNoBodyThatAMessageNeeds(t *testing.T) {
 			t.Errorf("job %q was done and never sent", job)
 		}
 	}
-	blobs, err := blob.Dir(filepath.Join(dir, "blobs"))
+	blobs, err := blob.Open(filepath.Join(dir, "blobs"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,18 +14,9 @@ import (
 
 // Body is a stored body, or the tombstone that has taken its place.
 type Body struct {
-	Ref     blob.Ref
-	Size    int64     // in bytes; 0 of a tombstone
-	Stored  time.Time // by the store's clock; of a tombstone when the body was replaced
-	Settled bool      // a tombstone
+	blob.Info // of a tombstone: Size is 0, and Modified is when the body was replaced
 
-	now time.Time // by the store's clock; zero if unknown
-}
-
-// Age returns how long before it was listed the body was stored or replaced, by the store's clock
-// alone. It fails if the store did not say its time.
-func (b Body) Age() (time.Duration, error) {
-	return blob.Info{Ref: b.Ref, Modified: b.Stored, Now: b.now}.Age()
+	Settled bool // a tombstone
 }
 
 // Removed says what a sweep or a purge removed.
@@ -51,7 +42,7 @@ func (c *Claims) List(ctx context.Context) iter.Seq2[Body, error] {
 }
 
 func bodyOf(info blob.Info) Body {
-	return Body{info.Ref, info.Size, info.Modified, info.Metadata[stateKey] == settled, info.Now}
+	return Body{info, info.Metadata[stateKey] == settled}
 }
 
 // Waiting is List without the tombstones: bodies whose messages wait, in a queue or a poison
@@ -69,7 +60,7 @@ func (c *Claims) Waiting(ctx context.Context) iter.Seq2[Body, error] {
 // Sweep removes the tombstones that are older than Options.Retention, by the store's clock. Call it
 // now and then, such as once a day; any number of processes may. One that cannot be removed does
 // not keep the others from it, unless the store is away. With an error, such as that of
-// [Body.Age], it returns what was removed.
+// [blob.Info.Age], it returns what was removed.
 func (c *Claims) Sweep(ctx context.Context) (Removed, error) {
 	removed, err := c.remove(ctx, true, c.options.Retention, c.store.Delete)
 	if err != nil {

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/hook"
 )
 
 const defaultMaxBody = 64 << 20
@@ -15,7 +17,7 @@ const defaultMaxBody = 64 << 20
 // Options configure a codec. Nil and the zero value mean the defaults.
 type Options struct {
 	// MaxBody is the size in bytes of the largest body that is packed and unpacked. Negative is an
-	// error of every call. Defaults to 64 MiB.
+	// error. Defaults to 64 MiB.
 	MaxBody int
 }
 
@@ -25,51 +27,50 @@ var ErrTooLarge = errors.New("body over the limit")
 // magic begins a frame.
 var magic = []byte{0x28, 0xb5, 0x2f, 0xfd}
 
-type zstdCodec[T any] struct {
+// Codec compresses bodies. It implements [codec.Codec], and is safe for concurrent use. Create one
+// with [New].
+type Codec[T any] struct {
+	_ [0]sync.Mutex // go vet reports copies
+
 	inner   codec.Codec[T]
 	maxBody int
 	encoder *zstd.Encoder
 	decoder *zstd.Decoder
-	err     error // of the options
 }
 
 // New returns a codec that compresses what the inner codec encodes. A nil inner codec is
-// codec.JSON. An invalid option is an error of every call.
-func New[T any](inner codec.Codec[T], o *Options) codec.Codec[T] {
-	c := &zstdCodec[T]{inner: inner, maxBody: defaultMaxBody}
-	if inner == nil {
+// codec.JSON. The error is that of an invalid option.
+func New[T any](inner codec.Codec[T], o *Options) (*Codec[T], error) {
+	c := &Codec[T]{inner: inner, maxBody: defaultMaxBody}
+	if hook.IsNil(inner) {
 		c.inner = codec.JSON[T]()
 	}
 	if o != nil && o.MaxBody != 0 {
 		c.maxBody = o.MaxBody
 	}
 	if c.maxBody < 0 {
-		c.err = fmt.Errorf("zstdcodec: MaxBody %d must not be negative", c.maxBody)
-		return c
+		return nil, fmt.Errorf("compress bodies: Options.MaxBody %d must not be negative: leave it out for %d", c.maxBody, defaultMaxBody)
 	}
 	var err error
 	// Without a stream neither starts a goroutine.
 	if c.encoder, err = zstd.NewWriter(nil); err != nil {
-		c.err = fmt.Errorf("zstdcodec: %w", err)
-	} else {
-		// The encoder makes a channel at its first use. Made here, a codec in a variable of a package
-		// serves all testing/synctest bubbles: one made in a bubble would belong to that alone.
-		c.encoder.EncodeAll(nil, nil)
+		return nil, fmt.Errorf("compress bodies: %w", err)
 	}
+	// The encoder makes a channel at its first use. Made here, a codec in a variable of a package
+	// serves all testing/synctest bubbles: one made in a bubble would belong to that alone.
+	c.encoder.EncodeAll(nil, nil)
 	if c.decoder, err = zstd.NewReader(nil, zstd.WithDecoderMaxMemory(uint64(c.maxBody))); err != nil {
-		c.err = fmt.Errorf("zstdcodec: %w", err)
+		return nil, fmt.Errorf("compress bodies: %w", err)
 	}
-	return c
+	return c, nil
 }
 
-// Check returns the error of the options, or that of the inner codec: see codec.Check.
-func (c *zstdCodec[T]) Check() error { return errors.Join(c.err, codec.Check(c.inner)) }
+// Check returns the error of an inner codec that would lose every job. Listeners ask for it before
+// they run.
+func (c *Codec[T]) Check() error { return codec.Check(c.inner) }
 
 // Encode implements codec.Codec.
-func (c *zstdCodec[T]) Encode(v T) ([]byte, error) {
-	if c.err != nil {
-		return nil, c.err
-	}
+func (c *Codec[T]) Encode(v T) ([]byte, error) {
 	body, err := c.inner.Encode(v)
 	if err != nil {
 		return nil, err
@@ -85,11 +86,9 @@ func (c *zstdCodec[T]) Encode(v T) ([]byte, error) {
 }
 
 // Decode implements codec.Codec.
-func (c *zstdCodec[T]) Decode(body []byte) (T, error) {
+func (c *Codec[T]) Decode(body []byte) (T, error) {
 	var none T
 	switch {
-	case c.err != nil:
-		return none, c.err
 	case bytes.HasPrefix(body, magic):
 		unpacked, err := c.decoder.DecodeAll(body, nil)
 		if errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, zstd.ErrWindowSizeExceeded) {

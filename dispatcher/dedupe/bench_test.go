@@ -19,7 +19,7 @@ func BenchmarkAMessage(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	dir, err := blob.Dir(b.TempDir())
+	dir, err := blob.Open(b.TempDir())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/internal/blobcheck"
 	"github.com/millrace/millrace/internal/units"
 	"github.com/millrace/millrace/internal/waiting"
 )
@@ -74,7 +75,7 @@ func NewShared(store blob.Store, container string, o *Options) (*Guard, error) {
 		return nil, fmt.Errorf("duplicate guard in container %q: a store is required", container)
 	}
 	g, err := New(o)
-	if err = errors.Join(err, blob.CheckContainer(container)); err != nil {
+	if err = errors.Join(err, blobcheck.Container(container)); err != nil {
 		return nil, fmt.Errorf("duplicate guard in container %q: %w", container, err)
 	}
 	g.store, g.container = store, container

@@ -31,7 +31,7 @@ func work(location, directory string) int {
 
 func workUntilKilled(location, directory string) error {
 	q, err := azurequeue.Open(location, "jobs", nil)
-	store, broken := blob.Dir(directory)
+	store, broken := blob.Open(directory)
 	if err := errors.Join(err, broken); err != nil {
 		return err
 	}

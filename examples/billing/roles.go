@@ -15,6 +15,7 @@ import (
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/blob/gather"
+	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/codec/zstdcodec"
 	"github.com/millrace/millrace/examples/billing/books"
 	"github.com/millrace/millrace/examples/billing/records"
@@ -52,8 +53,16 @@ var (
 	batchKind  = kinds.Kind[batchMessage]{Name: "batch"}
 	itemKind   = kinds.Kind[item]{Name: "item"}
 	resultKind = kinds.Kind[result]{Name: "result"}
-	partCodec  = zstdcodec.New[books.Part](nil, &zstdcodec.Options{MaxBody: maxPart})
+	partCodec  = newPartCodec()
 )
+
+func newPartCodec() codec.Codec[books.Part] {
+	c, err := zstdcodec.New[books.Part](nil, &zstdcodec.Options{MaxBody: maxPart})
+	if err != nil {
+		panic(err) // the options are invalid
+	}
+	return c
+}
 
 const (
 	maxPart    = 64 << 20               // bytes of a part, unpacked

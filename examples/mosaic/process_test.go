@@ -247,7 +247,7 @@ func TestKilledAndRunAgain(t *testing.T) {
 
 		// The rest is left for the next run, which continues until every request has ended or its
 		// messages are hidden.
-		store, err := blob.Dir(blobs)
+		store, err := blob.Open(blobs)
 		if err != nil {
 			t.Fatal(err)
 		}

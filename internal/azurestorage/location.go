@@ -22,8 +22,8 @@ type Service struct {
 // The services.
 var (
 	Queue = Service{Name: "queue", Resource: "queue", Port: "10001", Hint: "start a server there with millrace serve"}
-	Blob  = Service{Name: "blob", Resource: "container", Port: "10000", Hint: "start Azurite's blob service there (azurite-blob), or use a directory, as stores.Blobs does"}
-	Table = Service{Name: "table", Resource: "table", Port: "10002", Hint: "start Azurite's table service there (azurite-table), or use a directory, as stores.Tables does"}
+	Blob  = Service{Name: "blob", Resource: "container", Port: "10000", Hint: "start Azurite's blob service there (azurite-blob), or use a directory, as stores.OpenBlobs does"}
+	Table = Service{Name: "table", Resource: "table", Port: "10002", Hint: "start Azurite's table service there (azurite-table), or use a directory, as stores.OpenTables does"}
 )
 
 // Auth is how requests are authorized.

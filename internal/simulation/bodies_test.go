@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/codec/claimcheck"
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/internal/claimtext"
 )
 
 // container is that of the bodies.
@@ -220,7 +221,7 @@ func (c processClaims) Put(ctx context.Context, body []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	claim, err := claimcheck.ParseClaim(text)
+	claim, err := claimtext.Parse(text)
 	if err != nil {
 		return "", err
 	}

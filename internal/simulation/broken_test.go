@@ -13,9 +13,9 @@ import (
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/codec"
-	"github.com/millrace/millrace/codec/claimcheck"
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/dispatcher/slots"
+	"github.com/millrace/millrace/internal/claimtext"
 	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
@@ -486,7 +486,7 @@ func TestLedgerFindsViolations(t *testing.T) {
 		"a body is lost": {breakage{claims: func(p *process, c processClaims) dispatcher.Claims {
 			return brokenClaims{processClaims: c, open: func(ctx context.Context, claim string) ([]byte, error) {
 				body, err := c.Open(ctx, claim)
-				parsed, _ := claimcheck.ParseClaim(claim)
+				parsed, _ := claimtext.Parse(claim)
 				_ = p.world.blobs.Delete(ctx, parsed.Ref)
 				return body, err
 			}}

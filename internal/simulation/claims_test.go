@@ -10,7 +10,7 @@ import (
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/codec"
-	"github.com/millrace/millrace/codec/claimcheck"
+	"github.com/millrace/millrace/internal/claimtext"
 	"github.com/millrace/millrace/poison"
 )
 
@@ -85,7 +85,7 @@ func claimOf(text string) string {
 	if err != nil || head.Claim == "" {
 		return ""
 	}
-	claim, err := claimcheck.ParseClaim(head.Claim)
+	claim, err := claimtext.Parse(head.Claim)
 	if err != nil {
 		return "invalid: " + head.Claim
 	}

@@ -111,7 +111,7 @@ func (p Program) OpenBlobs(ctx context.Context, a *Account, folder string) (*Blo
 	}
 	b := &Blobs{home: h, Place: h.place, Here: cmp.Or(h.folder, h.place)}
 	if h.service == "" {
-		dir, err := blob.Dir(h.folder)
+		dir, err := blob.Open(h.folder)
 		if err != nil {
 			return nil, h.leave(err)
 		}
@@ -165,7 +165,7 @@ func (p Program) OpenTables(ctx context.Context, a *Account, folder string) (*Ta
 	}
 	t := &Tables{Place: h.place, home: h}
 	if h.service == "" {
-		set, err := stores.Tables(h.folder, nil)
+		set, err := stores.OpenTables(h.folder, nil)
 		if errors.Is(err, filetable.ErrLocked) {
 			return nil, fmt.Errorf("the tables in %s are in use by another process, and one at a time can have them: stop it, or use an account with a table service, in Azure or Azurite", h.folder)
 		}

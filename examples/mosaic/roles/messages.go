@@ -163,7 +163,7 @@ func sameRef(field string, got, want blob.Ref) error {
 }
 
 func inLibrary(r blob.Ref) error {
-	if err := r.Check(); err != nil {
+	if _, err := r.MarshalText(); err != nil {
 		return fmt.Errorf("imageLibraryUri: %w", err)
 	}
 	return require(r.Container == imageLibrary, "imageLibraryUri %v is not in container %s", r, imageLibrary)
