@@ -82,7 +82,7 @@ func TestBadArgumentsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 			{"negative slots", all, func(o *shards.Options[job]) { o.Slots = -1 }, "-1 slots"},
 			{"slots and pool", all, func(o *shards.Options[job]) { o.Slots, o.Pool = 8, p }, "both set"},
 			{"slots of the listener", all, func(o *shards.Options[job]) { o.Listener.Slots = p.Member(nil) }, "Listener.Slots is set"},
-			{"settle", all, func(o *shards.Options[job]) { o.Settle = 30 }, "has no unit"},
+			{"settle", all, func(o *shards.Options[job]) { o.Settle = 30 }, "give it a unit"},
 			{"an option of the listener", all, func(o *shards.Options[job]) { o.Listener.Fetch.BatchSize = 33 }, "33"},
 		} {
 			o := b.options()
