@@ -35,8 +35,8 @@ const (
 )
 
 // Options configure a [Dispatcher]. Nil and the zero value mean the defaults. Most fields are
-// documented in full at the fields of the same names in listener.Options; OnWait and OnRelease
-// exist only here.
+// documented in full at the fields of the same names in listener.Options and its groups Fetch, Lease,
+// and Wire. They are flat here: listener alone fills them in. OnWait and OnRelease exist only here.
 type Options struct {
 	// Format is how the text carries the body. Defaults to codec.Auto.
 	Format codec.Format

@@ -57,9 +57,9 @@ type Options[T any] struct {
 	// but safety polls; an event starts a loop immediately. While messages follow each other
 	// closely, a dequeue waits until 125 ms after the last one, or 1.25 × Fetch.Idle.Min if that is
 	// less, and takes all that have come. Otherwise Fetch.Idle and Fetch.Loops.Pause apply only
-	// while no events reach the listener, such as when a connection is lost: then a loop polls. The producers must
-	// publish, or the server: see package wakeup. A source that is not usable ends Run with an
-	// error. Defaults to nil: the listener polls.
+	// while no events reach the listener, such as when a connection is lost: then a loop polls. The
+	// producers must publish, or the server: see package wakeup. A source that is not usable ends
+	// Run with an error. Defaults to nil: the listener polls.
 	Wakeups wakeup.Source
 
 	// Claims opens the bodies of messages that only refer to them, and stores bodies that are too
@@ -72,7 +72,7 @@ type Options[T any] struct {
 	Duplicates Duplicates
 
 	// Slots are slots that are shared with other listeners, such as a member of a pool: see package
-	// pool. The listener takes part while it runs. Concurrency stays a bound of its own, Fetch.MinFetch
+	// slots. The listener takes part while it runs. Concurrency stays a bound of its own, Fetch.MinFetch
 	// and Fetch.Linger count the slots that it can get. No other listener may have the same member.
 	// Defaults to nil: Concurrency slots of its own.
 	Slots Slots
