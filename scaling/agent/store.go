@@ -171,7 +171,7 @@ func parseHistory(text []byte, pool string, now time.Time) (scaling.History, err
 	for i, line := range lines[1:] {
 		if bytes.HasPrefix(line, endPrefix) {
 			var end historyEnd
-			if err := json.Unmarshal(line, &end); err != nil || *end.Samples != samples {
+			if err := json.Unmarshal(line, &end); err != nil || end.Samples == nil || *end.Samples != samples {
 				break
 			}
 			whole = len(h)

@@ -63,6 +63,7 @@ func FuzzParseHistory(f *testing.F) {
 	}
 	f.Add(text)
 	f.Add([]byte("\n\n\n"))
+	f.Add(bytes.Replace(text, []byte(`{"samples":1}`), []byte(`{"samples":null}`), 1))
 	f.Add(bytes.Replace(text, []byte(`"instances":3`), []byte(`"instances":1e99`), 1))
 	now := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, text []byte) {
