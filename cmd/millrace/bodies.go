@@ -137,7 +137,7 @@ When the tombstone is gone, such a message is poison. No body is removed.
 	v.flags.BoolVar(&dryRun, "dry-run", false, "remove nothing, only print the numbers")
 	durationVar(v.flags, &retention, "retention", 14*24*time.Hour, "keep tombstones for this `duration`")
 	v.run = func(ctx context.Context, c *console, args []string) error {
-		if retention < time.Microsecond {
+		if retention < time.Millisecond {
 			return usageError{fmt.Errorf("-retention %v is too short: specify how long duplicates may come, such as 336h", retention)}
 		}
 		return c.onBodies(ctx, &b.store, args[0], &claimcheck.Options{Retention: retention}, func(ctx context.Context, t *task, claims *claimcheck.Claims) error {
@@ -170,7 +170,7 @@ asks for the container's name to be typed, unless -yes or -dry-run is given. Tom
 	v.flags.BoolVar(&yes, "yes", false, "do not ask for confirmation")
 	v.flags.Var(duration{&older}, "older", "remove what was stored at least this `duration` ago, such as 2160h")
 	v.run = func(ctx context.Context, c *console, args []string) error {
-		if older < time.Microsecond {
+		if older < time.Millisecond {
 			return usageError{errors.New("-older is required: specify an age that no message reaches, such as 2160h")}
 		}
 		return c.onBodies(ctx, &b.store, args[0], nil, func(ctx context.Context, t *task, claims *claimcheck.Claims) error {

@@ -143,10 +143,10 @@ func TestTheBodiesOfAnAccount(t *testing.T) {
 	if got := v.ok(t, "bodies", "list", container, "-all"); strings.Count(got, "\n") != 2 || strings.Count(got, "a tombstone") != 1 {
 		t.Errorf("list: got %q, want a body and a tombstone", got)
 	}
-	if got := v.ok(t, "bodies", "sweep", container, "-retention", "1us", "-store", location); got != "1 tombstone of "+container+" was removed.\n" {
+	if got := v.ok(t, "bodies", "sweep", container, "-retention", "1ms", "-store", location); got != "1 tombstone of "+container+" was removed.\n" {
 		t.Errorf("sweep: got %q, want one", got)
 	}
-	if got := v.ok(t, "bodies", "purge", container, "-older", "1us", "-yes"); got != "1 body of 5 bytes of "+container+" was removed.\n" {
+	if got := v.ok(t, "bodies", "purge", container, "-older", "1ms", "-yes"); got != "1 body of 5 bytes of "+container+" was removed.\n" {
 		t.Errorf("purge: got %q, want one", got)
 	}
 	if r := v.call(t, "bodies", "list", container); r.out != "" || r.status != exitOK {
