@@ -19,12 +19,19 @@ type Order struct{ ID string }
 func ship(context.Context, *listener.Message[Order]) error { return nil }
 
 // These are the lines of docs/wakeups.md, so that they compile.
-func _(q queue.Queue) {
+func _(q queue.Queue) error {
 	conn, err := nats.Connect("nats://127.0.0.1:4222", nats.MaxReconnects(-1))
-	wakeups, errNew := natswakeup.New(conn, nil)
+	if err != nil {
+		return err
+	}
+	wakeups, err := natswakeup.New(conn, nil)
+	if err != nil {
+		return err
+	}
 	p := producer.New(q, &producer.Options[Order]{Wakeups: wakeups})
 	l := listener.New(q, ship, &listener.Options[Order]{Wakeups: wakeups})
-	_, _, _, _ = err, errNew, p, l
+	_, _ = p, l
+	return nil
 }
 
 func TestTheSnippetOfTheWakeUpsPageCompiles(t *testing.T) {
