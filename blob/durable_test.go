@@ -6,7 +6,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // TestNamesAreMadeDurable: each write syncs the name of the blob. The first write to a container,
@@ -50,4 +52,41 @@ func TestNamesAreMadeDurable(t *testing.T) {
 	write(".")
 	failure = nil
 	write(".", "others")
+}
+
+// The age of a blob is counted by the clock of the file system, here a day behind, and each Put reads
+// it again. Unknown, it makes no blob older than it is.
+func TestTheTimeIsThatOfTheFileSystem(t *testing.T) {
+	d, err := openDirectory(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.root.Close()
+	ref := Ref{"photos", "a"}
+	put := func() {
+		t.Helper()
+		if err := d.Put(t.Context(), ref, strings.NewReader("x"), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(what string, wanted func(now time.Time) bool) {
+		t.Helper()
+		stat, err := d.Stat(t.Context(), ref)
+		if err != nil || !wanted(stat.Now) {
+			t.Errorf("%s, Stat: got the time %v, error %v", what, stat.Now, err)
+		}
+		for listed, err := range d.List(t.Context(), ref.Container, "") {
+			if err != nil || !wanted(listed.Now) {
+				t.Errorf("%s, List: got the time %v, error %v", what, listed.Now, err)
+			}
+		}
+	}
+	put()
+	day := 24 * time.Hour
+	d.clock.Store(reading{theirs: time.Now().Add(-day), ours: time.Now()})
+	check("a clock a day behind", func(now time.Time) bool { return time.Since(now) > day-time.Hour })
+	put()
+	check("after a Put", func(now time.Time) bool { return !now.IsZero() && time.Since(now) < time.Hour })
+	d.clock = atomic.Value{}
+	check("unknown", time.Time.IsZero)
 }

@@ -165,9 +165,9 @@ func (v *resultError) Error() string {
 func (v *resultError) Unwrap() error { return v.err }
 
 // Retry returns an error that gives the message back for another attempt after the delay, in place
-// of Options.RetryDelay. The delay is bounded by the longest visibility timeout and the message's
-// remaining life; negative means immediately. A message without attempts left is poison
-// nevertheless.
+// of Options.RetryDelay. A delay below a second is a second, as the service counts; zero and less
+// mean immediately. It is bounded by the longest visibility timeout and the message's remaining life.
+// A message without attempts left is poison nevertheless.
 func Retry(delay time.Duration, err error) error {
 	return &resultError{err: err, outcome: Retried, delay: min(max(delay, 0), queue.MaxVisibility)}
 }
@@ -177,8 +177,8 @@ func Retry(delay time.Duration, err error) error {
 // and so the attempt, rises nevertheless (see Options.Wire.AcceptForeign). It shows that the handler works:
 // middleware that has not called it returns [NotRun].
 //
-// A delay of zero or less means immediately for the first 5 deliveries of the message, and 1 s from
-// then on.
+// A delay below a second is a second. One of zero or less means immediately for the first 5 deliveries
+// of the message, and 1 s from then on.
 func Snooze(delay time.Duration) error {
 	return &resultError{outcome: Snoozed, delay: min(max(delay, 0), queue.MaxVisibility)}
 }

@@ -140,9 +140,9 @@ type Visibility = dispatcher.Visibility
 func FixedVisibility(d time.Duration) Visibility { return dispatcher.FixedVisibility(d) }
 
 // Retry returns an error that gives the message back for another attempt after the delay, in place
-// of Options.RetryDelay. The delay is bounded by the longest visibility timeout and the message's
-// remaining life; negative means immediately. A message without attempts left is poison
-// nevertheless.
+// of Options.RetryDelay. A delay below a second is a second, as the service counts; zero and less
+// mean immediately. It is bounded by the longest visibility timeout and the message's remaining life.
+// A message without attempts left is poison nevertheless.
 func Retry(delay time.Duration, err error) error { return dispatcher.Retry(delay, err) }
 
 // Snooze returns an error that gives the message back with the delay and records no attempt: the
@@ -150,8 +150,8 @@ func Retry(delay time.Duration, err error) error { return dispatcher.Retry(delay
 // and so the attempt, rises nevertheless (see Options.Wire.AcceptForeign). It shows that the handler works:
 // middleware that has not called it returns [NotRun].
 //
-// A delay of zero or less means immediately for the first 5 deliveries of the message, and 1 s from
-// then on.
+// A delay below a second is a second. One of zero or less means immediately for the first 5 deliveries
+// of the message, and 1 s from then on.
 func Snooze(delay time.Duration) error { return dispatcher.Snooze(delay) }
 
 // NotRun returns an error that gives the message back like [Snooze], and says that no handler ran. It

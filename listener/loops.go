@@ -33,7 +33,7 @@ func (l Loops) check() error {
 	if l.Max > 0 && l.Min > l.Max {
 		return fmt.Errorf("Fetch.Loops %d…%d: the minimum is above the maximum", l.Min, l.Max)
 	}
-	return units.Wait("pause of the loops", l.Pause)
+	return units.Wait("Fetch.Loops.Pause", l.Pause)
 }
 
 // changed returns the bounds with the fields replaced that are set in c.

@@ -176,9 +176,7 @@ func (o *Options) validate(c call) error {
 	case o.TTL != 0 && o.TTL != queue.Forever && o.TTL < queue.MinTTL:
 		return fmt.Errorf("a TTL of %v: it must be at least %v, or queue.Forever", o.TTL, queue.MinTTL)
 	}
-	if err := errors.Join(
-		units.Visibility("a lease of", o.Lease), units.Wait("the filter's Older", o.Filter.Older), units.Wait("the filter's Newer", o.Filter.Newer),
-	); err != nil {
+	if err := errors.Join(units.Wait("the filter's Older", o.Filter.Older), units.Wait("the filter's Newer", o.Filter.Newer)); err != nil {
 		return err
 	}
 	for _, field := range []struct {

@@ -68,6 +68,38 @@ func TestAHandlerReturnsOnce(t *testing.T) {
 	})
 }
 
+// With one limit inside of another, each ends its own handler, whichever context it is given.
+func TestALimitInsideOfAnotherEndsItsOwnHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := tokensSetup(t)
+		c := limits.Concurrency{Jobs: 2, PerToken: 2, Seed: 1}
+		b.limit(c)
+		outer, _ := b.open(c, b.tokens)
+		inner, _ := b.open(c, b.tokens)
+		b.put(1)
+		q := outer.Wrap(b.jobs)
+		batch, err := q.Dequeue(t.Context(), 1, time.Hour)
+		if err != nil || len(batch) != 1 {
+			t.Fatalf("got %d messages, error %v", len(batch), err)
+		}
+		around, err := outer.Begin(t.Context(), q.Name(), batch[0].ID, 1, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inner.End(around) // of the other limit
+		derived, cancel := context.WithCancel(around)
+		defer cancel()
+		b.put(2)
+		if batch, err := q.Dequeue(t.Context(), 2, time.Hour); err != nil || len(batch) != 1 {
+			t.Errorf("beside a handler that runs: got %d messages, error %v; want 1", len(batch), err)
+		}
+		outer.End(derived)
+		if around.Err() == nil {
+			t.Error("the handler has not ended")
+		}
+	})
+}
+
 type keyOfTest struct{}
 
 // The context of a handler is one below that of its delivery: with its values, its deadline, and its end.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/internal/blobcheck"
+	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/internal/units"
 	"github.com/millrace/millrace/internal/waiting"
 )
@@ -71,7 +72,7 @@ func New(o *Options) (*Guard, error) {
 // NewShared returns a guard that also records keys in a container of the store, which nothing else
 // should use, for all processes that have it. It sends nothing. The error names every invalid option.
 func NewShared(store blob.Store, container string, o *Options) (*Guard, error) {
-	if store == nil {
+	if hook.IsNil(store) {
 		return nil, fmt.Errorf("duplicate guard in container %q: a store is required", container)
 	}
 	g, err := New(o)

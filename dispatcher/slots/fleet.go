@@ -11,10 +11,12 @@ import (
 // afterLoss is how long a message waits whose handler the limit has stopped.
 const afterLoss = time.Second
 
-// OfFleet returns the interceptor for the listeners whose queues a limits.ConcurrencyLimit wraps. Pass the methods Begin and
-// End of that limit. The interceptor should be the first interceptor of a listener, so that the time of the others counts. If the limit no longer allows a handler, its context ends with the
-// cause limits.ErrTokenLost, and its message returns after a second. An error is then not an attempt, unless it asks for
-// something, such as [dispatcher.Discard]. The interceptor may serve any number of listeners.
+// OfFleet returns the interceptor for the listeners whose queues a limits.ConcurrencyLimit wraps. Pass
+// the methods Begin and End of that limit. The interceptor should be the first one of a listener, so
+// that the time of the others counts. If the limit no longer allows a handler, its context ends with
+// the cause limits.ErrTokenLost, and its message comes again after a second. An error is then not an
+// attempt, unless it asks for something, such as [dispatcher.Discard]. The interceptor may serve any
+// number of listeners.
 func OfFleet(
 	begin func(ctx context.Context, name queue.Name, id queue.ID, n int64, group bool) (context.Context, error),
 	end func(handler context.Context) (stopped bool),

@@ -16,6 +16,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/internal/serviceerror"
 	"github.com/millrace/millrace/internal/units"

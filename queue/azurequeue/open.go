@@ -12,6 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+
 	"github.com/millrace/millrace/internal/azurestorage"
 	"github.com/millrace/millrace/internal/units"
 	"github.com/millrace/millrace/queue"

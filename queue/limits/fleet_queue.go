@@ -13,10 +13,12 @@ import (
 	"github.com/millrace/millrace/queue/driver"
 )
 
-// Begin notes that a handler starts for the n-th delivery of a message, and returns the context for it. That ends, with the
-// cause [ErrTokenLost], 15 s before a token could be another's. Begin fails with [ErrTokenLost] if the handler must not start, because
-// the token that the message was fetched with is lost. Call [ConcurrencyLimit.End] with the context when the handler has returned. The
-// message of a group is kept in the count after that, since its next item may follow. The interceptor slots.OfFleet calls both.
+// Begin notes that a handler starts for the n-th delivery of a message, and returns the context for
+// it. That ends, with the cause [ErrTokenLost], 15 s before a token could be another's. Begin fails
+// with [ErrTokenLost] if the handler must not start, because the token that the message was fetched
+// with is lost. Call [ConcurrencyLimit.End] with the context when the handler has returned. The
+// message of a group is kept in the count after that, since its next item may follow. The
+// interceptor slots.OfFleet calls both.
 func (l *ConcurrencyLimit) Begin(ctx context.Context, name queue.Name, id queue.ID, n int64, group bool) (context.Context, error) {
 	c := l.begin(ctx, name, id, n, group)
 	if c == nil {
@@ -48,7 +50,8 @@ func (l *ConcurrencyLimit) begin(ctx context.Context, name queue.Name, id queue.
 	if c.job != nil { // it may still be used, by what its handler has left behind
 		c = new(call)
 	}
-	c.job, c.group, c.begun, c.context.delivery, c.context.call = j, group, now, ctx, c
+	c.job, c.group, c.begun = j, group, now
+	c.context.limit, c.context.call, c.context.delivery = l, c, ctx
 	if j.calls == nil {
 		j.calls = j.one[:0]
 	}
@@ -56,13 +59,14 @@ func (l *ConcurrencyLimit) begin(ctx context.Context, name queue.Name, id queue.
 	return c
 }
 
-// End notes that a handler has returned, and reports whether its context had ended because a token was lost. The context is the
-// one that [ConcurrencyLimit.Begin] returned, or a context derived from it. A second call for the same handler changes nothing. With a
-// context from elsewhere, End changes nothing and returns false.
+// End notes that a handler has returned, and reports whether its context had ended because a token
+// was lost. The context is the one that [ConcurrencyLimit.Begin] of this limit returned, or a context
+// derived from it. A second call for the same handler changes nothing. With a context from
+// elsewhere, End changes nothing and returns false.
 func (l *ConcurrencyLimit) End(handler context.Context) (stopped bool) {
 	own, ok := handler.(*handlerContext)
-	if !ok {
-		if own, ok = handler.Value(handlerKey{}).(*handlerContext); !ok {
+	if !ok || own.limit != l { // derived, perhaps by another limit inside of this one
+		if own, ok = handler.Value(handlerKey{l}).(*handlerContext); !ok {
 			return false
 		}
 	}
@@ -71,7 +75,7 @@ func (l *ConcurrencyLimit) End(handler context.Context) (stopped bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	j := c.job
-	if !slices.Contains(j.calls, c) { // it has ended, or is of another limit
+	if !slices.Contains(j.calls, c) { // it has ended
 		return stopped
 	}
 	own.end(nil)

@@ -86,6 +86,7 @@ func (s jobs) of(name queue.Name, id queue.ID, n int64) *job {
 // handler has returned. A context that can be ended by itself costs more than all else that the limit does
 // for a job, so it is derived when somebody waits for it, or when it ends early.
 type handlerContext struct {
+	limit    *ConcurrencyLimit
 	call     *call // whose context it is
 	delivery context.Context
 
@@ -145,12 +146,13 @@ func (c *handlerContext) Deadline() (time.Time, bool) { return c.delivery.Deadli
 // Err returns why it has ended, or nil.
 func (c *handlerContext) Err() error { return c.current().Err() }
 
-// handlerKey is the key with which a derived context finds the one of its handler.
-type handlerKey struct{}
+// handlerKey is the key with which a derived context finds the one of its handler in a limit.
+type handlerKey struct{ limit *ConcurrencyLimit }
 
-// Value returns that of the delivery, and the context itself for handlerKey. Package context asks in this way for the context whose cause it wants.
+// Value returns that of the delivery, and the context itself for its handlerKey. Package context asks
+// in this way for the context whose cause it wants.
 func (c *handlerContext) Value(key any) any {
-	if key == (handlerKey{}) {
+	if key == (handlerKey{c.limit}) {
 		return c
 	}
 	return c.current().Value(key)

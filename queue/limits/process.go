@@ -12,11 +12,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/millrace/millrace/internal/serviceerror"
 	"github.com/millrace/millrace/internal/units"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/driver"
-	"golang.org/x/time/rate"
 )
 
 // ProcessOptions are the rates of a [Process]. At least one must be set.

@@ -47,10 +47,11 @@
 //
 // # Restarts
 //
-// Instances go on running without an agent. With Options.Folder the history of each pool is kept in files of JSON lines
-// that are replaced as a whole once a minute, and appended to in between. An agent that is killed and started again decides as
-// before. A crash of the machine costs a minute at most. A file that cannot be used is reported, moved aside and not fatal; a full disk is reported. Without a folder the next agent removes nothing
-// until DownAfter has passed.
+// Instances go on running without an agent. With Options.Folder the history of each pool is kept in
+// files of JSON lines, which are replaced once a minute and appended to in between. An agent that is
+// killed and started again decides as it would have. A crash of the machine costs a minute at most.
+// A file that cannot be used is reported and moved aside. A full disk is reported.
+// Without a folder the next agent removes nothing until DownAfter has passed.
 //
 // # Clocks
 //

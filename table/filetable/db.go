@@ -14,12 +14,13 @@ import (
 	"sync"
 	"time"
 
+	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
 	"github.com/millrace/millrace/internal/openfile"
 	"github.com/millrace/millrace/internal/serviceerror"
 	"github.com/millrace/millrace/internal/units"
 	"github.com/millrace/millrace/table"
-	bolt "go.etcd.io/bbolt"
-	berrors "go.etcd.io/bbolt/errors"
 )
 
 // Options configure [Open]. Nil and the zero value mean the defaults.
