@@ -33,7 +33,7 @@ func Example_group() {
 		case m.Body.To == "Bob" && m.Attempt == 1:
 			return listener.Retry(0, errors.New("nobody at home"))
 		}
-		fmt.Printf("%s, item %d of %d: to %s, attempt %d\n", m.Head.ID, m.Item, m.Items, m.Body.To, m.Attempt)
+		fmt.Printf("%s, item %d of %d: to %s, attempt %d\n", m.Job, m.Item, m.Items, m.Body.To, m.Attempt)
 		return nil
 	}
 	ctx, stop := context.WithCancel(ctx)

@@ -91,30 +91,69 @@ func (w *workers) close() {
 
 func (w *workers) join() { w.all.Wait() }
 
-// Delivery describes one delivery to code that does not know the type of its job: an
-// [Observer], an [Interceptor], a log. It may be kept.
+// Delivery describes one delivery of a message. Handlers have it in their [Message], and code that
+// does not know the type of its jobs has it alone: an [Observer], an [Interceptor], a log. It may
+// be kept.
 type Delivery struct {
-	Queue        queue.Name
-	ID           queue.ID
-	Job          string // the job id from the envelope; empty for a message without one
-	Kind         string // the type of the job on a queue of several; from the envelope; empty for one without
-	Attempt      int    // 1 at the first; see [Message]
-	MaxAttempts  int    // the number of the last attempt
+	// Queue is the queue the message came from.
+	Queue queue.Name
+
+	// ID identifies the message within its queue. It stays the same over redeliveries.
+	ID queue.ID
+
+	// Job is the job id from the envelope. It stays the same when the job is moved or sent again:
+	// use it to recognise duplicates. Empty for a message without an envelope.
+	Job string
+
+	// Kind is the type of the job on a queue of several. Empty for a job without one.
+	Kind string
+
+	// Key is what the job belongs to, such as a customer, as the producer set it. May be empty.
+	Key string
+
+	// DedupeKey is equal for jobs that are the same job sent twice, as the producer set it. May be
+	// empty.
+	DedupeKey string
+
+	// Attempt is the number of this attempt, 1 for the first: the recorded failures plus one.
+	// For a message without an envelope it is the dequeue count, which also counts workers that
+	// died holding the message.
+	Attempt int
+
+	// MaxAttempts is the number of the last attempt, from the [Kind] or Options.Poison.
+	MaxAttempts int
+
+	// DequeueCount is how often the message was dequeued, including this time.
 	DequeueCount int64
-	Inserted     time.Time // by the service's clock
-	Enqueued     time.Time // by the producer's clock, from the envelope; zero for a message without one
-	Expires      time.Time // by the service's clock; in the year 9999 for a message that never expires
-	Trace        string    // the producer's W3C trace context, from the envelope; may be empty
-	TraceState   string
-	Item         int // the index of the job in its group, from 0; see [EachItem]
-	Items        int // how many jobs the group has; 0 for a job without a group
+
+	// Inserted is when the service accepted the message, by its clock.
+	Inserted time.Time
+
+	// Enqueued is when the job was sent, by the producer's clock. Zero for a message without an
+	// envelope.
+	Enqueued time.Time
+
+	// Expires is when the service drops the message, by its clock. A message that never expires
+	// has a date in the year 9999.
+	Expires time.Time
+
+	// Trace and TraceState are the producer's W3C trace context. May be empty.
+	Trace      string
+	TraceState string
+
+	// Item is the index of the job in its group, from 0. Job and Item identify a job of a group.
+	// 0 for a job without a group. See [EachItem].
+	Item int
+
+	// Items is how many jobs the group has. 0 for a job without a group.
+	Items int
 
 	ofItem bool // whether it is for the handler of one item
 }
 
-// Last reports whether this is the last attempt: an error then moves the message to the poison
-// queue. It is false while attempts do not count because nearly everything fails: MaxAttempts is
-// then higher than Attempt.
+// Last reports whether this is the last attempt: an error other than a [Snooze] then moves the
+// message to the poison queue. It is false while attempts do not count because nearly everything
+// fails: MaxAttempts is then higher than Attempt.
 func (d Delivery) Last() bool { return d.AttemptsLeft() == 0 }
 
 // AttemptsLeft returns how many attempts remain after this one.
@@ -148,7 +187,8 @@ func (o *opened) describedItem(item int) Delivery {
 // changed, so it reads only fields that never change and the attempts.
 func (o *opened) described() Delivery {
 	return Delivery{
-		Queue: o.dispatcher.name, ID: o.queued.ID, Job: o.head.ID, Kind: o.head.Kind,
+		Queue: o.dispatcher.name, ID: o.queued.ID,
+		Job: o.head.ID, Kind: o.head.Kind, Key: o.head.Key, DedupeKey: o.head.Dedupe,
 		Attempt: o.attempt(), MaxAttempts: o.maxAttempts(), DequeueCount: o.queued.DequeueCount,
 		Inserted: o.queued.Inserted, Enqueued: o.head.Enqueued, Expires: o.queued.Expires,
 		Trace: o.head.Trace, TraceState: o.head.TraceState, Items: o.head.Items,

@@ -26,7 +26,7 @@ import (
 // results of all. Handlers of its items that run at once write it, under mu.
 type group struct {
 	delivery *delivery     // of the message with the group
-	head     codec.Head    // for the handlers; Save may change the head of the delivery
+	head     codec.Head    // as delivered; Save may change the head of the delivery
 	saving   chan struct{} // has an element while an item saves
 
 	overdue []time.Time // when the time-outs passed of items whose handlers still run; guarded by leaseManager.mu
@@ -750,9 +750,7 @@ func (v *typedJob[T]) decodeItem(item int) (handling, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := v.newMessage(body, g.head)
-	m.Item, m.Items = item, len(g.results)
-	return &typedItem[T]{v, &m}, nil
+	return &typedItem[T]{v, &Message[T]{Delivery: v.describedItem(item), Body: body, delivery: v}}, nil
 }
 
 // saveItem implements Message.Save for an item of a group.

@@ -14,54 +14,14 @@ import (
 
 // Message is one delivery of a job to a handler. The handler owns it until it returns.
 type Message[T any] struct {
+	// Delivery describes the delivery: where the message comes from, its job id, its attempts.
+	Delivery
+
 	// Body is the job.
 	Body T
 
-	// ID identifies the message within its queue. It stays the same over redeliveries: log it,
-	// and use it to recognise duplicates.
-	ID queue.ID
-
-	// Queue is the queue the message came from.
-	Queue queue.Name
-
-	// Attempt is the number of this attempt, 1 for the first: the recorded failures plus one.
-	// For a message without an envelope it is the dequeue count, which also counts workers that
-	// died holding the message.
-	Attempt int
-
-	// MaxAttempts is the number of the last attempt, from the [Kind] or Options.Poison.
-	MaxAttempts int
-
-	// DequeueCount is how often the message was dequeued, including this time.
-	DequeueCount int64
-
-	// Head is the head of the envelope: the job id, when it was sent, its trace context. Zero
-	// for a message without one.
-	Head codec.Head
-
-	// Item is the index of the job in its group, from 0. The group and the index, Head.ID and Item,
-	// identify a job of a group. 0 for a job without a group.
-	Item int
-
-	// Items is how many jobs the group has. 0 for a job without a group. See [EachItem].
-	Items int
-
-	// Inserted is when the service accepted the message, by its clock.
-	Inserted time.Time
-
-	// Expires is when the service drops the message, by its clock. A message that
-	// never expires has a date in the year 9999.
-	Expires time.Time
-
 	delivery *typedJob[T] // nil for a message made by a test
 }
-
-// Last reports whether this is the last attempt: an error other than a [Snooze] then moves the
-// message to the poison queue. It is false while attempts do not count because nearly everything fails.
-func (m *Message[T]) Last() bool { return m.AttemptsLeft() == 0 }
-
-// AttemptsLeft returns how many attempts remain after this one.
-func (m *Message[T]) AttemptsLeft() int { return max(m.MaxAttempts-m.Attempt, 0) }
 
 // Concurrency returns how many handlers the listener of the message may run at once, for middleware
 // that makes some of them wait. 0 for a message made by a test.
@@ -212,17 +172,8 @@ func (v *typedJob[T]) decodeBody() error {
 	if err != nil && !errors.As(err, &v.panicked) {
 		return err
 	}
-	v.message = v.newMessage(body, v.head)
+	v.message = Message[T]{Delivery: v.described(), Body: body, delivery: v}
 	return nil
-}
-
-func (v *typedJob[T]) newMessage(body T, head codec.Head) Message[T] {
-	return Message[T]{
-		Body: body, ID: v.queued.ID, Queue: v.dispatcher.name, Head: head,
-		Attempt: v.attempt(), MaxAttempts: v.maxAttempts(), DequeueCount: v.queued.DequeueCount,
-		Inserted: v.queued.Inserted, Expires: v.queued.Expires,
-		delivery: v,
-	}
 }
 
 func (v *typedJob[T]) ownTimeout() time.Duration { return v.timeoutOf(&v.message) }

@@ -366,8 +366,8 @@ func TestPoisonThatIsPutBackByHandRuns(t *testing.T) {
 			var bodies []string
 			work(t, q, &listener.Options[string]{}, func(_ context.Context, m *listener.Message[string]) error {
 				bodies = append(bodies, m.Body)
-				if m.Head.Moved != "" || m.Head.Poison != "" {
-					t.Errorf("%s: got the head %+v, want that of a new job", name, m.Head)
+				if head := m.EnvelopeHead(); head.Moved != "" || head.Poison != "" {
+					t.Errorf("%s: got the head %+v, want that of a new job", name, head)
 				}
 				if len(bodies) == 1 && !m.Last() && m.AttemptsRecorded() {
 					return errors.New("again") // its attempts are counted anew

@@ -50,8 +50,8 @@ func TestAGroupOfAKindInABlob(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			calls[m.Item]++
-			if m.Body != group[m.Item] || m.Head.Kind != "email" || m.MaxAttempts != 3 {
-				t.Errorf("item %d is %.20q of kind %q, of at most %d attempts", m.Item, m.Body.To, m.Head.Kind, m.MaxAttempts)
+			if m.Body != group[m.Item] || m.Kind != "email" || m.MaxAttempts != 3 {
+				t.Errorf("item %d is %.20q of kind %q, of at most %d attempts", m.Item, m.Body.To, m.Kind, m.MaxAttempts)
 			}
 			switch {
 			case m.Item == 17 && !mended, m.Item == 18 && calls[18] == 1:

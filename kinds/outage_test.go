@@ -338,7 +338,7 @@ func TestABrokenKindIsSoonPoison(t *testing.T) {
 			bill := func(_ context.Context, m *listener.Message[order]) error {
 				b.mu.Lock()
 				defer b.mu.Unlock()
-				wait = max(wait, time.Since(m.Head.Enqueued))
+				wait = max(wait, time.Since(m.Enqueued))
 				return nil
 			}
 			state := b.run(time.Hour+time.Second, b.kindsOf(emails.Handle(fails, nil), orders.Handle(bill, nil)))

@@ -56,8 +56,6 @@ type delivered struct {
 	attempt  int
 	max      int
 	dequeues int64
-	settled  int64
-	starts   int
 }
 
 func setup(t *testing.T) *bundle {
@@ -86,8 +84,8 @@ func handler[T any](b *bundle, result error) listener.Handler[T] {
 	return func(_ context.Context, m *listener.Message[T]) error {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.handled[m.Head.Kind] = append(b.handled[m.Head.Kind], delivered{
-			m.Body, m.Attempt, m.MaxAttempts, m.DequeueCount, m.Head.Settled, m.Head.Starts,
+		b.handled[m.Kind] = append(b.handled[m.Kind], delivered{
+			m.Body, m.Attempt, m.MaxAttempts, m.DequeueCount,
 		})
 		return result
 	}

@@ -76,7 +76,7 @@ func (d *day) listener(others func(context.Context, *Message[task]) error) *List
 		d.most = max(d.most, d.running)
 		d.started[m.Body.Name]++
 		if m.Body.Good {
-			d.waits = append(d.waits, time.Since(m.Head.Enqueued))
+			d.waits = append(d.waits, time.Since(m.Enqueued))
 		}
 		d.mu.Unlock()
 		defer func() {

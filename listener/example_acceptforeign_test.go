@@ -25,7 +25,7 @@ func ExampleOptions_acceptForeign() {
 		return
 	}
 	ship := func(_ context.Context, m *listener.Message[Order]) error {
-		fmt.Println("order", m.Body.ID, "has", m.Head.Attempts, "failures on record")
+		fmt.Println("order", m.Body.ID, "has", m.Attempt-1, "failures on record")
 		if m.Attempt < 3 {
 			return listener.Retry(0, errors.New("no van"))
 		}

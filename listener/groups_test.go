@@ -44,8 +44,8 @@ type items struct {
 func (i *items) handler(t testing.TB, h Handler[job]) Handler[job] {
 	i.calls = map[int]int{}
 	return func(ctx context.Context, m *Message[job]) error {
-		if m.Item != m.Body.N || m.Items == 0 || m.Head.ID != "group" {
-			t.Errorf("job %d is item %d of %d of job %q", m.Body.N, m.Item, m.Items, m.Head.ID)
+		if m.Item != m.Body.N || m.Items == 0 || m.Job != "group" {
+			t.Errorf("job %d is item %d of %d of job %q", m.Body.N, m.Item, m.Items, m.Job)
 		}
 		if d, ok := DeliveryFrom(ctx); !ok || d.Item != m.Item || d.Items != m.Items || d.Job != "group" {
 			t.Errorf("item %d: the context has the delivery %+v", m.Item, d)

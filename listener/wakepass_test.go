@@ -260,7 +260,7 @@ func TestTheOneWorkerOfNineThatKnowsAKindIsWoken(t *testing.T) {
 			return &Options[any]{Wakeups: source, Fetch: FetchOptions{SafetyPoll: noSafety}, Logger: slog.New(slog.DiscardHandler), OnError: func(error) {}}
 		}
 		known := func(_ context.Context, m *Message[job]) error {
-			if time.Since(sent[m.Head.ID]) <= within {
+			if time.Since(sent[m.Job]) <= within {
 				soon.Add(1)
 			}
 			return nil

@@ -94,8 +94,8 @@ func TestWorkGoesThroughTheRealPipeline(t *testing.T) {
 			switch {
 			case m.Body.ID != "<7>" || m.ID == "" || m.Attempt != 1 || m.DequeueCount != 1:
 				return fmt.Errorf("got message %+v, want the first delivery of <7>", m)
-			case m.Head.ID == "" || m.Head.Enqueued.IsZero() || m.Inserted.IsZero():
-				return fmt.Errorf("got head %+v, want an id and times", m.Head)
+			case m.Job == "" || m.Enqueued.IsZero() || m.Inserted.IsZero():
+				return fmt.Errorf("got delivery %+v, want a job id and times", m.Delivery)
 			}
 			return nil
 		}, Order{ID: "<7>"}, nil)
@@ -110,8 +110,8 @@ func TestWorkAppliesTheOptions(t *testing.T) {
 	both(t, func(t *testing.T) {
 		reported := make(chan error, 1)
 		r := millracetest.Work(t, func(ctx context.Context, m *listener.Message[string]) error {
-			if m.Body != "plain text" || m.Head != (codec.Head{}) {
-				t.Errorf("got message %+v, want the body \"plain text\" without a head", m)
+			if m.Body != "plain text" || m.Job != "" || !m.Enqueued.IsZero() {
+				t.Errorf("got message %+v, want the body \"plain text\" without an envelope", m)
 			}
 			<-ctx.Done()
 			return errBroken

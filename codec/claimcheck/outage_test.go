@@ -150,7 +150,7 @@ func TestSmallJobsGoOnWithoutTheStore(t *testing.T) {
 					b.store.mu.Lock()
 					defer b.store.mu.Unlock()
 					if m.Body.Text == "" {
-						waits = append(waits, time.Since(m.Head.Enqueued))
+						waits = append(waits, time.Since(m.Enqueued))
 					} else {
 						done++
 					}

@@ -64,9 +64,9 @@ func Example_fleet() {
 			return err
 		}
 		book := func(_ context.Context, m *listener.Message[payment]) error {
-			before := *balance[m.Head.Key]
+			before := *balance[m.Key]
 			time.Sleep(time.Millisecond) // the bank responds
-			*balance[m.Head.Key] = before + m.Body.Amount
+			*balance[m.Key] = before + m.Body.Amount
 			booked.Done()
 			return nil
 		}

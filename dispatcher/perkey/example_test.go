@@ -34,7 +34,7 @@ func Example() {
 	}
 	balance := map[string]*int{"ann": new(int), "bob": new(int)} // without a lock: no other handler has the same account
 	book := func(_ context.Context, m *listener.Message[payment]) error {
-		account := balance[m.Head.Key]
+		account := balance[m.Key]
 		before := *account
 		time.Sleep(10 * time.Millisecond) // the bank responds
 		*account = before + m.Body.Amount

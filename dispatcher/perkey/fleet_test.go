@@ -186,8 +186,8 @@ func (b *bundle) live(w world) []string {
 	done := map[int]bool{}
 	h := func(ctx context.Context, m *listener.Message[job]) error {
 		if one := w.Jobs[m.Body.N]; m.Attempt <= one.Fails {
-			b.enter(m.Head.Key)
-			defer b.leave(m.Head.Key)
+			b.enter(m.Key)
+			defer b.leave(m.Key)
 			time.Sleep(one.Takes)
 			if m.Attempt%2 == 0 {
 				panic("no")

@@ -117,7 +117,7 @@ func TestKindsAndQueuesShareKeys(t *testing.T) {
 			}
 		}
 		handleOther := func(ctx context.Context, m *listener.Message[other]) error {
-			one := &listener.Message[job]{Body: job{200, m.Body.Takes}, Head: m.Head, Attempt: m.Attempt}
+			one := &listener.Message[job]{Delivery: m.Delivery, Body: job{200, m.Body.Takes}}
 			return b.handle(ctx, one)
 		}
 		o := &listener.Options[any]{Logger: b.options.Logger}
@@ -192,11 +192,11 @@ func TestABatchHasOneJobOfAKey(t *testing.T) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			for _, m := range ms {
-				if seen[m.Head.Key] {
-					t.Errorf("a batch of %d has two jobs of key %q", len(ms), m.Head.Key)
+				if seen[m.Key] {
+					t.Errorf("a batch of %d has two jobs of key %q", len(ms), m.Key)
 				}
-				seen[m.Head.Key] = true
-				b.done = append(b.done, finished{key: m.Head.Key, n: m.Body.N, attempt: 1})
+				seen[m.Key] = true
+				b.done = append(b.done, finished{key: m.Key, n: m.Body.N, attempt: 1})
 			}
 			return nil
 		}, 10, 100*time.Millisecond)

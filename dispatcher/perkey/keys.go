@@ -17,14 +17,14 @@ import (
 // ErrBusy means that a job was postponed because its key was taken.
 var ErrBusy = errors.New("another job of its key is running")
 
-// Wrap returns the handler so that one at a time runs for each key of messages: Head.Key, which a
+// Wrap returns the handler so that one at a time runs for each key of messages: Delivery.Key, which a
 // producer sets by SendOptions.Key. It is safe for concurrent use.
 func Wrap[T any](k *Keys, h dispatcher.Handler[T]) dispatcher.Handler[T] { return Middleware[T](k)(h) }
 
 // Middleware is [Wrap] in the form that listener.Chain takes: perkey.Middleware[Order](keys). Go cannot
 // infer the type of the job there.
 func Middleware[T any](k *Keys) dispatcher.Middleware[T] {
-	return MiddlewareBy(k, func(m *dispatcher.Message[T]) string { return m.Head.Key })
+	return MiddlewareBy(k, func(m *dispatcher.Message[T]) string { return m.Key })
 }
 
 // MiddlewareBy is [Middleware] with the key that the function returns for a message; "" is none. The

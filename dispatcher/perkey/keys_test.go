@@ -209,7 +209,7 @@ func TestAKeyFunctionThatPanicsFailsItsJobOnly(t *testing.T) {
 			if m.Attempt == 1 && m.Body.N == 1 {
 				panic("no key")
 			}
-			return m.Head.Key
+			return m.Key
 		})))
 		b.until(3, time.Minute)
 		stop()
@@ -313,7 +313,7 @@ func TestATurnIsNotLostWithItsJob(t *testing.T) {
 		ran := 0
 		h := b.limited(func(context.Context, *listener.Message[job]) error { ran++; <-release; return nil })
 		m := &listener.Message[job]{} // which waits without a bound, because it cannot be given back
-		m.Head.Key = "a"
+		m.Key = "a"
 		var all sync.WaitGroup
 		all.Go(func() { _ = h(b.Context(), m) })
 		synctest.Wait()
@@ -370,7 +370,7 @@ func (b *bundle) play(all []arrival) []string {
 			ctx, cancel := context.WithTimeout(b.Context(), patient)
 			defer cancel()
 			m := &listener.Message[job]{Body: job{i, moments[one.Takes]}}
-			m.Head.Key = fmt.Sprint(one.Key)
+			m.Key = fmt.Sprint(one.Key)
 			if err := h(ctx, m); err != nil && patient == time.Hour {
 				b.mu.Lock()
 				defer b.mu.Unlock()

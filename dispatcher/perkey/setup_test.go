@@ -101,14 +101,14 @@ func (b *bundle) flood(key string, n int, takes time.Duration) {
 
 // handle takes as long as the job says, and checks that it is the only one of its key.
 func (b *bundle) handle(ctx context.Context, m *listener.Message[job]) error {
-	began := b.enter(m.Head.Key)
-	defer b.leave(m.Head.Key)
+	began := b.enter(m.Key)
+	defer b.leave(m.Key)
 	if !waiting.For(m.Body.Takes, ctx.Done()) {
 		return ctx.Err()
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.done = append(b.done, finished{m.Head.Key, m.Body.N, began, m.Attempt})
+	b.done = append(b.done, finished{m.Key, m.Body.N, began, m.Attempt})
 	return nil
 }
 

@@ -104,7 +104,7 @@ func insert(ctx context.Context, db *sql.DB, ms []*listener.Message[Reading]) ([
 			results[i] = listener.Poison(errors.New("sensor 13 is broken"))
 			continue
 		}
-		key := cmp.Or(m.Head.ID, string(m.ID)) // jobs of other producers have only the message id
+		key := cmp.Or(m.Job, string(m.ID)) // jobs of other producers have only the message id
 		if _, err := tx.ExecContext(ctx, insertReading, key, m.Body.Sensor, m.Body.Value); err != nil {
 			return nil, err
 		}

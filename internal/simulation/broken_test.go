@@ -111,7 +111,7 @@ func (b breakage) withDefaults() breakage {
 		b.limit = (*limits.Process).Wrap
 	}
 	if b.key == nil {
-		b.key = func(m *listener.Message[job]) string { return m.Head.Key }
+		b.key = func(m *listener.Message[job]) string { return m.Key }
 	}
 	if b.place == nil {
 		b.place = func(s sharded.Strategy) sharded.Strategy { return s }
