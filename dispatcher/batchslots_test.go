@@ -146,7 +146,7 @@ func TestAnOverfullBatchTakesNoMoreSlotsThanReserved(t *testing.T) {
 			t.Errorf("got errors %v, want one that names the queue's type and 14 give-backs", reported)
 		}
 		time.Sleep(time.Minute)
-		if n := d.Count(dispatcher.Returned); n != 14 {
+		if n := d.Outcomes()[dispatcher.Returned]; n != 14 {
 			t.Errorf("Returned: got %d, want 14", n)
 		}
 		if n := d.Reserve(t.Context()); n != 9 {

@@ -44,8 +44,8 @@ type Dispatcher struct {
 
 	backlog atomic.Bool // the last dequeue returned as many messages as it asked for
 
-	inFlight sync.WaitGroup // one per message dispatched and not settled
-	counts   [outcomes]atomic.Int64
+	inFlight sync.WaitGroup              // one per message dispatched and not settled
+	counts   [len(outcomes)]atomic.Int64 // in the order of outcomes
 
 	mu       sync.Mutex
 	started  bool      // guarded by mu
@@ -122,12 +122,16 @@ func (d *Dispatcher) Capacity() int {
 // Handlers that were not called, see [NotRun], do not count.
 func (d *Dispatcher) Handled() (handlers int64, took time.Duration) { return d.visibility.handled() }
 
-// Count returns how many deliveries ended with this outcome.
-func (d *Dispatcher) Count(o Outcome) int64 {
-	if o < 0 || o >= outcomes {
-		return 0
+// Outcomes returns how many deliveries ended with each outcome. An outcome without deliveries has no
+// key. The map is the caller's.
+func (d *Dispatcher) Outcomes() map[Outcome]int64 {
+	counts := make(map[Outcome]int64, len(outcomes))
+	for i, o := range outcomes {
+		if n := d.counts[i].Load(); n > 0 {
+			counts[o] = n
+		}
 	}
-	return d.counts[o].Load()
+	return counts
 }
 
 // Renewed returns how many lease renewals succeeded.

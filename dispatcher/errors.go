@@ -25,7 +25,7 @@ type DeliveryError struct {
 
 // Error describes the error in one line.
 func (e *DeliveryError) Error() string {
-	what := e.Outcome.String()
+	what := string(e.Outcome)
 	switch e.Outcome {
 	case Retried, Snoozed:
 		what = fmt.Sprintf("%v, next delivery in %v", e.Outcome, wholeSeconds(e.Delay))
@@ -57,7 +57,7 @@ func (e *DeliveryError) Unwrap() error { return e.Err }
 func (e *DeliveryError) LogValue() slog.Value { return slog.GroupValue(e.attrs()...) }
 
 func (e *DeliveryError) attrs() []slog.Attr {
-	attrs := append(e.Delivery.attrs(), slog.Any("outcome", e.Outcome))
+	attrs := append(e.Delivery.attrs(), slog.String("outcome", string(e.Outcome)))
 	switch {
 	case e.Outcome == Retried, e.Outcome == Snoozed, e.Outcome == Kept, e.Outcome == Unsettled && e.Delay > 0:
 		attrs = append(attrs, slog.Duration("delay", wholeSeconds(e.Delay)))

@@ -37,7 +37,7 @@ func ExampleDispatcher() {
 		log.Print(err) // an empty batch frees the slots
 	}
 	d.Dispatch(batch, slots, asked, visibility)
-	fmt.Println(d.Drain(ctx), "deleted:", d.Count(dispatcher.Deleted))
+	fmt.Println(d.Drain(ctx), "deleted:", d.Outcomes()[dispatcher.Deleted])
 	// Output:
 	// shipping order 7
 	// <nil> deleted: 1

@@ -469,7 +469,7 @@ func TestAttemptsAreExcusedForSixHours(t *testing.T) {
 			t.Error("after six hours the handler is not told that it has the last attempt")
 		}
 		x.end(errDown, running...)
-		if got := x.Count(dispatcher.Kept); got != 1 {
+		if got := x.Outcomes()[dispatcher.Kept]; got != 1 {
 			t.Errorf("after six hours: %d messages are poison, want 1", got)
 		}
 	})
@@ -483,7 +483,7 @@ func TestAttemptsWithoutAnEnvelopeCountInAnOutage(t *testing.T) {
 		x.Dispatch([]queue.Message{{Lease: queue.Lease{ID: "raw", Receipt: "r"}, Text: "1000", DequeueCount: 5}}, slots, time.Now(), time.Hour)
 		synctest.Wait()
 		x.end(errDown, 1000)
-		if got := x.Count(dispatcher.Kept); got != 1 {
+		if got := x.Outcomes()[dispatcher.Kept]; got != 1 {
 			t.Errorf("%d messages are poison after the fifth delivery, want 1", got)
 		}
 	})
@@ -681,8 +681,8 @@ func TestLimitsCanBeTurnedOff(t *testing.T) {
 		x.fail(200, codec.Head{})
 		x.fail(200, retried)
 		time.Sleep(time.Minute)
-		if x.Outage() || len(x.Limited()) > 0 || x.Count(dispatcher.Retried) != 400 || x.givenBack(0).head.Fingerprint != "" {
-			t.Errorf("got %v, %d retries and %+v", x.Limited(), x.Count(dispatcher.Retried), x.givenBack(0))
+		if x.Outage() || len(x.Limited()) > 0 || x.Outcomes()[dispatcher.Retried] != 400 || x.givenBack(0).head.Fingerprint != "" {
+			t.Errorf("got %v, %d retries and %+v", x.Limited(), x.Outcomes()[dispatcher.Retried], x.givenBack(0))
 		}
 	})
 }

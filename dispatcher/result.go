@@ -1,65 +1,29 @@
 package dispatcher
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/millrace/millrace/queue"
 )
 
 // Outcome is how a delivery ended. The zero value is not a valid outcome.
-type Outcome int
+type Outcome string
 
 // The outcomes.
 const (
-	Deleted   Outcome = iota + 1 // the handler succeeded and the message was deleted
-	Retried                      // the handler failed and the message was given back with a delay
-	Discarded                    // deleted unhandled: the handler asked for it
-	Poisoned                     // the message was copied to the poison queue and deleted
-	Kept                         // the message is poison and stays hidden in its queue
-	Snoozed                      // the message was given back with a delay, without recording an attempt
-	Returned                     // the message was not fully handled and is visible again
-	Lost                         // the lease was lost or too short to start: another worker has the message or will
-	Unsettled                    // the settlement failed: the message will be delivered again
-	Duplicate                    // deleted unhandled: its job was handled before
-
-	outcomes // the number of outcomes
+	Deleted   Outcome = "deleted"   // the handler succeeded and the message was deleted
+	Retried   Outcome = "retried"   // the handler failed and the message was given back with a delay
+	Discarded Outcome = "discarded" // deleted unhandled: the handler asked for it
+	Poisoned  Outcome = "poisoned"  // the message was copied to the poison queue and deleted
+	Kept      Outcome = "kept"      // the message is poison and stays hidden in its queue
+	Snoozed   Outcome = "snoozed"   // the message was given back with a delay, without recording an attempt
+	Returned  Outcome = "returned"  // the message was not fully handled and is visible again
+	Lost      Outcome = "lost"      // the lease was lost or too short to start: another worker has the message or will
+	Unsettled Outcome = "unsettled" // the settlement failed: the message will be delivered again
+	Duplicate Outcome = "duplicate" // deleted unhandled: its job was handled before
 )
 
-var outcomeNames = [outcomes]string{"none", "deleted", "retried", "discarded", "poisoned", "kept", "snoozed", "returned", "lost", "unsettled", "duplicate"}
-
-// String returns the name of the outcome.
-func (o Outcome) String() string {
-	if o < 0 || o >= outcomes {
-		return fmt.Sprintf("Outcome(%d)", int(o))
-	}
-	return outcomeNames[o]
-}
-
-// MarshalText returns the name of the outcome, for JSON and logs. An unknown outcome is an
-// error.
-func (o Outcome) MarshalText() ([]byte, error) {
-	if o < 0 || o >= outcomes {
-		return nil, fmt.Errorf("dispatcher: unknown outcome %v", o)
-	}
-	return []byte(o.String()), nil
-}
-
-// UnmarshalText parses what [Outcome.MarshalText] returns, and "given back", the former text of
-// [Returned].
-func (o *Outcome) UnmarshalText(text []byte) error {
-	if string(text) == "given back" {
-		*o = Returned
-		return nil
-	}
-	for i, name := range outcomeNames {
-		if name == string(text) {
-			*o = Outcome(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("dispatcher: unknown outcome %q", text)
-}
+var outcomes = [...]Outcome{Deleted, Retried, Discarded, Poisoned, Kept, Snoozed, Returned, Lost, Unsettled, Duplicate}
 
 // Result is the request in a handler's error. The zero value asks for nothing.
 type Result struct {
@@ -157,7 +121,7 @@ type resultError struct {
 
 func (v *resultError) Error() string {
 	if v.err == nil {
-		return v.outcome.String()
+		return string(v.outcome)
 	}
 	return v.err.Error()
 }

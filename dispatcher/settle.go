@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/bits"
+	"slices"
 	"sync"
 	"time"
 
@@ -60,7 +61,7 @@ func (v *delivery) settle(dec decision) {
 	if outcome == Lost && dec.returned && !late {
 		d.visibility.recordLate(v.lease.visibility)
 	}
-	d.counts[outcome].Add(1)
+	d.counts[slices.Index(outcomes[:], outcome)].Add(1)
 	d.slots.endSettlement(err == nil)
 	// A hook may end the goroutine: the steps after it are deferred.
 	defer d.remove(v)

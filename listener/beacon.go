@@ -46,7 +46,7 @@ func (s *session) changed() {
 func (s *session) reported() beacon.Report {
 	st := s.state()
 	return beacon.Report{
-		Queue: s.queue.Name(), Phase: st.Phase.String(), Paused: st.PausedBy != NotPaused, Shared: s.options.Slots != nil,
-		Received: st.Received, Ended: s.ended(), Delayed: st.Delayed, Load: s.load(st.Depth),
+		Queue: s.queue.Name(), Phase: string(st.Phase), Paused: st.PausedBy != NotPaused, Shared: s.options.Slots != nil,
+		Received: st.Received, Ended: ended(s.dispatcher.Outcomes()), Delayed: st.Delayed, Load: s.load(st.Depth),
 	}
 }

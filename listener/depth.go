@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/queue/metered"
 	"github.com/millrace/millrace/scaling"
 )
@@ -88,16 +87,16 @@ func (s *session) load(depth int64) Load {
 
 // totals returns the counts since the start.
 func (s *session) totals() totals {
-	t := totals{received: s.snapshot().received, ended: s.ended()}
+	outcomes := s.dispatcher.Outcomes()
+	t := totals{received: s.snapshot().received, ended: ended(outcomes)}
 	t.handled, t.handling = s.dispatcher.Handled()
-	for o := dispatcher.Deleted; o <= dispatcher.Duplicate; o++ {
-		t.settled += s.dispatcher.Count(o)
+	for _, n := range outcomes {
+		t.settled += n
 	}
 	return t
 }
 
 // ended returns how many messages were taken off the queue.
-func (s *session) ended() int64 {
-	return s.dispatcher.Count(dispatcher.Deleted) + s.dispatcher.Count(dispatcher.Discarded) +
-		s.dispatcher.Count(dispatcher.Poisoned) + s.dispatcher.Count(dispatcher.Duplicate)
+func ended(outcomes map[Outcome]int64) int64 {
+	return outcomes[Deleted] + outcomes[Discarded] + outcomes[Poisoned] + outcomes[Duplicate]
 }

@@ -23,7 +23,7 @@ func ExampleState() {
 	var l *listener.Listener[Order]
 	show := func() {
 		s := l.State()
-		fmt.Println(s.Phase, "ready:", s.Ready(), "healthy:", s.Healthy(), "handlers:", s.Running, "visibility:", s.Visibility)
+		fmt.Printf("%q ready: %v healthy: %v handlers: %d visibility: %v\n", s.Phase, s.Ready(), s.Healthy(), s.Running, s.Visibility)
 	}
 	l = listener.New(q, func(context.Context, *listener.Message[Order]) error {
 		show()
@@ -37,7 +37,7 @@ func ExampleState() {
 	}
 	show()
 	// Output:
-	// waiting ready: false healthy: true handlers: 0 visibility: 0s
-	// running ready: true healthy: true handlers: 1 visibility: 2m0s
-	// stopped ready: false healthy: false handlers: 0 visibility: 2m0s
+	// "" ready: false healthy: true handlers: 0 visibility: 0s
+	// "running" ready: true healthy: true handlers: 1 visibility: 2m0s
+	// "stopped" ready: false healthy: false handlers: 0 visibility: 2m0s
 }

@@ -91,7 +91,7 @@ type explorer struct {
 func (x *explorer) violated(invariant string, w *world, why string) {
 	if x.faults[invariant]++; x.faults[invariant] == 1 {
 		x.first[invariant] = fmt.Sprintf("%s: loops %+v, visible %d, owed %v, signal %v, listening %v, by %v, stopping %v, asleep %d, active %d, bounds %+v",
-			why, w.loops, w.visible, w.s.owed(), w.s.signal, w.s.listening, w.s.by, w.s.stopping, w.s.asleep, w.s.active, w.s.bounds)
+			why, w.loops, w.visible, w.s.owed(), w.s.signal, w.s.listening, w.s.pauses, w.s.stopping, w.s.asleep, w.s.active, w.s.bounds)
 	}
 }
 
@@ -258,7 +258,7 @@ func (x *explorer) advance(w *world, i int) (ok bool) {
 			l.at = atTurn
 			break
 		}
-		if w.s.by != NotPaused || w.s.stopping {
+		if w.s.pauses != 0 || w.s.stopping {
 			x.violated("fetch", w, "a dequeue is sent although the listener is paused or has stopped")
 		}
 		l.at, l.seen, l.served = atSent, w.s.heard, w.s.served
@@ -343,13 +343,13 @@ func (x *explorer) hold(w *world, i int, answers []verb) {
 		l.at, l.until = atHeld, worldNow+flagWithin
 		return
 	}
-	if l.at = atTurn; l.got < w.asks() && w.s.by == NotPaused {
+	if l.at = atTurn; l.got < w.asks() && w.s.pauses == 0 {
 		l.at, l.short = atEmptied, true
 	}
 	switch {
-	case w.s.by&ByQueue != 0:
+	case w.s.pauses&queuePauses != 0:
 		w.visible += l.got
-	case w.s.by == NotPaused && worldNow-w.flagAt >= flagInterval && !w.s.stopping:
+	case w.s.pauses == 0 && worldNow-w.flagAt >= flagInterval && !w.s.stopping:
 		x.violated("flag", w, "a batch is handled although the flag was not read for a minute")
 	}
 }
@@ -385,7 +385,7 @@ func (x *explorer) outer(w *world, n int) (ok bool) {
 		}
 	case 3:
 		if spend(&w.pauses, true) {
-			x.tell(w, -1, event{what: paused, by: ByProgram, on: w.s.by&ByProgram == 0})
+			x.tell(w, -1, event{what: paused, pause: programPauses, on: w.s.pauses&programPauses == 0})
 		}
 	case 4:
 		if spend(&w.flags, w.reads == 0) {
@@ -541,7 +541,7 @@ func (x *explorer) check(w *world) {
 	switch {
 	case rings != w.s.alarm():
 		x.violated("timers", w, fmt.Sprintf("the timer is set to %v, want %v", rings, w.s.alarm()))
-	case w.s.by == ByQueue && w.s.flagAt == 0 && w.reads == 0:
+	case w.s.pauses == queuePauses && w.s.flagAt == 0 && w.reads == 0:
 		x.violated("timers", w, "no reading of the flag is planned")
 	case w.subscribed && w.s.wakeups && w.s.safety > 0 && w.s.safetyAt == 0:
 		x.violated("timers", w, "no safety poll is planned")
@@ -604,7 +604,7 @@ func (x *explorer) checkQuiet(w *world) {
 	if w.s.active < least || w.s.active > w.s.bounds.Max+dozing {
 		x.violated("bounds", w, "the number of loops is not within the bounds")
 	}
-	if w.s.by != NotPaused {
+	if w.s.pauses != 0 {
 		return
 	}
 	if w.s.owed() && dozing == 0 && w.s.deferred == 0 {
@@ -762,10 +762,10 @@ func TestTheExplorationFindsPlantedFaults(t *testing.T) {
 			if e.what != begins {
 				return step(s, e)
 			}
-			by := s.by
-			s.by = NotPaused
+			pauses := s.pauses
+			s.pauses = 0
 			next, actions := step(s, e)
-			next.by = by
+			next.pauses = pauses
 			return next, actions
 		}},
 		{"a loop fetches after the stop", "fetch", func(s state, e event) (state, []action) {
@@ -799,7 +799,7 @@ func TestTheExplorationFindsPlantedFaults(t *testing.T) {
 		}},
 		{"a batch is held after the flag was read", "flag", func(s state, e event) (state, []action) {
 			next, actions := step(s, e)
-			if e.what == read && next.by == s.by {
+			if e.what == read && next.pauses == s.pauses {
 				actions = slices.DeleteFunc(actions, func(a action) bool { return a.do == unpark })
 			}
 			return next, actions

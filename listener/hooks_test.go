@@ -565,8 +565,8 @@ func TestADispatcherAloneSurvivesItsHooks(t *testing.T) {
 					b.Fatal(err)
 				}
 				d.Dispatch(batch, d.Reserve(b.Context()), time.Now(), time.Minute)
-				if err := d.Drain(b.Context()); err != nil || d.Count(dispatcher.Retried) != jobs {
-					b.Errorf("got %d retried, error %v; want %d and no error", d.Count(dispatcher.Retried), err, jobs)
+				if err := d.Drain(b.Context()); err != nil || d.Outcomes()[dispatcher.Retried] != jobs {
+					b.Errorf("got %d retried, error %v; want %d and no error", d.Outcomes()[dispatcher.Retried], err, jobs)
 				}
 				if got := reported.text() + log.String(); !strings.Contains(got, "hook "+name+" of test/jobs") {
 					b.Errorf("errors and log: got %s, want the failure of %s", got, name)

@@ -113,7 +113,7 @@ func (l *Listener[T]) publish(s *session) bool {
 	}
 	l.session = s
 	if l.startsPaused {
-		s.owner.state.by, s.owner.state.pausedAt = ByProgram, l.pausedSince.Sub(s.epoch)
+		s.owner.state.pauses, s.owner.state.pausedAt = programPauses, l.pausedSince.Sub(s.epoch)
 	}
 	return true
 }

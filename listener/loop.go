@@ -142,7 +142,7 @@ func (l *loop) poll(reserved int) (wait time.Duration, ended bool) {
 		what: answered, asked: reserved, got: len(batch), emptyAfter: emptyAfter, first: l.found == 0,
 		err: err, missing: missing, throttled: errors.Is(err, queue.ErrThrottled),
 	})
-	paused := after.by&ByQueue != 0
+	paused := after.pauses&queuePauses != 0
 	if follows.is(park) {
 		l.followUp(follows.rest)
 		follows.rest = nil
@@ -184,7 +184,7 @@ func (l *loop) awaitFlag(visibility time.Duration) (paused bool) {
 		late := !l.await(l.looping, min(flagWithin, visibility/4))
 		now, follows := l.decide(l, event{what: waits, late: late})
 		if !follows.is(park) {
-			return now.by&ByQueue != 0 || now.stopping
+			return now.pauses&queuePauses != 0 || now.stopping
 		}
 	}
 }

@@ -139,7 +139,7 @@ func (s *session) readFlag() {
 	if err == nil || s.looping.Err() != nil || errors.Is(err, queue.ErrQueueMissing) {
 		return
 	}
-	if isDenied(err) && s.snapshot().by == NotPaused { // the log says so, once
+	if isDenied(err) && s.snapshot().pauses == 0 { // the log says so, once
 		return
 	}
 	s.report.poll(err)

@@ -23,7 +23,7 @@ type Observer struct {
 	Scaled func(q queue.Name, loops int)
 
 	// Paused is called when a pause begins or ends, and when who pauses the listener has changed. By
-	// is [NotPaused] when it has ended.
+	// is [NotPaused], the empty text, when it has ended.
 	Paused func(q queue.Name, by PausedBy)
 
 	// Started is called before the handler of a delivery runs.

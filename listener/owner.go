@@ -74,16 +74,16 @@ type state struct {
 
 	// Pauses, and the flag in the metadata of the queue.
 
-	by        PausedBy
+	pauses    pauses
 	pausedAt  instant
-	announced PausedBy // as log and observer were told
-	telling   bool     // they are being told
-	asked     instant  // when the properties of the queue were last asked for
-	readings  int      // readings of the properties that began
-	awaited   int      // batches wait for the end of this reading, or a later one; 0 for no wait
-	applied   int      // the number of the newest reading that was applied
-	denied    bool     // the permission to read the flag is missing
-	looks     int      // readings of the flag that were planned in this pause
+	announced pauses  // as log and observer were told
+	telling   bool    // they are being told
+	asked     instant // when the properties of the queue were last asked for
+	readings  int     // readings of the properties that began
+	awaited   int     // batches wait for the end of this reading, or a later one; 0 for no wait
+	applied   int     // the number of the newest reading that was applied
+	denied    bool    // the permission to read the flag is missing
+	looks     int     // readings of the flag that were planned in this pause
 
 	// Settings in the metadata.
 
@@ -195,7 +195,7 @@ type event struct {
 	saturated bool // all open slots are taken, and more could be opened
 
 	on      bool     // paused, listens: it begins
-	by      PausedBy // paused
+	pause   pauses   // paused
 	limited bool     // dueNow: a flood of these must not become a flood of polls
 	phase   Phase    // enters
 	set     Settings // configured
@@ -278,8 +278,8 @@ const (
 type action struct {
 	do   verb
 	n, m int
-	by   PausedBy
-	was  PausedBy
+	by   pauses // tellPause: those that apply now
+	was  pauses // and before
 	on   bool
 	text string
 	d    time.Duration
@@ -357,7 +357,7 @@ func (t *transition) take() {
 		t.grow(0)
 	case paused:
 		if !t.stopping {
-			t.pause(e.by, e.on)
+			t.pause(e.pause, e.on)
 		}
 	case configured:
 		t.configure()
@@ -593,11 +593,11 @@ func (t *transition) takeTurn() {
 		t.active--
 		t.do(action{do: end})
 	case t.active > t.bounds.Max || t.surplus > 0:
-		if t.e.woken || t.by != NotPaused {
+		if t.e.woken || t.pauses != 0 {
 			t.wake() // the signal is for another loop
 		}
 		t.endLoop()
-	case t.by != NotPaused:
+	case t.pauses != 0:
 		t.do(action{do: park})
 	case t.listening && t.trickle >= lingerAfter && !t.left:
 		if d := t.lingerTime() - t.ago(t.settled); d > 0 {
@@ -706,7 +706,7 @@ func (t *transition) wake() {
 // for all.
 func (t *transition) fallDue(limited bool) {
 	t.hear(limited)
-	if !t.ready && t.by&ByQueue == 0 {
+	if !t.ready && t.pauses&queuePauses == 0 {
 		t.wakeAnother()
 	}
 }
@@ -716,7 +716,7 @@ func (t *transition) fallDue(limited bool) {
 // beginPoll answers a loop that is about to send a dequeue. That serves all that was heard so far.
 func (t *transition) beginPoll() {
 	switch {
-	case t.stopping || t.by != NotPaused:
+	case t.stopping || t.pauses != 0:
 		t.do(action{do: release})
 	case t.metadata && (!t.known || t.ago(t.metadataAt) >= metadataInterval):
 		t.do(action{do: readMetadata, on: !t.known})
@@ -776,7 +776,7 @@ func (t *transition) answer() {
 		t.left = true
 	}
 	more := full && e.asked >= t.most // the queue may have more
-	if t.by == NotPaused {
+	if t.pauses == 0 {
 		if t.flagIsOld() && !t.stopping {
 			t.awaited = t.readings + 1 // it is planned below
 		}
@@ -807,7 +807,7 @@ func (t *transition) holdBatch() {
 	if t.e.late {
 		t.endHold()
 	}
-	if t.awaited > 0 && t.by&ByQueue == 0 && !t.stopping {
+	if t.awaited > 0 && t.pauses&queuePauses == 0 && !t.stopping {
 		t.do(action{do: park})
 	}
 }
@@ -919,7 +919,7 @@ func (t *transition) look() {
 	t.raised = false
 	wait := depthInterval - t.ago(t.depthAsk)
 	switch {
-	case !t.e.saturated || !t.growsByDepth() || t.by != NotPaused:
+	case !t.e.saturated || !t.growsByDepth() || t.pauses != 0:
 		t.lookAt = t.e.now + depthInterval
 	case t.reading || wait > 0 && !raised:
 		t.lookAt = t.e.now + max(wait, time.Second)
@@ -958,7 +958,7 @@ func (t *transition) listen() {
 
 // setReady sets whether events may come to this instance: never while it is paused.
 func (t *transition) setReady(ready bool) (changed bool) {
-	ready = ready && t.by == NotPaused
+	ready = ready && t.pauses == 0
 	if changed = t.wakeups && t.ready != ready; changed {
 		t.ready = ready
 		t.do(action{do: tellSource})
@@ -984,18 +984,18 @@ func (t *transition) wakeAnother() {
 // Pauses.
 
 // pause sets or removes one of the reasons to pause.
-func (t *transition) pause(reason PausedBy, on bool) {
-	by := t.by &^ reason
+func (t *transition) pause(reason pauses, on bool) {
+	now := t.pauses &^ reason
 	if on {
-		by |= reason
+		now |= reason
 	}
-	if by == t.by {
+	if now == t.pauses {
 		return
 	}
-	if t.by == NotPaused {
+	if t.pauses == 0 {
 		t.pausedAt = t.e.now
 	}
-	if t.by = by; by == NotPaused && t.mayRun() {
+	if t.pauses = now; now == 0 && t.mayRun() {
 		t.hear(false)
 	}
 	t.do(action{do: unpark})
@@ -1005,12 +1005,12 @@ func (t *transition) pause(reason PausedBy, on bool) {
 
 // announce has log and observer told of a change, one at a time and in order.
 func (t *transition) announce() {
-	if t.phase == Waiting || t.telling || t.by == t.announced {
+	if t.phase == Waiting || t.telling || t.pauses == t.announced {
 		return
 	}
-	t.do(action{do: tellPause, by: t.by, was: t.announced})
-	t.announced, t.telling = t.by, true
-	if t.by != NotPaused {
+	t.do(action{do: tellPause, by: t.pauses, was: t.announced})
+	t.announced, t.telling = t.pauses, true
+	if t.pauses != 0 {
 		t.setReady(false) // events are for instances that are not paused
 		if t.owed() {
 			t.wakeAnother() // even for the event that woke this instance
@@ -1033,13 +1033,13 @@ func (t *transition) readProperties() {
 	case t.stopping:
 	case e.refusal:
 		// A paused listener continues to read, or nothing would ever resume it.
-		if !t.denied && t.by&ByQueue == 0 {
+		if !t.denied && t.pauses&queuePauses == 0 {
 			t.denied = true
 			t.do(action{do: tellDenied})
 		}
 	case (e.ok || e.missing) && e.reading > t.applied: // else it began before one that was applied
 		t.applied, t.denied = e.reading, false
-		t.pause(ByQueue, e.flag) // a queue that is missing has no flag
+		t.pause(queuePauses, e.flag) // a queue that is missing has no flag
 	}
 	t.planFlag()
 }
@@ -1047,9 +1047,9 @@ func (t *transition) readProperties() {
 // planFlag plans the next reading of the flag, while it alone pauses the listener.
 func (t *transition) planFlag() {
 	switch {
-	case t.by&ByQueue == 0:
+	case t.pauses&queuePauses == 0:
 		t.flagAt, t.looks = 0, 0
-	case t.by != ByQueue:
+	case t.pauses != queuePauses:
 		t.flagAt = 0
 	case t.flagAt == 0:
 		t.looks++
@@ -1099,7 +1099,7 @@ func (t *transition) passTime() {
 	if t.e.called {
 		t.fallDue(true)
 	}
-	if t.e.left && t.by&ByQueue == 0 {
+	if t.e.left && t.pauses&queuePauses == 0 {
 		t.wakeAnother()
 	}
 	if t.isDue(&t.deferred) {

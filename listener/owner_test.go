@@ -49,7 +49,7 @@ func TestSteps(t *testing.T) {
 			change(func(s *state) { s.wakeups, s.ready = true, true }),
 			[]event{{what: timePassed, now: at, left: true}, {what: speaks, now: at}}, callMore, 1},
 		{"while the queue is paused none is woken",
-			change(func(s *state) { s.wakeups, s.by = true, ByQueue }),
+			change(func(s *state) { s.wakeups, s.pauses = true, queuePauses }),
 			[]event{{what: timePassed, now: at, left: true}, {what: speaks, now: at}}, callMore, 0},
 		{"a service that is busy ends the interval of a controller",
 			change(func(s *state) { s.controlled, s.control = true, control{loops: 1} }), []event{throttled}, askController, 1},

@@ -1,49 +1,32 @@
 package listener
 
 import (
-	"fmt"
 	"log/slog"
 	"time"
 )
 
 // PausedBy says who has paused a listener. The zero value is [NotPaused].
-type PausedBy int
+type PausedBy string
 
 // Who pauses.
 const (
-	NotPaused         PausedBy = 0
-	ByProgram         PausedBy = 1                   // [Listener.Pause]
-	ByQueue           PausedBy = 2                   // the flag in the metadata of the queue, which millrace pause sets
-	ByProgramAndQueue PausedBy = ByProgram | ByQueue // both
+	NotPaused         PausedBy = ""
+	ByProgram         PausedBy = "program"                    // [Listener.Pause]
+	ByQueue           PausedBy = "queue metadata"             // the flag in the metadata of the queue, which millrace pause sets
+	ByProgramAndQueue PausedBy = "program and queue metadata" // both
 )
 
-var pausedByNames = []string{"not paused", "program", "queue metadata", "program and queue metadata"}
+// pauses are the reasons to pause that apply, as bits.
+type pauses uint8
 
-// String returns the name.
-func (p PausedBy) String() string {
-	if p < 0 || int(p) >= len(pausedByNames) {
-		return fmt.Sprintf("PausedBy(%d)", int(p))
-	}
-	return pausedByNames[p]
-}
+const (
+	programPauses pauses = 1 << iota
+	queuePauses
+)
 
-// MarshalText returns the name, for JSON and logs. An unknown value is an error.
-func (p PausedBy) MarshalText() ([]byte, error) {
-	if p < 0 || int(p) >= len(pausedByNames) {
-		return nil, fmt.Errorf("listener: unknown value %v", p)
-	}
-	return []byte(p.String()), nil
-}
-
-// UnmarshalText parses what [PausedBy.MarshalText] returns.
-func (p *PausedBy) UnmarshalText(text []byte) error {
-	for i, name := range pausedByNames {
-		if name == string(text) {
-			*p = PausedBy(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("listener: unknown value %q of PausedBy", text)
+// by returns the name of the reasons.
+func (p pauses) by() PausedBy {
+	return [...]PausedBy{NotPaused, ByProgram, ByQueue, ByProgramAndQueue}[p]
 }
 
 // Pause stops fetching: no further dequeue is sent, and nothing else for the sake of fetching. The
@@ -69,19 +52,19 @@ func (l *Listener[T]) setPaused(on bool) {
 	}
 	l.mu.Unlock()
 	if s != nil {
-		s.hears(event{what: paused, by: ByProgram, on: on})
+		s.hears(event{what: paused, pause: programPauses, on: on})
 	}
 }
 
 // tellOfPause tells log and observer of a change.
-func (s *session) tellOfPause(before, now PausedBy) {
+func (s *session) tellOfPause(before, now pauses) {
 	s.changed()
-	if now == NotPaused {
-		s.report.info("resumed", slog.String("was_paused_by", before.String()))
+	if now == 0 {
+		s.report.info("resumed", slog.String("was_paused_by", string(before.by())))
 	} else {
-		s.report.info("paused", slog.String("by", now.String()))
+		s.report.info("paused", slog.String("by", string(now.by())))
 	}
 	if f := s.options.Observer.Paused; f != nil {
-		f(s.queue.Name(), now)
+		f(s.queue.Name(), now.by())
 	}
 }

@@ -2,7 +2,6 @@ package listener
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -144,7 +143,7 @@ func TestAListenerMayStartPaused(t *testing.T) {
 		if st := l.State(); st.PausedBy != NotPaused {
 			t.Errorf("a pause after the stop: %v, want none", st.PausedBy)
 		}
-		if want := []string{"test/jobs: program", "test/jobs: not paused"}; !slices.Equal(told, want) {
+		if want := []string{"test/jobs: program", "test/jobs: "}; !slices.Equal(told, want) {
 			t.Errorf("the observer was told %v, want %v", told, want)
 		}
 		if p, r := log.count("msg=paused", "by=program"), log.count("msg=resumed", "was_paused_by=program"); p != 1 || r != 1 {
@@ -424,31 +423,15 @@ func TestPausesOfManyCallers(t *testing.T) {
 	})
 }
 
-func TestPausedByAndPhaseAreTexts(t *testing.T) {
-	for p, want := range map[PausedBy]string{NotPaused: "not paused", ByProgram: "program", ByQueue: "queue metadata", ByProgramAndQueue: "program and queue metadata"} {
-		text, err := json.Marshal(State{PausedBy: p})
-		var back State
-		if err != nil || !strings.Contains(string(text), `"PausedBy":"`+want+`"`) || json.Unmarshal(text, &back) != nil || back.PausedBy != p {
-			t.Errorf("%v: got %s, error %v, back %v; want %q", p, text, err, back.PausedBy, want)
+// The names of the reasons to pause are those of their bits.
+func TestPausedByNamesEveryReason(t *testing.T) {
+	for p, want := range map[pauses]PausedBy{0: NotPaused, programPauses: ByProgram, queuePauses: ByQueue, programPauses | queuePauses: ByProgramAndQueue} {
+		if got := p.by(); got != want {
+			t.Errorf("reasons %b: got %q, want %q", p, got, want)
 		}
 	}
-	for p, want := range map[PausedBy]string{-1: "PausedBy(-1)", ByProgramAndQueue + 1: "PausedBy(4)"} {
-		if _, err := p.MarshalText(); err == nil || p.String() != want {
-			t.Errorf("got %v and the error %v, want %v and one", p, err, want)
-		}
-	}
-	if new(PausedBy).UnmarshalText([]byte("nobody")) == nil {
-		t.Error("an unknown name: got no error")
-	}
-	for _, p := range []Phase{Waiting - 1, Stopped + 1} {
-		if _, err := p.MarshalText(); err == nil {
-			t.Errorf("%v: got no error, want one", p)
-		}
-	}
-	for p, want := range map[Phase]string{Waiting - 1: "Phase(-1)", Waiting: "waiting", Running: "running", Draining: "draining", Stopped: "stopped", Stopped + 1: "Phase(4)"} {
-		if p.String() != want {
-			t.Errorf("got the phase %v, want %v", p, want)
-		}
+	if got, want := (State{}), (State{Phase: Waiting, PausedBy: NotPaused}); got.Phase != want.Phase || got.PausedBy != want.PausedBy {
+		t.Errorf("the zero state: got phase %q, paused by %q; want waiting and not paused", got.Phase, got.PausedBy)
 	}
 }
 

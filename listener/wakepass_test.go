@@ -125,7 +125,7 @@ func TestAnInstanceWithoutRoomPassesOnWhatItGaveBack(t *testing.T) {
 // A pause of the program is for one instance, so what falls due there goes to others. While the queue is paused
 // nobody is woken. The end of a pause wakes no other instance.
 func TestWhatFallsDueInAPauseIsPassedOnUnlessAllArePaused(t *testing.T) {
-	for _, by := range []PausedBy{ByProgram, ByQueue, ByProgramAndQueue} {
+	for _, reasons := range []pauses{programPauses, queuePauses, programPauses | queuePauses} {
 		bubble(t, func(b *bundle) {
 			source := connected()
 			o := wakeOptions(source)
@@ -134,19 +134,19 @@ func TestWhatFallsDueInAPauseIsPassedOnUnlessAllArePaused(t *testing.T) {
 			b.run(l)
 			advance(time.Minute)
 			l.session.tell(event{what: asks}) // so that the flag is not read soon
-			l.session.tell(event{what: paused, by: by, on: true})
+			l.session.tell(event{what: paused, pause: reasons, on: true})
 			source.subscribed()[0].of.Event(wakeup.Event{Queue: jobsQueue, Due: time.Now().Add(time.Second)})
 			synctest.Wait()
 			source.called()
 			advance(10 * time.Second)
 			calls := source.called()
-			if passed := len(calls) > 0 && calls[0] == "More"; passed != (by == ByProgram) {
-				b.Errorf("paused by %v: got calls %v when a message fell due", by, calls)
+			if passed := len(calls) > 0 && calls[0] == "More"; passed != (reasons == programPauses) {
+				b.Errorf("paused by %v: got calls %v when a message fell due", reasons.by(), calls)
 			}
-			l.session.tell(event{what: paused, by: by})
+			l.session.tell(event{what: paused, pause: reasons})
 			advance(time.Second)
 			if calls := source.called(); len(calls) != 1 || calls[0] != "Ready(true)" {
-				b.Errorf("paused by %v: got calls %v after the end, want Ready(true)", by, calls)
+				b.Errorf("paused by %v: got calls %v after the end, want Ready(true)", reasons.by(), calls)
 			}
 			b.mustFinish()
 		})

@@ -25,6 +25,6 @@ func ExampleDrain() {
 		fmt.Println(r.Queue, r.Reason, r.Error)
 	}
 	// Output:
-	// map[deleted:2 retried:1 poisoned:1]
+	// map[deleted:2 poisoned:1 retried:1]
 	// jobs rejected no address
 }

@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/millrace/millrace"
@@ -76,7 +77,7 @@ func probes(states map[string]func() listener.State) http.Handler {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			for name, state := range states {
 				if s := state(); !ok(s) {
-					http.Error(w, fmt.Sprintf("%s: %v, %v", name, s.Phase, s.PollError), http.StatusServiceUnavailable)
+					http.Error(w, name+": "+strings.Join(s.Reasons(), "; "), http.StatusServiceUnavailable)
 					return
 				}
 			}
@@ -106,7 +107,14 @@ var metrics = []struct {
 	{"jobs_poisoned_total", "counter", "Jobs that moved to the poison queue.", func(s listener.State) int64 { return s.Poisoned }},
 	{"queue_depth", "gauge", "Messages in the queue, as last read.", func(s listener.State) int64 { return s.Depth }},
 	{"queue_requests_total", "counter", "Requests that were sent to the queues.", func(s listener.State) int64 { return s.Requests }},
-	{"queue_paused", "gauge", "1 if the queue or the program pauses the worker.", func(s listener.State) int64 { return min(1, int64(s.PausedBy)) }},
+	{"queue_paused", "gauge", "1 if the queue or the program pauses the worker.", func(s listener.State) int64 { return number(s.PausedBy != listener.NotPaused) }},
+}
+
+func number(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 func ship(context.Context, *listener.Message[Order]) error { return nil }

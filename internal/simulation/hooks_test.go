@@ -53,7 +53,7 @@ func (p *process) observe(o *listener.Observer) {
 	o.Renewed = func(v dispatcher.Delivery, _ time.Duration, _ error) { p.hook("Renewed", describe(v)) }
 	o.Lost = func(v dispatcher.Delivery, _ error) { p.hook("Lost", describe(v)) }
 	o.Settled = func(v dispatcher.Delivery, o dispatcher.Outcome, _ time.Duration) {
-		p.hook("Settled", describe(v), o.String())
+		p.hook("Settled", describe(v), string(o))
 	}
 	o.Poisoned = func(v dispatcher.Delivery, _ poison.Reason, _ error) { p.hook("Poisoned", describe(v)) }
 	o.Polled = func(v listener.Poll) { p.hook("Polled", v.Took.String()) }

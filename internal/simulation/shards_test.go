@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -148,7 +149,7 @@ func (p *process) listen() running {
 	all, grow := p.world.members(p.wire, p.queue, 0)
 	l := shards.New(all, h, &shards.Options[job]{Listener: o, Slots: slots})
 	grow(func(last queue.Queue) {
-		if err := l.Add(last); err != nil && l.State().Phase < listener.Draining {
+		if err := l.Add(last); err != nil && !slices.Contains([]listener.Phase{listener.Draining, listener.Stopped}, l.State().Phase) {
 			p.world.addViolation("%s adds a shard: %v", p.plan.name, err)
 		}
 	})

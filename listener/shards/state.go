@@ -136,13 +136,24 @@ func addPresent(sum *listener.State, s ShardState, first bool) {
 	if first {
 		sum.PausedBy, sum.Listening = s.PausedBy, s.Listening
 	}
-	sum.PausedBy &= s.PausedBy
+	sum.PausedBy = common(sum.PausedBy, s.PausedBy)
 	sum.PausedSince = later(sum.PausedSince, s.PausedSince)
 	if sum.PausedBy == listener.NotPaused {
 		sum.PausedSince = time.Time{}
 	}
 	sum.Listening = sum.Listening && s.Listening
 	sum.Visibility = max(sum.Visibility, s.Visibility)
+}
+
+// common returns who pauses both.
+func common(a, b listener.PausedBy) listener.PausedBy {
+	switch {
+	case a == b, b == listener.ByProgramAndQueue:
+		return a
+	case a == listener.ByProgramAndQueue:
+		return b
+	}
+	return listener.NotPaused
 }
 
 func later(a, b time.Time) time.Time {
