@@ -56,7 +56,7 @@ const (
 )
 
 func newCombined(t *testing.T) *combined {
-	c := &combined{t: t, west: localqueue.New(nil), east: localqueue.New(nil), sent: new(metered.Meter), runs: map[int]int{}, running: map[string]bool{}}
+	c := &combined{t: t, west: must(localqueue.New(nil)), east: must(localqueue.New(nil)), sent: new(metered.Meter), runs: map[int]int{}, running: map[string]bool{}}
 	var err error
 	if c.claims, err = claimcheck.New(blob.Memory(), "bodies", nil); err != nil {
 		t.Fatal(err)
@@ -68,9 +68,9 @@ func newCombined(t *testing.T) *combined {
 // process, and its pair.
 func (c *combined) shard(i int, all *limits.Process, m *metered.Meter) *paired.Queue {
 	c.t.Helper()
-	network := faultqueue.New(c.west.Queue(queue.Name{Account: "west", Queue: fmt.Sprintf("orders-%d", i)}), &faultqueue.Options{
+	network := must(faultqueue.New(c.west.Queue(queue.Name{Account: "west", Queue: fmt.Sprintf("orders-%d", i)}), &faultqueue.Options{
 		Seed: uint64(i), UsualLatency: faultqueue.Range{Min: 5 * time.Millisecond, Max: 20 * time.Millisecond}, Phases: []faultqueue.Phase{c.outage},
-	})
+	}))
 	primary := all.Wrap(m.Wrap(network))
 	secondary := all.Wrap(m.Wrap(c.east.Queue(queue.Name{Account: "east", Queue: "orders"})))
 	q := paired.New(primary, secondary, &paired.Options{Backlogs: 2, FailoverInterval: 2 * time.Second, ProbeInterval: 5 * time.Second, Logger: silent})
@@ -249,4 +249,12 @@ func TestWhatIsCombinedLosesAndDoublesNothing(t *testing.T) {
 			t.Errorf("the meter has %d accepted sends of %d, want %d: %+v", accepted, sends.Requests, jobs, sends)
 		}
 	})
+}
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
 }

@@ -34,7 +34,7 @@ import (
 
 // durations has a use for each exported field that is a duration, and what is too short for it.
 func durations(t *testing.T) map[string]durationUse {
-	q := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "orders"})
+	q := must(localqueue.New(nil)).Queue(queue.Name{Account: "acme", Queue: "orders"})
 	if err := q.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -164,6 +164,10 @@ func durations(t *testing.T) map[string]durationUse {
 			_, err := limits.Rate{Jobs: 100, Window: d}.Open(t.Context(), q)
 			return err
 		}},
+		"queue/localqueue.Options.DeletingFor": {millisecond, func(d time.Duration) error {
+			_, err := localqueue.New(&localqueue.Options{DeletingFor: d})
+			return err
+		}},
 		"queue/paired.Options.FailoverInterval": {millisecond, func(d time.Duration) error { return pairs(paired.Options{FailoverInterval: d}) }},
 		"queue/paired.Options.ProbeInterval":    {millisecond, func(d time.Duration) error { return pairs(paired.Options{ProbeInterval: d}) }},
 		"queue/paired.SyphonOptions.Grace":      {millisecond, func(d time.Duration) error { return syphons(paired.SyphonOptions{Grace: d}) }},
@@ -233,8 +237,7 @@ const emulatorLocation = "UseDevelopmentStorage=true"
 var notGiven = map[string]bool{
 	"dispatcher.DeliveryError.Delay": true, "dispatcher.Result.Delay": true, "dispatcher.StuckError.For": true,
 	"dispatcher/perkey.State.Longest": true, "listener.Poll.Took": true, "listener.State.Visibility": true,
-	"queue/localqueue.Options.DeletingFor": true, // until New returns an error
-	"listener/shards.Error.Again":          true, "millracetest.Result.Delay": true, "queue.Error.RetryAfter": true,
+	"listener/shards.Error.Again": true, "millracetest.Result.Delay": true, "queue.Error.RetryAfter": true,
 	"queue.LimitedError.After": true, "scaling.Interval.Took": true,
 	"scaling/beacon.Report.Next": true, "scaling/beacon.Report.Put": true, "scaling/beacon.Report.Up": true,
 
@@ -278,4 +281,12 @@ func TestADurationWithoutAUnitIsRefused(t *testing.T) {
 	for name := range unused {
 		t.Errorf("%s is no duration of a public package: delete its use", name)
 	}
+}
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
 }

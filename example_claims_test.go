@@ -48,7 +48,12 @@ func Example_largeBodies() {
 		fmt.Println(err)
 		return
 	}
-	reports := localqueue.New(nil).Queue(queue.Name{Queue: "reports"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	reports := engine.Queue(queue.Name{Queue: "reports"})
 
 	ctx := context.Background()
 	p := producer.New(reports, &producer.Options[Report]{Claims: claims, Codec: compressed, Create: true})

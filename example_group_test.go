@@ -19,7 +19,12 @@ import (
 func Example_group() {
 	type Letter struct{ To string }
 	ctx := context.Background()
-	letters := localqueue.New(nil).Queue(queue.Name{Queue: "letters"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	letters := engine.Queue(queue.Name{Queue: "letters"})
 	p := producer.New(letters, &producer.Options[Letter]{Create: true})
 	if _, err := p.SendGroup(ctx, []Letter{{"Ann"}, {"Bob"}, {""}, {"Dan"}, {"Eve"}}, &producer.SendOptions{JobID: "mail 7"}); err != nil {
 		fmt.Println(err)

@@ -24,7 +24,11 @@ var silent = slog.New(slog.DiscardHandler)
 func ExampleRun() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	engine := localqueue.New(nil)
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	orders, letters := engine.Queue(queue.Name{Queue: "orders"}), engine.Queue(queue.Name{Queue: "letters"})
 	if _, err := producer.New(orders, &producer.Options[Order]{Create: true}).Send(ctx, Order{ID: "7"}, nil); err != nil {
 		fmt.Println(err)
@@ -41,7 +45,7 @@ func ExampleRun() {
 		stop()
 		return nil
 	}
-	err := millrace.Run(ctx,
+	err = millrace.Run(ctx,
 		listener.New(orders, ship, &listener.Options[Order]{Logger: silent}),
 		listener.New(letters, write, &listener.Options[string]{Logger: silent}))
 	fmt.Println(err)
@@ -65,7 +69,12 @@ func ExampleRunOrdered() {
 		},
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "still here") }),
 	}
-	q := localqueue.New(nil).Queue(queue.Name{Queue: "orders"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	q := engine.Queue(queue.Name{Queue: "orders"})
 	if _, err := producer.New(q, &producer.Options[Order]{Create: true}).Send(ctx, Order{ID: "7"}, nil); err != nil {
 		fmt.Println(err)
 		return

@@ -26,7 +26,11 @@ func (metrics) Halt() {} // it never takes long
 func ExampleTogether() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	engine := localqueue.New(nil)
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	orders, letters := engine.Queue(queue.Name{Queue: "orders"}), engine.Queue(queue.Name{Queue: "letters"})
 	if _, err := producer.New(orders, &producer.Options[Order]{Create: true}).Send(ctx, Order{ID: "7"}, nil); err != nil {
 		fmt.Println(err)
@@ -38,7 +42,7 @@ func ExampleTogether() {
 		return nil
 	}
 	write := func(context.Context, *listener.Message[string]) error { return nil }
-	err := millrace.RunOrdered(ctx, metrics{}, millrace.Together(
+	err = millrace.RunOrdered(ctx, metrics{}, millrace.Together(
 		listener.New(orders, ship, &listener.Options[Order]{Logger: silent}),
 		listener.New(letters, write, &listener.Options[string]{Create: true, Logger: silent})))
 	fmt.Println(err)

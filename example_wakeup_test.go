@@ -16,7 +16,11 @@ import (
 func Example_wakeUps() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	engine := localqueue.New(nil)
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	q := engine.Queue(queue.Name{Account: "shop", Queue: "orders"})
 	if err := q.Create(ctx, nil); err != nil {
 		fmt.Println(err)

@@ -25,8 +25,8 @@ func setup(t *testing.T, faults string) *bundle {
 	if err != nil {
 		t.Fatal(err)
 	}
-	engine := localqueue.New(nil)
-	server := emulator.New(engine, &emulator.Options{Faults: &emulator.Faults{Seed: 3, Rules: rules}})
+	engine := must(localqueue.New(nil))
+	server := must(emulator.New(engine, &emulator.Options{Faults: &emulator.Faults{Seed: 3, Rules: rules}}))
 	q, err := azurequeue.Open(server.ConnectionString(), "jobs", &azurequeue.Options{Transport: &http.Client{Transport: server}})
 	if err != nil {
 		t.Fatal(err)

@@ -26,7 +26,7 @@ func TestConformance(t *testing.T) {
 		Bubble: true,
 		Open: func(_ *testing.T, name string) queue.Manager {
 			m := new(metered.Meter)
-			q := m.Wrap(localqueue.New(nil).Queue(queue.Name{Account: "local", Queue: name})).(queue.Manager)
+			q := m.Wrap(must(localqueue.New(nil)).Queue(queue.Name{Account: "local", Queue: name})).(queue.Manager)
 			mu.Lock()
 			defer mu.Unlock()
 			meters[q] = m

@@ -121,12 +121,9 @@ var brokenToday = map[string][]string{
 	"dispatcher.NewKind":           {"does not return (*T, error)"},
 	"dispatcher/slots.NewAdaptive": {"does not return (*T, error)"},
 	"dispatcher/slots.NewPool":     {"does not return (*T, error)"},
-	"emulator.New":                 {"does not return (*T, error)"},
 	"listener.NewKinds":            {"does not return (*T, error)"},
 	"listener/shards.New":          {"does not return (*T, error)"},
 	"listener/shards.NewKinds":     {"does not return (*T, error)"},
-	"queue/faultqueue.New":         {"does not return (*T, error)"},
-	"queue/localqueue.New":         {"does not return (*T, error)"},
 	"queue/paired.New":             {"does not return (*T, error)"},
 	"queue/paired.NewSyphon":       {"options are not the last parameter", "does not return (*T, error)"},
 }

@@ -176,7 +176,7 @@ func TestTheTablesOfAFile(t *testing.T) {
 func TestInvalidLocationsAreRefused(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const key = "AccountKey=c2VjcmV0"
-	served := emulator.New(nil, nil).ConnectionString()
+	served := must(emulator.New(nil, nil)).ConnectionString()
 	for location, want := range map[string]string{
 		"":                             "the location is empty; use the path of a directory",
 		"acct.queue.core.windows.net":  "neither a connection string nor an http address",

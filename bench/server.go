@@ -70,11 +70,17 @@ func serve(first json.RawMessage) (any, answerer, error) {
 	if o.Delays == nil {
 		o.Delays = []time.Duration{0}
 	}
-	engine := localqueue.New(nil)
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		return nil, nil, err
+	}
 	var state serverState
 	var counting *emulator.Server // benchmarks that count have one endpoint
 	for _, delay := range o.Delays {
-		counting = emulator.New(engine, &emulator.Options{Delay: delay, Limits: emulator.Limits{Messages: o.Limit}})
+		counting, err = emulator.New(engine, &emulator.Options{Delay: delay, Limits: emulator.Limits{Messages: o.Limit}})
+		if err != nil {
+			return nil, nil, err
+		}
 		e, err := counting.Start("")
 		if err != nil {
 			return nil, nil, err

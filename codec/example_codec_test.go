@@ -42,7 +42,12 @@ func (line) Decode(body []byte) (Reading, error) {
 func ExampleCodec() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	q := localqueue.New(nil).Queue(queue.Name{Queue: "readings"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	q := engine.Queue(queue.Name{Queue: "readings"})
 	p := producer.New(q, &producer.Options[Reading]{Create: true, Codec: line{}})
 	if _, err := p.Send(ctx, Reading{Sensor: "attic", Value: 31.5}, nil); err != nil {
 		fmt.Println(err)

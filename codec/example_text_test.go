@@ -14,7 +14,11 @@ import (
 // What consumers other than Millrace read: text as it is, and bytes in Base64.
 func ExampleText() {
 	ctx := context.Background()
-	q := localqueue.New(nil).Queue(queue.Name{Queue: "jobs"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	q := engine.Queue(queue.Name{Queue: "jobs"})
 	text := producer.New(q, &producer.Options[string]{Create: true, Codec: codec.Text(), Format: codec.Plain})
 	if _, err := text.Send(ctx, "ship order 7", nil); err != nil {
 		log.Fatal(err)

@@ -23,8 +23,8 @@ import (
 // node. Without one of them the test skips, or fails when MILLRACE_REQUIRE contains storage-queue.
 func TestTheSamplesAreWhatJavaScriptSends(t *testing.T) {
 	node, modules := azuritetest.StorageQueueJS(t)
-	engine := localqueue.New(nil)
-	endpoint, err := emulator.New(engine, nil).Start("")
+	engine := must(localqueue.New(nil))
+	endpoint, err := must(emulator.New(engine, nil)).Start("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,4 +80,12 @@ func runSamples(t *testing.T, node string, settings map[string]any) map[queue.ID
 		t.Fatalf("it said %q: %v", said.String(), err)
 	}
 	return names
+}
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
 }

@@ -148,7 +148,7 @@ func TestATypeThatHidesItsFieldsIsRefused(t *testing.T) {
 func unfit[T any](t *testing.T) {
 	t.Helper()
 	const want = "has no exported field"
-	q := localqueue.New(nil).Queue(queue.Name{Queue: "jobs"})
+	q := must(localqueue.New(nil)).Queue(queue.Name{Queue: "jobs"})
 	var none T
 	handler := func(context.Context, *listener.Message[T]) error { return nil }
 	_, encoding := codec.JSON[T]().Encode(none)

@@ -24,7 +24,7 @@ import (
 // newQueue returns a queue that exists.
 func newQueue(t *testing.T) queue.Manager {
 	t.Helper()
-	q := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "jobs"})
+	q := must(localqueue.New(nil)).Queue(queue.Name{Account: "acme", Queue: "jobs"})
 	if err := q.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}

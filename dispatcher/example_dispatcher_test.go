@@ -16,7 +16,11 @@ import (
 // messages, then a drain.
 func ExampleDispatcher() {
 	ctx := context.Background()
-	q := localqueue.New(nil).Queue(queue.Name{Queue: "orders"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	q := engine.Queue(queue.Name{Queue: "orders"})
 	if _, err := producer.New(q, &producer.Options[string]{Create: true}).Send(ctx, "order 7", nil); err != nil {
 		log.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func TestFormatsAreTextInJSON(t *testing.T) {
 
 func TestAnUnknownFormatIsRefused(t *testing.T) {
 	o := &Options{Format: codec.Format(99)}
-	q := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs"})
+	q := must(localqueue.New(nil)).Queue(queue.Name{Account: "test", Queue: "jobs"})
 	if _, err := o.withDefaults(q); err == nil || !strings.Contains(err.Error(), "99") {
 		t.Errorf("got error %v, want one that names the format 99", err)
 	}

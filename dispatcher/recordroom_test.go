@@ -22,7 +22,6 @@ import (
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
-	"github.com/millrace/millrace/queue/localqueue"
 )
 
 // countingTransport counts the updates that reach an in-process service.
@@ -42,7 +41,7 @@ func (c *countingTransport) Do(r *http.Request) (*http.Response, error) {
 // of the request with the text escaped.
 func service(t *testing.T) (*azurequeue.Queue, *countingTransport) {
 	t.Helper()
-	s := &countingTransport{service: emulator.New(localqueue.New(nil), nil)}
+	s := &countingTransport{service: must(emulator.New(nil, nil))}
 	q, err := azurequeue.Open(s.service.ConnectionString(), "orders", &azurequeue.Options{Transport: s})
 	if err != nil {
 		t.Fatal(err)
@@ -379,4 +378,12 @@ func TestPoisonThatIsPutBackByHandRuns(t *testing.T) {
 			}
 		})
 	}
+}
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
 }

@@ -51,13 +51,13 @@ func serviceOverSocket(t *testing.T, s *Server) *azqueue.ServiceClient {
 
 func TestAzqueueInProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(localqueue.New(nil), nil)
+		s := must(New(nil, nil))
 		useAzqueue(t, service(t, s.ConnectionString(), s))
 	})
 }
 
 func TestAzqueueOverSocket(t *testing.T) {
-	useAzqueue(t, serviceOverSocket(t, New(localqueue.New(&localqueue.Options{DeletingFor: -1}), nil)))
+	useAzqueue(t, serviceOverSocket(t, must(New(must(localqueue.New(&localqueue.Options{DeletingFor: -1})), nil))))
 }
 
 // useAzqueue calls with the real client every operation that does not have to wait.
@@ -154,7 +154,7 @@ func useAzqueue(t *testing.T, c *azqueue.ServiceClient) {
 
 func TestAzqueueOnFakeTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(nil, &Options{Delay: 10 * time.Millisecond})
+		s := must(New(nil, &Options{Delay: 10 * time.Millisecond}))
 		q := service(t, s.ConnectionString(), s).NewQueueClient("orders")
 		ctx := t.Context()
 		if _, err := q.Create(ctx, nil); err != nil {
@@ -188,7 +188,7 @@ func TestAzqueueOnFakeTime(t *testing.T) {
 // TestAzqueueEmptyMetadataValue: a metadata name with an empty value is kept, and differs from a
 // missing name.
 func TestAzqueueEmptyMetadataValue(t *testing.T) {
-	s := New(nil, nil)
+	s := must(New(nil, nil))
 	for way, c := range map[string]*azqueue.ServiceClient{
 		"process": service(t, s.ConnectionString(), s),
 		"socket":  serviceOverSocket(t, s),

@@ -24,7 +24,7 @@ func (w *discard) Write(p []byte) (int, error) { return len(p), nil }
 // BenchmarkServe measures the server without a client: requests are signed before the clock
 // starts.
 func BenchmarkServe(b *testing.B) {
-	engine := localqueue.New(nil)
+	engine := must(localqueue.New(nil))
 	q := engine.Queue(queue.Name{Account: DevelopmentAccount, Queue: "bench"})
 	if err := q.Create(context.Background(), nil); err != nil {
 		b.Fatal(err)
@@ -37,7 +37,7 @@ func BenchmarkServe(b *testing.B) {
 			}
 		}
 	}
-	s := New(engine, nil)
+	s := must(New(engine, nil))
 	w := &discard{header: http.Header{}}
 	serve := func(r *http.Request) {
 		clear(w.header)
@@ -88,12 +88,12 @@ func BenchmarkServe(b *testing.B) {
 // BenchmarkSocket measures a get of 32 messages and a delete of each over one keep-alive
 // connection, with a minimal client. One operation is 33 requests.
 func BenchmarkSocket(b *testing.B) {
-	engine := localqueue.New(nil)
+	engine := must(localqueue.New(nil))
 	q := engine.Queue(queue.Name{Account: DevelopmentAccount, Queue: "bench"})
 	if err := q.Create(context.Background(), nil); err != nil {
 		b.Fatal(err)
 	}
-	e, err := New(engine, nil).Start("")
+	e, err := must(New(engine, nil)).Start("")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/millrace/millrace/internal/pipelistener"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/driver"
-	"github.com/millrace/millrace/queue/localqueue"
 )
 
 // fortress is an endpoint with a small budget, under attack.
@@ -35,7 +34,7 @@ type fortress struct {
 func besiege(t *testing.T, test func(*fortress)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := New(localqueue.New(nil), nil)
+		s := must(New(nil, nil))
 		s.memory = 2 << 20
 		createOrders(t, s)
 		l := pipelistener.New()
@@ -352,7 +351,7 @@ func (l failingListener) Accept() (net.Conn, error) {
 func TestAFailedAcceptMakesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := failingListener{pipelistener.New(), make(chan error, 1)}
-		e := New(nil, nil).serveOn(l, nil, patient, nil)
+		e := must(New(nil, nil)).serveOn(l, nil, patient, nil)
 		defer e.Close()
 		var all []net.Conn
 		for i := range 64 {
@@ -381,7 +380,7 @@ func TestAPageOfQueuesIsBounded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes thousands of queues")
 	}
-	s := New(localqueue.New(nil), nil)
+	s := must(New(nil, nil))
 	metadata := map[string]string{"a": strings.Repeat("b", driver.MaxMetadata-1)}
 	const all = 200
 	for i := range all {

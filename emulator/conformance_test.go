@@ -26,7 +26,7 @@ func TestConformanceInProcess(t *testing.T) {
 		HTTP:    true,
 		Secrets: []string{emulator.DevelopmentKey},
 		Open: func(t *testing.T, name string) queue.Manager {
-			s := emulator.New(localqueue.New(nil), nil)
+			s := must(emulator.New(nil, nil))
 			return open(t, s.ConnectionString(), name, s)
 		},
 	})
@@ -37,7 +37,7 @@ func TestConformanceOverSocket(t *testing.T) {
 		t.Skip("the test waits for real seconds")
 	}
 	t.Parallel()
-	s := emulator.New(localqueue.New(&localqueue.Options{DeletingFor: 1}), nil)
+	s := must(emulator.New(must(localqueue.New(&localqueue.Options{DeletingFor: -1})), nil))
 	e, err := s.Start("")
 	if err != nil {
 		t.Fatal(err)
@@ -55,4 +55,12 @@ func TestConformanceOverSocket(t *testing.T) {
 		},
 		Quirks: queuetest.Quirks{RecreateAtOnce: "the test does not wait for 30 s"},
 	})
+}
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
 }

@@ -46,7 +46,7 @@ func exchangeRaw(t *testing.T, e *Endpoint, method, text string) string {
 // request of a connection; this one never happens.
 func TestBothLoopsRespondTheSame(t *testing.T) {
 	start := func(o *Options) *Endpoint {
-		e, err := New(nil, o).Start("")
+		e, err := must(New(nil, o)).Start("")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,11 +99,11 @@ func TestBothLoopsRespondTheSame(t *testing.T) {
 // that net/http never sees.
 func TestShutdownLetsOrdinaryRequestsFinish(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
-	e, err := New(nil, &Options{Front: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	e, err := must(New(nil, &Options{Front: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		close(entered)
 		<-release
 		io.WriteString(w, "page")
-	})}).Start("")
+	})})).Start("")
 	if err != nil {
 		t.Fatal(err)
 	}

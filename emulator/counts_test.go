@@ -66,7 +66,7 @@ func TestCountsAddUp(t *testing.T) {
 // TestCountsBeforeTheFirstRequest: before the first request the counts are empty, and formatted
 // like the zero value.
 func TestCountsBeforeTheFirstRequest(t *testing.T) {
-	empty := New(nil, nil).Counts()
+	empty := must(New(nil, nil)).Counts()
 	if empty.Requests() != 0 || len(empty.Operations)+len(empty.Tallies)+len(empty.Statuses)+len(empty.Faults) != 0 {
 		t.Errorf("counts: got %+v, want none", empty)
 	}

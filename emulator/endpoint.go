@@ -56,9 +56,6 @@ func (s *Server) StartTLS(address string, config *tls.Config) (*Endpoint, error)
 // start listens, without TLS if config is nil. A server can have any number of endpoints.
 func (s *Server) start(address string, config *tls.Config) (*Endpoint, error) {
 	address = cmp.Or(address, "127.0.0.1:0")
-	if s.optionsErr != nil {
-		return nil, s.optionsErr
-	}
 	if err := s.checkAddress(address); err != nil {
 		return nil, err
 	}
@@ -257,21 +254,28 @@ func (s *Server) checkAddress(address string) error {
 	if err != nil {
 		return fmt.Errorf("emulator: address %q is not host:port: %w", address, err)
 	}
-	for name, account := range s.accounts {
-		if len(account.key) == 0 {
-			return fmt.Errorf("emulator: account %q has an empty key, with which anyone could sign: give it one in Options.Accounts", name)
-		}
-	}
-	if err := checkHosts(s.hosts); err != nil {
-		return err
-	}
 	if s.public {
-		return s.checkPublic()
+		return nil
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		return fmt.Errorf("emulator: address %q is not a loopback address: the development account's key is public, so only this machine may reach it: set Options.Public to allow others", address)
 	}
 	return nil
+}
+
+// checkAccess refuses accounts whose keys protect nothing, and invalid hosts.
+func (s *Server) checkAccess() error {
+	for name, account := range s.accounts {
+		if len(account.key) == 0 {
+			return fmt.Errorf("emulator: account %q has an empty key, with which anyone could sign: give it one in Options.Accounts", name)
+		}
+	}
+	if s.public {
+		if err := s.checkPublic(); err != nil {
+			return err
+		}
+	}
+	return checkHosts(s.hosts)
 }
 
 // minPublicKey is the shortest account key of a public server, in bytes.

@@ -27,7 +27,7 @@ func queueClient(url, account, key string, transport http.RoundTripper) (*azqueu
 }
 
 func TestStartRefusesAddresses(t *testing.T) {
-	s := New(nil, nil)
+	s := must(New(nil, nil))
 	taken, err := s.Start("localhost:0")
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func (a after) Read([]byte) (int, error) {
 }
 
 func TestCloseEndsRequests(t *testing.T) {
-	s := New(nil, nil)
+	s := must(New(nil, nil))
 	e, err := s.Start("")
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func TestCloseEndsRequests(t *testing.T) {
 }
 
 func TestShutdownLetsRequestsFinish(t *testing.T) {
-	s := New(nil, nil)
+	s := must(New(nil, nil))
 	e, err := s.Start("")
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func TestShutdownLetsRequestsFinish(t *testing.T) {
 }
 
 func TestShutdownGivesUpWithItsContext(t *testing.T) {
-	s := New(nil, nil)
+	s := must(New(nil, nil))
 	e, err := s.Start("")
 	if err != nil {
 		t.Fatal(err)
@@ -157,12 +157,12 @@ func createOrders(t *testing.T, s *Server) {
 // TestCancelOverSocket: a request whose client leaves while it is delayed is not executed, and
 // Shutdown does not wait for the rest of its delay.
 func TestCancelOverSocket(t *testing.T) {
-	engine := localqueue.New(nil)
+	engine := must(localqueue.New(nil))
 	q := engine.Queue(queue.Name{Account: DevelopmentAccount, Queue: "orders"})
 	if err := q.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	e, err := New(engine, &Options{Delay: 2 * time.Hour}).Start("")
+	e, err := must(New(engine, &Options{Delay: 2 * time.Hour})).Start("")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,10 @@ import (
 // emulator enforces this as the service would.
 func ExampleServer_sharedAccessSignature() {
 	ctx := context.Background()
-	server := emulator.New(nil, &emulator.Options{Accounts: map[string][]byte{"shop": []byte("the shop's key")}})
+	server, err := emulator.New(nil, &emulator.Options{Accounts: map[string][]byte{"shop": []byte("the shop's key")}})
+	if err != nil {
+		log.Fatal(err)
+	}
 	options := func() *azqueue.ClientOptions { // azqueue keeps credentials in them: one for each client
 		return &azqueue.ClientOptions{ClientOptions: azcore.ClientOptions{
 			Transport: &http.Client{Transport: server}, Retry: policy.RetryOptions{MaxRetries: -1}}}

@@ -17,7 +17,10 @@ import (
 // the server is the transport.
 func ExampleServer_RoundTrip() {
 	ctx := context.Background()
-	server := emulator.New(nil, nil)
+	server, err := emulator.New(nil, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
 	client, err := azqueue.NewQueueClientFromConnectionString(server.ConnectionString(), "orders",
 		&azqueue.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: &http.Client{Transport: server}}})
 	if err != nil {
@@ -47,7 +50,11 @@ func ExampleServer_RoundTrip() {
 
 // On a socket the emulator serves any client in any language.
 func ExampleServer_Start() {
-	endpoint, err := emulator.New(nil, nil).Start("127.0.0.1:0")
+	server, err := emulator.New(nil, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	endpoint, err := server.Start("127.0.0.1:0")
 	if err != nil {
 		log.Fatal(err)
 	}

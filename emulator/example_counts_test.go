@@ -18,7 +18,10 @@ func ExampleCounts_String() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	server := emulator.New(nil, &emulator.Options{Faults: &emulator.Faults{Rules: rules}})
+	server, err := emulator.New(nil, &emulator.Options{Faults: &emulator.Faults{Rules: rules}})
+	if err != nil {
+		log.Fatal(err)
+	}
 	orders, err := azurequeue.Open(server.ConnectionString(), "orders", &azurequeue.Options{Transport: &http.Client{Transport: server}})
 	if err != nil {
 		log.Fatal(err)

@@ -25,7 +25,7 @@ func ExampleParseFaults() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	server := emulator.New(nil, &emulator.Options{
+	server, err := emulator.New(nil, &emulator.Options{
 		Faults: &emulator.Faults{Rules: rules},
 		Log: slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			switch a.Key {
@@ -35,6 +35,9 @@ func ExampleParseFaults() {
 			return a
 		}})),
 	})
+	if err != nil {
+		log.Fatal(err)
+	}
 	orders, err := azurequeue.Open(server.ConnectionString(), "orders", &azurequeue.Options{Transport: &http.Client{Transport: server}})
 	if err != nil {
 		log.Fatal(err)
@@ -69,7 +72,10 @@ func ExampleParseLimits() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	server := emulator.New(nil, &emulator.Options{Limits: limits})
+	server, err := emulator.New(nil, &emulator.Options{Limits: limits})
+	if err != nil {
+		log.Fatal(err)
+	}
 	orders, err := azurequeue.Open(server.ConnectionString(), "orders", &azurequeue.Options{Transport: &http.Client{Transport: server}})
 	if err != nil {
 		log.Fatal(err)
@@ -90,7 +96,10 @@ func ExampleParseLimits() {
 
 // An outage begins and ends while clients are connected.
 func ExampleServer_SetFaults() {
-	server := emulator.New(nil, nil)
+	server, err := emulator.New(nil, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
 	orders, err := azurequeue.Open(server.ConnectionString(), "orders", &azurequeue.Options{Transport: &http.Client{Transport: server}})
 	if err != nil {
 		log.Fatal(err)

@@ -51,7 +51,7 @@ func FuzzAuthorization(f *testing.F) {
 	f.Add("SharedKeyLite devstoreaccount1:", "", "sv=2026-04-06&sr=q&si=x&sig=%2B")
 	f.Add("Bearer a.b.c", "x", "sig")
 	f.Add("", "", "skoid=1&sktid=2&skt=2026-01-01&ske=2027-01-01&sks=q&skv=2026-04-06&sr=q&sp=raup&se=9999-01-01&sig=AAAA")
-	s := New(nil, &Options{Accounts: map[string][]byte{DevelopmentAccount: []byte("nobody has this key in a corpus")}})
+	s := must(New(nil, &Options{Accounts: map[string][]byte{DevelopmentAccount: []byte("nobody has this key in a corpus")}}))
 	f.Fuzz(func(t *testing.T, authorization, date, parameters string) {
 		r := &http.Request{Method: http.MethodGet, Header: http.Header{"Authorization": {authorization}, "X-Ms-Date": {date}, "X-Ms-Version": {newestVersion}},
 			URL: &url.URL{Scheme: "https", Host: inProcess, Path: "/" + DevelopmentAccount + "/orders", RawQuery: "comp=metadata&" + parameters}}

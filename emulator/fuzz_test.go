@@ -60,7 +60,7 @@ func FuzzServe(f *testing.F) {
 	}
 	f.Add("PUT", "devstoreaccount1.queue.", "/q%2e/messages/%ff", "popreceipt=%00&visibilitytimeout=1", "x-ms-meta-\x00", "\r\n", "<", uint8(1))
 	f.Fuzz(func(t *testing.T, method, host, path, rawQuery, name, value, body string, way uint8) {
-		engine := localqueue.New(&localqueue.Options{Seed: 1})
+		engine := must(localqueue.New(&localqueue.Options{Seed: 1}))
 		q := engine.Queue(queue.Name{Account: DevelopmentAccount, Queue: "orders"})
 		if err := q.Create(context.Background(), nil); err != nil {
 			t.Fatal(err)
@@ -95,7 +95,7 @@ func FuzzServe(f *testing.F) {
 		if !authorized { // a new key makes the signatures of the corpus invalid
 			options.Accounts = map[string][]byte{DevelopmentAccount: []byte(rand.Text())}
 		}
-		s := New(engine, options)
+		s := must(New(engine, options))
 		response, err := s.RoundTrip(r)
 		if err != nil {
 			return // what cannot be sent is not for the server

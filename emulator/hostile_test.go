@@ -11,8 +11,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/millrace/millrace/queue/localqueue"
 )
 
 // errorLog collects the error log of [http.Server], which includes panics.
@@ -42,7 +40,7 @@ var patient = timeouts{time.Minute, time.Minute, time.Minute, time.Minute}
 // test fails if it has logged a panic.
 func startEndpoint(t *testing.T, wait timeouts) *Endpoint {
 	t.Helper()
-	s := New(localqueue.New(nil), nil)
+	s := must(New(nil, nil))
 	createOrders(t, s)
 	log := new(errorLog)
 	e, err := s.listen("127.0.0.1:0", nil, wait, log)

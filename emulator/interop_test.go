@@ -60,7 +60,7 @@ func developmentKey(t *testing.T) *azqueue.SharedKeyCredential {
 }
 
 func TestAzqueueWithTokens(t *testing.T) {
-	e, transport := overTLS(t, New(nil, nil))
+	e, transport := overTLS(t, must(New(nil, nil)))
 	c, err := azqueue.NewServiceClient(e.URL(), fakeCredential{}, clientOptions(transport))
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func (c *scopedCredential) GetToken(_ context.Context, o policy.TokenRequestOpti
 // TestAzqueueFollowsChallenge: a client whose first token is for something else gets a challenge
 // with the right scope, and uses it.
 func TestAzqueueFollowsChallenge(t *testing.T) {
-	e, transport := overTLS(t, New(nil, nil))
+	e, transport := overTLS(t, must(New(nil, nil)))
 	credential := &scopedCredential{}
 	options := clientOptions(transport)
 	options.Audience = "https://elsewhere.example"
@@ -114,7 +114,7 @@ func TestAzqueueFollowsChallenge(t *testing.T) {
 
 // TestTLSEndpointRefusesPlainHTTP: an endpoint with TLS serves no plain request, and Close does not wait for a handshake.
 func TestTLSEndpointRefusesPlainHTTP(t *testing.T) {
-	s := New(nil, nil)
+	s := must(New(nil, nil))
 	e, transport := overTLS(t, s)
 	r := signed("GET", "?comp=list", "")
 	r.URL.Host, r.Host = e.Addr().String(), ""
@@ -132,7 +132,7 @@ func TestTLSEndpointRefusesPlainHTTP(t *testing.T) {
 }
 
 func TestAzqueueWithAccountSAS(t *testing.T) {
-	e, transport := overTLS(t, New(nil, nil))
+	e, transport := overTLS(t, must(New(nil, nil)))
 	service, err := azqueue.NewServiceClientWithSharedKeyCredential(e.URL(), developmentKey(t), clientOptions(transport))
 	if err != nil {
 		t.Fatal(err)
@@ -170,7 +170,7 @@ func TestAzqueueWithAccountSAS(t *testing.T) {
 // expires.
 func TestAzqueueWithStoredPolicies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(nil, nil)
+		s := must(New(nil, nil))
 		owner := service(t, s.ConnectionString(), s).NewQueueClient("orders")
 		must := func(err error) {
 			t.Helper()
@@ -221,7 +221,7 @@ func TestAzqueueWithStoredPolicies(t *testing.T) {
 }
 
 func TestAzqueueServiceProperties(t *testing.T) {
-	s := New(nil, nil)
+	s := must(New(nil, nil))
 	c := service(t, s.ConnectionString(), s)
 	retention := &azqueue.RetentionPolicy{Enabled: to.Ptr(true), Days: to.Ptr(int32(7))}
 	if _, err := c.SetProperties(t.Context(), &azqueue.SetPropertiesOptions{
@@ -248,7 +248,7 @@ func TestAzqueueServiceProperties(t *testing.T) {
 }
 
 func TestAzqueueStatistics(t *testing.T) {
-	s := New(nil, nil)
+	s := must(New(nil, nil))
 	secondary, err := azqueue.NewServiceClientWithSharedKeyCredential(s.URL()+"-secondary", developmentKey(t), clientOptions(s))
 	if err != nil {
 		t.Fatal(err)
@@ -268,7 +268,7 @@ func TestAzqueueStatistics(t *testing.T) {
 // TestAzqueueHostStyle uses the addresses of the service itself, with a transport that dials the
 // endpoint.
 func TestAzqueueHostStyle(t *testing.T) {
-	e, err := New(localqueue.New(&localqueue.Options{DeletingFor: -1}), &Options{Hosts: []string{DevelopmentAccount + ".queue.core.windows.net"}}).Start("")
+	e, err := must(New(must(localqueue.New(&localqueue.Options{DeletingFor: -1})), &Options{Hosts: []string{DevelopmentAccount + ".queue.core.windows.net"}})).Start("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -348,7 +348,7 @@ func TestDelegationKeyExpires(t *testing.T) {
 
 func TestPublicServer(t *testing.T) {
 	key := []byte("a key of this test alone")
-	s := New(nil, &Options{Public: true, Accounts: map[string][]byte{"shop": key, "zoo": key}})
+	s := must(New(nil, &Options{Public: true, Accounts: map[string][]byte{"shop": key, "zoo": key}}))
 	e, err := s.Start("0.0.0.0:0")
 	if err != nil {
 		t.Fatal(err)
@@ -379,11 +379,11 @@ func TestPublicServer(t *testing.T) {
 	if a := do(t, s, w.request(t, inProcess, exchange{account: "shop", secure: true, verb: "GET", path: "/?comp=list", change: withToken(nil)})); a.status != 403 {
 		t.Errorf("request with a token: got status %d, want 403", a.status)
 	}
-	if e, err := New(nil, &Options{Public: true}).Start("0.0.0.0:0"); err == nil || !strings.Contains(err.Error(), "no accounts") {
-		t.Errorf("Start without accounts: got %v, %v; want an error", e, err)
+	if s, err := New(nil, &Options{Public: true}); err == nil || !strings.Contains(err.Error(), "no accounts") {
+		t.Errorf("New without accounts: got %v, %v; want an error", s, err)
 	}
-	if e, err := New(nil, &Options{Accounts: map[string][]byte{"shop": nil}}).Start(""); err == nil || !strings.Contains(err.Error(), "empty key") {
-		t.Errorf("Start with an empty key: got %v, %v; want an error", e, err)
+	if s, err := New(nil, &Options{Accounts: map[string][]byte{"shop": nil}}); err == nil || !strings.Contains(err.Error(), "empty key") {
+		t.Errorf("New with an empty key: got %v, %v; want an error", s, err)
 	}
 	if e, err := s.StartTLS("", nil); err == nil || !strings.Contains(err.Error(), "without a certificate") {
 		t.Errorf("StartTLS without a certificate: got %v, %v; want an error", e, err)
@@ -407,10 +407,7 @@ func TestPublicServerRefusesWeakKeys(t *testing.T) {
 	} {
 		for _, account := range []string{DevelopmentAccount, "shop"} {
 			for _, public := range []bool{true, false} {
-				e, err := New(nil, &Options{Public: public, Accounts: map[string][]byte{account: c.key, "good": []byte("a key of this test alone")}}).Start("")
-				if err == nil {
-					e.Close()
-				}
+				_, err := New(nil, &Options{Public: public, Accounts: map[string][]byte{account: c.key, "good": []byte("a key of this test alone")}})
 				if want := c.want != "" && public; (err != nil) != want || want && !strings.Contains(err.Error(), c.want) {
 					t.Errorf("%s, account %s, public %v: got the error %v, want %q if public", name, account, public, err, c.want)
 				}
@@ -420,7 +417,7 @@ func TestPublicServerRefusesWeakKeys(t *testing.T) {
 }
 
 func TestDevelopmentAccountWithOwnKey(t *testing.T) {
-	s := New(nil, &Options{Accounts: map[string][]byte{DevelopmentAccount: []byte("mine")}})
+	s := must(New(nil, &Options{Accounts: map[string][]byte{DevelopmentAccount: []byte("mine")}}))
 	if !strings.Contains(s.ConnectionString(), "AccountKey="+base64.StdEncoding.EncodeToString([]byte("mine"))+";") {
 		t.Errorf("connection string: got %s, want the key given", s.ConnectionString())
 	}

@@ -20,14 +20,14 @@ import (
 // If one of them is missing the test skips, or fails if MILLRACE_REQUIRE contains storage-queue.
 func TestStorageQueueJS(t *testing.T) {
 	node, modules := azuritetest.StorageQueueJS(t)
-	s := New(localqueue.New(&localqueue.Options{DeletingFor: -1}), nil)
+	s := must(New(must(localqueue.New(&localqueue.Options{DeletingFor: -1})), nil))
 	plain, err := s.Start("")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer plain.Close()
 	// The address of UseDevelopmentStorage=true may be in use, for example by Azurite.
-	development, err := New(nil, nil).Start("127.0.0.1:10001")
+	development, err := must(New(nil, nil)).Start("127.0.0.1:10001")
 	if err == nil {
 		defer development.Close()
 	} else {

@@ -78,8 +78,8 @@ func faultyServer(t *testing.T) (*emulator.Server, *localqueue.Engine) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	engine := localqueue.New(nil)
-	return emulator.New(engine, &emulator.Options{Faults: &emulator.Faults{Seed: 1, Rules: rules}}), engine
+	engine := must(localqueue.New(nil))
+	return must(emulator.New(engine, &emulator.Options{Faults: &emulator.Faults{Seed: 1, Rules: rules}})), engine
 }
 
 func start(t *testing.T, s *emulator.Server) *emulator.Endpoint {

@@ -29,3 +29,11 @@ func (s stopping) Run() int {
 	azuritetest.Stop()
 	return code
 }
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
+}

@@ -113,9 +113,10 @@ var pageExchanges = []exchange{
 
 // TestAcceptedHosts: an endpoint accepts its own hosts and those of Options.Hosts only.
 func TestAcceptedHosts(t *testing.T) {
-	named := New(nil, &Options{Hosts: []string{"millrace", "192.0.2.7", "2001:db8::1"}})
-	public := New(nil, &Options{Public: true})
-	publicNamed := New(nil, &Options{Public: true, Hosts: []string{"millrace"}})
+	named := must(New(nil, &Options{Hosts: []string{"millrace", "192.0.2.7", "2001:db8::1"}}))
+	accounts := map[string][]byte{"shop": []byte("a key of this test alone")}
+	public := must(New(nil, &Options{Public: true, Accounts: accounts}))
+	publicNamed := must(New(nil, &Options{Public: true, Accounts: accounts, Hosts: []string{"millrace"}}))
 	for host, allowedBy := range map[string]string{
 		"127.0.0.1": "all", "127.0.0.1:10001": "all", "127.9.8.7": "all", "127.0.0.1.:80": "all", "localhost": "all", "LOCALHOST:1": "all",
 		"localhost.:80": "all", "localhost:": "all",
@@ -135,7 +136,7 @@ func TestAcceptedHosts(t *testing.T) {
 		"127.0.0.1:80@example.com": "public", "example.com:80@localhost": "public", "localhost\u00a0": "public", "127.0.0.01": "public",
 		"[::1%25lo]": "public", "[::1%lo]:80": "public",
 	} {
-		want := map[*Server]bool{New(nil, nil): allowedBy == "all", named: allowedBy != "public", public: true, publicNamed: allowedBy == "all" || allowedBy == "named"}
+		want := map[*Server]bool{must(New(nil, nil)): allowedBy == "all", named: allowedBy != "public", public: true, publicNamed: allowedBy == "all" || allowedBy == "named"}
 		for s, want := range want {
 			if got := s.acceptsHost(host); got != want {
 				t.Errorf("acceptsHost(%q) of a server with public %v and hosts %q: got %v, want %v", host, s.public, s.hosts, got, want)
@@ -143,8 +144,8 @@ func TestAcceptedHosts(t *testing.T) {
 		}
 	}
 	for _, host := range []string{"", "millrace:10001", "http://millrace", "mill race", "*", ".millrace", "millrace.", "[::1]"} {
-		if e, err := New(nil, &Options{Hosts: []string{"fine", host}}).Start(""); err == nil || !strings.Contains(err.Error(), "without a port") {
-			t.Errorf("Start with the host %q: got %v, %v; want an error", host, e, err)
+		if s, err := New(nil, &Options{Hosts: []string{"fine", host}}); err == nil || !strings.Contains(err.Error(), "without a port") {
+			t.Errorf("New with the host %q: got %v, %v; want an error", host, s, err)
 		}
 	}
 }
@@ -155,7 +156,7 @@ func FuzzHost(f *testing.F) {
 	for _, host := range []string{"localhost:1", "a.localhost.", "[::1]:80", "127.0.0.1@x", "[::ffff:7f00:1]", "x:80@a.localhost"} {
 		f.Add(host)
 	}
-	s := New(nil, nil)
+	s := must(New(nil, nil))
 	f.Fuzz(func(t *testing.T, host string) {
 		if !s.acceptsHost(host) {
 			return
@@ -176,8 +177,8 @@ func FuzzHost(f *testing.F) {
 func onBothLoops(t *testing.T, test func(t *testing.T, e *Endpoint, engine *localqueue.Engine)) {
 	for name, delay := range map[string]time.Duration{"plainhttp": 0, "net/http": 1} {
 		t.Run(name, func(t *testing.T) {
-			engine := localqueue.New(nil)
-			s := New(engine, &Options{Delay: delay, Front: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "front") })})
+			engine := must(localqueue.New(nil))
+			s := must(New(engine, &Options{Delay: delay, Front: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "front") })}))
 			createOrders(t, s)
 			e, err := s.Start("")
 			if err != nil {
@@ -292,7 +293,7 @@ func TestRefusedBodyIsNotReadAsARequest(t *testing.T) {
 
 // TestPagesOverTLS: the origin of an endpoint with TLS begins with https.
 func TestPagesOverTLS(t *testing.T) {
-	s := New(nil, nil)
+	s := must(New(nil, nil))
 	createOrders(t, s)
 	e, transport := overTLS(t, s)
 	for origin, want := range map[string]int{"https://": 200, "http://": 403} {
@@ -309,7 +310,7 @@ func TestPagesOverTLS(t *testing.T) {
 // CORS rule.
 func TestPagesOfAPublicServer(t *testing.T) {
 	key := []byte("a key of this test alone")
-	s := New(nil, &Options{Public: true, Accounts: map[string][]byte{"shop": key}})
+	s := must(New(nil, &Options{Public: true, Accounts: map[string][]byte{"shop": key}}))
 	e, err := s.Start("")
 	if err != nil {
 		t.Fatal(err)
@@ -345,7 +346,7 @@ func TestPagesOfAPublicServer(t *testing.T) {
 // TestPagesAreCheckedOnEndpointsOnly: in process, and behind the user's own HTTP server, there
 // is no check.
 func TestPagesAreCheckedOnEndpointsOnly(t *testing.T) {
-	s := New(nil, nil)
+	s := must(New(nil, nil))
 	r := signed("PUT", "/orders", "")
 	r.Host = "attacker.example"
 	r.Header.Set("Origin", elsewhere)

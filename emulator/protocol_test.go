@@ -102,7 +102,7 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	ctx := context.Background()
-	e := localqueue.New(&localqueue.Options{Seed: 1})
+	e := must(localqueue.New(&localqueue.Options{Seed: 1}))
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -226,8 +226,8 @@ func all(yield func(exchange) bool) {
 // server returns a server for the exchanges.
 func (w *fixture) server() *Server {
 	key, _ := base64.StdEncoding.DecodeString(DevelopmentKey)
-	return New(w.engine, &Options{Accounts: map[string][]byte{"second": key},
-		Hosts: []string{"devstoreaccount1.queue.core.windows.net", "azurite.queue.svc"}})
+	return must(New(w.engine, &Options{Accounts: map[string][]byte{"second": key},
+		Hosts: []string{"devstoreaccount1.queue.core.windows.net", "azurite.queue.svc"}}))
 }
 
 // TestProtocol does every exchange in process and over a socket. Both responses must be as
@@ -356,7 +356,7 @@ func TestExchangesCoverEveryFailure(t *testing.T) {
 
 func TestUpdateWithoutBodyKeepsText(t *testing.T) {
 	w := newFixture(t)
-	s := New(w.engine, nil)
+	s := must(New(w.engine, nil))
 	path := func(p string) string { return w.names.Replace(p) }
 	do(t, s, signed("PUT", path("/orders/messages/{id}?popreceipt={receipt}&visibilitytimeout=0"), ""))
 	if a := do(t, s, signed("GET", "/orders/messages?peekonly=true", "")); !strings.Contains(a.body, "<MessageText>a &lt;b&gt;&#xD;\n</MessageText>") {
@@ -366,7 +366,7 @@ func TestUpdateWithoutBodyKeepsText(t *testing.T) {
 
 func TestBodyShorterThanItsLength(t *testing.T) {
 	w := newFixture(t)
-	s := New(w.engine, nil)
+	s := must(New(w.engine, nil))
 	r := signed("POST", "/orders/messages", wrap("x"))
 	r.Body = io.NopCloser(bytes.NewReader([]byte("<Queue")))
 	if a := do(t, s, r); a.header.Get("x-ms-error-code") != "InvalidInput" {

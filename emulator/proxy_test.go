@@ -190,7 +190,7 @@ func useThroughCache(t *testing.T, location, name string, p *cachingProxy) (stal
 // TestACachingProxyServesNothingStale (N-06): a dequeue is a GET, and its address is always the same. A
 // signature is in the address or in a header that proxies may ignore.
 func TestACachingProxyServesNothingStale(t *testing.T) {
-	e, err := New(nil, nil).Start("")
+	e, err := must(New(nil, nil)).Start("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func TestACachingProxyServesNothingStale(t *testing.T) {
 
 // TestAWorkerBehindACachingProxy (N-06): producer, listener and wake-ups do not notice the proxy.
 func TestAWorkerBehindACachingProxy(t *testing.T) {
-	e, err := New(nil, nil).Start("")
+	e, err := must(New(nil, nil)).Start("")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ var pythonJobs = []pythonJob{{1, "plain"}, {2, `<&> "quoted" 'too'`}, {3, "пр�
 // on either side of a Millrace program.
 func TestPython(t *testing.T) {
 	python := azuritetest.StorageQueuePython(t)
-	e, err := New(nil, nil).Start("")
+	e, err := must(New(nil, nil)).Start("")
 	if err != nil {
 		t.Fatal(err)
 	}

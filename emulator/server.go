@@ -40,7 +40,7 @@ type Options struct {
 	// Public allows endpoints that other machines can reach. The development account then exists
 	// only if Accounts names it, because its key is public. Bearer tokens are refused, because
 	// their signatures cannot be checked. Keys and signatures are the only protection, so use
-	// TLS. Start refuses the development account's key under any name, and keys of fewer than 16
+	// TLS. New refuses the development account's key under any name, and keys of fewer than 16
 	// bytes. Defaults to false: loopback addresses only.
 	Public bool
 
@@ -64,8 +64,8 @@ type Options struct {
 	// Defaults to nil: the protocol handles them, with InvalidUri or an unknown account.
 	Front http.Handler
 
-	// Faults are the faults to inject. Start and RoundTrip refuse invalid rules; those of
-	// ParseFaults are valid. SetFaults replaces them. Defaults to none.
+	// Faults are the faults to inject. New refuses invalid rules; those of ParseFaults are
+	// valid. SetFaults replaces them. Defaults to none.
 	Faults *Faults
 
 	// Limits are the rates above which requests are refused. Defaults to none.
@@ -113,7 +113,6 @@ type Server struct {
 	faults         atomic.Pointer[faultRules] // nil for none
 	messages       *queueBuckets              // nil without a limit
 	log            *slog.Logger               // nil for none
-	optionsErr     error                      // invalid options, or nil
 	counters       *counters
 	streams        streams
 	memory         int64                      // budget of each endpoint, in bytes
@@ -125,9 +124,13 @@ type Server struct {
 }
 
 // New returns a server over the engine. A nil engine means a new in-memory one with its defaults.
-func New(engine *localqueue.Engine, o *Options) *Server {
+// The error says which option is invalid.
+func New(engine *localqueue.Engine, o *Options) (*Server, error) {
 	if engine == nil {
-		engine = localqueue.New(nil)
+		var err error
+		if engine, err = localqueue.New(nil); err != nil {
+			return nil, err
+		}
 	}
 	if o == nil {
 		o = new(Options)
@@ -137,16 +140,16 @@ func New(engine *localqueue.Engine, o *Options) *Server {
 	if s.public {
 		s.memory = publicBudget
 	}
-	if s.optionsErr = o.Limits.check(); s.optionsErr == nil {
-		var rules *faultRules
-		rules, s.optionsErr = newFaultRules("Options.Faults", o.Faults)
-		s.faults.Store(rules)
+	rules, err := newFaultRules("Options.Faults", o.Faults)
+	if err := cmp.Or(o.Limits.check(), err, s.checkAccess()); err != nil {
+		return nil, err
 	}
+	s.faults.Store(rules)
 	if o.Limits.Messages > 0 {
 		s.messages = newQueueBuckets(o.Limits.Messages)
 	}
 	rand.Read(s.idPrefix[:]) // never fails, see crypto/rand
-	return s
+	return s, nil
 }
 
 // ServeHTTP handles one request. Unlike an [Endpoint] it does not check whether a web page of
@@ -198,8 +201,6 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, by entrance) (_ *
 	c.tally.requests.Add(1)
 	switch {
 	case f != nil:
-	case s.optionsErr != nil:
-		f = errInternal.because("%v", s.optionsErr)
 	case c.operation.isBilled():
 		f, broken = c.injectFault(by)
 	}
@@ -264,9 +265,6 @@ func (s *Server) date() []string {
 func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body != nil {
 		defer func() { _ = r.Body.Close() }() // the contract of http.RoundTripper
-	}
-	if s.optionsErr != nil {
-		return nil, s.optionsErr
 	}
 	ctx := r.Context()
 	if ctx.Err() != nil {

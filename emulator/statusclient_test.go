@@ -71,7 +71,7 @@ func TestTheStatusAloneIsEnough(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := New(localqueue.New(&localqueue.Options{Seed: 1}), &Options{Faults: &Faults{Seed: 1, Rules: rules}})
+		s := must(New(must(localqueue.New(&localqueue.Options{Seed: 1})), &Options{Faults: &Faults{Seed: 1, Rules: rules}}))
 		c := &statusClient{t, s, make(map[int]int)}
 		c.want("GET", "/orders/messages", "", 404)
 		c.want("PUT", "/orders", "", 201, 204)

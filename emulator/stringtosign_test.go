@@ -86,7 +86,7 @@ func TestSharedKeyTellsParametersApart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a sweep over parameters")
 	}
-	s := New(nil, nil)
+	s := must(New(nil, nil))
 	rapid.Check(t, func(t *rapid.T) {
 		known, taken := meanings{}, 0
 		for range atATime {
@@ -116,7 +116,7 @@ func TestSharedKeyTellsHeadersApart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a sweep over headers")
 	}
-	s := New(nil, nil)
+	s := must(New(nil, nil))
 	date := time.Now().UTC().Format(http.TimeFormat)
 	values := rapid.SampledFrom([]string{"1", "2", "1,2", "1:2", "1\n", "1\nx-ms-meta-b:2", "1\n2", "\u00a01"})
 	pairs := rapid.SampledFrom([][]string{{"X-Ms-Meta-A", "X-Ms-Meta-B"}, {"X-Ms-Meta-A", "X-Ms-Meta-A:1"}, {"X-Ms-Meta-A:1\nx-ms-meta-b", "X-Ms-Meta-B"},
@@ -147,7 +147,7 @@ func TestSharedKeyTellsHeadersApart(t *testing.T) {
 // TestBothHeaderOrdersAreAccepted: clients sort names with an underscore in two ways, and the
 // server accepts both.
 func TestBothHeaderOrdersAreAccepted(t *testing.T) {
-	s := New(nil, nil)
+	s := must(New(nil, nil))
 	for queue, sorted := range map[string][]string{
 		"bytes":     {"x-ms-meta-a1b", "x-ms-meta-a_b", "x-ms-meta-ab"}, // azqueue
 		"languages": {"x-ms-meta-a_b", "x-ms-meta-a1b", "x-ms-meta-ab"}, // the service, Python, JavaScript
@@ -171,7 +171,7 @@ func TestBothHeaderOrdersAreAccepted(t *testing.T) {
 // to sign, path-style or host-style, at the primary or the secondary location. The test compares
 // all addresses made of a few names.
 func TestSharedKeyTellsAddressesApart(t *testing.T) {
-	s := New(nil, &Options{Accounts: map[string][]byte{"second": []byte("key")}})
+	s := must(New(nil, &Options{Accounts: map[string][]byte{"second": []byte("key")}}))
 	parts := []string{"", "orders", "messages", "devstoreaccount1", "devstoreaccount1-secondary", "%64evstoreaccount1", "devstoreaccount1%2Dsecondary", "second"}
 	var paths []string
 	for _, a := range parts {
@@ -218,7 +218,7 @@ func TestSharedKeyTellsAddressesApart(t *testing.T) {
 // TestSASStringsToSignAreUnambiguous: no two shared access signatures with different permissions
 // have the same string to sign, whatever their kinds.
 func TestSASStringsToSignAreUnambiguous(t *testing.T) {
-	s := New(nil, nil)
+	s := must(New(nil, nil))
 	names := []string{"sp", "st", "se", "sip", "spr", "si", "ss", "srt", "ses", "skoid", "sktid", "skt", "ske", "sks", "skv", "skdutid", "sduoid"}
 	rapid.Check(t, func(t *rapid.T) {
 		known, taken := meanings{}, 0
@@ -339,7 +339,7 @@ func TestCapturedRequestsCannotBeReinterpreted(t *testing.T) {
 // TestEmptyDateIsRefused: the signature of a request with an empty x-ms-date does not include its
 // Date, so that the request could be replayed at any time with another Date.
 func TestEmptyDateIsRefused(t *testing.T) {
-	s := New(nil, nil)
+	s := must(New(nil, nil))
 	createOrders(t, s)
 	r := signed("GET", "/orders?comp=metadata", "")
 	r.Header["X-Ms-Date"] = []string{""}
@@ -355,7 +355,7 @@ func TestEmptyDateIsRefused(t *testing.T) {
 // TestSecondarySuffixIsCutFromTheAccountOnly: the signed address of a request to the secondary
 // location may omit the suffix of the account, but no other.
 func TestSecondarySuffixIsCutFromTheAccountOnly(t *testing.T) {
-	s := New(nil, nil)
+	s := must(New(nil, nil))
 	for _, name := range []string{"orders", "orders-secondary"} {
 		if a := do(t, s, signed("PUT", "/"+name, "")); a.status != 201 {
 			t.Fatal(a.body)

@@ -17,12 +17,12 @@ import (
 // slow returns a server with a queue "orders" that takes two seconds for each request.
 func slow(t *testing.T) (*Server, queue.Manager) {
 	t.Helper()
-	engine := localqueue.New(nil)
+	engine := must(localqueue.New(nil))
 	q := engine.Queue(queue.Name{Account: DevelopmentAccount, Queue: "orders"})
 	if err := q.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	return New(engine, &Options{Delay: 2 * time.Second}), q
+	return must(New(engine, &Options{Delay: 2 * time.Second})), q
 }
 
 func depth(t *testing.T, q queue.Manager) int64 {
@@ -108,8 +108,8 @@ func TestServerTimeout(t *testing.T) {
 
 func TestClockSkew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := localqueue.New(nil)
-		s := New(engine, nil)
+		engine := must(localqueue.New(nil))
+		s := must(New(engine, nil))
 		for skew, status := range map[time.Duration]int{
 			0:                                 200,
 			15 * time.Minute:                  200,
@@ -131,7 +131,7 @@ func TestClockSkew(t *testing.T) {
 
 // TestRoundTripDoesNotChangeTheRequest: the contract of http.RoundTripper.
 func TestRoundTripDoesNotChangeTheRequest(t *testing.T) {
-	s, r := New(nil, nil), signed("PUT", "/orders", "")
+	s, r := must(New(nil, nil)), signed("PUT", "/orders", "")
 	r.Header["x-ms-meta-lower"] = []string{"1"}
 	before, url := r.Header.Clone(), r.URL.String()
 	response, err := s.RoundTrip(r)
@@ -147,7 +147,7 @@ func TestRoundTripDoesNotChangeTheRequest(t *testing.T) {
 // TestInProcessHeadersMatchTheWire: in process a server sees the same headers as over a socket,
 // without spaces around values, and none that cannot be sent.
 func TestInProcessHeadersMatchTheWire(t *testing.T) {
-	s := New(nil, nil)
+	s := must(New(nil, nil))
 	r, err := http.NewRequest(http.MethodPut, "http://"+inProcess+"/"+DevelopmentAccount+"/orders", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -169,8 +169,8 @@ func TestInProcessHeadersMatchTheWire(t *testing.T) {
 }
 
 func TestAdditionalAccounts(t *testing.T) {
-	engine := localqueue.New(nil)
-	s := New(engine, &Options{Accounts: map[string][]byte{"second": []byte("key")}})
+	engine := must(localqueue.New(nil))
+	s := must(New(engine, &Options{Accounts: map[string][]byte{"second": []byte("key")}}))
 	q, err := queueClient("http://"+inProcess+"/second/orders", "second", "a2V5", s)
 	if err != nil {
 		t.Fatal(err)

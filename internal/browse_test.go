@@ -22,7 +22,7 @@ import (
 // queueOf returns a queue with n messages.
 func queueOf(t *testing.T, n int) queue.Manager {
 	t.Helper()
-	q := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "orders"})
+	q := must(localqueue.New(nil)).Queue(queue.Name{Account: "acme", Queue: "orders"})
 	if err := q.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}

@@ -94,7 +94,7 @@ func (q *scriptedQueue) SetMetadata(ctx context.Context, metadata map[string]str
 func change(t *testing.T, metadata map[string]string, f func(t *testing.T, q *scriptedQueue)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		q := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs"})
+		q := must(localqueue.New(nil)).Queue(queue.Name{Account: "test", Queue: "jobs"})
 		if err := q.Create(t.Context(), metadata); err != nil {
 			t.Fatal(err)
 		}

@@ -22,12 +22,17 @@ func Example() {
 
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	q := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "jobs"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	q := engine.Queue(queue.Name{Account: "acme", Queue: "jobs"})
 	if err := q.Create(ctx, nil); err != nil {
 		fmt.Println(err)
 		return
 	}
-	_, err := orders.Producer(q, nil).Send(ctx, Order{4711}, nil)
+	_, err = orders.Producer(q, nil).Send(ctx, Order{4711}, nil)
 	if err != nil {
 		fmt.Println(err)
 		return

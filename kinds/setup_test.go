@@ -60,7 +60,7 @@ type delivered struct {
 
 func setup(t *testing.T) *bundle {
 	t.Helper()
-	q := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs"})
+	q := must(localqueue.New(nil)).Queue(queue.Name{Account: "test", Queue: "jobs"})
 	if err := q.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -166,4 +166,12 @@ func (b *bundle) depth() int64 {
 		b.Fatal(err)
 	}
 	return p.Depth
+}
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
 }

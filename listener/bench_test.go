@@ -63,7 +63,7 @@ func BenchmarkBare(b *testing.B) {
 
 // filledQueue returns a queue with enough messages for full batches.
 func filledQueue(b *testing.B) queue.Queue {
-	q := localqueue.New(nil).Queue(queue.Name{Account: "bench", Queue: "jobs"})
+	q := must(localqueue.New(nil)).Queue(queue.Name{Account: "bench", Queue: "jobs"})
 	if err := q.Create(b.Context(), nil); err != nil {
 		b.Fatal(err)
 	}

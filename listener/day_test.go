@@ -73,8 +73,8 @@ func (w wire) Do(r *http.Request) (*http.Response, error) { return w.RoundTrip(r
 // newCloud returns a cloud with the given network, or none.
 func newCloud(t *testing.T, network func(http.RoundTripper) http.RoundTripper) *cloud {
 	t.Helper()
-	engine := localqueue.New(nil)
-	server := emulator.New(engine, nil)
+	engine := must(localqueue.New(nil))
+	server := must(emulator.New(engine, nil))
 	var transport http.RoundTripper = server
 	if network != nil {
 		transport = network(server)
@@ -360,4 +360,12 @@ func markdown(lines [][]string) string {
 		b.WriteString("|\n")
 	}
 	return b.String()
+}
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
 }

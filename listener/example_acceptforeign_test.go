@@ -15,7 +15,12 @@ import (
 func ExampleOptions_acceptForeign() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	q := localqueue.New(nil).Queue(queue.Name{Queue: "orders"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	q := engine.Queue(queue.Name{Queue: "orders"})
 	if err := q.Create(ctx, nil); err != nil {
 		fmt.Println(err)
 		return

@@ -17,7 +17,12 @@ import (
 func ExampleBatch() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	q := localqueue.New(nil).Queue(queue.Name{Queue: "orders"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	q := engine.Queue(queue.Name{Queue: "orders"})
 	p := producer.New(q, &producer.Options[Order]{Create: true})
 	for _, id := range []string{"7", "", "9"} {
 		if _, err := p.Send(ctx, Order{ID: id}, nil); err != nil {

@@ -15,7 +15,11 @@ import (
 // another worker.
 func ExampleListener_Halt() {
 	ctx := context.Background()
-	q := localqueue.New(nil).Queue(queue.Name{Queue: "orders"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	q := engine.Queue(queue.Name{Queue: "orders"})
 	if _, err := producer.New(q, &producer.Options[Order]{Create: true}).Send(ctx, Order{ID: "7"}, nil); err != nil {
 		log.Fatal(err)
 	}

@@ -16,7 +16,12 @@ import (
 func ExampleMetadata() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	q := localqueue.New(nil).Queue(queue.Name{Queue: "orders"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	q := engine.Queue(queue.Name{Queue: "orders"})
 	if err := q.Create(ctx, map[string]string{"poisonthreshold": "2", "defaulttimeout": "120"}); err != nil {
 		fmt.Println(err)
 		return

@@ -18,7 +18,12 @@ type Newsletter struct{ To []string }
 func ExampleMessage_save() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	q := localqueue.New(nil).Queue(queue.Name{Queue: "newsletters"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	q := engine.Queue(queue.Name{Queue: "newsletters"})
 	p := producer.New(q, &producer.Options[Newsletter]{Create: true})
 	if _, err := p.Send(ctx, Newsletter{To: []string{"ann", "bob", "cid"}}, nil); err != nil {
 		fmt.Println(err)

@@ -19,7 +19,12 @@ type Report struct{ Pages int }
 func ExampleOptions_timeoutFor() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	q := localqueue.New(nil).Queue(queue.Name{Queue: "reports"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	q := engine.Queue(queue.Name{Queue: "reports"})
 	if _, err := producer.New(q, &producer.Options[Report]{Create: true}).Send(ctx, Report{Pages: 3}, nil); err != nil {
 		fmt.Println(err)
 		return

@@ -16,7 +16,12 @@ import (
 func ExampleListener_Wake() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	q := localqueue.New(nil).Queue(queue.Name{Queue: "orders"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	q := engine.Queue(queue.Name{Queue: "orders"})
 	if err := q.Create(ctx, nil); err != nil {
 		fmt.Println(err)
 		return

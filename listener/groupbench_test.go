@@ -21,7 +21,7 @@ import (
 // than 33,333 jobs a second can pass. One job at a time it would be 667. An iteration is a job.
 func BenchmarkGroups(b *testing.B) {
 	const perGroup, limit = 50, 2000
-	server := emulator.New(nil, &emulator.Options{Limits: emulator.Limits{Messages: limit}})
+	server := must(emulator.New(nil, &emulator.Options{Limits: emulator.Limits{Messages: limit}}))
 	endpoint, err := server.Start("")
 	if err != nil {
 		b.Fatal(err)

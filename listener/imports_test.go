@@ -67,7 +67,7 @@ func TestAProgramImportsThisPackageAndOneQueue(t *testing.T) {
 		return nil
 	}, func(next listener.Handler[job]) listener.Handler[job] { return next })
 	many := listener.Batch(func(context.Context, []*listener.Message[job]) []error { return nil }, 8, 0)
-	l := listener.New(localqueue.New(nil).Queue(queue.Name{Account: "a", Queue: "jobs"}), listener.All(one, many), o)
+	l := listener.New(must(localqueue.New(nil)).Queue(queue.Name{Account: "a", Queue: "jobs"}), listener.All(one, many), o)
 	if err := l.Configure(listener.Settings{Idle: listener.Idle{Max: time.Second}}); err == nil {
 		t.Error("Configure of a listener that does not run: got no error, want one")
 	}

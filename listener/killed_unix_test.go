@@ -22,7 +22,7 @@ func TestKilledWorkersLoseNoJob(t *testing.T) {
 	}
 	t.Parallel() // it waits for leases
 	const workers, jobs, every = 3, 300, 50
-	service := emulator.New(nil, nil)
+	service := must(emulator.New(nil, nil))
 	endpoint, err := service.Start("")
 	if err != nil {
 		t.Fatal(err)

@@ -51,7 +51,7 @@ func (n *network) counts() tally {
 }
 
 func newNetwork(t *testing.T, seed uint64) *network {
-	inner := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs"})
+	inner := must(localqueue.New(nil)).Queue(queue.Name{Account: "test", Queue: "jobs"})
 	if err := inner.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 // Durations without a unit are refused. Timeout: 30 compiles and means 30 ns, so that every
 // handler would time out; Idle: {Max: 30} would poll in a busy loop.
 func TestADurationWithoutAUnitIsRefused(t *testing.T) {
-	q := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "orders"})
+	q := must(localqueue.New(nil)).Queue(queue.Name{Account: "acme", Queue: "orders"})
 	h := func(context.Context, *Message[job]) error { return nil }
 	for name, o := range map[string]*Options[job]{
 		"handler time-out":    {Timeout: 30},
@@ -118,7 +118,7 @@ func TestAHandlerThatDoesNothingIsRefused(t *testing.T) {
 	h := func(context.Context, *Message[job]) error { return nil }
 	batch := func(context.Context, []*Message[job]) []error { return nil }
 	same := func(h Handler[job]) Handler[job] { return h }
-	q := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "orders"})
+	q := must(localqueue.New(nil)).Queue(queue.Name{Account: "acme", Queue: "orders"})
 	ended, end := context.WithCancel(t.Context())
 	end()
 	for name, handler := range map[string]Handler[job]{
@@ -146,7 +146,7 @@ func TestAHandlerThatDoesNothingIsRefused(t *testing.T) {
 // A name that the service would refuse is found without a request: that of the queue, and that of
 // the poison queue.
 func TestCheckRefusesAnInvalidName(t *testing.T) {
-	engine := localqueue.New(nil)
+	engine := must(localqueue.New(nil))
 	named := func(name string) queue.Queue { return engine.Queue(queue.Name{Account: "acme", Queue: name}) }
 	h := func(context.Context, *Message[job]) error { return nil }
 	ended, end := context.WithCancel(t.Context())

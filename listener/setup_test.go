@@ -43,7 +43,7 @@ type bundle struct {
 
 func setup(t *testing.T) *bundle {
 	t.Helper()
-	engine := localqueue.New(nil)
+	engine := must(localqueue.New(nil))
 	inner := engine.Queue(queue.Name{Account: "test", Queue: "jobs"})
 	if err := inner.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
@@ -219,4 +219,12 @@ func (w *recordingQueue) Sibling(suffix string) queue.Queue {
 
 func textLogger(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, nil))
+}
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
 }

@@ -22,7 +22,7 @@ import (
 // newProcess returns the listener and the queue of a worker process. Killing the queue kills the
 // process: its requests then fail.
 func (b *bundle) newProcess(o *faultqueue.Options, h Handler[job], lo *Options[job]) (*Listener[job], *faultqueue.Queue) {
-	q := faultqueue.New(b.queue, o)
+	q := must(faultqueue.New(b.queue, o))
 	return New(q, h, lo), q
 }
 

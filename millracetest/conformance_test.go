@@ -14,7 +14,7 @@ func TestConformance(t *testing.T) {
 	queuetest.Run(t, queuetest.Harness{
 		Bubble: true,
 		Open: func(t *testing.T, name string) queue.Manager {
-			q := newRecordingQueue(name)
+			q := newRecordingQueue(t, name)
 			t.Cleanup(func() {
 				p, err := q.Properties(context.Background())
 				if err != nil && !errors.Is(err, queue.ErrQueueMissing) {

@@ -17,7 +17,6 @@ import (
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
-	"github.com/millrace/millrace/queue/localqueue"
 )
 
 type counts = map[listener.Outcome]int
@@ -158,7 +157,7 @@ func TestDrainDoesNotCancelHandlers(t *testing.T) {
 // Queues behind the protocol can be drained, and messages without an envelope.
 func TestDrainWorksThroughTheProtocol(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := emulator.New(localqueue.New(nil), nil)
+		s := must(emulator.New(nil, nil))
 		q, err := azurequeue.Open(s.ConnectionString(), "jobs", &azurequeue.Options{Transport: &http.Client{Transport: s}})
 		if err != nil {
 			t.Fatal(err)

@@ -86,7 +86,7 @@ func TestFailuresShowTheDifference(t *testing.T) {
 
 // A queue of another kind can only be peeked at. The failure says so.
 func TestOtherQueuesArePeekedAt(t *testing.T) {
-	q := localqueue.New(nil).Queue(queue.Name{Account: "other", Queue: "jobs"})
+	q := must(localqueue.New(nil)).Queue(queue.Name{Account: "other", Queue: "jobs"})
 	millracetest.RequireEmpty(t, q) // the queue does not exist
 	if err := q.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)

@@ -17,10 +17,10 @@ func TestDrainHandlesAllJobsOfAFaultyQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := millracetest.Queue(t)
 		millracetest.Send(t, q, orders(300)...)
-		faulty := faultqueue.New(q, &faultqueue.Options{
+		faulty := must(faultqueue.New(q, &faultqueue.Options{
 			Seed:  1,
 			Every: faultqueue.Rates{Throttled: 0.1, Unavailable: 0.05, LostRequest: 0.05, LostResponse: 0.05},
-		})
+		}))
 		var handled atomic.Int64
 		done := counts{}
 		for range 20 {

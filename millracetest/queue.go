@@ -28,7 +28,7 @@ import (
 // bubble it must be made inside the bubble. It is safe for concurrent use and needs no closing.
 func Queue(t testing.TB) queue.Manager {
 	t.Helper()
-	q := newRecordingQueue(made.name(t))
+	q := newRecordingQueue(t, made.name(t))
 	if err := q.Create(t.Context(), nil); err != nil {
 		t.Fatalf("millracetest: make a queue: %v", err)
 	}
@@ -79,9 +79,14 @@ func (c *counter) name(t testing.TB) string {
 	return "jobs"
 }
 
-func newRecordingQueue(name string) *recordingQueue {
+func newRecordingQueue(t testing.TB, name string) *recordingQueue {
+	t.Helper()
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		t.Fatalf("millracetest: %v", err)
+	}
 	return &recordingQueue{
-		Manager:  localqueue.New(nil).Queue(queue.Name{Account: "millracetest", Queue: name}),
+		Manager:  engine.Queue(queue.Name{Account: "millracetest", Queue: name}),
 		journals: &journals{byName: map[string]*journal{}},
 	}
 }

@@ -17,7 +17,11 @@ import (
 func ExamplePolicy() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	engine := localqueue.New(nil)
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	orders, rejects := engine.Queue(queue.Name{Queue: "orders"}), engine.Queue(queue.Name{Queue: "rejects"})
 	if _, err := producer.New(orders, &producer.Options[string]{Create: true}).Send(ctx, "order 7", nil); err != nil {
 		fmt.Println(err)

@@ -17,7 +17,11 @@ import (
 // the former go back to their queue, where they start anew, and the latter is deleted.
 func ExampleRedrive() {
 	ctx := context.Background()
-	orders := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "orders"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	orders := engine.Queue(queue.Name{Account: "acme", Queue: "orders"})
 	if err := orders.Create(ctx, nil); err != nil {
 		log.Fatal(err)
 	}

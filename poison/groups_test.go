@@ -15,7 +15,7 @@ const groupText = "millrace/2?id=7&n=2&s=3&gr=3&gd=AQ&gf=Ag&gs=Ag&ge=rejected+it
 
 // A redriven group handles what is not done, also what had failed for good.
 func TestARedrivenGroupKeepsWhatIsDone(t *testing.T) {
-	engine := localqueue.New(nil)
+	engine := must(localqueue.New(nil))
 	q := engine.Queue(queue.Name{Account: "test", Queue: "jobs"})
 	from := q.Sibling(poison.Suffix)
 	for _, one := range []queue.Queue{q, from} {
@@ -38,7 +38,7 @@ func TestARedrivenGroupKeepsWhatIsDone(t *testing.T) {
 
 // A group has no one body that could stand for it.
 func TestABareGroupStaysInItsEnvelope(t *testing.T) {
-	from := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs-poison"})
+	from := must(localqueue.New(nil)).Queue(queue.Name{Account: "test", Queue: "jobs-poison"})
 	r := poisonrecord.New(queue.Name{Account: "test", Queue: "jobs"}, queue.Message{Text: groupText}, 2, poison.ReasonRejected, nil)
 	if err := (poisonrecord.Policy{Queue: from, Bare: true}).Copy(t.Context(), r); err != nil {
 		t.Fatal(err)
@@ -50,4 +50,12 @@ func TestABareGroupStaysInItsEnvelope(t *testing.T) {
 	if h, _, _, err := codec.Open(batch[0].Text, codec.Auto, codec.Groups); err != nil || h.Items != 3 {
 		t.Errorf("got %+v, %v", h, err)
 	}
+}
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
 }

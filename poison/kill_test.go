@@ -133,9 +133,9 @@ func TestRedrivesOfOneQueueAtOnceLoseNothing(t *testing.T) {
 			for worker := range uint64(2) {
 				wait.Go(func() {
 					faults := &faultqueue.Options{Seed: seed*10 + worker, Every: faultqueue.Rates{LostRequest: 0.05, LostResponse: 0.05, Throttled: 0.05}}
-					q := faultqueue.New(m.poison, faults)
+					q := must(faultqueue.New(m.poison, faults))
 					defer q.Wait()
-					o := &poison.Options{From: q, To: faultqueue.New(m.orders, faults), Parallel: 2, Rate: 20}
+					o := &poison.Options{From: q, To: must(faultqueue.New(m.orders, faults)), Parallel: 2, Rate: 20}
 					if _, err := poison.Redrive(t.Context(), m.orders, o); err != nil && !queue.Transient(err) {
 						t.Errorf("seed %d: %v", seed, err)
 					}

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // setup returns an existing queue and a poison queue that does not exist yet.
 func setup(t rapid.TB) queue.Manager {
 	t.Helper()
-	q := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "orders"})
+	q := must(localqueue.New(nil)).Queue(queue.Name{Account: "acme", Queue: "orders"})
 	if err := q.Create(context.Background(), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +252,7 @@ func TestACopyThatIsNotMadeInTimeIsAnError(t *testing.T) {
 
 // P-02: each queue has its own bounds, with defaults.
 func TestDefaultsOfThePolicy(t *testing.T) {
-	engine := localqueue.New(nil)
+	engine := must(localqueue.New(nil))
 	named := func(name string) queue.Queue { return engine.Queue(queue.Name{Account: "acme", Queue: name}) }
 	p := policy(t, poisonrecord.Policy{}, named("orders"))
 	if p.MaxAttempts != 5 || p.Keep || p.Queue.Name().Queue != "orders-poison" {

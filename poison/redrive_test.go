@@ -32,7 +32,7 @@ type morgue struct {
 
 func newMorgue(t rapid.TB) *morgue {
 	t.Helper()
-	a := localqueue.New(nil).Account("acme")
+	a := must(localqueue.New(nil)).Account("acme")
 	m := &morgue{account: a}
 	for name, q := range map[string]*queue.Queue{"orders": &m.orders, "orders-poison": &m.poison} {
 		opened, err := a.Open(name)

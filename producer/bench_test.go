@@ -32,7 +32,7 @@ func BenchmarkSend(b *testing.B) {
 
 // BenchmarkOverTheWire sends to a server on a socket: with a plain loop of Send, and with SendAll.
 func BenchmarkOverTheWire(b *testing.B) {
-	endpoint, err := emulator.New(nil, nil).Start("")
+	endpoint, err := must(emulator.New(nil, nil)).Start("")
 	if err != nil {
 		b.Fatal(err)
 	}

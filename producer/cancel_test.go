@@ -192,7 +192,7 @@ func TestErrorsNameTheirQueueAndMessageOnce(t *testing.T) {
 	if err != nil || len(taken) != 1 {
 		t.Fatalf("got %v, %v", taken, err)
 	}
-	missing := localqueue.New(nil).Queue(inner.Name())
+	missing := must(localqueue.New(nil)).Queue(inner.Name())
 	cancel := func(q queue.Queue, s producer.Sent) error { return producer.New[order](q, nil).Cancel(t.Context(), s) }
 	send := func(o *producer.Options[order]) error {
 		_, err := producer.New(missing, o).Send(t.Context(), order{"7"}, nil)

@@ -14,7 +14,12 @@ import (
 // A reminder is sent with a delay, and cancelled when it is needed no more.
 func ExampleProducer_Cancel() {
 	ctx := context.Background()
-	q := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "reminders"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	q := engine.Queue(queue.Name{Account: "acme", Queue: "reminders"})
 	if err := q.Create(ctx, nil); err != nil {
 		fmt.Println(err)
 		return

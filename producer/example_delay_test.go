@@ -14,7 +14,11 @@ import (
 // A reminder that is due in a day, and that nobody needs a week later.
 func ExampleSendOptions() {
 	ctx := context.Background()
-	q := localqueue.New(nil).Queue(queue.Name{Queue: "reminders"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	q := engine.Queue(queue.Name{Queue: "reminders"})
 	p := producer.New(q, &producer.Options[string]{Create: true})
 	sent, err := p.Send(ctx, "your parcel is still here", &producer.SendOptions{
 		Delay: 24 * time.Hour,

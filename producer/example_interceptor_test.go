@@ -15,7 +15,11 @@ import (
 // context along, which the worker finds in its Delivery.
 func ExampleInterceptor() {
 	ctx := context.Background()
-	q := localqueue.New(nil).Queue(queue.Name{Queue: "orders"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	q := engine.Queue(queue.Name{Queue: "orders"})
 	traced := func(ctx context.Context, s *producer.Sending, next func(context.Context) error) error {
 		s.Head.Trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01" // from ctx, in a real program
 		err := next(ctx)

@@ -14,7 +14,12 @@ import (
 // into a propagation.MapCarrier and returns its "traceparent" and "tracestate".
 func ExampleOptions() {
 	ctx := context.Background()
-	q := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "pictures"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	q := engine.Queue(queue.Name{Account: "acme", Queue: "pictures"})
 	type Resize struct{ Width int }
 	resizes := producer.New(q, &producer.Options[Resize]{
 		Kind:   "resize", // the queue has jobs of other kinds too

@@ -15,7 +15,12 @@ import (
 // results say which it was.
 func ExampleProducer_SendAllSeq() {
 	ctx := context.Background()
-	q := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "orders"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	q := engine.Queue(queue.Name{Account: "acme", Queue: "orders"})
 	if err := q.Create(ctx, nil); err != nil {
 		fmt.Println(err)
 		return

@@ -15,7 +15,7 @@ import (
 )
 
 func TestInterceptorsSeeAndChangeASend(t *testing.T) {
-	q := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs"})
+	q := must(localqueue.New(nil)).Queue(queue.Name{Account: "test", Queue: "jobs"})
 	if err := q.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestInterceptorsSeeAndChangeASend(t *testing.T) {
 }
 
 func TestAnInterceptorCanRefuseASend(t *testing.T) {
-	q := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs"})
+	q := must(localqueue.New(nil)).Queue(queue.Name{Account: "test", Queue: "jobs"})
 	closed := errors.New("closed for the night")
 	p := producer.New(q, &producer.Options[int]{Interceptors: []producer.Interceptor{
 		func(context.Context, *producer.Sending, func(context.Context) error) error { return closed },
@@ -60,7 +60,7 @@ func TestAnInterceptorCanRefuseASend(t *testing.T) {
 }
 
 func TestASendCreatesTheQueueIfCreateIsSet(t *testing.T) {
-	q := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs"})
+	q := must(localqueue.New(nil)).Queue(queue.Name{Account: "test", Queue: "jobs"})
 	if _, err := producer.New[int](q, nil).Send(t.Context(), 1, nil); !errors.Is(err, queue.ErrQueueMissing) {
 		t.Errorf("without Create: got %v, want %v", err, queue.ErrQueueMissing)
 	}
@@ -92,8 +92,16 @@ func TestAProducerWithoutAQueueFails(t *testing.T) {
 			producer.New[int](q, nil)
 		}()
 	}
-	q := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs"})
+	q := must(localqueue.New(nil)).Queue(queue.Name{Account: "test", Queue: "jobs"})
 	if _, err := producer.New(q, &producer.Options[int]{Format: codec.Format(99)}).Send(t.Context(), 1, nil); err == nil {
 		t.Error("Send in an unknown format: got no error, want one")
 	}
+}
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
 }

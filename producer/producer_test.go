@@ -43,7 +43,7 @@ func (u *failingQueue) Enqueue(ctx context.Context, text string, o *queue.Enqueu
 
 func setup(t *testing.T) queue.Manager {
 	t.Helper()
-	q := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "orders"})
+	q := must(localqueue.New(nil)).Queue(queue.Name{Account: "acme", Queue: "orders"})
 	if err := q.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}

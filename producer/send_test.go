@@ -202,7 +202,7 @@ type unmakable struct{ queue.Manager }
 func (unmakable) Create(context.Context, map[string]string) error { return queue.ErrUnauthorized }
 
 func TestAQueueThatCannotBeMadeSaysWhy(t *testing.T) {
-	q := unmakable{localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "orders"})}
+	q := unmakable{must(localqueue.New(nil)).Queue(queue.Name{Account: "acme", Queue: "orders"})}
 	_, err := producer.New(q, &producer.Options[order]{Create: true}).Send(t.Context(), order{"7"}, nil)
 	if !errors.Is(err, queue.ErrUnauthorized) || errors.Is(err, queue.ErrQueueMissing) {
 		t.Errorf("got %v, want %v", err, queue.ErrUnauthorized)

@@ -81,8 +81,8 @@ func TestManyJobsAreAsManyRequests(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		jobs /= 10
 	}
-	engine := localqueue.New(nil)
-	server := emulator.New(engine, nil)
+	engine := must(localqueue.New(nil))
+	server := must(emulator.New(engine, nil))
 	endpoint, err := server.Start("")
 	if err != nil {
 		t.Fatal(err)

@@ -127,7 +127,7 @@ func TestDefective(t *testing.T) {
 	for _, d := range accountDefects {
 		if d.name+d.found == name {
 			queuetest.RunAccount(t, queuetest.AccountHarness{Bubble: true, Open: func(*testing.T) queue.Account {
-				return d.make(localqueue.New(nil).Account("local"))
+				return d.make(must(localqueue.New(nil)).Account("local"))
 			}})
 		}
 	}
@@ -157,7 +157,7 @@ func TestSuitePassesWithoutDefects(t *testing.T) {
 }
 
 func local(name string) queue.Manager {
-	return localqueue.New(nil).Queue(queue.Name{Account: "local", Queue: name})
+	return must(localqueue.New(nil)).Queue(queue.Name{Account: "local", Queue: name})
 }
 
 type roundsDown struct{ queue.Manager }

@@ -14,7 +14,13 @@ import (
 func accountConformance(t *testing.T) {
 	queuetest.RunAccount(t, queuetest.AccountHarness{
 		Bubble: true,
-		Open:   func(*testing.T) queue.Account { return localqueue.New(nil).Account("acme") },
+		Open: func(t *testing.T) queue.Account {
+			engine, err := localqueue.New(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return engine.Account("acme")
+		},
 	})
 }
 

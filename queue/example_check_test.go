@@ -29,8 +29,13 @@ func (q refusing) Enqueue(ctx context.Context, text string, o *queue.EnqueueOpti
 // An error of any queue names what was attempted, and can be told apart.
 func Example_author() {
 	ctx := context.Background()
-	q := refusing{localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "orders"})}
-	_, err := q.Enqueue(ctx, strings.Repeat("x", 1001), nil)
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	q := refusing{engine.Queue(queue.Name{Account: "acme", Queue: "orders"})}
+	_, err = q.Enqueue(ctx, strings.Repeat("x", 1001), nil)
 	fmt.Println(errors.Is(err, queue.ErrTooLarge), err)
 	_, err = q.Enqueue(ctx, "\x00", nil)
 	fmt.Println(errors.Is(err, queue.ErrInvalid))

@@ -33,8 +33,12 @@ func (q counted) Sibling(suffix string) queue.Queue {
 func conformance(t *testing.T) {
 	queuetest.Run(t, queuetest.Harness{
 		Bubble: true, // the queue is in this process, so hours pass at once
-		Open: func(_ *testing.T, name string) queue.Manager {
-			q := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: name})
+		Open: func(t *testing.T, name string) queue.Manager {
+			engine, err := localqueue.New(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			q := engine.Queue(queue.Name{Account: "acme", Queue: name})
 			return counted{Manager: q, dequeues: new(atomic.Int64)}
 		},
 	})

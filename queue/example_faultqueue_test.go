@@ -15,16 +15,25 @@ import (
 // outcome is known, so that some messages are enqueued twice.
 func Example_faultqueueLostResponses() {
 	ctx := context.Background()
-	orders := localqueue.New(nil).Queue(queue.Name{Account: "local", Queue: "orders"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	orders := engine.Queue(queue.Name{Account: "local", Queue: "orders"})
 	if err := orders.Create(ctx, nil); err != nil {
 		fmt.Println(err)
 		return
 	}
-	q := faultqueue.New(orders, &faultqueue.Options{
+	q, err := faultqueue.New(orders, &faultqueue.Options{
 		Seed:    1,
 		Faults:  map[faultqueue.Op]faultqueue.Rates{faultqueue.Enqueue: {LostResponse: 0.5}},
 		Latency: faultqueue.Range{Min: time.Microsecond},
 	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	for i := range 10 {
 		for {
 			_, err := q.Enqueue(ctx, fmt.Sprint("order ", i), nil)

@@ -16,14 +16,21 @@ import (
 // and the trace has what it did.
 func Example_faultqueueKill() {
 	ctx := context.Background()
-	orders := localqueue.New(nil).Queue(queue.Name{Account: "local", Queue: "orders"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	orders := engine.Queue(queue.Name{Account: "local", Queue: "orders"})
 	if err := orders.Create(ctx, nil); err != nil {
 		log.Fatal(err)
 	}
 	if _, err := orders.Enqueue(ctx, "order 7", nil); err != nil {
 		log.Fatal(err)
 	}
-	worker := faultqueue.New(orders, &faultqueue.Options{Record: true})
+	worker, err := faultqueue.New(orders, &faultqueue.Options{Record: true})
+	if err != nil {
+		log.Fatal(err)
+	}
 	batch, err := worker.Dequeue(ctx, 1, time.Minute)
 	if err != nil || len(batch) != 1 {
 		log.Fatal(batch, err)

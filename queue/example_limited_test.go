@@ -24,7 +24,12 @@ func Example_limitedAccount() {
 		fmt.Println(err)
 		return
 	}
-	orders := account.Wrap(one.Wrap(localqueue.New(nil).Queue(queue.Name{Account: "shop", Queue: "orders"})))
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	orders := account.Wrap(one.Wrap(engine.Queue(queue.Name{Account: "shop", Queue: "orders"})))
 	fmt.Println(orders.Name())
 	// Output: shop/orders
 }
@@ -37,7 +42,12 @@ func Example_limitedDequeue() {
 		fmt.Println(err)
 		return
 	}
-	orders := limit.Wrap(localqueue.New(nil).Queue(queue.Name{Account: "shop", Queue: "orders"}))
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	orders := limit.Wrap(engine.Queue(queue.Name{Account: "shop", Queue: "orders"}))
 	_ = orders.Create(ctx, nil) // this is the request of this hour
 
 	_, err = orders.Dequeue(ctx, 1, time.Minute)

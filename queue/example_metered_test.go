@@ -21,7 +21,12 @@ func Example_meter() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	m := new(metered.Meter)
-	q := m.Wrap(localqueue.New(nil).Queue(queue.Name{Account: "shop", Queue: "orders"}))
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	q := m.Wrap(engine.Queue(queue.Name{Account: "shop", Queue: "orders"}))
 
 	orders := producer.New(q, &producer.Options[meterOrder]{Create: true})
 	for i := range 3 {
@@ -60,7 +65,12 @@ func Example_meter() {
 // Counts have a JSON form, for dashboards.
 func Example_meterCounts() {
 	m := new(metered.Meter)
-	q := m.Wrap(localqueue.New(nil).Queue(queue.Name{Account: "shop", Queue: "orders"}))
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	q := m.Wrap(engine.Queue(queue.Name{Account: "shop", Queue: "orders"}))
 	ctx := metered.WithCause(context.Background(), metered.CauseCreate)
 	if err := q.Create(ctx, nil); err != nil {
 		fmt.Println(err)

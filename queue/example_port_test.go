@@ -14,7 +14,12 @@ import (
 // lease is a fencing token: what was given back cannot be deleted with the old one.
 func ExampleQueue() {
 	ctx := context.Background()
-	var q queue.Queue = localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "orders"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var q queue.Queue = engine.Queue(queue.Name{Account: "acme", Queue: "orders"})
 	if err := q.Create(ctx, nil); err != nil {
 		fmt.Println(err)
 		return
@@ -43,7 +48,12 @@ func ExampleQueue() {
 // All queues of an account whose names begin alike.
 func ExampleListAll() {
 	ctx := context.Background()
-	account := localqueue.New(nil).Account("acme")
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	account := engine.Account("acme")
 	for _, name := range []string{"orders", "orders-poison", "emails"} {
 		q, err := account.Open(name)
 		if err == nil {
@@ -64,8 +74,13 @@ func ExampleListAll() {
 
 // An error says what was attempted on which queue, and matches the same sentinels with every backend.
 func ExampleError() {
-	q := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "orders"})
-	_, err := q.Enqueue(context.Background(), "order 7", nil)
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	q := engine.Queue(queue.Name{Account: "acme", Queue: "orders"})
+	_, err = q.Enqueue(context.Background(), "order 7", nil)
 	failed := (*queue.Error)(nil)
 	fmt.Println(errors.Is(err, queue.ErrQueueMissing), errors.As(err, &failed) && failed.Op == "enqueue")
 	// Output: true true

@@ -20,7 +20,11 @@ import (
 // every process, which gives the wrapped queue to its listener.
 func Example_tokensRate() {
 	ctx := context.Background()
-	account := localqueue.New(nil)
+	account, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	source := account.Queue(queue.Name{Account: "shop", Queue: "mail-limit"})
 	mails := account.Queue(queue.Name{Account: "shop", Queue: "mails"})
 
@@ -46,7 +50,11 @@ func Example_tokensRate() {
 func Example_tokensConcurrency() {
 	ctx, stop := context.WithTimeout(context.Background(), 50*time.Millisecond) // a program runs until its signal
 	defer stop()
-	account := localqueue.New(nil)
+	account, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	source := account.Queue(queue.Name{Account: "films", Queue: "encoders"})
 	videos := account.Queue(queue.Name{Account: "films", Queue: "videos"})
 

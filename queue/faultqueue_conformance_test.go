@@ -13,7 +13,7 @@ func TestConformanceWithoutFaults(t *testing.T) {
 	queuetest.Run(t, queuetest.Harness{
 		Bubble: true,
 		Open: func(_ *testing.T, name string) queue.Manager {
-			return faultqueue.New(localqueue.New(nil).Queue(queue.Name{Account: "local", Queue: name}), nil)
+			return must(faultqueue.New(must(localqueue.New(nil)).Queue(queue.Name{Account: "local", Queue: name}), nil))
 		},
 	})
 }

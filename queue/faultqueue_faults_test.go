@@ -3,8 +3,10 @@ package queue_test
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,12 +19,12 @@ import (
 // open returns a queue with faults and its inner queue, which it creates.
 func open(t *testing.T, o faultqueue.Options) (faulty *faultqueue.Queue, inner queue.Manager) {
 	t.Helper()
-	inner = localqueue.New(&localqueue.Options{Seed: 1}).Queue(queue.Name{Account: "local", Queue: "orders"})
+	inner = must(localqueue.New(&localqueue.Options{Seed: 1})).Queue(queue.Name{Account: "local", Queue: "orders"})
 	if err := inner.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	o.Record = true
-	return faultqueue.New(inner, &o), inner
+	return must(faultqueue.New(inner, &o)), inner
 }
 
 func depth(t *testing.T, q queue.Queue) int64 {
@@ -276,11 +278,27 @@ func TestQueueWithoutManagement(t *testing.T) {
 	type plain struct{ queue.Queue }
 	synctest.Test(t, func(t *testing.T) {
 		_, inner := open(t, faultqueue.Options{})
-		q := faultqueue.New(plain{inner}, nil)
+		q := must(faultqueue.New(plain{inner}, nil))
 		for _, err := range []error{q.Clear(t.Context()), q.Drop(t.Context()), q.SetMetadata(t.Context(), nil)} {
 			if !errors.Is(err, queue.ErrInvalid) {
 				t.Errorf("error: got %v, want ErrInvalid", err)
 			}
 		}
 	})
+}
+
+func TestFaultQueueRefusesInvalidOptions(t *testing.T) {
+	inner := must(localqueue.New(nil)).Queue(queue.Name{Account: "local", Queue: "orders"})
+	type faults = map[faultqueue.Op]faultqueue.Rates
+	for want, o := range map[string]faultqueue.Options{
+		`Options.Every: the rate of "late" is -1`:                           {Every: faultqueue.Rates{Late: -1}},
+		`Options.Every: the rate of "death" is NaN`:                         {Every: faultqueue.Rates{Death: math.NaN()}},
+		`Options.Faults["peek"]: the rate of "throttled" is 1.5`:            {Faults: faults{faultqueue.Peek: {Throttled: 1.5}}},
+		`Options.Faults["fetch"]: unknown operation: use one of ["enqueue"`: {Faults: faults{"fetch": {}}},
+		`Options.Phases[1].Faults["drop"]: the rate of "slow" is 2`:         {Phases: []faultqueue.Phase{{}, {Faults: faults{faultqueue.Drop: {Slow: 2}}}}},
+	} {
+		if _, err := faultqueue.New(inner, &o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want an error with %s", err, want)
+		}
+	}
 }

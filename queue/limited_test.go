@@ -91,7 +91,7 @@ func (r *recorder) count(ops ...string) (requests, messages int) {
 // setup returns a recorded queue with n messages, and the queue that is held to the limit.
 func setup(t testing.TB, n int, o *limits.ProcessOptions) (*recorder, queue.Queue) {
 	t.Helper()
-	inner := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "jobs"})
+	inner := must(localqueue.New(nil)).Queue(queue.Name{Account: "acme", Queue: "jobs"})
 	if err := inner.Create(context.Background(), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestConformance(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return l.Wrap(localqueue.New(nil).Queue(queue.Name{Account: "local", Queue: name})).(queue.Manager)
+			return l.Wrap(must(localqueue.New(nil)).Queue(queue.Name{Account: "local", Queue: name})).(queue.Manager)
 		},
 	})
 }

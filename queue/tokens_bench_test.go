@@ -36,7 +36,7 @@ type wrapping func(*localqueue.Engine, queue.Queue) (q queue.Queue, is []listene
 
 // work lets a listener handle n jobs of a queue in memory and returns how long that takes, and how much of the processors.
 func work(b *testing.B, n int, wrap wrapping) (took, used time.Duration) {
-	engine := localqueue.New(nil)
+	engine := must(localqueue.New(nil))
 	jobs := engine.Queue(queue.Name{Account: "acme", Queue: "jobs"})
 	if err := jobs.Create(b.Context(), nil); err != nil {
 		b.Fatal(err)

@@ -72,7 +72,7 @@ func TestConformanceUnderConcurrency(t *testing.T) {
 	queuetest.Run(t, queuetest.Harness{
 		Bubble: true,
 		Open: func(t *testing.T, name string) queue.Manager {
-			engine := localqueue.New(nil)
+			engine := must(localqueue.New(nil))
 			c := limits.Concurrency{Jobs: 50_000, PerToken: 1000, Seed: 1}
 			source := engine.Queue(queue.Name{Account: "local", Queue: "the-tokens"})
 			if err := c.Init(context.Background(), source); err != nil {
@@ -243,8 +243,8 @@ func TestAConcurrencyIsNeverExceeded(t *testing.T) {
 func (b *bundle) live(ctx context.Context, c limits.Concurrency, seed uint64, g *gauge) {
 	faults := faulty
 	faults.Death = 0.01
-	f := faultqueue.New(b.tokens, &faultqueue.Options{Seed: seed, Every: faults})
-	jobs := faultqueue.New(b.jobs, &faultqueue.Options{Seed: seed + 1000, Every: faulty})
+	f := must(faultqueue.New(b.tokens, &faultqueue.Options{Seed: seed, Every: faults}))
+	jobs := must(faultqueue.New(b.jobs, &faultqueue.Options{Seed: seed + 1000, Every: faulty}))
 	defer f.Wait()
 	defer jobs.Wait()
 	c.Seed = seed + 1

@@ -139,7 +139,7 @@ func TestMessagesThatArriveTooLateAreGivenBack(t *testing.T) {
 			s := &stubborn{Queue: b.tokens}
 			l, stop := b.open(c, s)
 			b.put(1)
-			slow := faultqueue.New(b.jobs, &faultqueue.Options{UsualLatency: faultqueue.Range{Min: latency, Max: latency}})
+			slow := must(faultqueue.New(b.jobs, &faultqueue.Options{UsualLatency: faultqueue.Range{Min: latency, Max: latency}}))
 			q := l.Wrap(slow)
 			var parts sync.WaitGroup
 			parts.Go(func() {
@@ -171,7 +171,7 @@ func TestADequeueOfAStoppedLimitFetchesNothing(t *testing.T) {
 		b := tokensSetup(t)
 		c := limits.Concurrency{Jobs: 1, Seed: 1}
 		b.limit(c)
-		slow := faultqueue.New(b.tokens, &faultqueue.Options{UsualLatency: faultqueue.Range{Min: time.Second, Max: time.Second}})
+		slow := must(faultqueue.New(b.tokens, &faultqueue.Options{UsualLatency: faultqueue.Range{Min: time.Second, Max: time.Second}}))
 		l, stop := b.open(c, slow)
 		b.put(1)
 		m := new(metered.Meter)
@@ -194,7 +194,7 @@ func TestOneRequestForTokensAtATime(t *testing.T) {
 		c := limits.Concurrency{Jobs: 4, PerToken: 1, Seed: 1}
 		b.limit(c)
 		m := new(metered.Meter)
-		slow := faultqueue.New(b.tokens, &faultqueue.Options{UsualLatency: faultqueue.Range{Min: time.Second, Max: time.Second}})
+		slow := must(faultqueue.New(b.tokens, &faultqueue.Options{UsualLatency: faultqueue.Range{Min: time.Second, Max: time.Second}}))
 		l, _ := b.open(c, m.Wrap(slow))
 		b.put(4)
 		q := l.Wrap(b.jobs)

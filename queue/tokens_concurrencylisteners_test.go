@@ -34,9 +34,9 @@ func (w worker) live(ctx context.Context, b *bundle) {
 	if w.crashing {
 		faults.Death = 0.01
 	}
-	f := faultqueue.New(b.tokens, &faultqueue.Options{Seed: w.seed, Every: faults})
+	f := must(faultqueue.New(b.tokens, &faultqueue.Options{Seed: w.seed, Every: faults}))
 	faults.Death = 0
-	jobs := faultqueue.New(b.jobs, &faultqueue.Options{Seed: w.seed + 1000, Every: faults})
+	jobs := must(faultqueue.New(b.jobs, &faultqueue.Options{Seed: w.seed + 1000, Every: faults}))
 	defer f.Wait()
 	defer jobs.Wait()
 	w.limit.Seed = w.seed + 1

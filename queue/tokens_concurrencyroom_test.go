@@ -239,7 +239,7 @@ func TestAFailingQueueOfTokensIsLeftAlone(t *testing.T) {
 		c := limits.Concurrency{Jobs: 10, Seed: 1}
 		b.limit(c)
 		m := new(metered.Meter)
-		f := faultqueue.New(b.tokens, &faultqueue.Options{Faults: map[faultqueue.Op]faultqueue.Rates{faultqueue.Dequeue: {Throttled: 1}}})
+		f := must(faultqueue.New(b.tokens, &faultqueue.Options{Faults: map[faultqueue.Op]faultqueue.Rates{faultqueue.Dequeue: {Throttled: 1}}}))
 		l, _ := b.open(c, m.Wrap(f))
 		q := l.Wrap(b.jobs)
 		b.put(1)
@@ -263,7 +263,7 @@ func TestDequeuesUnderWayUseRoom(t *testing.T) {
 		b.limit(c)
 		l, _ := b.open(c, b.tokens)
 		b.put(40)
-		slow := faultqueue.New(b.jobs, &faultqueue.Options{UsualLatency: faultqueue.Range{Min: time.Second, Max: time.Second}})
+		slow := must(faultqueue.New(b.jobs, &faultqueue.Options{UsualLatency: faultqueue.Range{Min: time.Second, Max: time.Second}}))
 		m := new(metered.Meter)
 		q := l.Wrap(m.Wrap(slow))
 		var all sync.WaitGroup

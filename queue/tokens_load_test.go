@@ -51,7 +51,7 @@ func (o outcome) String() string {
 
 // delayed returns a queue whose requests take roundTrip each.
 func delayed(q queue.Manager) queue.Manager {
-	return faultqueue.New(q, &faultqueue.Options{UsualLatency: faultqueue.Range{Min: roundTrip, Max: roundTrip}})
+	return must(faultqueue.New(q, &faultqueue.Options{UsualLatency: faultqueue.Range{Min: roundTrip, Max: roundTrip}}))
 }
 
 // run plays a load. The processes start, and then the jobs arrive, at intervals that do not depend on each other.

@@ -180,9 +180,9 @@ func TestALeaseIsCountedFromBeforeItsRequest(t *testing.T) {
 			b := tokensSetup(t)
 			limit := limits.Concurrency{Jobs: 1, Seed: 1}
 			b.limit(limit)
-			s := &stubborn{Queue: faultqueue.New(b.tokens, &faultqueue.Options{
+			s := &stubborn{Queue: must(faultqueue.New(b.tokens, &faultqueue.Options{
 				UsualLatency: faultqueue.Range{Min: 12 * time.Second, Max: 12 * time.Second},
-			})}
+			}))}
 			l, _ := b.open(limit, s)
 			b.put(1)
 			q := l.Wrap(b.jobs)
@@ -244,9 +244,9 @@ func TestATurnWithOnlyLostTokensSendsLittle(t *testing.T) {
 		c := limits.Concurrency{Jobs: 1, Seed: 1}
 		b.limit(c)
 		m := new(metered.Meter)
-		s := &stubborn{Queue: m.Wrap(faultqueue.New(b.tokens, &faultqueue.Options{
+		s := &stubborn{Queue: m.Wrap(must(faultqueue.New(b.tokens, &faultqueue.Options{
 			UsualLatency: faultqueue.Range{Min: 10 * time.Millisecond, Max: 10 * time.Millisecond},
-		}))}
+		})))}
 		l, _ := b.open(c, s)
 		b.put(1)
 		q := l.Wrap(b.jobs)

@@ -46,7 +46,7 @@ func TestConformanceUnderARate(t *testing.T) {
 	queuetest.Run(t, queuetest.Harness{
 		Bubble: true,
 		Open: func(t *testing.T, name string) queue.Manager {
-			engine := localqueue.New(nil)
+			engine := must(localqueue.New(nil))
 			r := limits.Rate{Jobs: 50_000, Window: time.Minute, PerToken: 1000, Seed: 1}
 			source := engine.Queue(queue.Name{Account: "local", Queue: "the-tokens"})
 			if err := r.Init(context.Background(), source); err != nil {
@@ -165,8 +165,8 @@ func TestARateIsNeverExceeded(t *testing.T) {
 					for life := uint64(0); ctx.Err() == nil; life++ {
 						faults := faulty
 						faults.Death = 0.005
-						f := faultqueue.New(b.tokens, &faultqueue.Options{Seed: uint64(seed)<<8 + uint64(i)<<4 + life, Every: faults})
-						jobs := faultqueue.New(b.jobs, &faultqueue.Options{Seed: uint64(seed)<<8 + uint64(i)<<4 + life + 1000, Every: faulty})
+						f := must(faultqueue.New(b.tokens, &faultqueue.Options{Seed: uint64(seed)<<8 + uint64(i)<<4 + life, Every: faults}))
+						jobs := must(faultqueue.New(b.jobs, &faultqueue.Options{Seed: uint64(seed)<<8 + uint64(i)<<4 + life + 1000, Every: faulty}))
 						r.Seed = uint64(seed*100+i)*100 + life + 1
 						if l, err := r.Open(ctx, f); err == nil {
 							instance(ctx, l.Wrap(jobs), time.Duration(seed%40)*10*time.Millisecond, &u)
@@ -268,7 +268,7 @@ func TestListenersKeepToARate(t *testing.T) {
 					r := r // each instance has a seed of its own
 					for life := uint64(0); ctx.Err() == nil; life++ {
 						s := uint64(seed)<<8 + uint64(i)<<4 + life
-						f := faultqueue.New(b.tokens, &faultqueue.Options{Seed: s, Every: faultqueue.Rates{Throttled: 0.05, LostResponse: 0.05}})
+						f := must(faultqueue.New(b.tokens, &faultqueue.Options{Seed: s, Every: faultqueue.Rates{Throttled: 0.05, LostResponse: 0.05}}))
 						r.Seed = s + 1
 						l, err := r.Open(ctx, f)
 						if err != nil {
@@ -354,10 +354,10 @@ func TestAResponseThatIsTooLateIsNotUsed(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.put(5)
-		slow := faultqueue.New(b.jobs, &faultqueue.Options{
+		slow := must(faultqueue.New(b.jobs, &faultqueue.Options{
 			Faults:      map[faultqueue.Op]faultqueue.Rates{faultqueue.Dequeue: {Slow: 1}},
 			SlowLatency: faultqueue.Range{Min: 5 * time.Second, Max: 5 * time.Second},
-		})
+		}))
 		batch, err := l.Wrap(slow).Dequeue(t.Context(), 5, 10*time.Minute)
 		if len(batch) != 0 || err == nil || errors.Is(err, queue.ErrLimited) {
 			t.Errorf("got %d messages, error %v; want an error", len(batch), err)
@@ -415,10 +415,10 @@ func TestATokenThatComesLateIsNotSpent(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
-		slow := faultqueue.New(b.tokens, &faultqueue.Options{
+		slow := must(faultqueue.New(b.tokens, &faultqueue.Options{
 			Faults:      map[faultqueue.Op]faultqueue.Rates{faultqueue.Dequeue: {Slow: 1}},
 			SlowLatency: faultqueue.Range{Min: 5 * time.Second, Max: 5 * time.Second},
-		})
+		}))
 		l, err := r.Open(t.Context(), slow)
 		if err != nil {
 			t.Fatal(err)

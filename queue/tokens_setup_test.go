@@ -31,7 +31,7 @@ type bundle struct {
 }
 
 func tokensSetup(t *testing.T) *bundle {
-	e := localqueue.New(nil)
+	e := must(localqueue.New(nil))
 	b := &bundle{T: t, engine: e, begin: time.Now()}
 	b.tokens = e.Queue(queue.Name{Account: "acme", Queue: "tokens"})
 	b.jobs = e.Queue(queue.Name{Account: "acme", Queue: "jobs"})
@@ -83,7 +83,7 @@ func TestTheSetUpMakesEachTokenOnce(t *testing.T) {
 			defer cancel()
 			var all sync.WaitGroup
 			for i := range 3 {
-				q := faultqueue.New(b.tokens, &faultqueue.Options{Seed: uint64(seed*10 + i), Every: faulty})
+				q := must(faultqueue.New(b.tokens, &faultqueue.Options{Seed: uint64(seed*10 + i), Every: faulty}))
 				all.Go(func() {
 					if err := r.Init(ctx, q); err != nil {
 						t.Errorf("seed %d: %v", seed, err)
@@ -110,7 +110,7 @@ func TestAnInterruptedSetUpIsOfNoUse(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := tokensSetup(t)
 			r := limits.Rate{Jobs: 60, Window: time.Minute, PerToken: 1}
-			dying := faultqueue.New(b.tokens, &faultqueue.Options{Seed: uint64(seed), DieAfter: 100})
+			dying := must(faultqueue.New(b.tokens, &faultqueue.Options{Seed: uint64(seed), DieAfter: 100}))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			if err := r.Init(ctx, dying); err == nil {
@@ -193,7 +193,7 @@ func TestANewLimitStartsImmediately(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := tokensSetup(t)
 			b.put(200)
-			f := faultqueue.New(b.tokens, &faultqueue.Options{Seed: 1, Every: faults})
+			f := must(faultqueue.New(b.tokens, &faultqueue.Options{Seed: 1, Every: faults}))
 			r := limits.Rate{Jobs: 100, Window: time.Hour, PerToken: 1, Seed: 1}
 			if err := r.Init(t.Context(), f); err != nil {
 				t.Fatal(err)

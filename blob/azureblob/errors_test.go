@@ -422,7 +422,7 @@ func TestASendWhoseStoreIsAwaySaysSoInTime(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				q := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs"})
+				q := must(localqueue.New(nil)).Queue(queue.Name{Account: "test", Queue: "jobs"})
 				if err := q.Create(t.Context(), nil); err != nil {
 					t.Fatal(err)
 				}
@@ -442,4 +442,12 @@ func TestASendWhoseStoreIsAwaySaysSoInTime(t *testing.T) {
 			})
 		}
 	}
+}
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
 }

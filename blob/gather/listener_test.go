@@ -48,7 +48,7 @@ func (f *fleet) name(q string) queue.Name { return queue.Name{Account: "test", Q
 // network is a queue as one process reaches it.
 func (f *fleet) network(q string, process uint64) queue.Queue {
 	rates := faultqueue.Rates{Throttled: 0.05, LostRequest: 0.05, LostResponse: 0.05, Duplicate: 0.05, Late: 0.05, Slow: 0.02}
-	return faultqueue.New(f.engine.Queue(f.name(q)), &faultqueue.Options{Seed: f.seed<<8 + process, Every: rates})
+	return must(faultqueue.New(f.engine.Queue(f.name(q)), &faultqueue.Options{Seed: f.seed<<8 + process, Every: rates}))
 }
 
 // fails reports whether a call of the store fails.
@@ -190,7 +190,7 @@ func TestABadNetworkLosesNoPart(t *testing.T) {
 	}
 	for seed := uint64(1); seed <= seeds; seed++ {
 		synctest.Test(t, func(t *testing.T) {
-			f := &fleet{T: t, seed: seed, engine: localqueue.New(nil), store: blob.Memory(), dice: rand.New(rand.NewPCG(seed, 1)), results: map[string]string{}, firsts: map[string]int{}}
+			f := &fleet{T: t, seed: seed, engine: must(localqueue.New(nil)), store: blob.Memory(), dice: rand.New(rand.NewPCG(seed, 1)), results: map[string]string{}, firsts: map[string]int{}}
 			work := producer.New(f.engine.Queue(f.name("work")), &producer.Options[item]{Create: true})
 			batches := map[string]int{"one": 1, "few": 7, "many": 40}
 			for batch, parts := range batches {

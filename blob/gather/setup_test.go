@@ -163,3 +163,11 @@ func (s *countingStore) List(ctx context.Context, container, prefix string) iter
 	}
 	return s.Store.List(ctx, container, prefix)
 }
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
+}

@@ -94,7 +94,7 @@ func TestUnreachableServerHintsAtServe(t *testing.T) {
 		t.Skip("waits for retries")
 	}
 	t.Parallel()
-	e, err := emulator.New(nil, nil).Start("")
+	e, err := must(emulator.New(nil, nil)).Start("")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -106,7 +106,7 @@ func newBubble(t *testing.T, s *agentSettings, text string, wrap func(queue.Queu
 		t.Fatal(err)
 	}
 	b := &bubble{t: t}
-	account := localqueue.New(nil).Account("shop")
+	account := must(localqueue.New(nil)).Account("shop")
 	if b.queue, err = account.Open("orders"); err != nil {
 		t.Fatal(err)
 	}
@@ -379,7 +379,7 @@ func TestAgentScalesAResourceOfAzure(t *testing.T) {
 	}
 	var out strings.Builder
 	r := &agentRun{settings: &agentSettings{}, file: file, out: &out, pools: []agent.Pool{{
-		Name: "orders", Queues: []queue.Queue{localqueue.New(nil).Queue(queue.Name{Account: "shop", Queue: "orders"})},
+		Name: "orders", Queues: []queue.Queue{must(localqueue.New(nil)).Queue(queue.Name{Account: "shop", Queue: "orders"})},
 	}}}
 	if err := r.start(); err != nil || r.pools[0].Actuator == nil {
 		t.Errorf("got the actuator %v, %v; want one", r.pools[0].Actuator, err)

@@ -20,7 +20,6 @@ import (
 
 	"github.com/millrace/millrace/emulator"
 	"github.com/millrace/millrace/internal/azuritetest"
-	"github.com/millrace/millrace/queue/localqueue"
 )
 
 // agentProcess is millrace agent in a process of its own.
@@ -259,7 +258,7 @@ func TestASecondSignalLeavesInstances(t *testing.T) {
 // TestAgentOutlastsItsServer: it starts without one, says so once, works when there is one, and says once that it has gone again.
 func TestAgentOutlastsItsServer(t *testing.T) {
 	t.Parallel()
-	server := emulator.New(localqueue.New(nil), nil)
+	server := must(emulator.New(nil, nil))
 	var away atomic.Bool
 	away.Store(true)
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

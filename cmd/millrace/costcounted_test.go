@@ -94,7 +94,7 @@ type costWorld struct {
 // count returns the requests of all processes and of the producer for the jobs, by what they are.
 func (w costWorld) count(t *testing.T) (total metered.Counts) {
 	synctest.Test(t, func(t *testing.T) {
-		e := localqueue.New(&localqueue.Options{Seed: 1})
+		e := must(localqueue.New(&localqueue.Options{Seed: 1}))
 		counted := new(metered.Meter)
 		q := e.Queue(costJobs)
 		if err := q.Create(t.Context(), nil); err != nil {

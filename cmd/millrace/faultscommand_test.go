@@ -162,7 +162,7 @@ func TestOtherServersHaveNoFaults(t *testing.T) {
 
 func TestFaultsOfAServerThatIsNotThere(t *testing.T) {
 	t.Parallel()
-	e, err := emulator.New(nil, nil).Start("")
+	e, err := must(emulator.New(nil, nil)).Start("")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,7 +77,7 @@ func TestHostFlag(t *testing.T) {
 // and signs the result. The test uses azqueue, which signs in the same way.
 func TestPythonConnectionStringReadsStats(t *testing.T) {
 	s := parsedSettings(t)
-	e, err := emulator.New(nil, nil).Start("127.0.0.1:0")
+	e, err := must(emulator.New(nil, nil)).Start("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

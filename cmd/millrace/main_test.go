@@ -16,7 +16,6 @@ import (
 	"github.com/millrace/millrace/internal/azuritetest"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
-	"github.com/millrace/millrace/queue/localqueue"
 )
 
 // programVariable, if set, makes the test binary run the command.
@@ -106,7 +105,7 @@ func accounts(t *testing.T, test func(t *testing.T, v invocation)) {
 // startServer starts a server and returns its location.
 func startServer(t *testing.T) string {
 	t.Helper()
-	e, err := emulator.New(localqueue.New(nil), nil).Start("")
+	e, err := must(emulator.New(nil, nil)).Start("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,4 +163,12 @@ func (v invocation) open(t *testing.T, name string) queue.Manager {
 	}
 	t.Cleanup(func() { _ = q.Close() })
 	return q
+}
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/millrace/millrace/emulator"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue"
 )
 
 func TestQueueIsCreatedAndDropped(t *testing.T) {
@@ -124,10 +123,10 @@ func TestInvalidQueueNamesAreExplained(t *testing.T) {
 // until it succeeds.
 func TestAClearThatTimesOutIsRepeated(t *testing.T) {
 	t.Parallel()
-	e, err := emulator.New(localqueue.New(nil), &emulator.Options{Faults: &emulator.Faults{Rules: []emulator.Fault{
+	e, err := must(emulator.New(nil, &emulator.Options{Faults: &emulator.Faults{Rules: []emulator.Fault{
 		{Operation: emulator.ClearMessages, Kind: emulator.FaultTimeout, At: []int64{1, 2, 4, 5, 7}},
 		{Operation: emulator.ClearMessages, Kind: emulator.FaultReset, At: []int64{3, 6, 8}},
-	}}}).Start("")
+	}}})).Start("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,9 +143,9 @@ func TestAClearThatTimesOutIsRepeated(t *testing.T) {
 // A clear that is never answered ends after three tries.
 func TestAClearWithoutAnswersEnds(t *testing.T) {
 	t.Parallel()
-	e, err := emulator.New(localqueue.New(nil), &emulator.Options{Faults: &emulator.Faults{Rules: []emulator.Fault{
+	e, err := must(emulator.New(nil, &emulator.Options{Faults: &emulator.Faults{Rules: []emulator.Fault{
 		{Operation: emulator.ClearMessages, Kind: emulator.FaultReset, At: []int64{1, 2, 3}},
-	}}}).Start("")
+	}}})).Start("")
 	if err != nil {
 		t.Fatal(err)
 	}

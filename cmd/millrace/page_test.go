@@ -23,7 +23,7 @@ const secretKey = "c2VjcmV0IG9mIG1pbmUsIGFsbCBtaW5l"
 func servedPage(t *testing.T, args ...string) (*page, *emulator.Endpoint) {
 	t.Helper()
 	s := parsedSettings(t, append([]string{"-serve-account", "mine:" + secretKey}, args...)...)
-	p := &page{settings: s, engine: localqueue.New(nil)}
+	p := &page{settings: s, engine: must(localqueue.New(nil))}
 	q := p.engine.Queue(queue.Name{Account: "mine", Queue: "orders"})
 	if err := q.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
@@ -31,7 +31,7 @@ func servedPage(t *testing.T, args ...string) (*page, *emulator.Endpoint) {
 	if _, err := q.Enqueue(t.Context(), "x", nil); err != nil {
 		t.Fatal(err)
 	}
-	p.server = emulator.New(p.engine, &emulator.Options{Accounts: s.keys, Public: s.public, Hosts: s.hosts, Front: p})
+	p.server = must(emulator.New(p.engine, &emulator.Options{Accounts: s.keys, Public: s.public, Hosts: s.hosts, Front: p}))
 	e, err := p.server.Start("")
 	if err != nil {
 		t.Fatal(err)
@@ -210,7 +210,7 @@ func TestStartupText(t *testing.T) {
 		{"-public -serve-account mine:" + secretKey, []string{"AccountName=mine;AccountKey=(your key", "without TLS"}, []string{"devstoreaccount1", secretKey}},
 	} {
 		s := parsedSettings(t, strings.Fields(c.args)...)
-		e, err := emulator.New(nil, &emulator.Options{Accounts: s.keys, Public: s.public}).Start("127.0.0.1:0")
+		e, err := must(emulator.New(nil, &emulator.Options{Accounts: s.keys, Public: s.public})).Start("127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,6 @@ import (
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
-	"github.com/millrace/millrace/queue/localqueue"
 )
 
 // work runs a listener until the returned function is called.
@@ -139,11 +138,11 @@ func TestAPauseByHand(t *testing.T) {
 // without the permission is refused.
 func TestAPauseSurvivesFaults(t *testing.T) {
 	t.Parallel()
-	e, err := emulator.New(localqueue.New(nil), &emulator.Options{Faults: &emulator.Faults{Rules: []emulator.Fault{
+	e, err := must(emulator.New(nil, &emulator.Options{Faults: &emulator.Faults{Rules: []emulator.Fault{
 		{Operation: emulator.GetQueueMetadata, Kind: emulator.FaultBusy, At: []int64{1}},
 		{Operation: emulator.SetQueueMetadata, Kind: emulator.FaultReset, At: []int64{1}},
 		{Operation: emulator.SetQueueMetadata, Kind: emulator.FaultDrop, At: []int64{2}},
-	}}}).Start("")
+	}}})).Start("")
 	if err != nil {
 		t.Fatal(err)
 	}

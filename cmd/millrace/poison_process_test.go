@@ -19,7 +19,6 @@ import (
 	"github.com/millrace/millrace/emulator"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue"
 )
 
 // watchedServer is a server that signals a process at one of its requests.
@@ -36,7 +35,7 @@ type watchedServer struct {
 func newWatchedServer(t *testing.T) *watchedServer {
 	t.Helper()
 	s := new(watchedServer)
-	server := emulator.New(localqueue.New(nil), nil)
+	server := must(emulator.New(nil, nil))
 	held := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		now, after := s.due()
 		if now != nil && !after {

@@ -293,6 +293,7 @@ func TestErrorsAreOneLineWithAHint(t *testing.T) {
 		{"serve -delay soon", exitUsage, `invalid value "soon" for flag -delay`},
 		{"serve -delay -1s", exitUsage, "-delay -1s is negative"},
 		{"serve -deleting-for -1s", exitUsage, "-deleting-for -1s is negative"},
+		{"serve -deleting-for 30ns", exitUsage, "-deleting-for 30ns is shorter than 1ms"},
 		{"serve -serve-account " + secret, exitUsage, "number 1: not name:key"},
 		{"serve -serve-account ab:" + secret, exitUsage, "3 to 24 lower-case"},
 		{"serve -serve-account Abc:" + secret, exitUsage, "3 to 24 lower-case"},

@@ -96,7 +96,7 @@ orders-poison           2
 // dropped meanwhile is left out, and each row is printed before a later one is read.
 func TestTheOverviewGoesOnAfterAFailure(t *testing.T) {
 	t.Parallel()
-	engine := localqueue.New(nil)
+	engine := must(localqueue.New(nil))
 	var names []queue.Listed
 	const queues = 3 * atATime
 	for n := range queues {

@@ -52,7 +52,7 @@ func (f *failing) Properties(context.Context) (queue.Properties, error) {
 // mend, immediately; and after a signal, nothing is repeated.
 func TestALastingFailureIsReported(t *testing.T) {
 	t.Parallel()
-	q := localqueue.New(nil).Queue(queue.Name{Account: "local", Queue: "orders"})
+	q := must(localqueue.New(nil)).Queue(queue.Name{Account: "local", Queue: "orders"})
 	busy := &queue.Error{Kind: queue.ErrUnavailable, Status: 503}
 	for _, c := range []struct {
 		err   error

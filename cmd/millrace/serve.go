@@ -64,7 +64,10 @@ func (s *settings) serveData(ctx context.Context, d *data, certificate *tls.Conf
 	if s.log {
 		o.Log = slog.New(slog.NewTextHandler(out, nil))
 	}
-	server := emulator.New(d.engine, o)
+	server, err := emulator.New(d.engine, o)
+	if err != nil {
+		return err
+	}
 	front.server = server
 	start := server.Start
 	if certificate != nil {
@@ -226,6 +229,8 @@ func (s *settings) check(getenv func(string) string) error {
 		return errors.New("TLS needs both -cert and -key: give the files with the certificate and its private key")
 	case s.deletingFor < 0:
 		return fmt.Errorf("-deleting-for %v is negative: give 0s to free the names of deleted queues at once", s.deletingFor)
+	case s.deletingFor > 0 && s.deletingFor < time.Millisecond:
+		return fmt.Errorf("-deleting-for %v is shorter than 1ms: give 0s to free the names of deleted queues at once", s.deletingFor)
 	case s.delay < 0:
 		return fmt.Errorf("-delay %v is negative: give how much longer requests take, such as 20ms", s.delay)
 	}

@@ -128,7 +128,11 @@ const heapSize = 32 << 20
 // openData opens the engine of the settings. It must be closed.
 func (s *settings) openData() (*data, error) {
 	if s.data == "" {
-		return &data{engine: localqueue.New(s.engineOptions())}, nil
+		engine, err := localqueue.New(s.engineOptions())
+		if err != nil {
+			return nil, err
+		}
+		return &data{engine: engine}, nil
 	}
 	engine, err := filequeue.Open(s.data, s.engineOptions())
 	if errors.Is(err, filequeue.ErrCorrupt) {

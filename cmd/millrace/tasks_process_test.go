@@ -21,7 +21,6 @@ import (
 	"github.com/millrace/millrace/emulator"
 	"github.com/millrace/millrace/internal/azuritetest"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue"
 )
 
 // TestInterruptedPutCountsItsJobs: a signal ends the wait for more lines, and the error has the
@@ -130,7 +129,7 @@ func TestFirstSignalLetsTheRequestFinish(t *testing.T) {
 		t.Skip("starts processes")
 	}
 	t.Parallel()
-	server := emulator.New(localqueue.New(nil), nil)
+	server := must(emulator.New(nil, nil))
 	began, goOn := make(chan struct{}), make(chan struct{})
 	held := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began <- struct{}{}

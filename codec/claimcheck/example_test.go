@@ -19,7 +19,12 @@ func Example() {
 	type report struct{ Text string }
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
-	reports := localqueue.New(nil).Queue(queue.Name{Account: "example", Queue: "reports"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	reports := engine.Queue(queue.Name{Account: "example", Queue: "reports"})
 
 	claims, err := claimcheck.New(blob.Memory(), "reports-bodies", nil)
 	if err != nil {

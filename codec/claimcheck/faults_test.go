@@ -37,7 +37,7 @@ func TestABadNetworkTakesNoBodyThatAMessageNeeds(t *testing.T) {
 			}
 			inner := b.queue
 			rates := faultqueue.Rates{Throttled: 0.05, LostRequest: 0.05, LostResponse: 0.05, Duplicate: 0.05, Late: 0.05}
-			network := faultqueue.New(inner, &faultqueue.Options{Seed: seed, Every: rates})
+			network := must(faultqueue.New(inner, &faultqueue.Options{Seed: seed, Every: rates}))
 			l := &ledger{accepted: map[string]bool{}, done: map[string]int{}}
 			p := producer.New(network, &producer.Options[job]{Claims: b.claims})
 			for i := range 40 {

@@ -68,7 +68,7 @@ type bundle struct {
 
 func setup(t *testing.T) *bundle {
 	t.Helper()
-	b := &bundle{T: t, queue: localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs"}), blobs: blob.Memory()}
+	b := &bundle{T: t, queue: must(localqueue.New(nil)).Queue(queue.Name{Account: "test", Queue: "jobs"}), blobs: blob.Memory()}
 	b.store = &store{Store: b.blobs}
 	if err := b.queue.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
@@ -298,4 +298,12 @@ func (b *bundle) refs() []blob.Ref {
 		refs = append(refs, info.Ref)
 	}
 	return refs
+}
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
 }

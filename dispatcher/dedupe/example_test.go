@@ -19,7 +19,12 @@ func Example() {
 	type invoice struct{ Number int }
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
-	invoices := localqueue.New(nil).Queue(queue.Name{Account: "example", Queue: "invoices"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	invoices := engine.Queue(queue.Name{Account: "example", Queue: "invoices"})
 
 	p := producer.New(invoices, &producer.Options[invoice]{Create: true})
 	for range 2 { // the user has clicked twice
@@ -57,7 +62,12 @@ func Example() {
 func ExampleNewShared() {
 	type invoice struct{ Number int }
 	ctx := context.Background()
-	invoices := localqueue.New(nil).Queue(queue.Name{Account: "example", Queue: "invoices"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	invoices := engine.Queue(queue.Name{Account: "example", Queue: "invoices"})
 	store := blob.Memory()
 
 	process := func(name string) {

@@ -28,7 +28,7 @@ func TestKilledProcessesHandleNoRecordedJobAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer engine.Close()
-	endpoint, err := emulator.New(engine.Engine, nil).Start("")
+	endpoint, err := must(emulator.New(engine.Engine, nil)).Start("")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ type bundle struct {
 
 func setup(t *testing.T) *bundle {
 	t.Helper()
-	b := &bundle{T: t, engine: localqueue.New(&localqueue.Options{Seed: 1}), store: &store{Store: blob.Memory()}}
+	b := &bundle{T: t, engine: must(localqueue.New(&localqueue.Options{Seed: 1})), store: &store{Store: blob.Memory()}}
 	b.queue = b.newQueue("jobs")
 	return b
 }
@@ -323,4 +323,12 @@ func (b *bundle) keys() (keys []string) {
 	}
 	slices.Sort(keys)
 	return keys
+}
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
 }

@@ -22,7 +22,11 @@ func Example_fleet() {
 	type reading struct{ Shard int }
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
-	engine := localqueue.New(nil)
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	open := func(name string) queue.Queue { return engine.Queue(queue.Name{Account: "example", Queue: name}) }
 	readings, shards := open("readings"), []queue.Queue{open("payments-0"), open("payments-1"), open("payments-2")}
 	quiet := slog.New(slog.DiscardHandler)

@@ -18,7 +18,12 @@ func Example() {
 	type payment struct{ Amount int }
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
-	payments := localqueue.New(nil).Queue(queue.Name{Account: "example", Queue: "payments"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	payments := engine.Queue(queue.Name{Account: "example", Queue: "payments"})
 	p := producer.New(payments, &producer.Options[payment]{Create: true})
 	for _, account := range []string{"ann", "bob", "ann"} {
 		if _, err := p.Send(ctx, payment{100}, &producer.SendOptions{Key: account}); err != nil {

@@ -206,7 +206,7 @@ func (b *bundle) live(w world) []string {
 		Concurrency: w.Concurrency, Seed: w.Seed, Logger: slog.New(slog.DiscardHandler),
 		RetryDelay: func(int, error) time.Duration { return 3 * time.Second },
 	}
-	faulty := faultqueue.New(b.queue, &faultqueue.Options{Seed: w.Seed, Every: w.Faults})
+	faulty := must(faultqueue.New(b.queue, &faultqueue.Options{Seed: w.Seed, Every: w.Faults}))
 	stop := b.run(listener.New(faulty, b.limited(h), o))
 	all := func() bool {
 		b.mu.Lock()

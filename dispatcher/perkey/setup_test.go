@@ -57,7 +57,7 @@ type finished struct {
 
 func setup(t *testing.T, o *perkey.Options) *bundle {
 	t.Helper()
-	b := &bundle{T: t, engine: localqueue.New(&localqueue.Options{Seed: 1}), begin: time.Now(), running: map[string]int{}}
+	b := &bundle{T: t, engine: must(localqueue.New(&localqueue.Options{Seed: 1})), begin: time.Now(), running: map[string]int{}}
 	b.queue = b.newQueue("jobs")
 	keys, err := perkey.New(o)
 	if err != nil {
@@ -233,4 +233,12 @@ func (b *bundle) wantEmpty(l *listener.Listener[job]) {
 	if st := l.State(); err != nil || p.Depth != 0 || st.Poisoned != 0 || st.Retried != 0 {
 		b.Errorf("left: got %d messages, %v, %+v; want none, and no failure", p.Depth, err, st)
 	}
+}
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
 }

@@ -35,7 +35,7 @@ type limited struct {
 // start starts a listener under the limit for n jobs. Set changes its options.
 func start(t *testing.T, name string, n int, l *slots.Adaptive, h listener.Handler[job], set func(*listener.Options[job])) *limited {
 	t.Helper()
-	q := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: name})
+	q := must(localqueue.New(nil)).Queue(queue.Name{Account: "test", Queue: name})
 	if err := q.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}

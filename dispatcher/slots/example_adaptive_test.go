@@ -20,7 +20,11 @@ type mail struct{ To string }
 func ExampleAdaptive() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	mails := localqueue.New(nil).Queue(queue.Name{Queue: "mails"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		panic(err)
+	}
+	mails := engine.Queue(queue.Name{Queue: "mails"})
 	if err := mails.Create(ctx, nil); err != nil {
 		panic(err)
 	}

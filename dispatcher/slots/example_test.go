@@ -18,7 +18,11 @@ import (
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	account := localqueue.New(nil)
+	account, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	urgent, reports := account.Queue(queue.Name{Queue: "urgent"}), account.Queue(queue.Name{Queue: "reports"})
 	for _, q := range []queue.Queue{urgent, reports} {
 		if _, err := producer.New[string](q, &producer.Options[string]{Create: true}).Send(ctx, "a job", nil); err != nil {

@@ -31,7 +31,7 @@ type bundle struct {
 func bubble(t *testing.T, o *slots.PoolOptions, f func(*bundle)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		f(&bundle{T: t, account: localqueue.New(nil), pool: slots.NewPool(o), begin: time.Now()})
+		f(&bundle{T: t, account: must(localqueue.New(nil)), pool: slots.NewPool(o), begin: time.Now()})
 	})
 }
 
@@ -223,4 +223,12 @@ func averages(over time.Duration, workers ...*worker) []float64 {
 func advance(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
+}
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
 }

@@ -78,7 +78,7 @@ func TestWithoutAServerRolesNameTheOneToStart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for retries")
 	}
-	e, err := emulator.New(nil, nil).Start("")
+	e, err := must(emulator.New(nil, nil)).Start("")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ type bill struct {
 
 func newWorld(t *testing.T) *world {
 	return &world{
-		T: t, account: localqueue.New(&localqueue.Options{Seed: 1}).Account("test"), store: blob.Memory(),
+		T: t, account: must(localqueue.New(&localqueue.Options{Seed: 1})).Account("test"), store: blob.Memory(),
 		books: &memoryBooks{bills: make(map[string]bill)}, want: make(map[string]bill),
 	}
 }
@@ -469,7 +469,7 @@ func (a *faultyAccount) Open(name string) (queue.Manager, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	faulty := faultqueue.New(q, &a.options)
+	faulty := must(faultqueue.New(q, &a.options))
 	a.queues = append(a.queues, faulty)
 	return faulty, nil
 }

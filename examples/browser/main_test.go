@@ -79,3 +79,11 @@ func needChromium(t *testing.T) {
 	}
 	t.Skip("NOT TESTED IN A BROWSER: no Chromium here")
 }
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
+}

@@ -48,12 +48,12 @@ func TestAServerKilledInTheMiddleGoesOn(t *testing.T) {
 // a killed processor held comes back sooner.
 func shortLeases(s *server) {
 	s.t.Helper()
-	engine := localqueue.New(nil)
+	engine := must(localqueue.New(nil))
 	name := queue.Name{Account: emulator.DevelopmentAccount, Queue: "slicerequest"}
 	if err := engine.Queue(name).Create(s.t.Context(), map[string]string{"defaulttimeout": "10"}); err != nil {
 		s.t.Fatal(err)
 	}
-	endpoint, err := emulator.New(engine, nil).Start("")
+	endpoint, err := must(emulator.New(engine, nil)).Start("")
 	if err != nil {
 		s.t.Fatal(err)
 	}

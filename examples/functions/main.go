@@ -31,7 +31,11 @@ type Order struct{ ID, Item string }
 type Shipped struct{ Order string }
 
 func main() {
-	if err := run(context.Background(), localqueue.New(nil).Account("local"), os.Stdout); err != nil {
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := run(context.Background(), engine.Account("local"), os.Stdout); err != nil {
 		log.Fatal(err)
 	}
 }

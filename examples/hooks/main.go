@@ -32,7 +32,11 @@ func main() {
 func run(ctx context.Context, out *log.Logger) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	q := localqueue.New(nil).Queue(queue.Name{Queue: "pages"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		return err
+	}
+	q := engine.Queue(queue.Name{Queue: "pages"})
 	p := producer.New(q, &producer.Options[int]{Create: true})
 	const pages = 100
 	for page := range pages {

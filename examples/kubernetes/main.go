@@ -43,7 +43,11 @@ type Email struct{ To string }
 func main() {
 	addr := flag.String("addr", ":8080", "address of probes and metrics")
 	flag.Parse()
-	account := localqueue.New(nil).Account("local")
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	account := engine.Account("local")
 	if location := os.Getenv("AZURE_STORAGE"); location != "" {
 		var err error
 		if account, err = azurequeue.OpenAccount(location, nil); err != nil {

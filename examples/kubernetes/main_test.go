@@ -37,7 +37,7 @@ func setup(t *testing.T) *bundle {
 		release: make(chan struct{}), ended: make(chan error, 1),
 	}
 	t.Cleanup(b.client.CloseIdleConnections)
-	account := localqueue.New(nil).Account("test")
+	account := must(localqueue.New(nil)).Account("test")
 	send(t, account, "orders", Order{ID: "7"})
 	send(t, account, "emails", Email{To: "bob"})
 
@@ -135,4 +135,12 @@ func TestTheManifestMatchesTheProgram(t *testing.T) {
 	if end := grace + settle + 2e9; end >= 30e9 {
 		t.Errorf("shutdown: got up to %v, want less than 30 s", end)
 	}
+}
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
 }

@@ -43,3 +43,11 @@ func runTests(m *testing.M) int {
 	}
 	return code
 }
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
+}

@@ -118,7 +118,7 @@ func TestTablesOfAServerThatHasNone(t *testing.T) {
 		t.Skip("waits for a lock")
 	}
 	t.Parallel()
-	server, err := emulator.New(nil, nil).Start("")
+	server, err := must(emulator.New(nil, nil)).Start("")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,10 @@ func run(ctx context.Context, out *log.Logger) error {
 		return err
 	}
 
-	engine := localqueue.New(nil)
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		return err
+	}
 	orders, emails := engine.Queue(queue.Name{Queue: "orders"}), engine.Queue(queue.Name{Queue: "emails"})
 	order := producer.New(orders, &producer.Options[Order]{Create: true, Interceptors: []producer.Interceptor{logSend}})
 	email := producer.New(emails, &producer.Options[Email]{Create: true, Interceptors: []producer.Interceptor{logSend}})

@@ -202,7 +202,7 @@ func TestASignalStopsThePreparation(t *testing.T) {
 func accounts(t *testing.T, test func(t *testing.T, location string)) {
 	t.Run("emulator", func(t *testing.T) {
 		t.Parallel()
-		e, err := emulator.New(nil, nil).Start("")
+		e, err := must(emulator.New(nil, nil)).Start("")
 		if err != nil {
 			t.Fatal(err)
 		}

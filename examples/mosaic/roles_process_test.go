@@ -218,7 +218,7 @@ func TestAClientAloneSaysWhatItWaitsFor(t *testing.T) {
 
 func TestWithoutAServerCommandsNameTheOneToStart(t *testing.T) {
 	t.Parallel()
-	e, err := emulator.New(nil, nil).Start("")
+	e, err := must(emulator.New(nil, nil)).Start("")
 	if err != nil {
 		t.Fatal(err)
 	}

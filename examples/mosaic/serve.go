@@ -200,7 +200,11 @@ func openServer(dir string) (*ownServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the queues: %w; choose another folder with -data", err)
 	}
-	return &ownServer{engine: queues.Engine, server: emulator.New(queues.Engine, nil)}, nil
+	server, err := emulator.New(queues.Engine, nil)
+	if err != nil {
+		return nil, errors.Join(err, queues.Close())
+	}
+	return &ownServer{engine: queues.Engine, server: server}, nil
 }
 
 // start serves the queues on a free port of this machine, and returns their location.

@@ -31,7 +31,7 @@ func serveQueues(dir, address string) {
 	}
 	engine, err := filequeue.Open(dir, nil)
 	fail(err)
-	e, err := emulator.New(engine.Engine, nil).Start(address)
+	e, err := must(emulator.New(engine.Engine, nil)).Start(address)
 	fail(err)
 	fmt.Printf("%s %s\n", e.Addr(), e.ConnectionString())
 	<-e.Done()

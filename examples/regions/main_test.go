@@ -15,7 +15,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/millrace/millrace/emulator"
-	"github.com/millrace/millrace/queue/localqueue"
 )
 
 func TestMain(m *testing.M) {
@@ -114,7 +113,7 @@ func TestOrdersComeHomeBetweenPrograms(t *testing.T) {
 		t.Skip("waits for whole seconds")
 	}
 	serve := func() (*emulator.Server, string) {
-		server := emulator.New(localqueue.New(nil), nil)
+		server := must(emulator.New(nil, nil))
 		endpoint, err := server.Start("127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -179,8 +178,8 @@ func TestTheFlagsAreShown(t *testing.T) {
 // The second Ctrl-C ends a send that has no response.
 func TestTheProducerCanBeHalted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		west := &link{server: emulator.New(localqueue.New(nil), nil)}
-		east := &link{server: emulator.New(localqueue.New(nil), nil)}
+		west := &link{server: must(emulator.New(nil, nil))}
+		east := &link{server: must(emulator.New(nil, nil))}
 		q, err := open(west.server.ConnectionString(), east.server.ConnectionString(), west, east, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -208,4 +207,12 @@ func TestTheProducerCanBeHalted(t *testing.T) {
 			t.Errorf("got %v after %v, want that it ends at once", err, time.Since(begun))
 		}
 	})
+}
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/emulator"
 	"github.com/millrace/millrace/queue/azurequeue"
-	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/queue/paired"
 )
 
@@ -68,8 +67,15 @@ var scenes = []scene{
 
 // play plays an outage in this process and compares the accepted orders with the handled ones.
 func play(ctx context.Context, out io.Writer) error {
-	west := &link{server: emulator.New(localqueue.New(nil), nil)}
-	east := &link{server: emulator.New(localqueue.New(nil), nil)}
+	var links [2]*link
+	for i := range links {
+		server, err := emulator.New(nil, nil)
+		if err != nil {
+			return err
+		}
+		links[i] = &link{server: server}
+	}
+	west, east := links[0], links[1]
 	quiet := slog.New(slog.DiscardHandler)
 	q, err := open(west.server.ConnectionString(), east.server.ConnectionString(), west, east,
 		&paired.Options{FailoverInterval: time.Second, ProbeInterval: time.Second, Logger: quiet})

@@ -34,7 +34,11 @@ const schema = "CREATE TABLE IF NOT EXISTS readings (job TEXT PRIMARY KEY, senso
 const insertReading = "INSERT INTO readings VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 
 func main() {
-	q := localqueue.New(nil).Queue(queue.Name{Queue: "readings"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	q := engine.Queue(queue.Name{Queue: "readings"})
 	path := slices.Concat(os.Args[1:], []string{"file::memory:"})[0] // the argument, if there is one
 	if strings.HasPrefix(path, "-") {
 		log.Fatal("usage: sqlitesink [FILE]")

@@ -34,7 +34,7 @@ func (r *refusingQueue) Delete(ctx context.Context, l queue.Lease) error {
 func TestAReadingThatIsDeliveredTwiceIsOneRow(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "readings.db")
 	synctest.Test(t, func(t *testing.T) {
-		memory := localqueue.New(nil).Queue(queue.Name{Queue: "readings"})
+		memory := must(localqueue.New(nil)).Queue(queue.Name{Queue: "readings"})
 		q := &refusingQueue{Manager: memory, refused: make(map[queue.ID]bool)}
 		if err := run(t.Context(), q, path, 300); err != nil {
 			t.Fatal(err)
@@ -67,4 +67,12 @@ func count(t *testing.T, path string) (rows, readings, broken int) {
 		t.Fatal(err)
 	}
 	return rows, readings, broken
+}
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
 }

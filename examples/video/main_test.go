@@ -338,7 +338,7 @@ func TestTheNewsOvertake(t *testing.T) {
 
 // V-03, V-04: web and workers are processes; a clip whose worker is killed is converted by the next one, and is found once.
 func TestAKilledWorkerLosesNothing(t *testing.T) {
-	server, err := emulator.New(nil, nil).Start("")
+	server, err := must(emulator.New(nil, nil)).Start("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -446,4 +446,12 @@ func FuzzMeasure(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
 }

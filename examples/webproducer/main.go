@@ -32,7 +32,11 @@ type Letter struct{ To, Text string }
 func main() {
 	addr := flag.String("addr", "localhost:8080", "address to listen on")
 	flag.Parse()
-	var q queue.Queue = localqueue.New(nil).Queue(queue.Name{Queue: "letters"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	var q queue.Queue = engine.Queue(queue.Name{Queue: "letters"})
 	if location := os.Getenv("AZURE_STORAGE"); location != "" {
 		var err error
 		if q, err = azurequeue.Open(location, "letters", nil); err != nil {

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/emulator"
-	"github.com/millrace/millrace/queue/localqueue"
 )
 
 // parse parses a file, which must be right.
@@ -28,7 +27,7 @@ func environment(variables map[string]string) func(string) string {
 // TestPoolsAreOpenedWhereTheirAccountsAre: locations come from a file, a variable, an address and the default.
 func TestPoolsAreOpenedWhereTheirAccountsAre(t *testing.T) {
 	t.Parallel()
-	e, err := emulator.New(localqueue.New(nil), nil).Start("")
+	e, err := must(emulator.New(nil, nil)).Start("")
 	if err != nil {
 		t.Fatal(err)
 	}

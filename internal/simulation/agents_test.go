@@ -167,8 +167,8 @@ func (w *scaledWorld) live(ctx context.Context, one *scaledInstance) {
 	w.mu.Lock()
 	w.started++
 	name := "instance " + str(w.started)
-	wire := faultqueue.New(w.jobs, w.faults(name, time.Since(w.birth)))
-	reports := faultqueue.New(w.control, w.faults(name+" reports", time.Since(w.birth)))
+	wire := must(faultqueue.New(w.jobs, w.faults(name, time.Since(w.birth))))
+	reports := must(faultqueue.New(w.control, w.faults(name+" reports", time.Since(w.birth))))
 	one.wire = wire
 	w.mu.Unlock()
 	l := listener.New(wire, w.handle, &listener.Options[string]{
@@ -267,7 +267,7 @@ func (w *scaledWorld) runAgents(t *testing.T, end <-chan struct{}) {
 	}
 	for life := 0; ; life++ {
 		who := "agent " + str(life)
-		jobs, control := faultqueue.New(w.jobs, w.faults(who, time.Since(w.birth))), faultqueue.New(w.control, w.faults(who+" control", time.Since(w.birth)))
+		jobs, control := must(faultqueue.New(w.jobs, w.faults(who, time.Since(w.birth)))), must(faultqueue.New(w.control, w.faults(who+" control", time.Since(w.birth))))
 		o := &agent.Options{Folder: folder, Logger: slog.New(slog.DiscardHandler)}
 		if w.bus != nil {
 			o.Wakeups = &w.bus.Bus
@@ -324,7 +324,7 @@ func (w *scaledWorld) violate(format string, args ...any) {
 func playScaled(t *testing.T, d dice) *scaledWorld {
 	w := &scaledWorld{
 		dice: d, birth: time.Now(), horizon: d.within(5*time.Minute, 15*time.Minute, "horizon"),
-		engine: localqueue.New(&localqueue.Options{Seed: uint64(d) + 1}),
+		engine: must(localqueue.New(&localqueue.Options{Seed: uint64(d) + 1})),
 		slots:  d.number(1, 8, "slots"), startup: d.steep(time.Second, time.Minute, "startup"), handling: d.steep(50*time.Millisecond, 10*time.Second, "handling"),
 		done: map[string]int{},
 	}

@@ -36,7 +36,7 @@ func (p *plan) newBeacons() *beacons {
 	if !p.beacons || p.pool.on() {
 		return nil
 	}
-	engine := localqueue.New(&localqueue.Options{Seed: uint64(p.dice) + 1})
+	engine := must(localqueue.New(&localqueue.Options{Seed: uint64(p.dice) + 1}))
 	control := engine.Queue(queue.Name{Account: jobs.Account, Queue: "control"})
 	if err := control.Create(context.Background(), nil); err != nil {
 		panic(err)
@@ -57,7 +57,7 @@ func (p *process) report() beacon.Options {
 		r.Death = 0 // the network of the jobs decides about life
 		faults.Faults[op] = r
 	}
-	p.reports = faultqueue.New(b.control, &faults)
+	p.reports = must(faultqueue.New(b.control, &faults))
 	return beacon.Options{Queue: p.world.breakage.report(&reporting{p.reports, p}), Interval: reportInterval, Instance: p.plan.name}
 }
 

@@ -14,3 +14,11 @@ func TestMain(m *testing.M) {
 	debug.SetGCPercent(400) // worlds are small and many
 	goleak.VerifyTestMain(m)
 }
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
+}

@@ -45,7 +45,7 @@ func newNetwork(over way, engine *localqueue.Engine) *network {
 		return &network{queue: engine.Queue(jobs), hangUp: func() {}}
 	}
 	n := &network{listener: pipelistener.New()}
-	n.service = emulator.New(engine, &emulator.Options{Accounts: map[string][]byte{jobs.Account: worldKey}, Public: true})
+	n.service = must(emulator.New(engine, &emulator.Options{Accounts: map[string][]byte{jobs.Account: worldKey}, Public: true}))
 	n.server.Handler = n.service
 	n.serving.Go(func() { _ = n.server.Serve(n.listener) }) // until it is closed
 	q, err := azurequeue.Open(n.service.ConnectionString(), jobs.Queue, &azurequeue.Options{Transport: n.transport(over)})

@@ -93,7 +93,7 @@ func (a *pairing) pair(wire *faultqueue.Queue, primary queue.Queue) (*paired.Que
 	w := a.world
 	o := w.plan.pairing.secondary
 	o.Phases = []faultqueue.Phase{{From: w.plan.horizon - w.now(), For: 1 << 62, Faults: everything(faultqueue.Rates{})}}
-	there := faultqueue.New(w.engine.Queue(secondary), &o)
+	there := must(faultqueue.New(w.engine.Queue(secondary), &o))
 	a.wires = append(a.wires, wire, there)
 	c := w.plan.pairing
 	return paired.New(primary, w.breakage.away(there), &paired.Options{
@@ -149,7 +149,7 @@ func (a *pairing) syphon() {
 // runSyphon runs a syphon until wait returns.
 func (a *pairing) runSyphon(wait func(), kill bool) {
 	w := a.world
-	primary := faultqueue.New(w.server("syphon"), w.plan.since(w.now(), w.plan.pairing.syphon))
+	primary := must(faultqueue.New(w.server("syphon"), w.plan.since(w.now(), w.plan.pairing.syphon)))
 	q, there := a.pair(primary, w.breakage.home(primary))
 	defer q.Close()
 	s := paired.NewSyphon(&paired.SyphonOptions{MinPoll: time.Second, MaxPoll: time.Minute, Parallel: 4, Seed: uint64(w.plan.dice) + 1}, q)

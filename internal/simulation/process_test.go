@@ -57,7 +57,7 @@ func (p *process) live() {
 	w := p.world
 	time.Sleep(p.plan.start - w.now())
 	p.birth = w.now()
-	p.wire = faultqueue.New(w.server(p.plan.name), w.plan.since(p.birth, p.plan.faults))
+	p.wire = must(faultqueue.New(w.server(p.plan.name), w.plan.since(p.birth, p.plan.faults)))
 	if p.plan.together > 0 {
 		p.together = dispatcher.Batch(p.handleTogether, p.plan.together, p.plan.company)
 	}

@@ -13,8 +13,8 @@ import (
 
 // produce sends every job, and repeats it until it is accepted, for up to ten minutes.
 func (w *world) produce() {
-	wire := faultqueue.New(w.server("producer"), w.plan.since(0, w.plan.sending))
-	onceWire := faultqueue.New(w.server("producer"), w.plan.since(0, undoubled(w.plan.sending)))
+	wire := must(faultqueue.New(w.server("producer"), w.plan.since(0, w.plan.sending)))
+	onceWire := must(faultqueue.New(w.server("producer"), w.plan.since(0, undoubled(w.plan.sending))))
 	defer wire.Wait()
 	defer onceWire.Wait()
 	q, once := w.spread(wire, "producer"), w.spread(onceWire, "producer of what is sent once")

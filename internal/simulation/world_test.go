@@ -58,7 +58,7 @@ var jobs = queue.Name{Account: "world", Queue: "jobs"}
 func play(p *plan, b breakage) *world {
 	w := &world{
 		plan: p, breakage: b.withDefaults(), history: &history{birth: time.Now()},
-		engine: localqueue.New(&localqueue.Options{Seed: uint64(p.dice) + 1, DeletingFor: max(p.deletingFor, 1)}),
+		engine: must(localqueue.New(&localqueue.Options{Seed: uint64(p.dice) + 1, DeletingFor: max(p.deletingFor, time.Millisecond)})),
 		jobs:   p.jobs, runs: make(map[queue.ID]int), texts: make(map[string]int),
 		hangs: make(map[queue.ID]time.Duration), left: make(map[queue.ID]leftover),
 		produced: make(chan struct{}),

@@ -21,7 +21,10 @@ type Order struct{ ID int }
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	engine := localqueue.New(nil)
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		panic(err)
+	}
 	open := func(i int) queue.Queue {
 		q := engine.Queue(queue.Name{Account: "shop", Queue: fmt.Sprintf("orders-%d", i)})
 		if err := q.Create(ctx, nil); err != nil {

@@ -52,9 +52,9 @@ func (t *told) take() (names []queue.Name) {
 func (b *bundle) pair(all []queue.Queue, from, until time.Duration) (pairs []*paired.Queue, queues []queue.Queue) {
 	b.Helper()
 	for i, q := range all {
-		west := faultqueue.New(q, &faultqueue.Options{Phases: []faultqueue.Phase{{
+		west := must(faultqueue.New(q, &faultqueue.Options{Phases: []faultqueue.Phase{{
 			From: from, For: until - from, Faults: map[faultqueue.Op]faultqueue.Rates{faultqueue.Enqueue: {Unavailable: 1}},
-		}}})
+		}}}))
 		east := b.engine.Queue(queue.Name{Account: "east", Queue: name(i).Queue})
 		p := paired.New(west, east, &paired.Options{Backlogs: 2, Logger: slog.New(slog.DiscardHandler)})
 		if err := p.Pair(b.Context()); err != nil {

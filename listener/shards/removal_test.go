@@ -228,9 +228,9 @@ func (q *lateQueue) Properties(ctx context.Context) (queue.Properties, error) {
 func TestAShardIsNotRemovedUnlessItIsKnownToBeEmpty(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		all := b.shards(3)
-		deaf := faultqueue.New(all[1], &faultqueue.Options{Phases: []faultqueue.Phase{{
+		deaf := must(faultqueue.New(all[1], &faultqueue.Options{Phases: []faultqueue.Phase{{
 			For: time.Hour, Faults: map[faultqueue.Op]faultqueue.Rates{faultqueue.Properties: {Throttled: 1}},
-		}}})
+		}}}))
 		r := b.run(shards.New([]queue.Queue{all[0], deaf, all[2]}, b.handle, b.options()))
 		done := r.remove(1)
 		advance(time.Hour - time.Second)

@@ -72,7 +72,7 @@ func (f *fleet) shard(i int) queue.Queue {
 		f.t.Fatal(err)
 	}
 	if f.faults != nil {
-		q = faultqueue.New(q, f.faults)
+		q = must(faultqueue.New(q, f.faults))
 	}
 	f.queues[i] = q
 	return q
@@ -229,7 +229,7 @@ func resharding(t *rapid.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	f := &fleet{
-		t: t, ctx: ctx, engine: localqueue.New(&localqueue.Options{Seed: 1}), queues: map[int]queue.Queue{}, telling: map[int]*sync.WaitGroup{},
+		t: t, ctx: ctx, engine: must(localqueue.New(&localqueue.Options{Seed: 1})), queues: map[int]queue.Queue{}, telling: map[int]*sync.WaitGroup{},
 		accepted: map[int]bool{}, handled: map[int]int{}, removed: map[string]int{},
 	}
 	if rapid.Bool().Draw(t, "faults") {

@@ -51,9 +51,9 @@ func (r *refusing) refusals() []time.Time {
 
 // faulty returns a queue with a fault of all dequeues for so long.
 func faulty(q queue.Queue, rates faultqueue.Rates, d time.Duration) *faultqueue.Queue {
-	return faultqueue.New(q, &faultqueue.Options{Phases: []faultqueue.Phase{{
+	return must(faultqueue.New(q, &faultqueue.Options{Phases: []faultqueue.Phase{{
 		For: d, Faults: map[faultqueue.Op]faultqueue.Rates{faultqueue.Dequeue: rates},
-	}}})
+	}}}))
 }
 
 // S-03: a shard that answers 503 for minutes is asked ever less often, and the others are handled
@@ -168,7 +168,7 @@ func TestRunEndsWhenEveryShardIsRefused(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		all := b.shards(2)
 		slow := &refusing{Queue: all[1], err: unauthorized}
-		r := b.run(shards.New([]queue.Queue{&refusing{Queue: all[0], err: unauthorized}, faultqueue.New(slow, &faultqueue.Options{UsualLatency: faultqueue.Range{Min: 10 * time.Second}})}, b.handle, b.options()))
+		r := b.run(shards.New([]queue.Queue{&refusing{Queue: all[0], err: unauthorized}, must(faultqueue.New(slow, &faultqueue.Options{UsualLatency: faultqueue.Range{Min: 10 * time.Second}}))}, b.handle, b.options()))
 		err := <-r.done
 		if !errors.Is(err, queue.ErrUnauthorized) || !strings.Contains(err.Error(), "shard test/jobs-0: ") || !strings.Contains(err.Error(), "shard test/jobs-1: ") {
 			t.Errorf("Run: got %v, want both refusals with their shards", err)
@@ -191,7 +191,7 @@ func TestRunReturnsTheErrorOfARefusedShard(t *testing.T) {
 	} {
 		bubble(t, func(b *bundle) {
 			all := b.shards(2)
-			slow := faultqueue.New(&refusing{Queue: all[1], err: unauthorized}, &faultqueue.Options{UsualLatency: faultqueue.Range{Min: c.latency}})
+			slow := must(faultqueue.New(&refusing{Queue: all[1], err: unauthorized}, &faultqueue.Options{UsualLatency: faultqueue.Range{Min: c.latency}}))
 			r := b.run(shards.New([]queue.Queue{all[0], slow}, b.handle, b.options()))
 			advance(c.after)
 			err := r.finish()

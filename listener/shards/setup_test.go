@@ -44,7 +44,7 @@ type bundle struct {
 func bubble(t *testing.T, f func(*bundle)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		f(&bundle{T: t, engine: localqueue.New(nil), begin: time.Now(), handled: map[int]int{}, from: map[int]queue.Name{}})
+		f(&bundle{T: t, engine: must(localqueue.New(nil)), begin: time.Now(), handled: map[int]int{}, from: map[int]queue.Name{}})
 	})
 }
 
@@ -162,4 +162,12 @@ func (r *running) mustFinish() {
 func advance(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
+}
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
 }

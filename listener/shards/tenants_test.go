@@ -52,7 +52,7 @@ func (w *tenantLoad) run() (apart, sharing time.Duration) {
 	w.sent, w.waits = map[int]time.Time{}, map[bool][]time.Duration{}
 	var all []queue.Queue
 	for _, q := range w.bundle.shards(8) {
-		all = append(all, faultqueue.New(q, &faultqueue.Options{Seed: 1, UsualLatency: faultqueue.Range{Min: 5 * time.Millisecond, Max: 15 * time.Millisecond}}))
+		all = append(all, must(faultqueue.New(q, &faultqueue.Options{Seed: 1, UsualLatency: faultqueue.Range{Min: 5 * time.Millisecond, Max: 15 * time.Millisecond}})))
 	}
 	q, err := sharded.New(all, &sharded.Options{PerTenant: w.perTenant, Seed: 1})
 	if err != nil {

@@ -14,7 +14,6 @@ import (
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
 	"github.com/millrace/millrace/queue/driver"
-	"github.com/millrace/millrace/queue/localqueue"
 )
 
 // sign returns a signature for one queue, or for the whole account if its name is empty.
@@ -112,7 +111,7 @@ func open(t *testing.T, location, name string) *azurequeue.Queue {
 //
 // Requirement Q-07.
 func TestServersAcceptTheLargestTexts(t *testing.T) {
-	e, err := emulator.New(localqueue.New(nil), nil).Start("")
+	e, err := must(emulator.New(nil, nil)).Start("")
 	if err != nil {
 		t.Fatal(err)
 	}

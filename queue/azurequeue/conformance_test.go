@@ -51,7 +51,7 @@ func TestConformanceOfTheEmulatorInProcess(t *testing.T) {
 		Requests: c.requests,
 		Secrets:  []string{emulator.DevelopmentKey},
 		Open: func(t *testing.T, name string) queue.Manager {
-			s := emulator.New(localqueue.New(nil), nil)
+			s := must(emulator.New(nil, nil))
 			return c.open(t, s.ConnectionString(), name, s)
 		},
 	})
@@ -62,7 +62,7 @@ func TestConformanceOfTheEmulatorOverASocket(t *testing.T) {
 		t.Skip("waits for real leases")
 	}
 	t.Parallel() // it spends most of its time waiting
-	e, err := emulator.New(localqueue.New(&localqueue.Options{DeletingFor: 1}), nil).Start("")
+	e, err := must(emulator.New(must(localqueue.New(&localqueue.Options{DeletingFor: -1})), nil)).Start("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestConformanceOfAccountsOfTheEmulatorInProcess(t *testing.T) {
 		Bubble:  true,
 		Secrets: []string{emulator.DevelopmentKey},
 		Open: func(t *testing.T) queue.Account {
-			s := emulator.New(localqueue.New(nil), nil)
+			s := must(emulator.New(nil, nil))
 			count := &counter{next: s}
 			a := openAccount(t, s.ConnectionString(), count)
 			counts.Store(a, count)

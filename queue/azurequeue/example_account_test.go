@@ -14,7 +14,11 @@ import (
 // an emulator in this process.
 func ExampleOpenAccount() {
 	ctx := context.Background()
-	server := emulator.New(nil, nil)
+	server, err := emulator.New(nil, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	account, err := azurequeue.OpenAccount(server.ConnectionString(), &azurequeue.Options{Transport: &http.Client{Transport: server}})
 	if err != nil {
 		fmt.Println(err)

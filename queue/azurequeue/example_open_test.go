@@ -15,7 +15,11 @@ import (
 // emulator responds in process.
 func ExampleOpen() {
 	ctx := context.Background()
-	server := emulator.New(nil, nil)
+	server, err := emulator.New(nil, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	orders, err := azurequeue.Open(server.ConnectionString(), "orders", &azurequeue.Options{
 		Transport: &http.Client{Transport: server},
 	})

@@ -24,3 +24,11 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(code)
 }
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
+}

@@ -1,6 +1,8 @@
 package faultqueue
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/queue"
@@ -68,6 +70,43 @@ type Rates struct {
 	Death float64
 }
 
+func (o *Options) validate() error {
+	if err := o.Every.validate("Options.Every"); err != nil {
+		return err
+	}
+	if err := validateFaults("Options.Faults", o.Faults); err != nil {
+		return err
+	}
+	for i, p := range o.Phases {
+		if err := validateFaults(fmt.Sprintf("Options.Phases[%d].Faults", i), p.Faults); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func validateFaults(field string, faults map[Op]Rates) error {
+	for op, rates := range faults {
+		field := fmt.Sprintf("%s[%q]", field, op)
+		if !slices.Contains(operations, op) {
+			return fmt.Errorf("%s: unknown operation: use one of %q", field, operations)
+		}
+		if err := rates.validate(field); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r Rates) validate(field string) error {
+	for _, one := range r.byFault() {
+		if !(one.rate >= 0 && one.rate <= 1) { // NaN is neither
+			return fmt.Errorf("%s: the rate of %q is %v: give a number from 0 to 1", field, one.fault, one.rate)
+		}
+	}
+	return nil
+}
+
 // Range is a range of durations, Min included and Max excluded. The zero value means the option's
 // default. If Max is not above Min, the duration is always Min.
 type Range struct{ Min, Max time.Duration }
@@ -125,6 +164,8 @@ const (
 	Drop        Op = "drop"
 )
 
+var operations = []Op{Enqueue, Dequeue, Peek, Update, Delete, Properties, Create, SetMetadata, Clear, Drop}
+
 // Fault is what goes wrong with a call. The zero value is no fault.
 type Fault string
 
@@ -168,18 +209,25 @@ const (
 	Death Fault = "death"
 )
 
+type faultRate struct {
+	fault Fault
+	rate  float64
+}
+
+// byFault returns the rates in the order in which [Rates.choose] applies them.
+func (r Rates) byFault() [8]faultRate {
+	return [...]faultRate{
+		{Throttled, r.Throttled}, {Unavailable, r.Unavailable}, {LostRequest, r.LostRequest},
+		{LostResponse, r.LostResponse}, {Duplicate, r.Duplicate}, {Slow, r.Slow}, {Late, r.Late}, {Death, r.Death},
+	}
+}
+
 func (r Rates) choose(u float64) Fault {
-	for _, c := range []struct {
-		rate  float64
-		fault Fault
-	}{
-		{r.Throttled, Throttled}, {r.Unavailable, Unavailable}, {r.LostRequest, LostRequest},
-		{r.LostResponse, LostResponse}, {r.Duplicate, Duplicate}, {r.Slow, Slow}, {r.Late, Late}, {r.Death, Death},
-	} {
+	for _, c := range r.byFault() {
 		if u < c.rate {
 			return c.fault
 		}
-		u -= max(c.rate, 0)
+		u -= c.rate
 	}
 	return ""
 }

@@ -3,6 +3,7 @@ package faultqueue
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"strconv"
 	"sync"
@@ -23,10 +24,14 @@ type Queue struct {
 var _ queue.Manager = (*Queue)(nil)
 
 // New wraps a queue with faults. The times of [Call].At, [Options].Missing and [Options].Phases
-// start here.
-func New(inner queue.Queue, o *Options) *Queue {
+// start here. Nil options inject no faults. The error names an operation that does not exist, or
+// a rate that is not from 0 to 1.
+func New(inner queue.Queue, o *Options) (*Queue, error) {
 	o = cmp.Or(o, &Options{})
-	return &Queue{inner: inner, injector: newInjector(*o)}
+	if err := o.validate(); err != nil {
+		return nil, fmt.Errorf("faultqueue: %w", err)
+	}
+	return &Queue{inner: inner, injector: newInjector(*o)}, nil
 }
 
 // Name returns the name of the inner queue.

@@ -14,7 +14,7 @@ import (
 var kibibyte = strings.Repeat("x", 1024)
 
 func benchmarkQueue(b *testing.B, name string) *handle {
-	q := New(nil).queue(queue.Name{Account: "bench", Queue: name})
+	q := must(New(nil)).queue(queue.Name{Account: "bench", Queue: name})
 	if err := q.Create(context.Background(), nil); err != nil {
 		b.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func reportRate(b *testing.B) {
 // one shared queue. One operation is 32 messages.
 func BenchmarkCycle(b *testing.B) {
 	b.Run("queues=many", func(b *testing.B) {
-		engine := New(nil)
+		engine := must(New(nil))
 		var made atomic.Int64
 		b.ReportAllocs()
 		b.RunParallel(func(pb *testing.PB) {

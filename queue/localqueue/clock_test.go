@@ -18,7 +18,7 @@ func (w *wallClock) read(t time.Time) instant { return wallTime(t.Add(w.off)) }
 // steppedEngine returns a queue of an engine in memory whose wall clock can be set.
 func steppedEngine(t *testing.T) (*wallClock, *handle) {
 	t.Helper()
-	e, w := New(nil), &wallClock{}
+	e, w := must(New(nil)), &wallClock{}
 	e.clock.wall = w.read
 	q := e.queue(name("stepped"))
 	if err := q.Create(t.Context(), nil); err != nil {

@@ -192,7 +192,7 @@ func TestAFailedCommitChangesNothing(t *testing.T) {
 		}
 		defer func() { _ = durable.Close() }()
 		name := queue.Name{Account: "a", Queue: "shadow"}
-		w.over, w.memory = durable.queue(name), New(nil).queue(name)
+		w.over, w.memory = durable.queue(name), must(New(nil)).queue(name)
 		for _, q := range []*handle{w.over, w.memory} {
 			if err := q.Create(context.Background(), nil); err != nil {
 				t.Fatal(err)

@@ -12,7 +12,7 @@ func TestConformance(t *testing.T) {
 	queuetest.Run(t, queuetest.Harness{
 		Bubble: true,
 		Open: func(_ *testing.T, name string) queue.Manager {
-			return localqueue.New(nil).Queue(queue.Name{Account: "local", Queue: name})
+			return must(localqueue.New(nil)).Queue(queue.Name{Account: "local", Queue: name})
 		},
 	})
 }
@@ -21,7 +21,7 @@ func TestConformanceInRealTime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the test waits for real seconds")
 	}
-	engine := localqueue.New(&localqueue.Options{DeletingFor: 1}) // shortens the wait
+	engine := must(localqueue.New(&localqueue.Options{DeletingFor: -1})) // shortens the wait
 	queuetest.Run(t, queuetest.Harness{
 		Open: func(_ *testing.T, name string) queue.Manager {
 			return engine.Queue(queue.Name{Account: "local", Queue: name})
@@ -33,6 +33,14 @@ func TestConformanceInRealTime(t *testing.T) {
 func TestConformanceOfAccounts(t *testing.T) {
 	queuetest.RunAccount(t, queuetest.AccountHarness{
 		Bubble: true,
-		Open:   func(*testing.T) queue.Account { return localqueue.New(nil).Account("local") },
+		Open:   func(*testing.T) queue.Account { return must(localqueue.New(nil)).Account("local") },
 	})
+}
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
 }

@@ -20,7 +20,7 @@ func name(q string) queue.Name { return queue.Name{Account: "a", Queue: q} }
 func TestSameSeedSameIDsAndReceipts(t *testing.T) {
 	run := func(seed uint64) (out []string) {
 		ctx := context.Background()
-		e := New(&Options{Seed: seed, DeletingFor: -1})
+		e := must(New(&Options{Seed: seed, DeletingFor: -1}))
 		for range 2 { // the second time it is a new queue
 			q := e.queue(name("seeded"))
 			if err := q.Create(ctx, nil); err != nil {
@@ -65,7 +65,7 @@ func TestSameSeedSameIDsAndReceipts(t *testing.T) {
 func TestDropAndCreateAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
-		e := New(nil)
+		e := must(New(nil))
 		q := e.queue(name("again"))
 		create := func(want error) {
 			t.Helper()
@@ -95,7 +95,7 @@ func TestDropAndCreateAgain(t *testing.T) {
 
 func TestCreateComparesMetadataWithoutCaseOfNames(t *testing.T) {
 	ctx := context.Background()
-	e := New(nil)
+	e := must(New(nil))
 	for i, c := range []struct {
 		metadata map[string]string
 		created  bool
@@ -116,7 +116,7 @@ func TestCreateComparesMetadataWithoutCaseOfNames(t *testing.T) {
 
 func TestMetadataIsNotShared(t *testing.T) {
 	ctx := context.Background()
-	q := New(nil).queue(name("own"))
+	q := must(New(nil)).queue(name("own"))
 	given := map[string]string{"a": "1"}
 	if err := q.Create(ctx, given); err != nil {
 		t.Fatal(err)
@@ -131,7 +131,7 @@ func TestMetadataIsNotShared(t *testing.T) {
 
 func TestListPagesInOrder(t *testing.T) {
 	ctx := context.Background()
-	e := New(&Options{DeletingFor: -1})
+	e := must(New(&Options{DeletingFor: -1}))
 	for i := range 250 {
 		if err := e.queue(name(fmt.Sprintf("list-%03d", (i*7)%250))).Create(ctx, map[string]string{"n": fmt.Sprint(i)}); err != nil {
 			t.Fatal(err)
@@ -185,7 +185,7 @@ func TestListPagesInOrder(t *testing.T) {
 // Only errors that other calls can cause are accepted.
 func TestConcurrentCallsDoNotRace(t *testing.T) {
 	ctx := context.Background()
-	e := New(&Options{DeletingFor: -1})
+	e := must(New(&Options{DeletingFor: -1}))
 	var wg sync.WaitGroup
 	for worker := range 8 {
 		wg.Go(func() {
@@ -230,7 +230,7 @@ func TestConcurrentCallsDoNotRace(t *testing.T) {
 func TestEmptiedQueuesReleaseTheirMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
-		q := New(nil).queue(name("large"))
+		q := must(New(nil)).queue(name("large"))
 		if err := q.Create(ctx, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -279,7 +279,7 @@ func TestEmptiedQueuesReleaseTheirMemory(t *testing.T) {
 func TestErrorsSayWhatWasAttempted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
-		e := New(nil)
+		e := must(New(nil))
 		q := e.queue(name("orders"))
 		_, missing := q.Dequeue(ctx, 1, time.Second)
 		if err := q.Create(ctx, nil); err != nil {

@@ -15,7 +15,10 @@ import (
 // deleted, and only the newest receipt deletes it.
 func ExampleEngine() {
 	ctx := context.Background()
-	engine := localqueue.New(nil)
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
 	orders := engine.Queue(queue.Name{Account: "local", Queue: "orders"})
 	if err := orders.Create(ctx, nil); err != nil {
 		log.Fatal(err)
@@ -46,7 +49,10 @@ func ExampleEngine() {
 // A list comes in pages; each has the marker of the next one. [queue.ListAll] walks them.
 func ExampleEngine_Account() {
 	ctx := context.Background()
-	engine := localqueue.New(nil)
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
 	for _, name := range []string{"orders", "orders-poison", "mail"} {
 		if err := engine.Queue(queue.Name{Account: "local", Queue: name}).Create(ctx, nil); err != nil {
 			log.Fatal(err)

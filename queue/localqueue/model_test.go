@@ -100,7 +100,7 @@ func checkInBubbles(t *testing.T, property func(*rapid.T)) {
 func TestAgainstModel(t *testing.T) {
 	checkInBubbles(t, func(t *rapid.T) {
 		ctx := context.Background()
-		q := New(nil).queue(queue.Name{Account: "a", Queue: "model"})
+		q := must(New(nil)).queue(queue.Name{Account: "a", Queue: "model"})
 		if err := q.Create(ctx, nil); err != nil {
 			t.Fatal(err)
 		}

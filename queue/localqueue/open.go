@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/internal/serviceerror"
+	"github.com/millrace/millrace/internal/units"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/driver"
 )
@@ -19,8 +20,8 @@ import (
 // Options configures an [Engine]. Nil and the zero value mean the defaults.
 type Options struct {
 	// DeletingFor is how long the name of a dropped queue stays reserved; meanwhile a create
-	// fails with [queue.ErrQueueBeingDeleted]. A negative value frees the name at once.
-	// Defaults to 30 s, the minimum that the service documents.
+	// fails with [queue.ErrQueueBeingDeleted]. The minimum is 1 ms. A negative value frees the
+	// name immediately. Defaults to 30 s, the minimum that the service documents.
 	DeletingFor time.Duration
 
 	// Seed makes message ids and receipts a pure function of the seed, the number of the queue
@@ -28,6 +29,16 @@ type Options struct {
 	// Zero means a random seed, so that ids cannot be guessed. A directory that was used before
 	// keeps its seed. Defaults to 0.
 	Seed uint64
+}
+
+func (o *Options) validate() error {
+	if o == nil {
+		return nil
+	}
+	if err := units.Wait("Options.DeletingFor", o.DeletingFor); err != nil {
+		return fmt.Errorf("localqueue: %w", err)
+	}
+	return nil
 }
 
 func (o *Options) deletingFor() time.Duration {
@@ -57,6 +68,9 @@ func init() {
 // over returns an engine over a store, with everything that the store has, and takes ownership of
 // the store. If over fails, the caller still owns it.
 func over(store localengine.Store, o *Options) (*Engine, error) {
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
 	saved, err := store.Load()
 	if err != nil {
 		return nil, fmt.Errorf("load the store: %w", err)
@@ -172,10 +186,13 @@ type Engine struct {
 	accounts map[string]*accountState // guarded by mu
 }
 
-// New returns an empty engine in memory. Its messages are lost when the process ends.
-func New(o *Options) *Engine {
-	secret := newSecret(o.seed())
-	return newEngine(o, secret)
+// New returns an empty engine in memory. Its messages are lost when the process ends. Nil options
+// mean the defaults; the error names an invalid option.
+func New(o *Options) (*Engine, error) {
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	return newEngine(o, newSecret(o.seed())), nil
 }
 
 func newEngine(o *Options, secret [32]byte) *Engine {

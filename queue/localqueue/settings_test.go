@@ -12,7 +12,7 @@ import (
 
 func TestAccessPolicy(t *testing.T) {
 	ctx := context.Background()
-	q := New(&Options{DeletingFor: -1}).queue(name("policies"))
+	q := must(New(&Options{DeletingFor: -1})).queue(name("policies"))
 	checkPolicy := func(want string) {
 		t.Helper()
 		got, err := q.AccessPolicy(ctx)
@@ -55,7 +55,7 @@ func TestAccessPolicy(t *testing.T) {
 
 func TestServiceProperties(t *testing.T) {
 	ctx := context.Background()
-	e := New(nil)
+	e := must(New(nil))
 	account := func(name string) localengine.Account { return e.Account(name).(localengine.Account) }
 	if got, err := account("a").ServiceProperties(ctx); got != nil || err != nil {
 		t.Errorf("ServiceProperties before they are set: got %q, %v; want none", got, err)

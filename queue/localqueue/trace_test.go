@@ -16,7 +16,7 @@ import (
 func TestWorkedTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
-		q := localqueue.New(nil).Queue(queue.Name{Account: "a", Queue: "trace"})
+		q := must(localqueue.New(nil)).Queue(queue.Name{Account: "a", Queue: "trace"})
 		must := func(err error) {
 			t.Helper()
 			if err != nil {

@@ -81,7 +81,7 @@ func (b *watched) wantWoken(want ...int) {
 
 func inBubble(t *testing.T, n int, f func(b *watched)) {
 	synctest.Test(t, func(t *testing.T) {
-		b := watch(t, New(nil), n)
+		b := watch(t, must(New(nil)), n)
 		defer b.close()
 		f(b)
 	})
@@ -306,7 +306,7 @@ func TestAWatcherThatBecomesReadyIsTold(t *testing.T) {
 
 func TestWatchersEndWithTheirQueueAndTheEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := New(&Options{DeletingFor: -1})
+		engine := must(New(&Options{DeletingFor: -1}))
 		if _, err := engine.queue(name("missing")).Watch(t.Context()); !errors.Is(err, queue.ErrQueueMissing) {
 			t.Fatalf("watch a missing queue: got %v, want %v", err, queue.ErrQueueMissing)
 		}
@@ -347,7 +347,7 @@ func TestWatchersEndWithTheirQueueAndTheEngine(t *testing.T) {
 // A source of wake-ups follows its queue through its creation, its drop, and the end of the engine.
 func TestWakeupsFollowTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := New(&Options{DeletingFor: -1})
+		engine := must(New(&Options{DeletingFor: -1}))
 		q := engine.queue(name("orders"))
 		var heard []string
 		sub, err := engine.Wakeups().Subscribe(q.Name(), wakeup.Subscriber{
@@ -409,7 +409,7 @@ func TestWakeupsFollowTheQueue(t *testing.T) {
 		if _, err := engine.Wakeups().Subscribe(q.Name(), wakeup.Subscriber{}); !errors.Is(err, ErrClosed) {
 			t.Errorf("subscribe at a closed engine: got %v, want %v", err, ErrClosed)
 		}
-		if _, err := New(nil).Wakeups().Subscribe(name("Orders"), wakeup.Subscriber{}); !errors.Is(err, queue.ErrInvalid) {
+		if _, err := must(New(nil)).Wakeups().Subscribe(name("Orders"), wakeup.Subscriber{}); !errors.Is(err, queue.ErrInvalid) {
 			t.Errorf("subscribe to an invalid name: got %v, want %v", err, queue.ErrInvalid)
 		}
 	})
@@ -444,7 +444,7 @@ func TestAFailedCommitWakes(t *testing.T) {
 func TestNoOrderOfCallsStrandsAMessage(t *testing.T) {
 	checkInBubbles(t, func(r *rapid.T) {
 		ctx := context.Background()
-		q := New(nil).queue(name("orders"))
+		q := must(New(nil)).queue(name("orders"))
 		if err := q.Create(ctx, nil); err != nil {
 			r.Fatal(err)
 		}

@@ -16,8 +16,13 @@ import (
 // A producer sends through the loss of its primary account.
 func ExampleQueue() {
 	ctx := context.Background()
-	west := localqueue.New(nil).Queue(queue.Name{Account: "west", Queue: "orders"})
-	east := localqueue.New(nil).Queue(queue.Name{Account: "east", Queue: "orders"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	west := engine.Queue(queue.Name{Account: "west", Queue: "orders"})
+	east := engine.Queue(queue.Name{Account: "east", Queue: "orders"})
 	if err := west.Create(ctx, nil); err != nil {
 		fmt.Println(err)
 		return
@@ -43,10 +48,15 @@ func ExampleQueue() {
 		fmt.Printf("%s is in %v, the queue is %v, %d in the backlog, %v\n", job, sent.Queue, orders.State().Status, backlog.Depth, err)
 	}
 	send(west, "a book")
-	send(faultqueue.New(west, &faultqueue.Options{
+	faulty, err := faultqueue.New(west, &faultqueue.Options{
 		Every:   faultqueue.Rates{Unavailable: 1}, // the account is down
 		Latency: faultqueue.Range{Min: time.Millisecond},
-	}), "a lamp")
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	send(faulty, "a lamp")
 	// Output:
 	// a book is in west/orders, the queue is healthy, 0 in the backlog, <nil>
 	// sends leave west/orders

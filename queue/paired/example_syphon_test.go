@@ -19,18 +19,27 @@ import (
 func ExampleSyphon() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
-	west := localqueue.New(nil).Queue(queue.Name{Account: "west", Queue: "orders"})
-	east := localqueue.New(nil).Queue(queue.Name{Account: "east", Queue: "orders"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	west := engine.Queue(queue.Name{Account: "west", Queue: "orders"})
+	east := engine.Queue(queue.Name{Account: "east", Queue: "orders"})
 	quiet := slog.New(slog.DiscardHandler)
 	if err := west.Create(ctx, nil); err != nil {
 		fmt.Println(err)
 		return
 	}
 	// The sender, in an outage of the west.
-	down := faultqueue.New(west, &faultqueue.Options{
+	down, err := faultqueue.New(west, &faultqueue.Options{
 		Every:   faultqueue.Rates{Unavailable: 1},
 		Latency: faultqueue.Range{Min: time.Millisecond},
 	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	sending := paired.New(down, east, &paired.Options{FailoverInterval: -1, Logger: quiet})
 	defer sending.Close()
 	if err := sending.Pair(ctx); err != nil {

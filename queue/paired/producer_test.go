@@ -199,12 +199,12 @@ func TestLostAnswersLoseNothing(t *testing.T) {
 	}
 	for seed := range uint64(20) {
 		bubble(t, func(t *testing.T) {
-			engine := localqueue.New(nil)
+			engine := must(localqueue.New(nil))
 			account := func(name string, seed uint64, rates, outage faultqueue.Rates) *faultqueue.Queue {
-				return faultqueue.New(engine.Queue(queue.Name{Account: name, Queue: "orders"}), &faultqueue.Options{
+				return must(faultqueue.New(engine.Queue(queue.Name{Account: name, Queue: "orders"}), &faultqueue.Options{
 					Seed: seed, Every: rates,
 					Phases: []faultqueue.Phase{{From: time.Minute, For: 5 * time.Minute, Faults: map[faultqueue.Op]faultqueue.Rates{faultqueue.Enqueue: outage}}},
-				})
+				}))
 			}
 			some := faultqueue.Rates{Throttled: .02, Unavailable: .05, LostRequest: .05, LostResponse: .05, Late: .05}
 			west := account("west", seed, some, faultqueue.Rates{Unavailable: .4, LostRequest: .2, LostResponse: .2, Late: .2})

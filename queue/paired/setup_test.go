@@ -153,7 +153,7 @@ type region struct {
 }
 
 func newRegion(name string) *region {
-	return &region{name: name, engine: localqueue.New(nil), faults: map[string]fault{}, calls: map[string]int{}, opened: map[string]bool{}}
+	return &region{name: name, engine: must(localqueue.New(nil)), faults: map[string]fault{}, calls: map[string]int{}, opened: map[string]bool{}}
 }
 
 // open returns the queue without faults.
@@ -316,4 +316,12 @@ func (l *logLines) all() []string {
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, f)
+}
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
 }

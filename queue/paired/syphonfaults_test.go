@@ -26,11 +26,11 @@ func TestAKillOfTheSyphonLosesNothing(t *testing.T) {
 			// One process has one death: home and backlogs die together.
 			die := make(chan struct{})
 			var once sync.Once
-			home := faultqueue.New(r.home, &faultqueue.Options{Seed: seed, DieAfter: 400, UsualLatency: faultqueue.Range{Min: time.Millisecond, Max: 20 * time.Millisecond}})
+			home := must(faultqueue.New(r.home, &faultqueue.Options{Seed: seed, DieAfter: 400, UsualLatency: faultqueue.Range{Min: time.Millisecond, Max: 20 * time.Millisecond}}))
 			var wrapped []queue.Queue
 			var mortal []*faultqueue.Queue
 			for _, q := range r.backlogs {
-				f := faultqueue.New(q, &faultqueue.Options{Seed: seed, UsualLatency: faultqueue.Range{Min: time.Millisecond, Max: 20 * time.Millisecond}})
+				f := must(faultqueue.New(q, &faultqueue.Options{Seed: seed, UsualLatency: faultqueue.Range{Min: time.Millisecond, Max: 20 * time.Millisecond}}))
 				mortal, wrapped = append(mortal, f), append(wrapped, f)
 			}
 			first := newSyphon([]queue.Queue{home}, wrapped, &SyphonOptions{Parallel: parallel, Seed: 1})
@@ -89,10 +89,10 @@ func TestFaultsLoseNothing(t *testing.T) {
 					faultqueue.Enqueue: {}, faultqueue.Dequeue: {}, faultqueue.Delete: {}, faultqueue.Update: {},
 				}}},
 			}
-			home := faultqueue.New(r.home, options)
+			home := must(faultqueue.New(r.home, options))
 			var wrapped []queue.Queue
 			for _, q := range r.backlogs {
-				wrapped = append(wrapped, faultqueue.New(q, options))
+				wrapped = append(wrapped, must(faultqueue.New(q, options)))
 			}
 			one := start(t, home, wrapped, &SyphonOptions{Seed: seed*2 + 1})
 			two := start(t, home, wrapped, &SyphonOptions{Seed: seed*2 + 2})
@@ -179,4 +179,12 @@ func TestASyphonCountsEveryRequest(t *testing.T) {
 			t.Errorf("got %+v, want %+v, some of each", got, want)
 		}
 	})
+}
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
 }

@@ -38,7 +38,7 @@ func newRegions(t testing.TB, backlogs int) *regions {
 
 func open(t testing.TB, account, name string) queue.Queue {
 	t.Helper()
-	q, err := localqueue.New(nil).Account(account).Open(name)
+	q, err := must(localqueue.New(nil)).Account(account).Open(name)
 	if err == nil {
 		err = q.Create(t.Context(), nil)
 	}

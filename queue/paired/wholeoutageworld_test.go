@@ -59,8 +59,8 @@ type place struct {
 }
 
 func newPlace() *place {
-	engine := localqueue.New(nil)
-	return &place{server: emulator.New(engine, nil), engine: engine}
+	engine := must(localqueue.New(nil))
+	return &place{server: must(emulator.New(engine, nil)), engine: engine}
 }
 
 // Do implements policy.Transporter.

@@ -19,9 +19,9 @@ import (
 
 // two servers on sockets, of which the primary one ends, refuses, and comes back.
 func TestAServerThatEndsAndComesBack(t *testing.T) {
-	engine := localqueue.New(nil)
+	engine := must(localqueue.New(nil))
 	start := func(engine *localqueue.Engine) (*emulator.Server, *emulator.Endpoint) {
-		server := emulator.New(engine, nil)
+		server := must(emulator.New(engine, nil))
 		endpoint, err := server.Start("")
 		if err != nil {
 			t.Fatal(err)
@@ -38,7 +38,7 @@ func TestAServerThatEndsAndComesBack(t *testing.T) {
 		return q
 	}
 	server, endpoint := start(engine)
-	_, other := start(localqueue.New(nil))
+	_, other := start(must(localqueue.New(nil)))
 	// A server that comes back has another port, because somebody else may have taken the old one.
 	var at atomic.Pointer[string]
 	move := func(address string) { at.Store(&address) }

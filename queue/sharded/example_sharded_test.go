@@ -15,7 +15,11 @@ import (
 // Four queues in two accounts take jobs as one. The producer is that of a single queue.
 func Example() {
 	ctx := context.Background()
-	engine := localqueue.New(nil)
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	var shards []queue.Queue
 	for _, name := range []queue.Name{{Account: "east", Queue: "orders-0"}, {Account: "east", Queue: "orders-1"}, {Account: "west", Queue: "orders-2"}, {Account: "west", Queue: "orders-3"}} {
 		shards = append(shards, engine.Queue(name)) // in production azurequeue.Open
@@ -48,7 +52,11 @@ func Example() {
 // The jobs of a customer stay together. A fifth shard takes about a fifth of the customers, and moves no
 // other.
 func ExampleQueue_Add() {
-	engine := localqueue.New(nil)
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	shard := func(i int) queue.Queue {
 		return engine.Queue(queue.Name{Account: "shop", Queue: fmt.Sprint("orders-", i)})
 	}
@@ -84,7 +92,11 @@ func ExampleQueue_Add() {
 // Each tenant has two of eight shards. A tenant that floods the queue slows only those that share one of
 // its two.
 func ExampleOptions_tenants() {
-	engine := localqueue.New(nil)
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	var shards []queue.Queue
 	for i := range 8 {
 		shards = append(shards, engine.Queue(queue.Name{Account: "shop", Queue: fmt.Sprint("orders-", i)}))
@@ -112,7 +124,12 @@ func ExampleOptions_tenants() {
 func ExampleWatch() {
 	ctx := context.Background()
 	m := new(metered.Meter)
-	q := m.Wrap(busyQueue{localqueue.New(nil).Queue(queue.Name{Account: "shop", Queue: "orders"}), new(int)})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	q := m.Wrap(busyQueue{engine.Queue(queue.Name{Account: "shop", Queue: "orders"}), new(int)})
 	if err := q.Create(ctx, nil); err != nil {
 		fmt.Println(err)
 		return

@@ -28,15 +28,15 @@ func TestNothingIsLostOrSpreadByFaults(t *testing.T) {
 }
 
 func sendThroughFaults(t *testing.T, seed uint64, place sharded.Strategy) {
-	engine := localqueue.New(nil)
+	engine := must(localqueue.New(nil))
 	var shards []queue.Queue
 	var inner []*disturbed
 	faulty := func(i int) queue.Queue {
 		inner = append(inner, newShard(t, engine, i))
-		return faultqueue.New(inner[len(inner)-1], &faultqueue.Options{Seed: seed, Faults: map[faultqueue.Op]faultqueue.Rates{
+		return must(faultqueue.New(inner[len(inner)-1], &faultqueue.Options{Seed: seed, Faults: map[faultqueue.Op]faultqueue.Rates{
 			faultqueue.Enqueue:    {Throttled: 0.1, Unavailable: 0.1, LostRequest: 0.1, LostResponse: 0.15, Slow: 0.1},
 			faultqueue.Properties: {Throttled: 0.2, Slow: 0.2},
-		}})
+		}}))
 	}
 	for i := range 4 {
 		shards = append(shards, faulty(i))

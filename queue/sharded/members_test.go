@@ -21,7 +21,7 @@ import (
 func TestShardsComeAndGoWhileMessagesAreSent(t *testing.T) {
 	for _, place := range append(spreading, sharded.ByKey) {
 		b := setup(t, 3, &sharded.Options{Place: place, PerTenant: 2})
-		engine := localqueue.New(nil)
+		engine := must(localqueue.New(nil))
 		stop := make(chan struct{})
 		var sending sync.WaitGroup
 		var mu sync.Mutex

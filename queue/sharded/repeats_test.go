@@ -63,7 +63,7 @@ func TestARepeatedMessageStaysWhenShardsAreAdded(t *testing.T) {
 		}
 	}
 	b.shards[0].fail(nil)
-	engine := localqueue.New(nil)
+	engine := must(localqueue.New(nil))
 	b.shards = append(b.shards, newShard(t, engine, 1))
 	if err := b.Add(b.shards[1]); err != nil {
 		t.Fatal(err)

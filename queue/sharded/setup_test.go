@@ -32,7 +32,7 @@ func setup(t testing.TB, k int, o *sharded.Options) *bundle {
 		o.Seed = 1
 	}
 	b := &bundle{}
-	engine := localqueue.New(nil)
+	engine := must(localqueue.New(nil))
 	queues := make([]queue.Queue, k)
 	for i := range queues {
 		s := newShard(t, engine, i)
@@ -167,3 +167,11 @@ func (idle) Enqueue(context.Context, string, *queue.EnqueueOptions) (queue.Messa
 }
 
 func (idle) Properties(context.Context) (queue.Properties, error) { return queue.Properties{}, nil }
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
+}

@@ -25,7 +25,7 @@ func TestAnActuatorThatFailsIsAskedAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				q := created(t, localqueue.New(nil), "jobs")
+				q := created(t, must(localqueue.New(nil)), "jobs")
 				p := &platform{n: 1, scale: failure}
 				a := start(t, agent.Options{}, agent.Pool{Name: "pool", Queues: []queue.Queue{q}, Actuator: p, Policy: slow})
 				fill(t, q, 600)
@@ -68,7 +68,7 @@ func TestNothingIsDecidedWithoutTheNumberOfInstances(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				q := created(t, localqueue.New(nil), "jobs")
+				q := created(t, must(localqueue.New(nil)), "jobs")
 				p := &platform{n: 3, instances: failure}
 				folder := t.TempDir()
 				a := start(t, agent.Options{Folder: folder}, agent.Pool{Name: "pool", Queues: []queue.Queue{q}, Actuator: p, Policy: slow})
@@ -103,7 +103,7 @@ func TestNothingIsDecidedWithoutTheNumberOfInstances(t *testing.T) {
 // An actuator that ignores its context is called again only after it has returned; the measurements go on. At the stop it has 5 s.
 func TestAnActuatorThatHangsIsNotCalledTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := created(t, localqueue.New(nil), "jobs")
+		q := created(t, must(localqueue.New(nil)), "jobs")
 		release := make(chan struct{})
 		var mu sync.Mutex
 		inside, most := 0, 0
@@ -146,7 +146,7 @@ func TestAnActuatorThatHangsIsNotCalledTwice(t *testing.T) {
 func TestTheStopWaitsForAChangeAndAHaltDoesNot(t *testing.T) {
 	for _, halt := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			q := created(t, localqueue.New(nil), "jobs")
+			q := created(t, must(localqueue.New(nil)), "jobs")
 			fill(t, q, 600)
 			p := &platform{n: 1}
 			var ended error
@@ -179,7 +179,7 @@ func TestTheStopWaitsForAChangeAndAHaltDoesNot(t *testing.T) {
 // A platform that does not do what it is asked for, such as one with a quota, is asked again with the same number, not a growing one.
 func TestAPlatformThatStaysBelowIsAskedForTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := created(t, localqueue.New(nil), "jobs")
+		q := created(t, must(localqueue.New(nil)), "jobs")
 		fill(t, q, 6000)
 		p := &platform{n: 2, scale: func(context.Context, int) error { return nil }} // it lies
 		a := start(t, agent.Options{}, agent.Pool{Name: "pool", Queues: []queue.Queue{q}, Actuator: p, Policy: slow})
@@ -198,7 +198,7 @@ func TestAPlatformThatStaysBelowIsAskedForTheSame(t *testing.T) {
 // Hooks that panic hurt nothing.
 func TestHooksMayPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := localqueue.New(nil)
+		e := must(localqueue.New(nil))
 		q := &breakable{Queue: created(t, e, "jobs")}
 		q.breaks(fails(errBroken))
 		p := &platform{n: 1}
@@ -236,7 +236,7 @@ func TestHooksMayPanic(t *testing.T) {
 // The log has one line for a failure that lasts, one every ten minutes, and one for its end.
 func TestTheLogIsNotFlooded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &breakable{Queue: created(t, localqueue.New(nil), "jobs")}
+		q := &breakable{Queue: created(t, must(localqueue.New(nil)), "jobs")}
 		q.breaks(fails(errBroken))
 		var log strings.Builder
 		a := start(t, agent.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))},

@@ -13,7 +13,7 @@ import (
 // a growing queue gets more instances at once, and one that is empty for long loses them.
 func TestAGrowingQueueGetsInstancesAndAnEmptyOneLosesThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := created(t, localqueue.New(nil), "jobs")
+		q := created(t, must(localqueue.New(nil)), "jobs")
 		p := &platform{n: 1}
 		a := start(t, agent.Options{}, agent.Pool{
 			Name: "emails", Queues: []queue.Queue{q}, Actuator: p,

@@ -20,7 +20,7 @@ import (
 // takes no events from anybody.
 func TestADryRunSaysWhatItWouldDoAndCost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := created(t, localqueue.New(nil), "jobs")
+		q := created(t, must(localqueue.New(nil)), "jobs")
 		bus := &source{}
 		policy := slow
 		policy.ToZero, policy.DownAfter = true, 5*time.Minute
@@ -85,7 +85,7 @@ func TestADryRunSaysWhatItWouldDoAndCost(t *testing.T) {
 // A dry run begins with the instances that report.
 func TestADryRunBeginsWithTheInstancesThatReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := localqueue.New(nil)
+		e := must(localqueue.New(nil))
 		control := created(t, e, "control")
 		w, pool := billing(t, e, beacon.Options{Queue: control})
 		if err := w.Scale(t.Context(), 3); err != nil {
@@ -113,7 +113,7 @@ func TestADryRunBeginsWithTheInstancesThatReport(t *testing.T) {
 // While a figure is unknown the summary says for how long, and what cannot be priced is unknown.
 func TestTheSummaryKnowsWhatItDoesNotKnow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &breakable{Queue: created(t, localqueue.New(nil), "jobs")}
+		q := &breakable{Queue: created(t, must(localqueue.New(nil)), "jobs")}
 		a := start(t, agent.Options{Wakeups: &wakeup.Bus{}}, agent.Pool{Name: "pool", Queues: []queue.Queue{q}, Policy: slow})
 		after(10 * time.Minute)
 		q.breaks(fails(errBroken))

@@ -27,7 +27,12 @@ func (c *cloud) Scale(_ context.Context, n int) error {
 func ExampleAgent() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
-	mails := localqueue.New(nil).Queue(queue.Name{Account: "local", Queue: "mails"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	mails := engine.Queue(queue.Name{Account: "local", Queue: "mails"})
 	if err := mails.Create(ctx, nil); err != nil {
 		fmt.Println(err)
 		return

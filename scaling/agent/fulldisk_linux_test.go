@@ -21,7 +21,7 @@ import (
 func TestAFullDiskIsReported(t *testing.T) {
 	folder := smalldisktest.Mount(t, 1)
 	synctest.Test(t, func(t *testing.T) {
-		q := created(t, localqueue.New(nil), "jobs")
+		q := created(t, must(localqueue.New(nil)), "jobs")
 		p := &platform{n: 1}
 		pool := agent.Pool{Name: "pool", Queues: []queue.Queue{q}, Actuator: p, Policy: slow}
 		a := start(t, agent.Options{Folder: folder}, pool)

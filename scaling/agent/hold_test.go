@@ -16,7 +16,7 @@ import (
 // what an operator adds by hand stays for DownAfter; what one removes comes back at once if the load needs it.
 func TestWhatAnOperatorAddsStaysForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := created(t, localqueue.New(nil), "jobs")
+		q := created(t, must(localqueue.New(nil)), "jobs")
 		p := &platform{n: 1}
 		a := start(t, agent.Options{}, agent.Pool{Name: "pool", Queues: []queue.Queue{q}, Actuator: p, Policy: slow})
 		after(30 * time.Minute) // one would do all the time
@@ -56,7 +56,7 @@ func TestWhatAnOperatorAddsStaysForAWhile(t *testing.T) {
 // A platform that takes its time to follow is no operator.
 func TestAPlatformThatFollowsSlowlyIsNoOperator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := created(t, localqueue.New(nil), "jobs")
+		q := created(t, must(localqueue.New(nil)), "jobs")
 		p := &platform{n: 2}
 		steps := make(chan int)
 		defer close(steps)

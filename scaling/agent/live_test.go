@@ -50,7 +50,7 @@ func flood(w *workers, each func(second int)) (sent int) {
 // what the instances report.
 func TestAFloodIsServedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := localqueue.New(nil)
+		e := must(localqueue.New(nil))
 		w, pool := billing(t, e, beacon.Options{Queue: created(t, e, "control")})
 		a := start(t, agent.Options{}, pool)
 		most := 0
@@ -120,7 +120,7 @@ func TestAKilledAgentServesAFlood(t *testing.T) {
 	}
 	asked := func(kills ...int) (asked []int, slowest time.Duration) {
 		synctest.Test(t, func(t *testing.T) {
-			e := localqueue.New(nil)
+			e := must(localqueue.New(nil))
 			w, pool := billing(t, e, beacon.Options{Queue: created(t, e, "control")})
 			folder := t.TempDir()
 			a := start(t, agent.Options{Folder: folder}, pool)

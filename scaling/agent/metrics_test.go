@@ -27,7 +27,7 @@ func TestAMetricThatFailsForAnHourIsUnknown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				q := &breakable{Queue: created(t, localqueue.New(nil), "jobs")}
+				q := &breakable{Queue: created(t, must(localqueue.New(nil)), "jobs")}
 				p := &platform{n: 7}
 				a := start(t, agent.Options{}, agent.Pool{Name: "emails", Queues: []queue.Queue{q}, Actuator: p, Policy: slow})
 				fill(t, q, 7*60*8/10)
@@ -71,7 +71,7 @@ func TestAMetricThatFailsForAnHourIsUnknown(t *testing.T) {
 // of several queues the one that fails makes the sum unknown, and its error names it.
 func TestOneFailingQueueOfSeveralMakesTheSumUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := localqueue.New(nil)
+		e := must(localqueue.New(nil))
 		first, second := &breakable{Queue: created(t, e, "first")}, &breakable{Queue: created(t, e, "second")}
 		fill(t, first, 3)
 		fill(t, second, 4)
@@ -112,7 +112,7 @@ func TestOneFailingQueueOfSeveralMakesTheSumUnknown(t *testing.T) {
 // a queue that hangs, even without regard to its context, delays no other pool, and is not called again before it returns.
 func TestAHungQueueDelaysNoOtherPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := localqueue.New(nil)
+		e := must(localqueue.New(nil))
 		hung, good := &breakable{Queue: created(t, e, "hung")}, created(t, e, "good")
 		release := make(chan struct{})
 		hung.breaks(func(context.Context) error { <-release; return nil })
@@ -148,7 +148,7 @@ func TestAHungQueueDelaysNoOtherPool(t *testing.T) {
 // A queue that is deleted and made again is unknown in between. Its pool keeps its instances.
 func TestAQueueIsDeletedAndMadeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := created(t, localqueue.New(nil), "jobs")
+		q := created(t, must(localqueue.New(nil)), "jobs")
 		p := &platform{n: 5}
 		a := start(t, agent.Options{}, agent.Pool{Name: "pool", Queues: []queue.Queue{q}, Actuator: p, Policy: slow})
 		fill(t, q, 250)
@@ -182,7 +182,7 @@ func TestAQueueIsDeletedAndMadeAgain(t *testing.T) {
 // A message that was given back and comes again after an hour has not waited for an hour.
 func TestARetryIsNoLongWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := created(t, localqueue.New(nil), "jobs")
+		q := created(t, must(localqueue.New(nil)), "jobs")
 		fill(t, q, 1)
 		if _, err := q.Dequeue(t.Context(), 1, time.Hour); err != nil {
 			t.Fatal(err)
@@ -208,7 +208,7 @@ func TestARetryIsNoLongWait(t *testing.T) {
 // What fails because of the stop is no error, and nothing is decided from it.
 func TestTheStopIsNoError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &breakable{Queue: created(t, localqueue.New(nil), "jobs")}
+		q := &breakable{Queue: created(t, must(localqueue.New(nil)), "jobs")}
 		q.breaks(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 		a := start(t, agent.Options{}, agent.Pool{Name: "pool", Queues: []queue.Queue{q}, Actuator: &platform{n: 3}, Policy: slow})
 		after(time.Second)

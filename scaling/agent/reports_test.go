@@ -27,7 +27,7 @@ func put(t *testing.T, q queue.Queue, text string) {
 // reports that are wrong, of other pools, or stale change nothing, and those of this pool are seen among them.
 func TestWrongForeignAndStaleReportsChangeNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := localqueue.New(nil)
+		e := must(localqueue.New(nil))
 		control := created(t, e, "control")
 		w, pool := billing(t, e, beacon.Options{Queue: control})
 		report := beacon.Report{
@@ -84,7 +84,7 @@ func TestOneFalseReportIsSoonForgotten(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e := localqueue.New(nil)
+				e := must(localqueue.New(nil))
 				control := created(t, e, "control")
 				w, pool := billing(t, e, beacon.Options{Queue: control})
 				a := start(t, agent.Options{}, pool)
@@ -121,7 +121,7 @@ func TestOneFalseReportIsSoonForgotten(t *testing.T) {
 // while the control queue is missing, what only instances know is unknown, and the pool is scaled by the depth.
 func TestAMissingControlQueueLeavesTheDepth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := localqueue.New(nil)
+		e := must(localqueue.New(nil))
 		control := e.Queue(queue.Name{Account: "test", Queue: "control"})
 		w, pool := billing(t, e, beacon.Options{})
 		pool.Beacons = []queue.Queue{control}
@@ -162,7 +162,7 @@ func TestAMissingControlQueueLeavesTheDepth(t *testing.T) {
 // A control queue that is full of other messages hides instances. That is said once, with what to do, and its end too.
 func TestAFullControlQueueIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := localqueue.New(nil)
+		e := must(localqueue.New(nil))
 		control := created(t, e, "control")
 		w, pool := billing(t, e, beacon.Options{Queue: control})
 		var log logText
@@ -195,7 +195,7 @@ func TestAFullControlQueueIsReported(t *testing.T) {
 // one control queue of two that fails makes what instances report unknown: a sum of some is no sum.
 func TestOneFailingControlQueueMakesReportsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := localqueue.New(nil)
+		e := must(localqueue.New(nil))
 		control := created(t, e, "control")
 		w, pool := billing(t, e, beacon.Options{Queue: control})
 		second := &breakable{Queue: created(t, e, "second")}
@@ -237,7 +237,7 @@ func TestOneFailingControlQueueMakesReportsUnknown(t *testing.T) {
 // of messages that workers hold or gave back, and of those that their senders delayed, the policy hears apart.
 func TestTheDepthIsSplit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := localqueue.New(nil)
+		e := must(localqueue.New(nil))
 		w, pool := billing(t, e, beacon.Options{Queue: created(t, e, "control"), Interval: time.Second})
 		w.takes = time.Hour
 		for range 50 { // not due for a day
@@ -272,7 +272,7 @@ func TestInstancesThatUseTooMuchCPUAreTooFew(t *testing.T) {
 	for name, dry := range map[string]bool{"real": false, "dry run": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e := localqueue.New(nil)
+				e := must(localqueue.New(nil))
 				jobs, control := created(t, e, "jobs"), created(t, e, "control")
 				for _, name := range []string{"a", "b", "c", "d"} {
 					text, err := json.Marshal(beacon.Report{

@@ -22,7 +22,7 @@ import (
 // agent takes over, killed or stopped, and one in the first second.
 func halfAnHour(t *testing.T, folder string, period time.Duration, kill bool) (changes []int) {
 	synctest.Test(t, func(t *testing.T) {
-		q := created(t, localqueue.New(nil), "jobs")
+		q := created(t, must(localqueue.New(nil)), "jobs")
 		p := &platform{n: 1}
 		o := agent.Options{Folder: folder}
 		pool := agent.Pool{Name: "pool", Queues: []queue.Queue{q}, Actuator: p, Policy: slow}
@@ -130,7 +130,7 @@ func TestAKilledAgentDoesNotFlap(t *testing.T) {
 func TestWhatAKilledAgentAddedStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		folder := t.TempDir()
-		q := created(t, localqueue.New(nil), "jobs")
+		q := created(t, must(localqueue.New(nil)), "jobs")
 		p := &platform{n: 1}
 		pool := agent.Pool{Name: "pool", Queues: []queue.Queue{q}, Actuator: p, Policy: slow}
 		a := start(t, agent.Options{Folder: folder}, pool)
@@ -167,7 +167,7 @@ func TestAnAgentWithoutHistoryRemovesNothingAtFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				folder := t.TempDir()
-				q := created(t, localqueue.New(nil), "jobs")
+				q := created(t, must(localqueue.New(nil)), "jobs")
 				p := &platform{n: 8}
 				pool := agent.Pool{Name: "pool", Queues: []queue.Queue{q}, Actuator: p, Policy: slow}
 				a := start(t, agent.Options{Folder: folder}, pool)
@@ -217,7 +217,7 @@ func TestAFileThatIsNoHistoryIsMovedAside(t *testing.T) {
 				if err := os.WriteFile(path, text, 0o600); err != nil {
 					t.Fatal(err)
 				}
-				q := created(t, localqueue.New(nil), "jobs")
+				q := created(t, must(localqueue.New(nil)), "jobs")
 				a := start(t, agent.Options{Folder: folder}, agent.Pool{Name: "pool", Queues: []queue.Queue{q}, Actuator: &platform{n: 1}, Policy: slow})
 				after(time.Minute)
 				errs := a.errors()
@@ -251,7 +251,7 @@ func TestAHistoryThatCannotBeReadIsMovedAside(t *testing.T) {
 		if err := os.MkdirAll(filepath.Join(path, "something"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		q := created(t, localqueue.New(nil), "jobs")
+		q := created(t, must(localqueue.New(nil)), "jobs")
 		a := start(t, agent.Options{Folder: folder}, agent.Pool{Name: "pool", Queues: []queue.Queue{q}, Actuator: &platform{n: 1}, Policy: slow})
 		after(5 * time.Minute)
 		if err := a.stop(); err != nil {
@@ -273,7 +273,7 @@ func TestAHistoryThatCannotBeReadIsMovedAside(t *testing.T) {
 func writtenHistory(t *testing.T) (text []byte) {
 	synctest.Test(t, func(t *testing.T) {
 		folder := t.TempDir()
-		q := created(t, localqueue.New(nil), "jobs")
+		q := created(t, must(localqueue.New(nil)), "jobs")
 		a := start(t, agent.Options{Folder: folder}, agent.Pool{Name: "pool", Queues: []queue.Queue{q}, Actuator: &platform{n: 1}, Policy: slow})
 		after(5 * time.Minute)
 		if err := a.stop(); err != nil {
@@ -292,7 +292,7 @@ func writtenHistory(t *testing.T) (text []byte) {
 func TestTheHistoryIsWrittenOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		folder := t.TempDir()
-		q := created(t, localqueue.New(nil), "jobs")
+		q := created(t, must(localqueue.New(nil)), "jobs")
 		a := start(t, agent.Options{Folder: folder, Interval: time.Second}, agent.Pool{Name: "pool", Queues: []queue.Queue{q}, Actuator: &platform{n: 1}, Policy: slow})
 		path := filepath.Join(folder, "pool.history.jsonl")
 		var before os.FileInfo
@@ -338,7 +338,7 @@ func TestTheHistoryIsWrittenOnceAMinute(t *testing.T) {
 func TestAFolderThatIsDeletedIsMadeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		folder := filepath.Join(t.TempDir(), "state")
-		q := created(t, localqueue.New(nil), "jobs")
+		q := created(t, must(localqueue.New(nil)), "jobs")
 		pool := agent.Pool{Name: "pool", Queues: []queue.Queue{q}, Actuator: &platform{n: 1}, Policy: slow}
 		var log logText
 		a := start(t, agent.Options{Folder: folder, Logger: slog.New(slog.NewTextHandler(&log, nil))}, pool)
@@ -385,7 +385,7 @@ func TestAFolderThatIsDeletedIsMadeAgain(t *testing.T) {
 func TestAFolderThatCannotBeUsedEndsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		folder := t.TempDir()
-		q := created(t, localqueue.New(nil), "jobs")
+		q := created(t, must(localqueue.New(nil)), "jobs")
 		pool := func(name string) agent.Pool { return agent.Pool{Name: name, Queues: []queue.Queue{q}} }
 		a := start(t, agent.Options{Folder: folder}, pool("one"), pool("two"))
 		after(time.Second)
@@ -423,7 +423,7 @@ func TestDaysAreKeptInAFileOfTheirOwn(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		folder := t.TempDir()
-		q := created(t, localqueue.New(nil), "jobs")
+		q := created(t, must(localqueue.New(nil)), "jobs")
 		policy := slow
 		policy.Forecast = true
 		pool := agent.Pool{Name: "pool", Queues: []queue.Queue{q}, Actuator: &platform{n: 1}, Policy: policy}

@@ -230,3 +230,11 @@ func after(d time.Duration) {
 }
 
 var errBroken = errors.New("it is broken")
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
+}

@@ -21,7 +21,7 @@ func TestTwoAgentsForOnePoolDoNotFight(t *testing.T) {
 	}
 	asked := func(agents int) (asked []int) {
 		synctest.Test(t, func(t *testing.T) {
-			e := localqueue.New(nil)
+			e := must(localqueue.New(nil))
 			w, pool := billing(t, e, beacon.Options{Queue: created(t, e, "control")})
 			var all []*running
 			for range agents {
@@ -55,7 +55,7 @@ func TestAnotherAgentForThePoolIsNoticed(t *testing.T) {
 		t.Skip("plays an hour")
 	}
 	synctest.Test(t, func(t *testing.T) {
-		e := localqueue.New(nil)
+		e := must(localqueue.New(nil))
 		w, pool := billing(t, e, beacon.Options{Queue: created(t, e, "control")})
 		other, otherPool := &workers{
 			t: t, jobs: w.jobs, beacon: w.beacon, slots: w.slots, takes: w.takes, ended: map[string]int{}, started: 1000, // of other names
@@ -99,13 +99,13 @@ func TestAnotherAgentForThePoolIsNoticed(t *testing.T) {
 // all the same, because a figure that is missing once is there the next time.
 func TestAFloodIsServedInABadNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := localqueue.New(nil)
+		e := must(localqueue.New(nil))
 		control := created(t, e, "control")
 		w, pool := billing(t, e, beacon.Options{Queue: control})
 		bad := func(q queue.Queue, seed uint64) queue.Queue {
-			return faultqueue.New(q, &faultqueue.Options{
+			return must(faultqueue.New(q, &faultqueue.Options{
 				Seed: seed, Every: faultqueue.Rates{Throttled: 0.1, Unavailable: 0.05, LostRequest: 0.05, LostResponse: 0.05, Slow: 0.05},
-			})
+			}))
 		}
 		pool.Queues, pool.Beacons = []queue.Queue{bad(w.jobs, 1)}, []queue.Queue{bad(control, 2)}
 		a := start(t, agent.Options{}, pool)

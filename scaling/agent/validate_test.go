@@ -15,9 +15,9 @@ import (
 
 // Everything that is wrong with pools and options is said at once, with the pool that it concerns.
 func TestEverythingThatIsWrongIsSaidAtOnce(t *testing.T) {
-	q := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs"})
+	q := must(localqueue.New(nil)).Queue(queue.Name{Account: "test", Queue: "jobs"})
 	more := func(account string) queue.Queue {
-		return localqueue.New(nil).Queue(queue.Name{Account: account, Queue: "more"})
+		return must(localqueue.New(nil)).Queue(queue.Name{Account: account, Queue: "more"})
 	}
 	var none *platform
 	_, err := agent.New([]agent.Pool{
@@ -94,7 +94,7 @@ func TestAnAccountIsTheSameHoweverItIsWritten(t *testing.T) {
 // An agent runs once.
 func TestAnAgentRunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := created(t, localqueue.New(nil), "jobs")
+		q := created(t, must(localqueue.New(nil)), "jobs")
 		a := start(t, agent.Options{}, agent.Pool{Name: "pool", Queues: []queue.Queue{q}})
 		after(time.Second)
 		if err := a.agent.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "make another one") {

@@ -65,7 +65,7 @@ func (s *subscription) Close() error {
 // processes it would take events away from the workers.
 func TestAnEventStartsAPoolOfNoInstances(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := created(t, localqueue.New(nil), "jobs")
+		q := created(t, must(localqueue.New(nil)), "jobs")
 		p := &platform{n: 1}
 		bus := &source{}
 		a := start(t, agent.Options{Wakeups: bus}, agent.Pool{Name: "pool", Queues: []queue.Queue{q}, Actuator: p, Policy: toZero})
@@ -113,7 +113,7 @@ func TestAnEventStartsAPoolOfNoInstances(t *testing.T) {
 // A flood of events for nothing costs a measurement a second.
 func TestAFloodOfEventsCostsAMeasurementASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := created(t, localqueue.New(nil), "jobs")
+		q := created(t, must(localqueue.New(nil)), "jobs")
 		bus := &source{}
 		a := start(t, agent.Options{Wakeups: bus}, agent.Pool{Name: "pool", Queues: []queue.Queue{q}, Actuator: &platform{}, Policy: toZero})
 		after(2 * time.Second)
@@ -140,7 +140,7 @@ func TestTheNextMeasurementFindsWork(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				q := created(t, localqueue.New(nil), "jobs")
+				q := created(t, must(localqueue.New(nil)), "jobs")
 				p := &platform{}
 				a := start(t, agent.Options{Wakeups: bus}, agent.Pool{Name: "pool", Queues: []queue.Queue{q}, Actuator: p, Policy: toZero})
 				after(time.Second)
@@ -185,7 +185,7 @@ func (s *silentSource) Subscribe(_ queue.Name, to wakeup.Subscriber) (wakeup.Sub
 // What was published before a connection was there is not delivered: when it is, the agent looks at once.
 func TestTheAgentLooksWhenItBeginsToListen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := created(t, localqueue.New(nil), "jobs")
+		q := created(t, must(localqueue.New(nil)), "jobs")
 		bus := &silentSource{subscribed: make(chan wakeup.Subscriber, 1)}
 		p := &platform{}
 		a := start(t, agent.Options{Wakeups: bus}, agent.Pool{Name: "pool", Queues: []queue.Queue{q}, Actuator: p, Policy: toZero})

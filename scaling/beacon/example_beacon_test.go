@@ -15,7 +15,11 @@ import (
 
 // An instance reports in a control queue, and whoever reads that sees what it does.
 func Example() {
-	account := localqueue.New(nil)
+	account, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	jobs := account.Queue(queue.Name{Account: "acme", Queue: "jobs"})
 	control := account.Queue(queue.Name{Account: "acme", Queue: "jobs-control"})
 	ctx, stop := context.WithCancel(context.Background())

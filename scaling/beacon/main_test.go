@@ -39,7 +39,7 @@ type world struct {
 func bubble(t *testing.T, f func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		a := localqueue.New(&localqueue.Options{Seed: 1})
+		a := must(localqueue.New(&localqueue.Options{Seed: 1}))
 		control := a.Queue(queue.Name{Account: "acme", Queue: "control"})
 		if err := control.Create(t.Context(), nil); err != nil {
 			t.Fatal(err)

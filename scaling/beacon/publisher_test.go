@@ -277,11 +277,11 @@ func TestReportsSurviveAFaultyNetwork(t *testing.T) {
 	for seed := range uint64(10) {
 		bubble(t, func(w *world) {
 			rates := faultqueue.Rates{Throttled: 0.05, Unavailable: 0.05, LostRequest: 0.05, LostResponse: 0.05, Duplicate: 0.05, Slow: 0.02, Late: 0.02}
-			faulty := faultqueue.New(w.control, &faultqueue.Options{
+			faulty := must(faultqueue.New(w.control, &faultqueue.Options{
 				Seed: seed, Every: rates,
 				Phases: []faultqueue.Phase{{From: 40 * time.Minute, For: time.Hour, Faults: map[faultqueue.Op]faultqueue.Rates{
 					faultqueue.Enqueue: {}, faultqueue.Update: {}, faultqueue.Delete: {}}}},
-			})
+			}))
 			i := w.start(faulty, Options{Instance: "a"})
 			missing := 0
 			for n := range int64(40 * 6) {

@@ -57,7 +57,12 @@ func ExampleNew() {
 	fmt.Println("listening:", <-listening)
 
 	type Order struct{ ID string }
-	q := localqueue.New(nil).Queue(orders)
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	q := engine.Queue(orders)
 	p := producer.New(q, &producer.Options[Order]{Wakeups: wakeups, Create: true})
 	if _, err := p.Send(context.Background(), Order{"7"}, nil); err != nil {
 		fmt.Println(err)

@@ -84,8 +84,8 @@ func processes(t *testing.T, n int, location string, o *serverwakeup.Options, en
 func TestConformanceInProcess(t *testing.T) {
 	wakeuptest.Run(t, wakeuptest.Harness{Between: true, SeesQueue: true, Account: emulator.DevelopmentAccount, Bubble: true,
 		Open: func(t *testing.T, n int) []wakeuptest.Process {
-			engine := localqueue.New(nil)
-			server := emulator.New(engine, nil)
+			engine := must(localqueue.New(nil))
+			server := must(emulator.New(engine, nil))
 			return processes(t, n, server.ConnectionString(), &serverwakeup.Options{Transport: &http.Client{Transport: server}}, engine)
 		}})
 }
@@ -96,7 +96,7 @@ func TestConformanceOfTheEnginesSource(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			wakeuptest.Run(t, wakeuptest.Harness{Between: true, OneHears: true, SeesQueue: true, Bubble: bubble,
 				Open: func(_ *testing.T, n int) []wakeuptest.Process {
-					engine := localqueue.New(nil)
+					engine := must(localqueue.New(nil))
 					var all []wakeuptest.Process
 					for range n {
 						w := &world{engine.Wakeups(), engine}
@@ -111,8 +111,8 @@ func TestConformanceOfTheEnginesSource(t *testing.T) {
 func TestConformanceOverSockets(t *testing.T) {
 	wakeuptest.Run(t, wakeuptest.Harness{Between: true, SeesQueue: true, Account: emulator.DevelopmentAccount,
 		Open: func(t *testing.T, n int) []wakeuptest.Process {
-			engine := localqueue.New(nil)
-			endpoint, err := emulator.New(engine, nil).Start("")
+			engine := must(localqueue.New(nil))
+			endpoint, err := must(emulator.New(engine, nil)).Start("")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -116,12 +116,12 @@ func TestAStreamOverTLS(t *testing.T) {
 	lent := httptest.NewUnstartedServer(nil) // for its certificate
 	lent.StartTLS()
 	defer lent.Close()
-	engine := localqueue.New(nil)
+	engine := must(localqueue.New(nil))
 	name := queue.Name{Account: emulator.DevelopmentAccount, Queue: "orders"}
 	if err := engine.Queue(name).Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	endpoint, err := emulator.New(engine, nil).StartTLS("", &tls.Config{Certificates: lent.TLS.Certificates})
+	endpoint, err := must(emulator.New(engine, nil)).StartTLS("", &tls.Config{Certificates: lent.TLS.Certificates})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,12 @@ import (
 
 // A process hears of the message that another one sends.
 func Example() {
-	endpoint, err := emulator.New(nil, nil).Start("") // or millrace serve
+	server, err := emulator.New(nil, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	endpoint, err := server.Start("") // or millrace serve
 	if err != nil {
 		fmt.Println(err)
 		return

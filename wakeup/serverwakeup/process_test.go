@@ -28,8 +28,8 @@ const (
 	dataVariable   = "SERVERWAKEUP_TEST_DATA"
 )
 
-// must ends a process of a test.
-func must(err error) {
+// exitOn ends a process of a test.
+func exitOn(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "process of a test:", err)
 		os.Exit(1)
@@ -38,9 +38,9 @@ func must(err error) {
 
 func runServer(address, directory string) {
 	engine, err := filequeue.Open(directory, nil)
-	must(err)
-	endpoint, err := emulator.New(engine.Engine, nil).Start(address)
-	must(err)
+	exitOn(err)
+	endpoint, err := must(emulator.New(engine.Engine, nil)).Start(address)
+	exitOn(err)
 	fmt.Println("serving", endpoint.Addr())
 	<-endpoint.Done()
 }
@@ -49,9 +49,9 @@ func runServer(address, directory string) {
 // hears an event, until the queue is empty.
 func runWorker(location string) {
 	q, err := azurequeue.Open(location, "jobs", nil)
-	must(err)
+	exitOn(err)
 	source, err := serverwakeup.Open(location, nil)
-	must(err)
+	exitOn(err)
 	signal := make(chan struct{}, 1)
 	wake := func() { waiting.Signal(signal, struct{}{}) }
 	_, err = source.Subscribe(q.Name(), wakeup.Subscriber{
@@ -63,7 +63,7 @@ func runWorker(location string) {
 			}
 		},
 	})
-	must(err)
+	exitOn(err)
 	ctx := context.Background()
 	for range signal {
 		for {
@@ -103,7 +103,7 @@ func openJobs(t *testing.T, location string) *azurequeue.Queue {
 // TestTwoProcessesWakeEachOther shows that a message costs two idle worker processes two dequeues in all, and
 // that both work.
 func TestTwoProcessesWakeEachOther(t *testing.T) {
-	server := emulator.New(nil, nil)
+	server := must(emulator.New(nil, nil))
 	endpoint, err := server.Start("")
 	if err != nil {
 		t.Fatal(err)

@@ -37,8 +37,8 @@ func inBubble(t *testing.T, f func(b *bundle)) {
 
 func setup(t *testing.T) *bundle {
 	t.Helper()
-	b := &bundle{T: t, engine: localqueue.New(&localqueue.Options{DeletingFor: -1}), log: new(syncBuffer)}
-	b.server = emulator.New(b.engine, nil)
+	b := &bundle{T: t, engine: must(localqueue.New(&localqueue.Options{DeletingFor: -1})), log: new(syncBuffer)}
+	b.server = must(emulator.New(b.engine, nil))
 	b.via = &network{to: b.server}
 	b.queue = b.engine.Queue(queue.Name{Account: emulator.DevelopmentAccount, Queue: "orders"})
 	if err := b.queue.Create(t.Context(), nil); err != nil {
@@ -204,4 +204,12 @@ func (b *syncBuffer) lines(text string) int {
 		}
 	}
 	return n
+}
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
 }

@@ -43,7 +43,11 @@ type Account struct {
 func Open(location string, logger *slog.Logger) (*Account, error) {
 	a := &Account{location: location, outage: outage{server: "queue server", logger: logger}}
 	if location == Embedded {
-		endpoint, err := emulator.New(nil, nil).Start("")
+		server, err := emulator.New(nil, nil)
+		if err != nil {
+			return nil, err
+		}
+		endpoint, err := server.Start("")
 		if err != nil {
 			return nil, err
 		}

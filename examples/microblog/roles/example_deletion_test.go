@@ -18,7 +18,11 @@ import (
 // The web role asks for the deletion of a channel, and a worker deletes it.
 func ExampleRequester_Delete() {
 	ctx, stop := context.WithCancel(context.Background())
-	q, err := localqueue.New(nil).Account("local").Open(roles.QueueName)
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	q, err := engine.Account("local").Open(roles.QueueName)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func (w *world) suffer(seed uint64, seen map[string]int) {
 	queues := []*faultqueue.Queue{}
 	var workers []*process
 	for i := range 2 {
-		q := faultqueue.New(w.queue, &faultqueue.Options{Seed: seed*2 + uint64(i), Every: rates})
+		q := must(faultqueue.New(w.queue, &faultqueue.Options{Seed: seed*2 + uint64(i), Every: rates}))
 		queues = append(queues, q)
 		workers = append(workers, w.start(q, far(nil)))
 	}

@@ -57,7 +57,7 @@ type play struct {
 
 func newPlay(t *testing.T) *play {
 	t.Helper()
-	endpoint, err := emulator.New(nil, nil).Start("")
+	endpoint, err := must(emulator.New(nil, nil)).Start("")
 	if err != nil {
 		t.Fatal(err)
 	}

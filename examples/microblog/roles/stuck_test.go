@@ -78,9 +78,9 @@ func (w *world) standStill(n int, meanwhile time.Duration, anew bool) bool {
 	s, number := w.site(nil), 0
 	stands, goOn := make(chan struct{}), make(chan struct{})
 	slow := &channels.Site{Channels: stuck{s.Channels, &number, n, stands, goOn}, Posts: stuck{s.Posts, &number, n, stands, goOn}}
-	first := w.start(faultqueue.New(w.queue, &faultqueue.Options{
+	first := w.start(must(faultqueue.New(w.queue, &faultqueue.Options{
 		Seed: uint64(n), Faults: map[faultqueue.Op]faultqueue.Rates{faultqueue.Update: {LostRequest: 1}},
-	}), slow)
+	})), slow)
 	select {
 	case <-stands:
 	case <-time.After(2 * LateDelay): // it has done everything without the request

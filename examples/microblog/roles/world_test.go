@@ -35,7 +35,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	q, err := localqueue.New(nil).Account("test").Open(QueueName)
+	q, err := must(localqueue.New(nil)).Account("test").Open(QueueName)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func newWorld(t tester) *world {
 	t.Helper()
 	w := &world{t: t, faulty: &faultyTable{Store: table.Memory("Blogs")}}
 	w.site = &channels.Site{Channels: table.Memory("Channels"), Posts: w.faulty}
-	w.queue = &faultyQueue{Queue: localqueue.New(nil).Queue(queue.Name{Account: "a", Queue: roles.QueueName})}
+	w.queue = &faultyQueue{Queue: must(localqueue.New(nil)).Queue(queue.Name{Account: "a", Queue: roles.QueueName})}
 	var err error
 	w.server, err = New(w.site, roles.NewRequester(w.queue, nil), &Options{Top: 5, Logger: slog.New(slog.NewTextHandler(&w.log, nil))})
 	if err != nil {

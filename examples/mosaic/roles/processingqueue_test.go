@@ -29,7 +29,7 @@ func openTest(t *testing.T, raw queue.Queue) (*ImageProcessingQueue[SliceRespons
 }
 
 func testQueue() queue.Manager {
-	return localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: sliceResponses})
+	return must(localqueue.New(nil)).Queue(queue.Name{Account: "test", Queue: sliceResponses})
 }
 
 // PM-15: sending creates the queue.

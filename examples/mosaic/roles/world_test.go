@@ -55,7 +55,7 @@ func jobsIn(store blob.Store) jobs {
 }
 
 func newWorld(t *testing.T, threshold int) *world {
-	w := &world{t: t, engine: localqueue.New(&localqueue.Options{Seed: 1}), store: blob.Memory()}
+	w := &world{t: t, engine: must(localqueue.New(&localqueue.Options{Seed: 1})), store: blob.Memory()}
 	for _, name := range allQueues {
 		metadata := map[string]string{"PoisonThreshold": fmt.Sprint(threshold)}
 		if threshold == 0 {

@@ -16,3 +16,11 @@ func TestMain(m *testing.M) {
 	_ = flag.Set("test.parallel", "16") // they wait more than they compute
 	goleak.VerifyTestMain(m)
 }
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
+}

@@ -47,7 +47,7 @@ type world struct {
 }
 
 func setup(t *testing.T) *world {
-	w := &world{t: t, engine: localqueue.New(nil), store: &gatedStore{Manager: blob.Memory()}, data: t.TempDir(), tiles: t.TempDir(), log: new(lockedBuffer)}
+	w := &world{t: t, engine: must(localqueue.New(nil)), store: &gatedStore{Manager: blob.Memory()}, data: t.TempDir(), tiles: t.TempDir(), log: new(lockedBuffer)}
 	for i := range 12 {
 		if err := os.WriteFile(filepath.Join(w.tiles, fmt.Sprintf("%d.png", i)), plainPNG(color.RGBA{uint8(i * 20), uint8(i * 70), uint8(255 - i*20), 255}), 0o600); err != nil {
 			t.Fatal(err)

@@ -57,7 +57,7 @@ func TestConformanceOfTheEmulator(t *testing.T) {
 		t.Skip("waits for real leases")
 	}
 	t.Parallel() // it spends most of its time waiting
-	e, err := emulator.New(localqueue.New(&localqueue.Options{DeletingFor: 1}), nil).Start("")
+	e, err := must(emulator.New(must(localqueue.New(&localqueue.Options{DeletingFor: -1})), nil)).Start("")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,12 @@ import (
 func ExampleNew() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	endpoint, err := emulator.New(nil, nil).Start("")
+	server, err := emulator.New(nil, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	endpoint, err := server.Start("")
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -13,7 +13,12 @@ import (
 // on a socket of this machine.
 func ExampleTransport() {
 	ctx := context.Background()
-	endpoint, err := emulator.New(nil, nil).Start("")
+	server, err := emulator.New(nil, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	endpoint, err := server.Start("")
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -452,11 +452,12 @@ func BenchmarkExchange(b *testing.B) {
 	}
 }
 
-func must(t *Transport, err error) *Transport {
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
 	if err != nil {
 		panic(err)
 	}
-	return t
+	return made
 }
 
 func TestNewRefusesInvalidOptions(t *testing.T) {

@@ -105,7 +105,7 @@ func BenchmarkDepth(b *testing.B) {
 }
 
 func deepQueue(b *testing.B, kind string, depth int) queue.Queue {
-	e := localqueue.New(nil)
+	e := must(localqueue.New(nil))
 	if kind == "file" {
 		e = opened(b, b.TempDir())
 	}

@@ -53,7 +53,7 @@ func loaded(t tester, s *store) (localengine.Saved, localengine.View) {
 // over opens an engine over a store, which the test's end closes.
 func over(t testing.TB, s *store) *localqueue.Engine {
 	t.Helper()
-	e, err := engineOver(s, &localqueue.Options{DeletingFor: 1})
+	e, err := engineOver(s, &localqueue.Options{DeletingFor: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,4 +99,12 @@ func scratch(t tester) (dir string, remove func()) {
 		t.Fatal(err)
 	}
 	return dir, func() { _ = os.RemoveAll(dir) }
+}
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
 }

@@ -113,7 +113,7 @@ func TestAgainstMemory(t *testing.T) {
 		dir := memoryDirectory(t)
 		defer func() { _ = os.RemoveAll(dir) }()
 		synctest.Test(t, func(*testing.T) {
-			w := &twins{dir: dir, memory: localqueue.New(nil)}
+			w := &twins{dir: dir, memory: must(localqueue.New(nil))}
 			w.open(r)
 			// rapid's panic that ends a run must be raised on its own goroutine.
 			defer func() { thrown = recover(); _ = w.file.Close() }()

@@ -70,7 +70,7 @@ func checkError(t *testing.T, err error, says ...string) {
 // returns the errors.
 func scaled(t *testing.T, a *azure.Actuator) (empty func(), end func() []error) {
 	t.Helper()
-	q := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "orders"})
+	q := must(localqueue.New(nil)).Queue(queue.Name{Account: "test", Queue: "orders"})
 	if err := q.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}

@@ -195,3 +195,11 @@ func patch(id string, n int) string {
 	}
 	return fmt.Sprintf(`PATCH {"properties":{"template":{"scale":{"maxReplicas":%d,"minReplicas":%d}}}}`, max(n, 1), n)
 }
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
+}

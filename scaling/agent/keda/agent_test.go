@@ -54,7 +54,7 @@ func (a *address) scalerFor(t *testing.T, q queue.Queue, folder string, replicas
 
 func emptyQueue(t *testing.T) queue.Manager {
 	t.Helper()
-	q := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs"})
+	q := must(localqueue.New(nil)).Queue(queue.Name{Account: "test", Queue: "jobs"})
 	if err := q.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,11 @@ import (
 // An agent measures a queue with 300 messages and decides; KEDA, here a client, reads what it has decided.
 func ExampleServer() {
 	ctx, stop := context.WithCancel(context.Background())
-	orders := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "orders"})
+	engine, err := localqueue.New(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	orders := engine.Queue(queue.Name{Account: "acme", Queue: "orders"})
 	if err := orders.Create(ctx, nil); err != nil {
 		log.Fatal(err)
 	}

@@ -39,8 +39,8 @@ func parsed(t *testing.T, text string) *agentfile.File {
 
 // the program has access to the queues, measures, decides and tells the platform.
 func TestTheProgramTellsKEDAWhatItDecides(t *testing.T) {
-	engine := localqueue.New(nil)
-	account, err := emulator.New(engine, nil).Start("127.0.0.1:0")
+	engine := must(localqueue.New(nil))
+	account, err := must(emulator.New(engine, nil)).Start("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,4 +220,12 @@ func TestTheManifestFitsTheProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.close()
+}
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
 }
