@@ -73,7 +73,7 @@ func (c *combined) shard(i int, all *limits.Process, m *metered.Meter) *paired.Q
 	}))
 	primary := all.Wrap(m.Wrap(network))
 	secondary := all.Wrap(m.Wrap(c.east.Queue(queue.Name{Account: "east", Queue: "orders"})))
-	q := paired.New(primary, secondary, &paired.Options{Backlogs: 2, FailoverInterval: 2 * time.Second, ProbeInterval: 5 * time.Second, Logger: silent})
+	q := must(paired.New(primary, secondary, &paired.Options{Backlogs: 2, FailoverInterval: 2 * time.Second, ProbeInterval: 5 * time.Second, Logger: silent}))
 	c.t.Cleanup(func() { _ = q.Close() })
 	if err := q.Pair(c.t.Context()); err != nil {
 		c.t.Fatal(err)
@@ -109,7 +109,7 @@ func (c *combined) producer() *producer.Producer[Parcel] {
 // worker returns a worker that listens to all shards, and to another queue with the same slots.
 func (c *combined) worker(rate *limits.RateLimit) []millrace.Runner {
 	c.t.Helper()
-	all, shared := c.limit(), slots.NewPool(&slots.PoolOptions{Slots: combinedSlots})
+	all, shared := c.limit(), must(slots.NewPool(&slots.PoolOptions{Slots: combinedSlots}))
 	var limitedShards []queue.Queue
 	var pairs []*paired.Queue
 	for i := range combinedShards {
@@ -121,16 +121,16 @@ func (c *combined) worker(rate *limits.RateLimit) []millrace.Runner {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	orders := shards.New(limitedShards, perkey.Wrap(keys, c.handle), &shards.Options[Parcel]{
+	orders := must(shards.New(limitedShards, perkey.Wrap(keys, c.handle), &shards.Options[Parcel]{
 		Pool: shared, Listener: &listener.Options[Parcel]{Claims: c.claims, Wakeups: &c.bus, Logger: silent},
-	})
+	}))
 	letters := listener.New(c.west.Queue(queue.Name{Account: "west", Queue: "letters"}), func(context.Context, *listener.Message[string]) error {
 		c.enter(1)
 		defer c.enter(-1)
 		time.Sleep(3 * time.Second)
 		return nil
 	}, &listener.Options[string]{Slots: shared.Member(&slots.MemberOptions{Name: "letters"}), Logger: silent})
-	return []millrace.Runner{orders, letters, paired.NewSyphon(&paired.SyphonOptions{MaxPoll: time.Minute}, pairs...)}
+	return []millrace.Runner{orders, letters, must(paired.NewSyphon(pairs, &paired.SyphonOptions{MaxPoll: time.Minute}))}
 }
 
 // enter counts handlers.

@@ -61,11 +61,18 @@ func durations(t *testing.T) map[string]durationUse {
 	}
 	enqueues := func(o queue.EnqueueOptions) error { _, err := q.Enqueue(t.Context(), "job", &o); return err }
 	pairs := func(o paired.Options) error {
-		p := paired.New(q, q.Sibling("-other"), &o)
+		p, err := paired.New(q, q.Sibling("-other"), &o)
+		if err != nil {
+			return err
+		}
 		defer p.Close()
 		return p.Pair(t.Context())
 	}
-	syphons := func(o paired.SyphonOptions) error { return paired.NewSyphon(&o).Run(t.Context()) }
+	syphoned := must(paired.New(q, q.Sibling("-other"), nil))
+	syphons := func(o paired.SyphonOptions) error {
+		_, err := paired.NewSyphon([]*paired.Queue{syphoned}, &o)
+		return err
+	}
 	const second, millisecond = time.Second, time.Millisecond
 	return map[string]durationUse{
 		"HTTPOptions.PreStop": {millisecond, func(d time.Duration) error {
@@ -88,7 +95,7 @@ func durations(t *testing.T) map[string]durationUse {
 			return err
 		}},
 		"dispatcher.KindOptions.Timeout": {millisecond, func(d time.Duration) error {
-			k := dispatcher.NewKind("order", dispatcher.Jobs[string]{Handler: handler}, &dispatcher.KindOptions{Timeout: d})
+			k := dispatcher.Jobs[string]{Handler: handler}.Kind("order", &dispatcher.KindOptions{Timeout: d})
 			_, err := dispatcher.NewKinds(q, []dispatcher.Kind{k}, nil)
 			return err
 		}},
@@ -128,7 +135,8 @@ func durations(t *testing.T) map[string]durationUse {
 		}},
 		"listener.Options.Timeout": {millisecond, func(d time.Duration) error { return listens(listener.Options[string]{Timeout: d}) }},
 		"listener/shards.Options.Settle": {millisecond, func(d time.Duration) error {
-			return shards.New([]queue.Queue{q}, handler, &shards.Options[string]{Settle: d}).Run(t.Context())
+			_, err := shards.New([]queue.Queue{q}, handler, &shards.Options[string]{Settle: d})
+			return err
 		}},
 
 		"poison.Filter.Newer": {millisecond, func(d time.Duration) error { return lists(poison.Options{Filter: poison.Filter{Newer: d}}) }},

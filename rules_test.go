@@ -117,16 +117,7 @@ func isHandle(p *apiPackage, t types.Type) bool {
 }
 
 // brokenToday lists the rules that are still broken. The list only shrinks.
-var brokenToday = map[string][]string{
-	"dispatcher.NewKind":           {"does not return (*T, error)"},
-	"dispatcher/slots.NewAdaptive": {"does not return (*T, error)"},
-	"dispatcher/slots.NewPool":     {"does not return (*T, error)"},
-	"listener.NewKinds":            {"does not return (*T, error)"},
-	"listener/shards.New":          {"does not return (*T, error)"},
-	"listener/shards.NewKinds":     {"does not return (*T, error)"},
-	"queue/paired.New":             {"does not return (*T, error)"},
-	"queue/paired.NewSyphon":       {"options are not the last parameter", "does not return (*T, error)"},
-}
+var brokenToday = map[string][]string{}
 
 // TestNamesAndShapesFollowTheRules: constructors are called New or Open, take options as a pointer
 // and last, and return (*T, error). Run and Close have one shape.

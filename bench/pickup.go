@@ -101,8 +101,12 @@ func (p *pickup) run(ctx context.Context, h *harness) (*report, error) {
 // once measures one row on queues of its own.
 func (p *pickup) once(ctx context.Context, location string, t *pickupTurn, seed uint64) (err error) {
 	due := schedule(p.perSecond, p.window, seed)
+	pool, err := slots.NewPool(&slots.PoolOptions{Slots: p.slots})
+	if err != nil {
+		return err
+	}
 	w := &pickupWorker{
-		pickup: p, pool: slots.NewPool(&slots.PoolOptions{Slots: p.slots}), begun: newStarts(p.warmUp + len(due)),
+		pickup: p, pool: pool, begun: newStarts(p.warmUp + len(due)),
 		listening: listening{failed: make(chan error, 1)},
 	}
 	defer func() { err = errors.Join(err, w.stop()) }()

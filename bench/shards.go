@@ -126,13 +126,16 @@ func startShards(ctx context.Context, location string, k, underWay int) (_ *shar
 	// A place for each job that is under way: sent, and not yet handled. A handler makes room for the
 	// next job while its message is being deleted.
 	room := make(chan struct{}, underWay*k)
-	w.listener = shards.New(all, func(context.Context, *listener.Message[job]) error {
+	w.listener, err = shards.New(all, func(context.Context, *listener.Message[job]) error {
 		select {
 		case <-room:
 		default: // it came twice
 		}
 		return nil
 	}, &shards.Options[job]{Slots: 64 * k, Listener: &listener.Options[job]{Logger: slog.New(slog.DiscardHandler)}})
+	if err != nil {
+		return nil, err
+	}
 	w.running.Go(func() error { return w.listener.Run(ctx) })
 	p := producer.New[job](q, nil)
 	for i := range underWay * k {

@@ -153,10 +153,11 @@ func unfit[T any](t *testing.T) {
 	handler := func(context.Context, *listener.Message[T]) error { return nil }
 	_, encoding := codec.JSON[T]().Encode(none)
 	_, sending := producer.New(q, &producer.Options[T]{Create: true}).Send(t.Context(), none, nil)
+	_, ofKinds := listener.NewKinds(q, []listener.Kind{kinds.Kind[T]{Name: "jobs"}.Handle(handler, nil)}, nil)
 	for what, err := range map[string]error{
 		"Check": codec.Check(codec.JSON[T]()), "Encode": encoding, "Send": sending,
 		"listener": listener.New(q, handler, nil).Check(),
-		"kinds":    listener.NewKinds(q, []listener.Kind{kinds.Kind[T]{Name: "jobs"}.Handle(handler, nil)}, nil).Check(),
+		"kinds":    ofKinds,
 	} {
 		if name := fmt.Sprintf("%T ", none); err == nil || !strings.Contains(err.Error(), name+want) {
 			t.Errorf("%s: got %v, want %q", what, err, name+want)

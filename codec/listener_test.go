@@ -199,8 +199,12 @@ func TestAWordStaysAsItIs(t *testing.T) {
 		check(t, "a kind", func(h listener.Handler[string]) error {
 			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 			defer stop()
-			kind := dispatcher.NewKind("", dispatcher.Jobs[string]{Handler: h, Codec: codec.Text()}, nil)
-			return listener.NewKinds(q, []listener.Kind{kind}, &listener.Options[any]{Concurrency: 1, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
+			kind := dispatcher.Jobs[string]{Handler: h, Codec: codec.Text()}.Kind("", nil)
+			l, err := listener.NewKinds(q, []listener.Kind{kind}, &listener.Options[any]{Concurrency: 1, Logger: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				return err
+			}
+			return l.Run(ctx)
 		})
 	})
 	if body, f := codec.Verbatim(codec.JSON[int](), "MTIz", []byte("123"), codec.Base64); string(body) != "123" || f != codec.Base64 {

@@ -28,7 +28,7 @@ func TestAllocationsPerMessageAreBounded(t *testing.T) {
 func TestAllocationsPerMessageOfAKindAreBounded(t *testing.T) {
 	jobs, done := signalling()
 	d, err := dispatcher.NewKinds(instantQueue{}, []dispatcher.Kind{
-		dispatcher.NewKind("order", jobs, nil), dispatcher.NewKind("email", jobs, nil),
+		jobs.Kind("order", nil), jobs.Kind("email", nil),
 	}, &dispatcher.Options{Timeout: time.Minute, Concurrency: 256})
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +39,7 @@ func TestAllocationsPerMessageOfAKindAreBounded(t *testing.T) {
 // The slots of a pool take no allocation.
 func TestAllocationsPerMessageInAPoolAreBounded(t *testing.T) {
 	jobs, done := signalling()
-	p := slots.NewPool(&slots.PoolOptions{Slots: 256})
+	p := must(slots.NewPool(&slots.PoolOptions{Slots: 256}))
 	p.Member(nil)
 	d, err := dispatcher.New(instantQueue{}, jobs, &dispatcher.Options{Format: codec.Plain, Timeout: time.Minute, Slots: p.Member(nil)})
 	if err != nil {

@@ -78,7 +78,7 @@ func testFailures(t *testing.T, o dispatcher.Options, f func(*failuresTest)) {
 		jobs := dispatcher.Jobs[[]byte]{Handler: x.handle, Codec: codec.Bytes()}
 		var err error
 		if o.Claims != nil { // of several kinds, too
-			x.Dispatcher, err = dispatcher.NewKinds(x.queue, []dispatcher.Kind{dispatcher.NewKind("mail", jobs, nil), dispatcher.NewKind("bill", jobs, nil)}, &o)
+			x.Dispatcher, err = dispatcher.NewKinds(x.queue, []dispatcher.Kind{jobs.Kind("mail", nil), jobs.Kind("bill", nil)}, &o)
 		} else {
 			x.Dispatcher, err = dispatcher.New(x.queue, jobs, &o)
 		}

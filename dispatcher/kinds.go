@@ -16,7 +16,7 @@ import (
 )
 
 // Kind is one of several types of jobs on a queue: its name, its handler and its limits. Make one
-// with [NewKind], or with package kinds, which ties a name to a type for senders too. It is safe
+// with [Jobs.Kind], or with package kinds, which ties a name to a type for senders too. It is safe
 // for concurrent use.
 type Kind struct {
 	name    string
@@ -48,9 +48,10 @@ type KindOptions struct {
 	RetryDelay func(attempt int, err error) time.Duration
 }
 
-// NewKind returns the kind of jobs with this name in their envelopes. An empty name is for jobs
-// without a kind. Mistakes in it are errors of [NewKinds].
-func NewKind[T any](name string, jobs Jobs[T], o *KindOptions) Kind {
+// Kind returns the kind of these jobs: those with this name in their envelopes, or those without a
+// kind if it is empty. Nil options mean the limits of the dispatcher. [NewKinds] refuses an invalid
+// kind.
+func (jobs Jobs[T]) Kind(name string, o *KindOptions) Kind {
 	k := Kind{name: name}
 	if o != nil {
 		k.options = *o

@@ -8,7 +8,7 @@
 //
 //	p := Orders.Producer(q, nil)
 //
-//	l := listener.NewKinds(q, []listener.Kind{
+//	l, err := listener.NewKinds(q, []listener.Kind{
 //		Orders.Handle(bill, nil),
 //		Emails.Handle(deliver, &kinds.Options{Timeout: 10 * time.Second, MaxAttempts: 20}),
 //	}, nil)

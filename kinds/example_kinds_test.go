@@ -48,10 +48,14 @@ func Example() {
 		stop()
 		return nil
 	}
-	l := listener.NewKinds(q, []listener.Kind{
+	l, err := listener.NewKinds(q, []listener.Kind{
 		orders.Handle(bill, nil),
 		mails.Handle(deliver, &kinds.Options{Timeout: 10 * time.Second, MaxAttempts: 20}),
 	}, &listener.Options[any]{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	if err := l.Run(ctx); err != nil {
 		fmt.Println(err)
 	}

@@ -28,10 +28,10 @@ type Kind[T any] struct {
 // Options are the limits of the jobs of one kind. Nil and the zero value mean those of the listener.
 type Options = listener.KindOptions
 
-// Handle returns the kind with its handler, for [listener.NewKinds]. Nil options mean the limits of
-// the listener.
+// Handle returns the kind with its handler, for [listener.NewKinds], which refuses an invalid name,
+// codec, or option, and a nil handler. Nil options mean the limits of the listener.
 func (k Kind[T]) Handle(h listener.Handler[T], o *Options) listener.Kind {
-	return dispatcher.NewKind(k.Name, dispatcher.Jobs[T]{Handler: h, Codec: k.Codec}, o)
+	return dispatcher.Jobs[T]{Handler: h, Codec: k.Codec}.Kind(k.Name, o)
 }
 
 // Producer returns a producer that sends jobs of this kind to the queue. Its Kind and Codec are

@@ -1,7 +1,6 @@
 package kinds_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -19,8 +18,6 @@ import (
 func TestMistakesAreRefusedBeforeAnythingIsSent(t *testing.T) {
 	b := setup(t)
 	nothing := handler[order](b, nil)
-	ended, end := context.WithCancel(t.Context())
-	end() // a listener that accepts them returns
 	for _, c := range []struct {
 		name  string
 		kinds []listener.Kind
@@ -48,8 +45,7 @@ func TestMistakesAreRefusedBeforeAnythingIsSent(t *testing.T) {
 			if c.set != nil {
 				c.set(&o)
 			}
-			l := listener.NewKinds(b.queue, c.kinds, &o)
-			err := l.Run(ended)
+			l, err := listener.NewKinds(b.queue, c.kinds, &o)
 			for _, want := range c.want {
 				if err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("got %v, want %q in it", err, want)
@@ -58,12 +54,12 @@ func TestMistakesAreRefusedBeforeAnythingIsSent(t *testing.T) {
 			if n := strings.Count(fmt.Sprint(err), b.queue.Name().String()); n != 1 {
 				t.Errorf("got %v, which names the queue %d times, want 1", err, n)
 			}
-			if n := l.State().Requests; n != 0 {
-				t.Errorf("sent %d requests, want none", n)
+			if l != nil {
+				t.Error("got a listener besides the error")
 			}
 		})
 	}
-	if err := listener.NewKinds(nil, []listener.Kind{orders.Handle(nothing, nil)}, nil).Run(ended); err == nil {
+	if _, err := listener.NewKinds(nil, []listener.Kind{orders.Handle(nothing, nil)}, nil); err == nil {
 		t.Error("a nil queue was accepted")
 	}
 }
@@ -89,7 +85,7 @@ func TestTheCallerKeepsItsSlice(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		send(b, orders, order{1})
 		all := []listener.Kind{orders.Handle(handler[order](b, nil), nil)}
-		l := listener.NewKinds(b.queue, all, b.options)
+		l := must(listener.NewKinds(b.queue, all, b.options))
 		all[0] = listener.Kind{}
 		if state := b.run(time.Second, l); state.Succeeded != 1 {
 			b.Errorf("got %+v, want one success", state)

@@ -117,7 +117,7 @@ type runner interface {
 
 // kindsOf returns a listener for the kinds with the options of the bundle.
 func (b *bundle) kindsOf(ks ...listener.Kind) *listener.Listener[any] {
-	return listener.NewKinds(b.queue, ks, b.options)
+	return must(listener.NewKinds(b.queue, ks, b.options))
 }
 
 // run runs listeners side by side for so long and returns the final state of the first.

@@ -181,7 +181,7 @@ func TestAMessageThatNobodyCanHandleCostsLittle(t *testing.T) {
 				if c.worker.Name != "" {
 					known = append(known, c.worker.Handle(handler[email](b, nil), nil))
 				}
-				worker := listener.NewKinds(q, known, b.options)
+				worker := must(listener.NewKinds(q, known, b.options))
 				q.wake = worker.Wake
 				state := b.run(4*day, worker)
 				if q.requests[1] > 150 || q.requests[2] > 60 || q.requests[3] > 60 || q.requests[1] < 130 || q.requests[2] < 48 {

@@ -310,7 +310,7 @@ type Handler[T any] = dispatcher.Handler[T]
 type Middleware[T any] = dispatcher.Middleware[T]
 
 // Kind is one of several types of jobs on a queue: its name, its handler and its limits. Make one
-// with [dispatcher.NewKind], or with package kinds, which ties a name to a type for senders too. It is safe
+// with [dispatcher.Jobs.Kind], or with package kinds, which ties a name to a type for senders too. It is safe
 // for concurrent use.
 type Kind = dispatcher.Kind
 

@@ -16,9 +16,13 @@ import "github.com/millrace/millrace/queue"
 // A kind whose handlers keep failing gets a tenth of the slots: see [LimitedSource].
 //
 // The options apply to all kinds together. Codec and TimeoutFor, which depend on the type, must not
-// be set. NewKinds starts and sends nothing; [Listener.Run] reports invalid kinds and options.
-func NewKinds(q queue.Queue, kinds []Kind, o *Options[any]) *Listener[any] {
+// be set. NewKinds starts and sends nothing. The error names every invalid kind and option; a nil
+// queue, no kinds, and two kinds with one name are errors too.
+func NewKinds(q queue.Queue, kinds []Kind, o *Options[any]) (*Listener[any], error) {
 	l := New[any](q, nil, o)
 	l.kinds = append([]Kind{}, kinds...) // not nil; the caller may reuse its slice
-	return l
+	if err := l.Check(); err != nil {
+		return nil, err
+	}
+	return l, nil
 }

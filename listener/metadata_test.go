@@ -168,10 +168,10 @@ func TestTheAttemptsOfAKindWinOverTheMetadata(t *testing.T) {
 		b.putText("millrace/2?id=8&kd=other\n{\"N\":1}")
 		var runs, own int
 		o := &Options[any]{Logger: options().Logger, Metadata: ReadMetadata, RetryDelay: func(int, error) time.Duration { return 0 }}
-		b.run(NewKinds(b.queue, []Kind{
-			dispatcher.NewKind("", dispatcher.Jobs[job]{Handler: func(context.Context, *Message[job]) error { runs++; return errors.New("no") }}, nil),
-			dispatcher.NewKind("other", dispatcher.Jobs[job]{Handler: func(context.Context, *Message[job]) error { own++; return errors.New("no") }}, &KindOptions{MaxAttempts: 4}),
-		}, o))
+		b.run(must(NewKinds(b.queue, []Kind{
+			dispatcher.Jobs[job]{Handler: func(context.Context, *Message[job]) error { runs++; return errors.New("no") }}.Kind("", nil),
+			dispatcher.Jobs[job]{Handler: func(context.Context, *Message[job]) error { own++; return errors.New("no") }}.Kind("other", &KindOptions{MaxAttempts: 4}),
+		}, o)))
 		advance(time.Minute)
 		b.mustFinish()
 		if runs != 2 || own != 4 {

@@ -31,7 +31,7 @@ func TestAMemberOfAFullPoolPassesAnEventOn(t *testing.T) {
 		source := connected()
 		o := wakeOptions(source)
 		o.Fetch.SafetyPoll = noSafety
-		p := slots.NewPool(&slots.PoolOptions{Slots: 4})
+		p := must(slots.NewPool(&slots.PoolOptions{Slots: 4}))
 		o.Slots = p.Member(nil)
 		l := New(b.queue, nothing, o)
 		b.run(l)
@@ -74,7 +74,7 @@ func TestAMemberWithABacklogAndNoSlotsWakesAnotherInstance(t *testing.T) {
 			source := connected()
 			o := wakeOptions(source)
 			o.Fetch.SafetyPoll = noSafety
-			p := slots.NewPool(&slots.PoolOptions{Slots: 40})
+			p := must(slots.NewPool(&slots.PoolOptions{Slots: 40}))
 			o.Slots = p.Member(nil)
 			other := b.occupy(p, 36)
 			release := make(chan struct{})

@@ -267,11 +267,11 @@ func TestTheOneWorkerOfNineThatKnowsAKindIsWoken(t *testing.T) {
 		}
 		var all []*Listener[any]
 		for i := range 9 {
-			kind := dispatcher.NewKind("other", dispatcher.Jobs[job]{Handler: nothing}, nil)
+			kind := dispatcher.Jobs[job]{Handler: nothing}.Kind("other", nil)
 			if i == 4 {
-				kind = dispatcher.NewKind("new", dispatcher.Jobs[job]{Handler: known}, nil)
+				kind = dispatcher.Jobs[job]{Handler: known}.Kind("new", nil)
 			}
-			all = append(all, NewKinds(b.queue, []Kind{kind}, o()))
+			all = append(all, must(NewKinds(b.queue, []Kind{kind}, o())))
 		}
 		ctx, stop := context.WithCancel(b.Context())
 		var running sync.WaitGroup

@@ -134,7 +134,7 @@ func dequeuesForOne(t *testing.T, gap time.Duration, way string) (each float64) 
 			}
 			o.Wakeups, q = bus, l.Wrap(promising{b.queue, 2})
 		case "paired":
-			q = paired.New(promising{b.queue, 2}, b.engine.Queue(queue.Name{Account: "east", Queue: "jobs"}), nil)
+			q = must(paired.New(promising{b.queue, 2}, b.engine.Queue(queue.Name{Account: "east", Queue: "jobs"}), nil))
 			o.Wakeups = bus
 		case "engine":
 			o.Wakeups, q = b.engine.Wakeups(), promising{b.queue, 2}

@@ -41,7 +41,7 @@ func Drain[T any](t testing.TB, q queue.Queue, h listener.Handler[T], o *listene
 // other kinds are left, snoozed.
 func DrainKinds(t testing.TB, q queue.Queue, kinds []listener.Kind, o *listener.Options[any]) map[listener.Outcome]int {
 	t.Helper()
-	return drain(t, q, func(q queue.Queue, o *listener.Options[any]) *listener.Listener[any] {
+	return drain(t, q, func(q queue.Queue, o *listener.Options[any]) (*listener.Listener[any], error) {
 		return listener.NewKinds(q, kinds, o)
 	}, o)
 }
@@ -199,8 +199,10 @@ func round[T any](t testing.TB, q *watchedQueue, listen listening[T], o *listene
 	}
 	var broken atomic.Pointer[string]
 	options.OnError = watched(options.OnError, &broken)
-	l := listen(q, &options)
-	err := l.Run(ctx)
+	l, err := listen(q, &options)
+	if err == nil {
+		err = l.Run(ctx)
+	}
 	if first := broken.Load(); first != nil {
 		t.Fatalf("millracetest: a function in the options failed: %s", *first)
 	}
@@ -211,10 +213,12 @@ func round[T any](t testing.TB, q *watchedQueue, listen listening[T], o *listene
 	return outcomes(l.State())
 }
 
-type listening[T any] func(queue.Queue, *listener.Options[T]) *listener.Listener[T]
+type listening[T any] func(queue.Queue, *listener.Options[T]) (*listener.Listener[T], error)
 
 func handling[T any](h listener.Handler[T]) listening[T] {
-	return func(q queue.Queue, o *listener.Options[T]) *listener.Listener[T] { return listener.New(q, h, o) }
+	return func(q queue.Queue, o *listener.Options[T]) (*listener.Listener[T], error) {
+		return listener.New(q, h, o), nil
+	}
 }
 
 // watched returns an OnError that records the first failure of a function in the options, its own

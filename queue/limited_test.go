@@ -455,7 +455,7 @@ func TestAShortBatchUnderALimitEndsNoLoop(t *testing.T) {
 			}
 			return l.Wrap(b.jobs)
 		},
-		"paired": func(b *bundle) queue.Queue { return paired.New(b.jobs, b.tokens, nil) },
+		"paired": func(b *bundle) queue.Queue { return must(paired.New(b.jobs, b.tokens, nil)) },
 	}
 	for name, wrap := range wrappers {
 		synctest.Test(t, func(t *testing.T) {

@@ -72,7 +72,7 @@ func TestAKeyIsOfItsQueueAndItsKind(t *testing.T) {
 				}
 			}
 		}
-		l := listener.NewKinds(b.queue, handled, &listener.Options[any]{Duplicates: g, Concurrency: 1, Logger: o.Logger})
+		l := must(listener.NewKinds(b.queue, handled, &listener.Options[any]{Duplicates: g, Concurrency: 1, Logger: o.Logger}))
 		ctx, stop := context.WithTimeout(b.Context(), time.Minute)
 		defer stop()
 		if err := l.Run(ctx); err != nil {

@@ -121,10 +121,10 @@ func TestKindsAndQueuesShareKeys(t *testing.T) {
 			return b.handle(ctx, one)
 		}
 		o := &listener.Options[any]{Logger: b.options.Logger}
-		stop1 := b.run(listener.NewKinds(b.queue, []listener.Kind{
+		stop1 := b.run(must(listener.NewKinds(b.queue, []listener.Kind{
 			jobs.Handle(b.limited(b.handle), nil),
 			others.Handle(perkey.Wrap(b.keys, handleOther), nil),
-		}, o))
+		}, o)))
 		stop2 := b.run(listener.New(second, b.limited(b.handle), b.options))
 		b.until(30, time.Minute)
 		stop1()
@@ -140,7 +140,7 @@ func TestKindsAndQueuesShareKeys(t *testing.T) {
 // keys of its own.
 func TestAFloodLeavesThePoolToOthers(t *testing.T) {
 	bubble(t, nil, func(b *bundle) {
-		slots := slots.NewPool(&slots.PoolOptions{Slots: 16})
+		slots := must(slots.NewPool(&slots.PoolOptions{Slots: 16}))
 		second := b.newQueue("second")
 		b.flood("busy", 200, 2*time.Second)
 		b.options.Slots = slots.Member(nil)

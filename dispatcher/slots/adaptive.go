@@ -47,8 +47,7 @@ type AdaptiveOptions struct {
 	Memory func() (Memory, error)
 }
 
-// withDefaults returns the options with their defaults, or all errors in them.
-func (o AdaptiveOptions) withDefaults() (AdaptiveOptions, error) {
+func (o AdaptiveOptions) withDefaults() AdaptiveOptions {
 	o.Min = cmp.Or(o.Min, 1)
 	o.Max = cmp.Or(o.Max, max(dispatcher.DefaultConcurrency, o.Min))
 	if o.Start == 0 {
@@ -57,20 +56,23 @@ func (o AdaptiveOptions) withDefaults() (AdaptiveOptions, error) {
 			o.Start = o.Min
 		}
 	}
-	var errs []error
+	return o
+}
+
+func (o AdaptiveOptions) validate() error {
 	if o.Min < 0 || o.Max < o.Min {
-		errs = append(errs, fmt.Errorf("adaptive limit: bounds %d…%d must be at least 1, and Max not below Min", o.Min, o.Max))
-	} else if o.Start < o.Min || o.Start > o.Max {
-		errs = append(errs, fmt.Errorf("adaptive limit: Start %d is outside %d…%d", o.Start, o.Min, o.Max))
+		return fmt.Errorf("adaptive limit: bounds %d…%d must be at least 1, and Max not below Min", o.Min, o.Max)
 	}
-	return o, errors.Join(errs...)
+	if o.Start < o.Min || o.Start > o.Max {
+		return fmt.Errorf("adaptive limit: Start %d is outside %d…%d", o.Start, o.Min, o.Max)
+	}
+	return nil
 }
 
 // Adaptive is a bound on how many handlers run at once that follows how their dependency copes. Make one with [NewAdaptive] for each
 // dependency. Give [Adaptive.Slots] and [Adaptive.Intercept] to every listener whose handlers use it. It is safe for concurrent use.
 type Adaptive struct {
 	options AdaptiveOptions // with defaults
-	err     error           // what is wrong with them
 	pool    *Pool
 
 	current   atomic.Int64 // the limit; changed with mu held
@@ -96,18 +98,18 @@ type call struct {
 	began  time.Time
 }
 
-// NewAdaptive returns a limit. Run of a listener that uses it reports invalid options.
-func NewAdaptive(o *AdaptiveOptions) *Adaptive {
-	c := *cmp.Or(o, &AdaptiveOptions{})
-	l := &Adaptive{made: time.Now()}
-	if l.options, l.err = c.withDefaults(); l.err != nil {
-		l.options, _ = AdaptiveOptions{}.withDefaults()
+// NewAdaptive returns a limit. It returns an error if Min, Start, and Max are not in this order, or Min is below 1.
+func NewAdaptive(o *AdaptiveOptions) (*Adaptive, error) {
+	options := cmp.Or(o, &AdaptiveOptions{}).withDefaults()
+	if err := options.validate(); err != nil {
+		return nil, err
 	}
+	l := &Adaptive{made: time.Now(), options: options}
 	l.rule.exact, l.rule.starting = float64(l.options.Start), l.options.Memory == nil && !l.options.Gradient
 	l.current.Store(int64(l.options.Start))
 	l.last = change{at: l.made, to: l.options.Start}
-	l.pool = NewPool(&PoolOptions{Slots: l.options.Start})
-	return l
+	l.pool = &Pool{slots: l.options.Start}
+	return l, nil
 }
 
 // Intercept is an interceptor for the listeners that use the slots: it sees the results of handlers. It should be the last one,
@@ -314,7 +316,7 @@ var _ dispatcher.Slots = (*slots)(nil)
 // Size implements [dispatcher.Slots]: it is the highest limit.
 func (s *slots) Size() (int, error) {
 	_, err := s.own.Size()
-	err = errors.Join(s.limit.err, s.err, err)
+	err = errors.Join(s.err, err)
 	size := s.limit.options.Max
 	if s.within != nil && s.err == nil {
 		most, werr := s.within.Size()
@@ -327,8 +329,8 @@ func (s *slots) Size() (int, error) {
 func (s *slots) Join(freed chan<- struct{}) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := errors.Join(s.limit.err, s.err); err != nil {
-		return err
+	if s.err != nil {
+		return s.err
 	}
 	if s.freed != nil {
 		return errors.New("these slots of an adaptive limit are in use by a listener that runs: call Slots for each listener")

@@ -14,19 +14,19 @@ func BenchmarkCostOfAJob(b *testing.B) {
 		return next(ctx)
 	}
 	memory := func() (Memory, error) { return Memory{Used: 1, Limit: 2}, nil }
-	gradient := NewAdaptive(&AdaptiveOptions{Gradient: true})
-	aimd := NewAdaptive(nil)
-	guarded := NewAdaptive(&AdaptiveOptions{Memory: memory, Start: 16})
+	gradient := must(NewAdaptive(&AdaptiveOptions{Gradient: true}))
+	aimd := must(NewAdaptive(nil))
+	guarded := must(NewAdaptive(&AdaptiveOptions{Memory: memory, Start: 16}))
 	for _, c := range []struct {
 		name      string
 		slots     dispatcher.Slots
 		intercept dispatcher.Interceptor
 	}{
-		{"pool", NewPool(nil).Member(nil), plain},
+		{"pool", must(NewPool(nil)).Member(nil), plain},
 		{"aimd", aimd.Slots(nil), aimd.Intercept},
 		{"gradient", gradient.Slots(nil), gradient.Intercept},
 		{"memory", guarded.Slots(nil), guarded.Intercept},
-		{"in a pool", aimd.Slots(NewPool(nil).Member(nil)), aimd.Intercept},
+		{"in a pool", aimd.Slots(must(NewPool(nil)).Member(nil)), aimd.Intercept},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			if err := c.slots.Join(make(chan struct{}, 1)); err != nil {
@@ -51,7 +51,7 @@ func BenchmarkCostOfAJob(b *testing.B) {
 // A job costs no allocation.
 func TestAJobCostsNoAllocation(t *testing.T) {
 	for name, o := range map[string]*AdaptiveOptions{"aimd": nil, "gradient": {Gradient: true}} {
-		l := NewAdaptive(o)
+		l := must(NewAdaptive(o))
 		s := l.Slots(nil)
 		if err := s.Join(make(chan struct{}, 1)); err != nil {
 			t.Fatal(err)
@@ -70,4 +70,12 @@ func TestAJobCostsNoAllocation(t *testing.T) {
 		}
 		s.Leave()
 	}
+}
+
+// must returns the value of a constructor that must not fail.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
 }

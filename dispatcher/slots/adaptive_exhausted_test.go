@@ -45,7 +45,7 @@ func TestExhaustedGroupsKeepTheirAttempts(t *testing.T) {
 		"plain":                   {slots.AdaptiveOptions{}, slots.Exhausted(errTooMany), 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			l, begin := slots.NewAdaptive(&c.options), time.Now()
+			l, begin := must(slots.NewAdaptive(&c.options)), time.Now()
 			var refused, done atomic.Int64
 			h := func(_ context.Context, m *listener.Message[job]) error {
 				if time.Since(begin) < 30*time.Minute {
@@ -85,7 +85,7 @@ func TestALoneExhaustedJobIsNeverPoison(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			const hours = 6
-			l, begin := slots.NewAdaptive(nil), time.Now()
+			l, begin := must(slots.NewAdaptive(nil)), time.Now()
 			var calls [hours]int
 			var done time.Time
 			w := start(t, "jobs", 1, l, func(context.Context, *listener.Message[job]) error {
@@ -128,7 +128,7 @@ func TestAResultInPlaceOfAGroupStands(t *testing.T) {
 	}
 	for name, inside := range map[string]bool{"middleware inside": true, "an interceptor outside": false} {
 		synctest.Test(t, func(t *testing.T) {
-			l := slots.NewAdaptive(nil)
+			l := must(slots.NewAdaptive(nil))
 			each := listener.EachItem(func(context.Context, *listener.Message[job]) error { return slots.Exhausted(errTooMany) }, 2)
 			h := func(ctx context.Context, m *listener.Message[job]) error {
 				if inside {
@@ -158,7 +158,7 @@ func TestAResultInPlaceOfAGroupStands(t *testing.T) {
 // becomes poison for the failed job alone, after the other one has succeeded.
 func TestOfAGroupOnlyFailuresCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, begin := slots.NewAdaptive(nil), time.Now()
+		l, begin := must(slots.NewAdaptive(nil)), time.Now()
 		var failed, done int
 		var poison error
 		h := func(_ context.Context, m *listener.Message[job]) error {

@@ -104,7 +104,7 @@ func (c *dependents) call(takes time.Duration) error {
 func TestExhaustedJobsKeepTheirAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &dependents{capacity: 3}
-		l := slots.NewAdaptive(nil)
+		l := must(slots.NewAdaptive(nil))
 		w := start(t, "jobs", 300, l, func(context.Context, *listener.Message[job]) error { return c.call(time.Second) },
 			func(o *listener.Options[job]) { o.Poison = listener.PoisonPolicy{MaxAttempts: 2} })
 		advance(4 * time.Minute)
@@ -126,7 +126,7 @@ func TestExhaustedJobsKeepTheirAttempts(t *testing.T) {
 // What a handler asks for explicitly stands, and Retry sets when the job comes again.
 func TestExplicitResultsStand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := slots.NewAdaptive(nil)
+		l := must(slots.NewAdaptive(nil))
 		var mu sync.Mutex
 		var second time.Time
 		begin := time.Now()
@@ -165,7 +165,7 @@ func TestExplicitResultsStand(t *testing.T) {
 func TestListenersShareALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &dependents{capacity: 10}
-		l := slots.NewAdaptive(&slots.AdaptiveOptions{Max: 40, Start: 4})
+		l := must(slots.NewAdaptive(&slots.AdaptiveOptions{Max: 40, Start: 4}))
 		handler := func(context.Context, *listener.Message[job]) error { return c.call(time.Second) }
 		one, other := start(t, "one", 3000, l, handler, nil), start(t, "other", 3000, l, handler, nil)
 		advance(3 * time.Minute)
@@ -192,7 +192,7 @@ func TestManyListenersShareALimit(t *testing.T) {
 	for _, n := range []int{1, 4, 20, 50} {
 		synctest.Test(t, func(t *testing.T) {
 			c := &dependents{capacity: 5}
-			l := slots.NewAdaptive(nil)
+			l := must(slots.NewAdaptive(nil))
 			handler := func(context.Context, *listener.Message[job]) error { return c.call(200 * time.Millisecond) }
 			var all []*limited
 			for i := range n {
@@ -228,8 +228,8 @@ func TestALimitWithinAPool(t *testing.T) {
 func testALimitWithinAPool(t *testing.T, rank int) {
 	synctest.Test(t, func(t *testing.T) {
 		c, free := &dependents{capacity: 5}, &dependents{capacity: 1000}
-		p := slots.NewPool(&slots.PoolOptions{Slots: 30})
-		l, none := slots.NewAdaptive(&slots.AdaptiveOptions{Max: 30}), slots.NewAdaptive(&slots.AdaptiveOptions{Max: 30, Start: 30})
+		p := must(slots.NewPool(&slots.PoolOptions{Slots: 30}))
+		l, none := must(slots.NewAdaptive(&slots.AdaptiveOptions{Max: 30})), must(slots.NewAdaptive(&slots.AdaptiveOptions{Max: 30, Start: 30}))
 		limited := start(t, "limited", 2000, l, func(context.Context, *listener.Message[job]) error { return c.call(time.Second) },
 			func(o *listener.Options[job]) { o.Slots = l.Slots(p.Member(nil)) })
 		other := start(t, "other", 5000, none, func(context.Context, *listener.Message[job]) error { return free.call(time.Second) },
@@ -258,11 +258,11 @@ func testALimitWithinAPool(t *testing.T, rank int) {
 // Handlers may panic or call runtime.Goexit, and hooks may panic: no slot is lost, and the state says what a hook did.
 func TestPanicsLoseNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := slots.NewAdaptive(&slots.AdaptiveOptions{
+		l := must(slots.NewAdaptive(&slots.AdaptiveOptions{
 			Max: 4, Start: 4,
 			Exhausted: func(error) bool { panic("hook") },
 			Memory:    func() (slots.Memory, error) { panic("memory") },
-		})
+		}))
 		w := start(t, "jobs", 200, l, func(_ context.Context, m *listener.Message[job]) error {
 			switch m.Body.N % 5 {
 			case 0:
@@ -294,7 +294,7 @@ func TestPanicsLoseNoSlot(t *testing.T) {
 // Time-outs shrink the limit, and are attempts: the jobs may be at fault. An error that the stop causes changes nothing.
 func TestTimeoutsShrinkTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := slots.NewAdaptive(&slots.AdaptiveOptions{Start: 20})
+		l := must(slots.NewAdaptive(&slots.AdaptiveOptions{Start: 20}))
 		w := start(t, "jobs", 20, l, func(ctx context.Context, m *listener.Message[job]) error {
 			if m.Attempt > 1 {
 				return nil
@@ -319,7 +319,7 @@ func TestTimeoutsShrinkTheLimit(t *testing.T) {
 // A stop in the middle interrupts handlers, and abandons those that ignore their contexts: they hold nothing.
 func TestAStopInTheMiddleLosesNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := slots.NewAdaptive(&slots.AdaptiveOptions{Start: 20})
+		l := must(slots.NewAdaptive(&slots.AdaptiveOptions{Start: 20}))
 		release := make(chan struct{})
 		h := func(ctx context.Context, m *listener.Message[job]) error {
 			if m.Body.N%2 == 0 {

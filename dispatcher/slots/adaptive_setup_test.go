@@ -180,13 +180,13 @@ func run(t *testing.T, seed uint64, lasts time.Duration, fixed int, o func(*depe
 		defer cancel()
 		call := func(ctx context.Context, _ int) error { return d.call(ctx) }
 		if o == nil {
-			p := NewPool(&PoolOptions{Slots: fixed})
+			p := must(NewPool(&PoolOptions{Slots: fixed}))
 			plain := func(ctx context.Context, _ dispatcher.Delivery, next func(context.Context) error) error {
 				return next(ctx)
 			}
 			work(ctx, t, p.Member(nil), 8, plain, call)
 		} else {
-			l := NewAdaptive(o(d))
+			l := must(NewAdaptive(o(d)))
 			go func() { // before the end ends handlers
 				_ = sleep(ctx, lasts-time.Millisecond)
 				d.mu.Lock()

@@ -42,8 +42,8 @@ func TestALimitLosesNoSlotAndGivesNoneTwice(t *testing.T) {
 		most := rapid.IntRange(1, 30).Draw(t, "max")
 		m := &limitModel{
 			T:     t,
-			limit: NewAdaptive(&AdaptiveOptions{Max: most, Start: rapid.IntRange(1, most).Draw(t, "start")}),
-			pool:  NewPool(&PoolOptions{Slots: rapid.IntRange(1, 20).Draw(t, "pool")}),
+			limit: must(NewAdaptive(&AdaptiveOptions{Max: most, Start: rapid.IntRange(1, most).Draw(t, "start")})),
+			pool:  must(NewPool(&PoolOptions{Slots: rapid.IntRange(1, 20).Draw(t, "pool")})),
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"":         m.check,
@@ -249,7 +249,7 @@ func (w *within) Free(int)                                      {}
 func TestOnlyARequestThatWaitsIsWithdrawn(t *testing.T) {
 	one := dispatcher.SlotRequest{Least: 1, Most: 1}
 	for gives, want := range []int{1, 0} {
-		l, around := NewAdaptive(&AdaptiveOptions{Max: 1}), &within{gives: gives}
+		l, around := must(NewAdaptive(&AdaptiveOptions{Max: 1})), &within{gives: gives}
 		s, other := l.Slots(around), l.Slots(nil)
 		for _, joining := range []dispatcher.Slots{s, other} {
 			if err := joining.Join(make(chan struct{}, 1)); err != nil {
@@ -268,7 +268,7 @@ func TestOnlyARequestThatWaitsIsWithdrawn(t *testing.T) {
 
 // A listener that asks no more keeps no slot from the others.
 func TestWhoHasWithdrawnIsNotWaitedFor(t *testing.T) {
-	l := NewAdaptive(&AdaptiveOptions{Max: 1})
+	l := must(NewAdaptive(&AdaptiveOptions{Max: 1}))
 	var all [3]dispatcher.Slots
 	for i := range all {
 		all[i] = l.Slots(nil)
@@ -287,19 +287,27 @@ func TestWhoHasWithdrawnIsNotWaitedFor(t *testing.T) {
 	}
 }
 
+func TestInvalidAdaptiveOptionsAreRefused(t *testing.T) {
+	for want, o := range map[string]AdaptiveOptions{
+		"bounds 9…5":             {Min: 9, Max: 5},
+		"bounds -1…64":           {Min: -1},
+		"Start 6 is outside 1…5": {Max: 5, Start: 6},
+	} {
+		if l, err := NewAdaptive(&o); l != nil || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want one with %q", err, want)
+		}
+	}
+}
+
 func TestSlotsReportWhatIsWrong(t *testing.T) {
 	for name, c := range map[string]struct {
-		options AdaptiveOptions
-		within  dispatcher.Slots
-		want    string
+		within dispatcher.Slots
+		want   string
 	}{
-		"bounds":        {AdaptiveOptions{Min: 9, Max: 5}, nil, "bounds 9…5"},
-		"negative":      {AdaptiveOptions{Min: -1}, nil, "bounds -1…64"},
-		"start":         {AdaptiveOptions{Max: 5, Start: 6}, nil, "Start 6 is outside 1…5"},
-		"nil pointer":   {AdaptiveOptions{}, (*Member)(nil), "nil *slots.Member"},
-		"faulty member": {AdaptiveOptions{}, NewPool(nil).Member(&MemberOptions{Weight: -1}), "weight -1"},
+		"nil pointer":   {(*Member)(nil), "nil *slots.Member"},
+		"faulty member": {must(NewPool(nil)).Member(&MemberOptions{Weight: -1}), "weight -1"},
 	} {
-		s := NewAdaptive(&c.options).Slots(c.within)
+		s := must(NewAdaptive(nil)).Slots(c.within)
 		if _, err := s.Size(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: Size: got error %v, want one with %q", name, err, c.want)
 		}
@@ -311,11 +319,11 @@ func TestSlotsReportWhatIsWrong(t *testing.T) {
 
 // The size is that of the highest limit, or of what is around it: it is the default of Concurrency.
 func TestTheSizeIsTheHighestLimit(t *testing.T) {
-	l := NewAdaptive(&AdaptiveOptions{Max: 40, Start: 3})
+	l := must(NewAdaptive(&AdaptiveOptions{Max: 40, Start: 3}))
 	if size, err := l.Slots(nil).Size(); size != 40 || err != nil {
 		t.Errorf("got size %d and error %v, want 40", size, err)
 	}
-	p := NewPool(&PoolOptions{Slots: 25})
+	p := must(NewPool(&PoolOptions{Slots: 25}))
 	if size, err := l.Slots(p.Member(nil)).Size(); size != 25 || err != nil {
 		t.Errorf("in a pool of 25: got size %d and error %v, want 25", size, err)
 	}
@@ -326,7 +334,7 @@ func TestAtTheLowestLimitNothingStartsForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 		defer cancel()
-		l := NewAdaptive(&AdaptiveOptions{Max: 8})
+		l := must(NewAdaptive(&AdaptiveOptions{Max: 8}))
 		begin := time.Now()
 		var calls, answered atomic.Int64
 		work(ctx, t, l.Slots(nil), 8, l.Intercept, func(context.Context, int) error {
@@ -350,7 +358,7 @@ func TestAtTheLowestLimitNothingStartsForAWhile(t *testing.T) {
 // The holds grow from failure to failure, and begin anew after a success.
 func TestASuccessShortensTheNextHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := NewAdaptive(&AdaptiveOptions{Max: 1})
+		l := must(NewAdaptive(&AdaptiveOptions{Max: 1}))
 		end := func(said verdict) time.Duration {
 			l.end(l.begin(), &dispatcher.Delivery{ID: "m"}, said, errRefused)
 			return l.last.wait
@@ -366,7 +374,7 @@ func TestASuccessShortensTheNextHold(t *testing.T) {
 // A listener that begins while the limit holds back begins when that ends.
 func TestAHoldOutlivesItsListeners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := NewAdaptive(&AdaptiveOptions{Max: 1})
+		l := must(NewAdaptive(&AdaptiveOptions{Max: 1}))
 		one, other := l.Slots(nil), l.Slots(nil)
 		freed := make(chan struct{}, 1)
 		if err := one.Join(freed); err != nil {
@@ -392,7 +400,7 @@ func TestAHoldOutlivesItsListeners(t *testing.T) {
 
 // What is worth a dequeue to a listener with the highest limit may be more than there is: at a low limit less is.
 func TestALowLimitIsWorthADequeue(t *testing.T) {
-	s := NewAdaptive(&AdaptiveOptions{Max: 64, Start: 4}).Slots(nil)
+	s := must(NewAdaptive(&AdaptiveOptions{Max: 64, Start: 4})).Slots(nil)
 	if err := s.Join(make(chan struct{}, 1)); err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func TestTheStateSaysWhy(t *testing.T) {
 		"at most 3 handlers, 4 run; 4 → 3: 900 MiB of 1024 MiB memory are in use, 88 %, and at most 80 % may be": {AdaptiveOptions{Start: 4, Memory: fixedMemory(900, 1024)}, func(l *Adaptive) { beginSome(l, 4) }},
 		"at most 4 handlers, 4 run; 4 since the start":                                                           {AdaptiveOptions{Start: 4, Memory: fixedMemory(800, 1024)}, func(l *Adaptive) { beginSome(l, 4) }},
 	} {
-		l := NewAdaptive(&c.options)
+		l := must(NewAdaptive(&c.options))
 		c.do(l)
 		if got := l.State().String(); !strings.HasPrefix(got, want) {
 			t.Errorf("got  %q\nwant %q", got, want)
@@ -56,7 +56,7 @@ func beginSome(l *Adaptive, n int) {
 
 // A burst of failures of one moment counts once: only a handler that began after the last cut cuts again.
 func TestABurstOfFailuresCountsOnce(t *testing.T) {
-	l := NewAdaptive(&AdaptiveOptions{Max: 100, Start: 100})
+	l := must(NewAdaptive(&AdaptiveOptions{Max: 100, Start: 100}))
 	var calls []call
 	for range 100 {
 		calls = append(calls, l.begin())
@@ -75,7 +75,7 @@ func TestABurstOfFailuresCountsOnce(t *testing.T) {
 
 // The limit grows by one for a limit's worth of successes, and only of those while half of it or more is used.
 func TestTheLimitGrowsWhileItIsUsed(t *testing.T) {
-	l := NewAdaptive(&AdaptiveOptions{Max: 100, Start: 10})
+	l := must(NewAdaptive(&AdaptiveOptions{Max: 100, Start: 10}))
 	succeed := func(n, running int) {
 		var calls []call
 		for range running {
@@ -113,7 +113,7 @@ func TestVerdicts(t *testing.T) {
 	defer cancelTimeout()
 	stopped, stop := context.WithCancelCause(t.Context())
 	stop(dispatcher.ErrStopping)
-	l := NewAdaptive(&AdaptiveOptions{Exhausted: func(err error) bool { return err.Error() == "busy" }})
+	l := must(NewAdaptive(&AdaptiveOptions{Exhausted: func(err error) bool { return err.Error() == "busy" }}))
 	for name, c := range map[string]struct {
 		ctx  context.Context
 		err  error
@@ -149,12 +149,12 @@ func TestVerdicts(t *testing.T) {
 func TestMemoryThatCannotBeReadIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fails := true
-		l := NewAdaptive(&AdaptiveOptions{Start: 10, Memory: func() (Memory, error) {
+		l := must(NewAdaptive(&AdaptiveOptions{Start: 10, Memory: func() (Memory, error) {
 			if fails {
 				return Memory{Used: 99, Limit: 100}, errors.New("no such file")
 			}
 			return Memory{Used: 99, Limit: 100}, nil
-		}})
+		}}))
 		for range 5 {
 			l.begin()
 		}
@@ -180,7 +180,7 @@ func TestMemoryThatCannotBeReadIsUnknown(t *testing.T) {
 // Each kind is compared with itself: a queue on which long jobs follow short ones is no overload.
 func TestKindsAreComparedWithThemselves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := NewAdaptive(&AdaptiveOptions{Max: 64, Start: 10, Gradient: true})
+		l := must(NewAdaptive(&AdaptiveOptions{Max: 64, Start: 10, Gradient: true}))
 		round := func(kind string, takes time.Duration, n int) {
 			var calls []call
 			for range n {
@@ -208,7 +208,7 @@ func TestKindsAreComparedWithThemselves(t *testing.T) {
 // time are no sign of overload.
 func TestTheGradientProbesInEveryThirtiethWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := NewAdaptive(&AdaptiveOptions{Max: 64, Start: 10, Gradient: true})
+		l := must(NewAdaptive(&AdaptiveOptions{Max: 64, Start: 10, Gradient: true}))
 		var probes []int
 		for windows, n := 0, 0; len(probes) < 3 && n < 10000; n++ {
 			was := l.gradient.probing
@@ -230,7 +230,7 @@ func TestTheGradientProbesInEveryThirtiethWindow(t *testing.T) {
 func TestTheLimitGrowsOnlyAfterAMinuteOfRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		used := int64(90)
-		l := NewAdaptive(&AdaptiveOptions{Start: 4, Memory: func() (Memory, error) { return Memory{Used: used, Limit: 100}, nil }})
+		l := must(NewAdaptive(&AdaptiveOptions{Start: 4, Memory: func() (Memory, error) { return Memory{Used: used, Limit: 100}, nil }}))
 		calls := []call{l.begin(), l.begin(), l.begin()}
 		used = 50
 		succeed := func() {

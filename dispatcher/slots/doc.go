@@ -65,7 +65,7 @@
 //
 // It belongs to a dependency. Every listener whose handlers use it gets its slots and its interceptor:
 //
-//	limit := slots.NewAdaptive(&slots.AdaptiveOptions{Max: 200})
+//	limit, err := slots.NewAdaptive(&slots.AdaptiveOptions{Max: 200})
 //	worker := listener.New(mails, send, &listener.Options[Mail]{
 //		Slots:        limit.Slots(nil),
 //		Interceptors: []listener.Interceptor{limit.Intercept},

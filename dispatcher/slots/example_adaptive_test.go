@@ -46,7 +46,10 @@ func ExampleAdaptive() {
 		}
 		return nil
 	}
-	limit := slots.NewAdaptive(&slots.AdaptiveOptions{Max: 200})
+	limit, err := slots.NewAdaptive(&slots.AdaptiveOptions{Max: 200})
+	if err != nil {
+		panic(err)
+	}
 	worker := listener.New(mails, send, &listener.Options[mail]{
 		Slots:        limit.Slots(nil),
 		Interceptors: []listener.Interceptor{limit.Intercept},
@@ -61,12 +64,16 @@ func ExampleAdaptive() {
 // The errors of a client library need not be wrapped.
 func ExampleOptions() {
 	errPoolIsFull := errors.New("no free connection")
-	limit := slots.NewAdaptive(&slots.AdaptiveOptions{
+	limit, err := slots.NewAdaptive(&slots.AdaptiveOptions{
 		Start:     20,
 		Exhausted: func(err error) bool { return errors.Is(err, errPoolIsFull) },
 	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	query := func(context.Context) error { return fmt.Errorf("insert: %w", errPoolIsFull) }
-	err := limit.Intercept(context.Background(), listener.Delivery{Attempt: 1}, query)
+	err = limit.Intercept(context.Background(), listener.Delivery{Attempt: 1}, query)
 	fmt.Println(listener.ResultOf(err).Outcome)
 	fmt.Println(limit.State().Why)
 	// Output:
@@ -76,7 +83,11 @@ func ExampleOptions() {
 
 // The limit shrinks before the container is killed for its memory.
 func ExampleContainerMemory() {
-	limit := slots.NewAdaptive(&slots.AdaptiveOptions{Max: 64, Memory: slots.ContainerMemory})
+	limit, err := slots.NewAdaptive(&slots.AdaptiveOptions{Max: 64, Memory: slots.ContainerMemory})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	fmt.Println(limit.State())
 	// Output: at most 1 handlers, 0 run; 1 since the start
 }

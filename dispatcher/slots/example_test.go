@@ -31,7 +31,11 @@ func Example() {
 		}
 	}
 
-	shared := slots.NewPool(&slots.PoolOptions{Slots: 8})
+	shared, err := slots.NewPool(&slots.PoolOptions{Slots: 8})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	handled := make(chan string)
 	handle := func(_ context.Context, m *listener.Message[string]) error {
 		handled <- m.Queue.Queue

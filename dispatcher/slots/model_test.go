@@ -41,7 +41,7 @@ type model struct {
 func TestNoSlotIsLostAndNoneIsTakenTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &model{T: t, slots: rapid.IntRange(1, 40).Draw(t, "slots")}
-		m.pool, m.ranks = NewPool(&PoolOptions{Slots: m.slots}), rapid.IntRange(0, 3).Draw(t, "ranks")
+		m.pool, m.ranks = must(NewPool(&PoolOptions{Slots: m.slots})), rapid.IntRange(0, 3).Draw(t, "ranks")
 		t.Repeat(map[string]func(*rapid.T){
 			"":         m.check,
 			"make":     m.make,

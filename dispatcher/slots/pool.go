@@ -19,8 +19,6 @@ type PoolOptions struct {
 
 // Pool is a set of slots that its members share. Make one with [NewPool]. It is safe for concurrent use.
 type Pool struct {
-	err error // what is wrong with the options
-
 	mu       sync.Mutex
 	slots    int         // guarded by mu
 	used     int         // held by members; guarded by mu
@@ -36,17 +34,13 @@ type Pool struct {
 	passed   time.Time   // until when leads are known; guarded by mu
 }
 
-// NewPool returns a pool without members. Run of a listener reports invalid options.
-func NewPool(o *PoolOptions) *Pool {
+// NewPool returns a pool without members. It returns an error if the options ask for fewer than 1 slot.
+func NewPool(o *PoolOptions) (*Pool, error) {
 	c := *cmp.Or(o, &PoolOptions{})
-	p := &Pool{slots: c.Slots}
 	if c.Slots < 0 {
-		p.err = fmt.Errorf("pool of %d slots: there must be at least 1", c.Slots)
+		return nil, fmt.Errorf("pool of %d slots: there must be at least 1", c.Slots)
 	}
-	if c.Slots <= 0 {
-		p.slots = dispatcher.DefaultConcurrency
-	}
-	return p
+	return &Pool{slots: cmp.Or(c.Slots, dispatcher.DefaultConcurrency)}, nil
 }
 
 // Resize changes the number of slots. Handlers beyond a lower number finish. A listener that has no
@@ -191,9 +185,6 @@ func (m *Member) check() error {
 	var errs []error
 	refuse := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("pool member %q: "+format, append([]any{m.name}, args...)...))
-	}
-	if m.pool.err != nil {
-		errs = append(errs, m.pool.err)
 	}
 	if m.weight < 0 || m.weight > maxWeight {
 		refuse("weight %d is outside 1…%d", m.weight, maxWeight)

@@ -153,7 +153,7 @@ func TestSlotsAreKeptForABacklogUntilItEnds(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := slots.NewPool(&slots.PoolOptions{Slots: 10})
+				p := must(slots.NewPool(&slots.PoolOptions{Slots: 10}))
 				first, second := ranked(t, p, 0, 0), ranked(t, p, 1, 0)
 				if n, _ := first.Take(full); n != 4 {
 					t.Fatalf("got %d slots for the first, want 4", n)
@@ -191,7 +191,7 @@ func ranked(t *testing.T, p *slots.Pool, rank, reserve int) taker {
 
 // What a busy member has in reserve is not kept a second time.
 func TestAReserveCountsTowardsWhatIsKept(t *testing.T) {
-	p := slots.NewPool(&slots.PoolOptions{Slots: 10})
+	p := must(slots.NewPool(&slots.PoolOptions{Slots: 10}))
 	first, second := ranked(t, p, 0, 6), ranked(t, p, 1, 0)
 	if n, _ := first.Take(dispatcher.SlotRequest{Least: 1, Most: 4, Likely: 40, Backlog: true, Bound: 8}); n != 4 {
 		t.Fatalf("got %d slots for the first, want 4", n)
@@ -204,7 +204,7 @@ func TestAReserveCountsTowardsWhatIsKept(t *testing.T) {
 // A wait that ends earlier than one that the pool already waits for ends in time.
 func TestAnEarlierExpectationEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := slots.NewPool(&slots.PoolOptions{Slots: 10})
+		p := must(slots.NewPool(&slots.PoolOptions{Slots: 10}))
 		busy, one, other := ranked(t, p, 0, 0), ranked(t, p, 1, 0), ranked(t, p, 1, 0)
 		busy.Take(dispatcher.SlotRequest{Least: 1, Most: 4, Likely: 40, Backlog: true, Bound: 4}) // for 5 s
 		one.want(3, 1, 3, 0)

@@ -31,7 +31,7 @@ type bundle struct {
 func bubble(t *testing.T, o *slots.PoolOptions, f func(*bundle)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		f(&bundle{T: t, account: must(localqueue.New(nil)), pool: slots.NewPool(o), begin: time.Now()})
+		f(&bundle{T: t, account: must(localqueue.New(nil)), pool: must(slots.NewPool(o)), begin: time.Now()})
 	})
 }
 

@@ -376,7 +376,6 @@ func TestOptionsThatThePoolCannotGiveAreRefused(t *testing.T) {
 		member slots.MemberOptions
 		want   []string
 	}{
-		"slots":           {pool: slots.PoolOptions{Slots: -3}, want: []string{"pool of -3 slots"}},
 		"weight":          {member: slots.MemberOptions{Weight: -1}, want: []string{`pool member "late"`, "weight -1"}},
 		"large weight":    {member: slots.MemberOptions{Weight: 2_000_000}, want: []string{"weight 2000000"}},
 		"reserve":         {member: slots.MemberOptions{Reserve: -2}, want: []string{"reserve -2"}},
@@ -402,6 +401,14 @@ func TestOptionsThatThePoolCannotGiveAreRefused(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAPoolHasASlotAtLeast(t *testing.T) {
+	p, err := slots.NewPool(&slots.PoolOptions{Slots: -3})
+	if p != nil {
+		t.Error("got a pool besides the error")
+	}
+	wantError(t, err, "pool of -3 slots")
 }
 
 // A nil pointer is not "no pool": the listener would run without the limit that its program wants.

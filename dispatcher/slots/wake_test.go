@@ -18,7 +18,7 @@ type taker struct {
 
 // takers returns members of one weight that hold so many slots of a pool.
 func takers(t *testing.T, n int, held ...int) []taker {
-	p := slots.NewPool(&slots.PoolOptions{Slots: n})
+	p := must(slots.NewPool(&slots.PoolOptions{Slots: n}))
 	var all []taker
 	for _, n := range held {
 		m := taker{t, p.Member(nil), make(chan struct{}, 1)}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"log/slog"
 	"runtime"
@@ -113,14 +114,17 @@ func newSystem(account queue.Account, store blob.Store, o options) (*system, err
 	s.results = resultKind.Producer(queues[resultsQueue], &producer.Options[result]{Create: true})
 	limits := &kinds.Options{MaxAttempts: maxAttempts, RetryDelay: retryDelay}
 	if s.roles&initiator != 0 {
-		s.listen(queues[batchesQueue], batchKind.Handle(s.split, limits), listener.Options[any]{Concurrency: 2, Fetch: listener.FetchOptions{BatchSize: 1}})
+		err = errors.Join(err, s.listen(queues[batchesQueue], batchKind.Handle(s.split, limits), listener.Options[any]{Concurrency: 2, Fetch: listener.FetchOptions{BatchSize: 1}}))
 	}
 	if s.roles&worker != 0 {
-		s.listen(queues[workQueue], itemKind.Handle(listener.Batch(s.charge, together, collecting), limits),
-			listener.Options[any]{Concurrency: workerSlots(runtime.GOMAXPROCS(0)), Fetch: listener.FetchOptions{BatchSize: 2 * together, MinFetch: together}, Beacon: s.beacon})
+		err = errors.Join(err, s.listen(queues[workQueue], itemKind.Handle(listener.Batch(s.charge, together, collecting), limits),
+			listener.Options[any]{Concurrency: workerSlots(runtime.GOMAXPROCS(0)), Fetch: listener.FetchOptions{BatchSize: 2 * together, MinFetch: together}, Beacon: s.beacon}))
 	}
 	if s.roles&controller != 0 {
-		s.listen(queues[resultsQueue], resultKind.Handle(s.collect, limits), listener.Options[any]{Concurrency: 16, Fetch: listener.FetchOptions{BatchSize: 16}})
+		err = errors.Join(err, s.listen(queues[resultsQueue], resultKind.Handle(s.collect, limits), listener.Options[any]{Concurrency: 16, Fetch: listener.FetchOptions{BatchSize: 16}}))
+	}
+	if err != nil {
+		return nil, err
 	}
 	return s, nil
 }
@@ -140,12 +144,17 @@ func retryDelay(attempt int, _ error) time.Duration {
 }
 
 // listen adds the listener of a role.
-func (s *system) listen(q queue.Queue, kind listener.Kind, o listener.Options[any]) {
+func (s *system) listen(q queue.Queue, kind listener.Kind, o listener.Options[any]) error {
 	o.Create, o.Fetch.Idle, o.Wakeups, o.Grace, o.Logger = true, s.idle, s.wakeups, grace, s.logger
 	o.Lease.Visibility = dispatcher.FixedVisibility(s.visibility)
 	o.Poison = listener.PoisonPolicy{MaxLost: maxLost}
 	o.Observer = listener.Observer{Poisoned: s.poisoned}
-	s.runners = append(s.runners, listener.NewKinds(q, []listener.Kind{kind}, &o))
+	l, err := listener.NewKinds(q, []listener.Kind{kind}, &o)
+	if err != nil {
+		return err
+	}
+	s.runners = append(s.runners, l)
+	return nil
 }
 
 // poisoned names the batch that waits because of a poison message.

@@ -93,7 +93,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if args[0] == "producer" {
 		return millrace.Run(ctx, newShop(q, l, 200*time.Millisecond))
 	}
-	w := newWorker(q, l, slog.Default())
+	w, err := newWorker(q, l, slog.Default())
+	if err != nil {
+		return err
+	}
 	return millrace.Run(ctx, w, &reporter{worker: w, out: out, halted: make(chan struct{})})
 }
 
@@ -110,5 +113,5 @@ func open(west, east string, westward, eastward *link, o *paired.Options) (*pair
 	if err != nil {
 		return nil, err
 	}
-	return paired.New(primary, secondary, o), nil
+	return paired.New(primary, secondary, o)
 }

@@ -84,7 +84,10 @@ func play(ctx context.Context, out io.Writer) error {
 	}
 	defer func() { _ = q.Close() }()
 	l := newLedger(out)
-	w := newWorker(q, l, quiet)
+	w, err := newWorker(q, l, quiet)
+	if err != nil {
+		return err
+	}
 	working, stopWorking := context.WithCancel(ctx)
 	selling, stopSelling := context.WithCancel(ctx)
 	defer stopWorking()

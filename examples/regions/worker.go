@@ -22,14 +22,17 @@ type worker struct {
 
 // newWorker returns a worker that looks for diverted orders every five seconds at least. Fifteen minutes,
 // the default, cost less, and are too long for a play.
-func newWorker(q *paired.Queue, l *ledger, log *slog.Logger) *worker {
+func newWorker(q *paired.Queue, l *ledger, log *slog.Logger) (*worker, error) {
 	handle := func(_ context.Context, m *listener.Message[Order]) error {
 		l.handled(m.Body.N)
 		return nil
 	}
 	orders := listener.New(q, handle, &listener.Options[Order]{Create: true, Logger: log})
-	syphon := paired.NewSyphon(&paired.SyphonOptions{MinPoll: 500 * time.Millisecond, MaxPoll: 5 * time.Second}, q)
-	return &worker{millrace.Together(orders, syphon), syphon, l}
+	syphon, err := paired.NewSyphon([]*paired.Queue{q}, &paired.SyphonOptions{MinPoll: 500 * time.Millisecond, MaxPoll: 5 * time.Second})
+	if err != nil {
+		return nil, err
+	}
+	return &worker{millrace.Together(orders, syphon), syphon, l}, nil
 }
 
 // reporter prints a line a second while something happens.

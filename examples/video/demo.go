@@ -53,7 +53,11 @@ func demo(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 		flood := &flood{web: front, videos: videos, over: make(chan struct{})}
 		w := &worker{site: s, slots: slots, lease: time.Minute, started: flood.start, ready: flood.ready}
-		if err := millrace.Run(ctx, append(w.listeners(), flood)...); err != nil {
+		workers, err := w.listeners()
+		if err != nil {
+			return err
+		}
+		if err := millrace.Run(ctx, append(workers, flood)...); err != nil {
 			return err
 		}
 		if ctx.Err() != nil {

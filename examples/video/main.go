@@ -143,7 +143,9 @@ func (r *roles) Run(ctx context.Context) error {
 		}
 		var runners []millrace.Runner
 		if r.role != "web" {
-			runners = append(runners, (&worker{site: s, slots: r.slots, lease: r.lease}).listeners()...)
+			if runners, err = (&worker{site: s, slots: r.slots, lease: r.lease}).listeners(); err != nil {
+				return err
+			}
 		}
 		if r.role == "worker" {
 			cli.Say(r.stdout, "The worker converts clips: queues at %s, clips in %s; stop with Ctrl-C\n", a.Endpoint(), b.Place)

@@ -69,8 +69,11 @@ type worker struct {
 
 // listeners returns a listener for each class. They share a pool of slots: the news have one of their own and, with ordinary
 // clips, most of the others while they need them; the heavy conversions take the rest.
-func (w *worker) listeners() (all []millrace.Runner) {
-	shared := slots.NewPool(&slots.PoolOptions{Slots: w.slots})
+func (w *worker) listeners() (all []millrace.Runner, err error) {
+	shared, err := slots.NewPool(&slots.PoolOptions{Slots: w.slots})
+	if err != nil {
+		return nil, err
+	}
 	next := producer.New(w.indexing, &producer.Options[indexJob]{Create: true})
 	for _, c := range w.classes {
 		convert := func(ctx context.Context, m *listener.Message[job]) error {
@@ -85,7 +88,7 @@ func (w *worker) listeners() (all []millrace.Runner) {
 			Create: true, Wakeups: w.wakeups, Fetch: listener.FetchOptions{Idle: w.account.Idle()}, Logger: w.logger,
 		}))
 	}
-	return all
+	return all, nil
 }
 
 // convert makes the formats of a clip that are not there yet, and then asks for its place in the index. It may run twice, or for

@@ -66,7 +66,7 @@ func (p *plan) adapts() bool {
 // newAdaptive returns the adaptive limit of a process, or nil.
 func (w workerPlan) newAdaptive() *slots.Adaptive {
 	if a := w.adaptive; a.on() {
-		return slots.NewAdaptive(&slots.AdaptiveOptions{Min: a.min, Max: a.max, Start: a.start})
+		return must(slots.NewAdaptive(&slots.AdaptiveOptions{Min: a.min, Max: a.max, Start: a.start}))
 	}
 	return nil
 }

@@ -590,12 +590,12 @@ func TestLedgerFindsViolations(t *testing.T) {
 
 		"an adaptive limit exceeds its highest": {adapted(func(o *listener.Options[job]) {
 			most, _ := o.Slots.Size()
-			higher := slots.NewAdaptive(&slots.AdaptiveOptions{Max: most + 4, Start: most + 4})
+			higher := must(slots.NewAdaptive(&slots.AdaptiveOptions{Max: most + 4, Start: most + 4}))
 			o.Slots, o.Interceptors = higher.Slots(nil), []listener.Interceptor{higher.Intercept}
 		}), "the concurrency is"},
 
 		"an adaptive limit stays at its lowest": {adapted(func(o *listener.Options[job]) {
-			o.Slots = slots.NewAdaptive(&slots.AdaptiveOptions{Max: 1}).Slots(nil)
+			o.Slots = must(slots.NewAdaptive(&slots.AdaptiveOptions{Max: 1})).Slots(nil)
 		}), "slots and got"},
 
 		"a job that finds its dependency exhausted is deleted": {adapted(func(o *listener.Options[job]) {
@@ -612,7 +612,7 @@ func TestLedgerFindsViolations(t *testing.T) {
 		}), "a failure is recorded for a run that did not fail"},
 
 		"a job that fails is postponed": {adapted(func(o *listener.Options[job]) {
-			all := slots.NewAdaptive(&slots.AdaptiveOptions{Exhausted: func(error) bool { return true }})
+			all := must(slots.NewAdaptive(&slots.AdaptiveOptions{Exhausted: func(error) bool { return true }}))
 			o.Interceptors = append(o.Interceptors, all.Intercept)
 		}), "a failure is not recorded"},
 

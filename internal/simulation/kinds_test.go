@@ -54,12 +54,12 @@ func (p *process) listenTo(q queue.Queue, h listener.Handler[job], o *listener.O
 	for _, name := range append([]string{""}, p.plan.kinds...) {
 		all = append(all, kinds.Kind[job]{Name: name, Codec: o.Codec}.Handle(h, nil))
 	}
-	return listener.NewKinds(q, all, &listener.Options[any]{
+	return must(listener.NewKinds(q, all, &listener.Options[any]{
 		Concurrency: o.Concurrency, Timeout: o.Timeout, RetryDelay: o.RetryDelay, Poison: o.Poison, Grace: o.Grace,
 		Wakeups: o.Wakeups, Claims: o.Claims, Slots: o.Slots, Interceptors: o.Interceptors, Beacon: o.Beacon, Seed: o.Seed,
 		Observer: o.Observer, OnError: o.OnError, Logger: o.Logger,
 		Fetch: o.Fetch, Lease: o.Lease, Wire: listener.WireOptions{AcceptForeign: o.Wire.AcceptForeign},
-	})
+	}))
 }
 
 // maxSourceHold bounds how long a job waits before a run while its source keeps failing: twice until

@@ -96,9 +96,9 @@ func (a *pairing) pair(wire *faultqueue.Queue, primary queue.Queue) (*paired.Que
 	there := must(faultqueue.New(w.engine.Queue(secondary), &o))
 	a.wires = append(a.wires, wire, there)
 	c := w.plan.pairing
-	return paired.New(primary, w.breakage.away(there), &paired.Options{
+	return must(paired.New(primary, w.breakage.away(there), &paired.Options{
 		Backlogs: c.backlogs, FailoverInterval: c.interval, ProbeInterval: c.probe, Logger: slog.New(slog.DiscardHandler),
-	}), there
+	})), there
 }
 
 // pairProducer pairs the queue of the producer.
@@ -152,7 +152,7 @@ func (a *pairing) runSyphon(wait func(), kill bool) {
 	primary := must(faultqueue.New(w.server("syphon"), w.plan.since(w.now(), w.plan.pairing.syphon)))
 	q, there := a.pair(primary, w.breakage.home(primary))
 	defer q.Close()
-	s := paired.NewSyphon(&paired.SyphonOptions{MinPoll: time.Second, MaxPoll: time.Minute, Parallel: 4, Seed: uint64(w.plan.dice) + 1}, q)
+	s := must(paired.NewSyphon([]*paired.Queue{q}, &paired.SyphonOptions{MinPoll: time.Second, MaxPoll: time.Minute, Parallel: 4, Seed: uint64(w.plan.dice) + 1}))
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = s.Run(ctx) }) // what it abandoned comes up again

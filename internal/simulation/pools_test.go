@@ -63,7 +63,7 @@ func (p *plan) newPool(more int) *slots.Pool {
 	if !p.pool.on() {
 		return nil
 	}
-	return slots.NewPool(&slots.PoolOptions{Slots: p.pool.slots + more})
+	return must(slots.NewPool(&slots.PoolOptions{Slots: p.pool.slots + more}))
 }
 
 // share returns how many handlers workers that share a pool can run, of so many that they could run alone:

@@ -147,7 +147,7 @@ func (p *process) listen() running {
 	slots := o.Concurrency
 	o.Concurrency = 0
 	all, grow := p.world.members(p.wire, p.queue, 0)
-	l := shards.New(all, h, &shards.Options[job]{Listener: o, Slots: slots})
+	l := must(shards.New(all, h, &shards.Options[job]{Listener: o, Slots: slots}))
 	grow(func(last queue.Queue) {
 		if err := l.Add(last); err != nil && !slices.Contains([]listener.Phase{listener.Draining, listener.Stopped}, l.State().Phase) {
 			p.world.addViolation("%s adds a shard: %v", p.plan.name, err)

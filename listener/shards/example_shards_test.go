@@ -44,7 +44,10 @@ func Example() {
 		shipped.Done()
 		return nil
 	}
-	l := shards.New(three, ship, &shards.Options[Order]{Settle: 100 * time.Millisecond})
+	l, err := shards.New(three, ship, &shards.Options[Order]{Settle: 100 * time.Millisecond})
+	if err != nil {
+		panic(err)
+	}
 	done := make(chan error, 1)
 	go func() { done <- l.Run(ctx) }()
 

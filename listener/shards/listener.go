@@ -106,11 +106,10 @@ func seedOf(seed uint64, name queue.Name) uint64 {
 // the slots of a pool. Make one with [New] or [NewKinds]. It is safe for concurrent use;
 // [Listener.Run] runs it once.
 type Listener[T any] struct {
-	listen  func(queue.Queue, *listener.Options[T]) *listener.Listener[T]
+	listen  listening[T]
 	options Options[T] // with defaults
 	pool    *slots.Pool
 	seed    uint64 // of the waits of shards that rest
-	invalid error  // what is wrong with the arguments; nil if nothing is
 
 	readings *metered.Meter // of the depth, for removals
 
@@ -128,23 +127,28 @@ type Listener[T any] struct {
 	failed []error         // of shards, for Run to return; guarded by mu
 }
 
-// New returns a listener over these queues. It starts and sends nothing; [Listener.Run] reports
-// invalid arguments.
-func New[T any](shards []queue.Queue, h listener.Handler[T], o *Options[T]) *Listener[T] {
-	return newListener(shards, o, func(q queue.Queue, o *listener.Options[T]) *listener.Listener[T] {
-		return listener.New(q, h, o)
+// listening makes the listener of a shard, or returns the error in its options.
+type listening[T any] func(queue.Queue, *listener.Options[T]) (*listener.Listener[T], error)
+
+// New returns a listener over these queues. It starts and sends nothing. The error names invalid
+// options, a missing handler, and a queue that is nil or passed twice.
+func New[T any](shards []queue.Queue, h listener.Handler[T], o *Options[T]) (*Listener[T], error) {
+	return newListener(shards, o, func(q queue.Queue, o *listener.Options[T]) (*listener.Listener[T], error) {
+		l := listener.New(q, h, o)
+		return l, l.Check()
 	})
 }
 
-// NewKinds returns a listener over queues with jobs of several kinds: see [listener.NewKinds].
-func NewKinds(shards []queue.Queue, kinds []listener.Kind, o *Options[any]) *Listener[any] {
+// NewKinds returns a listener over queues with jobs of several kinds: see [listener.NewKinds]. The
+// error names what that function refuses, and a queue that is nil or passed twice.
+func NewKinds(shards []queue.Queue, kinds []listener.Kind, o *Options[any]) (*Listener[any], error) {
 	kinds = slices.Clone(kinds) // the caller may reuse its slice
-	return newListener(shards, o, func(q queue.Queue, o *listener.Options[any]) *listener.Listener[any] {
+	return newListener(shards, o, func(q queue.Queue, o *listener.Options[any]) (*listener.Listener[any], error) {
 		return listener.NewKinds(q, kinds, o)
 	})
 }
 
-func newListener[T any](shards []queue.Queue, o *Options[T], listen func(queue.Queue, *listener.Options[T]) *listener.Listener[T]) *Listener[T] {
+func newListener[T any](shards []queue.Queue, o *Options[T], listen listening[T]) (*Listener[T], error) {
 	l := &Listener[T]{
 		listen: listen, options: o.withDefaults(),
 		readings: new(metered.Meter), hopeless: make(chan struct{}, 1),
@@ -152,30 +156,33 @@ func newListener[T any](shards []queue.Queue, o *Options[T], listen func(queue.Q
 	if l.seed = l.options.Listener.Seed; l.seed == 0 {
 		l.seed = rand.Uint64() // processes must not try a shard in step
 	}
-	if l.invalid = l.options.validate(); l.invalid != nil {
-		return l
+	err := l.options.validate()
+	if err != nil {
+		return nil, err
 	}
 	if l.pool = l.options.Pool; l.pool == nil {
-		l.pool = slots.NewPool(&slots.PoolOptions{Slots: l.options.Slots})
-	}
-	for _, q := range shards {
-		if l.invalid = l.Add(q); l.invalid != nil { // the next ones have the same mistake in their options
-			break
+		if l.pool, err = slots.NewPool(&slots.PoolOptions{Slots: l.options.Slots}); err != nil {
+			return nil, err
 		}
 	}
-	return l
+	for _, q := range shards {
+		if err := l.Add(q); err != nil { // the next ones have the same mistake in their options
+			for _, s := range l.shards {
+				s.unreserve()
+			}
+			return nil, err
+		}
+	}
+	return l, nil
 }
 
 // Run takes jobs off all shards until ctx ends, then drains them and returns nil. It returns early if
-// the arguments are invalid, or if the service refuses every shard as unauthorized or invalid. A shard
+// there is no shard, or if the service refuses every shard as unauthorized or invalid. A shard
 // that is refused while others are not rests alone: its error goes to OnError as an [*Error], and it is
 // tried again, at first after a second and then ever later, up to a minute. Shards that are refused when
 // ctx ends are in the error that Run returns, and so are handlers that did not stop. Handlers see
 // the values of ctx, not its end. A listener runs only once.
 func (l *Listener[T]) Run(ctx context.Context) error {
-	if l.invalid != nil {
-		return l.invalid
-	}
 	run, stop := context.WithCancel(ctx)
 	defer stop()
 	if err := l.start(run, stop); err != nil {
@@ -286,9 +293,6 @@ func (l *Listener[T]) listeners() (all []*listener.Listener[T], paused bool) {
 // steps. A shard that is being removed stays. It is an error to add a queue twice, or to a
 // listener that has stopped. Add sends nothing itself.
 func (l *Listener[T]) Add(q queue.Queue) error {
-	if l.invalid != nil {
-		return l.invalid
-	}
 	if hook.IsNil(q) {
 		return errors.New("shards: a shard has no queue: it is nil")
 	}

@@ -56,7 +56,7 @@ func (b *bundle) pair(all []queue.Queue, from, until time.Duration) (pairs []*pa
 			From: from, For: until - from, Faults: map[faultqueue.Op]faultqueue.Rates{faultqueue.Enqueue: {Unavailable: 1}},
 		}}}))
 		east := b.engine.Queue(queue.Name{Account: "east", Queue: name(i).Queue})
-		p := paired.New(west, east, &paired.Options{Backlogs: 2, Logger: slog.New(slog.DiscardHandler)})
+		p := must(paired.New(west, east, &paired.Options{Backlogs: 2, Logger: slog.New(slog.DiscardHandler)}))
 		if err := p.Pair(b.Context()); err != nil {
 			b.Fatal(err)
 		}
@@ -80,7 +80,7 @@ func TestShardsMayBePairedQueues(t *testing.T) {
 		events := &told{Publisher: bus}
 		o := b.options()
 		o.Listener.Wakeups, o.Listener.Fetch.SafetyPoll = bus, -1
-		r := b.run(shards.New(q.Shards(), b.handle, o))
+		r := b.run(must(shards.New(q.Shards(), b.handle, o)))
 		p := producer.New(q, &producer.Options[job]{Wakeups: events, WakeupDepth: 1, OnWakeupError: func(err error) { t.Error(err) }})
 		send := func(n int, delay time.Duration) producer.Sent {
 			t.Helper()
@@ -129,11 +129,11 @@ func TestShardsMayBePairedQueues(t *testing.T) {
 		advance(time.Until(b.begin.Add(over)))
 		ctx, stop := context.WithCancel(b.Context())
 		home := make(chan error, 1)
-		syphon := paired.NewSyphon(&paired.SyphonOptions{Seed: 1, OnHome: func(shard queue.Name, delay time.Duration) {
+		syphon := must(paired.NewSyphon(pairs, &paired.SyphonOptions{Seed: 1, OnHome: func(shard queue.Name, delay time.Duration) {
 			if err := bus.Publish(ctx, wakeup.Event{Queue: shard, Due: time.Now().Add(delay)}); err != nil {
 				t.Error(err)
 			}
-		}}, pairs...)
+		}}))
 		go func() { home <- syphon.Run(ctx) }()
 		advance(time.Minute)
 		b.mu.Lock()
@@ -178,7 +178,7 @@ func TestAJobThatIsSentTwiceIsRecognizedInOneShard(t *testing.T) {
 			}
 			o := b.options()
 			o.Listener.Duplicates = guard
-			r := b.run(shards.New(all, b.handle, o))
+			r := b.run(must(shards.New(all, b.handle, o)))
 			for range 2 {
 				if _, err := producer.New[job](q, nil).Send(b.Context(), job{7}, &producer.SendOptions{DedupeKey: "payment-7", Key: "payment-7"}); err != nil {
 					t.Fatal(err)

@@ -78,7 +78,7 @@ func TestARemovedShardIsDrained(t *testing.T) {
 			if c.before != nil {
 				c.before(b, all[1])
 			}
-			r := b.run(shards.New(all, b.handle, b.options()))
+			r := b.run(must(shards.New(all, b.handle, b.options())))
 			done := r.remove(1)
 			advance(0)
 			if got, want := r.names(), []string{"jobs-0", "jobs-1*", "jobs-2"}; !slices.Equal(got, want) {
@@ -116,7 +116,7 @@ func TestAShardNeedNotSettle(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := b.options()
 		o.Settle = -1
-		r := b.run(shards.New(b.shards(2), b.handle, o))
+		r := b.run(must(shards.New(b.shards(2), b.handle, o)))
 		advance(time.Second)
 		if got := <-r.remove(1); got.err != nil || got.at > 2*time.Second {
 			t.Errorf("Remove: got %v at %v, want nil at once", got.err, got.at)
@@ -133,7 +133,7 @@ func TestAMessageThatComesAtTheLastMomentIsHandled(t *testing.T) {
 		late := &lateQueue{Queue: all[1], reading: 11, act: func() { b.put(all[1], 7) }}
 		o := b.options()
 		o.Settle = 10 * time.Second
-		r := b.run(shards.New([]queue.Queue{all[0], late}, b.handle, o))
+		r := b.run(must(shards.New([]queue.Queue{all[0], late}, b.handle, o)))
 		got := <-r.remove(1)
 		if got.err != nil || !slices.Equal(b.jobs(), []int{7}) || late.acted != 1 || got.at < 20*time.Second {
 			t.Errorf("got %v after %v, jobs %v; want job 7, and nil after another 10 s", got.err, got.at, b.jobs())
@@ -149,7 +149,7 @@ func TestAShardThatIsAddedAgainAtTheLastMomentStays(t *testing.T) {
 		late := &lateQueue{Queue: all[1], reading: 12} // after the listener has ended
 		o := b.options()
 		o.Settle = 10 * time.Second
-		l := shards.New([]queue.Queue{all[0], late}, b.handle, o)
+		l := must(shards.New([]queue.Queue{all[0], late}, b.handle, o))
 		late.act = func() {
 			if err := l.Add(late); err != nil {
 				t.Errorf("Add: got %v, want nil", err)
@@ -175,7 +175,7 @@ func TestAShardThatIsAddedAgainWhileItsListenerEndsStays(t *testing.T) {
 		late := &lateQueue{Queue: slowDequeues{all[1]}, reading: 11} // the last before the listener ends
 		o := b.options()
 		o.Settle = 10 * time.Second
-		l := shards.New([]queue.Queue{all[0], late}, b.handle, o)
+		l := must(shards.New([]queue.Queue{all[0], late}, b.handle, o))
 		late.act = func() {
 			time.AfterFunc(time.Second, func() {
 				if err := l.Add(late); err != nil {
@@ -231,7 +231,7 @@ func TestAShardIsNotRemovedUnlessItIsKnownToBeEmpty(t *testing.T) {
 		deaf := must(faultqueue.New(all[1], &faultqueue.Options{Phases: []faultqueue.Phase{{
 			For: time.Hour, Faults: map[faultqueue.Op]faultqueue.Rates{faultqueue.Properties: {Throttled: 1}},
 		}}}))
-		r := b.run(shards.New([]queue.Queue{all[0], deaf, all[2]}, b.handle, b.options()))
+		r := b.run(must(shards.New([]queue.Queue{all[0], deaf, all[2]}, b.handle, b.options())))
 		done := r.remove(1)
 		advance(time.Hour - time.Second)
 		select {
@@ -264,7 +264,7 @@ func TestARemovedShardIsDrainedWithoutPolling(t *testing.T) {
 		all := b.shards(2)
 		o := b.options()
 		o.Listener.Wakeups, o.Listener.Fetch.SafetyPoll = new(wakeup.Bus), -1
-		r := b.run(shards.New(all, b.handle, o))
+		r := b.run(must(shards.New(all, b.handle, o)))
 		advance(time.Minute)
 		b.put(all[1], 1) // and publishes no event
 		advance(time.Hour)
@@ -285,7 +285,7 @@ func TestRemoveSaysWhyTheShardIsStillThere(t *testing.T) {
 		if _, err := all[1].Dequeue(b.Context(), 1, 24*time.Hour); err != nil { // somebody has it all the time
 			t.Fatal(err)
 		}
-		r := b.run(shards.New(all[:2], b.handle, b.options()))
+		r := b.run(must(shards.New(all[:2], b.handle, b.options())))
 		if err := r.Remove(b.Context(), name(9)); err == nil || !strings.Contains(err.Error(), "test/jobs-9: there is no such shard") {
 			t.Errorf("an unknown shard: got %v", err)
 		}
@@ -334,7 +334,7 @@ func TestRemoveSaysWhyTheShardIsStillThere(t *testing.T) {
 func TestALeavingShardNeedNotBeReady(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		all := b.shards(2)
-		r := b.run(shards.New([]queue.Queue{all[0], faulty(all[1], faultqueue.Rates{Throttled: 1}, time.Hour)}, b.handle, b.options()))
+		r := b.run(must(shards.New([]queue.Queue{all[0], faulty(all[1], faultqueue.Rates{Throttled: 1}, time.Hour)}, b.handle, b.options())))
 		advance(time.Minute)
 		if r.State().Ready() {
 			t.Error("got ready, want the throttled shard to prevent it")
@@ -356,7 +356,7 @@ func TestShardsCanChangeBeforeRun(t *testing.T) {
 		for i, q := range all {
 			b.put(q, i)
 		}
-		l := shards.New(all[:2], b.handle, b.options())
+		l := must(shards.New(all[:2], b.handle, b.options()))
 		if err := l.Add(all[2]); err != nil {
 			t.Fatal(err)
 		}

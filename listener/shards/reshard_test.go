@@ -82,9 +82,9 @@ func (f *fleet) shard(i int) queue.Queue {
 func (f *fleet) start(senders, listeners int) {
 	two := []queue.Queue{f.shard(0), f.shard(1)}
 	for i := range listeners {
-		l := shards.New(two, f.handle, &shards.Options[job]{
+		l := must(shards.New(two, f.handle, &shards.Options[job]{
 			Slots: 16, Settle: settle, Listener: &listener.Options[job]{Logger: slog.New(slog.DiscardHandler), Seed: uint64(1 + i)},
-		})
+		}))
 		f.listeners = append(f.listeners, l)
 		f.work.Go(func() {
 			if err := l.Run(f.ctx); err != nil {

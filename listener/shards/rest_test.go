@@ -73,7 +73,7 @@ func TestAThrottledShardRestsAlone(t *testing.T) {
 			}
 			o := b.options()
 			o.Listener.Seed = 1
-			r := b.run(shards.New(listened, b.handle, o))
+			r := b.run(must(shards.New(listened, b.handle, o)))
 			advance(outage - time.Second)
 			st := r.State()
 			requests[throttled] = st.Shards[0].Requests + st.Shards[2].Requests
@@ -104,7 +104,7 @@ func TestAThrottledShardRestsAlone(t *testing.T) {
 func TestAMissingShardIsWaitedForAlone(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		all := append(b.shards(1), b.missing(1))
-		r := b.run(shards.New(all, b.handle, b.options()))
+		r := b.run(must(shards.New(all, b.handle, b.options())))
 		b.put(all[0], 0)
 		advance(time.Minute)
 		if st := r.State(); st.Ready() || !errors.Is(st.Shards[1].PollError, queue.ErrQueueMissing) || !st.Shards[0].Ready() {
@@ -129,7 +129,7 @@ func TestARefusedShardRestsAndIsTriedAgain(t *testing.T) {
 		for i := range 30 {
 			b.put(all[i%3], i)
 		}
-		r := b.run(shards.New([]queue.Queue{all[0], denied, all[2]}, b.handle, b.options()))
+		r := b.run(must(shards.New([]queue.Queue{all[0], denied, all[2]}, b.handle, b.options())))
 		advance(time.Hour)
 		st := r.State()
 		if len(b.jobs()) != 20 || !errors.Is(st.Shards[1].Refused, queue.ErrUnauthorized) || st.Shards[1].Ready() || st.Ready() || !st.Healthy() {
@@ -168,7 +168,7 @@ func TestRunEndsWhenEveryShardIsRefused(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		all := b.shards(2)
 		slow := &refusing{Queue: all[1], err: unauthorized}
-		r := b.run(shards.New([]queue.Queue{&refusing{Queue: all[0], err: unauthorized}, must(faultqueue.New(slow, &faultqueue.Options{UsualLatency: faultqueue.Range{Min: 10 * time.Second}}))}, b.handle, b.options()))
+		r := b.run(must(shards.New([]queue.Queue{&refusing{Queue: all[0], err: unauthorized}, must(faultqueue.New(slow, &faultqueue.Options{UsualLatency: faultqueue.Range{Min: 10 * time.Second}}))}, b.handle, b.options())))
 		err := <-r.done
 		if !errors.Is(err, queue.ErrUnauthorized) || !strings.Contains(err.Error(), "shard test/jobs-0: ") || !strings.Contains(err.Error(), "shard test/jobs-1: ") {
 			t.Errorf("Run: got %v, want both refusals with their shards", err)
@@ -192,7 +192,7 @@ func TestRunReturnsTheErrorOfARefusedShard(t *testing.T) {
 		bubble(t, func(b *bundle) {
 			all := b.shards(2)
 			slow := must(faultqueue.New(&refusing{Queue: all[1], err: unauthorized}, &faultqueue.Options{UsualLatency: faultqueue.Range{Min: c.latency}}))
-			r := b.run(shards.New([]queue.Queue{all[0], slow}, b.handle, b.options()))
+			r := b.run(must(shards.New([]queue.Queue{all[0], slow}, b.handle, b.options())))
 			advance(c.after)
 			err := r.finish()
 			var e *shards.Error
@@ -211,7 +211,7 @@ func TestAbandonedHandlersAreNamedWithTheirShard(t *testing.T) {
 		o := b.options()
 		o.Listener.Grace, o.Listener.Lease.SettleTimeout = -1, time.Second
 		b.put(all[1], 1)
-		r := b.run(shards.New(all, func(context.Context, *listener.Message[job]) error { <-release; return nil }, o))
+		r := b.run(must(shards.New(all, func(context.Context, *listener.Message[job]) error { <-release; return nil }, o)))
 		advance(time.Second)
 		err := r.finish()
 		var abandoned *listener.AbandonedError

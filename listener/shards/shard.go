@@ -46,24 +46,36 @@ func newShard[T any](all *Listener[T], q queue.Queue) (*shard[T], error) {
 	s := &shard[T]{all: all, queue: q, name: q.Name(), metered: all.readings.Wrap(q), told: make(chan struct{}, 1)}
 	s.rests = retry.NewWaits(fmt.Sprintf("%x/%v", all.seed, s.name), firstRest, maxRest)
 	s.member = all.pool.Member(all.options.member(s.name))
-	s.renew()
-	err := s.listener.Check()
-	if err != nil && s.member.Join(make(chan struct{}, 1)) == nil {
-		s.member.Leave() // nothing of a shard that cannot run is reserved
+	err := s.renew()
+	if err != nil {
+		s.unreserve()
 	}
 	return s, err
 }
 
-// renew makes the next listener; one that has ended cannot run again. Requires all.mu.
-func (s *shard[T]) renew() {
+// unreserve leaves the pool. A shard that never runs reserves nothing there.
+func (s *shard[T]) unreserve() {
+	if s.member.Join(make(chan struct{}, 1)) == nil {
+		s.member.Leave()
+	}
+}
+
+// renew makes the next listener; one that has ended cannot run again. Only the first can be refused,
+// because the next ones have its arguments. Requires all.mu.
+func (s *shard[T]) renew() error {
+	next, err := s.all.listen(s.queue, s.all.options.of(s.member, s.name))
+	if err != nil {
+		return err
+	}
 	if s.listener != nil {
 		addCounts(&s.all.past, s.listener.State())
 	}
-	s.listener = s.all.listen(s.queue, s.all.options.of(s.member, s.name))
+	s.listener = next
 	setPaused(s.listener, s.all.paused)
 	if s.all.halted {
 		s.listener.Halt()
 	}
+	return nil
 }
 
 // run listens until ctx ends, also by Halt, or the shard has been removed. It goes on with another listener when one
@@ -137,7 +149,7 @@ func (s *shard[T]) refused() error {
 func (s *shard[T]) rest(ctx context.Context, refusal error) bool {
 	s.all.mu.Lock()
 	s.refusal = refusal
-	s.renew()
+	_ = s.renew()
 	hope := slices.ContainsFunc(s.all.shards, func(other *shard[T]) bool { return other.refused() == nil })
 	s.all.mu.Unlock()
 	if !hope {
@@ -306,7 +318,7 @@ func (s *shard[T]) leave(ctx context.Context) (gone bool) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if !empty || s.removal != r {
-		s.renew()
+		_ = s.renew()
 		return false
 	}
 	addCounts(&all.past, s.listener.State())

@@ -66,7 +66,7 @@ func (w *tenantLoad) run() (apart, sharing time.Duration) {
 		o.Listener.Wakeups, po.Wakeups = bus, bus
 		o.Member = &slots.MemberOptions{Reserve: 4}
 	}
-	l := shards.New(all, w.handle, o)
+	l := must(shards.New(all, w.handle, o))
 	ctx, stop := context.WithCancel(w.Context())
 	done := make(chan error, 1)
 	go func() { done <- l.Run(ctx) }()

@@ -14,8 +14,8 @@ func TestConformance(t *testing.T) {
 	queuetest.Run(t, queuetest.Harness{
 		Bubble: true,
 		Open: func(t *testing.T, name string) queue.Manager {
-			q := paired.New(must(localqueue.New(nil)).Queue(queue.Name{Account: "west", Queue: name}),
-				must(localqueue.New(nil)).Queue(queue.Name{Account: "east", Queue: name}), nil)
+			q := must(paired.New(must(localqueue.New(nil)).Queue(queue.Name{Account: "west", Queue: name}),
+				must(localqueue.New(nil)).Queue(queue.Name{Account: "east", Queue: name}), nil))
 			t.Cleanup(func() { _ = q.Close() })
 			if err := q.Pair(t.Context()); err != nil {
 				t.Fatal(err)

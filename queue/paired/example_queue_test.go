@@ -28,12 +28,16 @@ func ExampleQueue() {
 		return
 	}
 	send := func(primary queue.Queue, job string) {
-		orders := paired.New(primary, east, &paired.Options{
+		orders, err := paired.New(primary, east, &paired.Options{
 			Backlogs:         1,  // enough for an example; leave it out to have ten
 			FailoverInterval: -1, // at once; leave it out to tolerate failures for ten seconds
 			OnFailover:       func(o paired.Outage) { fmt.Println("sends leave", o.Queue) },
 			Logger:           slog.New(slog.DiscardHandler),
 		})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
 		defer orders.Close()
 		if err := orders.Pair(ctx); err != nil {
 			fmt.Println(err)

@@ -40,7 +40,11 @@ func ExampleSyphon() {
 		fmt.Println(err)
 		return
 	}
-	sending := paired.New(down, east, &paired.Options{FailoverInterval: -1, Logger: quiet})
+	sending, err := paired.New(down, east, &paired.Options{FailoverInterval: -1, Logger: quiet})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer sending.Close()
 	if err := sending.Pair(ctx); err != nil {
 		fmt.Println(err)
@@ -51,14 +55,22 @@ func ExampleSyphon() {
 		return
 	}
 	// The worker, when the west is back.
-	receiving := paired.New(west, east, &paired.Options{Logger: quiet})
+	receiving, err := paired.New(west, east, &paired.Options{Logger: quiet})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer receiving.Close()
 	handle := func(_ context.Context, m *listener.Message[string]) error {
 		fmt.Println(m.Body)
 		stop()
 		return nil
 	}
-	syphon := paired.NewSyphon(nil, receiving)
+	syphon, err := paired.NewSyphon([]*paired.Queue{receiving}, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	if err := millrace.Run(ctx, listener.New(receiving, handle, &listener.Options[string]{Logger: quiet}), syphon); err != nil {
 		fmt.Println(err)
 	}

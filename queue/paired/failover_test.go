@@ -384,7 +384,7 @@ func TestEachQueueFailsOverAlone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := setup(t, paired.Options{FailoverInterval: -1})
 		b.ok(b.west.queue("mails").Create(b.ctx, nil))
-		mails := paired.New(b.west.queue("mails"), b.east.queue("orders"), nil) // shares the backlog queues
+		mails := must(paired.New(b.west.queue("mails"), b.east.queue("orders"), nil)) // shares the backlog queues
 		defer mails.Close()
 		b.ok(mails.Pair(b.ctx))
 		b.failOver()
@@ -456,7 +456,7 @@ func (q unsent) Enqueue(ctx context.Context, _ string, _ *queue.EnqueueOptions) 
 func TestASendThatWasNeverSentSaysNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := unpaired(t, paired.Options{})
-		q := paired.New(unsent{b.west.queue("orders")}, b.east.queue("orders"), &paired.Options{FailoverInterval: -1})
+		q := must(paired.New(unsent{b.west.queue("orders")}, b.east.queue("orders"), &paired.Options{FailoverInterval: -1}))
 		defer q.Close()
 		b.ok(q.Pair(b.ctx))
 		ctx, cancel := context.WithCancel(b.ctx)

@@ -55,7 +55,7 @@ func carried(t *testing.T, isPaired bool, shards, senders int, place sharded.Str
 			one := &throttling{Queue: b.west.queue(fmt.Sprint("orders-", i)), at: time.Now(), tokens: perSecond}
 			all, queues = append(all, one), append(queues, one)
 			if isPaired {
-				q := paired.New(one, b.east.queue(fmt.Sprint("orders-", i)), &paired.Options{Backlogs: 1})
+				q := must(paired.New(one, b.east.queue(fmt.Sprint("orders-", i)), &paired.Options{Backlogs: 1}))
 				defer q.Close()
 				b.ok(q.Pair(b.ctx))
 				queues[i] = q
@@ -332,7 +332,7 @@ func TestFewRefusalsDoNotHoldTheOthers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := unpaired(t, paired.Options{})
 		one := &moody{Queue: b.west.queue("orders"), dice: rand.New(rand.NewPCG(1, 1))}
-		q := paired.New(one, b.east.queue("orders"), &paired.Options{Backlogs: 1})
+		q := must(paired.New(one, b.east.queue("orders"), &paired.Options{Backlogs: 1}))
 		defer q.Close()
 		b.ok(q.Pair(b.ctx))
 		jobs := producer.New[string](q, nil)

@@ -27,8 +27,7 @@ const (
 	MaxFailoverInterval = time.Hour
 )
 
-// Options configure a [Queue]. Nil and the zero value mean the defaults. What is out of range is an error
-// of [Queue.Pair].
+// Options configure a [Queue]. Nil and the zero value mean the defaults. [New] refuses numbers out of range.
 type Options struct {
 	// Backlogs is how many backlog queues there are, 1…[MaxBacklogs]. With 1 there is no other one to try
 	// when it fails. Syphons must be told of the same number: with fewer, what waits in the other queues stays
@@ -54,27 +53,27 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// withDefaults returns the options with defaults filled in, and what is wrong with them.
-func withDefaults(o *Options) (Options, error) {
-	var all Options
-	if o != nil {
-		all = *o
-	}
+func (o *Options) withDefaults() Options {
+	all := *cmp.Or(o, &Options{})
 	all.Backlogs = cmp.Or(all.Backlogs, DefaultBacklogs)
 	all.FailoverInterval = cmp.Or(all.FailoverInterval, defaultInterval)
 	all.ProbeInterval = cmp.Or(all.ProbeInterval, defaultProbe)
+	return all
+}
+
+func (o *Options) validate() error {
 	switch {
-	case all.Backlogs < 1 || all.Backlogs > MaxBacklogs:
-		return all, invalid("Backlogs %d is outside 1…%d", all.Backlogs, MaxBacklogs)
-	case all.FailoverInterval > MaxFailoverInterval:
-		return all, invalid("FailoverInterval %v is over %v", all.FailoverInterval, MaxFailoverInterval)
-	case all.ProbeInterval < 0:
-		return all, invalid("ProbeInterval %v is negative", all.ProbeInterval)
+	case o.Backlogs < 1 || o.Backlogs > MaxBacklogs:
+		return invalid("Backlogs %d is outside 1…%d", o.Backlogs, MaxBacklogs)
+	case o.FailoverInterval > MaxFailoverInterval:
+		return invalid("FailoverInterval %v is over %v", o.FailoverInterval, MaxFailoverInterval)
+	case o.ProbeInterval < 0:
+		return invalid("ProbeInterval %v is negative", o.ProbeInterval)
 	}
-	if err := cmp.Or(units.Wait("FailoverInterval", all.FailoverInterval), units.Wait("ProbeInterval", all.ProbeInterval)); err != nil {
-		return all, invalid("%v", err)
+	if err := cmp.Or(units.Wait("FailoverInterval", o.FailoverInterval), units.Wait("ProbeInterval", o.ProbeInterval)); err != nil {
+		return invalid("%v", err)
 	}
-	return all, nil
+	return nil
 }
 
 func invalid(format string, args ...any) error {
@@ -86,7 +85,7 @@ const pairTimeout = 30 * time.Second
 
 // Pair looks whether the backlog queues are there and creates those that are missing. When it has returned
 // nil, messages can be sent. It needs the rights to read the properties of these queues and, if one is
-// missing, to create it. Wrong options, names and credentials are its errors; then no message can be sent.
+// missing, to create it. Wrong names and credentials are its errors; then no message can be sent.
 // Transient errors are retried for up to 30 s.
 //
 // It marks the backlog queues in their metadata with the account of the primary queue, if it has the right to.
@@ -96,9 +95,6 @@ const pairTimeout = 30 * time.Second
 // Several processes may pair at once. Pair may be called again: it creates what was deleted since, and a
 // failure changes nothing for a queue that was paired.
 func (q *Queue) Pair(ctx context.Context) error {
-	if q.bad != nil {
-		return driver.Explain(q.bad, "pair", q.Name(), "")
-	}
 	if err := driver.CheckName(q.Name().Queue); err != nil {
 		return driver.Explain(err, "pair", q.Name(), "")
 	}

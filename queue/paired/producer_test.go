@@ -210,7 +210,7 @@ func TestLostAnswersLoseNothing(t *testing.T) {
 			west := account("west", seed, some, faultqueue.Rates{Unavailable: .4, LostRequest: .2, LostResponse: .2, Late: .2})
 			east := account("east", seed+1000, some, some)
 			retried(t, func() error { return west.Create(t.Context(), nil) })
-			q := paired.New(west, east, &paired.Options{Backlogs: 3, Logger: slog.New(slog.DiscardHandler)})
+			q := must(paired.New(west, east, &paired.Options{Backlogs: 3, Logger: slog.New(slog.DiscardHandler)}))
 			defer q.Close()
 			retried(t, func() error { return q.Pair(t.Context()) })
 			jobs, all := producer.New[string](q, nil), newLedger()

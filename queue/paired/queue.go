@@ -2,6 +2,7 @@ package paired
 
 import (
 	"context"
+	"fmt"
 	"hash/maphash"
 	"slices"
 	"sync"
@@ -20,7 +21,6 @@ import (
 type Queue struct {
 	primary  queue.Queue
 	options  Options
-	bad      error // what is wrong with the options
 	rotation *rotation
 	failover *failover
 	paired   atomic.Bool
@@ -41,30 +41,31 @@ const developmentAccount = "devstoreaccount1"
 // New returns a queue that receives and sends like the primary queue, and whose sends go to backlog
 // queues in an outage. The backlog queues are siblings of the secondary queue, such as "orders-backlog-07"; the
 // secondary queue itself is never used and need not exist. Several primary queues of one account may share its
-// backlog queues: every message says where it belongs. New sends nothing. A nil queue panics, because it is a
-// mistake in the program. A pair of a queue with itself, by their names, is an error of [Queue.Pair]; only
-// the development account, which every emulator has, is not recognized.
-func New(primary, secondary queue.Queue, o *Options) *Queue {
+// backlog queues: every message says where it belongs. New sends nothing.
+//
+// It returns [queue.ErrInvalid] for a nil queue, for options out of range, and for a pair of a queue with itself.
+// The names of the queues tell that, except in the development account, which every emulator has.
+func New(primary, secondary queue.Queue, o *Options) (*Queue, error) {
 	if hook.IsNil(primary) || hook.IsNil(secondary) {
-		panic("paired.New: a queue is nil")
+		return nil, fmt.Errorf("paired.New: %w", invalid("a queue is nil"))
 	}
-	all, bad := withDefaults(o)
-	q := &Queue{primary: primary, options: all, bad: bad, failing: failing{seed: maphash.MakeSeed()}, gate: gate{head: make(chan struct{}, 1)}, failover: &failover{state: State{Queue: primary.Name()}, interval: all.FailoverInterval, probe: all.ProbeInterval}}
+	all := o.withDefaults()
+	if err := all.validate(); err != nil {
+		return nil, driver.Explain(err, "pair", primary.Name(), "")
+	}
+	q := &Queue{primary: primary, options: all, failing: failing{seed: maphash.MakeSeed()}, gate: gate{head: make(chan struct{}, 1)}, failover: &failover{state: State{Queue: primary.Name()}, interval: all.FailoverInterval, probe: all.ProbeInterval}}
 	q.life, q.cancel = context.WithCancel(context.Background())
-	n := all.Backlogs
-	if bad != nil {
-		n = 1
-	}
 	r := &rotation{}
-	for i, q := range backlogQueues(secondary, n) {
+	for i, q := range backlogQueues(secondary, all.Backlogs) {
 		r.all = append(r.all, &backlog{queue: q, suffix: backlogSuffix(i), state: BacklogState{Queue: q.Name()}})
 	}
 	q.rotation = r
 	is := func(b *backlog) bool { return b.queue.Name() == primary.Name() }
-	if q.bad == nil && primary.Name().Account != developmentAccount && (primary.Name() == secondary.Name() || slices.ContainsFunc(r.all, is)) {
-		q.bad = invalid("the secondary queue %v is the primary queue, or would have it as a backlog queue: it must be in another account", secondary.Name())
+	if primary.Name().Account != developmentAccount && (primary.Name() == secondary.Name() || slices.ContainsFunc(r.all, is)) {
+		return nil, driver.Explain(invalid("the secondary queue %v is the primary queue, or would have it as a backlog queue: it must be in another account", secondary.Name()),
+			"pair", primary.Name(), "")
 	}
-	return q
+	return q, nil
 }
 
 // Unwrap returns the primary queue.

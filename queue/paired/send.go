@@ -48,8 +48,6 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	err := cmp.Or(driver.CheckEnqueue(o), driver.CheckText(text))
 	switch {
 	case err != nil:
-	case q.bad != nil:
-		err = q.bad
 	case !q.paired.Load():
 		err = &queue.Error{Err: ErrNotPaired, Hint: "call Pair, and send when it has returned nil"}
 	}

@@ -42,7 +42,7 @@ func unpaired(t *testing.T, o paired.Options) *bundle {
 		o.Logger = slog.New(b.log)
 	}
 	b.ok(b.west.queue("orders").Create(b.ctx, nil))
-	b.queue = paired.New(b.west.queue("orders"), b.east.queue("orders"), &o)
+	b.queue = must(paired.New(b.west.queue("orders"), b.east.queue("orders"), &o))
 	t.Cleanup(func() { _ = b.queue.Close() })
 	return b
 }

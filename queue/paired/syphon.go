@@ -90,7 +90,6 @@ func (o *SyphonOptions) validate() error {
 // It belongs beside the listeners of the primary queue, in one process or in several. Senders need none.
 type Syphon struct {
 	options SyphonOptions
-	bad     error // of the options
 	queues  []*Queue
 	homes   *homes
 	lanes   []*lane
@@ -108,9 +107,12 @@ type Syphon struct {
 
 // NewSyphon returns a syphon for the backlog queues of these queues. Queues that share backlog queues need
 // one syphon together: another leaves the messages that it cannot bring home for a while. It sends
-// nothing, and [Queue.Pair] need not be called. What is wrong is an error of [Syphon.Run]. A nil queue
-// panics, because it is a mistake in the program.
-func NewSyphon(o *SyphonOptions, qs ...*Queue) *Syphon {
+// nothing, and [Queue.Pair] need not be called. It returns an error for invalid options, if there is no queue or
+// a nil one, and if two queues have the same name.
+func NewSyphon(qs []*Queue, o *SyphonOptions) (*Syphon, error) {
+	if slices.Contains(qs, nil) {
+		return nil, errors.New("paired: a queue of a syphon is nil")
+	}
 	var primaries, backlogs []queue.Queue
 	seen := make(map[queue.Name]bool)
 	for _, q := range qs {
@@ -122,29 +124,27 @@ func NewSyphon(o *SyphonOptions, qs ...*Queue) *Syphon {
 			}
 		}
 	}
-	s := newSyphon(primaries, backlogs, o)
-	s.queues = qs
-	for _, q := range qs {
-		if s.bad == nil {
-			s.bad = q.bad
-		}
+	s, err := newSyphon(primaries, backlogs, o)
+	if err != nil {
+		return nil, err
 	}
-	return s
+	s.queues = slices.Clone(qs) // the caller may reuse its slice
+	return s, nil
 }
 
-func newSyphon(primaries, backlogs []queue.Queue, o *SyphonOptions) *Syphon {
+func newSyphon(primaries, backlogs []queue.Queue, o *SyphonOptions) (*Syphon, error) {
 	s := &Syphon{options: o.withDefaults(), copied: newKeys(), leftAlone: newKeys(), halted: make(chan struct{})}
-	if s.bad = s.options.validate(); s.bad != nil {
-		return s
+	if err := s.options.validate(); err != nil {
+		return nil, err
 	}
 	s.slots = make(chan struct{}, s.options.Parallel)
 	seed := strconv.FormatUint(s.options.Seed, 16)
 	s.homes = newHomes(primaries, seed)
 	switch {
 	case len(primaries) == 0:
-		s.bad = errors.New("paired: a syphon without a queue")
+		return nil, errors.New("paired: a syphon without a queue")
 	case len(s.homes.all) < len(primaries):
-		s.bad = errors.New("paired: two queues of a syphon have the same name: give each a syphon and backlog queues of its own")
+		return nil, errors.New("paired: two queues of a syphon have the same name: give each a syphon and backlog queues of its own")
 	}
 	for i, q := range backlogs {
 		s.lanes = append(s.lanes, &lane{
@@ -152,12 +152,12 @@ func newSyphon(primaries, backlogs []queue.Queue, o *SyphonOptions) *Syphon {
 			state: SyphonedBacklog{Queue: q.Name()},
 		})
 	}
-	return s
+	return s, nil
 }
 
 // Run brings messages home until ctx ends. It then takes no more, finishes those that it copies, gives
 // the others back, and returns nil, or an error if requests were abandoned because Grace was over or because
-// of [Syphon.Halt]. It is an error if the options are invalid, or if it runs already. Failures of the queues do not end it.
+// of [Syphon.Halt]. It is an error if it runs already. Failures of the queues do not end it.
 func (s *Syphon) Run(ctx context.Context) error {
 	if err := s.begin(); err != nil {
 		return err
@@ -216,9 +216,6 @@ func (s *Syphon) Run(ctx context.Context) error {
 var errAbandoned = errors.New("paired: the syphon stopped with requests in flight: what it had in hand comes up again when its lease ends, and may then be in the primary queue twice")
 
 func (s *Syphon) begin() error {
-	if s.bad != nil {
-		return s.bad
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.state.Running {

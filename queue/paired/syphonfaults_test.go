@@ -33,7 +33,7 @@ func TestAKillOfTheSyphonLosesNothing(t *testing.T) {
 				f := must(faultqueue.New(q, &faultqueue.Options{Seed: seed, UsualLatency: faultqueue.Range{Min: time.Millisecond, Max: 20 * time.Millisecond}}))
 				mortal, wrapped = append(mortal, f), append(wrapped, f)
 			}
-			first := newSyphon([]queue.Queue{home}, wrapped, &SyphonOptions{Parallel: parallel, Seed: 1})
+			first := must(newSyphon([]queue.Queue{home}, wrapped, &SyphonOptions{Parallel: parallel, Seed: 1}))
 			ended := make(chan error, 1)
 			go func() { ended <- first.Run(context.Background()) }()
 			go func() {

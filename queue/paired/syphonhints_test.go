@@ -25,7 +25,7 @@ func newRegion(t *testing.T, o *Options, so *SyphonOptions) *region {
 		onEnqueue: func(context.Context, string) error { return r.down.answer() },
 		onDequeue: func(int) error { return r.down.answer() },
 	}
-	r.Queue = New(home, open(t, "east", "orders"), o)
+	r.Queue = must(New(home, open(t, "east", "orders"), o))
 	t.Cleanup(func() { _ = r.Close() })
 	if err := r.Pair(t.Context()); err != nil {
 		t.Fatal(err)
@@ -39,7 +39,7 @@ func newRegion(t *testing.T, o *Options, so *SyphonOptions) *region {
 	if so.Seed == 0 {
 		so.Seed = 1
 	}
-	r.syphon = NewSyphon(so, r.Queue)
+	r.syphon = must(NewSyphon([]*Queue{r.Queue}, so))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- r.syphon.Run(ctx) }()
@@ -134,7 +134,7 @@ func TestTheReturnOfThePrimaryIsReasonToPoll(t *testing.T) {
 func TestASyphonThatEndedGetsNoHints(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRegion(t, nil, nil)
-		other := NewSyphon(&SyphonOptions{Seed: 2}, r.Queue)
+		other := must(NewSyphon([]*Queue{r.Queue}, &SyphonOptions{Seed: 2}))
 		for range 3 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			if err := other.Run(ctx); err != nil {
@@ -148,14 +148,6 @@ func TestASyphonThatEndedGetsNoHints(t *testing.T) {
 			t.Errorf("got %d syphons, want the one that runs", len(got))
 		}
 	})
-}
-
-func TestWrongOptionsOfTheQueueAreThoseOfItsSyphon(t *testing.T) {
-	q := New(open(t, "west", "orders"), open(t, "east", "orders"), &Options{Backlogs: -1})
-	defer q.Close()
-	if err := NewSyphon(nil, q).Run(t.Context()); err == nil {
-		t.Error("got no error")
-	}
 }
 
 // A hook that panics hurts nothing.

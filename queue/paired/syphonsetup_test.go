@@ -131,7 +131,7 @@ func startAll(t *testing.T, primaries, backlogs []queue.Queue, o *SyphonOptions)
 		o.Seed = 1
 	}
 	o.OnError = errs.add
-	r := &running{Syphon: newSyphon(primaries, backlogs, o), errs: errs}
+	r := &running{Syphon: must(newSyphon(primaries, backlogs, o)), errs: errs}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()

@@ -131,11 +131,14 @@ func TestMessagesOfOtherPrimariesAreLeft(t *testing.T) {
 
 func TestASyphonNeedsQueuesThatItCanTell(t *testing.T) {
 	one, two := open(t, "west", "orders"), open(t, "north", "orders")
-	if err := newSyphon([]queue.Queue{one, two}, nil, nil).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "same name") {
+	if _, err := newSyphon([]queue.Queue{one, two}, nil, nil); err == nil || !strings.Contains(err.Error(), "same name") {
 		t.Errorf("got %v, want that the names are the same", err)
 	}
-	if err := NewSyphon(nil).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "without a queue") {
+	if _, err := NewSyphon(nil, nil); err == nil || !strings.Contains(err.Error(), "without a queue") {
 		t.Errorf("got %v, want that there is no queue", err)
+	}
+	if _, err := NewSyphon([]*Queue{nil}, nil); err == nil || !strings.Contains(err.Error(), "nil") {
+		t.Errorf("got %v, want that the queue is nil", err)
 	}
 }
 

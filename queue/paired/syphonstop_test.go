@@ -73,7 +73,7 @@ func TestGraceAndHaltAbandonRequests(t *testing.T) {
 				r := newRegions(t, 1)
 				r.divert(t, 32)
 				home := &scripted{Queue: r.home, onEnqueue: hang}
-				s := newSyphon([]queue.Queue{home}, r.backlogs, &SyphonOptions{Parallel: 4, Grace: c.grace, Lease: time.Hour})
+				s := must(newSyphon([]queue.Queue{home}, r.backlogs, &SyphonOptions{Parallel: 4, Grace: c.grace, Lease: time.Hour}))
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				ended := make(chan error)
@@ -109,7 +109,7 @@ func TestAHaltDuringADequeueIsAnAbandonedRequest(t *testing.T) {
 		r := newRegions(t, 1)
 		backlogs, wrapped := scriptAll(r.backlogs)
 		backlogs[0].onDequeue = func(int) error { time.Sleep(5 * time.Second); return nil }
-		s := newSyphon([]queue.Queue{r.home}, wrapped, nil)
+		s := must(newSyphon([]queue.Queue{r.home}, wrapped, nil))
 		ended := make(chan error)
 		go func() { ended <- s.Run(t.Context()) }()
 		time.Sleep(time.Second)
@@ -123,7 +123,7 @@ func TestAHaltDuringADequeueIsAnAbandonedRequest(t *testing.T) {
 func TestAHaltedSyphonDoesNotRunAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRegions(t, 1)
-		s := newSyphon([]queue.Queue{r.home}, r.backlogs, nil)
+		s := must(newSyphon([]queue.Queue{r.home}, r.backlogs, nil))
 		s.Halt()
 		for range 1000 { // a lane was faster than the halt only now and then
 			if err := s.Run(t.Context()); err != nil {

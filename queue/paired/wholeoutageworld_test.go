@@ -145,7 +145,7 @@ func (w *world) newPair(p *process) *paired.Queue {
 	if p != nil {
 		west, east = &witness{Queue: west, p: p}, &witness{Queue: east, p: p, backlog: true}
 	}
-	q := paired.New(west, east, &paired.Options{Logger: quiet()})
+	q := must(paired.New(west, east, &paired.Options{Logger: quiet()}))
 	w.t.Cleanup(func() { _ = q.Close() })
 	return q
 }
@@ -344,7 +344,7 @@ func (w *world) startReceivers() *receivers {
 	p := &process{w: w, jobs: make(map[queue.ID]int), copied: make(map[int]bool), running: make(map[queue.ID]int)}
 	q := w.newPair(p)
 	l := listener.New(q, p.handle, &listener.Options[Job]{Concurrency: 64, Logger: quiet()})
-	r := &receivers{world: w, process: p, syphon: paired.NewSyphon(nil, q), ended: make(chan error, 1)}
+	r := &receivers{world: w, process: p, syphon: must(paired.NewSyphon([]*paired.Queue{q}, nil)), ended: make(chan error, 1)}
 	r.halt = []func(){l.Halt, r.syphon.Halt}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel

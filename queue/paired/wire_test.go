@@ -51,7 +51,7 @@ func TestAServerThatEndsAndComesBack(t *testing.T) {
 	if err := primary.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	q := paired.New(primary, open(other, nil), &paired.Options{FailoverInterval: -1, ProbeInterval: time.Millisecond, Backlogs: 2})
+	q := must(paired.New(primary, open(other, nil), &paired.Options{FailoverInterval: -1, ProbeInterval: time.Millisecond, Backlogs: 2}))
 	t.Cleanup(func() { _ = q.Close() })
 	if err := q.Pair(t.Context()); err != nil {
 		t.Fatal(err)
