@@ -77,7 +77,7 @@ func serve(first json.RawMessage) (any, answerer, error) {
 	var state serverState
 	var counting *emulator.Server // benchmarks that count have one endpoint
 	for _, delay := range o.Delays {
-		counting, err = emulator.New(engine, &emulator.Options{Delay: delay, Limits: emulator.Limits{Messages: o.Limit}})
+		counting, err = emulator.New(engine, &emulator.Options{Delay: delay, Quotas: emulator.Quotas{Messages: o.Limit}})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -104,7 +104,7 @@ func serve(first json.RawMessage) (any, answerer, error) {
 		case order.Drop != "":
 			err = f.drop(order.Drop)
 		default:
-			state.Requests, state.Limited = counting.Counts().Requests(), counting.Counts().Limited
+			state.Requests, state.Limited = counting.Counts().Requests(), counting.Counts().OverQuota
 			state.Processor, err = processorTime()
 		}
 		return state, err

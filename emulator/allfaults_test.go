@@ -16,7 +16,7 @@ import (
 )
 
 // TestNoMessageIsLostUnderFaults sends and receives messages with azurequeue and retries under all
-// faults and a limit. Every message must arrive, and the messages that the server's log says
+// faults and a quota. Every message must arrive, and the messages that the server's log says
 // were put must be those that the consumer got.
 func TestNoMessageIsLostUnderFaults(t *testing.T) {
 	for seed := range uint64(4) {
@@ -29,7 +29,7 @@ func TestNoMessageIsLostUnderFaults(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				s, q := withOptions(t, &Options{Log: j.log(), Faults: &Faults{Seed: seed, Rules: rules}, Limits: Limits{Messages: 20, Requests: 100}})
+				s, q := withOptions(t, &Options{Log: j.log(), Faults: &Faults{Seed: seed, Rules: rules}, Quotas: Quotas{Messages: 20, Requests: 100}})
 				client, err := azurequeue.Open(s.ConnectionString(), "orders", &azurequeue.Options{Transport: &http.Client{Transport: s}})
 				if err != nil {
 					t.Fatal(err)
@@ -118,8 +118,8 @@ func checkCounts(t *testing.T, s *Server, log []record, seen int) {
 			t.Errorf("fault %s: got %d in the log and %d in the counts, want the same and more than 0", kind, faults[kind], counts.Faults[kind])
 		}
 	}
-	if int64(limited) != counts.Limited || limited == 0 {
-		t.Errorf("requests over a limit: got %d in the log and %d in the counts, want the same and more than 0", limited, counts.Limited)
+	if int64(limited) != counts.OverQuota || limited == 0 {
+		t.Errorf("requests over a quota: got %d in the log and %d in the counts, want the same and more than 0", limited, counts.OverQuota)
 	}
 	if seen != put+dropped || dropped == 0 {
 		t.Errorf("messages seen: got %d, want %d, those put plus %d put without a response (want more than 0)", seen, put+dropped, dropped)

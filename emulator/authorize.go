@@ -75,12 +75,12 @@ const maxSkew = 15 * time.Minute
 // typicalSignedText is the usual length of the string to sign, in bytes.
 const typicalSignedText = 512
 
-// accountState is an account's key and request limit.
+// accountState is an account's key and request quota.
 type accountState struct {
 	key    []byte    // never changes
 	hashes sync.Pool // hash.Hash keyed with the key
 
-	requests *tokenBucket // request limit; nil for none. Set before the server serves
+	requests *tokenBucket // request quota; nil for none. Set before the server serves
 }
 
 func newAccount(key []byte) *accountState {

@@ -72,7 +72,7 @@ type call struct {
 	injection   injection   // faults of the request
 	gotMessages int         // number of messages that GetMessages returned
 	began       time.Time   // set only with a log
-	limited     bool        // refused by a limit
+	overQuota   bool        // refused by a quota
 	stream      *stream     // to be run after the headers; or nil
 
 	conn *countedConn // set once the request is authorized; nil in process
@@ -200,8 +200,8 @@ func (c *call) execute() *failure {
 	if c.conn = countedConnOf(c.request.Context()); c.conn != nil {
 		c.conn.authorized()
 	}
-	if limit := c.accountState.requests; limit != nil && !c.operation.isControl() && !limit.take() {
-		c.refusedByLimit()
+	if quota := c.accountState.requests; quota != nil && !c.operation.isControl() && !quota.take() {
+		c.refusedByQuota()
 		return errAccountBusy
 	}
 	if f := c.checkNames(); f != nil {
@@ -298,7 +298,7 @@ func (c *call) logRequest(status int, code string) {
 		level = slog.LevelWarn
 		attributes = append(attributes, slog.String("fault", c.injection.String()))
 	}
-	if c.limited {
+	if c.overQuota {
 		attributes = append(attributes, slog.Bool("limited", true))
 	}
 	attributes = append(attributes,

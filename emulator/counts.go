@@ -26,10 +26,10 @@ type Counts struct {
 	// fault counts with both. Kinds without requests are omitted.
 	Faults map[FaultKind]int64
 
-	// Limited is the number of requests refused because of [Options].Limits.
-	Limited int64
+	// OverQuota is the number of requests refused because of [Options].Quotas.
+	OverQuota int64
 
-	// Busy is the number of 503 responses, from faults and limits. They are included in the other
+	// Busy is the number of 503 responses, from faults and quotas. They are included in the other
 	// counts, but Microsoft lists them as not billed (Storage Analytics Logged Operations and
 	// Status Messages: ThrottlingError).
 	Busy int64
@@ -104,7 +104,7 @@ func (c Counts) String() string {
 		b.WriteString("\n")
 	}
 	if c.Busy > 0 {
-		fmt.Fprintf(&b, "503, which the service does not bill: %d; over a limit: %d\n", c.Busy, c.Limited)
+		fmt.Fprintf(&b, "503, which the service does not bill: %d; over a quota: %d\n", c.Busy, c.OverQuota)
 	}
 	return b.String()
 }
@@ -138,7 +138,7 @@ func (t *Tally) add(other Tally) {
 type counters struct {
 	operations map[Operation]*tally        // the map never changes
 	faults     map[FaultKind]*atomic.Int64 // the map never changes
-	limited    atomic.Int64
+	overQuota  atomic.Int64
 	busy       atomic.Int64
 	emptyGets  atomic.Int64
 	messages   atomic.Int64
@@ -170,7 +170,7 @@ func (s *Server) Counts() Counts {
 		Tallies:    map[Operation]Tally{},
 		Statuses:   map[int]int64{},
 		Faults:     map[FaultKind]int64{},
-		Limited:    s.counters.limited.Load(),
+		OverQuota:  s.counters.overQuota.Load(),
 		Busy:       s.counters.busy.Load(),
 		EmptyGets:  s.counters.emptyGets.Load(),
 		Messages:   s.counters.messages.Load(),

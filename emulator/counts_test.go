@@ -47,8 +47,8 @@ func TestCountsAddUp(t *testing.T) {
 	if sent+c.Faults[FaultDuplicate] != c.Requests() || c.Requests()-responses != unanswered || statuses != responses || kinds != faults {
 		t.Errorf("%d requests sent, %d without a response: counts do not add up:\n%v", sent, unanswered, c)
 	}
-	if c.Busy != c.Faults[FaultBusy] || unanswered != c.Faults[FaultReset]+c.Faults[FaultDrop] || c.Limited != 0 {
-		t.Errorf("Busy, Faults or Limited do not match the %d requests without a response:\n%v", unanswered, c)
+	if c.Busy != c.Faults[FaultBusy] || unanswered != c.Faults[FaultReset]+c.Faults[FaultDrop] || c.OverQuota != 0 {
+		t.Errorf("Busy, Faults or OverQuota do not match the %d requests without a response:\n%v", unanswered, c)
 	}
 	puts := c.Tallies[PutMessage]
 	if put := int64(len(wrap("x"))); in%put != 0 || in != puts.Received || in > 100*put || in < 50*put {

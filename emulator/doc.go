@@ -30,7 +30,7 @@
 // returns the number of requests and their outcomes by operation, and the number of
 // empty dequeues.
 //
-// # Faults and limits
+// # Faults and quotas
 //
 // [Options].Faults makes requests fail on purpose, at a rate, at every n-th request, or
 // at given numbers: responses with 503, 500, 408 and 403, connections reset before the work
@@ -42,10 +42,10 @@
 // The same sequence of requests has the same faults, in process and on a socket.
 // [Server.SetFaults] replaces them while the server runs, on open connections too, and so
 // does an authorized request (docs/protocol.md), so that an outage can be played.
-// [Options].Limits limits the messages of a queue and the requests of an account per
+// [Options].Quotas limits the messages of a queue and the requests of an account per
 // second; the server refuses others with 503 ServerBusy. [Options].Log gets every
 // request with its outcome and its fault. [Counts.String] formats the bill, line by
-// line. Without faults, limits and log, a request costs one comparison for each.
+// line. Without faults, quotas and log, a request costs one comparison for each.
 //
 // # Security
 //

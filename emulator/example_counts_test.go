@@ -55,5 +55,5 @@ func ExampleCounts_String() {
 	// transactions                     11   10    0    1            0       1       306       2846
 	// messages got: 3; gets that found none: 2
 	// faults: 503 1
-	// 503, which the service does not bill: 1; over a limit: 0
+	// 503, which the service does not bill: 1; over a quota: 0
 }

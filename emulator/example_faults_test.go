@@ -67,12 +67,12 @@ func ExampleParseFaults() {
 }
 
 // A queue accepts two messages a second. After that burst the service is busy.
-func ExampleParseLimits() {
-	limits, err := emulator.ParseLimits("messages=2")
+func ExampleParseQuotas() {
+	quotas, err := emulator.ParseQuotas("messages=2")
 	if err != nil {
 		log.Fatal(err)
 	}
-	server, err := emulator.New(nil, &emulator.Options{Limits: limits})
+	server, err := emulator.New(nil, &emulator.Options{Quotas: quotas})
 	if err != nil {
 		log.Fatal(err)
 	}

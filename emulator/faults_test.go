@@ -370,7 +370,7 @@ func count(is bool) int {
 	return 0
 }
 
-// TestInvalidFaultsAreRefused: New checks rules that ParseFaults did not make, and limits.
+// TestInvalidFaultsAreRefused: New checks rules that ParseFaults did not make, and quotas.
 func TestInvalidFaultsAreRefused(t *testing.T) {
 	for want, o := range map[string]*Options{
 		`rule 1: unknown fault "": write one of 503`:                        {Faults: &Faults{Rules: []Fault{{}}}},
@@ -381,8 +381,8 @@ func TestInvalidFaultsAreRefused(t *testing.T) {
 		`request #0: the first is #1`:                                       {Faults: &Faults{Rules: []Fault{{Kind: FaultBusy, At: []int64{0}}}}},
 		`a delay of 0s is out of range: it must be more than 0`:             {Faults: &Faults{Rules: []Fault{{Kind: FaultDelay}}}},
 		`503 has no duration: remove the 1s`:                                {Faults: &Faults{Rules: []Fault{{Kind: FaultBusy, Delay: time.Second}}}},
-		`Options.Limits.Messages is -1: it must be 0 to 1000000000`:         {Limits: Limits{Messages: -1}},
-		`Options.Limits.Requests is 1000000001: it must be 0 to 1000000000`: {Limits: Limits{Requests: 1_000_000_001}},
+		`Options.Quotas.Messages is -1: it must be 0 to 1000000000`:         {Quotas: Quotas{Messages: -1}},
+		`Options.Quotas.Requests is 1000000001: it must be 0 to 1000000000`: {Quotas: Quotas{Requests: 1_000_000_001}},
 		`the delays of 106752 rules add up to more than a duration can be`:  {Faults: &Faults{Rules: slices.Repeat([]Fault{{Kind: FaultDelay, Delay: maxDelay}}, 106752)}},
 	} {
 		if s, err := New(nil, o); err == nil || !strings.Contains(err.Error(), want) {

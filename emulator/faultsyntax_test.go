@@ -129,37 +129,37 @@ func TestFaultsRoundTrip(t *testing.T) {
 	})
 }
 
-func TestLimitsRoundTrip(t *testing.T) {
+func TestQuotasRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := Limits{
-			Messages: rapid.IntRange(0, maxLimitValue).Draw(t, "messages"),
-			Requests: rapid.IntRange(0, maxLimitValue).Draw(t, "requests"),
+		l := Quotas{
+			Messages: rapid.IntRange(0, maxQuota).Draw(t, "messages"),
+			Requests: rapid.IntRange(0, maxQuota).Draw(t, "requests"),
 		}
-		if got, err := ParseLimits(l.String()); err != nil || got != l {
-			t.Fatalf("ParseLimits(%q) = %+v, %v; want %+v", l, got, err, l)
+		if got, err := ParseQuotas(l.String()); err != nil || got != l {
+			t.Fatalf("ParseQuotas(%q) = %+v, %v; want %+v", l, got, err, l)
 		}
 	})
 }
 
-func TestParseLimitsErrors(t *testing.T) {
+func TestParseQuotasErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"2000":                       `limit "2000": write messages=2000 (a second and queue) or requests=20000 (a second and account)`,
-		"messages":                   `limit "messages": write messages=2000`,
-		"bytes=1":                    `limit "bytes=1": write`,
+		"2000":                       `quota "2000": write messages=2000 (a second and queue) or requests=20000 (a second and account)`,
+		"messages":                   `quota "messages": write messages=2000`,
+		"bytes=1":                    `quota "bytes=1": write`,
 		"messages=-1":                `"-1" is not a number from 0 to 1000000000`,
-		"messages=1,requests=1e3":    `limit "requests=1e3": "1e3" is not a number`,
+		"messages=1,requests=1e3":    `quota "requests=1e3": "1e3" is not a number`,
 		"requests=1000000001":        `is not a number from 0 to`,
-		"messages=1 messages=1":      `limit "messages=1": messages is given twice`,
+		"messages=1 messages=1":      `quota "messages=1": messages is given twice`,
 		"requests=0;Requests=5":      `requests is given twice`,
 		"messages=99999999999999999": `is not a number`,
 	} {
-		if got, err := ParseLimits(text); err == nil || !strings.Contains(err.Error(), want) || got != (Limits{}) {
-			t.Errorf("ParseLimits(%q) = %+v, %v; want an error with %s", text, got, err, want)
+		if got, err := ParseQuotas(text); err == nil || !strings.Contains(err.Error(), want) || got != (Quotas{}) {
+			t.Errorf("ParseQuotas(%q) = %+v, %v; want an error with %s", text, got, err, want)
 		}
 	}
-	for text, want := range map[string]Limits{"": {}, "Messages=2000, requests=20000": {2000, 20000}, "requests=0": {}} {
-		if got, err := ParseLimits(text); err != nil || got != want {
-			t.Errorf("ParseLimits(%q) = %+v, %v; want %+v", text, got, err, want)
+	for text, want := range map[string]Quotas{"": {}, "Messages=2000, requests=20000": {2000, 20000}, "requests=0": {}} {
+		if got, err := ParseQuotas(text); err != nil || got != want {
+			t.Errorf("ParseQuotas(%q) = %+v, %v; want %+v", text, got, err, want)
 		}
 	}
 }
@@ -195,20 +195,20 @@ func FuzzParseFaults(f *testing.F) {
 	})
 }
 
-// FuzzParseLimits is FuzzParseFaults for limits.
-func FuzzParseLimits(f *testing.F) {
+// FuzzParseQuotas is FuzzParseFaults for quotas.
+func FuzzParseQuotas(f *testing.F) {
 	for _, text := range []string{"messages=2000,requests=20000", "requests=1", "messages=", "=1"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		l, err := ParseLimits(text)
+		l, err := ParseQuotas(text)
 		if err != nil {
-			if l != (Limits{}) || strings.ContainsAny(err.Error(), "\r\n") || len(err.Error()) > 1000 {
-				t.Fatalf("ParseLimits returned %v with the error %q; want no limits and an error of one line", l, err)
+			if l != (Quotas{}) || strings.ContainsAny(err.Error(), "\r\n") || len(err.Error()) > 1000 {
+				t.Fatalf("ParseQuotas returned %v with the error %q; want no quotas and an error of one line", l, err)
 			}
 			return
 		}
-		if again, err := ParseLimits(l.String()); l.check() != nil || err != nil || again != l {
+		if again, err := ParseQuotas(l.String()); l.check() != nil || err != nil || again != l {
 			t.Fatalf("parsed again: got %+v, %v; want %+v", again, err, l)
 		}
 	})

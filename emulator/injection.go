@@ -160,7 +160,7 @@ func (c *call) runWithFault() *failure {
 
 func (c *call) runOnce() *failure {
 	if c.server.messages != nil {
-		return c.handleWithinLimit()
+		return c.handleWithinQuota()
 	}
 	return c.verb.handle(c)
 }
@@ -176,7 +176,7 @@ func (c *call) runFirstCopy() {
 	c.countResponse(f)
 	clear(c.header)
 	maps.Copy(c.header, before)
-	c.status, c.body, c.gotMessages, c.limited = 0, nil, 0, false
+	c.status, c.body, c.gotMessages, c.overQuota = 0, nil, 0, false
 	c.tally.requests.Add(1)
 }
 

@@ -61,7 +61,7 @@ func TestLog(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, _ := withOptions(t, &Options{Log: j.log(), Faults: &Faults{Rules: rules}, Limits: Limits{Messages: 4}})
+		s, _ := withOptions(t, &Options{Log: j.log(), Faults: &Faults{Rules: rules}, Quotas: Quotas{Messages: 4}})
 		for range 7 {
 			attempt(t, s, signed("POST", "/orders/messages", wrap("x")))
 		}

@@ -55,7 +55,7 @@ func (op Operation) isBilled() bool {
 	return op != OpenWakeups && op != ReadyWakeups && !op.isControl()
 }
 
-// isControl reports whether the operation controls the server itself. Neither faults nor limits stop
+// isControl reports whether the operation controls the server itself. Neither faults nor quotas stop
 // it, because it must be possible to end them.
 func (op Operation) isControl() bool {
 	return op == GetFaults || op == SetFaults || op == ClearFaults

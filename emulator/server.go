@@ -68,8 +68,8 @@ type Options struct {
 	// valid. SetFaults replaces them. Defaults to none.
 	Faults *Faults
 
-	// Limits are the rates above which requests are refused. Defaults to none.
-	Limits Limits
+	// Quotas are the rates above which requests are refused. Defaults to none.
+	Quotas Quotas
 
 	// Log gets a record of every request with operation, account, queue, status, code and
 	// duration, at level Info, or Warn if it had a fault. It contains no key, signature, token,
@@ -93,9 +93,9 @@ func (o *Options) accounts() map[string]*accountState {
 	for name, key := range o.Accounts {
 		all[name] = newAccount(key)
 	}
-	if o.Limits.Requests > 0 {
+	if o.Quotas.Requests > 0 {
 		for _, a := range all {
-			a.requests = newTokenBucket(o.Limits.Requests)
+			a.requests = newTokenBucket(o.Quotas.Requests)
 		}
 	}
 	return all
@@ -111,7 +111,7 @@ type Server struct {
 	delay          time.Duration
 	front          http.Handler               // or nil
 	faults         atomic.Pointer[faultRules] // nil for none
-	messages       *queueBuckets              // nil without a limit
+	messages       *queueBuckets              // nil without a quota
 	log            *slog.Logger               // nil for none
 	counters       *counters
 	streams        streams
@@ -141,12 +141,12 @@ func New(engine *localqueue.Engine, o *Options) (*Server, error) {
 		s.memory = publicBudget
 	}
 	rules, err := newFaultRules("Options.Faults", o.Faults)
-	if err := cmp.Or(o.Limits.check(), err, s.checkAccess()); err != nil {
+	if err := cmp.Or(o.Quotas.check(), err, s.checkAccess()); err != nil {
 		return nil, err
 	}
 	s.faults.Store(rules)
-	if o.Limits.Messages > 0 {
-		s.messages = newQueueBuckets(o.Limits.Messages)
+	if o.Quotas.Messages > 0 {
+		s.messages = newQueueBuckets(o.Quotas.Messages)
 	}
 	rand.Read(s.idPrefix[:]) // never fails, see crypto/rand
 	return s, nil

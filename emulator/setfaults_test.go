@@ -396,7 +396,7 @@ func TestFaultsAreSetOverTheWire(t *testing.T) {
 	for name, open := range openWays {
 		for _, c := range effects {
 			t.Run(name+"/"+c.kind, func(t *testing.T) {
-				s, _ := withOptions(t, &Options{Limits: Limits{Requests: 1}})
+				s, _ := withOptions(t, &Options{Quotas: Quotas{Requests: 1}})
 				host, connect := open(t, s)
 				way := connect()
 				want := func(method, path string, status int, body string) {
@@ -424,8 +424,8 @@ func TestFaultsAreSetOverTheWire(t *testing.T) {
 				want("DELETE", faultsPath, 204, "")
 				want("GET", faultsPath, 200, "")
 				counts := s.Counts()
-				if counts.Requests() != 1+counts.Faults[FaultDuplicate] || counts.Operations[GetFaults] != 6 || counts.Operations[SetFaults] != 3 || counts.Operations[ClearFaults] != 1 || counts.Limited != 0 {
-					t.Errorf("counts: got\n%v\nwant one transaction, ten other requests and none over the limit", counts)
+				if counts.Requests() != 1+counts.Faults[FaultDuplicate] || counts.Operations[GetFaults] != 6 || counts.Operations[SetFaults] != 3 || counts.Operations[ClearFaults] != 1 || counts.OverQuota != 0 {
+					t.Errorf("counts: got\n%v\nwant one transaction, ten other requests and none over the quota", counts)
 				}
 				if table, rest, _ := strings.Cut(counts.String(), "transactions"); strings.Contains(table, "SetFaults") || !strings.Contains(rest, "SetFaults") {
 					t.Errorf("got the table\n%s\nwant the faults below the transactions", counts)

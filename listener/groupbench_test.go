@@ -21,7 +21,7 @@ import (
 // than 33,333 jobs a second can pass. One job at a time it would be 667. An iteration is a job.
 func BenchmarkGroups(b *testing.B) {
 	const perGroup, limit = 50, 2000
-	server := must(emulator.New(nil, &emulator.Options{Limits: emulator.Limits{Messages: limit}}))
+	server := must(emulator.New(nil, &emulator.Options{Quotas: emulator.Quotas{Messages: limit}}))
 	endpoint, err := server.Start("")
 	if err != nil {
 		b.Fatal(err)
@@ -84,5 +84,5 @@ func BenchmarkGroups(b *testing.B) {
 	took := time.Since(begin)
 	counts := server.Counts()
 	b.ReportMetric(float64(groups*perGroup)/took.Seconds(), "jobs/s")
-	b.ReportMetric(float64(counts.Limited)/float64(groups), "refused/group")
+	b.ReportMetric(float64(counts.OverQuota)/float64(groups), "refused/group")
 }

@@ -57,7 +57,7 @@ func (s *settings) serve(ctx context.Context, out io.Writer) error {
 
 func (s *settings) serveData(ctx context.Context, d *data, certificate *tls.Config, out io.Writer) error {
 	front := &page{settings: s, engine: d.engine}
-	o := &emulator.Options{Accounts: s.keys, Public: s.public, Hosts: s.hosts, Delay: s.delay, Front: front, Limits: s.limits}
+	o := &emulator.Options{Accounts: s.keys, Public: s.public, Hosts: s.hosts, Delay: s.delay, Front: front, Quotas: s.quotas}
 	if len(s.rules) > 0 {
 		o.Faults = &emulator.Faults{Seed: s.seed, Rules: s.rules}
 	}
@@ -185,7 +185,7 @@ type settings struct {
 	log         bool
 
 	rules  []emulator.Fault
-	limits emulator.Limits
+	quotas emulator.Quotas
 	keys   map[string][]byte // of the accounts
 }
 
@@ -237,7 +237,7 @@ func (s *settings) check(getenv func(string) string) error {
 	if s.rules, err = emulator.ParseFaults(s.faults); err != nil {
 		return fmt.Errorf("-faults: %w", err)
 	}
-	if s.limits, err = emulator.ParseLimits(s.limit); err != nil {
+	if s.quotas, err = emulator.ParseQuotas(s.limit); err != nil {
 		return fmt.Errorf("-limit: %w", err)
 	}
 	if len(s.rules) > 0 && s.seed == 0 {

@@ -35,7 +35,7 @@ func (s *settings) startupText(address string, url func(account string) string, 
 	if len(s.rules) > 0 {
 		line("faults", "%s (repeat with -seed %d)", formatFaults(s.rules), s.seed)
 	}
-	if limits := s.limits.String(); limits != "" {
+	if limits := s.quotas.String(); limits != "" {
 		line("limits", "%s a second", limits)
 	}
 	if s.public && s.cert == "" {

@@ -14,11 +14,11 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// TestMessageLimit: each queue accepts one second's worth of messages at once, and then as many as
+// TestMessageQuota: each queue accepts one second's worth of messages at once, and then as many as
 // time passes.
-func TestMessageLimit(t *testing.T) {
+func TestMessageQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, q := withOptions(t, &Options{Limits: Limits{Messages: 2000}})
+		s, q := withOptions(t, &Options{Quotas: Quotas{Messages: 2000}})
 		put := func(queue string) outcome {
 			return attempt(t, s, signed("POST", "/"+queue+"/messages", wrap("x")))
 		}
@@ -57,7 +57,7 @@ func TestMessageLimit(t *testing.T) {
 			t.Errorf("next message: got %+v, want status 503", got)
 		}
 		counts := s.Counts()
-		if counts.Limited != 5 || counts.Busy != 5 || len(counts.Faults) != 0 || depth(t, q) != 8001 {
+		if counts.OverQuota != 5 || counts.Busy != 5 || len(counts.Faults) != 0 || depth(t, q) != 8001 {
 			t.Errorf("got depth %d, want 8001; counts want 5 limited and busy, and no faults:\n%v", depth(t, q), counts)
 		}
 	})
@@ -67,7 +67,7 @@ func TestMessageLimit(t *testing.T) {
 // a debt. An empty get takes none.
 func TestGetsAreChargedTheirMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, q := withOptions(t, &Options{Limits: Limits{Messages: 10}})
+		s, q := withOptions(t, &Options{Quotas: Quotas{Messages: 10}})
 		get := func() outcome { return attempt(t, s, signed("GET", "/orders/messages?numofmessages=32", "")) }
 		for range 100 {
 			if got := get(); got.status != 200 {
@@ -106,14 +106,14 @@ func TestGetsAreChargedTheirMessages(t *testing.T) {
 	})
 }
 
-// TestRequestLimit: authorized requests of one account are limited.
-func TestRequestLimit(t *testing.T) {
+// TestRequestQuota: authorized requests of one account are limited.
+func TestRequestQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key, err := base64.StdEncoding.DecodeString(DevelopmentKey)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, _ := withOptions(t, &Options{Limits: Limits{Requests: 100}, Accounts: map[string][]byte{"second": key}})
+		s, _ := withOptions(t, &Options{Quotas: Quotas{Requests: 100}, Accounts: map[string][]byte{"second": key}})
 		list := func(account string, status int) {
 			t.Helper()
 			r := signed("GET", "?comp=list", "")
@@ -138,12 +138,12 @@ func TestRequestLimit(t *testing.T) {
 		list("second", 200)
 		body := do(t, s, signed("GET", "?comp=list", "")).body
 		if !strings.Contains(body, "<Code>ServerBusy</Code><Message>Operations per second is over the account limit.\nRequestId:") {
-			t.Errorf("response over the limit: got %s, want ServerBusy", body)
+			t.Errorf("response over the quota: got %s, want ServerBusy", body)
 		}
 		time.Sleep(10 * time.Millisecond)
 		list(DevelopmentAccount, 200)
 		list(DevelopmentAccount, 503)
-		if got := s.Counts(); got.Limited != 4 || got.Busy != 4 {
+		if got := s.Counts(); got.OverQuota != 4 || got.Busy != 4 {
 			t.Errorf("counts: got\n%v\nwant 4 limited and busy", got)
 		}
 	})
@@ -163,7 +163,7 @@ func TestTokenBucketKeepsItsRate(t *testing.T) {
 		}
 	}), 1, 50)
 	rapid.Check(t, func(r *rapid.T) {
-		rate := int64(rapid.SampledFrom([]int{1, 3, 7, 2000, maxLimitValue}).Draw(r, "rate"))
+		rate := int64(rapid.SampledFrom([]int{1, 3, 7, 2000, maxQuota}).Draw(r, "rate"))
 		all, failed := steps.Draw(r, "steps"), ""
 		synctest.Test(t, func(*testing.T) {
 			b := newTokenBucket(int(rate))

@@ -10,35 +10,35 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Limits are the rates above which the server responds 503 ServerBusy. Microsoft's targets
+// Quotas are the rates above which the server responds 503 ServerBusy. Microsoft's targets
 // (Scalability and performance targets for Queue Storage) are 2,000 messages of 1 KiB a second
-// for a queue and 20,000 for an account. The zero value is no limits.
+// for a queue and 20,000 for an account. The zero value is no quotas.
 //
-// Each limit is a token bucket with one second's worth of tokens. The response has no Retry-After
+// Each quota is a token bucket with one second's worth of tokens. The response has no Retry-After
 // header, because no document promises one for queues.
-type Limits struct {
+type Quotas struct {
 	// Messages is how many messages of one queue may be put, got or deleted a second. A put or
 	// delete counts one, even if it fails; a get counts the messages it returns. A get is refused
-	// only if no token is left, and may leave a debt. At most a billion. Defaults to 0, no limit.
+	// only if no token is left, and may leave a debt. At most a billion. Defaults to 0, no quota.
 	Messages int
 
 	// Requests is how many requests of one account are served a second, including its secondary
 	// location. Requests that are not authorized do not count, so they block nobody; nor do
-	// preflights and requests that change faults. At most a billion. Defaults to 0, no limit.
+	// preflights and requests that change faults. At most a billion. Defaults to 0, no quota.
 	Requests int
 }
 
-// maxLimitValue keeps token counts within an int64.
-const maxLimitValue = 1_000_000_000
+// maxQuota keeps token counts within an int64.
+const maxQuota = 1_000_000_000
 
-// ParseLimits parses limits from a text such as
+// ParseQuotas parses quotas from a text such as
 //
 //	messages=2000,requests=20000
 //
-// separated by commas, semicolons or white space, each at most once. An omitted limit, or 0,
-// means no limit. The error names the invalid part and a correct form.
-func ParseLimits(text string) (Limits, error) {
-	var l Limits
+// separated by commas, semicolons or white space, each at most once. An omitted quota, or 0,
+// means no quota. The error names the invalid part and a correct form.
+func ParseQuotas(text string) (Quotas, error) {
+	var q Quotas
 	seen := map[string]bool{}
 	for piece := range strings.FieldsFuncSeq(text, func(r rune) bool { return strings.ContainsRune(",; \t\r\n", r) }) {
 		name, value, ok := strings.Cut(piece, "=")
@@ -46,52 +46,52 @@ func ParseLimits(text string) (Limits, error) {
 		var into *int
 		switch name {
 		case "messages":
-			into = &l.Messages
+			into = &q.Messages
 		case "requests":
-			into = &l.Requests
+			into = &q.Requests
 		}
 		switch {
 		case into == nil || !ok:
-			return Limits{}, fmt.Errorf("emulator: limit %s: write messages=2000 (a second and queue) or requests=20000 (a second and account)", quoteShort(piece))
+			return Quotas{}, fmt.Errorf("emulator: quota %s: write messages=2000 (a second and queue) or requests=20000 (a second and account)", quoteShort(piece))
 		case seen[name]:
-			return Limits{}, fmt.Errorf("emulator: limit %s: %s is given twice: remove one", quoteShort(piece), name)
+			return Quotas{}, fmt.Errorf("emulator: quota %s: %s is given twice: remove one", quoteShort(piece), name)
 		}
 		seen[name] = true
 		n, err := strconv.Atoi(value)
-		if err != nil || !isDigits(value) || n > maxLimitValue {
-			return Limits{}, fmt.Errorf("emulator: limit %s: %s is not a number from 0 to %d", quoteShort(piece), quoteShort(value), maxLimitValue)
+		if err != nil || !isDigits(value) || n > maxQuota {
+			return Quotas{}, fmt.Errorf("emulator: quota %s: %s is not a number from 0 to %d", quoteShort(piece), quoteShort(value), maxQuota)
 		}
 		*into = n
 	}
-	return l, nil
+	return q, nil
 }
 
-// String returns the limits in the syntax of [ParseLimits]; no limits are "".
-func (l Limits) String() string {
+// String returns the quotas in the syntax of [ParseQuotas]; no quotas are "".
+func (q Quotas) String() string {
 	var pieces []string
-	if l.Messages != 0 {
-		pieces = append(pieces, "messages="+strconv.Itoa(l.Messages))
+	if q.Messages != 0 {
+		pieces = append(pieces, "messages="+strconv.Itoa(q.Messages))
 	}
-	if l.Requests != 0 {
-		pieces = append(pieces, "requests="+strconv.Itoa(l.Requests))
+	if q.Requests != 0 {
+		pieces = append(pieces, "requests="+strconv.Itoa(q.Requests))
 	}
 	return strings.Join(pieces, ",")
 }
 
-func (l Limits) check() error {
+func (q Quotas) check() error {
 	for _, one := range []struct {
 		name  string
 		value int
-	}{{"Messages", l.Messages}, {"Requests", l.Requests}} {
-		if one.value < 0 || one.value > maxLimitValue {
-			return fmt.Errorf("emulator: Options.Limits.%s is %d: it must be 0 to %d", one.name, one.value, maxLimitValue)
+	}{{"Messages", q.Messages}, {"Requests", q.Requests}} {
+		if one.value < 0 || one.value > maxQuota {
+			return fmt.Errorf("emulator: Options.Quotas.%s is %d: it must be 0 to %d", one.name, one.value, maxQuota)
 		}
 	}
 	return nil
 }
 
-// handleWithinLimit executes the operation and charges its messages to the queue's limit.
-func (c *call) handleWithinLimit() *failure {
+// handleWithinQuota executes the operation and charges its messages to the queue's quota.
+func (c *call) handleWithinQuota() *failure {
 	switch c.operation {
 	case PutMessage, GetMessages, DeleteMessage:
 	default:
@@ -99,7 +99,7 @@ func (c *call) handleWithinLimit() *failure {
 	}
 	b := c.server.messages.of(c.name())
 	if !b.take() {
-		c.refusedByLimit()
+		c.refusedByQuota()
 		return errServerBusy
 	}
 	f := c.verb.handle(c)
@@ -109,9 +109,9 @@ func (c *call) handleWithinLimit() *failure {
 	return f
 }
 
-func (c *call) refusedByLimit() {
-	c.limited = true
-	c.server.counters.limited.Add(1)
+func (c *call) refusedByQuota() {
+	c.overQuota = true
+	c.server.counters.overQuota.Add(1)
 }
 
 // tokenBucket is a token bucket for rate tokens a second, and at most one second's worth. It
