@@ -46,18 +46,18 @@ func BenchmarkCall(b *testing.B) {
 	}{
 		{
 			"dequeue32", instantly(200, list(queuexml.Get, 32)),
-			func(b *testing.B, q *Queue) error { _, err := q.client.DequeueMessages(b.Context(), nil); return err },
+			func(b *testing.B, q *Queue) error { _, err := client(q).DequeueMessages(b.Context(), nil); return err },
 			func(b *testing.B, q *Queue) error { _, err := q.Dequeue(b.Context(), 32, 30*time.Second); return err },
 		},
 		{
 			"dequeue1", instantly(200, list(queuexml.Get, 1)),
-			func(b *testing.B, q *Queue) error { _, err := q.client.DequeueMessages(b.Context(), nil); return err },
+			func(b *testing.B, q *Queue) error { _, err := client(q).DequeueMessages(b.Context(), nil); return err },
 			func(b *testing.B, q *Queue) error { _, err := q.Dequeue(b.Context(), 1, 30*time.Second); return err },
 		},
 		{
 			"enqueue", instantly(201, list(queuexml.Put, 1)),
 			func(b *testing.B, q *Queue) error {
-				_, err := q.client.EnqueueMessage(b.Context(), message.Text, nil)
+				_, err := client(q).EnqueueMessage(b.Context(), message.Text, nil)
 				return err
 			},
 			func(b *testing.B, q *Queue) error { _, err := q.Enqueue(b.Context(), message.Text, nil); return err },
@@ -65,7 +65,7 @@ func BenchmarkCall(b *testing.B) {
 		{
 			"delete", instantly(204, ""),
 			func(b *testing.B, q *Queue) error {
-				_, err := q.client.DeleteMessage(b.Context(), id, receipt, nil)
+				_, err := client(q).DeleteMessage(b.Context(), id, receipt, nil)
 				return err
 			},
 			func(b *testing.B, q *Queue) error { return q.Delete(b.Context(), someLease) },

@@ -26,9 +26,12 @@ func openPlain(t testing.TB, c canned) *Queue {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q.client = service.NewQueueClient(q.name.Queue)
+	q.Manager.(*handle).client = service.NewQueueClient(q.Name().Queue)
 	return q
 }
+
+// client returns what q sends with.
+func client(q *Queue) *azqueue.QueueClient { return q.Manager.(*handle).client }
 
 // lists are the calls whose response is a message list.
 var lists = map[queuexml.Part]func(*testing.T, *Queue) ([]queue.Message, error){

@@ -49,20 +49,37 @@ type Options struct {
 	Connections int
 }
 
-// Queue is a queue of an Azure storage account. It implements [queue.Manager] and is safe for
+// Queue is a queue of an Azure storage account, as [queue.Manager] describes it. It is safe for
 // concurrent use. Create one with [Open].
+//
+// A call is one request, and Name and Sibling send none. A sibling shares client, credential and
+// connections. The name of the account is the one that the location gives. Properties has the names
+// of metadata in lower case, because HTTP headers lose their case. Enqueue and Update also fail with
+// [queue.ErrTooLarge] if the request exceeds the service's limit once the text is escaped for XML.
 type Queue struct {
 	_ [0]sync.Mutex // go vet reports copies
 
+	queue.Manager
+	account *account
+}
+
+// Close closes the idle connections of this queue and its siblings. Calls in progress are not
+// affected; later calls open new connections. The error is always nil.
+func (q *Queue) Close() error { return q.account.close() }
+
+// EmptyAfter returns 2, because the service does not document that Get Messages returns all visible
+// messages. See [driver.EmptyAfter].
+func (q *Queue) EmptyAfter() int { return 2 }
+
+// handle implements [queue.Manager].
+type handle struct {
 	name    queue.Name
 	bad     error // invalid name, returned by every call; only a sibling can have one
 	account *account
 	client  *azqueue.QueueClient
 }
 
-var _ queue.Manager = (*Queue)(nil)
-
-// account is what a queue shares with its siblings.
+// account is what a queue shares with its siblings. It implements [queue.Account].
 type account struct {
 	location   azurestorage.Location
 	service    *azqueue.ServiceClient
@@ -131,21 +148,19 @@ func sdkOptions(transport policy.Transporter) *azqueue.ClientOptions {
 }
 
 func (a *account) queue(name queue.Name) *Queue {
-	return &Queue{name: name, bad: driver.CheckName(name.Queue), account: a, client: a.service.NewQueueClient(name.Queue)}
+	return &Queue{
+		Manager: &handle{name: name, bad: driver.CheckName(name.Queue), account: a, client: a.service.NewQueueClient(name.Queue)},
+		account: a,
+	}
 }
 
-// Name returns the queue's name and its account as the location gives it. It sends no request.
-func (q *Queue) Name() queue.Name { return q.name }
+// Name implements [queue.Queue].
+func (q *handle) Name() queue.Name { return q.name }
 
-// Sibling returns the queue of the same account whose name has the suffix appended. It shares
-// client, credential and connections with q and sends no request.
-func (q *Queue) Sibling(suffix string) queue.Queue {
+// Sibling implements [queue.Queue].
+func (q *handle) Sibling(suffix string) queue.Queue {
 	return q.account.queue(queue.Name{Account: q.name.Account, Queue: q.name.Queue + suffix})
 }
-
-// Close closes the idle connections of this queue and its siblings. Calls in progress are not
-// affected; later calls open new connections. The error is always nil.
-func (q *Queue) Close() error { return q.account.close() }
 
 func (a *account) close() error {
 	if a.own != nil {

@@ -20,19 +20,22 @@ import (
 	"github.com/millrace/millrace/queue/driver"
 )
 
-// Account is an Azure storage account's queues. It implements [queue.Account] and is safe for
-// concurrent use. Create one with [OpenAccount].
+// Account is an Azure storage account's queues, as [queue.Account] describes them. The queues of an
+// account share client, credential and connections. It is safe for concurrent use. Create one with
+// [OpenAccount].
+//
+// Name is the account's name as the location gives it; Name and Open send no request. One List is
+// one List Queues. Metadata names are in lower case, as in Properties of a [Queue].
 type Account struct {
 	_ [0]sync.Mutex // go vet reports copies
 
+	queue.Account
 	account *account
 }
 
-var _ queue.Account = (*Account)(nil)
-
 // OpenAccount returns the account at a location that [Open] accepts. It sends no request. If the
-// location is a queue's address, [Account.Open] opens only that queue. The error is
-// [queue.ErrInvalid]; it does not repeat the location.
+// location is a queue's address, only that queue can be opened. The error is [queue.ErrInvalid]; it
+// does not repeat the location.
 func OpenAccount(location string, o *Options) (*Account, error) {
 	o = cmp.Or(o, &Options{})
 	at, err := parse(location)
@@ -43,27 +46,29 @@ func OpenAccount(location string, o *Options) (*Account, error) {
 	if err != nil {
 		return nil, driver.Explain(err, "open", queue.Name{Account: at.Account}, "")
 	}
-	return &Account{account: a}, nil
+	return &Account{Account: a, account: a}, nil
 }
 
-// Name returns the account's name as the location gives it. It sends no request.
-func (a *Account) Name() string { return a.account.location.Account }
+// Close closes the idle connections of the account's queues. Calls in progress are not affected;
+// later calls open new connections. The error is always nil.
+func (a *Account) Close() error { return a.account.close() }
 
-// Open implements [queue.Account]. The queues of an account share client, credential and
-// connections.
-func (a *Account) Open(name string) (queue.Manager, error) {
+// Name implements [queue.Account].
+func (a *account) Name() string { return a.location.Account }
+
+// Open implements [queue.Account].
+func (a *account) Open(name string) (queue.Manager, error) {
 	n := queue.Name{Account: a.Name(), Queue: name}
-	if err := check(a.account.location, name); err != nil {
+	if err := check(a.location, name); err != nil {
 		return nil, driver.Explain(err, "open", n, "")
 	}
-	return a.account.queue(n), nil
+	return a.queue(n), nil
 }
 
 const opList = "list"
 
-// List implements [queue.Account] with List Queues. Metadata names are in lower case, as in
-// [Queue.Properties].
-func (a *Account) List(ctx context.Context, o *queue.ListOptions) (queue.Page, error) {
+// List implements [queue.Account] with List Queues.
+func (a *account) List(ctx context.Context, o *queue.ListOptions) (queue.Page, error) {
 	page, err := a.list(ctx, o)
 	if err != nil {
 		return queue.Page{}, driver.Explain(err, opList, queue.Name{Account: a.Name()}, "")
@@ -71,7 +76,7 @@ func (a *Account) List(ctx context.Context, o *queue.ListOptions) (queue.Page, e
 	return page, nil
 }
 
-func (a *Account) list(ctx context.Context, o *queue.ListOptions) (queue.Page, error) {
+func (a *account) list(ctx context.Context, o *queue.ListOptions) (queue.Page, error) {
 	if err := driver.CheckList(o); err != nil {
 		return queue.Page{}, err
 	}
@@ -83,9 +88,9 @@ func (a *Account) list(ctx context.Context, o *queue.ListOptions) (queue.Page, e
 		sdk.Marker = &o.Marker
 	}
 	var page queue.Page
-	err := a.account.call(ctx, opList, "", func(ctx context.Context) error {
+	err := a.call(ctx, opList, "", func(ctx context.Context) error {
 		var resp *http.Response
-		r, err := a.account.service.NewListQueuesPager(sdk).NextPage(policy.WithCaptureResponse(ctx, &resp)) // one page, one request
+		r, err := a.service.NewListQueuesPager(sdk).NextPage(policy.WithCaptureResponse(ctx, &resp)) // one page, one request
 		if err != nil {
 			return err
 		}
@@ -113,13 +118,9 @@ func lower(metadata map[string]*string) map[string]string {
 	return m
 }
 
-// Close closes the idle connections of the account's queues. Calls in progress are not affected;
-// later calls open new connections. The error is always nil.
-func (a *Account) Close() error { return a.account.close() }
-
 // Properties implements [queue.Queue] with Get Queue Metadata. Metadata names are in lower case,
 // because HTTP headers lose their case.
-func (q *Queue) Properties(ctx context.Context) (queue.Properties, error) {
+func (q *handle) Properties(ctx context.Context) (queue.Properties, error) {
 	var p queue.Properties
 	err := q.call(ctx, "properties", "", "", nil, func(ctx context.Context) error {
 		var resp *http.Response
@@ -140,7 +141,7 @@ func (q *Queue) Properties(ctx context.Context) (queue.Properties, error) {
 }
 
 // Create implements [queue.Queue] with Create Queue.
-func (q *Queue) Create(ctx context.Context, metadata map[string]string) error {
+func (q *handle) Create(ctx context.Context, metadata map[string]string) error {
 	return q.call(ctx, "create", "", "", driver.CheckMetadata(metadata), func(ctx context.Context) error {
 		_, err := q.client.Create(ctx, &azqueue.CreateOptions{Metadata: pointers(metadata)})
 		return err
@@ -148,7 +149,7 @@ func (q *Queue) Create(ctx context.Context, metadata map[string]string) error {
 }
 
 // SetMetadata implements [queue.Manager] with Set Queue Metadata.
-func (q *Queue) SetMetadata(ctx context.Context, metadata map[string]string) error {
+func (q *handle) SetMetadata(ctx context.Context, metadata map[string]string) error {
 	return q.call(ctx, "set metadata", "", "", driver.CheckMetadata(metadata), func(ctx context.Context) error {
 		_, err := q.client.SetMetadata(ctx, &azqueue.SetMetadataOptions{Metadata: pointers(metadata)})
 		return err
@@ -156,7 +157,7 @@ func (q *Queue) SetMetadata(ctx context.Context, metadata map[string]string) err
 }
 
 // Clear implements [queue.Manager] with Clear Messages.
-func (q *Queue) Clear(ctx context.Context) error {
+func (q *handle) Clear(ctx context.Context) error {
 	return q.call(ctx, "clear", "", "", nil, func(ctx context.Context) error {
 		_, err := q.client.ClearMessages(ctx, nil)
 		return err
@@ -164,7 +165,7 @@ func (q *Queue) Clear(ctx context.Context) error {
 }
 
 // Drop implements [queue.Manager] with Delete Queue.
-func (q *Queue) Drop(ctx context.Context) error {
+func (q *handle) Drop(ctx context.Context) error {
 	return q.call(ctx, "drop", "", "", nil, func(ctx context.Context) error {
 		_, err := q.client.Delete(ctx, nil)
 		return err
@@ -180,7 +181,7 @@ func pointers(metadata map[string]string) map[string]*string {
 }
 
 // call sends one request unless bad is set. The error is a [*queue.Error].
-func (q *Queue) call(ctx context.Context, op string, id queue.ID, receipt queue.Receipt, bad error, send func(context.Context) error) error {
+func (q *handle) call(ctx context.Context, op string, id queue.ID, receipt queue.Receipt, bad error, send func(context.Context) error) error {
 	if bad == nil {
 		bad = q.bad
 	}
@@ -208,7 +209,7 @@ func (a *account) call(ctx context.Context, op string, receipt queue.Receipt, se
 
 // Enqueue implements [queue.Queue] with Put Message. The error is [queue.ErrTooLarge] also if the
 // request exceeds the service's limit once the text is escaped for XML.
-func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+func (q *handle) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
 	bad := cmp.Or(driver.CheckEnqueue(o), driver.CheckText(text), driver.CheckRequest(text, 0))
 	if o == nil {
 		o = &queue.EnqueueOptions{}
@@ -247,12 +248,8 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	return m, err
 }
 
-// EmptyAfter returns 2, because the service does not document that Get Messages returns all visible
-// messages. See [driver.EmptyAfter].
-func (q *Queue) EmptyAfter() int { return 2 }
-
 // Dequeue implements [queue.Queue] with Get Messages.
-func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
+func (q *handle) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
 	var batch []queue.Message
 	err := q.call(ctx, "dequeue", "", "", driver.CheckDequeue(n, visibility), func(ctx context.Context) error {
 		l := &messageList{part: queuexml.Get, capacity: n}
@@ -281,7 +278,7 @@ func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([
 }
 
 // Peek implements [queue.Queue] with Peek Messages.
-func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
+func (q *handle) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 	var batch []queue.Message
 	err := q.call(ctx, "peek", "", "", driver.CheckPeek(n), func(ctx context.Context) error {
 		l := &messageList{part: queuexml.Peek, capacity: n}
@@ -307,7 +304,7 @@ func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 
 // Update implements [queue.Queue] with Update Message. It always sends the text: azqueue cannot
 // update without one, and an empty text would erase the body.
-func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
+func (q *handle) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
 	bad := cmp.Or(driver.CheckUpdate(l, text, visibility), driver.CheckRequest(text, 0), checkID(l.ID))
 	var renewed queue.Lease
 	err := q.call(ctx, "update", l.ID, l.Receipt, bad, func(ctx context.Context) error {
@@ -327,7 +324,7 @@ func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibili
 }
 
 // Delete implements [queue.Queue] with Delete Message.
-func (q *Queue) Delete(ctx context.Context, l queue.Lease) error {
+func (q *handle) Delete(ctx context.Context, l queue.Lease) error {
 	bad := cmp.Or(driver.CheckLease(l), checkID(l.ID))
 	return q.call(ctx, "delete", l.ID, l.Receipt, bad, func(ctx context.Context) error {
 		_, err := q.client.DeleteMessage(ctx, url.PathEscape(string(l.ID)), string(l.Receipt), nil)
