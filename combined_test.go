@@ -109,7 +109,7 @@ func (c *combined) producer() *producer.Producer[Parcel] {
 // worker returns a worker that listens to all shards, and to another queue with the same slots.
 func (c *combined) worker(rate *limits.RateLimit) []millrace.Runner {
 	c.t.Helper()
-	all, shared := c.limit(), must(slots.NewPool(&slots.PoolOptions{Slots: combinedSlots}))
+	all, shared := c.limit(), must(slots.NewShared(&slots.SharedOptions{Slots: combinedSlots}))
 	var limitedShards []queue.Queue
 	var pairs []*paired.Queue
 	for i := range combinedShards {
@@ -122,7 +122,7 @@ func (c *combined) worker(rate *limits.RateLimit) []millrace.Runner {
 		c.t.Fatal(err)
 	}
 	orders := must(shards.New(limitedShards, perkey.Wrap(keys, c.handle), &shards.Options[Parcel]{
-		Pool: shared, Listener: &listener.Options[Parcel]{Claims: c.claims, Wakeups: &c.bus, Logger: silent},
+		Shared: shared, Listener: &listener.Options[Parcel]{Claims: c.claims, Wakeups: &c.bus, Logger: silent},
 	}))
 	letters := listener.New(c.west.Queue(queue.Name{Account: "west", Queue: "letters"}), func(context.Context, *listener.Message[string]) error {
 		c.enter(1)

@@ -101,7 +101,7 @@ func (p *pickup) run(ctx context.Context, h *harness) (*report, error) {
 // once measures one row on queues of its own.
 func (p *pickup) once(ctx context.Context, location string, t *pickupTurn, seed uint64) (err error) {
 	due := schedule(p.perSecond, p.window, seed)
-	pool, err := slots.NewPool(&slots.PoolOptions{Slots: p.slots})
+	pool, err := slots.NewShared(&slots.SharedOptions{Slots: p.slots})
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (p *pickup) once(ctx context.Context, location string, t *pickupTurn, seed 
 type pickupWorker struct {
 	listening
 	*pickup
-	pool                        *slots.Pool
+	pool                        *slots.Shared
 	begun                       *starts // of critical jobs
 	critical, heavy             *listener.Listener[job]
 	criticalSender, heavySender *producer.Producer[job]

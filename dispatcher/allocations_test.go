@@ -39,7 +39,7 @@ func TestAllocationsPerMessageOfAKindAreBounded(t *testing.T) {
 // The slots of a pool take no allocation.
 func TestAllocationsPerMessageInAPoolAreBounded(t *testing.T) {
 	jobs, done := signalling()
-	p := must(slots.NewPool(&slots.PoolOptions{Slots: 256}))
+	p := must(slots.NewShared(&slots.SharedOptions{Slots: 256}))
 	p.Member(nil)
 	d, err := dispatcher.New(instantQueue{}, jobs, &dispatcher.Options{Format: codec.Plain, Timeout: time.Minute, Slots: p.Member(nil)})
 	if err != nil {

@@ -141,8 +141,8 @@ func (d *Dispatcher) Renewed() int64 {
 	return d.leases.renewed
 }
 
-// Limited returns the sources of failures that are limited, the oldest first.
-func (d *Dispatcher) Limited() []LimitedSource { return d.failures.limited() }
+// Failing returns the sources of failures that are limited, the oldest first.
+func (d *Dispatcher) Failing() []FailingSource { return d.failures.limited() }
 
 // Late returns how many settlements failed because the visibility timeout had passed.
 func (d *Dispatcher) Late() int64 { return d.visibility.lateCount() }

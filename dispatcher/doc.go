@@ -31,7 +31,7 @@
 //
 // # Failures
 //
-// What messages have in common that keep failing is a [LimitedSource]: it gets a tenth of the slots,
+// What messages have in common that keep failing is a [FailingSource]: it gets a tenth of the slots,
 // so that others go on. While nearly everything fails, a few messages are tried at a time, and their
 // attempts do not count. See failures.go, and docs/outages.md for users.
 //

@@ -59,12 +59,12 @@ const (
 
 // ErrOutage means that a message waits because its source fails: its kind, its key, the error of its
 // last attempt, the store of its body, or nearly everything. It is given back without an attempt.
-// See [LimitedSource].
+// See [FailingSource].
 var ErrOutage = errors.New("what it belongs to keeps failing")
 
-// LimitedSource describes what messages have in common that keep failing. They get only some of the
+// FailingSource describes what messages have in common that keep failing. They get only some of the
 // slots, so that others go on.
-type LimitedSource struct {
+type FailingSource struct {
 	// Source is "all jobs", "the stored bodies", or names a kind, a key or an error.
 	Source string
 
@@ -79,7 +79,7 @@ type LimitedSource struct {
 }
 
 // String describes the source in a sentence.
-func (s LimitedSource) String() string {
+func (s FailingSource) String() string {
 	return fmt.Sprintf("%s: limited to %d handlers since %s: %s", s.Source, s.Slots, s.Since.UTC().Format(time.RFC3339), s.Error)
 }
 
@@ -167,7 +167,7 @@ func (s *source) hold(now time.Time, share int, jitter float64) time.Duration {
 type failures struct {
 	off       bool // nothing is limited
 	kinds     int  // of jobs that the dispatcher handles; at most 1 for a queue of one kind
-	onLimited func(s LimitedSource, ended bool)
+	onFailing func(s FailingSource, ended bool)
 	bare      atomic.Bool // there are messages that cannot be given back without an attempt
 
 	mu      sync.Mutex
@@ -214,7 +214,7 @@ func (t ticket) rationed() bool { return !t.round.IsZero() || t.places != [membe
 // processes in the same outage do not try at the same time.
 func newFailures(o *Options, kinds int) *failures {
 	return &failures{
-		off: o.NoSourceLimits, kinds: kinds, onLimited: o.OnLimited, slots: o.Concurrency, sources: make(map[sourceName]*source),
+		off: o.NoSourceLimits, kinds: kinds, onFailing: o.OnFailing, slots: o.Concurrency, sources: make(map[sourceName]*source),
 		all: source{sourceName: sourceName{of: ofAll}}, pauses: retry.NewWaits("failures/"+strconv.FormatUint(o.Seed, 16), firstPause, maxPause), download: minDownload,
 	}
 }
@@ -423,22 +423,22 @@ func (f *failures) forget(s *source) {
 
 // tell tells the hook of a change. Requires mu.
 func (f *failures) tell(s *source, ended bool) {
-	if f.onLimited != nil {
+	if f.onFailing != nil {
 		described := f.describe(s)
-		f.changes = append(f.changes, func() { f.onLimited(described, ended) })
+		f.changes = append(f.changes, func() { f.onFailing(described, ended) })
 	}
 }
 
-func (f *failures) describe(s *source) LimitedSource {
+func (f *failures) describe(s *source) FailingSource {
 	slots := f.share()
 	if s.of == ofAll {
 		slots = 1 // the size of a round
 	}
-	return LimitedSource{Source: s.String(), Since: s.since, Slots: slots, Error: s.cause}
+	return FailingSource{Source: s.String(), Since: s.since, Slots: slots, Error: s.cause}
 }
 
 // limited returns the limited sources, the oldest first.
-func (f *failures) limited() (all []LimitedSource) {
+func (f *failures) limited() (all []FailingSource) {
 	f.mu.Lock()
 	defer f.unlock()
 	f.update(time.Now())
@@ -450,7 +450,7 @@ func (f *failures) limited() (all []LimitedSource) {
 			all = append(all, f.describe(s))
 		}
 	}
-	slices.SortFunc(all, func(a, b LimitedSource) int {
+	slices.SortFunc(all, func(a, b FailingSource) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Source, b.Source))
 	})
 	return all

@@ -70,7 +70,7 @@ func testFailures(t *testing.T, o dispatcher.Options, f func(*failuresTest)) {
 	synctest.Test(t, func(t *testing.T) {
 		x := &failuresTest{T: t, queue: &recordingQueue{last: make(map[queue.ID]givenBack)}, running: make(map[int]chan error)}
 		o.OnError, o.Linger, o.MinFetch = func(error) {}, -1, 1
-		o.OnLimited = func(s dispatcher.LimitedSource, ended bool) {
+		o.OnFailing = func(s dispatcher.FailingSource, ended bool) {
 			x.mu.Lock()
 			defer x.mu.Unlock()
 			x.changes = append(x.changes, fmt.Sprint(s.Source, " ", ended))
@@ -180,7 +180,7 @@ func (x *failuresTest) slowDown(n int) {
 	x.fail(n, codec.Head{})
 	time.Sleep(time.Minute)
 	if !x.isSlow() {
-		x.Fatalf("got the limited sources %v after %d failures and a minute, want all jobs", x.Limited(), n)
+		x.Fatalf("got the limited sources %v after %d failures and a minute, want all jobs", x.Failing(), n)
 	}
 }
 
@@ -188,7 +188,7 @@ func (x *failuresTest) isSlow() bool { return x.limits("all jobs") }
 
 // limits reports whether the source is limited.
 func (x *failuresTest) limits(source string) bool {
-	for _, one := range x.Limited() {
+	for _, one := range x.Failing() {
 		if strings.HasPrefix(one.Source, source) {
 			return true
 		}
@@ -257,9 +257,9 @@ func TestItSlowsDownOnlyWhenNothingHasSucceededForAMinute(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 			if x.isSlow() != c.want || x.Outage() != c.want {
-				t.Errorf("%+v: slow is %v, and the sources %v", c, x.Outage(), x.Limited())
+				t.Errorf("%+v: slow is %v, and the sources %v", c, x.Outage(), x.Failing())
 			}
-			for _, one := range x.Limited() {
+			for _, one := range x.Failing() {
 				if want := map[bool]int{true: 1, false: max(c.concurrency/10, 1)}[one.Source == "all jobs"]; one.Slots != want {
 					t.Errorf("%+v: got %d slots of %v, want %d", c, one.Slots, one, want)
 				}
@@ -347,7 +347,7 @@ func TestAfterASuccessTheRoundsGrow(t *testing.T) {
 		running, _ = x.round(codec.Head{})
 		x.end(nil, running...)
 		if x.isSlow() {
-			t.Errorf("got %v after a success", x.Limited())
+			t.Errorf("got %v after a success", x.Failing())
 		}
 		if took, rounds := x.run(); took > 15*time.Second || fmt.Sprint(rounds[:4]) != "[2 4 8 16]" {
 			t.Errorf("all slots ran after %v, in rounds of %v", took, rounds)
@@ -410,7 +410,7 @@ func TestHandlersThatBeganBeforeCountToo(t *testing.T) {
 		}
 		x.end(nil, old[0])
 		if x.isSlow() {
-			t.Errorf("got %v after a success", x.Limited())
+			t.Errorf("got %v after a success", x.Failing())
 		}
 	})
 }
@@ -454,7 +454,7 @@ func TestAttemptsAreExcusedForSixHours(t *testing.T) {
 			}
 			x.end(errDown, running...)
 			if got := x.givenBack(running[0]).head; got.Attempts != want || (got.Poison != "") != (want > last) && want == last {
-				t.Errorf("after %v: given back with %+v, want %d attempts", x.Limited(), got, want)
+				t.Errorf("after %v: given back with %+v, want %d attempts", x.Failing(), got, want)
 			}
 		}
 		x.slowDown(64)
@@ -491,7 +491,7 @@ func TestAttemptsWithoutAnEnvelopeCountInAnOutage(t *testing.T) {
 
 // A limited source gets a tenth of the slots, and others the rest. What it has no room for waits for
 // its turn, without an attempt.
-func TestALimitedSourceGetsATenthOfTheSlots(t *testing.T) {
+func TestAFailingSourceGetsATenthOfTheSlots(t *testing.T) {
 	t.Parallel()
 	mail, bill := codec.Head{Kind: "mail"}, codec.Head{Kind: "bill"}
 	key, other := codec.Head{Kind: "bill", Key: "7"}, codec.Head{Kind: "bill", Key: "8"}
@@ -506,12 +506,12 @@ func TestALimitedSourceGetsATenthOfTheSlots(t *testing.T) {
 				good, _ := x.round(c.good) // of the same kind, but for one of the cases
 				x.end(nil, good...)
 				x.fail(7, c.bad)
-				if len(x.Limited()) > 0 {
-					t.Fatalf("%s: got %v after 15 failures", name, x.Limited())
+				if len(x.Failing()) > 0 {
+					t.Fatalf("%s: got %v after 15 failures", name, x.Failing())
 				}
 				x.fail(1, c.bad)
 				if !x.limits(name) {
-					t.Fatalf("%s: got %v after 16 failures", name, x.Limited())
+					t.Fatalf("%s: got %v after 16 failures", name, x.Failing())
 				}
 				want := max(concurrency/10, 1)
 				slots := x.reserve(time.Second)
@@ -539,7 +539,7 @@ func TestALimitedSourceGetsATenthOfTheSlots(t *testing.T) {
 				}
 				x.end(nil, running[0])
 				if x.limits(name) {
-					t.Errorf("%s: got %v after a success", name, x.Limited())
+					t.Errorf("%s: got %v after a success", name, x.Failing())
 				}
 			})
 		}
@@ -560,15 +560,15 @@ func TestASourceWhoseHandlersRunLongIsNotLimited(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		slots = x.reserve(time.Second)
-		if running := x.begin(slots, repeat(slots, retried)...); len(running) != slots || len(x.Limited()) > 0 {
-			t.Errorf("%d of %d handlers run, limited is %v", len(running), slots, x.Limited())
+		if running := x.begin(slots, repeat(slots, retried)...); len(running) != slots || len(x.Failing()) > 0 {
+			t.Errorf("%d of %d handlers run, limited is %v", len(running), slots, x.Failing())
 		}
 	})
 }
 
 // What is given back for want of room waits longer the longer the source fails, and not all comes
 // back at once.
-func TestMessagesOfALimitedSourceComeBackOneAfterAnother(t *testing.T) {
+func TestMessagesOfAFailingSourceComeBackOneAfterAnother(t *testing.T) {
 	testFailures(t, dispatcher.Options{}, func(x *failuresTest) {
 		x.fail(16, retried)
 		slots := x.reserve(time.Second)
@@ -607,12 +607,12 @@ func TestASourceThatIsGoneIsForgotten(t *testing.T) {
 	testFailures(t, dispatcher.Options{}, func(x *failuresTest) {
 		x.fail(64, retried)
 		time.Sleep(21 * time.Minute)
-		if got := x.Limited(); len(got) > 0 {
+		if got := x.Failing(); len(got) > 0 {
 			t.Errorf("got %v", got)
 		}
 		x.slowDown(64)
 		time.Sleep(21 * time.Minute)
-		if got := x.Limited(); len(got) > 0 {
+		if got := x.Failing(); len(got) > 0 {
 			t.Errorf("got %v", got)
 		}
 		x.mu.Lock()
@@ -632,7 +632,7 @@ func TestTheSourcesAreBounded(t *testing.T) {
 			running, _ := x.round(codec.Head{Attempts: 1, Settled: 1, Fingerprint: "b", Key: fmt.Sprint(n)})
 			x.end(errDown, running...)
 		}
-		if got := x.Limited(); len(got) != 2 {
+		if got := x.Failing(); len(got) != 2 {
 			t.Errorf("got %v, want the two errors that repeat", got)
 		}
 	})
@@ -641,17 +641,17 @@ func TestTheSourcesAreBounded(t *testing.T) {
 // curious is an error of the program that asks for the limited sources.
 type curious struct{ of *dispatcher.Dispatcher }
 
-func (e curious) Error() string { return fmt.Sprint("limited: ", len(e.of.Limited())) }
+func (e curious) Error() string { return fmt.Sprint("limited: ", len(e.of.Failing())) }
 
 // The text of an error is code of the program: it may ask for the limited sources.
-func TestAnErrorMayAskForTheLimitedSources(t *testing.T) {
+func TestAnErrorMayAskForTheFailingSources(t *testing.T) {
 	testFailures(t, dispatcher.Options{}, func(x *failuresTest) {
 		for range 64 {
 			running, _ := x.round(codec.Head{})
 			x.end(curious{x.Dispatcher}, running...)
 		}
 		time.Sleep(time.Minute)
-		if got := x.Limited(); len(got) != 2 || got[0].Error != "limited: 1" {
+		if got := x.Failing(); len(got) != 2 || got[0].Error != "limited: 1" {
 			t.Errorf("got %v", got)
 		}
 	})
@@ -681,8 +681,8 @@ func TestLimitsCanBeTurnedOff(t *testing.T) {
 		x.fail(200, codec.Head{})
 		x.fail(200, retried)
 		time.Sleep(time.Minute)
-		if x.Outage() || len(x.Limited()) > 0 || x.Outcomes()[dispatcher.Retried] != 400 || x.givenBack(0).head.Fingerprint != "" {
-			t.Errorf("got %v, %d retries and %+v", x.Limited(), x.Outcomes()[dispatcher.Retried], x.givenBack(0))
+		if x.Outage() || len(x.Failing()) > 0 || x.Outcomes()[dispatcher.Retried] != 400 || x.givenBack(0).head.Fingerprint != "" {
+			t.Errorf("got %v, %d retries and %+v", x.Failing(), x.Outcomes()[dispatcher.Retried], x.givenBack(0))
 		}
 	})
 }

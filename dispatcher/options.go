@@ -101,12 +101,12 @@ type Options struct {
 	GiveUp bool
 
 	// NoSourceLimits lets what keeps failing have all the slots, and never slows down. Defaults to
-	// false: see [LimitedSource].
+	// false: see [FailingSource].
 	NoSourceLimits bool
 
-	// OnLimited is called when a source of failures becomes limited, and when that has ended. It must
+	// OnFailing is called when a source of failures becomes limited, and when that has ended. It must
 	// not block. Defaults to nil.
-	OnLimited func(s LimitedSource, ended bool)
+	OnFailing func(s FailingSource, ended bool)
 
 	// Seed makes the pauses in an outage of the handlers repeatable. Defaults to a random one.
 	Seed uint64
@@ -289,7 +289,7 @@ func (o *Options) guard(of queue.Name) *hook.Guard {
 	o.OnError = hook.Guard1(g, onError, o.OnError)
 	o.OnWait = hook.Guard1(g, "OnWait", o.OnWait)
 	o.OnRelease = hook.Guard2(g, "OnRelease", o.OnRelease)
-	o.OnLimited = hook.Guard2(g, "OnLimited", o.OnLimited)
+	o.OnFailing = hook.Guard2(g, "OnFailing", o.OnFailing)
 	w := &o.Observer
 	w.Started = hook.Guard1(g, "Observer.Started", w.Started)
 	w.Finished = hook.Guard3(g, "Observer.Finished", w.Finished)

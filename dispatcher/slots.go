@@ -331,7 +331,7 @@ func (s *slots) signal() {
 	waiting.Signal(s.freed, struct{}{})
 }
 
-// Slots are slots that several dispatchers share: a member of a pool of package slots is one
+// Slots are slots that several dispatchers share: a member of package slots is one
 // dispatcher's access to them. One dispatcher uses it at a time, between [Slots.Join] and
 // [Slots.Leave]. The methods are called while locks of the dispatcher are held: they must not
 // block, and must not call the dispatcher. They are safe for concurrent use.

@@ -32,7 +32,7 @@
 //
 // A kind whose handlers keep failing gets a tenth of the slots. What there is no room for is given
 // back without an attempt, and reported as listener.ErrOutage. The other kinds go on. Its jobs become
-// poison as any others do, unless nothing else works either: see listener.LimitedSource.
+// poison as any others do, unless nothing else works either: see listener.FailingSource.
 //
 // # Concurrency
 //

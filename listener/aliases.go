@@ -65,9 +65,9 @@ var (
 	ErrStopping     = dispatcher.ErrStopping     // the worker is stopping and its grace period is over
 )
 
-// LimitedSource describes what messages have in common that keep failing. They get only some of the
+// FailingSource describes what messages have in common that keep failing. They get only some of the
 // slots, so that others go on.
-type LimitedSource = dispatcher.LimitedSource
+type FailingSource = dispatcher.FailingSource
 
 // ErrOutage means that a message waits because what it belongs to keeps failing. See
 // dispatcher.ErrOutage.
@@ -100,7 +100,7 @@ type Claims = dispatcher.Claims
 // an orphan. No job is lost. It is passed to Options.OnError. Package log/slog logs it as a group.
 type ClaimsError = dispatcher.ClaimsError
 
-// Slots are slots that several dispatchers share: a member of a pool of package slots is one
+// Slots are slots that several dispatchers share: a member of package slots is one
 // dispatcher's access to them. One dispatcher uses it at a time, between [Slots.Join] and
 // [Slots.Leave]. The methods are called while locks of the dispatcher are held: they must not
 // block, and must not call the dispatcher. They are safe for concurrent use.

@@ -151,7 +151,7 @@ func TestUndecodableItemsDoNotHideAnOutage(t *testing.T) {
 		l := New(b.queue, func(context.Context, *Message[job]) error { return errors.New("no") }, o)
 		b.run(l)
 		advance(2 * time.Minute)
-		if s := l.State(); !slices.ContainsFunc(s.Failing, func(one LimitedSource) bool { return one.Source == "all jobs" }) {
+		if s := l.State(); !slices.ContainsFunc(s.Failing, func(one FailingSource) bool { return one.Source == "all jobs" }) {
 			t.Errorf("got %+v, want an outage", s)
 		}
 		b.mustFinish()

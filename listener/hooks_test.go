@@ -534,8 +534,8 @@ func TestADispatcherAloneSurvivesItsHooks(t *testing.T) {
 	for name, set := range map[string]func(*dispatcher.Options, func()){
 		"OnRelease": func(o *dispatcher.Options, fail func()) { o.OnRelease = func(time.Time, bool) { fail() } },
 		"OnError":   func(o *dispatcher.Options, fail func()) { o.OnError = func(error) { fail() } },
-		"OnLimited": func(o *dispatcher.Options, fail func()) {
-			o.OnLimited = func(dispatcher.LimitedSource, bool) { fail() }
+		"OnFailing": func(o *dispatcher.Options, fail func()) {
+			o.OnFailing = func(dispatcher.FailingSource, bool) { fail() }
 		},
 	} {
 		const jobs = 32 // that fail: enough to limit their source

@@ -13,7 +13,7 @@ import "github.com/millrace/millrace/queue"
 // as many deliveries as attempts. A message of a known kind that cannot be decoded is poison
 // immediately.
 //
-// A kind whose handlers keep failing gets a tenth of the slots: see [LimitedSource].
+// A kind whose handlers keep failing gets a tenth of the slots: see [FailingSource].
 //
 // The options apply to all kinds together. Codec and TimeoutFor, which depend on the type, must not
 // be set. NewKinds starts and sends nothing. The error names every invalid kind and option; a nil

@@ -71,7 +71,7 @@ type Options[T any] struct {
 	// dedupe for its guarantees. Defaults to nil: such a job is handled again.
 	Duplicates Duplicates
 
-	// Slots are slots that are shared with other listeners, such as a member of a pool: see package
+	// Slots are slots that are shared with other listeners, such as a member of package
 	// slots. The listener takes part while it runs. Concurrency stays a bound of its own, Fetch.MinFetch
 	// and Fetch.Linger count the slots that it can get. No other listener may have the same member.
 	// Defaults to nil: Concurrency slots of its own.
@@ -99,7 +99,7 @@ type Options[T any] struct {
 
 	// NoSourceLimits lets jobs that keep failing have all the slots, and fetches them as fast as ever
 	// when everything fails; attempts always count then. Otherwise they get a tenth of the slots: see
-	// [LimitedSource]. Defaults to false.
+	// [FailingSource]. Defaults to false.
 	NoSourceLimits bool
 
 	// Seed makes the jitter of all waits repeatable, also of the pauses in an outage of the

@@ -12,7 +12,7 @@ import (
 )
 
 // occupy takes slots of a pool for another member, and returns it.
-func (b *bundle) occupy(p *slots.Pool, slots int) *slots.Member {
+func (b *bundle) occupy(p *slots.Shared, slots int) *slots.Member {
 	b.Helper()
 	other := p.Member(nil)
 	if err := other.Join(make(chan struct{}, 1)); err != nil {
@@ -31,7 +31,7 @@ func TestAMemberOfAFullPoolPassesAnEventOn(t *testing.T) {
 		source := connected()
 		o := wakeOptions(source)
 		o.Fetch.SafetyPoll = noSafety
-		p := must(slots.NewPool(&slots.PoolOptions{Slots: 4}))
+		p := must(slots.NewShared(&slots.SharedOptions{Slots: 4}))
 		o.Slots = p.Member(nil)
 		l := New(b.queue, nothing, o)
 		b.run(l)
@@ -74,7 +74,7 @@ func TestAMemberWithABacklogAndNoSlotsWakesAnotherInstance(t *testing.T) {
 			source := connected()
 			o := wakeOptions(source)
 			o.Fetch.SafetyPoll = noSafety
-			p := must(slots.NewPool(&slots.PoolOptions{Slots: 40}))
+			p := must(slots.NewShared(&slots.SharedOptions{Slots: 40}))
 			o.Slots = p.Member(nil)
 			other := b.occupy(p, 36)
 			release := make(chan struct{})

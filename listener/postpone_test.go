@@ -120,7 +120,7 @@ func TestPostponedJobsDoNotHideAnOutage(t *testing.T) {
 				}, o)
 				b.run(l)
 				advance(2 * time.Minute)
-				outage := slices.ContainsFunc(l.State().Failing, func(s LimitedSource) bool { return s.Source == "all jobs" })
+				outage := slices.ContainsFunc(l.State().Failing, func(s FailingSource) bool { return s.Source == "all jobs" })
 				b.mustFinish()
 				if outage != c.wantOutage {
 					t.Errorf("%s, groups %v: got an outage %v with %+v, want %v", name, group, outage, l.State(), c.wantOutage)

@@ -181,7 +181,7 @@ func stackOf(err error) (stack []string, panicked bool) {
 
 // limited logs that a source of failures is limited, or is not any more. Of one that comes and goes it
 // logs as much as of equal errors.
-func (r *reporter) limited(s LimitedSource, ended bool) {
+func (r *reporter) limited(s FailingSource, ended bool) {
 	level, what := slog.LevelWarn, "failures are limited"
 	if ended {
 		level, what = slog.LevelInfo, "failures are not limited any more"

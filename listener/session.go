@@ -93,7 +93,7 @@ func newSession(q queue.Queue, o sessionOptions, dispatch func(queue.Queue, *dis
 	if options.Poison.Queue != nil {
 		options.Poison.Queue = s.meter.Wrap(options.Poison.Queue)
 	}
-	options.OnLimited = report.limited
+	options.OnFailing = report.limited
 	options.Options.OnError, options.OnRelease = report.delivery, s.onRelease
 	d, derr := dispatch(s.queue, &options.Options)
 	derr = cmp.Or(errors.Unwrap(derr), derr) // without its prefix, which names the queue too

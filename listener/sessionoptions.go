@@ -22,7 +22,7 @@ const (
 
 // sessionOptions are the [Options] that do not depend on the type of the jobs.
 type sessionOptions struct {
-	dispatcher.Options // Observer, OnError, OnLimited, OnWait and OnRelease are the session's
+	dispatcher.Options // Observer, OnError, OnFailing, OnWait and OnRelease are the session's
 
 	Create   bool
 	Metadata Metadata

@@ -46,7 +46,7 @@ type State struct {
 	Slots    int   // how many handlers may run at the same time; with shared slots, how many there are for all
 	Delayed  int64 // messages given back that are not due yet, and poison kept hidden; up to a sixteenth of the delay too long
 
-	Failing []LimitedSource `json:",omitempty"` // what keeps failing and therefore gets few slots, the oldest first
+	Failing []FailingSource `json:",omitempty"` // what keeps failing and therefore gets few slots, the oldest first
 
 	// The rates are of the last 30 s, or since the start if that is less, and unknown in the first
 	// second. They stay when the listener has stopped.
@@ -145,7 +145,7 @@ func (s *session) state() State {
 		Phase: now.phase, PausedBy: now.pauses.by(),
 		LastPoll: s.timeOf(now.lastPoll), PollError: now.pollError, Depth: now.depth, DepthAt: s.timeOf(now.depthAt),
 		Listening: now.listening, Loops: now.active, LoopsPeak: now.peak, LoopsStarted: now.started,
-		Slots: s.dispatcher.Capacity(), Delayed: s.dispatcher.Delayed(), Failing: s.dispatcher.Limited(),
+		Slots: s.dispatcher.Capacity(), Delayed: s.dispatcher.Delayed(), Failing: s.dispatcher.Failing(),
 		Arrival: rates.arrival, Intake: rates.intake, Service: rates.service, Handling: rates.handling,
 		Requests: counts.Total().Requests, ByCause: byCause(counts), ByFailure: byFailure(counts.Total()), Polls: now.polls, EmptyPolls: now.emptyPolls, Limited: now.limited, Received: now.received,
 		Renewed: s.dispatcher.Renewed(), Errors: s.report.errors.Load(),

@@ -101,7 +101,7 @@ type Options struct {
 
 	// Progress, of Purge and Redrive, is called after each page and each message that was worked
 	// on, never by two goroutines at a time. It must not wait. Defaults to nil, no calls.
-	Progress func(Report)
+	Progress func(Summary)
 
 	// Account is for Redrive. It opens the queues that records name, other than the queue of the
 	// call. Every one must exist. Records of an account with another name are skipped. Defaults to

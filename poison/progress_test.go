@@ -23,7 +23,7 @@ func TestAPanicOfProgressComesOutOfTheRedrive(t *testing.T) {
 						t.Errorf("at %d redriven: recovered %v, want the panic of Progress", at, p)
 					}
 				}()
-				_, err := poison.Redrive(t.Context(), m.orders, &poison.Options{Parallel: 3, Progress: func(r poison.Report) {
+				_, err := poison.Redrive(t.Context(), m.orders, &poison.Options{Parallel: 3, Progress: func(r poison.Summary) {
 					if r.Done == at {
 						panic("progress")
 					}

@@ -33,13 +33,13 @@ import (
 // Redrive ends early, with an error and the report so far, when ctx ends, when the poison queue
 // cannot be read, and when a request is not authorized or fails for longer than the lease allows.
 // What fails for one message alone is only in the report.
-func Redrive(ctx context.Context, q queue.Queue, o *Options) (Report, error) {
+func Redrive(ctx context.Context, q queue.Queue, o *Options) (Summary, error) {
 	all, err := o.withDefaults(redriving, q)
 	if err != nil {
-		return Report{}, err
+		return Summary{}, err
 	}
 	if all.To != nil && all.To.Name() == all.From.Name() {
-		return Report{}, fmt.Errorf("redrive poison messages of %v: Options.To is the poison queue itself. Set another queue", q.Name())
+		return Summary{}, fmt.Errorf("redrive poison messages of %v: Options.To is the poison queue itself. Set another queue", q.Name())
 	}
 	p := &planner{queue: q, options: all, opened: make(map[string]queue.Queue)}
 	s := &sweep{Options: *all, cause: request.CauseRedrive, plan: p.plan}
@@ -138,10 +138,10 @@ func (p *planner) life(e *poisonrecord.Entry, now time.Time) (time.Duration, err
 // Purge deletes messages of the poison queue of q, for good. The filter chooses them. Messages that
 // come while it runs are left. [Redrive] says how the queue is read, what that costs, and what the
 // errors are. A body that is stored elsewhere is not deleted.
-func Purge(ctx context.Context, q queue.Queue, o *Options) (Report, error) {
+func Purge(ctx context.Context, q queue.Queue, o *Options) (Summary, error) {
 	all, err := o.withDefaults(purging, q)
 	if err != nil {
-		return Report{}, err
+		return Summary{}, err
 	}
 	s := &sweep{Options: *all, cause: request.CausePurge, plan: nothing}
 	return s.run(ctx)

@@ -268,7 +268,7 @@ func TestARecordOfANewerReleaseStays(t *testing.T) {
 func TestBadOptionsAreRefused(t *testing.T) {
 	m := newMorgue(t)
 	m.bury(t, "x", poison.ReasonAttempts, nil)
-	progress := func(poison.Report) { t.Error("a refused call has begun") }
+	progress := func(poison.Summary) { t.Error("a refused call has begun") }
 	calls := map[string]func(q queue.Queue, o *poison.Options) error{
 		"redrive": func(q queue.Queue, o *poison.Options) error {
 			_, err := poison.Redrive(t.Context(), q, o)
@@ -570,8 +570,8 @@ func TestOnlyTheChosenAreRedriven(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		o.Max = 0
-		var last poison.Report
-		o.Progress = func(r poison.Report) {
+		var last poison.Summary
+		o.Progress = func(r poison.Summary) {
 			if r.Done < last.Done || r.Seen < last.Seen {
 				t.Errorf("progress went back from %+v to %+v", last, r)
 			}
@@ -661,7 +661,7 @@ func TestAnInterruptedRedriveLosesAndDoublesNothing(t *testing.T) {
 			m.bury(t, envelope(t, i, codec.Head{}), poison.ReasonAttempts, nil)
 		}
 		ctx, stop := context.WithCancel(t.Context())
-		report, err := poison.Redrive(ctx, m.orders, &poison.Options{Parallel: 4, Progress: func(r poison.Report) {
+		report, err := poison.Redrive(ctx, m.orders, &poison.Options{Parallel: 4, Progress: func(r poison.Summary) {
 			if r.Done == 41 {
 				stop()
 			}

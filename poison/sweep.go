@@ -31,14 +31,14 @@ type sweep struct {
 	chosen int       // by the filter, so far
 
 	mu       sync.Mutex
-	report   Report               // guarded by mu
+	report   Summary              // guarded by mu
 	fatal    error                // ends the sweep; guarded by mu
 	panicked any                  // by Progress; guarded by mu
 	missing  map[queue.Name]error // destinations that do not exist; guarded by mu
 }
 
 // run goes through the queue.
-func (s *sweep) run(ctx context.Context) (Report, error) {
+func (s *sweep) run(ctx context.Context) (Summary, error) {
 	s.Parallel = max(s.Parallel, 1)
 	s.Lease = cmp.Or(s.Lease, browse.DefaultLease)
 	s.missing = make(map[queue.Name]error)
@@ -267,8 +267,8 @@ func (c *Counts) add(other Counts) {
 	c.Doubled += other.Doubled
 }
 
-// Report says what a [Redrive] or a [Purge] has done.
-type Report struct {
+// Summary says what a [Redrive] or a [Purge] has done.
+type Summary struct {
 	Counts
 
 	// Depth is how many messages the poison queue had at the start, hidden and expired ones
@@ -292,7 +292,7 @@ type Report struct {
 const maxProblems = 20
 
 // clone returns a copy that later changes leave as it is.
-func (r *Report) clone() Report {
+func (r *Summary) clone() Summary {
 	c := *r
 	c.ByReason = maps.Clone(r.ByReason)
 	c.Problems = maps.Clone(r.Problems)
@@ -300,7 +300,7 @@ func (r *Report) clone() Report {
 }
 
 // count adds what became of one message.
-func (r *Report) count(reason Reason, c Counts, problem error) {
+func (r *Summary) count(reason Reason, c Counts, problem error) {
 	r.add(c)
 	if r.ByReason == nil {
 		r.ByReason = make(map[Reason]Counts)

@@ -160,7 +160,7 @@ func TestListenersShareAConcurrency(t *testing.T) {
 		for i := range 2 {
 			c.Seed = uint64(i + 1)
 			l, _ := b.open(c, m.Wrap(b.tokens))
-			shared := must(slots.NewPool(&slots.PoolOptions{Slots: 10}))
+			shared := must(slots.NewShared(&slots.SharedOptions{Slots: 10}))
 			for k, q := range []queue.Queue{b.jobs, others} {
 				work := listener.New(l.Wrap(q), func(context.Context, *listener.Message[int]) error {
 					g.add(1)

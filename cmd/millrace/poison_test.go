@@ -304,13 +304,13 @@ func TestTheProgressBarIsForTerminals(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	p := &progressBar{out: &out, done: "redriven"}
-	p.show(poison.Report{Depth: 100, Seen: 50, Counts: poison.Counts{Done: 49, Failed: 1}})
-	p.show(poison.Report{Depth: 100, Seen: 51})
+	p.show(poison.Summary{Depth: 100, Seen: 50, Counts: poison.Counts{Done: 49, Failed: 1}})
+	p.show(poison.Summary{Depth: 100, Seen: 51})
 	p.clear()
 	if got, want := out.String(), "\r\x1b[K["+strings.Repeat("#", 15)+strings.Repeat(" ", 15)+"] 50 of about 100 looked at: 49 redriven, 1 left\r\x1b[K"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	new(progressBar).show(poison.Report{}) // without a terminal
+	new(progressBar).show(poison.Summary{}) // without a terminal
 	for _, c := range [][2]int64{{0, 0}, {5, 0}, {7, 5}} {
 		if got := bar(c[0], c[1]); len(got) != barWidth {
 			t.Errorf("%v: got %q, want %d bytes", c, got, barWidth)

@@ -212,7 +212,7 @@ type sweepProblem struct {
 }
 
 // sweepProblems lists the problems of a report, the most frequent first.
-func sweepProblems(report *poison.Report) []sweepProblem {
+func sweepProblems(report *poison.Summary) []sweepProblem {
 	problems := make([]sweepProblem, 0, len(report.Problems))
 	for text, messages := range report.Problems {
 		problems = append(problems, sweepProblem{text, messages})
@@ -224,7 +224,7 @@ func sweepProblems(report *poison.Report) []sweepProblem {
 }
 
 // reportSweep prints the result, even of a sweep that ended early.
-func (t *task) reportSweep(ctx context.Context, q queue.Queue, s *sweepFlags, done string, report poison.Report, err error) error {
+func (t *task) reportSweep(ctx context.Context, q queue.Queue, s *sweepFlags, done string, report poison.Summary, err error) error {
 	interrupted := err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled)
 	if err != nil && !interrupted && report.Seen == 0 {
 		return err
@@ -246,7 +246,7 @@ func (t *task) reportSweep(ctx context.Context, q queue.Queue, s *sweepFlags, do
 	return nil
 }
 
-func (t *task) printSweep(name queue.Name, s *sweepFlags, done string, report poison.Report, err error) error {
+func (t *task) printSweep(name queue.Name, s *sweepFlags, done string, report poison.Summary, err error) error {
 	if s.asJSON {
 		r := sweepReport{
 			Account: name.Account, Queue: name.Queue, DryRun: s.dryRun, sweepCounts: newSweepCounts(report.Counts, done),
@@ -263,7 +263,7 @@ func (t *task) printSweep(name queue.Name, s *sweepFlags, done string, report po
 	return printSweepText(t.console.out, name, s.dryRun, done, report)
 }
 
-func printSweepText(out io.Writer, name queue.Name, dryRun bool, done string, report poison.Report) error {
+func printSweepText(out io.Writer, name queue.Name, dryRun bool, done string, report poison.Summary) error {
 	var b strings.Builder
 	would := "was"
 	if dryRun {

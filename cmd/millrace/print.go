@@ -134,7 +134,7 @@ func (t *task) newProgressBar(limit int, done string) *progressBar {
 }
 
 // show draws the bar anew, if the last is not too new.
-func (p *progressBar) show(r poison.Report) {
+func (p *progressBar) show(r poison.Summary) {
 	if p.out == nil || time.Since(p.last) < barInterval {
 		return
 	}

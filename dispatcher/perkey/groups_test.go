@@ -140,7 +140,7 @@ func TestKindsAndQueuesShareKeys(t *testing.T) {
 // keys of its own.
 func TestAFloodLeavesThePoolToOthers(t *testing.T) {
 	bubble(t, nil, func(b *bundle) {
-		slots := must(slots.NewPool(&slots.PoolOptions{Slots: 16}))
+		slots := must(slots.NewShared(&slots.SharedOptions{Slots: 16}))
 		second := b.newQueue("second")
 		b.flood("busy", 200, 2*time.Second)
 		b.options.Slots = slots.Member(nil)

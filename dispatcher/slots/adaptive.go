@@ -73,7 +73,7 @@ func (o AdaptiveOptions) validate() error {
 // dependency. Give [Adaptive.Slots] and [Adaptive.Intercept] to every listener whose handlers use it. It is safe for concurrent use.
 type Adaptive struct {
 	options AdaptiveOptions // with defaults
-	pool    *Pool
+	shared  *Shared
 
 	current   atomic.Int64 // the limit; changed with mu held
 	heldUntil atomic.Int64 // when slots are given again, in the nanoseconds of time.Since(made); 0 for now
@@ -108,7 +108,7 @@ func NewAdaptive(o *AdaptiveOptions) (*Adaptive, error) {
 	l.rule.exact, l.rule.starting = float64(l.options.Start), l.options.Memory == nil && !l.options.Gradient
 	l.current.Store(int64(l.options.Start))
 	l.last = change{at: l.made, to: l.options.Start}
-	l.pool = &Pool{slots: l.options.Start}
+	l.shared = &Shared{slots: l.options.Start}
 	return l, nil
 }
 
@@ -290,10 +290,10 @@ func (l *Adaptive) judge(ctx context.Context, err error) verdict {
 // other listeners that use the limit: what there is goes to them in equal parts while several want more. With
 // more listeners than the limit they take turns.
 //
-// Within are slots that the listener's handlers take too, such as a member of a pool: then both bound them. Nil means
+// Within are slots that the listener's handlers take too, such as a [Member]: then both bound them. Nil means
 // none. The limit then takes the place of that member: only the result is passed to a listener.
 func (l *Adaptive) Slots(within dispatcher.Slots) dispatcher.Slots {
-	s := &slots{limit: l, own: l.pool.Member(nil), within: within}
+	s := &slots{limit: l, own: l.shared.Member(nil), within: within}
 	if within != nil && hook.IsNil(within) {
 		s.err = fmt.Errorf("adaptive limit: the slots around it are a nil %T: pass nil for none", within)
 	}

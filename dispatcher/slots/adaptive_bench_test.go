@@ -7,7 +7,7 @@ import (
 	"github.com/millrace/millrace/dispatcher"
 )
 
-// What a limit costs a job: its slot is taken and freed, and its result noted. Compared with a member of a pool, the
+// What a limit costs a job: its slot is taken and freed, and its result noted. Compared with a member of a shared, the
 // nearest thing that does not adapt, and with nothing.
 func BenchmarkCostOfAJob(b *testing.B) {
 	plain := func(ctx context.Context, _ dispatcher.Delivery, next func(context.Context) error) error {
@@ -22,11 +22,11 @@ func BenchmarkCostOfAJob(b *testing.B) {
 		slots     dispatcher.Slots
 		intercept dispatcher.Interceptor
 	}{
-		{"pool", must(NewPool(nil)).Member(nil), plain},
+		{"pool", must(NewShared(nil)).Member(nil), plain},
 		{"aimd", aimd.Slots(nil), aimd.Intercept},
 		{"gradient", gradient.Slots(nil), gradient.Intercept},
 		{"memory", guarded.Slots(nil), guarded.Intercept},
-		{"in a pool", aimd.Slots(must(NewPool(nil)).Member(nil)), aimd.Intercept},
+		{"in a pool", aimd.Slots(must(NewShared(nil)).Member(nil)), aimd.Intercept},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			if err := c.slots.Join(make(chan struct{}, 1)); err != nil {

@@ -228,7 +228,7 @@ func TestALimitWithinAPool(t *testing.T) {
 func testALimitWithinAPool(t *testing.T, rank int) {
 	synctest.Test(t, func(t *testing.T) {
 		c, free := &dependents{capacity: 5}, &dependents{capacity: 1000}
-		p := must(slots.NewPool(&slots.PoolOptions{Slots: 30}))
+		p := must(slots.NewShared(&slots.SharedOptions{Slots: 30}))
 		l, none := must(slots.NewAdaptive(&slots.AdaptiveOptions{Max: 30})), must(slots.NewAdaptive(&slots.AdaptiveOptions{Max: 30, Start: 30}))
 		limited := start(t, "limited", 2000, l, func(context.Context, *listener.Message[job]) error { return c.call(time.Second) },
 			func(o *listener.Options[job]) { o.Slots = l.Slots(p.Member(nil)) })
@@ -244,13 +244,13 @@ func testALimitWithinAPool(t *testing.T, rank int) {
 			t.Errorf("the other: got %d jobs in 2 minutes, want 2,400 or more, of the 25 slots that the limit leaves it", got)
 		}
 		if held := p.State().Held; held > 30 {
-			t.Errorf("the pool: got %d slots held, want at most 30", held)
+			t.Errorf("the shared: got %d slots held, want at most 30", held)
 		}
 		limited.finish()
 		other.finish()
 		mustBeFree(t, l)
 		if held := p.State().Held; held != 0 {
-			t.Errorf("the pool: got %d slots held after the end, want none", held)
+			t.Errorf("the shared: got %d slots held after the end, want none", held)
 		}
 	})
 }

@@ -62,9 +62,9 @@ func (l *Adaptive) set(exact float64, c change) {
 	l.resize()
 }
 
-// resize gives the pool as many slots as the limit is. Requires mu.
+// resize makes as many slots as the limit is. Requires mu.
 func (l *Adaptive) resize() {
-	if err := l.pool.Resize(max(l.limit(), 1)); err != nil {
+	if err := l.shared.Resize(max(l.limit(), 1)); err != nil {
 		panic("slots: " + err.Error()) // members reserve none
 	}
 }
@@ -292,7 +292,7 @@ func (s AdaptiveState) String() string {
 
 // State returns what the limit is and why.
 func (l *Adaptive) State() AdaptiveState {
-	held := l.pool.State().Held
+	held := l.shared.State().Held
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return AdaptiveState{

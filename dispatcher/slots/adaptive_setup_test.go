@@ -180,7 +180,7 @@ func run(t *testing.T, seed uint64, lasts time.Duration, fixed int, o func(*depe
 		defer cancel()
 		call := func(ctx context.Context, _ int) error { return d.call(ctx) }
 		if o == nil {
-			p := must(NewPool(&PoolOptions{Slots: fixed}))
+			p := must(NewShared(&SharedOptions{Slots: fixed}))
 			plain := func(ctx context.Context, _ dispatcher.Delivery, next func(context.Context) error) error {
 				return next(ctx)
 			}

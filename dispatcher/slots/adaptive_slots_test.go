@@ -29,9 +29,9 @@ type limitUser struct {
 // limitModel is a limit, and a pool that some of its users share with others.
 type limitModel struct {
 	*rapid.T
-	limit *Adaptive
-	pool  *Pool
-	users []*limitUser
+	limit  *Adaptive
+	shared *Shared
+	users  []*limitUser
 }
 
 // Whatever listeners do, in whatever order, and however the limit changes: no more slots are taken than the limit and the
@@ -41,9 +41,9 @@ func TestALimitLosesNoSlotAndGivesNoneTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most := rapid.IntRange(1, 30).Draw(t, "max")
 		m := &limitModel{
-			T:     t,
-			limit: must(NewAdaptive(&AdaptiveOptions{Max: most, Start: rapid.IntRange(1, most).Draw(t, "start")})),
-			pool:  must(NewPool(&PoolOptions{Slots: rapid.IntRange(1, 20).Draw(t, "pool")})),
+			T:      t,
+			limit:  must(NewAdaptive(&AdaptiveOptions{Max: most, Start: rapid.IntRange(1, most).Draw(t, "start")})),
+			shared: must(NewShared(&SharedOptions{Slots: rapid.IntRange(1, 20).Draw(t, "pool")})),
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"":         m.check,
@@ -76,7 +76,7 @@ func (m *limitModel) pick(t *rapid.T, condition func(*limitUser) bool) *limitUse
 func (m *limitModel) make(t *rapid.T) {
 	u := &limitUser{freed: make(chan struct{}, 1)}
 	if rapid.Bool().Draw(t, "within") {
-		if u.member = m.pool.Member(nil); len(m.pool.State().Members) == 0 {
+		if u.member = m.shared.Member(nil); len(m.shared.State().Members) == 0 {
 			t.Skip("no room in the pool")
 		}
 		u.slots = m.limit.Slots(u.member)
@@ -135,8 +135,8 @@ func (m *limitModel) takeWith(t *rapid.T, u *limitUser, r dispatcher.SlotRequest
 		t.Fatalf("got %d slots, want at most %d", n, r.Most)
 	case all > m.limit.State().Limit:
 		t.Fatalf("got %d slots: %d are taken, and the limit is %d", n, all, m.limit.State().Limit)
-	case u.member != nil && within > m.pool.State().Slots:
-		t.Fatalf("got %d slots: %d of the pool are taken, and it has %d", n, within, m.pool.State().Slots)
+	case u.member != nil && within > m.shared.State().Slots:
+		t.Fatalf("got %d slots: %d of the pool are taken, and it has %d", n, within, m.shared.State().Slots)
 	case m.limit.isHeld():
 		t.Fatalf("got %d slots while the limit holds back", n)
 	}
@@ -200,7 +200,7 @@ func (m *limitModel) check(t *rapid.T) {
 	if st := m.limit.State(); st.Held != all || st.Running != 0 {
 		t.Fatalf("the limit says that %d slots are held and %d handlers run, want %d and 0", st.Held, st.Running, all)
 	}
-	if st := m.pool.State(); st.Held != within {
+	if st := m.shared.State(); st.Held != within {
 		t.Fatalf("the pool says that %d slots are held, want %d", st.Held, within)
 	}
 	joined := 0
@@ -305,7 +305,7 @@ func TestSlotsReportWhatIsWrong(t *testing.T) {
 		want   string
 	}{
 		"nil pointer":   {(*Member)(nil), "nil *slots.Member"},
-		"faulty member": {must(NewPool(nil)).Member(&MemberOptions{Weight: -1}), "weight -1"},
+		"faulty member": {must(NewShared(nil)).Member(&MemberOptions{Weight: -1}), "weight -1"},
 	} {
 		s := must(NewAdaptive(nil)).Slots(c.within)
 		if _, err := s.Size(); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -323,7 +323,7 @@ func TestTheSizeIsTheHighestLimit(t *testing.T) {
 	if size, err := l.Slots(nil).Size(); size != 40 || err != nil {
 		t.Errorf("got size %d and error %v, want 40", size, err)
 	}
-	p := must(NewPool(&PoolOptions{Slots: 25}))
+	p := must(NewShared(&SharedOptions{Slots: 25}))
 	if size, err := l.Slots(p.Member(nil)).Size(); size != 25 || err != nil {
 		t.Errorf("in a pool of 25: got size %d and error %v, want 25", size, err)
 	}

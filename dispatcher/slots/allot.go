@@ -12,7 +12,7 @@ import (
 // many as make up its least: small batches cost requests. While there are too few for that they are
 // kept for it, and those that come later get none, because otherwise they would always take what it
 // waits for. It does not wait longer than its linger. Requires mu.
-func (p *Pool) allot() {
+func (p *Shared) allot() {
 	free := max(p.slots-p.used, 0)
 	common := max(free-p.idle, 0)
 	p.countRivals()
@@ -47,7 +47,7 @@ func (p *Pool) allot() {
 // place works out the place of m among those of its rank. A block counts by its middle: so members with blocks
 // of different sizes, and with large and small weights, have their shares on average. If there are enough
 // slots, members without one come first. Otherwise members take turns: those that hold little and are behind come
-// first, and of those that are equally far behind the one that has waited longest. Requires pool.mu.
+// first, and of those that are equally far behind the one that has waited longest. Requires shared.mu.
 func (m *Member) place() {
 	holds := m.held + m.granted
 	m.first = holds == 0 && !m.tier.crowded
@@ -55,7 +55,7 @@ func (m *Member) place() {
 }
 
 // next returns the member that comes first of those that would take more, or nil. Requires mu.
-func (p *Pool) next() (first *Member) {
+func (p *Shared) next() (first *Member) {
 	for _, m := range p.asking {
 		if m.granted < m.most && (first == nil || m.before(first)) {
 			first = m
@@ -79,17 +79,17 @@ func (m *Member) before(other *Member) bool {
 // it asks again. It is longer than slow dequeues take, and than a listener lingers for slots of its own.
 const busyFor = 5 * time.Second
 
-// setBusy records whether the last dequeue of m has shown a backlog. Requires pool.mu.
+// setBusy records whether the last dequeue of m has shown a backlog. Requires shared.mu.
 func (m *Member) setBusy(busy bool) {
 	m.busy = time.Time{}
-	if busy && m.pool.ranked() {
+	if busy && m.shared.ranked() {
 		m.busy = time.Now().Add(busyFor)
 	}
 }
 
 // keptBefore returns how many slots are kept for busy members of the ranks before this one: what they can
 // use beyond what they hold, would get, and have in reserve. Requires mu.
-func (p *Pool) keptBefore(rank int) (n int) {
+func (p *Shared) keptBefore(rank int) (n int) {
 	if !p.ranked() {
 		return 0
 	}
@@ -102,7 +102,7 @@ func (p *Pool) keptBefore(rank int) (n int) {
 }
 
 // ranked reports whether members differ in rank. Requires mu.
-func (p *Pool) ranked() bool { return len(p.tiers) > 1 }
+func (p *Shared) ranked() bool { return len(p.tiers) > 1 }
 
 // tier is what the members of one rank have in common.
 type tier struct {
@@ -117,7 +117,7 @@ type tier struct {
 }
 
 // tierOf returns the tier of a rank. Requires mu.
-func (p *Pool) tierOf(rank int) *tier {
+func (p *Shared) tierOf(rank int) *tier {
 	i := slices.IndexFunc(p.tiers, func(t *tier) bool { return t.rank == rank })
 	if i < 0 {
 		i = len(p.tiers)
@@ -127,7 +127,7 @@ func (p *Pool) tierOf(rank int) *tier {
 }
 
 // countRivals counts those that ask, by rank. Requires mu.
-func (p *Pool) countRivals() {
+func (p *Shared) countRivals() {
 	for _, t := range p.tiers {
 		t.rivals, t.weights = 0, 0
 		t.crowded = t.hungry > p.slots-p.reserved
@@ -143,7 +143,7 @@ func (p *Pool) countRivals() {
 const contendedPart = 3
 
 // worth returns how many slots are worth a dequeue to m, beside the rivals of its rank. A member without any
-// does not wait for more than one. Requires pool.mu.
+// does not wait for more than one. Requires shared.mu.
 func (m *Member) worth() int {
 	switch {
 	case m.held == 0:
@@ -151,27 +151,27 @@ func (m *Member) worth() int {
 	case m.tier.rivals == 1:
 		return m.request.Least
 	}
-	share := max(m.reserve, m.pool.slots*m.weight/m.tier.weights)
+	share := max(m.reserve, m.shared.slots*m.weight/m.tier.weights)
 	return min(m.request.Least, max(share/contendedPart, 1))
 }
 
 // served reports whether m gets as many slots as are worth a dequeue, after allot. A member that gets
 // only slots of its own reserve, which others cannot use meanwhile, is served like one that has no
-// other slots. Requires pool.mu.
+// other slots. Requires shared.mu.
 func (m *Member) served() bool {
 	least := m.least
 	if m.granted == m.own {
-		least = max(least*m.reserve/m.pool.slots, 1)
+		least = max(least*m.reserve/m.shared.slots, 1)
 	}
 	return m.granted >= least
 }
 
-// gathered returns how many slots are kept for m until they are enough. Requires pool.mu.
+// gathered returns how many slots are kept for m until they are enough. Requires shared.mu.
 func (m *Member) gathered() int { return m.granted + m.kept }
 
 // wake tells those of the waiting that get slots now, and those for which the first are kept, so that their
 // linger begins. Each of them asks again at once. Requires mu.
-func (p *Pool) wake() {
+func (p *Shared) wake() {
 	if len(p.asking) == 0 || p.used >= p.slots {
 		return
 	}
@@ -190,17 +190,17 @@ func (p *Pool) wake() {
 // dequeues take, and bounds for how long those slots are kept in vain if one takes longer.
 const expected = 250 * time.Millisecond
 
-// ask makes m one that waits. Requires pool.mu.
+// ask makes m one that waits. Requires shared.mu.
 func (m *Member) ask() {
 	if !m.asks {
 		m.asks = true
-		m.pool.asking = append(m.pool.asking, m)
+		m.shared.asking = append(m.shared.asking, m)
 	}
 	m.waits = true
 }
 
 // expect makes m, which has taken this many slots, one that will soon ask again, or that does not ask if it
-// has all that it wants. Requires pool.mu.
+// has all that it wants. Requires shared.mu.
 func (m *Member) expect(taken int) {
 	m.stopAsking() // and begin again at the end
 	m.request.Most -= taken
@@ -211,19 +211,19 @@ func (m *Member) expect(taken int) {
 	}
 }
 
-// stopAsking makes m one that does not ask for slots. Requires pool.mu.
+// stopAsking makes m one that does not ask for slots. Requires shared.mu.
 func (m *Member) stopAsking() {
 	if m.asks {
 		m.asks, m.waits, m.told = false, false, false
 		m.allotment = allotment{}
-		p := m.pool
+		p := m.shared
 		p.asking = slices.DeleteFunc(p.asking, func(one *Member) bool { return one == m })
 	}
 }
 
 // arm makes sure that slots which are kept for members that do not ask again go to those that wait.
 // Requires mu.
-func (p *Pool) arm() {
+func (p *Shared) arm() {
 	var first time.Time
 	waiting := false
 	for _, m := range p.members {
@@ -256,7 +256,7 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // forget ends the expectation of members that have not asked again.
-func (p *Pool) forget() {
+func (p *Shared) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.due = time.Time{}
@@ -279,7 +279,7 @@ func (p *Pool) forget() {
 
 // Slots come in whole numbers, in batches, and return when handlers do, so that at any moment what
 // members hold is only roughly in proportion to their weights, and a rough share could last for ever. So
-// the pool adds up by how much each has been ahead of its share, and puts it back by that for a
+// it is added up by how much each has been ahead of its share, and each is put back by that for a
 // while. Only members that want more than they get count.
 const (
 	leadSecond = 1 * time.Second  // a lead of one slot for so long counts as one slot more
@@ -290,7 +290,7 @@ const (
 
 // passTime adds what has passed since the last call to the leads. It is called before anything changes.
 // Requires mu.
-func (p *Pool) passTime() {
+func (p *Shared) passTime() {
 	now := time.Now()
 	last := p.passed
 	p.passed = now
@@ -326,7 +326,7 @@ func (p *Pool) passTime() {
 
 // forgetHunger ends the hunger of members that have not asked for long: they are paused, or in an outage. Their
 // shares would count as what the others are ahead. Requires mu.
-func (p *Pool) forgetHunger(now time.Time) {
+func (p *Shared) forgetHunger(now time.Time) {
 	for _, m := range p.members {
 		if m.hungry && !m.waits && now.Sub(m.soon) > leadMemory {
 			m.setHungry(false)
@@ -335,14 +335,14 @@ func (p *Pool) forgetHunger(now time.Time) {
 	}
 }
 
-// ahead returns how many slots the lead of m counts for; less than zero if it is behind. Requires pool.mu.
+// ahead returns how many slots the lead of m counts for; less than zero if it is behind. Requires shared.mu.
 func (m *Member) ahead() float64 {
 	limit := max(m.share/leadPart, 1)
 	return min(max(m.lead/leadSecond.Seconds(), -limit), limit)
 }
 
 // setHungry records whether m wants more slots than it gets. One that has all that it wants for a moment
-// keeps its lead, one that has had it for long begins anew. Requires pool.mu.
+// keeps its lead, one that has had it for long begins anew. Requires shared.mu.
 func (m *Member) setHungry(hungry bool) {
 	if hungry == m.hungry {
 		return

@@ -34,7 +34,7 @@ func TestNothingIsStrandedWhateverHappensToMembers(t *testing.T) {
 	}
 	for seed := range uint64(seeds) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		o := &slots.PoolOptions{Slots: 2 + random.IntN(20)}
+		o := &slots.SharedOptions{Slots: 2 + random.IntN(20)}
 		bubble(t, o, func(b *bundle) {
 			c := &chaos{bundle: b, random: random, bus: new(wakeup.Bus), slots: o.Slots, ranks: 1 + random.IntN(3)/2}
 			for i := range 2 + random.IntN(7) {
@@ -86,7 +86,7 @@ func (c *chaos) step() {
 		w.run.Resume()
 	case 7:
 		n := 1 + c.random.IntN(20)
-		if c.pool.Resize(n) == nil {
+		if c.shared.Resize(n) == nil {
 			c.slots = max(c.slots, n)
 		}
 	case 8:
@@ -129,7 +129,7 @@ func (c *chaos) heal() {
 	advance(time.Hour)
 	for _, w := range c.workers {
 		if p, err := w.queue.Properties(c.Context()); err != nil || p.Depth != 0 {
-			c.Errorf("%s: got %d messages left, %v; want none. Its state is %+v, of the pool %+v", w.name, p.Depth, err, w.run.State(), c.pool.State())
+			c.Errorf("%s: got %d messages left, %v; want none. Its state is %+v, of the slots %+v", w.name, p.Depth, err, w.run.State(), c.shared.State())
 		}
 	}
 	if most := c.most.Load(); most > int64(c.slots) {
@@ -138,7 +138,7 @@ func (c *chaos) heal() {
 	for _, w := range c.workers {
 		w.end()
 	}
-	if st := c.pool.State(); st.Held != 0 || len(st.Members) != 0 {
+	if st := c.shared.State(); st.Held != 0 || len(st.Members) != 0 {
 		c.Errorf("got state %+v at the end, want nothing held and no member", st)
 	}
 }

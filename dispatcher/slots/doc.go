@@ -1,15 +1,15 @@
 // Package slots decides how many handlers of a process run at once when a number for each listener is not enough: a
-// [Pool] is shared by several listeners, an [Adaptive] limit follows how a dependency copes, and [OfFleet] joins
+// [Shared] set serves several listeners, an [Adaptive] limit follows how a dependency copes, and [OfFleet] joins
 // a limit of all processes (queue/limits). A slot is the right to run one handler.
 //
 // This package is experimental: any release may change it. See docs/stability.md.
 //
-// # A pool
+// # Shared slots
 //
-// A [Pool] lets several listeners, of any types of jobs, share one set of slots, so that together
+// [Shared] slots are one set for several listeners, of any types of jobs, so that together
 // they run no more handlers at once than the process can bear. Give each a [Member] in the option Slots
-// of its listener. A member keeps its loops, idle curve, leases and poison policy; the pool decides only
-// who gets the slots that are free.
+// of its listener. A member keeps its loops, idle curve, leases and poison policy; only the slots are
+// shared, and who gets a free one is decided here.
 //
 // # Weights
 //
@@ -23,8 +23,8 @@
 // A rank is a weight that outweighs all weights of later ranks: free slots go to the lowest
 // [MemberOptions.Rank] that waits. Its floor is the reserve. A rank with a backlog leaves nothing to the
 // ranks after it but their reserves, and slots that it cannot use: free slots are kept for a member whose
-// last dequeue brought as many messages as it asked for. Slots that are kept run nothing, so a pool with
-// ranks does less work in all.
+// last dequeue brought as many messages as it asked for. Slots that are kept run nothing, so with ranks
+// less work is done in all.
 //
 // # More members than slots
 //
@@ -36,7 +36,7 @@
 // Handlers are not preempted: what is taken comes back when a handler returns, whoever waits for it. A
 // member that must not wait for the handlers of others reserves slots ([MemberOptions.Reserve]). Others
 // never take these, also while they are unused. A reserve is part of the member's share, and holds from
-// [Pool.Member] on until the listener of the member has ended.
+// [Shared.Member] on until the listener of the member has ended.
 //
 // # What it costs
 //
@@ -48,7 +48,7 @@
 // up to three dequeues more.
 //
 // A member that waits alone is served when as many slots are free as its MinFetch, or after its Linger,
-// like a listener without a pool. Beside others that wait it is served when a third of its share is free, if
+// like a listener with slots of its own. Beside others that wait it is served when a third of its share is free, if
 // that is less: the batches are smaller, and cost more requests. While a busy member sends its dequeue, up
 // to 250 ms, slots are kept for the next.
 //
@@ -114,7 +114,7 @@
 // # Concurrency
 //
 // Everything is safe for concurrent use. Several listeners share what there is in equal parts, and take
-// turns if the limit is lower than their number. Within a pool ([Adaptive.Slots]) both bound the handlers.
+// turns if the limit is lower than their number. Within shared slots ([Adaptive.Slots]) both bound the handlers.
 // The limit counts slots, so a dequeue in flight uses some of it. A handler that was given up as stuck (Options.Lease.GiveUp) uses the dependency on, beyond the limit. It is a limit of one process: n
 // of them adapt each by itself, and their parts become alike. See package queue/limits for a bound of all processes together.
 //

@@ -31,7 +31,7 @@ func Example() {
 		}
 	}
 
-	shared, err := slots.NewPool(&slots.PoolOptions{Slots: 8})
+	shared, err := slots.NewShared(&slots.SharedOptions{Slots: 8})
 	if err != nil {
 		fmt.Println(err)
 		return

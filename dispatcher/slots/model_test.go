@@ -30,10 +30,10 @@ type user struct {
 // model is a pool with its users, and what must hold after every step.
 type model struct {
 	*rapid.T
-	pool  *Pool
-	slots int
-	ranks int // of its members, beside -1; with 0 they have none
-	users []*user
+	shared *Shared
+	slots  int
+	ranks  int // of its members, beside -1; with 0 they have none
+	users  []*user
 }
 
 // Whatever members do, in whatever order: no more slots are taken than there are, reserves are left alone,
@@ -41,7 +41,7 @@ type model struct {
 func TestNoSlotIsLostAndNoneIsTakenTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &model{T: t, slots: rapid.IntRange(1, 40).Draw(t, "slots")}
-		m.pool, m.ranks = must(NewPool(&PoolOptions{Slots: m.slots})), rapid.IntRange(0, 3).Draw(t, "ranks")
+		m.shared, m.ranks = must(NewShared(&SharedOptions{Slots: m.slots})), rapid.IntRange(0, 3).Draw(t, "ranks")
 		t.Repeat(map[string]func(*rapid.T){
 			"":         m.check,
 			"make":     m.make,
@@ -79,7 +79,7 @@ func (m *model) make(t *rapid.T) {
 	if m.ranks > 0 {
 		o.Rank = rapid.IntRange(-1, m.ranks-1).Draw(t, "rank")
 	}
-	u := &user{member: m.pool.Member(o), reserve: o.Reserve, rank: o.Rank, freed: make(chan struct{}, 1)}
+	u := &user{member: m.shared.Member(o), reserve: o.Reserve, rank: o.Rank, freed: make(chan struct{}, 1)}
 	fits := m.fits(m.slots, u)
 	if _, err := u.member.Size(); (err == nil) != fits {
 		t.Fatalf("a member more with a reserve of %d, of %d slots: got error %v", o.Reserve, m.slots, err)
@@ -136,7 +136,7 @@ func (m *model) takeWith(t *rapid.T, u *user, r dispatcher.SlotRequest) {
 	u.told = false
 	unused := max(u.reserve-u.held, 0)
 	free := m.freeSlots() - m.unusedReserves() - m.keptBefore(u.rank) // for all
-	u.busy, u.bound = r.Backlog && m.pool.ranked(), r.Bound
+	u.busy, u.bound = r.Backlog && m.shared.ranked(), r.Bound
 	n, kept := u.member.Take(r)
 	switch {
 	case n == 0:
@@ -203,7 +203,7 @@ func (m *model) leave(t *rapid.T) {
 func (m *model) resize(t *rapid.T) {
 	n := rapid.IntRange(1, 40).Draw(t, "slots")
 	fits := m.fits(n, nil)
-	if err := m.pool.Resize(n); (err == nil) != fits {
+	if err := m.shared.Resize(n); (err == nil) != fits {
 		t.Fatalf("resize to %d: got error %v", n, err)
 	}
 	if fits {
@@ -221,7 +221,7 @@ func (m *model) drain(u *user) {
 }
 
 func (m *model) check(t *rapid.T) {
-	st := m.pool.State()
+	st := m.shared.State()
 	held := 0
 	for _, u := range m.users {
 		held += u.held
@@ -239,7 +239,7 @@ func (m *model) check(t *rapid.T) {
 	if len(st.Members) != members {
 		t.Fatalf("the pool has %d members, want %d", len(st.Members), members)
 	}
-	if got, want := m.pool.idle, m.unusedReserves(); got != want {
+	if got, want := m.shared.idle, m.unusedReserves(); got != want {
 		t.Fatalf("the pool keeps %d slots for reserves, want %d", got, want)
 	}
 	m.checkWaiting(t)
@@ -276,19 +276,19 @@ func (m *model) checkWaiting(t *rapid.T) {
 // is free: what is kept for one that waits for more is less than that.
 func (m *model) expire(t *rapid.T) {
 	for range m.users { // those that ask again, and are served, are expected once more
-		m.pool.mu.Lock()
-		for _, one := range m.pool.asking {
+		m.shared.mu.Lock()
+		for _, one := range m.shared.asking {
 			if !one.waits {
 				one.soon = time.Time{}
 			}
 		}
-		for _, one := range m.pool.members {
+		for _, one := range m.shared.members {
 			if !one.waits && !one.busy.IsZero() {
 				one.busy = time.Now().Add(-time.Second)
 			}
 		}
-		m.pool.mu.Unlock()
-		m.pool.forget()
+		m.shared.mu.Unlock()
+		m.shared.forget()
 		for _, u := range m.users {
 			u.busy = u.busy && u.request != nil
 		}

@@ -23,7 +23,7 @@ func (l rankLoad) String() string {
 
 // run returns which parts of the slots run handlers of the first and of the second on average.
 func (l rankLoad) run(t *testing.T, ranked, alone bool) (first, second float64) {
-	bubble(t, &slots.PoolOptions{Slots: l.slots}, func(b *bundle) {
+	bubble(t, &slots.SharedOptions{Slots: l.slots}, func(b *bundle) {
 		workers := []*worker{b.worker("first", nil, l.first)}
 		if !alone {
 			m := &slots.MemberOptions{}
@@ -87,7 +87,7 @@ func TestALowerRankLeavesTheSlotsToABacklog(t *testing.T) {
 // Where the first rank has no backlog, the next one has all that it leaves.
 func TestALowerRankHasWhatNobodyBeforeItCanUse(t *testing.T) {
 	t.Run("a trickle", func(t *testing.T) {
-		bubble(t, &slots.PoolOptions{Slots: 20}, func(b *bundle) {
+		bubble(t, &slots.SharedOptions{Slots: 20}, func(b *bundle) {
 			first := b.worker("first", nil, 100*time.Millisecond).start()
 			second := b.worker("second", &slots.MemberOptions{Rank: 1}, time.Second).put(40)
 			second.refill = true
@@ -108,7 +108,7 @@ func TestALowerRankHasWhatNobodyBeforeItCanUse(t *testing.T) {
 		})
 	})
 	t.Run("a bound", func(t *testing.T) {
-		bubble(t, &slots.PoolOptions{Slots: 20}, func(b *bundle) {
+		bubble(t, &slots.SharedOptions{Slots: 20}, func(b *bundle) {
 			first := b.worker("first", nil, time.Second).put(40)
 			first.refill, first.options.Concurrency = true, 8
 			first.start()
@@ -153,7 +153,7 @@ func TestSlotsAreKeptForABacklogUntilItEnds(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := must(slots.NewPool(&slots.PoolOptions{Slots: 10}))
+				p := must(slots.NewShared(&slots.SharedOptions{Slots: 10}))
 				first, second := ranked(t, p, 0, 0), ranked(t, p, 1, 0)
 				if n, _ := first.Take(full); n != 4 {
 					t.Fatalf("got %d slots for the first, want 4", n)
@@ -181,7 +181,7 @@ func TestSlotsAreKeptForABacklogUntilItEnds(t *testing.T) {
 }
 
 // ranked returns a taker of a rank with a reserve.
-func ranked(t *testing.T, p *slots.Pool, rank, reserve int) taker {
+func ranked(t *testing.T, p *slots.Shared, rank, reserve int) taker {
 	m := taker{t, p.Member(&slots.MemberOptions{Rank: rank, Reserve: reserve}), make(chan struct{}, 1)}
 	if err := m.Join(m.freed); err != nil {
 		t.Fatal(err)
@@ -191,7 +191,7 @@ func ranked(t *testing.T, p *slots.Pool, rank, reserve int) taker {
 
 // What a busy member has in reserve is not kept a second time.
 func TestAReserveCountsTowardsWhatIsKept(t *testing.T) {
-	p := must(slots.NewPool(&slots.PoolOptions{Slots: 10}))
+	p := must(slots.NewShared(&slots.SharedOptions{Slots: 10}))
 	first, second := ranked(t, p, 0, 6), ranked(t, p, 1, 0)
 	if n, _ := first.Take(dispatcher.SlotRequest{Least: 1, Most: 4, Likely: 40, Backlog: true, Bound: 8}); n != 4 {
 		t.Fatalf("got %d slots for the first, want 4", n)
@@ -204,7 +204,7 @@ func TestAReserveCountsTowardsWhatIsKept(t *testing.T) {
 // A wait that ends earlier than one that the pool already waits for ends in time.
 func TestAnEarlierExpectationEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := must(slots.NewPool(&slots.PoolOptions{Slots: 10}))
+		p := must(slots.NewShared(&slots.SharedOptions{Slots: 10}))
 		busy, one, other := ranked(t, p, 0, 0), ranked(t, p, 1, 0), ranked(t, p, 1, 0)
 		busy.Take(dispatcher.SlotRequest{Least: 1, Most: 4, Likely: 40, Backlog: true, Bound: 4}) // for 5 s
 		one.want(3, 1, 3, 0)

@@ -12,7 +12,7 @@ import (
 // A member that is paused while it wants more slots does not count as one that wants some: the others would all
 // be ahead of their shares for ever, and have any share.
 func TestAPausedMemberDoesNotDistortTheShares(t *testing.T) {
-	bubble(t, &slots.PoolOptions{Slots: 4}, func(b *bundle) {
+	bubble(t, &slots.SharedOptions{Slots: 4}, func(b *bundle) {
 		five := b.worker("five", &slots.MemberOptions{Weight: 5}, time.Second)
 		three := b.worker("three", &slots.MemberOptions{Weight: 3}, time.Second)
 		paused := b.worker("paused", &slots.MemberOptions{Weight: 4}, time.Second)

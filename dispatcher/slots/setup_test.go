@@ -17,25 +17,25 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// bundle holds the parts of a test of a pool. It must be made in the bubble.
+// bundle holds the parts of a test of a shared. It must be made in the bubble.
 type bundle struct {
 	*testing.T
 	account *localqueue.Engine
-	pool    *slots.Pool
+	shared  *slots.Shared
 	begin   time.Time
 	most    atomic.Int64 // handlers that ran at once
 	running atomic.Int64
 }
 
 // bubble runs a test with a pool on a fake clock.
-func bubble(t *testing.T, o *slots.PoolOptions, f func(*bundle)) {
+func bubble(t *testing.T, o *slots.SharedOptions, f func(*bundle)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		f(&bundle{T: t, account: must(localqueue.New(nil)), pool: must(slots.NewPool(o)), begin: time.Now()})
+		f(&bundle{T: t, account: must(localqueue.New(nil)), shared: must(slots.NewShared(o)), begin: time.Now()})
 	})
 }
 
-// worker is a listener that is a member of the pool.
+// worker is a listener that is a member of the shared.
 type worker struct {
 	*bundle
 	name    string
@@ -103,7 +103,7 @@ func (b *bundle) worker(name string, m *slots.MemberOptions, takes time.Duration
 		m = &slots.MemberOptions{}
 	}
 	m.Name = name
-	w := &worker{bundle: b, name: name, queue: &slowQueue{Queue: q}, member: b.pool.Member(m), takes: takes}
+	w := &worker{bundle: b, name: name, queue: &slowQueue{Queue: q}, member: b.shared.Member(m), takes: takes}
 	w.queue.latency.Store(int64(10 * time.Millisecond))
 	w.options = listener.Options[string]{Slots: w.member, Logger: slog.New(slog.DiscardHandler), Seed: uint64(len(name)) + 7}
 	return w
@@ -195,7 +195,7 @@ func wantError(t *testing.T, err error, parts ...string) {
 
 // held returns what the member of that name holds.
 func (b *bundle) held(name string) int {
-	for _, m := range b.pool.State().Members {
+	for _, m := range b.shared.State().Members {
 		if m.Name == name {
 			return m.Held
 		}

@@ -14,7 +14,7 @@ import (
 
 // A member that is alone with work uses every slot that nobody has reserved.
 func TestOneMemberAloneUsesAllSlotsButReserves(t *testing.T) {
-	bubble(t, &slots.PoolOptions{Slots: 100}, func(b *bundle) {
+	bubble(t, &slots.SharedOptions{Slots: 100}, func(b *bundle) {
 		idle := b.worker("idle", &slots.MemberOptions{Reserve: 7}, time.Hour)
 		busy := b.worker("busy", nil, time.Hour).put(200).start()
 		idle.start()
@@ -36,7 +36,7 @@ func TestOneMemberAloneUsesAllSlotsButReserves(t *testing.T) {
 // The dequeues of idle members hold few slots, also while the service takes long to respond, so that a
 // member with work has the others.
 func TestIdleMembersWithSlowDequeuesLeaveTheSlotsToOthers(t *testing.T) {
-	bubble(t, &slots.PoolOptions{Slots: 64}, func(b *bundle) {
+	bubble(t, &slots.SharedOptions{Slots: 64}, func(b *bundle) {
 		var idle []*worker
 		for _, name := range []string{"one", "two", "three", "four", "five", "six", "seven"} {
 			w := b.worker(name, nil, time.Second)
@@ -58,7 +58,7 @@ func TestIdleMembersWithSlowDequeuesLeaveTheSlotsToOthers(t *testing.T) {
 
 // The same in an outage of the service, when dequeues fail after a time-out.
 func TestMembersWhoseDequeuesFailLeaveTheSlotsToOthers(t *testing.T) {
-	bubble(t, &slots.PoolOptions{Slots: 64}, func(b *bundle) {
+	bubble(t, &slots.SharedOptions{Slots: 64}, func(b *bundle) {
 		down := b.worker("down", nil, time.Second).put(5000).start()
 		busy := b.worker("busy", nil, time.Second).put(10_000).start()
 		advance(10 * time.Second)
@@ -78,7 +78,7 @@ func TestMembersWhoseDequeuesFailLeaveTheSlotsToOthers(t *testing.T) {
 
 // A member that comes while others hold every slot gets one when the first of their handlers returns.
 func TestAMemberThatJoinsGetsTheNextSlot(t *testing.T) {
-	bubble(t, &slots.PoolOptions{Slots: 32}, func(b *bundle) {
+	bubble(t, &slots.SharedOptions{Slots: 32}, func(b *bundle) {
 		busy := b.worker("busy", &slots.MemberOptions{Weight: 1000}, time.Hour).put(100)
 		busy.release, busy.options.Concurrency = make(chan struct{}), 64 // it wants more, too
 		busy.start()
@@ -103,7 +103,7 @@ func TestAMemberThatJoinsGetsTheNextSlot(t *testing.T) {
 
 // Nobody starves beside a member with a far greater weight.
 func TestEveryMemberOfARankHasASlot(t *testing.T) {
-	bubble(t, &slots.PoolOptions{Slots: 4}, func(b *bundle) {
+	bubble(t, &slots.SharedOptions{Slots: 4}, func(b *bundle) {
 		heavy := b.worker("heavy", &slots.MemberOptions{Weight: 1000}, time.Second).put(2000).start()
 		light := b.worker("light", nil, time.Second).put(2000).start()
 		advance(10 * time.Second)
@@ -125,7 +125,7 @@ func TestLongHandlersDoNotGatherAllSlots(t *testing.T) {
 	}
 	for rank, name := range []string{"of one rank", "of a later rank"} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, &slots.PoolOptions{Slots: 20}, func(b *bundle) {
+			bubble(t, &slots.SharedOptions{Slots: 20}, func(b *bundle) {
 				short := b.worker("short", nil, 50*time.Millisecond).put(24_000)
 				short.spread = true
 				short.start()
@@ -144,7 +144,7 @@ func TestLongHandlersDoNotGatherAllSlots(t *testing.T) {
 
 // A rank that always has work leaves the next one nothing but its reserve.
 func TestRanksAreServedInOrder(t *testing.T) {
-	bubble(t, &slots.PoolOptions{Slots: 20}, func(b *bundle) {
+	bubble(t, &slots.SharedOptions{Slots: 20}, func(b *bundle) {
 		first := b.worker("first", &slots.MemberOptions{Rank: 1}, time.Second).put(800)
 		second := b.worker("second", &slots.MemberOptions{Rank: 2, Reserve: 3}, time.Second).put(2000)
 		third := b.worker("third", &slots.MemberOptions{Rank: 3, Weight: 1000}, time.Second).put(2000)
@@ -171,7 +171,7 @@ func TestRanksAreServedInOrder(t *testing.T) {
 
 // A member whose work fits its reserve never waits for a slot, whatever the others do (V-02).
 func TestWorkThatFitsItsReserveDoesNotWait(t *testing.T) {
-	bubble(t, &slots.PoolOptions{Slots: 32}, func(b *bundle) {
+	bubble(t, &slots.SharedOptions{Slots: 32}, func(b *bundle) {
 		// Both are members before either begins: a member that is alone may take every slot.
 		critical := b.worker("critical", &slots.MemberOptions{Reserve: 4}, time.Second)
 		flood := b.worker("flood", &slots.MemberOptions{Weight: 1000}, time.Hour).put(500).start()
@@ -200,7 +200,7 @@ func TestWorkThatFitsItsReserveDoesNotWait(t *testing.T) {
 
 // A member in an outage of its handlers holds nothing between its probes, and a paused one nothing at all.
 func TestMembersThatDoNotFetchHoldNothing(t *testing.T) {
-	bubble(t, &slots.PoolOptions{Slots: 32}, func(b *bundle) {
+	bubble(t, &slots.SharedOptions{Slots: 32}, func(b *bundle) {
 		broken := b.worker("broken", nil, 0)
 		broken.result = errors.New("the database is down")
 		broken.put(2000).start()
@@ -227,7 +227,7 @@ func TestMembersThatDoNotFetchHoldNothing(t *testing.T) {
 // A listener that ends, in whatever way, returns what it held, and a handler that it abandoned returns
 // nothing a second time.
 func TestALeavingMemberReturnsItsSlots(t *testing.T) {
-	bubble(t, &slots.PoolOptions{Slots: 16}, func(b *bundle) {
+	bubble(t, &slots.SharedOptions{Slots: 16}, func(b *bundle) {
 		stuck := b.worker("stuck", nil, time.Hour).put(100)
 		stuck.release, stuck.deaf = make(chan struct{}), true
 		stuck.options.Grace, stuck.options.Lease.SettleTimeout = time.Second, time.Second
@@ -249,11 +249,11 @@ func TestALeavingMemberReturnsItsSlots(t *testing.T) {
 		}
 		close(stuck.release)
 		synctest.Wait()
-		if st := b.pool.State(); st.Held != 16 || len(st.Members) != 1 {
+		if st := b.shared.State(); st.Held != 16 || len(st.Members) != 1 {
 			t.Errorf("got state %+v after the abandoned handlers returned, want one member with 16 slots", st)
 		}
 		next.halt()
-		if st := b.pool.State(); st.Held != 0 || len(st.Members) != 0 {
+		if st := b.shared.State(); st.Held != 0 || len(st.Members) != 0 {
 			t.Errorf("got state %+v at the end, want nothing held and no member", st)
 		}
 	})
@@ -261,14 +261,14 @@ func TestALeavingMemberReturnsItsSlots(t *testing.T) {
 
 // A listener that the service refuses leaves the pool too.
 func TestAListenerThatFailsLeaves(t *testing.T) {
-	bubble(t, &slots.PoolOptions{Slots: 16}, func(b *bundle) {
+	bubble(t, &slots.SharedOptions{Slots: 16}, func(b *bundle) {
 		w := b.worker("refused", &slots.MemberOptions{Reserve: 16}, time.Second)
 		w.queue.fail(queue.ErrUnauthorized)
 		w.start()
 		if err := <-w.done; !errors.Is(err, queue.ErrUnauthorized) {
 			t.Fatalf("got error %v, want that of the service", err)
 		}
-		if st := b.pool.State(); st.Held != 0 || len(st.Members) != 0 {
+		if st := b.shared.State(); st.Held != 0 || len(st.Members) != 0 {
 			t.Errorf("got state %+v, want nothing held and no member", st)
 		}
 		again := b.worker("again", &slots.MemberOptions{Reserve: 16}, time.Second).put(5).start()
@@ -282,7 +282,7 @@ func TestAListenerThatFailsLeaves(t *testing.T) {
 
 // Concurrency stays the listener's own bound, and so when it is changed.
 func TestConcurrencyBoundsAMember(t *testing.T) {
-	bubble(t, &slots.PoolOptions{Slots: 40}, func(b *bundle) {
+	bubble(t, &slots.SharedOptions{Slots: 40}, func(b *bundle) {
 		w := b.worker("one", nil, time.Second).put(5000)
 		w.options.Concurrency = 10
 		w.start()
@@ -303,12 +303,12 @@ func TestConcurrencyBoundsAMember(t *testing.T) {
 
 // More slots come into use at once; fewer as handlers return.
 func TestAPoolCanBeResizedWhileItRuns(t *testing.T) {
-	bubble(t, &slots.PoolOptions{Slots: 8}, func(b *bundle) {
+	bubble(t, &slots.SharedOptions{Slots: 8}, func(b *bundle) {
 		w := b.worker("one", nil, 10*time.Second).put(1000)
 		w.options.Concurrency, w.spread = 100, true
 		w.start()
 		for _, slots := range []int{8, 50, 3, 20} {
-			if err := b.pool.Resize(slots); err != nil {
+			if err := b.shared.Resize(slots); err != nil {
 				t.Fatal(err)
 			}
 			advance(25 * time.Second)
@@ -328,7 +328,7 @@ func TestAPoolCanBeResizedWhileItRuns(t *testing.T) {
 
 // A MinFetch beyond what the others leave delays a dequeue by the linger, and never for good.
 func TestAMinFetchThatCannotBeHadEndsWithTheLinger(t *testing.T) {
-	bubble(t, &slots.PoolOptions{Slots: 32}, func(b *bundle) {
+	bubble(t, &slots.SharedOptions{Slots: 32}, func(b *bundle) {
 		other := b.worker("other", nil, 24*time.Hour).put(28)
 		other.options.Concurrency = 28
 		other.start()
@@ -369,33 +369,33 @@ func TestAMemberIsForOneListenerAtATime(t *testing.T) {
 	})
 }
 
-func TestOptionsThatThePoolCannotGiveAreRefused(t *testing.T) {
+func TestOptionsThatSharedSlotsCannotGiveAreRefused(t *testing.T) {
 	for name, c := range map[string]struct {
-		pool   slots.PoolOptions
+		shared slots.SharedOptions
 		before []slots.MemberOptions
 		member slots.MemberOptions
 		want   []string
 	}{
-		"weight":          {member: slots.MemberOptions{Weight: -1}, want: []string{`pool member "late"`, "weight -1"}},
+		"weight":          {member: slots.MemberOptions{Weight: -1}, want: []string{`member "late"`, "weight -1"}},
 		"large weight":    {member: slots.MemberOptions{Weight: 2_000_000}, want: []string{"weight 2000000"}},
 		"reserve":         {member: slots.MemberOptions{Reserve: -2}, want: []string{"reserve -2"}},
 		"both":            {member: slots.MemberOptions{Weight: -1, Reserve: -2}, want: []string{"weight -1", "reserve -2"}},
-		"reserves":        {pool: slots.PoolOptions{Slots: 8}, before: []slots.MemberOptions{{Reserve: 5}}, member: slots.MemberOptions{Reserve: 4}, want: []string{`"late"`, "of 8 slots", "reserve 9"}},
-		"single reserve":  {pool: slots.PoolOptions{Slots: 8}, member: slots.MemberOptions{Reserve: 9}, want: []string{"reserve 9"}},
-		"nothing left":    {pool: slots.PoolOptions{Slots: 8}, before: []slots.MemberOptions{{Reserve: 8}}, want: []string{"all 8 slots", "without a reserve"}},
-		"reserves of all": {pool: slots.PoolOptions{Slots: 8}, before: []slots.MemberOptions{{}}, member: slots.MemberOptions{Reserve: 8}, want: []string{"all 8 slots"}},
+		"reserves":        {shared: slots.SharedOptions{Slots: 8}, before: []slots.MemberOptions{{Reserve: 5}}, member: slots.MemberOptions{Reserve: 4}, want: []string{`"late"`, "of 8 shared slots", "reserve 9"}},
+		"single reserve":  {shared: slots.SharedOptions{Slots: 8}, member: slots.MemberOptions{Reserve: 9}, want: []string{"reserve 9"}},
+		"nothing left":    {shared: slots.SharedOptions{Slots: 8}, before: []slots.MemberOptions{{Reserve: 8}}, want: []string{"all 8 shared slots", "without a reserve"}},
+		"reserves of all": {shared: slots.SharedOptions{Slots: 8}, before: []slots.MemberOptions{{}}, member: slots.MemberOptions{Reserve: 8}, want: []string{"all 8 shared slots"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, &c.pool, func(b *bundle) {
+			bubble(t, &c.shared, func(b *bundle) {
 				for i := range c.before {
-					b.pool.Member(&c.before[i])
+					b.shared.Member(&c.before[i])
 				}
 				w := b.worker("late", &c.member, time.Second).start()
 				wantError(t, <-w.done, append(c.want, "listener of test/late")...)
 				if n := w.queue.dequeues.Load(); n != 0 {
 					t.Errorf("got %d dequeues, want none", n)
 				}
-				if st := b.pool.State(); len(st.Members) != len(c.before) {
+				if st := b.shared.State(); len(st.Members) != len(c.before) {
 					t.Errorf("got %d members, want %d: one that is refused takes no part", len(st.Members), len(c.before))
 				}
 			})
@@ -403,12 +403,12 @@ func TestOptionsThatThePoolCannotGiveAreRefused(t *testing.T) {
 	}
 }
 
-func TestAPoolHasASlotAtLeast(t *testing.T) {
-	p, err := slots.NewPool(&slots.PoolOptions{Slots: -3})
+func TestThereIsOneSharedSlotAtLeast(t *testing.T) {
+	p, err := slots.NewShared(&slots.SharedOptions{Slots: -3})
 	if p != nil {
 		t.Error("got a pool besides the error")
 	}
-	wantError(t, err, "pool of -3 slots")
+	wantError(t, err, "share -3 slots")
 }
 
 // A nil pointer is not "no pool": the listener would run without the limit that its program wants.
@@ -424,7 +424,7 @@ func TestANilMemberIsRefused(t *testing.T) {
 // A reserve stays free for a member that begins after others have taken the rest, and a member whose
 // listener has ended reserves nothing.
 func TestAReserveHoldsFromTheStart(t *testing.T) {
-	bubble(t, &slots.PoolOptions{Slots: 16}, func(b *bundle) {
+	bubble(t, &slots.SharedOptions{Slots: 16}, func(b *bundle) {
 		late := b.worker("late", &slots.MemberOptions{Reserve: 6}, time.Second)
 		flood := b.worker("flood", nil, time.Hour).put(100).start()
 		advance(10 * time.Second)
@@ -455,7 +455,7 @@ func TestAReserveHoldsFromTheStart(t *testing.T) {
 // An idle member asks for few messages. That it gets all of them does not mean that there are many: the depth
 // is not read for each message on an idle queue.
 func TestAMessageOnAnIdleQueueCostsNoReadingOfTheDepth(t *testing.T) {
-	bubble(t, &slots.PoolOptions{Slots: 16}, func(b *bundle) {
+	bubble(t, &slots.SharedOptions{Slots: 16}, func(b *bundle) {
 		other := b.worker("other", nil, time.Second).start()
 		w := b.worker("one", nil, 10*time.Millisecond).start()
 		advance(5 * time.Second)

@@ -41,8 +41,8 @@ func (c crowd) idle(t *testing.T, over time.Duration) (f crowdFigures) {
 
 // run runs f with members that have so many messages.
 func (c crowd) run(t *testing.T, messages int, f func([]*worker)) {
-	bubble(t, &slots.PoolOptions{Slots: c.slots}, func(b *bundle) {
-		b.pool.Member(&slots.MemberOptions{Reserve: c.reserved})
+	bubble(t, &slots.SharedOptions{Slots: c.slots}, func(b *bundle) {
+		b.shared.Member(&slots.MemberOptions{Reserve: c.reserved})
 		var all []*worker
 		for i := range c.members {
 			m := &slots.MemberOptions{}

@@ -16,9 +16,9 @@ type taker struct {
 	freed chan struct{}
 }
 
-// takers returns members of one weight that hold so many slots of a pool.
+// takers returns members of one weight that hold so many slots of a shared.
 func takers(t *testing.T, n int, held ...int) []taker {
-	p := must(slots.NewPool(&slots.PoolOptions{Slots: n}))
+	p := must(slots.NewShared(&slots.SharedOptions{Slots: n}))
 	var all []taker
 	for _, n := range held {
 		m := taker{t, p.Member(nil), make(chan struct{}, 1)}

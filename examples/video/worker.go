@@ -70,7 +70,7 @@ type worker struct {
 // listeners returns a listener for each class. They share a pool of slots: the news have one of their own and, with ordinary
 // clips, most of the others while they need them; the heavy conversions take the rest.
 func (w *worker) listeners() (all []millrace.Runner, err error) {
-	shared, err := slots.NewPool(&slots.PoolOptions{Slots: w.slots})
+	shared, err := slots.NewShared(&slots.SharedOptions{Slots: w.slots})
 	if err != nil {
 		return nil, err
 	}

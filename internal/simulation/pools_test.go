@@ -59,11 +59,11 @@ func (p *process) joinPool(o *listener.Options[job]) {
 }
 
 // newPool returns the pool of a world, with so many slots too many, or nil.
-func (p *plan) newPool(more int) *slots.Pool {
+func (p *plan) newPool(more int) *slots.Shared {
 	if !p.pool.on() {
 		return nil
 	}
-	return must(slots.NewPool(&slots.PoolOptions{Slots: p.pool.slots + more}))
+	return must(slots.NewShared(&slots.SharedOptions{Slots: p.pool.slots + more}))
 }
 
 // share returns how many handlers workers that share a pool can run, of so many that they could run alone:

@@ -26,7 +26,7 @@ type world struct {
 	broker    *wakeBroker
 	pairing   *pairing
 	beacons   *beacons      // or nil
-	pool      *slots.Pool   // of the workers; or nil
+	pool      *slots.Shared // of the workers; or nil
 	keys      *perkey.Keys  // of workers that share a pool; or nil
 	produced  chan struct{} // closed when everything is sent
 	processes []*process

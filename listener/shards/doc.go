@@ -1,6 +1,6 @@
 // Package shards listens to several queues as one: what package queue/sharded spreads over them, a
 // [Listener] takes off them, for one handler. It runs a listener.Listener for each shard, and
-// their handlers share the slots of a pool.
+// their handlers share one set of slots.
 //
 // So each shard has its own loops, idle curve, back-off, leases and poison queue. A shard that is
 // throttled, fails or is missing waits alone, and takes no slots meanwhile; the others go on. A shard that
@@ -31,7 +31,7 @@
 // # Concurrency
 //
 // A Listener is safe for concurrent use. Handlers of all shards together are at most as many as
-// the pool has slots.
+// there are shared slots.
 //
 // # Shutdown
 //

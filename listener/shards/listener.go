@@ -24,19 +24,19 @@ import (
 type Options[T any] struct {
 	// Listener are the options of the listener of every shard, OnError and Logger included.
 	// Its Concurrency is how many handlers of one shard may run at once, and defaults to the number of
-	// slots of the pool. A Seed is mixed with the name of the shard, so that shards do not poll in step.
-	// Its Slots must not be set: they come from the pool. Defaults to the defaults of a listener.
+	// shared slots. A Seed is mixed with the name of the shard, so that shards do not poll in step.
+	// Its Slots must not be set: they are those of Shared. Defaults to the defaults of a listener.
 	Listener *listener.Options[T]
 
-	// Slots is how many handlers of all shards together may run at once, when there is no Pool. If
+	// Slots is how many handlers of all shards together may run at once, when Shared is nil. If
 	// there are more shards than slots, they take turns. Defaults to 64.
 	Slots int
 
-	// Pool is the pool whose slots the shards use, so that they share them with other listeners.
-	// Every shard is a member. Defaults to a pool of their own with Slots slots.
-	Pool *slots.Pool
+	// Shared are the slots that the shards use, so that they share them with other listeners. Every
+	// shard is a member. Defaults to nil: the shards have Slots slots of their own.
+	Shared *slots.Shared
 
-	// Member is how each shard takes part in the pool. Weight, Reserve and Rank are those of one
+	// Member is how each shard takes part. Weight, Reserve and Rank are those of one
 	// shard, not of all together; Name defaults to that of the queue. Defaults to the defaults of a
 	// member: all shards are alike.
 	Member *slots.MemberOptions
@@ -61,7 +61,7 @@ func (o *Options[T]) withDefaults() Options[T] {
 	c.Listener = &own
 	member := *cmp.Or(c.Member, &slots.MemberOptions{})
 	c.Member = &member
-	if c.Slots == 0 && c.Pool == nil {
+	if c.Slots == 0 && c.Shared == nil {
 		c.Slots = defaultSlots
 	}
 	c.Settle = cmp.Or(c.Settle, defaultSettle)
@@ -71,10 +71,10 @@ func (o *Options[T]) withDefaults() Options[T] {
 func (o *Options[T]) validate() error {
 	switch {
 	case o.Listener.Slots != nil:
-		return errors.New("shards: Options.Listener.Slots is set: the slots of shards are those of Options.Pool")
-	case o.Pool != nil && o.Slots != 0:
-		return errors.New("shards: Options.Slots and Options.Pool are both set: the pool has its slots")
-	case o.Pool == nil && o.Slots < 1:
+		return errors.New("shards: Options.Listener.Slots is set: the slots of shards are those of Options.Shared")
+	case o.Shared != nil && o.Slots != 0:
+		return errors.New("shards: Options.Slots and Options.Shared are both set: use one of them")
+	case o.Shared == nil && o.Slots < 1:
 		return fmt.Errorf("shards: %d slots: there must be at least 1", o.Slots)
 	}
 	return units.Wait("shards: Options.Settle", o.Settle)
@@ -103,12 +103,12 @@ func seedOf(seed uint64, name queue.Name) uint64 {
 }
 
 // Listener takes jobs off the queues of its shards, with a [listener.Listener] for each, which share
-// the slots of a pool. Make one with [New] or [NewKinds]. It is safe for concurrent use;
+// one set of slots. Make one with [New] or [NewKinds]. It is safe for concurrent use;
 // [Listener.Run] runs it once.
 type Listener[T any] struct {
 	listen  listening[T]
 	options Options[T] // with defaults
-	pool    *slots.Pool
+	slots   *slots.Shared
 	seed    uint64 // of the waits of shards that rest
 
 	readings *metered.Meter // of the depth, for removals
@@ -160,8 +160,8 @@ func newListener[T any](shards []queue.Queue, o *Options[T], listen listening[T]
 	if err != nil {
 		return nil, err
 	}
-	if l.pool = l.options.Pool; l.pool == nil {
-		if l.pool, err = slots.NewPool(&slots.PoolOptions{Slots: l.options.Slots}); err != nil {
+	if l.slots = l.options.Shared; l.slots == nil {
+		if l.slots, err = slots.NewShared(&slots.SharedOptions{Slots: l.options.Slots}); err != nil {
 			return nil, err
 		}
 	}

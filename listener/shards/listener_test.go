@@ -69,7 +69,7 @@ func TestJobsOfAllShardsAreHandled(t *testing.T) {
 func TestBadArgumentsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		all := b.shards(2)
-		p := must(slots.NewPool(nil))
+		p := must(slots.NewShared(nil))
 		for _, c := range []struct {
 			what   string
 			shards []queue.Queue
@@ -80,7 +80,7 @@ func TestBadArgumentsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 			{"nil", []queue.Queue{all[0], nil}, nil, "is nil"},
 			{"twice", []queue.Queue{all[0], all[1], all[0]}, nil, "test/jobs-0: it is a shard already"},
 			{"negative slots", all, func(o *shards.Options[job]) { o.Slots = -1 }, "-1 slots"},
-			{"slots and pool", all, func(o *shards.Options[job]) { o.Slots, o.Pool = 8, p }, "both set"},
+			{"slots and pool", all, func(o *shards.Options[job]) { o.Slots, o.Shared = 8, p }, "both set"},
 			{"slots of the listener", all, func(o *shards.Options[job]) { o.Listener.Slots = p.Member(nil) }, "Listener.Slots is set"},
 			{"settle", all, func(o *shards.Options[job]) { o.Settle = 30 }, "give it a unit"},
 			{"an option of the listener", all, func(o *shards.Options[job]) { o.Listener.Fetch.BatchSize = 33 }, "33"},
@@ -273,7 +273,7 @@ func TestShardsShareAPoolWithOthers(t *testing.T) {
 	}{{"a pool of its own", true, 8}, {"a pool for all", false, 12}} {
 		bubble(t, func(b *bundle) {
 			all := b.shards(3)
-			long, short := must(slots.NewPool(&slots.PoolOptions{Slots: 8})), must(slots.NewPool(&slots.PoolOptions{Slots: 16}))
+			long, short := must(slots.NewShared(&slots.SharedOptions{Slots: 8})), must(slots.NewShared(&slots.SharedOptions{Slots: 16}))
 			var other *slots.Member
 			if c.own {
 				other = short.Member(nil)
@@ -297,7 +297,7 @@ func TestShardsShareAPoolWithOthers(t *testing.T) {
 				b.put(all[i%2], i)
 			}
 			o := b.options()
-			o.Pool = long
+			o.Shared = long
 			r := b.run(must(shards.New(all[:2], slow, o)))
 			brief := *b.options().Listener
 			brief.Slots = other
@@ -336,14 +336,14 @@ func TestAShardForWhichThereIsNoReserveIsRefused(t *testing.T) {
 		}
 		r.mustFinish()
 
-		p := must(slots.NewPool(&slots.PoolOptions{Slots: 8}))
+		p := must(slots.NewShared(&slots.SharedOptions{Slots: 8}))
 		bad := b.options()
-		bad.Pool, bad.Member, bad.Listener.Fetch.BatchSize = p, &slots.MemberOptions{Reserve: 8}, 33
+		bad.Shared, bad.Member, bad.Listener.Fetch.BatchSize = p, &slots.MemberOptions{Reserve: 8}, 33
 		if _, err := shards.New(all, b.handle, bad); err == nil {
 			t.Error("a batch size of 33: got no error")
 		}
 		good := b.options()
-		good.Pool, good.Member = p, &slots.MemberOptions{Reserve: 1}
+		good.Shared, good.Member = p, &slots.MemberOptions{Reserve: 1}
 		if _, err := shards.New([]queue.Queue{all[0], all[0]}, b.handle, good); err == nil {
 			t.Error("a shard twice: got no error")
 		}

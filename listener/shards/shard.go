@@ -45,7 +45,7 @@ type shard[T any] struct {
 func newShard[T any](all *Listener[T], q queue.Queue) (*shard[T], error) {
 	s := &shard[T]{all: all, queue: q, name: q.Name(), metered: all.readings.Wrap(q), told: make(chan struct{}, 1)}
 	s.rests = retry.NewWaits(fmt.Sprintf("%x/%v", all.seed, s.name), firstRest, maxRest)
-	s.member = all.pool.Member(all.options.member(s.name))
+	s.member = all.slots.Member(all.options.member(s.name))
 	err := s.renew()
 	if err != nil {
 		s.unreserve()
@@ -53,7 +53,7 @@ func newShard[T any](all *Listener[T], q queue.Queue) (*shard[T], error) {
 	return s, err
 }
 
-// unreserve leaves the pool. A shard that never runs reserves nothing there.
+// unreserve gives up the membership. A shard that never runs reserves nothing there.
 func (s *shard[T]) unreserve() {
 	if s.member.Join(make(chan struct{}, 1)) == nil {
 		s.member.Leave()

@@ -57,8 +57,8 @@ func TestWhatIsNoLoadIsRefused(t *testing.T) {
 			t.Errorf("%+v: got %d, want an error", l, got)
 		}
 	}
-	for _, o := range []sharded.WatchOptions{{Batch: nan}, {Limit: -1}, {Fleet: -1}} {
-		if _, err := sharded.NewWatch(&o); err == nil {
+	for _, o := range []sharded.MonitorOptions{{Batch: nan}, {Limit: -1}, {Fleet: -1}} {
+		if _, err := sharded.NewMonitor(&o); err == nil {
 			t.Errorf("%+v: want an error", o)
 		}
 	}
@@ -86,7 +86,7 @@ func TestRegularThrottlingIsToldFromABurst(t *testing.T) {
 		"what was before":          {{busier, 0}, {calm, 0}, {calm, 0}, {calm, 0}, {calm, 0}},
 		"a new meter":              {{none, 0}, {busy, 0}, {busy, 0}, {sharded.Counts{Requests: -400_000, Throttled: -4000, Messages: -200_000}, 0}, {busy, 0}, {busy, 0}, {busy, 3}},
 	} {
-		w, err := sharded.NewWatch(nil)
+		w, err := sharded.NewMonitor(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +101,7 @@ func TestRegularThrottlingIsToldFromABurst(t *testing.T) {
 			}
 		}
 	}
-	w, err := sharded.NewWatch(&sharded.WatchOptions{Fleet: 10, Batch: 1, Limit: 1000})
+	w, err := sharded.NewMonitor(&sharded.MonitorOptions{Fleet: 10, Batch: 1, Limit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -120,8 +120,8 @@ func ExampleOptions_tenants() {
 }
 
 // A meter counts the requests of one queue that is not enough any more. After three minutes in a row with
-// 503 the watch says how many shards there should be.
-func ExampleWatch() {
+// 503 the monitor says how many shards there should be.
+func ExampleMonitor() {
 	ctx := context.Background()
 	m := new(metered.Meter)
 	engine, err := localqueue.New(nil)
@@ -134,7 +134,7 @@ func ExampleWatch() {
 		fmt.Println(err)
 		return
 	}
-	watch, err := sharded.NewWatch(&sharded.WatchOptions{Fleet: 200}) // as many processes send
+	monitor, err := sharded.NewMonitor(&sharded.MonitorOptions{Fleet: 200}) // as many processes send
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -142,7 +142,7 @@ func ExampleWatch() {
 	now := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
 	for range 4 { // in a program a time.Ticker
 		all, sends := m.Counts().Total(), m.Counts().Operation(metered.Enqueue)
-		advice, regular := watch.Observe(now, sharded.Counts{
+		advice, regular := monitor.Observe(now, sharded.Counts{
 			Requests: all.Requests, Throttled: all.Throttled, Messages: sends.Requests - sends.Repeated,
 		})
 		fmt.Println(now.Format("15:04"), regular)

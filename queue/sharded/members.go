@@ -235,8 +235,8 @@ type Counts struct {
 	Messages  int64 // that were sent, those that were refused too, but each once however often it was repeated
 }
 
-// WatchOptions configure a [Watch]. Nil and the zero value mean the defaults.
-type WatchOptions struct {
+// MonitorOptions configure a [Monitor]. Nil and the zero value mean the defaults.
+type MonitorOptions struct {
 	// Batch and Limit are those of the Load. Default as there.
 	Batch, Limit float64
 
@@ -244,10 +244,10 @@ type WatchOptions struct {
 	Fleet int
 }
 
-// Watch finds out whether a queue is throttled regularly. Now and then is no reason for anything, because
+// Monitor finds out whether a queue is throttled regularly. Now and then is no reason for anything, because
 // everything that sends requests waits and repeats them; regularly is the sign that one queue is not
-// enough. Make one with [NewWatch]. It is not safe for concurrent use.
-type Watch struct {
+// enough. Make one with [NewMonitor]. It is not safe for concurrent use.
+type Monitor struct {
 	_ [0]sync.Mutex // go vet reports copies
 
 	load  Load
@@ -259,9 +259,9 @@ type Watch struct {
 	peak  float64 // the highest rate of these
 }
 
-// NewWatch returns a Watch that has observed nothing.
-func NewWatch(o *WatchOptions) (*Watch, error) {
-	w := &Watch{fleet: 1}
+// NewMonitor returns a Monitor that has observed nothing.
+func NewMonitor(o *MonitorOptions) (*Monitor, error) {
+	w := &Monitor{fleet: 1}
 	if o != nil {
 		w.load.Batch, w.load.Limit = o.Batch, o.Limit
 		if o.Fleet < 0 {
@@ -298,7 +298,7 @@ func (a Advice) String() string {
 // Observe takes the counts at a time, best once a minute. It reports true, and its advice, if the queue is
 // throttled regularly: in each of the last three intervals between observations 1 % of the requests or more
 // were. Counts that are lower than the last ones, such as those of a new meter, begin anew.
-func (w *Watch) Observe(at time.Time, c Counts) (Advice, bool) {
+func (w *Monitor) Observe(at time.Time, c Counts) (Advice, bool) {
 	since, took := c.minus(w.last), at.Sub(w.at)
 	first := w.at.IsZero()
 	w.at, w.last = at, c

@@ -19,7 +19,7 @@ func TestWeightsAreHonouredOverTime(t *testing.T) {
 		"slow light weight": {400 * time.Millisecond, time.Second, 4 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, &slots.PoolOptions{Slots: 60}, func(b *bundle) {
+			bubble(t, &slots.SharedOptions{Slots: 60}, func(b *bundle) {
 				weights := []int{3, 2, 1}
 				var workers []*worker
 				for i, takes := range takes {
@@ -52,7 +52,7 @@ func TestWeightsAreHonouredOverTime(t *testing.T) {
 
 // Among few slots a share is not a whole number of them. It is one over time.
 func TestWeightsAreHonouredAmongFewSlots(t *testing.T) {
-	bubble(t, &slots.PoolOptions{Slots: 4}, func(b *bundle) {
+	bubble(t, &slots.SharedOptions{Slots: 4}, func(b *bundle) {
 		five := b.worker("five", &slots.MemberOptions{Weight: 5}, time.Second)
 		three := b.worker("three", &slots.MemberOptions{Weight: 3}, time.Second)
 		for _, w := range []*worker{five, three} {

@@ -11,14 +11,14 @@ import (
 	"github.com/millrace/millrace/dispatcher"
 )
 
-// PoolOptions configure a [Pool]. Nil and the zero value mean the defaults.
-type PoolOptions struct {
+// SharedOptions configure a [Shared]. Nil and the zero value mean the defaults.
+type SharedOptions struct {
 	// Slots is how many handlers of all members may run at once. Defaults to 64.
 	Slots int
 }
 
-// Pool is a set of slots that its members share. Make one with [NewPool]. It is safe for concurrent use.
-type Pool struct {
+// Shared is a set of slots that its members share. Make it with [NewShared]. It is safe for concurrent use.
+type Shared struct {
 	mu       sync.Mutex
 	slots    int         // guarded by mu
 	used     int         // held by members; guarded by mu
@@ -34,28 +34,28 @@ type Pool struct {
 	passed   time.Time   // until when leads are known; guarded by mu
 }
 
-// NewPool returns a pool without members. It returns an error if the options ask for fewer than 1 slot.
-func NewPool(o *PoolOptions) (*Pool, error) {
-	c := *cmp.Or(o, &PoolOptions{})
+// NewShared returns slots without members. It returns an error if the options ask for fewer than 1 slot.
+func NewShared(o *SharedOptions) (*Shared, error) {
+	c := *cmp.Or(o, &SharedOptions{})
 	if c.Slots < 0 {
-		return nil, fmt.Errorf("pool of %d slots: there must be at least 1", c.Slots)
+		return nil, fmt.Errorf("share %d slots: there must be at least 1", c.Slots)
 	}
-	return &Pool{slots: cmp.Or(c.Slots, dispatcher.DefaultConcurrency)}, nil
+	return &Shared{slots: cmp.Or(c.Slots, dispatcher.DefaultConcurrency)}, nil
 }
 
 // Resize changes the number of slots. Handlers beyond a lower number finish. A listener that has no
 // Concurrency of its own keeps the number of slots that there were when it began as its bound. It is an
 // error, and nothing changes, if the members could not have the slots that they reserve, or if those
 // without a reserve would have none.
-func (p *Pool) Resize(slots int) error {
+func (p *Shared) Resize(slots int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if slots < 1 {
-		return fmt.Errorf("resize a pool to %d slots: there must be at least 1", slots)
+		return fmt.Errorf("resize shared slots to %d: there must be at least 1", slots)
 	}
 	open := slices.ContainsFunc(p.members, func(m *Member) bool { return m.reserve == 0 })
 	if err := fit(slots, p.reserved, open); err != nil {
-		return fmt.Errorf("resize a pool from %d slots: %w", p.slots, err)
+		return fmt.Errorf("resize shared slots from %d: %w", p.slots, err)
 	}
 	p.passTime()
 	p.slots = slots
@@ -67,21 +67,21 @@ func (p *Pool) Resize(slots int) error {
 func fit(slots, reserved int, open bool) error {
 	switch {
 	case reserved > slots:
-		return fmt.Errorf("the members of a pool of %d slots would reserve %d in all: lower their reserves, or give the pool more slots", slots, reserved)
+		return fmt.Errorf("the members of %d shared slots would reserve %d in all: lower their reserves, or share more slots", slots, reserved)
 	case reserved == slots && open:
-		return fmt.Errorf("the members of a pool would reserve all %d slots and leave nothing to those without a reserve: lower a reserve, or give the pool more slots", slots)
+		return fmt.Errorf("the members would reserve all %d shared slots and leave nothing to those without a reserve: lower a reserve, or share more slots", slots)
 	}
 	return nil
 }
 
-// PoolState describes a pool at one moment.
-type PoolState struct {
+// SharedState describes shared slots at one moment.
+type SharedState struct {
 	Slots   int           // of all members
 	Held    int           // in use; more than Slots for a while after a Resize to fewer
 	Members []MemberState // in the order in which they were made, without those that have left
 }
 
-// MemberState describes a member of a pool.
+// MemberState describes a member of shared slots.
 type MemberState struct {
 	Name    string
 	Weight  int
@@ -93,10 +93,10 @@ type MemberState struct {
 }
 
 // State returns what the members hold.
-func (p *Pool) State() PoolState {
+func (p *Shared) State() SharedState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	st := PoolState{Slots: p.slots, Held: p.used, Members: make([]MemberState, 0, len(p.members))}
+	st := SharedState{Slots: p.slots, Held: p.used, Members: make([]MemberState, 0, len(p.members))}
 	for _, m := range p.members {
 		st.Members = append(st.Members, MemberState{
 			Name: m.name, Weight: m.weight, Reserve: m.reserve, Rank: m.rank,
@@ -123,22 +123,22 @@ type MemberOptions struct {
 	Rank int
 }
 
-// Member is a listener's part in a [Pool], for the option Slots of one listener at a time. The methods are
+// Member is a listener's part in [Shared] slots, for the option Slots of one listener at a time. The methods are
 // for that listener, and safe for concurrent use.
 type Member struct {
 	_ [0]sync.Mutex // go vet reports copies
 
-	pool                  *Pool
+	shared                *Shared
 	name                  string
 	weight, reserve, rank int
 	err                   error // why it cannot be used
 
-	// Guarded by pool.mu.
-	in      bool // one of pool.members
+	// Guarded by shared.mu.
+	in      bool // one of shared.members
 	held    int
 	freed   chan<- struct{} // of the listener; nil while none runs
 	tier    *tier           // of its rank
-	asks    bool            // one of pool.asking
+	asks    bool            // one of shared.asking
 	waits   bool            // asks, and has got nothing yet
 	soon    time.Time       // until when it is expected to ask again, if it does not wait and wants more
 	busy    time.Time       // until when lower ranks leave it what it can use, if it does not wait; zero for never
@@ -166,15 +166,15 @@ type allotment struct {
 var _ dispatcher.Slots = (*Member)(nil)
 
 // Member returns a new member. Its reserve holds from now on until its listener has run and ended. Run of the
-// listener reports options that are invalid, or that the pool has no slots for.
-func (p *Pool) Member(o *MemberOptions) *Member {
+// listener reports options that are invalid, or for which there are too few slots.
+func (p *Shared) Member(o *MemberOptions) *Member {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := *cmp.Or(o, &MemberOptions{})
 	c.Weight = cmp.Or(c.Weight, 1)
 	p.made++
 	c.Name = cmp.Or(c.Name, fmt.Sprintf("member %d", p.made))
-	m := &Member{pool: p, name: c.Name, weight: c.Weight, reserve: c.Reserve, rank: c.Rank}
+	m := &Member{shared: p, name: c.Name, weight: c.Weight, reserve: c.Reserve, rank: c.Rank}
 	if m.err = m.check(); m.err == nil {
 		m.err = m.enter()
 	}
@@ -184,7 +184,7 @@ func (p *Pool) Member(o *MemberOptions) *Member {
 func (m *Member) check() error {
 	var errs []error
 	refuse := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("pool member %q: "+format, append([]any{m.name}, args...)...))
+		errs = append(errs, fmt.Errorf("member %q of shared slots: "+format, append([]any{m.name}, args...)...))
 	}
 	if m.weight < 0 || m.weight > maxWeight {
 		refuse("weight %d is outside 1…%d", m.weight, maxWeight)
@@ -198,12 +198,12 @@ func (m *Member) check() error {
 // maxWeight bounds the weights, so that their products with slots cannot overflow.
 const maxWeight = 1_000_000
 
-// enter makes m one of the pool's members. Requires pool.mu.
+// enter makes m one of the members. Requires shared.mu.
 func (m *Member) enter() error {
-	p := m.pool
+	p := m.shared
 	open := m.reserve == 0 || slices.ContainsFunc(p.members, func(one *Member) bool { return one.reserve == 0 })
 	if err := fit(p.slots, p.reserved+m.reserve, open); err != nil {
-		return fmt.Errorf("pool member %q: %w", m.name, err)
+		return fmt.Errorf("member %q of shared slots: %w", m.name, err)
 	}
 	m.in, m.tier = true, p.tierOf(m.rank)
 	p.members = append(p.members, m)
@@ -216,20 +216,20 @@ func (m *Member) enter() error {
 
 // Size implements [dispatcher.Slots].
 func (m *Member) Size() (int, error) {
-	m.pool.mu.Lock()
-	defer m.pool.mu.Unlock()
-	return m.pool.slots, m.err
+	m.shared.mu.Lock()
+	defer m.shared.mu.Unlock()
+	return m.shared.slots, m.err
 }
 
 // Join implements [dispatcher.Slots].
 func (m *Member) Join(freed chan<- struct{}) error {
-	m.pool.mu.Lock()
-	defer m.pool.mu.Unlock()
+	m.shared.mu.Lock()
+	defer m.shared.mu.Unlock()
 	if m.err != nil {
 		return m.err
 	}
 	if m.freed != nil {
-		return fmt.Errorf("pool member %q is in use by a listener that runs: make a member for each listener", m.name)
+		return fmt.Errorf("member %q of shared slots is in use by a listener that runs: make a member for each listener", m.name)
 	}
 	if !m.in {
 		if err := m.enter(); err != nil {
@@ -242,7 +242,7 @@ func (m *Member) Join(freed chan<- struct{}) error {
 
 // Leave implements [dispatcher.Slots].
 func (m *Member) Leave() {
-	p := m.pool
+	p := m.shared
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if m.freed == nil {
@@ -263,7 +263,7 @@ func (m *Member) Leave() {
 
 // Take implements [dispatcher.Slots].
 func (m *Member) Take(r dispatcher.SlotRequest) (taken, free int) {
-	p := m.pool
+	p := m.shared
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if m.freed == nil {
@@ -296,36 +296,36 @@ func (m *Member) Take(r dispatcher.SlotRequest) (taken, free int) {
 
 // Withdraw implements [dispatcher.Slots].
 func (m *Member) Withdraw() {
-	m.pool.mu.Lock()
-	defer m.pool.mu.Unlock()
-	m.pool.passTime()
+	m.shared.mu.Lock()
+	defer m.shared.mu.Unlock()
+	m.shared.passTime()
 	m.stopAsking()
 	m.setHungry(false)
 	m.busy = time.Time{}
-	m.pool.wake()
+	m.shared.wake()
 }
 
 // Free implements [dispatcher.Slots].
 func (m *Member) Free(n int) {
-	m.pool.mu.Lock()
-	defer m.pool.mu.Unlock()
+	m.shared.mu.Lock()
+	defer m.shared.mu.Unlock()
 	if n > m.held {
-		panic(fmt.Sprintf("pool member %q: %d slots are returned, and it holds %d", m.name, n, m.held))
+		panic(fmt.Sprintf("member %q of shared slots: %d slots are returned, and it holds %d", m.name, n, m.held))
 	}
-	m.pool.passTime()
+	m.shared.passTime()
 	m.hold(-n)
-	m.pool.wake()
+	m.shared.wake()
 }
 
-// hold changes how many slots m holds. Requires pool.mu.
+// hold changes how many slots m holds. Requires shared.mu.
 func (m *Member) hold(n int) {
-	m.pool.idle -= m.unused()
+	m.shared.idle -= m.unused()
 	m.held += n
-	m.pool.used += n
-	m.pool.idle += m.unused()
+	m.shared.used += n
+	m.shared.idle += m.unused()
 }
 
-// unused returns how many slots of the reserve are not in use. Requires pool.mu.
+// unused returns how many slots of the reserve are not in use. Requires shared.mu.
 func (m *Member) unused() int { return max(m.reserve-m.held, 0) }
 
 // speculativePart is the part of its share that a member with an empty queue may hold during a dequeue.
@@ -333,9 +333,9 @@ const speculativePart = 8
 
 // speculation returns how many slots m may take for one dequeue, at least 1, given what it knows of its
 // queue. What it takes and does not need is lost to others while the dequeue lasts, which is long when
-// the service is slow. A member that is alone, or has reserved slots, may take those. Requires pool.mu.
+// the service is slow. A member that is alone, or has reserved slots, may take those. Requires shared.mu.
 func (m *Member) speculation() int {
-	p, r := m.pool, &m.request
+	p, r := m.shared, &m.request
 	if len(p.members) == 1 {
 		return r.Most
 	}
