@@ -21,7 +21,7 @@ func ExampleInterceptor() {
 	}
 	q := engine.Queue(queue.Name{Queue: "orders"})
 	traced := func(ctx context.Context, s *producer.Sending, next func(context.Context) error) error {
-		s.Head.Trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01" // from ctx, in a real program
+		s.Trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01" // from ctx, in a real program
 		err := next(ctx)
 		fmt.Println("sent to", s.Queue.Queue, s.Sent.ID != "", err)
 		return err

@@ -36,11 +36,11 @@ func TestAGroupIsOneMessage(t *testing.T) {
 	q := setup(t)
 	p := producer.New(q, &producer.Options[order]{Kind: "order", Interceptors: []producer.Interceptor{
 		func(ctx context.Context, s *producer.Sending, next func(context.Context) error) error {
-			if s.Head.Items != 3 {
-				t.Errorf("the interceptor sees %d items", s.Head.Items)
+			if s.Items != 3 {
+				t.Errorf("the interceptor sees %d items", s.Items)
 			}
-			s.Head.Items = 7 // it cannot know better than the body
-			s.Head.Key = "set"
+			s.Items = 7 // it cannot know better than the body
+			s.Key = "set"
 			return next(ctx)
 		},
 	}})

@@ -32,7 +32,7 @@ func TestInterceptorsSeeAndChangeASend(t *testing.T) {
 		},
 		func(ctx context.Context, s *producer.Sending, next func(context.Context) error) error {
 			order = append(order, "inner")
-			s.Head.Trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+			s.Trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 			return next(ctx)
 		},
 	}})

@@ -179,19 +179,28 @@ type Sending struct {
 	// Queue is the queue the job is sent to.
 	Queue queue.Name
 
-	// Head is the head of the envelope: the job id, when it was sent, its trace context. Changes
-	// made before next is called are sent, except of Items, the number of jobs of a group.
-	Head codec.Head
+	// SendOptions are those of the Send, with the id that the job has if none was given. Changes made
+	// before next is called apply.
+	SendOptions
 
-	// EnqueueOptions are Delay and TTL, and a key to choose one of several queues by, if it is not that of
-	// Head. Changes made before next is called apply.
-	queue.EnqueueOptions
+	// Kind is the type of the job on a queue of several, from Options.Kind. Empty for none. Changes
+	// made before next is called apply.
+	Kind string
+
+	// Trace and TraceState are the W3C trace context, from Options.Trace. Empty for none. Changes made
+	// before next is called apply, if the format is an envelope; others carry no trace context.
+	Trace      string
+	TraceState string
+
+	// Items is the number of jobs of a group, and 0 for one job. Changes have no effect.
+	Items int
 
 	// Sent is the result after next has returned nil. Zero before.
 	Sent Sent
 
 	request   queue.EnqueueOptions // of the last request
-	items     int                  // of the group that is sent; 0 for one job
+	enqueued  time.Time            // for the envelope
+	items     int                  // Items, which an interceptor may have changed
 	claim     string               // of the body, if Claims has stored it
 	claimed   [2]string            // jobOf the job for which it was stored
 	least     time.Duration        // how much of its time a request needs

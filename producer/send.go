@@ -156,20 +156,19 @@ func (p *Producer[T]) ready() error {
 }
 
 func (p *Producer[T]) sending(ctx context.Context, o *SendOptions) (*Sending, error) {
-	s := &Sending{Queue: p.queue.Name(), Head: codec.Head{Kind: p.options.Kind, Enqueued: time.Now()}}
+	s := &Sending{Queue: p.queue.Name(), Kind: p.options.Kind, enqueued: time.Now()}
 	if o != nil {
 		if err := p.checkEnvelope("JobID", o.JobID, "DedupeKey", o.DedupeKey, "Key", o.Key); err != nil {
 			return nil, err
 		}
-		s.Delay, s.TTL = o.Delay, o.TTL
-		s.Head.ID, s.Head.Dedupe, s.Head.Key = o.JobID, o.DedupeKey, o.Key
+		s.SendOptions = *o
 	}
-	if s.Head.ID == "" {
-		s.Head.ID = rand.Text()
+	if s.JobID == "" {
+		s.JobID = rand.Text()
 	}
 	if f := p.options.Trace; f != nil && p.options.Format.HasHead() {
-		if s.Head.Trace, s.Head.TraceState = f(ctx); len(s.Head.TraceState) > codec.MaxTraceState {
-			s.Head.TraceState = ""
+		if s.Trace, s.TraceState = f(ctx); len(s.TraceState) > codec.MaxTraceState {
+			s.TraceState = ""
 		}
 	}
 	return s, nil
@@ -204,7 +203,7 @@ func (p *Producer[T]) enqueue(ctx context.Context, s *Sending, body []byte) erro
 	all := ctx
 	var last error
 	again := func(err error) bool { return queue.Transient(err) && !late() }
-	return retry.Do(request.WithCause(ctx, request.CauseSend), s.Head.ID, again, func(ctx context.Context) (err error) {
+	return retry.Do(request.WithCause(ctx, request.CauseSend), s.JobID, again, func(ctx context.Context) (err error) {
 		if late() {
 			return cmp.Or(last, p.tooLate(deadline))
 		}
@@ -235,20 +234,24 @@ func (p *Producer[T]) tooLate(deadline time.Time) error {
 
 // seal checks what is to be sent, after the interceptors have had their say, and returns its text.
 func (p *Producer[T]) seal(s *Sending, body []byte) (string, error) {
-	if err := driver.CheckEnqueue(&s.EnqueueOptions); err != nil {
+	s.request = queue.EnqueueOptions{Delay: s.Delay, TTL: s.TTL, Key: s.Key}
+	if err := driver.CheckEnqueue(&s.request); err != nil {
 		return "", err
+	}
+	head := codec.Head{
+		ID: s.JobID, Enqueued: s.enqueued, Trace: s.Trace, TraceState: s.TraceState,
+		Kind: s.Kind, Key: s.Key, Dedupe: s.DedupeKey, Claim: s.claim, Items: s.items,
 	}
 	room := 0
 	if p.options.Format.HasHead() {
-		s.Head.Items = s.items // as the body has
-		if err := s.Head.Check(); err != nil {
+		if err := head.Check(); err != nil {
 			return "", &queue.Error{Kind: queue.ErrInvalid, Detail: err.Error()}
 		}
-		room = s.Head.Room()
-	} else if err := p.checkEnvelope("Kind", s.Head.Kind, "Claim", s.Head.Claim); err != nil {
+		room = head.Room()
+	} else if err := p.checkEnvelope("Kind", s.Kind); err != nil {
 		return "", err
 	}
-	text, err := codec.Seal(s.Head, body, p.options.Format)
+	text, err := codec.Seal(head, body, p.options.Format)
 	if err != nil {
 		return "", err
 	}
@@ -256,8 +259,6 @@ func (p *Producer[T]) seal(s *Sending, body []byte) (string, error) {
 }
 
 func (p *Producer[T]) try(ctx context.Context, s *Sending, text string) error {
-	s.request = s.EnqueueOptions
-	s.request.Key = cmp.Or(s.request.Key, s.Head.Key)
 	accepted, err := p.queue.Enqueue(ctx, text, &s.request)
 	s.bytes = int64(len(text))
 	switch {
@@ -265,7 +266,7 @@ func (p *Producer[T]) try(ctx context.Context, s *Sending, text string) error {
 		s.Sent = Sent{Lease: accepted.Lease, Queue: cmp.Or(accepted.Queue, p.queue.Name()), Inserted: accepted.Inserted, MaybeTwice: s.maybeSent != nil || accepted.MaybeTwice}
 		p.maybeIn(s, s.Sent.Queue)
 		if p.options.Format.HasHead() {
-			s.Sent.JobID = s.Head.ID
+			s.Sent.JobID = s.JobID
 		}
 		s.maybeSent = errAccepted
 	case errors.Is(err, queue.ErrOutcomeUnknown):
@@ -301,13 +302,11 @@ type Claims interface {
 // text returns the text that is sent. A body that is too large for it is stored first, once for
 // all calls of the interceptors that send the same job.
 func (p *Producer[T]) text(ctx context.Context, s *Sending, body []byte) (string, error) {
-	if s.claim != "" && s.Head.Claim == s.claim {
-		if s.claimed == jobOf(s) {
-			return p.seal(s, nil)
-		}
-		s.Head.Claim = "" // an interceptor made another job of it, which needs its body when the first is done
+	if s.claim != "" && s.claimed == jobOf(s) {
+		return p.seal(s, nil)
 	}
-	if p.options.Claims == nil || s.Head.Claim != "" {
+	s.claim = "" // an interceptor made another job of it, which needs its body when the first is done
+	if p.options.Claims == nil {
 		return p.seal(s, body)
 	}
 	if len(body) <= p.options.Claims.Limit() {
@@ -331,11 +330,11 @@ func (p *Producer[T]) text(ctx context.Context, s *Sending, body []byte) (string
 		}
 		return "", fmt.Errorf("store its body of %d bytes: %w", len(body), err)
 	}
-	s.claim, s.claimed, s.Head.Claim = claim, jobOf(s), claim
+	s.claim, s.claimed = claim, jobOf(s)
 	return p.seal(s, nil)
 }
 
-func jobOf(s *Sending) [2]string { return [2]string{s.Head.ID, s.Head.Kind} }
+func jobOf(s *Sending) [2]string { return [2]string{s.JobID, s.Kind} }
 
 // SendGroup sends several jobs in one message, as [Producer.Send] sends one: they are put, fetched
 // and deleted together, at the cost of one job. Workers handle and retry each by itself, under the
@@ -355,7 +354,7 @@ func (p *Producer[T]) SendGroup(ctx context.Context, jobs []T, o *SendOptions) (
 		err = p.checkGroup(len(jobs))
 	}
 	if err == nil {
-		s.items, s.Head.Items = len(jobs), len(jobs)
+		s.items, s.Items = len(jobs), len(jobs)
 		g := make(codec.Group, len(jobs))
 		for i := 0; i < len(jobs) && err == nil; i++ {
 			if g[i], err = p.options.Codec.Encode(jobs[i]); err != nil {

@@ -40,7 +40,9 @@ func TestASenderIsEnough(t *testing.T) {
 	replaced := ""
 	p := producer.New(s, &producer.Options[order]{Interceptors: []producer.Interceptor{
 		func(ctx context.Context, sending *producer.Sending, next func(context.Context) error) error {
-			sending.Key = replaced
+			if replaced != "" {
+				sending.Key = replaced
+			}
 			return next(ctx)
 		},
 	}})

@@ -96,7 +96,7 @@ func TestLimitsAreCheckedBeforeAnythingIsSent(t *testing.T) {
 		"long kind":           {options: producer.Options[order]{Kind: long}, want: "the kind has 257"},
 		"trace of no form":    {options: producer.Options[order]{Trace: trace("me", "")}, want: `the trace parent "me" is not of the form`},
 		"state of no form":    {options: producer.Options[order]{Trace: trace(traceParent, "ü")}, want: "trace state"},
-		"head by interceptor": {options: producer.Options[order]{Interceptors: sets(func(s *producer.Sending) { s.Head.Key = long })}, want: "the key has 257"},
+		"head by interceptor": {options: producer.Options[order]{Interceptors: sets(func(s *producer.Sending) { s.Key = long })}, want: "the key has 257"},
 		"delay by interceptor": {options: producer.Options[order]{Interceptors: sets(func(s *producer.Sending) { s.Delay = -time.Hour })},
 			want: "delay -1h0m0s"},
 		"job id without envelope": {options: producer.Options[order]{Format: codec.Plain}, send: producer.SendOptions{JobID: "7"},
@@ -104,8 +104,6 @@ func TestLimitsAreCheckedBeforeAnythingIsSent(t *testing.T) {
 		"dedupe without envelope": {options: producer.Options[order]{Format: codec.Base64}, send: producer.SendOptions{DedupeKey: "7"}, want: "DedupeKey"},
 		"key without envelope":    {options: producer.Options[order]{Format: codec.Base64}, send: producer.SendOptions{Key: "7"}, want: "Key"},
 		"kind without envelope":   {options: producer.Options[order]{Format: codec.Base64, Kind: "7"}, want: "Kind"},
-		"claim without envelope": {options: producer.Options[order]{Format: codec.Plain, Interceptors: sets(func(s *producer.Sending) { s.Head.Claim = "blob" })},
-			want: "Claim"},
 	} {
 		u := &failingQueue{Queue: setup(t), failures: 1, err: queue.ErrUnauthorized}
 		_, err := producer.New(u, &c.options).Send(t.Context(), order{"7"}, &c.send)

@@ -19,8 +19,8 @@ import (
 // tombstone when the first is done.
 func TestTwoJobsOfOneSendHaveABodyEach(t *testing.T) {
 	for name, change := range map[string]func(*producer.Sending){
-		"another id":   func(s *producer.Sending) { s.Head.ID = "second" },
-		"another kind": func(s *producer.Sending) { s.Head.Kind = "second" },
+		"another id":   func(s *producer.Sending) { s.JobID = "second" },
+		"another kind": func(s *producer.Sending) { s.Kind = "second" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(b *bundle) {
