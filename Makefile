@@ -19,11 +19,11 @@ short: ## the short tests of PKG
 	go test -short $(PKG)
 race: ## test PKG with the race detector
 	go test -race $(PKG)
-bench: ## measure PKG, for example: make bench PKG=./codec
+bench: ## measure PKG, for example: make bench PKG=./internal
 	go test -run '^$$' -bench . -benchmem $(PKG)
-bench-compare: ## compare two commits: make bench-compare BASE=main PKG=./codec
+bench-compare: ## compare two commits: make bench-compare BASE=main PKG=./internal
 	.ci/bench-compare "$(BASE)" "$(HEAD)" "$(PKG)"
-fuzz: ## fuzz one target: make fuzz PKG=./codec FUZZ=FuzzOpen TIME=1m
+fuzz: ## fuzz one target: make fuzz PKG=./internal FUZZ=FuzzOpen TIME=1m
 	go test -run '^$$' -fuzz '^$(FUZZ)$$' -fuzztime $(TIME) $(PKG)
 fast: ## while you work
 	.ci/run fast

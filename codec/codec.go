@@ -8,46 +8,27 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+
+	"github.com/millrace/millrace/internal/bodytext"
 )
 
 // Codec encodes values to bodies and decodes them; Decode(Encode(v)) is v. An error means that
 // the value or the body is invalid and will stay so: the message is poison. One that wraps
 // [ErrNewer] means that a newer program can decode the body: the message is left to it.
-// Implementations must be safe for concurrent use.
+// If an implementation has a method Check() error, a listener calls it before it runs, and does not
+// run if it returns an error. Implementations must be safe for concurrent use.
 type Codec[T any] interface {
 	Encode(v T) ([]byte, error)
 	Decode(body []byte) (T, error)
-}
-
-// Check returns an error for a codec that would lose every job. [JSON] and [XML] would if T is a struct,
-// or a pointer to one, that has fields and exports none of them, unless the type encodes or decodes
-// itself. Other codecs are asked by their method Check, if they have one. Listeners call it before they
-// run, and Encode of these two returns the same error.
-func Check(c any) error {
-	if own, ok := c.(interface{ Check() error }); ok {
-		return own.Check()
-	}
-	return nil
-}
-
-// Verbatim returns the body and the format of a text without an envelope as this codec reads it, given
-// those that [Auto] recognised. [Text] and [Bytes] read any text, so a word such as "MTIz", which is also
-// the Base64 of 123, stays as it is, unless the Base64 is that of a JSON object, an array, or XML. For
-// other codecs nothing changes.
-func Verbatim(c any, text string, body []byte, recognized Format) ([]byte, Format) {
-	switch c.(type) {
-	case textCodec, bytesCodec:
-		if recognized == Base64 && !beginsWith(string(body), "{[<") {
-			return []byte(text), Plain
-		}
-	}
-	return body, recognized
 }
 
 // Bytes is a codec that leaves the body as it is. Decode does not copy.
 func Bytes() Codec[[]byte] { return bytesCodec{} }
 
 type bytesCodec struct{}
+
+// ReadsAnyText marks the codec for package envelope.
+func (bytesCodec) ReadsAnyText() {}
 
 func (bytesCodec) Encode(v []byte) ([]byte, error)    { return v, nil }
 func (bytesCodec) Decode(body []byte) ([]byte, error) { return body, nil }
@@ -57,14 +38,11 @@ func Text() Codec[string] { return textCodec{} }
 
 type textCodec struct{}
 
+// ReadsAnyText marks the codec for package envelope.
+func (textCodec) ReadsAnyText() {}
+
 func (textCodec) Encode(v string) ([]byte, error)    { return []byte(v), nil }
 func (textCodec) Decode(body []byte) (string, error) { return string(body), nil }
-
-// byteOrderMark begins what some .NET and Windows programs write as UTF-8. It means nothing.
-var byteOrderMark = []byte("\uFEFF")
-
-// withoutMark returns the body without a byte order mark in front.
-func withoutMark(body []byte) []byte { return bytes.TrimPrefix(body, byteOrderMark) }
 
 // JSON is the default codec: encoding/json, with unknown fields ignored so that old and new
 // programs can share a queue. A byte order mark in front is ignored. An empty body, one with more
@@ -96,7 +74,7 @@ func (c jsonCodec[T]) Encode(v T) ([]byte, error) {
 
 func (jsonCodec[T]) Decode(body []byte) (T, error) {
 	var v T
-	body = withoutMark(body)
+	body = bodytext.WithoutMark(body)
 	d := json.NewDecoder(bytes.NewReader(body))
 	if err := d.Decode(&v); err != nil {
 		if errors.Is(err, io.EOF) {
@@ -107,13 +85,11 @@ func (jsonCodec[T]) Decode(body []byte) (T, error) {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return v, fmt.Errorf("decode JSON as %v: more than one value in the body", reflect.TypeFor[T]())
 	}
-	if bytes.Equal(bytes.Trim(body, jsonSpace), []byte("null")) && !holdsNull(reflect.TypeFor[T]()) {
+	if bytes.Equal(bytes.Trim(body, bodytext.JSONSpace), []byte("null")) && !holdsNull(reflect.TypeFor[T]()) {
 		return v, fmt.Errorf("decode JSON as %v: the body is null, which this type cannot hold", reflect.TypeFor[T]())
 	}
 	return v, nil
 }
-
-const jsonSpace = " \t\r\n"
 
 // The types of values that encode and decode themselves, null too.
 var (
@@ -163,18 +139,3 @@ func holdsNull(t reflect.Type) bool {
 	}
 	return reflect.PointerTo(t).Implements(unmarshaler)
 }
-
-// Errors with which the body of a claim, see [Claims], is not opened, whatever stores the bodies.
-// With any other error it cannot be read for now.
-var (
-	// ErrClaimGone means that the body is not where the claim says, and will not come back by
-	// itself.
-	ErrClaimGone = errors.New("the body that the message refers to is gone")
-
-	// ErrClaimSettled means that a message with this claim was deleted after its job had
-	// succeeded. Another message with the claim is a duplicate of it.
-	ErrClaimSettled = errors.New("the job was done by another message with the same body")
-
-	// ErrClaimInvalid means that the claim is broken, or that the body is not what it says.
-	ErrClaimInvalid = errors.New("invalid claim")
-)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 )
 
 // addSamples adds the texts of testdata/interop to the corpus, as they are and opened.
@@ -24,7 +25,7 @@ func addSamples(f *testing.F) {
 			f.Fatal(err)
 		}
 		f.Add(string(text))
-		if _, body, _, err := codec.Open(string(text), codec.Auto); err == nil {
+		if _, body, _, err := envelope.Open(string(text), codec.Auto); err == nil {
 			f.Add(string(body))
 		}
 	}
@@ -84,7 +85,7 @@ func FuzzExplain(f *testing.F) {
 	failed := errors.New("it failed")
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, format := range []codec.Format{codec.Auto, codec.Envelope, codec.Plain, codec.Base64} {
-			err := codec.Explain(text, format, failed)
+			err := envelope.Explain(text, format, failed)
 			if !errors.Is(err, failed) || !strings.HasPrefix(err.Error(), "it failed") {
 				t.Fatalf("%q as %v: got %v, want the error that it explains", text, format, err)
 			}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 )
 
 // item is a job as programs in other languages send it in testdata/interop.
@@ -80,7 +81,7 @@ func checkReason(t *testing.T, name string, err error, parts []string) {
 func TestMessagesOfOtherLanguagesAreReadOrSayWhyNot(t *testing.T) {
 	for _, one := range samples {
 		text := sampleText(t, one.name)
-		_, body, format, err := codec.Open(text, codec.Auto)
+		_, body, format, err := envelope.Open(text, codec.Auto)
 		if err != nil || format != one.format {
 			t.Errorf("%s: opened as %v, %v, want %v", one.name, format, err, one.format)
 		}
@@ -91,7 +92,7 @@ func TestMessagesOfOtherLanguagesAreReadOrSayWhyNot(t *testing.T) {
 			}
 			continue
 		}
-		explained := codec.Explain(text, codec.Auto, err)
+		explained := envelope.Explain(text, codec.Auto, err)
 		checkReason(t, one.name, explained, one.poison)
 		if !errors.Is(explained, err) {
 			t.Errorf("%s: %v is not what failed, %v", one.name, explained, err)
@@ -106,7 +107,7 @@ func TestEventsOfEventGridAreRead(t *testing.T) {
 			ID   string
 			Data struct{ URL string }
 		}
-		_, body, format, err := codec.Open(sampleText(t, name), codec.Auto)
+		_, body, format, err := envelope.Open(sampleText(t, name), codec.Auto)
 		if err != nil || format != codec.Base64 {
 			t.Errorf("%s: opened as %v, %v", name, format, err)
 		}
@@ -120,7 +121,7 @@ func TestEventsOfEventGridAreRead(t *testing.T) {
 // What .NET's XmlSerializer writes is read, with its byte order mark and its claim to be UTF-16.
 func TestXMLOfDotNetIsRead(t *testing.T) {
 	for _, name := range []string{"dotnet-xml", "dotnet-xml-base64"} {
-		_, body, _, err := codec.Open(sampleText(t, name), codec.Auto)
+		_, body, _, err := envelope.Open(sampleText(t, name), codec.Auto)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,11 +151,11 @@ func TestEverySampleIsRead(t *testing.T) {
 // A wrong Format says so, and what Auto would make of the text.
 func TestAWrongFormatIsNamed(t *testing.T) {
 	read := func(text string, f codec.Format) error {
-		_, body, _, err := codec.Open(text, f)
+		_, body, _, err := envelope.Open(text, f)
 		if err == nil {
 			_, err = codec.JSON[item]().Decode(body)
 		}
-		return codec.Explain(text, f, err)
+		return envelope.Explain(text, f, err)
 	}
 	for _, c := range []struct {
 		text   string
@@ -179,10 +180,10 @@ func TestAWrongFormatIsNamed(t *testing.T) {
 	if newer := read("millrace/9?\n", codec.Auto); !errors.Is(newer, codec.ErrNewer) || strings.Contains(newer.Error(), "tried") {
 		t.Errorf("got %v", newer)
 	}
-	if err := codec.Explain("{}", codec.Plain, codec.ErrNewer); err != codec.ErrNewer { //nolint:errorlint // it is returned as it is
+	if err := envelope.Explain("{}", codec.Plain, codec.ErrNewer); err != codec.ErrNewer { //nolint:errorlint // it is returned as it is
 		t.Errorf("got %v, want it unchanged", err)
 	}
-	if err := codec.Explain("{}", codec.Auto, nil); err != nil {
+	if err := envelope.Explain("{}", codec.Auto, nil); err != nil {
 		t.Errorf("nothing failed, and got %v", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/kinds"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
@@ -131,16 +132,16 @@ func TestATypeThatHidesItsFieldsIsRefused(t *testing.T) {
 	fit[onlyReading](t, "{}")
 	fit[any](t, "null")
 	fit(t, `[{"ID":"7"}]`, []lower{{"7"}})
-	if err := codec.Check(codec.XML[private]()); err == nil {
+	if err := envelope.CheckCodec(codec.XML[private]()); err == nil {
 		t.Error("XML: got no error")
 	}
-	if b, err := codec.XML[ownXML]().Encode(ownXML{"7"}); err != nil || codec.Check(codec.XML[ownXML]()) != nil || string(b) != "<ownXML>7</ownXML>" {
+	if b, err := codec.XML[ownXML]().Encode(ownXML{"7"}); err != nil || envelope.CheckCodec(codec.XML[ownXML]()) != nil || string(b) != "<ownXML>7</ownXML>" {
 		t.Errorf("got %s, %v", b, err)
 	}
-	if err := codec.Check(compressed[private](t, nil, nil)); err == nil {
+	if err := envelope.CheckCodec(compressed[private](t, nil, nil)); err == nil {
 		t.Error("zstdcodec: got no error")
 	}
-	if err := codec.Check(codec.Text()); err != nil {
+	if err := envelope.CheckCodec(codec.Text()); err != nil {
 		t.Error(err)
 	}
 }
@@ -155,7 +156,7 @@ func unfit[T any](t *testing.T) {
 	_, sending := producer.New(q, &producer.Options[T]{Create: true}).Send(t.Context(), none, nil)
 	_, ofKinds := listener.NewKinds(q, []listener.Kind{kinds.Kind[T]{Name: "jobs"}.Handle(handler, nil)}, nil)
 	for what, err := range map[string]error{
-		"Check": codec.Check(codec.JSON[T]()), "Encode": encoding, "Send": sending,
+		"Check": envelope.CheckCodec(codec.JSON[T]()), "Encode": encoding, "Send": sending,
 		"listener": listener.New(q, handler, nil).Check(),
 		"kinds":    ofKinds,
 	} {
@@ -172,7 +173,15 @@ func unfit[T any](t *testing.T) {
 func fit[T any](t *testing.T, want string, values ...T) {
 	t.Helper()
 	v := append(values, *new(T))[0]
-	if b, err := codec.JSON[T]().Encode(v); err != nil || codec.Check(codec.JSON[T]()) != nil || string(b) != want {
+	if b, err := codec.JSON[T]().Encode(v); err != nil || envelope.CheckCodec(codec.JSON[T]()) != nil || string(b) != want {
 		t.Errorf("%T: got %s, %v, want %s", v, b, err, want)
+	}
+}
+
+// JSON is compact, ends with the value, and leaves to XML what XML escapes.
+func TestJSONIsNoLongerThanItMustBe(t *testing.T) {
+	body, err := codec.JSON[string]().Encode("<a & b>")
+	if want := `"<a & b>"`; err != nil || string(body) != want {
+		t.Errorf("got %q, %v; want %q", body, err, want)
 	}
 }

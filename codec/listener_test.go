@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/producer"
@@ -91,10 +92,10 @@ func TestACodecCanLeaveABodyToANewerWorker(t *testing.T) {
 
 // B-19: a message of a kind, or with a claim, goes back untouched by a worker that knows neither.
 func TestAWorkerWithoutFeaturesLeavesThemAlone(t *testing.T) {
-	for _, h := range []codec.Head{{ID: "7", Kind: "resize"}, {ID: "7", Claim: "container/blob"}} {
+	for _, h := range []envelope.Head{{ID: "7", Kind: "resize"}, {ID: "7", Claim: "container/blob"}} {
 		synctest.Test(t, func(t *testing.T) {
 			q := newQueue(t)
-			text, err := codec.Seal(h, []byte("{}"), codec.Envelope)
+			text, err := envelope.Seal(h, []byte("{}"), codec.Envelope)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -207,10 +208,10 @@ func TestAWordStaysAsItIs(t *testing.T) {
 			return l.Run(ctx)
 		})
 	})
-	if body, f := codec.Verbatim(codec.JSON[int](), "MTIz", []byte("123"), codec.Base64); string(body) != "123" || f != codec.Base64 {
+	if body, f := envelope.Verbatim(codec.JSON[int](), "MTIz", []byte("123"), codec.Base64); string(body) != "123" || f != codec.Base64 {
 		t.Errorf("a number: got %s, %v", body, f)
 	}
-	if body, f := codec.Verbatim(codec.Bytes(), "MTIz", []byte("123"), codec.Base64); string(body) != "MTIz" || f != codec.Plain {
+	if body, f := envelope.Verbatim(codec.Bytes(), "MTIz", []byte("123"), codec.Base64); string(body) != "MTIz" || f != codec.Plain {
 		t.Errorf("bytes: got %s, %v", body, f)
 	}
 }
@@ -250,7 +251,7 @@ func TestAWrongFormatIsAReasonOfThePoison(t *testing.T) {
 			if len(records) != 1 {
 				t.Fatalf("got %v", records)
 			}
-			checkReason(t, format.String(), errors.New(records[0].Error), []string{"Format is " + format.String() + ", but the text is ", "JSON: Auto reads that"})
+			checkReason(t, string(format), errors.New(records[0].Error), []string{"Format is " + string(format) + ", but the text is ", "JSON: Auto reads that"})
 		})
 	}
 }

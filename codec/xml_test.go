@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/queue/driver"
 )
 
@@ -48,11 +49,11 @@ func TestXMLEncodeAndDecodeAreInverses(t *testing.T) {
 			return
 		}
 		format := rapid.SampledFrom([]codec.Format{codec.Envelope, codec.Plain, codec.Base64}).Draw(t, "format")
-		sealed, err := codec.Seal(codec.Head{}, body, format)
+		sealed, err := envelope.Seal(envelope.Head{}, body, format)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, opened, read, err := codec.Open(sealed, codec.Auto)
+		_, opened, read, err := envelope.Open(sealed, codec.Auto)
 		if err != nil || read != format {
 			t.Fatalf("%v, read as %v: %v", format, read, err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
@@ -39,8 +40,8 @@ func TestAHandlerSeesItsWholeDelivery(t *testing.T) {
 		const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 		var batch []queue.Message
 		for _, id := range []string{"a", "b", "c"} {
-			head := codec.Head{ID: "job " + id, Attempts: 2, Settled: 3, Enqueued: sent, Key: "key", Dedupe: "dedupe key", Trace: trace, TraceState: "a=b"}
-			text, err := codec.Seal(head, []byte(`"body `+id+`"`), codec.Envelope)
+			head := envelope.Head{ID: "job " + id, Attempts: 2, Settled: 3, Enqueued: sent, Key: "key", Dedupe: "dedupe key", Trace: trace, TraceState: "a=b"}
+			text, err := envelope.Seal(head, []byte(`"body `+id+`"`), codec.Envelope)
 			if err != nil {
 				t.Fatal(err)
 			}

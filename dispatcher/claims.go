@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
@@ -24,9 +25,10 @@ type Claims interface {
 	// Put stores a body and returns its claim.
 	Put(ctx context.Context, body []byte) (claim string, err error)
 
-	// Open returns the body of a claim; [DeliveryFrom] returns the delivery. An error matches
-	// codec.ErrClaimGone, codec.ErrClaimSettled, codec.ErrClaimInvalid or codec.ErrNewer; with any
-	// other one the body cannot be read for now.
+	// Open returns the body of a claim; [DeliveryFrom] returns the delivery. The errors of package
+	// claimcheck say whether the body is gone, the job is done, or the claim is invalid, so an
+	// implementation around it wraps them. An error that matches codec.ErrNewer leaves the message to
+	// a newer worker. With any other one the body cannot be read for now.
 	Open(ctx context.Context, claim string) ([]byte, error)
 
 	// Settled is called when no message needs the body of a claim any more: the message was
@@ -65,11 +67,11 @@ func (e *ClaimsError) attrs() []slog.Attr {
 const unreadableClaimDelay = 30 * time.Second
 
 // understood returns the features of messages that the options allow to open.
-func (o *Options) understood() []codec.Feature {
+func (o *Options) understood() []envelope.Feature {
 	if o.Claims == nil {
-		return []codec.Feature{codec.Groups}
+		return []envelope.Feature{envelope.Groups}
 	}
-	return []codec.Feature{codec.Groups, codec.Claims}
+	return []envelope.Feature{envelope.Groups, envelope.Claims}
 }
 
 // sumOf returns a checksum that tells stored bodies apart within this process.
@@ -153,11 +155,11 @@ func (claims) settled(v *delivery, outcome Outcome) {
 // unopened decides on a message after its claim could not be opened.
 func unopened(o *opened, err error) decision {
 	switch {
-	case errors.Is(err, codec.ErrClaimGone):
+	case errors.Is(err, envelope.ErrClaimGone):
 		return poisoned(o, poison.ReasonBlobGone, err)
-	case errors.Is(err, codec.ErrClaimSettled):
+	case errors.Is(err, envelope.ErrClaimSettled):
 		return decision{outcome: Duplicate, err: err}
-	case errors.Is(err, codec.ErrClaimInvalid):
+	case errors.Is(err, envelope.ErrClaimInvalid):
 		return poisoned(o, poison.ReasonUndecodable, err)
 	case errors.Is(err, codec.ErrNewer):
 		return unreadable(o, err)
@@ -169,11 +171,11 @@ func unopened(o *opened, err error) decision {
 
 // store stores a body that is too large for the message, or leaves it in: then the claim is
 // empty. It returns the text that carries the body.
-func (o *opened) store(ctx context.Context, head codec.Head, body []byte) (text, claim string, err error) {
+func (o *opened) store(ctx context.Context, head envelope.Head, body []byte) (text, claim string, err error) {
 	head.Claim = ""
 	claims := o.dispatcher.options.Claims
 	if claims == nil || !o.enveloped() || len(body) <= claims.Limit() {
-		if text, err = codec.Seal(head, body, o.format); err == nil {
+		if text, err = envelope.Seal(head, body, o.format); err == nil {
 			err = o.fits(head, text, body)
 		}
 		if claims == nil || !o.enveloped() || !errors.Is(err, queue.ErrTooLarge) {
@@ -185,7 +187,7 @@ func (o *opened) store(ctx context.Context, head codec.Head, body []byte) (text,
 	}
 	head.Claim = claim
 	if err = head.Check(); err == nil {
-		text, err = codec.Seal(head, nil, codec.Envelope)
+		text, err = envelope.Seal(head, nil, codec.Envelope)
 	}
 	if err == nil {
 		err = o.fits(head, text, nil)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
@@ -185,7 +186,7 @@ func unreadable(o *opened, err error) decision {
 	if errors.Is(err, codec.ErrNewer) && (o.enveloped() || o.attempt() <= o.maxAttempts()) {
 		return decision{outcome: Snoozed, delay: newerDelay(o), err: err, forOthers: true}
 	}
-	return poisoned(o, poison.ReasonUndecodable, codec.Explain(o.queued.Text, o.dispatcher.options.Format, err))
+	return poisoned(o, poison.ReasonUndecodable, envelope.Explain(o.queued.Text, o.dispatcher.options.Format, err))
 }
 
 // later gives the message back with the delay, or with a shorter one if the message expires

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/queue"
 )
@@ -21,7 +21,7 @@ type Dispatcher struct {
 	name          queue.Name
 	newDeliveries func(n int) *delivery // linked by sibling; see message.go
 	kinds         map[string]*Kind      // by name; nil for a queue of one kind
-	features      []codec.Feature       // of envelopes, that it understands
+	features      []envelope.Feature    // of envelopes, that it understands
 	stages        []stage               // between a message and its handler
 	options       Options               // hooks are wrapped by Options.guard
 	hooks         *hook.Guard
@@ -70,7 +70,7 @@ func newDispatcher(q queue.Queue, newDeliveries func(n int) *delivery, kinds map
 		halted: make(chan struct{}), stopping: make(chan struct{}),
 	}
 	if kinds != nil {
-		d.features = append(d.features, codec.Kinds)
+		d.features = append(d.features, envelope.Kinds)
 	}
 	d.stages = d.newStages()
 	return d, nil

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
@@ -29,7 +30,7 @@ func (settlingQueue) Update(_ context.Context, l queue.Lease, _ string, _ time.D
 
 // givenBack is what a message was given back with.
 type givenBack struct {
-	head  codec.Head
+	head  envelope.Head
 	delay time.Duration
 }
 
@@ -41,7 +42,7 @@ type recordingQueue struct {
 }
 
 func (q *recordingQueue) Update(_ context.Context, l queue.Lease, text string, delay time.Duration) (queue.Lease, error) {
-	head, _, _, err := codec.Open(text, codec.Auto, codec.Claims, codec.Kinds)
+	head, _, _, err := envelope.Open(text, codec.Auto, envelope.Claims, envelope.Kinds)
 	if err != nil {
 		return l, err
 	}
@@ -125,12 +126,12 @@ func (x *failuresTest) reserve(timeout time.Duration) int {
 }
 
 // begin dispatches messages with these heads, and returns the numbers of those whose handlers run.
-func (x *failuresTest) begin(reserved int, heads ...codec.Head) (running []int) {
+func (x *failuresTest) begin(reserved int, heads ...envelope.Head) (running []int) {
 	x.Helper()
 	first := x.sent
 	var batch []queue.Message
 	for _, head := range heads {
-		text, err := codec.Seal(head, strconv.AppendInt(nil, int64(x.sent), 10), codec.Envelope)
+		text, err := envelope.Seal(head, strconv.AppendInt(nil, int64(x.sent), 10), codec.Envelope)
 		if err != nil {
 			x.Fatal(err)
 		}
@@ -161,7 +162,7 @@ func (x *failuresTest) end(err error, running ...int) {
 }
 
 // fail makes n messages with this head fail, batch after batch, as far as they are let in.
-func (x *failuresTest) fail(n int, head codec.Head) {
+func (x *failuresTest) fail(n int, head envelope.Head) {
 	x.Helper()
 	for n > 0 {
 		slots := x.reserve(time.Minute)
@@ -177,7 +178,7 @@ func (x *failuresTest) fail(n int, head codec.Head) {
 // slowDown makes so many first attempts fail, and lets a minute pass.
 func (x *failuresTest) slowDown(n int) {
 	x.Helper()
-	x.fail(n, codec.Head{})
+	x.fail(n, envelope.Head{})
 	time.Sleep(time.Minute)
 	if !x.isSlow() {
 		x.Fatalf("got the limited sources %v after %d failures and a minute, want all jobs", x.Failing(), n)
@@ -198,7 +199,7 @@ func (x *failuresTest) limits(source string) bool {
 
 // round waits for the next round, begins messages with these heads, and returns those whose handlers
 // run, and the time waited.
-func (x *failuresTest) round(heads ...codec.Head) (running []int, waited time.Duration) {
+func (x *failuresTest) round(heads ...envelope.Head) (running []int, waited time.Duration) {
 	x.Helper()
 	begin := time.Now()
 	slots := x.reserve(time.Hour)
@@ -216,8 +217,8 @@ func (x *failuresTest) givenBack(n int) givenBack {
 	return x.queue.last[queue.ID(strconv.Itoa(n))]
 }
 
-func repeat(n int, head codec.Head) []codec.Head {
-	heads := make([]codec.Head, n)
+func repeat(n int, head envelope.Head) []envelope.Head {
+	heads := make([]envelope.Head, n)
 	for i := range heads {
 		heads[i] = head
 	}
@@ -225,7 +226,7 @@ func repeat(n int, head codec.Head) []codec.Head {
 }
 
 // retried is the head of a message whose last attempt has failed with errDown.
-var retried = codec.Head{Attempts: 1, Settled: 1, Fingerprint: "9a8beded"}
+var retried = envelope.Head{Attempts: 1, Settled: 1, Fingerprint: "9a8beded"}
 
 // It slows down when as many first attempts as there are slots have failed in a row, and nothing has
 // succeeded for a minute. Later attempts do not count.
@@ -233,24 +234,24 @@ func TestItSlowsDownOnlyWhenNothingHasSucceededForAMinute(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		concurrency, failures int
-		head                  codec.Head
+		head                  envelope.Head
 		minute                bool
 		success               bool
 		want                  bool
 	}{
-		{64, 64, codec.Head{}, true, false, true},
-		{64, 64, codec.Head{}, false, false, false},
-		{64, 63, codec.Head{}, true, false, false},
-		{64, 64, codec.Head{}, true, true, false},
-		{64, 200, codec.Head{Attempts: 1, Settled: 1}, true, false, false},
-		{1, 15, codec.Head{}, true, false, false},
-		{1, 16, codec.Head{}, true, false, true},
+		{64, 64, envelope.Head{}, true, false, true},
+		{64, 64, envelope.Head{}, false, false, false},
+		{64, 63, envelope.Head{}, true, false, false},
+		{64, 64, envelope.Head{}, true, true, false},
+		{64, 200, envelope.Head{Attempts: 1, Settled: 1}, true, false, false},
+		{1, 15, envelope.Head{}, true, false, false},
+		{1, 16, envelope.Head{}, true, false, true},
 	} {
 		testFailures(t, dispatcher.Options{Concurrency: c.concurrency}, func(x *failuresTest) {
 			x.fail(c.failures, c.head)
 			time.Sleep(59 * time.Second)
 			if c.success {
-				running, _ := x.round(codec.Head{})
+				running, _ := x.round(envelope.Head{})
 				x.end(nil, running...)
 			}
 			if c.minute {
@@ -273,7 +274,7 @@ func TestItSlowsDownOnlyWhenNothingHasSucceededForAMinute(t *testing.T) {
 func TestARoundTriesOneMessageOfEachLane(t *testing.T) {
 	testFailures(t, dispatcher.Options{}, func(x *failuresTest) {
 		x.slowDown(64)
-		running, _ := x.round(append(repeat(5, retried), repeat(5, codec.Head{})...)...)
+		running, _ := x.round(append(repeat(5, retried), repeat(5, envelope.Head{})...)...)
 		if len(running) != 2 || x.givenBack(running[0]) != (givenBack{}) {
 			t.Fatalf("got the handlers of %v, want one of each five", running)
 		}
@@ -300,11 +301,11 @@ func TestThePausesBetweenRoundsGrow(t *testing.T) {
 			for outage := range all {
 				x.slowDown(64)
 				for range 8 {
-					running, waited := x.round(codec.Head{})
+					running, waited := x.round(envelope.Head{})
 					all[outage] = append(all[outage], waited)
 					x.end(errDown, running...)
 				}
-				running, _ := x.round(codec.Head{})
+				running, _ := x.round(envelope.Head{})
 				x.end(nil, running...)
 				for x.Outage() {
 					x.round()
@@ -330,7 +331,7 @@ func TestThePausesBetweenRoundsGrow(t *testing.T) {
 func (x *failuresTest) run() (took time.Duration, rounds []int) {
 	begin := time.Now()
 	for used := len(x.running); used < 64 && len(rounds) < 100; {
-		running, _ := x.round(repeat(min(32, 64-used), codec.Head{})...)
+		running, _ := x.round(repeat(min(32, 64-used), envelope.Head{})...)
 		used += len(running)
 		rounds = append(rounds, len(running))
 	}
@@ -342,9 +343,9 @@ func (x *failuresTest) run() (took time.Duration, rounds []int) {
 func TestAfterASuccessTheRoundsGrow(t *testing.T) {
 	testFailures(t, dispatcher.Options{}, func(x *failuresTest) {
 		x.slowDown(64)
-		running, _ := x.round(codec.Head{})
+		running, _ := x.round(envelope.Head{})
 		x.end(errDown, running...)
-		running, _ = x.round(codec.Head{})
+		running, _ = x.round(envelope.Head{})
 		x.end(nil, running...)
 		if x.isSlow() {
 			t.Errorf("got %v after a success", x.Failing())
@@ -359,16 +360,16 @@ func TestAfterASuccessTheRoundsGrow(t *testing.T) {
 func TestAFailureKeepsTheRoundsFromGrowing(t *testing.T) {
 	testFailures(t, dispatcher.Options{}, func(x *failuresTest) {
 		x.slowDown(64)
-		running, _ := x.round(codec.Head{})
+		running, _ := x.round(envelope.Head{})
 		x.end(nil, running...)
-		running, _ = x.round(repeat(32, codec.Head{})...)
+		running, _ = x.round(repeat(32, envelope.Head{})...)
 		x.end(errDown, running...)
-		again, waited := x.round(repeat(32, codec.Head{})...)
+		again, waited := x.round(repeat(32, envelope.Head{})...)
 		if len(running) != 2 || len(again) != 2 || waited < 700*time.Millisecond {
 			t.Errorf("rounds of %d and, %v after their failure, %d; want 2 and 2 after a pause", len(running), waited, len(again))
 		}
 		x.end(nil, again...)
-		if more, _ := x.round(repeat(32, codec.Head{})...); len(more) != 4 {
+		if more, _ := x.round(repeat(32, envelope.Head{})...); len(more) != 4 {
 			t.Errorf("then a round of %d, want 4", len(more))
 		}
 	})
@@ -382,12 +383,12 @@ func TestAHandlerThatRunsLongCountsAsASuccess(t *testing.T) {
 		testFailures(t, dispatcher.Options{}, func(x *failuresTest) {
 			for range 4 {
 				slots := x.reserve(time.Minute)
-				running := x.begin(slots, repeat(min(slots, 16), codec.Head{})...)
+				running := x.begin(slots, repeat(min(slots, 16), envelope.Head{})...)
 				time.Sleep(failure)
 				x.end(errDown, running...)
 			}
 			time.Sleep(time.Minute)
-			x.round(codec.Head{}) // and does not return
+			x.round(envelope.Head{}) // and does not return
 			if took, rounds := x.run(); took > most || x.isSlow() {
 				t.Errorf("failures of %v: all slots ran after %v, in rounds of %v, want at most %v", failure, took, rounds, most)
 			}
@@ -399,9 +400,9 @@ func TestAHandlerThatRunsLongCountsAsASuccess(t *testing.T) {
 func TestHandlersThatBeganBeforeCountToo(t *testing.T) {
 	testFailures(t, dispatcher.Options{Concurrency: 96}, func(x *failuresTest) {
 		slots := x.reserve(time.Second)
-		old := x.begin(slots, repeat(slots, codec.Head{})...)
+		old := x.begin(slots, repeat(slots, envelope.Head{})...)
 		x.slowDown(96)
-		trial, _ := x.round(codec.Head{})
+		trial, _ := x.round(envelope.Head{})
 		x.end(errDown, trial...)
 		_, waited := x.round()
 		x.end(errDown, old[1:]...)
@@ -432,7 +433,7 @@ func TestARoundWithoutAResultIsRepeated(t *testing.T) {
 			}
 		}
 		for range 3 {
-			running, waited := x.round(codec.Head{})
+			running, waited := x.round(envelope.Head{})
 			if waited > 0 {
 				t.Errorf("waited for %v after a round that said nothing", waited)
 			}
@@ -445,7 +446,7 @@ func TestARoundWithoutAResultIsRepeated(t *testing.T) {
 func TestAttemptsAreExcusedForSixHours(t *testing.T) {
 	const last = 4 // attempts before the last one
 	testFailures(t, dispatcher.Options{Poison: poison.Policy{Keep: true}}, func(x *failuresTest) {
-		head := codec.Head{Attempts: last, Settled: last, Fingerprint: retried.Fingerprint}
+		head := envelope.Head{Attempts: last, Settled: last, Fingerprint: retried.Fingerprint}
 		attempt := func(want int) {
 			t.Helper()
 			running, _ := x.round(head)
@@ -493,12 +494,12 @@ func TestAttemptsWithoutAnEnvelopeCountInAnOutage(t *testing.T) {
 // its turn, without an attempt.
 func TestAFailingSourceGetsATenthOfTheSlots(t *testing.T) {
 	t.Parallel()
-	mail, bill := codec.Head{Kind: "mail"}, codec.Head{Kind: "bill"}
-	key, other := codec.Head{Kind: "bill", Key: "7"}, codec.Head{Kind: "bill", Key: "8"}
-	for name, c := range map[string]struct{ bad, good codec.Head }{
+	mail, bill := envelope.Head{Kind: "mail"}, envelope.Head{Kind: "bill"}
+	key, other := envelope.Head{Kind: "bill", Key: "7"}, envelope.Head{Kind: "bill", Key: "8"}
+	for name, c := range map[string]struct{ bad, good envelope.Head }{
 		`kind "mail"`: {mail, bill},
 		`key "7"`:     {key, other},
-		"error":       {codec.Head{Kind: "mail", Attempts: 1, Settled: 1, Fingerprint: retried.Fingerprint}, mail},
+		"error":       {envelope.Head{Kind: "mail", Attempts: 1, Settled: 1, Fingerprint: retried.Fingerprint}, mail},
 	} {
 		for _, concurrency := range []int{1, 15, 64} {
 			testFailures(t, dispatcher.Options{Concurrency: concurrency, Claims: noClaims{}}, func(x *failuresTest) {
@@ -629,7 +630,7 @@ func TestTheSourcesAreBounded(t *testing.T) {
 	testFailures(t, dispatcher.Options{}, func(x *failuresTest) {
 		x.fail(16, retried)
 		for n := range 3000 {
-			running, _ := x.round(codec.Head{Attempts: 1, Settled: 1, Fingerprint: "b", Key: fmt.Sprint(n)})
+			running, _ := x.round(envelope.Head{Attempts: 1, Settled: 1, Fingerprint: "b", Key: fmt.Sprint(n)})
 			x.end(errDown, running...)
 		}
 		if got := x.Failing(); len(got) != 2 {
@@ -647,7 +648,7 @@ func (e curious) Error() string { return fmt.Sprint("limited: ", len(e.of.Failin
 func TestAnErrorMayAskForTheFailingSources(t *testing.T) {
 	testFailures(t, dispatcher.Options{}, func(x *failuresTest) {
 		for range 64 {
-			running, _ := x.round(codec.Head{})
+			running, _ := x.round(envelope.Head{})
 			x.end(curious{x.Dispatcher}, running...)
 		}
 		time.Sleep(time.Minute)
@@ -662,7 +663,7 @@ func TestResizeChangesTheShare(t *testing.T) {
 	testFailures(t, dispatcher.Options{Concurrency: 64}, func(x *failuresTest) {
 		x.Resize(200)
 		x.Open(200, 200)
-		x.fail(64, codec.Head{})
+		x.fail(64, envelope.Head{})
 		x.fail(16, retried)
 		slots := x.reserve(time.Second)
 		if running := x.begin(slots, repeat(slots, retried)...); len(running) != 20 {
@@ -678,7 +679,7 @@ func TestResizeChangesTheShare(t *testing.T) {
 // With NoSourceLimits nothing is limited, and the texts of messages have no fingerprints.
 func TestLimitsCanBeTurnedOff(t *testing.T) {
 	testFailures(t, dispatcher.Options{NoSourceLimits: true}, func(x *failuresTest) {
-		x.fail(200, codec.Head{})
+		x.fail(200, envelope.Head{})
 		x.fail(200, retried)
 		time.Sleep(time.Minute)
 		if x.Outage() || len(x.Failing()) > 0 || x.Outcomes()[dispatcher.Retried] != 400 || x.givenBack(0).head.Fingerprint != "" {
@@ -692,7 +693,7 @@ func TestATextWithoutRoomHasNoFingerprint(t *testing.T) {
 	for spare, want := range map[int]bool{0: false, 100: true} {
 		testFailures(t, dispatcher.Options{}, func(x *failuresTest) {
 			slots := x.reserve(time.Second)
-			body := "0" + strings.Repeat(" ", queue.MaxText-len("millrace/1?id=7\n0")-codec.Room-spare)
+			body := "0" + strings.Repeat(" ", queue.MaxText-len("millrace/1?id=7\n0")-envelope.Room-spare)
 			text := "millrace/1?id=7\n" + body
 			x.Dispatch([]queue.Message{{Lease: queue.Lease{ID: "0", Receipt: "r"}, Text: text, DequeueCount: 1}}, slots, time.Now(), time.Hour)
 			synctest.Wait()

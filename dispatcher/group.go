@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/keyed"
 	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/internal/retry"
@@ -26,19 +27,19 @@ import (
 // results of all. Handlers of its items that run at once write it, under mu.
 type group struct {
 	delivery *delivery     // of the message with the group
-	head     codec.Head    // as delivered; Save may change the head of the delivery
+	head     envelope.Head // as delivered; Save may change the head of the delivery
 	saving   chan struct{} // has an element while an item saves
 
 	overdue []time.Time // when the time-outs passed of items whose handlers still run; guarded by leaseManager.mu
 
 	mu       sync.Mutex
-	current  *itemContext // of the item that is handled outside of an EachItem; may be nil; guarded by mu
-	each     any          // the *each[T] that handles the items; may be nil; guarded by mu
-	returned bool         // whether it has returned; guarded by mu
-	eachErr  error        // the error it returned; guarded by mu
-	items    codec.Group  // encoded; Save replaces it and holds saving meanwhile; guarded by mu
-	results  []jobResult  // by index; the elements are guarded by mu
-	failure  string       // why the first item failed for good, as Head.Failure; guarded by mu
+	current  *itemContext   // of the item that is handled outside of an EachItem; may be nil; guarded by mu
+	each     any            // the *each[T] that handles the items; may be nil; guarded by mu
+	returned bool           // whether it has returned; guarded by mu
+	eachErr  error          // the error it returned; guarded by mu
+	items    envelope.Group // encoded; Save replaces it and holds saving meanwhile; guarded by mu
+	results  []jobResult    // by index; the elements are guarded by mu
+	failure  string         // why the first item failed for good, as Head.Failure; guarded by mu
 
 	turns  turns
 	closed bool // the delivery is decided on, and its head and text belong to the settlement; guarded by mu
@@ -62,7 +63,7 @@ func (groups) admit(v *delivery) (dec decision, refused bool) {
 	if v.head.Items == 0 {
 		return decision{}, false
 	}
-	items, err := codec.DecodeGroup(v.content(), v.head.Items)
+	items, err := envelope.DecodeGroup(v.content(), v.head.Items)
 	if err != nil {
 		return unreadable(&v.opened, err), true
 	}
@@ -114,7 +115,7 @@ func (g *group) set(i int, s jobResult) {
 // noteFailure keeps the failure of the first item that has failed for good. Requires mu.
 func (g *group) noteFailure(i int, s jobResult) {
 	if s.state == jobFailed && g.failure == "" {
-		g.failure = codec.ShortFailure(string(s.reason) + " " + ItemError{i, s.err}.Error())
+		g.failure = envelope.ShortFailure(string(s.reason) + " " + ItemError{i, s.err}.Error())
 	}
 }
 
@@ -194,7 +195,7 @@ func (g *group) takeOver(each any, first int) error {
 // instead of the text, which it must resend anyway. Without room for the record the text stays as
 // it is.
 func (g *group) withProgress(text string) string {
-	head, body, _, err := codec.Open(text, codec.Envelope, g.delivery.dispatcher.features...)
+	head, body, _, err := envelope.Open(text, codec.Envelope, g.delivery.dispatcher.features...)
 	if err != nil {
 		return text
 	}
@@ -202,7 +203,7 @@ func (g *group) withProgress(text string) string {
 		return text
 	}
 	g.delivery.progressed(&head)
-	recorded, err := codec.Seal(head, body, codec.Envelope)
+	recorded, err := envelope.Seal(head, body, codec.Envelope)
 	if err != nil || driver.CheckRequest(recorded, 0) != nil {
 		return text
 	}
@@ -211,11 +212,11 @@ func (g *group) withProgress(text string) string {
 
 // recordProgress records the progress of the group in the head, and reports whether that changed
 // the head.
-func (g *group) recordProgress(head *codec.Head) (changed bool) {
+func (g *group) recordProgress(head *envelope.Head) (changed bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	done := codec.NewItemSet(len(g.results), func(i int) bool { return g.results[i].state.done() })
-	failed := codec.NewItemSet(len(g.results), func(i int) bool { return g.results[i].state == jobFailed })
+	done := envelope.NewItemSet(len(g.results), func(i int) bool { return g.results[i].state.done() })
+	failed := envelope.NewItemSet(len(g.results), func(i int) bool { return g.results[i].state == jobFailed })
 	if done == head.Done && failed == head.Failed {
 		return false
 	}
@@ -382,7 +383,7 @@ func (g *group) recordTurn(item int) bool {
 	t.started[item], t.now[item] = true, true
 	progressed := g.recordProgress(&head)
 	earlier := head.Started != ""
-	head.Started = codec.NewItemSet(len(t.started), func(i int) bool {
+	head.Started = envelope.NewItemSet(len(t.started), func(i int) bool {
 		return t.started[i] && !head.Done.Has(i) && !head.Failed.Has(i)
 	})
 	switch { // the starts of one round count as one

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/internal/keyed"
 	"github.com/millrace/millrace/internal/units"
@@ -59,7 +60,7 @@ func (jobs Jobs[T]) Kind(name string, o *KindOptions) Kind {
 	if jobs.Codec == nil {
 		jobs.Codec = codec.JSON[T]()
 	}
-	k.unfit = codec.Check(jobs.Codec)
+	k.unfit = envelope.CheckCodec(jobs.Codec)
 	if jobs.Handler != nil {
 		k.newJob = func(v *delivery) job { return &typedJob[T]{delivery: v, jobs: &jobs} }
 	}
@@ -74,7 +75,7 @@ func NewKinds(q queue.Queue, kinds []Kind, o *Options) (*Dispatcher, error) {
 		return nil, errors.New("dispatcher: a queue is required")
 	}
 	byName, err := kindsByName(kinds)
-	if o != nil && o.Format.Check() == nil && !o.Format.HasHead() && !o.AcceptForeign {
+	if o != nil && envelope.CheckFormat(o.Format) == nil && !envelope.HasHead(o.Format) && !o.AcceptForeign {
 		err = errors.Join(err, fmt.Errorf("the format %v has no envelope, which names the kind: leave Format at codec.Auto", o.Format))
 	}
 	d, invalid := newDispatcher(q, newUntypedDeliveries, byName, o)
@@ -103,7 +104,7 @@ func kindsByName(kinds []Kind) (map[string]*Kind, error) {
 func (k *Kind) check() error {
 	var errs []error
 	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if err := (codec.Head{Kind: k.name}).Check(); err != nil {
+	if err := (envelope.Head{Kind: k.name}).Check(); err != nil {
 		errs = append(errs, err)
 	}
 	if k.newJob == nil {

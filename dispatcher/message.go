@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/queue"
 )
@@ -108,7 +109,7 @@ func New[T any](q queue.Queue, jobs Jobs[T], o *Options) (*Dispatcher, error) {
 		jobs.Codec = codec.JSON[T]()
 	}
 	d, err := newDispatcher(q, jobs.newDeliveries, nil, o)
-	if unfit := codec.Check(jobs.Codec); unfit != nil {
+	if unfit := envelope.CheckCodec(jobs.Codec); unfit != nil {
 		return nil, fmt.Errorf("dispatcher of %v: %w", q.Name(), errors.Join(unfit, errors.Unwrap(err)))
 	}
 	return d, err
@@ -166,7 +167,7 @@ func (j *Jobs[T]) newDeliveries(n int) *delivery {
 // one of the handler.
 func (v *typedJob[T]) decodeBody() error {
 	if v.dispatcher.options.Format == codec.Auto {
-		v.body, v.format = codec.Verbatim(v.jobs.Codec, v.queued.Text, v.body, v.format)
+		v.body, v.format = envelope.Verbatim(v.jobs.Codec, v.queued.Text, v.body, v.format)
 	}
 	body, err := v.decodeJob(v.content())
 	if err != nil && !errors.As(err, &v.panicked) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/queue"
 )
@@ -17,7 +18,7 @@ type opened struct {
 	queued     queue.Message // its receipt is from the dequeue: the lease has the newest
 	lease      lease
 
-	head   codec.Head
+	head   envelope.Head
 	body   []byte // as the text carried it; nil if unreadable, empty if the message has a claim; handlers may change it
 	format codec.Format
 	kind   *Kind // of its job; nil if the queue has no kinds or its kind is unknown
@@ -53,7 +54,7 @@ func (v *delivery) open() {
 // read reads the text. With AcceptForeign an envelope is recognised in any format. A poison record of this
 // queue is a job that somebody has put back by hand: it starts anew.
 func (o *opened) read() (err error) {
-	d, open := o.dispatcher, codec.Open
+	d, open := o.dispatcher, envelope.Open
 	if strings.HasPrefix(o.queued.Text, recordPrefix) {
 		if r, err := poisonrecord.Parse(o.queued.Text); err == nil && r.Queue == d.name.Queue {
 			if text, err := poisonrecord.Anew(r.Text); err == nil {
@@ -62,7 +63,7 @@ func (o *opened) read() (err error) {
 		}
 	}
 	if d.options.AcceptForeign {
-		open = codec.OpenForeign
+		open = envelope.OpenForeign
 	}
 	o.head, o.body, o.format, err = open(o.queued.Text, d.options.Format, d.features...)
 	o.head.Moved = "" // likewise

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/internal/units"
@@ -135,7 +136,7 @@ func (o *Options) withDefaults(q queue.Queue) (Options, error) {
 	var errs []error
 	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 
-	if err := c.Format.Check(); err != nil {
+	if err := envelope.CheckFormat(c.Format); err != nil {
 		errs = append(errs, err)
 	}
 	if hook.IsNil(c.Claims) {

@@ -2,40 +2,20 @@ package dispatcher
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-func TestFormatsAreTextInJSON(t *testing.T) {
-	for f := codec.Auto; f <= codec.Base64; f++ {
-		text, err := json.Marshal(f)
-		var back codec.Format
-		if err == nil {
-			err = json.Unmarshal(text, &back)
-		}
-		if err != nil || back != f || string(text) != `"`+f.String()+`"` {
-			t.Errorf("%v: got %s and %v back, error %v; want its name and itself", f, text, back, err)
-		}
-	}
-	for _, bad := range []codec.Format{99, -1} {
-		if text, err := json.Marshal(bad); err == nil {
-			t.Errorf("Marshal(%d): got %s, want an error", bad, text)
-		}
-	}
-}
-
 func TestAnUnknownFormatIsRefused(t *testing.T) {
-	o := &Options{Format: codec.Format(99)}
+	o := &Options{Format: "xml"}
 	q := must(localqueue.New(nil)).Queue(queue.Name{Account: "test", Queue: "jobs"})
-	if _, err := o.withDefaults(q); err == nil || !strings.Contains(err.Error(), "99") {
-		t.Errorf("got error %v, want one that names the format 99", err)
+	if _, err := o.withDefaults(q); err == nil || !strings.Contains(err.Error(), `"xml"`) {
+		t.Errorf("got error %v, want one that names the format xml", err)
 	}
 }
 

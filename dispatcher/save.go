@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/driver"
@@ -58,7 +59,7 @@ func (v *delivery) save(ctx context.Context, body []byte) error {
 
 // progressed notes in the head that the job has made progress: earlier lost deliveries no longer
 // count. The present start does if items of a group take turns.
-func (o *opened) progressed(head *codec.Head) {
+func (o *opened) progressed(head *envelope.Head) {
 	head.Settled, head.Starts = o.before(), 0
 	if head.Started != "" {
 		head.Starts = 1
@@ -77,7 +78,7 @@ func (v *delivery) unchanged(body []byte) bool {
 
 // fits returns an error if the text, which carries head and body, is too large to be sent or leaves
 // no room to record later attempts and snoozes.
-func (o *opened) fits(head codec.Head, text string, body []byte) error {
+func (o *opened) fits(head envelope.Head, text string, body []byte) error {
 	if err := driver.CheckText(text); err != nil {
 		return err
 	}
@@ -85,7 +86,7 @@ func (o *opened) fits(head codec.Head, text string, body []byte) error {
 		return driver.CheckRequest(text, head.Room())
 	}
 	if o.dispatcher.options.AcceptForeign { // an attempt is recorded in an envelope
-		adopted, err := codec.Seal(head, body, codec.Envelope)
+		adopted, err := envelope.Seal(head, body, codec.Envelope)
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/internal/waiting"
@@ -336,13 +337,13 @@ func (v *delivery) freeSlot() {
 // sealed returns the body in the text of the message; it is empty if the message has a claim. The
 // format is the one recognised at first, because a saved body may look like another.
 func (o *opened) sealed() ([]byte, error) {
-	_, body, _, err := codec.Open(o.queued.Text, o.format, o.dispatcher.features...)
+	_, body, _, err := envelope.Open(o.queued.Text, o.format, o.dispatcher.features...)
 	return body, err
 }
 
 // withHead returns the text of the message with another head in an envelope, or the text as it is
 // if the message cannot be read.
-func (o *opened) withHead(head codec.Head) string {
+func (o *opened) withHead(head envelope.Head) string {
 	if o.body == nil {
 		return o.queued.Text
 	}
@@ -350,10 +351,10 @@ func (o *opened) withHead(head codec.Head) string {
 	if err != nil {
 		return o.queued.Text
 	}
-	text, err := codec.Seal(head, body, codec.Envelope)
+	text, err := envelope.Seal(head, body, codec.Envelope)
 	if err == nil && driver.CheckRequest(text, 0) != nil { // the record matters more than when the job was sent
 		head.Enqueued = time.Time{}
-		text, err = codec.Seal(head, body, codec.Envelope)
+		text, err = envelope.Seal(head, body, codec.Envelope)
 	}
 	if err != nil {
 		return o.queued.Text
@@ -364,7 +365,7 @@ func (o *opened) withHead(head codec.Head) string {
 // recordedText returns the text with this many failures, and the deliveries accounted for. A
 // message without an envelope is not rewritten unless it is adopted; an unreadable one never
 // is.
-func (o *opened) recordedText(head codec.Head, failures int, called bool) string {
+func (o *opened) recordedText(head envelope.Head, failures int, called bool) string {
 	if !o.recordable() {
 		return o.queued.Text
 	}

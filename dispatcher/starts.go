@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/poison"
@@ -49,7 +50,7 @@ type recordedStart struct {
 // which has this many before it. If other processes have recorded more since, it may be unknown
 // whether our record took effect; then the lowest possible number is returned. So it is if it may
 // have been settled since, or only given back unstarted: see [opened.recordedText].
-func (s recordedStart) countedStarts(head codec.Head, before int64) int {
+func (s recordedStart) countedStarts(head envelope.Head, before int64) int {
 	givenBack := before - s.delivery // at most
 	if head.Settled >= s.delivery-1 && (head.Settled-s.settled > givenBack || head.Attempts > s.attempts) {
 		// It was settled or saved since, and these are new starts. Only the progress of a group whose
@@ -184,7 +185,7 @@ func (s *starts) admit(v *delivery) (dec decision, refused bool) {
 	d := v.dispatcher
 	head := v.head
 	head.Starts = v.starts + 1
-	text, err := codec.Seal(head, v.body, codec.Envelope)
+	text, err := envelope.Seal(head, v.body, codec.Envelope)
 	if err == nil {
 		err = s.write(&v.opened, v.admission.lastStart, text)
 	}

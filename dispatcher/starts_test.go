@@ -10,44 +10,45 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/queue"
 )
 
 // Starts that a process recorded and knows to be harmless do not count, whatever others have
 // recorded since; all others do.
 func TestOnlyStartsThatAreKnownToBeHarmlessAreLeftOut(t *testing.T) {
-	items := codec.NewItemSet(2, func(int) bool { return true })
+	items := envelope.NewItemSet(2, func(int) bool { return true })
 	for name, c := range map[string]struct {
 		known recordedStart
-		head  codec.Head
+		head  envelope.Head
 		want  int
 		lost  int64 // deliveries since of which nothing is recorded
 	}{
-		"its own, which took effect":               {known: recordedStart{delivery: 3, read: 1, written: 1, excluded: 1}, head: codec.Head{Starts: 1}, want: 0},
-		"its own, which may have taken effect":     {known: recordedStart{delivery: 3, read: 0, written: 1, excluded: 1}, head: codec.Head{Starts: 1}, want: 0},
-		"its own, which did not take effect":       {known: recordedStart{delivery: 3, read: 2, written: 3, excluded: 1}, head: codec.Head{Starts: 2}, want: 2},
-		"others before it":                         {known: recordedStart{delivery: 3, read: 3, written: 3, excluded: 1}, head: codec.Head{Starts: 3}, want: 2},
-		"others after it":                          {known: recordedStart{delivery: 3, read: 1, written: 1, excluded: 1}, head: codec.Head{Starts: 3}, want: 2},
-		"its own still runs":                       {known: recordedStart{delivery: 3, read: 2, written: 2}, head: codec.Head{Starts: 2}, want: 2},
-		"less was written than there was, and not": {known: recordedStart{delivery: 5, read: 3, written: 1, excluded: 1}, head: codec.Head{Starts: 3}, want: 0},
-		"the same, and others after it":            {known: recordedStart{delivery: 5, read: 3, written: 1, excluded: 1}, head: codec.Head{Starts: 4}, want: 1},
-		"less was written, and others after it":    {known: recordedStart{delivery: 5, read: 3, written: 1, excluded: 1}, head: codec.Head{Starts: 2}, want: 1},
-		"settled since, and started by others":     {known: recordedStart{delivery: 3, read: 2, written: 2, excluded: 2}, head: codec.Head{Settled: 3, Starts: 2}, want: 2},
-		"saved with progress by it":                {known: recordedStart{delivery: 3, read: 1, written: 1, excluded: 1}, head: codec.Head{Settled: 2, Starts: 1}, want: 1},
-		"not settled since":                        {known: recordedStart{delivery: 3, read: 2, written: 2, excluded: 2}, head: codec.Head{Settled: 1, Starts: 2}, want: 0},
+		"its own, which took effect":               {known: recordedStart{delivery: 3, read: 1, written: 1, excluded: 1}, head: envelope.Head{Starts: 1}, want: 0},
+		"its own, which may have taken effect":     {known: recordedStart{delivery: 3, read: 0, written: 1, excluded: 1}, head: envelope.Head{Starts: 1}, want: 0},
+		"its own, which did not take effect":       {known: recordedStart{delivery: 3, read: 2, written: 3, excluded: 1}, head: envelope.Head{Starts: 2}, want: 2},
+		"others before it":                         {known: recordedStart{delivery: 3, read: 3, written: 3, excluded: 1}, head: envelope.Head{Starts: 3}, want: 2},
+		"others after it":                          {known: recordedStart{delivery: 3, read: 1, written: 1, excluded: 1}, head: envelope.Head{Starts: 3}, want: 2},
+		"its own still runs":                       {known: recordedStart{delivery: 3, read: 2, written: 2}, head: envelope.Head{Starts: 2}, want: 2},
+		"less was written than there was, and not": {known: recordedStart{delivery: 5, read: 3, written: 1, excluded: 1}, head: envelope.Head{Starts: 3}, want: 0},
+		"the same, and others after it":            {known: recordedStart{delivery: 5, read: 3, written: 1, excluded: 1}, head: envelope.Head{Starts: 4}, want: 1},
+		"less was written, and others after it":    {known: recordedStart{delivery: 5, read: 3, written: 1, excluded: 1}, head: envelope.Head{Starts: 2}, want: 1},
+		"settled since, and started by others":     {known: recordedStart{delivery: 3, read: 2, written: 2, excluded: 2}, head: envelope.Head{Settled: 3, Starts: 2}, want: 2},
+		"saved with progress by it":                {known: recordedStart{delivery: 3, read: 1, written: 1, excluded: 1}, head: envelope.Head{Settled: 2, Starts: 1}, want: 1},
+		"not settled since":                        {known: recordedStart{delivery: 3, read: 2, written: 2, excluded: 2}, head: envelope.Head{Settled: 1, Starts: 2}, want: 0},
 		"given back unstarted by another": {known: recordedStart{delivery: 3, settled: 1, read: 1, written: 1, excluded: 1},
-			head: codec.Head{Settled: 2, Starts: 1}, want: 0, lost: 2},
+			head: envelope.Head{Settled: 2, Starts: 1}, want: 0, lost: 2},
 		"failed since, and started by others": {known: recordedStart{delivery: 3, settled: 1, read: 1, written: 1, excluded: 1},
-			head: codec.Head{Settled: 2, Starts: 1, Attempts: 1}, want: 1, lost: 2},
+			head: envelope.Head{Settled: 2, Starts: 1, Attempts: 1}, want: 1, lost: 2},
 		"progress of its group, which has returned": {known: recordedStart{delivery: 3, read: 1, written: 1, excluded: 1, over: true},
-			head: codec.Head{Settled: 2, Starts: 1, Started: items}, want: 0},
+			head: envelope.Head{Settled: 2, Starts: 1, Started: items}, want: 0},
 		"the same, given back since": {known: recordedStart{delivery: 3, read: 1, written: 1, excluded: 1, over: true},
-			head: codec.Head{Settled: 3, Starts: 1, Started: items}, want: 0, lost: 1},
+			head: envelope.Head{Settled: 3, Starts: 1, Started: items}, want: 0, lost: 1},
 		"the same, and a start of another since": {known: recordedStart{delivery: 3, read: 1, written: 1, excluded: 1, over: true},
-			head: codec.Head{Settled: 2, Starts: 2, Started: items}, want: 1},
+			head: envelope.Head{Settled: 2, Starts: 2, Started: items}, want: 1},
 		"progress of its group, which still runs": {known: recordedStart{delivery: 3, read: 1, written: 1},
-			head: codec.Head{Settled: 2, Starts: 1, Started: items}, want: 1},
-		"corrected by another that knows more": {known: recordedStart{delivery: 3, read: 4, written: 4, excluded: 1}, head: codec.Head{Starts: 1}, want: 1},
+			head: envelope.Head{Settled: 2, Starts: 1, Started: items}, want: 1},
+		"corrected by another that knows more": {known: recordedStart{delivery: 3, read: 4, written: 4, excluded: 1}, head: envelope.Head{Starts: 1}, want: 1},
 	} {
 		before := max(c.known.delivery, c.head.Settled+int64(c.head.Starts)) + c.lost
 		if got := c.known.countedStarts(c.head, before); got != c.want {
@@ -58,9 +59,9 @@ func TestOnlyStartsThatAreKnownToBeHarmlessAreLeftOut(t *testing.T) {
 
 // A worker that does not know of items leaves their starts in a head that it has settled.
 func TestItemsStartedBeforeTheLastSettlementDoNotCount(t *testing.T) {
-	started := codec.NewItemSet(2, func(int) bool { return true })
-	for recorded, want := range []codec.ItemSet{"", started} {
-		o := opened{queued: queue.Message{DequeueCount: 4}, head: codec.Head{Settled: 2, Starts: recorded, Started: started}}
+	started := envelope.NewItemSet(2, func(int) bool { return true })
+	for recorded, want := range []envelope.ItemSet{"", started} {
+		o := opened{queued: queue.Message{DequeueCount: 4}, head: envelope.Head{Settled: 2, Starts: recorded, Started: started}}
 		if new(starts).count(&o); o.head.Started != want {
 			t.Errorf("%d starts: got the items %q, want %q", recorded, o.head.Started, want)
 		}
@@ -123,7 +124,7 @@ func TestAStartRemovedByProgressExcludesNoOther(t *testing.T) {
 	s.remember("m", recordedStart{delivery: 11, settled: 9, read: 0, written: 1}, recordedStart{})
 	s.remember("m", recordedStart{delivery: 12, settled: 10, read: 0, written: 1}, recordedStart{})
 	s.exclude("m", 11, true)
-	head := codec.Head{Settled: 10, Starts: 1}
+	head := envelope.Head{Settled: 10, Starts: 1}
 	if one, _ := s.recall("m"); one.countedStarts(head, 12) != 1 {
 		t.Errorf("got %d counted starts, want 1", one.countedStarts(head, 12))
 	}
@@ -141,7 +142,7 @@ func TestTheRoundsOfAGroupThatReturnsDoNotCount(t *testing.T) {
 	v.queued.ID, v.queued.DequeueCount = "m", 4
 	counted := func(inMessage int) int {
 		one, _ := s.recall("m")
-		return one.countedStarts(codec.Head{Settled: 1, Starts: inMessage}, 4)
+		return one.countedStarts(envelope.Head{Settled: 1, Starts: inMessage}, 4)
 	}
 	s.remember("m", recordedStart{delivery: 4, settled: 1, read: 2, written: 2}, recordedStart{}) // one of another before it
 	s.nextRound(v, 3)
@@ -169,8 +170,8 @@ func TestAStartIsExcludedWhileTheNextIsRecorded(t *testing.T) {
 	before, _ := s.recall("m")
 	s.exclude("m", 11, true)
 	s.remember("m", recordedStart{delivery: 12, settled: 9, read: 2, written: 2}, before)
-	if one, _ := s.recall("m"); one.countedStarts(codec.Head{Settled: 9, Starts: 2}, 12) != 1 {
-		t.Errorf("got %d counted starts, want 1, that of delivery 12", one.countedStarts(codec.Head{Settled: 9, Starts: 2}, 12))
+	if one, _ := s.recall("m"); one.countedStarts(envelope.Head{Settled: 9, Starts: 2}, 12) != 1 {
+		t.Errorf("got %d counted starts, want 1, that of delivery 12", one.countedStarts(envelope.Head{Settled: 9, Starts: 2}, 12))
 	}
 }
 

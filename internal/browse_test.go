@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/browse"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
@@ -127,7 +128,7 @@ func TestTheCallerSaysWhatIsGivenBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, m := range page.Messages {
-				switch head, _, _, _ := codec.Open(m.Text, codec.Envelope); head.ID {
+				switch head, _, _, _ := envelope.Open(m.Text, codec.Envelope); head.ID {
 				case "3":
 					if again++; again < 3 {
 						m.Again()

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/codec/claimcheck"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/kinds"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
@@ -67,7 +68,7 @@ func TestAGroupOfAKindInABlob(t *testing.T) {
 		if len(records) != 1 || b.depth() != 0 || stored(b, claims) != 1 {
 			b.Fatalf("got %d records, %d messages, %d bodies; want one record and its body", len(records), b.depth(), stored(b, claims))
 		}
-		head, _, _, err := codec.Open(records[0].Text, codec.Envelope, codec.Kinds, codec.Claims, codec.Groups)
+		head, _, _, err := envelope.Open(records[0].Text, codec.Envelope, envelope.Kinds, envelope.Claims, envelope.Groups)
 		if err != nil || head.Done.Len() != 98 || head.Done.Has(17) || head.Done.Has(99) {
 			b.Errorf("the record has %+v, %v; want all done but two", head, err)
 		}

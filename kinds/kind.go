@@ -16,7 +16,7 @@ import (
 // The name decides how a body is decoded. A program that sends it with another type is not found
 // out if that decodes: JSON ignores unknown fields. So use one Kind, in a package of both sides.
 type Kind[T any] struct {
-	// Name names the type of the job in the envelope: at most codec.MaxHeadText bytes of UTF-8
+	// Name names the type of the job in the envelope: at most 256 bytes of UTF-8
 	// without control characters. Empty means jobs without a kind: those that were sent before the
 	// queue had kinds, and those of other programs. Defaults to empty.
 	Name string

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/kinds"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
@@ -80,7 +81,7 @@ func TestAnUnknownKindIsLeftToANewerWorker(t *testing.T) {
 		if err != nil || len(waiting) != 1 {
 			b.Fatalf("%d messages wait, %v; want 1", len(waiting), err)
 		}
-		head, _, _, err := codec.Open(waiting[0].Text, codec.Auto, codec.Kinds)
+		head, _, _, err := envelope.Open(waiting[0].Text, codec.Auto, envelope.Kinds)
 		if dequeues := waiting[0].DequeueCount; err != nil || dequeues < 39 || head.Settled != dequeues || head.Starts != 0 {
 			b.Errorf("after %d deliveries, the head is %+v, %v: want all accounted for, and no start", dequeues, head, err)
 		}
@@ -206,7 +207,7 @@ func TestEachKindHasItsRetryDelay(t *testing.T) {
 // A release that allows a kind fewer attempts than have failed does not run it again.
 func TestAJobBeyondTheAttemptsOfItsKindIsNotRun(t *testing.T) {
 	bubble(t, func(b *bundle) {
-		text, err := codec.Seal(codec.Head{Kind: "order", Attempts: 3}, []byte(`{"Total":1}`), codec.Envelope)
+		text, err := envelope.Seal(envelope.Head{Kind: "order", Attempts: 3}, []byte(`{"Total":1}`), codec.Envelope)
 		if err != nil {
 			b.Fatal(err)
 		}

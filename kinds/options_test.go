@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/kinds"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
@@ -109,7 +110,7 @@ func TestAProducerSendsItsKind(t *testing.T) {
 	if err != nil || len(batch) != 1 {
 		t.Fatal(batch, err)
 	}
-	h, body, _, err := codec.Open(batch[0].Text, codec.Auto, codec.Kinds)
+	h, body, _, err := envelope.Open(batch[0].Text, codec.Auto, envelope.Kinds)
 	if err != nil || h.Kind != "order" || string(body) != "<order><Total>7</Total></order>" {
 		t.Errorf("sent %+v, %q, %v", h, body, err)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/kinds"
 	"github.com/millrace/millrace/listener"
@@ -25,7 +25,7 @@ func TestJobsWaitForAReleaseThatKnowsThem(t *testing.T) {
 		t.Skip("a sweep over releases")
 	}
 	suitetest.Checks(t, 25)
-	name := rapid.String().Filter(func(s string) bool { return codec.Head{Kind: s}.Check() == nil })
+	name := rapid.String().Filter(func(s string) bool { return envelope.Head{Kind: s}.Check() == nil })
 	rapid.Check(t, func(rt *rapid.T) {
 		names := rapid.SliceOfNDistinct(name, 1, 5, rapid.ID[string]).Draw(rt, "names")
 		releases := rapid.SliceOfN(rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, len(names), rapid.ID[string]), 1, 3).Draw(rt, "releases")

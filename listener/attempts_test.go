@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/producer"
 )
@@ -164,7 +165,7 @@ func TestAForeignMessageIsRewrittenOnlyToAdoptIt(t *testing.T) {
 			if err != nil || len(batch) != 1 {
 				t.Fatal(batch, err)
 			}
-			h, body, format, err := codec.Open(batch[0].Text, codec.Auto)
+			h, body, format, err := envelope.Open(batch[0].Text, codec.Auto)
 			if err != nil || string(body) != `{"N":1}` || (format == codec.Envelope) != adopt {
 				t.Errorf("adopt %v: got head %+v, body %q, format %v, error %v; want the body of before and an envelope only if adopted",
 					adopt, h, body, format, err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/killtest"
 	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/poison"
@@ -68,7 +69,7 @@ func (b *bundle) work(k *killtest.Killer, l *ledger, way func(Handler[job]) Hand
 
 // recorded returns the items that are done according to the messages in both queues, and those of
 // which there is no message any more.
-func (b *bundle) recorded() (done codec.ItemSet, messages int) {
+func (b *bundle) recorded() (done envelope.ItemSet, messages int) {
 	b.Helper()
 	for _, q := range []queue.Queue{b.queue.Queue, b.queue.Queue.Sibling(poison.Suffix)} {
 		batch, err := q.Peek(b.Context(), queue.MaxBatch)
@@ -80,7 +81,7 @@ func (b *bundle) recorded() (done codec.ItemSet, messages int) {
 			if r, err := poison.ParseRecord(text); err == nil {
 				text = r.Text
 			}
-			head, _, _, err := codec.Open(text, codec.Envelope, codec.Groups)
+			head, _, _, err := envelope.Open(text, codec.Envelope, envelope.Groups)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -88,7 +89,7 @@ func (b *bundle) recorded() (done codec.ItemSet, messages int) {
 				done = head.Done
 			} else { // a copy and its original, killed in between: only what both say is certain
 				both := done
-				done = codec.NewItemSet(groupItems, func(i int) bool { return both.Has(i) && head.Done.Has(i) })
+				done = envelope.NewItemSet(groupItems, func(i int) bool { return both.Has(i) && head.Done.Has(i) })
 			}
 		}
 	}
@@ -227,8 +228,8 @@ func TestAnItemThatKillsItsProcessHarmsNoOther(t *testing.T) {
 			if len(records) != 1 || records[0].Reason != poison.ReasonLost {
 				b.Fatalf("got the poison %+v, want one group that is lost", records)
 			}
-			head, _, _, err := codec.Open(records[0].Text, codec.Envelope, codec.Groups)
-			undone := codec.NewItemSet(10, func(i int) bool { return !kills(i) && !fails(i) })
+			head, _, _, err := envelope.Open(records[0].Text, codec.Envelope, envelope.Groups)
+			undone := envelope.NewItemSet(10, func(i int) bool { return !kills(i) && !fails(i) })
 			if err != nil || head.Done != undone || head.Started != "" {
 				b.Errorf("the poison has the head %+v, %v; want all items done but those that kill or fail", head, err)
 			}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
@@ -216,8 +217,8 @@ func TestEveryItemHasAResultOfItsOwn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		head, _, _, err := codec.Open(r.Text, codec.Envelope, codec.Groups)
-		if err != nil || head.Items != 6 || head.Done != codec.NewItemSet(6, func(i int) bool { return i != 2 && i != 5 }) || head.Failed != "" {
+		head, _, _, err := envelope.Open(r.Text, codec.Envelope, envelope.Groups)
+		if err != nil || head.Items != 6 || head.Done != envelope.NewItemSet(6, func(i int) bool { return i != 2 && i != 5 }) || head.Failed != "" {
 			t.Errorf("the poison queue has %+v, %v; want items 2 and 5 left", head, err)
 		}
 	})
@@ -261,8 +262,8 @@ func TestARedriveOfAGroupHandlesWhatFailed(t *testing.T) {
 // An item that cannot be decoded is poison by itself and harms no other.
 func TestAnItemThatCannotBeDecodedHarmsNoOther(t *testing.T) {
 	bothWays(t, func(b *bundle, way func(Handler[job]) Handler[job]) {
-		g := codec.Group{[]byte(`{"N":0}`), []byte(`{"N":"one"}`), []byte(`{"N":2}`)}
-		text, _ := codec.Seal(codec.Head{ID: "group", Items: 3}, g.Encode(), codec.Envelope)
+		g := envelope.Group{[]byte(`{"N":0}`), []byte(`{"N":"one"}`), []byte(`{"N":2}`)}
+		text, _ := envelope.Seal(envelope.Head{ID: "group", Items: 3}, g.Encode(), codec.Envelope)
 		b.putText(text)
 		var got items
 		b.run(New(b.queue, way(got.handler(t, func(context.Context, *Message[job]) error { return nil })), options()))

@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/dispatcher/perkey"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
@@ -189,7 +190,7 @@ func TestTwoEachForOneMessageLoseNothing(t *testing.T) {
 		if err != nil || !strings.Contains(r.Error, "inside one EachItem") {
 			t.Errorf("got %+v, %v", r, err)
 		}
-		if head, _, _, err := codec.Open(r.Text, codec.Envelope, codec.Groups); err != nil || head.Done != "" {
+		if head, _, _, err := envelope.Open(r.Text, codec.Envelope, envelope.Groups); err != nil || head.Done != "" {
 			t.Errorf("got %+v, %v, want nothing done", head, err)
 		}
 	})
@@ -305,12 +306,12 @@ func TestABatchInsideEachDoesNotWaitWhenItemsRunAlone(t *testing.T) {
 		if err != nil || len(batch) != 1 {
 			t.Fatalf("got %d messages and error %v, want 1", len(batch), err)
 		}
-		head, body, _, err := codec.Open(batch[0].Text, codec.Envelope, codec.Groups)
+		head, body, _, err := envelope.Open(batch[0].Text, codec.Envelope, envelope.Groups)
 		if err != nil {
 			t.Fatal(err)
 		}
-		head.Starts, head.Started = 1, codec.NewItemSet(3, func(i int) bool { return i == 0 })
-		text, err := codec.Seal(head, body, codec.Envelope)
+		head.Starts, head.Started = 1, envelope.NewItemSet(3, func(i int) bool { return i == 0 })
+		text, err := envelope.Seal(head, body, codec.Envelope)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -541,10 +542,10 @@ func TestAGroupWithoutRoomForItsRecord(t *testing.T) {
 		t.Skip("writes large messages")
 	}
 	bubble(t, func(b *bundle) {
-		g := codec.Group{[]byte(`{"N":0}`), []byte(`{"N":1}`), nil}
+		g := envelope.Group{[]byte(`{"N":0}`), []byte(`{"N":1}`), nil}
 		overhead := len("millrace/2?id=group&gr=3\n") + len(g[:2].Encode()) + len("65000:\n")
 		g[2] = []byte(`{"N":2}` + strings.Repeat(" ", 65536-overhead-len(`{"N":2}`)))
-		text, _ := codec.Seal(codec.Head{ID: "group", Items: 3}, g.Encode(), codec.Envelope)
+		text, _ := envelope.Seal(envelope.Head{ID: "group", Items: 3}, g.Encode(), codec.Envelope)
 		if len(text) != 65536 {
 			t.Fatalf("the text has %d bytes", len(text))
 		}

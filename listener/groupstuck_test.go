@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 )
 
 // When an item that was stuck has returned, the lease is renewed again, and the other items of its
@@ -140,8 +141,8 @@ func TestAStopDoesNotExcuseATimeout(t *testing.T) {
 // Items that cannot be decoded say nothing about what the handlers need.
 func TestUndecodableItemsDoNotHideAnOutage(t *testing.T) {
 	bubble(t, func(b *bundle) {
-		g := codec.Group{[]byte(`{"N":0}`), []byte(`{"N":"one"}`)}
-		text, _ := codec.Seal(codec.Head{ID: "group", Items: len(g)}, g.Encode(), codec.Envelope)
+		g := envelope.Group{[]byte(`{"N":0}`), []byte(`{"N":"one"}`)}
+		text, _ := envelope.Seal(envelope.Head{ID: "group", Items: len(g)}, g.Encode(), codec.Envelope)
 		for range 40 {
 			b.putText(text)
 		}

@@ -10,13 +10,14 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
 
 // head returns the head of the only message of the queue, visible or not, and whether it is
 // visible.
-func (b *bundle) head() (h codec.Head, visible bool) {
+func (b *bundle) head() (h envelope.Head, visible bool) {
 	b.Helper()
 	batch, err := b.queue.Queue.Peek(b.Context(), 2)
 	if err != nil {
@@ -29,7 +30,7 @@ func (b *bundle) head() (h codec.Head, visible bool) {
 			b.Fatal(err)
 		}
 	}
-	h, _, _, err = codec.Open(batch[0].Text, codec.Auto)
+	h, _, _, err = envelope.Open(batch[0].Text, codec.Auto)
 	if err != nil {
 		b.Fatal(err)
 	}

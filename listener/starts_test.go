@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
@@ -414,7 +415,7 @@ func TestAJobThatLosesItsLeaseTooOftenIsPoison(t *testing.T) {
 func TestWithoutRoomForARecordDeliveriesCount(t *testing.T) {
 	for lost, want := range map[int]int{poisonrecord.DefaultMaxLost - 1: 1, poisonrecord.DefaultMaxLost: 0} {
 		bubble(t, func(b *bundle) {
-			text, err := codec.Seal(codec.Head{ID: "full"}, []byte(`{"N":1}`), codec.Envelope)
+			text, err := envelope.Seal(envelope.Head{ID: "full"}, []byte(`{"N":1}`), codec.Envelope)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -620,7 +621,7 @@ func TestAGroupThatIsNotHandledLeavesEarlierDeliveriesUnaccounted(t *testing.T) 
 		if err != nil || len(batch) != 1 {
 			t.Fatalf("got %d messages, %v; want 1, no error", len(batch), err)
 		}
-		head, _, _, err := codec.Open(batch[0].Text, codec.Auto, codec.Groups)
+		head, _, _, err := envelope.Open(batch[0].Text, codec.Auto, envelope.Groups)
 		if err != nil || head.Settled != 1 || head.Starts != 0 || batch[0].DequeueCount != 2 {
 			t.Errorf("after 2 deliveries, the first of them lost: got %+v, %v; want 1 accounted for", head, err)
 		}

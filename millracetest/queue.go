@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/kinds"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
@@ -249,7 +250,7 @@ func Enqueued[T any](t testing.TB, q queue.Queue, c ...codec.Codec[T]) []T {
 		read = c[0]
 	}
 	var jobs []T
-	for _, e := range envelopes(t, q) {
+	for _, e := range openAll(t, q) {
 		if e.head.Kind != "" {
 			t.Fatalf("millracetest: %v holds a job of the kind %q: EnqueuedKind returns the jobs of one kind", q.Name(), e.head.Kind)
 		}
@@ -267,7 +268,7 @@ func EnqueuedKind[T any](t testing.TB, q queue.Queue, k kinds.Kind[T]) []T {
 		read = codec.JSON[T]()
 	}
 	var jobs []T
-	for _, e := range envelopes(t, q) {
+	for _, e := range openAll(t, q) {
 		if e.head.Kind == k.Name {
 			jobs = append(jobs, decoded(t, q, read, e))
 		}
@@ -319,19 +320,19 @@ func requireJobs[T any](t testing.TB, q queue.Queue, which string, jobs, want []
 	}
 }
 
-// envelope is an opened message, or an item of one.
-type envelope struct {
+// opened is an opened message, or an item of one.
+type opened struct {
 	text   string
-	head   codec.Head
+	head   envelope.Head
 	body   []byte
 	format codec.Format
 }
 
-// envelopes opens the messages on the queue. Of a group it returns each item that is not done.
-func envelopes(t testing.TB, q queue.Queue) (all []envelope) {
+// openAll opens the messages on the queue. Of a group it returns each item that is not done.
+func openAll(t testing.TB, q queue.Queue) (all []opened) {
 	t.Helper()
 	for _, text := range texts(t, q) {
-		head, body, format, err := codec.Open(text, codec.Auto, codec.Kinds, codec.Groups, codec.Claims)
+		head, body, format, err := envelope.Open(text, codec.Auto, envelope.Kinds, envelope.Groups, envelope.Claims)
 		if err == nil && head.Claim != "" {
 			c, ok := q.(*claimedQueue)
 			if !ok {
@@ -339,25 +340,25 @@ func envelopes(t testing.TB, q queue.Queue) (all []envelope) {
 			}
 			body, err = c.claims.Open(t.Context(), head.Claim)
 		}
-		items := codec.Group{body}
+		items := envelope.Group{body}
 		if err == nil && head.Items > 0 {
-			items, err = codec.DecodeGroup(body, head.Items)
+			items, err = envelope.DecodeGroup(body, head.Items)
 		}
 		if err != nil {
 			t.Fatalf("millracetest: %v holds a message that no listener can read: %v", q.Name(), err)
 		}
 		for i, item := range items {
 			if !head.Done.Has(i) {
-				all = append(all, envelope{text, head, item, format})
+				all = append(all, opened{text, head, item, format})
 			}
 		}
 	}
 	return all
 }
 
-func decoded[T any](t testing.TB, q queue.Queue, c codec.Codec[T], e envelope) T {
+func decoded[T any](t testing.TB, q queue.Queue, c codec.Codec[T], e opened) T {
 	t.Helper()
-	body, _ := codec.Verbatim(c, e.text, e.body, e.format)
+	body, _ := envelope.Verbatim(c, e.text, e.body, e.format)
 	job, err := c.Decode(body)
 	if err != nil {
 		t.Fatalf("millracetest: %v holds a message that is not a job of this type: %v: %s", q.Name(), err, shorten(e.text))

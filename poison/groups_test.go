@@ -1,9 +1,11 @@
 package poison_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
@@ -47,7 +49,7 @@ func TestABareGroupStaysInItsEnvelope(t *testing.T) {
 	if err != nil || len(batch) != 1 || batch[0].Text != groupText {
 		t.Fatalf("got %+v, %v", batch, err)
 	}
-	if h, _, _, err := codec.Open(batch[0].Text, codec.Auto, codec.Groups); err != nil || h.Items != 3 {
+	if h, _, _, err := envelope.Open(batch[0].Text, codec.Auto, envelope.Groups); err != nil || h.Items != 3 {
 		t.Errorf("got %+v, %v", h, err)
 	}
 }
@@ -58,4 +60,26 @@ func must[T any](made T, err error) T {
 		panic(err)
 	}
 	return made
+}
+
+// The body of a record is that of the job, however the message carried it.
+func TestARecordHasItsBody(t *testing.T) {
+	for text, want := range map[string]string{
+		"millrace/2?id=7&kd=ship\n{\"N\":7}": `{"N":7}`,
+		"eyJOIjo3fQ==":                       `{"N":7}`,
+		"just words":                         "just words",
+		"millrace/2?id=7&gr=2\n1:a\n1:b\n":   "1:a\n1:b\n",
+	} {
+		if body, err := (poison.Record{Text: text}).Body(); err != nil || string(body) != want {
+			t.Errorf("%q: got %q, %v; want %q", text, body, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"millrace/2?id=7&cl=blob-7\n": "stored elsewhere: \"blob-7\"",
+		"millrace/9?id=7\n{}":         "newer version",
+	} {
+		if body, err := (poison.Record{Text: text}).Body(); err == nil || !strings.Contains(err.Error(), want) || string(body) != text {
+			t.Errorf("%q: got %q, %v; want the text and %q", text, body, err, want)
+		}
+	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/faultqueue"
@@ -85,7 +85,7 @@ func TestAKilledRedriveLosesNothing(t *testing.T) {
 						if i >= 6 {
 							reason = poison.ReasonLost
 						}
-						m.bury(t, envelope(t, i, codec.Head{Attempts: 5}), reason, nil)
+						m.bury(t, sealed(t, i, envelope.Head{Attempts: 5}), reason, nil)
 					}
 					k := &killer{until: step, after: after}
 					o := &poison.Options{From: &mortal{m.poison, k}, To: &mortal{m.orders, k}, Parallel: parallel, Filter: poison.Filter{Reason: poison.ReasonAttempts}}
@@ -123,7 +123,7 @@ func TestRedrivesOfOneQueueAtOnceLoseNothing(t *testing.T) {
 			m := newMorgue(t)
 			const n = 120
 			for i := range n {
-				m.bury(t, envelope(t, i, codec.Head{}), poison.ReasonAttempts, nil)
+				m.bury(t, sealed(t, i, envelope.Head{}), poison.ReasonAttempts, nil)
 			}
 			var (
 				wait  sync.WaitGroup

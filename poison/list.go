@@ -204,7 +204,7 @@ func (o *Options) validate(c call) error {
 //
 // The record of a foreign message has no Reason. A foreign message was copied bare, was put there
 // by another program, or is a record of a newer release. Its Text is the text of the message, and
-// the other fields describe the message in the poison queue. [codec.Open] opens the text of any
+// the other fields describe the message in the poison queue. [Record.Body] returns the body of any
 // record.
 //
 // With Beyond a page is given back when its last message was yielded, so they should be handled

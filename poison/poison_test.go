@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
-	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
@@ -164,7 +164,7 @@ func TestAnyMessageFits(t *testing.T) {
 func TestTheLeastOfARecordIsInTheHead(t *testing.T) {
 	q := setup(t)
 	const head = "millrace/1?id=7&at=1000"
-	body := "\n" + strings.Repeat("x", queue.MaxText-codec.Room-len(head)-1)
+	body := "\n" + strings.Repeat("x", queue.MaxText-envelope.Room-len(head)-1)
 	m := message(head + "&n=4&s=4" + body)
 	m.Expires = time.Now().Add(time.Hour).UTC().Truncate(time.Second)
 	if err := policy(t, poisonrecord.Policy{}, q).Copy(t.Context(), poisonrecord.New(from, m, 5, poison.ReasonUndecodable, errors.New("broken"))); err != nil {

@@ -92,3 +92,9 @@ type Record struct {
 
 	Text string `json:"text"` // the message text, exactly
 }
+
+// Body returns the body of the message that the record holds, decoded from an envelope or Base64
+// if it is in one. The body of a group has all its items, in the form of docs/protocol.md. A text
+// that cannot be read is returned as it is, with the error; so is one whose body is stored
+// elsewhere, where a listener with claims finds it after a redrive.
+func (r Record) Body() ([]byte, error) { return poisonrecord.Body(r.Text) }

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/poison"
 )
 
@@ -15,7 +15,7 @@ func TestAPanicOfProgressComesOutOfTheRedrive(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := newMorgue(t)
 			for i := range 50 {
-				m.bury(t, envelope(t, i, codec.Head{}), poison.ReasonAttempts, nil)
+				m.bury(t, sealed(t, i, envelope.Head{}), poison.ReasonAttempts, nil)
 			}
 			func() {
 				defer func() {

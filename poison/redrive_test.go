@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
@@ -47,11 +48,11 @@ func newMorgue(t rapid.TB) *morgue {
 	return m
 }
 
-// envelope returns the text of a message for job n that has failed.
-func envelope(t rapid.TB, n int, h codec.Head) string {
+// sealed returns the text of a message for job n that has failed.
+func sealed(t rapid.TB, n int, h envelope.Head) string {
 	t.Helper()
 	h.ID = "job-" + strconv.Itoa(n)
-	text, err := codec.Seal(h, []byte(fmt.Sprintf(`{"N":%d}`, n)), codec.Envelope)
+	text, err := envelope.Seal(h, []byte(fmt.Sprintf(`{"N":%d}`, n)), codec.Envelope)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +96,7 @@ func jobs(t rapid.TB, texts []string) map[string]int {
 		if r, err := poison.ParseRecord(text); err == nil {
 			text = r.Text
 		}
-		h, _, _, err := codec.Open(text, codec.Envelope)
+		h, _, _, err := envelope.Open(text, codec.Envelope)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,11 +117,11 @@ func depth(t rapid.TB, q queue.Queue) int64 {
 func TestARedrivenJobStartsAnew(t *testing.T) {
 	m := newMorgue(t)
 	sent := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
-	head := codec.Head{
+	head := envelope.Head{
 		ContentType: "application/json", Enqueued: sent, Trace: "00-1-2-01", TraceState: "a=b", Dedupe: "once",
 		Attempts: 5, Settled: 7, Starts: 2, Poison: "attempts",
 	}
-	failed := strings.Replace(envelope(t, 1, head), "\n", "&zz=later\n", 1)
+	failed := strings.Replace(sealed(t, 1, head), "\n", "&zz=later\n", 1)
 	m.bury(t, failed, poison.ReasonAttempts, errors.New("no stock"))
 	report, err := poison.Redrive(t.Context(), m.orders, nil)
 	if err != nil || report.Done != 1 || report.Doubled != 0 || report.ByReason[poison.ReasonAttempts].Done != 1 {
@@ -128,7 +129,7 @@ func TestARedrivenJobStartsAnew(t *testing.T) {
 	}
 	got := drain(t, m.orders)
 	head.Attempts, head.Settled, head.Starts, head.Poison = 0, 0, 0, ""
-	want := strings.Replace(envelope(t, 1, head), "\n", "&zz=later\n", 1)
+	want := strings.Replace(sealed(t, 1, head), "\n", "&zz=later\n", 1)
 	if !slices.Equal(got, []string{want}) || depth(t, m.poison) != 0 {
 		t.Errorf("got %q and %d records left, want %q and none", got, depth(t, m.poison), want)
 	}
@@ -137,18 +138,18 @@ func TestARedrivenJobStartsAnew(t *testing.T) {
 // The reference to a body that is elsewhere is what the job is: it goes back unchanged.
 func TestTheClaimIsKept(t *testing.T) {
 	m := newMorgue(t)
-	m.bury(t, envelope(t, 7, codec.Head{Attempts: 5, Claim: "blob-7"}), poison.ReasonBlobGone, nil)
+	m.bury(t, sealed(t, 7, envelope.Head{Attempts: 5, Claim: "blob-7"}), poison.ReasonBlobGone, nil)
 	if _, err := poison.Redrive(t.Context(), m.orders, nil); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := drain(t, m.orders), envelope(t, 7, codec.Head{Claim: "blob-7"}); !slices.Equal(got, []string{want}) {
+	if got, want := drain(t, m.orders), sealed(t, 7, envelope.Head{Claim: "blob-7"}); !slices.Equal(got, []string{want}) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
 // A body that is elsewhere is found by the reference to it.
 func TestAFilterFindsABodyThatIsElsewhere(t *testing.T) {
-	e := poisonrecord.NewEntry(message(envelope(t, 7, codec.Head{Claim: "blob-7"})))
+	e := poisonrecord.NewEntry(message(sealed(t, 7, envelope.Head{Claim: "blob-7"})))
 	if f := (poisonrecord.Filter{Match: "blob-7"}); !f.Chooses(&e, time.Now()) {
 		t.Error("a filter for the reference does not choose the message")
 	}
@@ -159,7 +160,7 @@ func TestWhatIsLeftOfALifeIsHonoured(t *testing.T) {
 		m := newMorgue(t)
 		p := policy(t, poisonrecord.Policy{}, m.orders)
 		for n, life := range []time.Duration{time.Hour, time.Minute} {
-			expiring := message(envelope(t, n, codec.Head{}))
+			expiring := message(sealed(t, n, envelope.Head{}))
 			expiring.Expires = time.Now().Add(life)
 			if err := p.Copy(t.Context(), poisonrecord.New(from, expiring, 5, poison.ReasonExpiring, nil)); err != nil {
 				t.Fatal(err)
@@ -184,7 +185,7 @@ func TestWhatIsLeftOfALifeIsHonoured(t *testing.T) {
 // Messages that are no records go where the caller says, for the rest of their lives, and stay otherwise.
 func TestForeignMessagesGoWhereTheCallerSays(t *testing.T) {
 	m := newMorgue(t)
-	for _, text := range []string{"bare", envelope(t, 1, codec.Head{Attempts: 5})} {
+	for _, text := range []string{"bare", sealed(t, 1, envelope.Head{Attempts: 5})} {
 		if _, err := m.poison.Enqueue(t.Context(), text, &queue.EnqueueOptions{TTL: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +201,7 @@ func TestForeignMessagesGoWhereTheCallerSays(t *testing.T) {
 	if there, err := m.orders.Peek(t.Context(), 2); err != nil || len(there) != 2 || time.Until(there[0].Expires) > time.Hour || time.Until(there[1].Expires) > time.Hour {
 		t.Errorf("got %+v, %v; want two that expire within the hour", there, err)
 	}
-	if got := slices.Sorted(slices.Values(drain(t, m.orders))); !slices.Equal(got, []string{"bare", envelope(t, 1, codec.Head{})}) {
+	if got := slices.Sorted(slices.Values(drain(t, m.orders))); !slices.Equal(got, []string{"bare", sealed(t, 1, envelope.Head{})}) {
 		t.Errorf("got %q", got)
 	}
 }
@@ -381,13 +382,13 @@ func TestFromIsThePoisonQueue(t *testing.T) {
 // The record of a foreign message is the message itself.
 func TestAForeignMessageIsListedAsItIs(t *testing.T) {
 	m := newMorgue(t)
-	sent, err := m.poison.Enqueue(t.Context(), envelope(t, 7, codec.Head{Kind: "ship"}), &queue.EnqueueOptions{TTL: time.Hour})
+	sent, err := m.poison.Enqueue(t.Context(), sealed(t, 7, envelope.Head{Kind: "ship"}), &queue.EnqueueOptions{TTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for r, err := range poison.List(t.Context(), m.orders, nil) {
 		if err != nil || r.Reason != "" || r.Queue != "" || r.Job != "job-7" || r.ID != sent.ID || !r.Poisoned.Equal(sent.Inserted) ||
-			r.Expires == nil || !r.Expires.Equal(sent.Expires) || r.Text != envelope(t, 7, codec.Head{Kind: "ship"}) {
+			r.Expires == nil || !r.Expires.Equal(sent.Expires) || r.Text != sealed(t, 7, envelope.Head{Kind: "ship"}) {
 			t.Errorf("got %+v, %v; want message %s", r, err, sent.ID)
 		}
 	}
@@ -395,7 +396,7 @@ func TestAForeignMessageIsListedAsItIs(t *testing.T) {
 
 func TestTheFilterChooses(t *testing.T) {
 	now := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
-	r := poisonrecord.New(from, message(envelope(t, 7, codec.Head{Kind: "ship"})), 5, poison.ReasonAttempts, errors.New("no stock for order 17"))
+	r := poisonrecord.New(from, message(sealed(t, 7, envelope.Head{Kind: "ship"})), 5, poison.ReasonAttempts, errors.New("no stock for order 17"))
 	r.Stack = "main.ship()"
 	record := poisonrecord.Entry{Message: queue.Message{Lease: queue.Lease{ID: "p-1"}, Inserted: now.Add(-time.Hour)}, Record: r}
 	foreign := poisonrecord.NewEntry(queue.Message{Lease: queue.Lease{ID: "p-2"}, Inserted: now.Add(-time.Hour), Text: "eyJOIjoibGFtcCJ9"}) // {"N":"lamp"}
@@ -473,7 +474,7 @@ func TestAListGoesBeyondAPeek(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := newMorgue(t)
 			for i := range n {
-				if _, err := m.orders.Enqueue(t.Context(), envelope(t, i, codec.Head{}), nil); err != nil {
+				if _, err := m.orders.Enqueue(t.Context(), sealed(t, i, envelope.Head{}), nil); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -500,7 +501,7 @@ func TestAListGoesBeyondAPeek(t *testing.T) {
 			}
 			time.Sleep(2 * time.Second)
 			for _, text := range drain(t, m.orders) {
-				if h, _, _, err := codec.Open(text, codec.Envelope); err != nil || h.Settled < 1 || h.Attempts != 0 || h.Starts != 0 {
+				if h, _, _, err := envelope.Open(text, codec.Envelope); err != nil || h.Settled < 1 || h.Attempts != 0 || h.Starts != 0 {
 					t.Errorf("given back as %q, %v; want one delivery accounted for", text, err)
 				}
 			}
@@ -518,7 +519,7 @@ func TestAListGoesBeyondAPeek(t *testing.T) {
 func TestAListEndsEarly(t *testing.T) {
 	m := newMorgue(t)
 	for i := range 40 {
-		m.bury(t, envelope(t, i, codec.Head{}), poison.ReasonAttempts, nil)
+		m.bury(t, sealed(t, i, envelope.Head{}), poison.ReasonAttempts, nil)
 	}
 	for _, beyond := range []bool{false, true} {
 		for range poison.List(t.Context(), m.orders, &poison.Options{Beyond: beyond}) {
@@ -556,7 +557,7 @@ func TestOnlyTheChosenAreRedriven(t *testing.T) {
 			if i%3 == 0 {
 				reason, cause = poison.ReasonLost, nil
 			}
-			m.bury(t, envelope(t, i, codec.Head{Attempts: 5}), reason, cause)
+			m.bury(t, sealed(t, i, envelope.Head{Attempts: 5}), reason, cause)
 		}
 		o := &poison.Options{Account: m.account, Filter: poison.Filter{Fingerprint: "no stock for 1"}, DryRun: true}
 		report, err := poison.Redrive(t.Context(), m.orders, o)
@@ -597,7 +598,7 @@ func TestJobsThatFailAgainAreLeft(t *testing.T) {
 		m := newMorgue(t)
 		const n = 100
 		for i := range n {
-			m.bury(t, envelope(t, i, codec.Head{}), poison.ReasonAttempts, nil)
+			m.bury(t, sealed(t, i, envelope.Head{}), poison.ReasonAttempts, nil)
 		}
 		time.Sleep(2 * time.Second)
 		failing := &failsAgain{Queue: m.orders, morgue: m, t: t}
@@ -641,7 +642,7 @@ func TestTheRateBoundsARedrive(t *testing.T) {
 		for rate, want := range map[float64]time.Duration{0.5: 38 * time.Second, 5: 3 * time.Second, 100: 0} {
 			m := newMorgue(t)
 			for i := range 20 {
-				m.bury(t, envelope(t, i, codec.Head{}), poison.ReasonAttempts, nil)
+				m.bury(t, sealed(t, i, envelope.Head{}), poison.ReasonAttempts, nil)
 			}
 			begin := time.Now()
 			report, err := poison.Redrive(t.Context(), m.orders, &poison.Options{Rate: rate})
@@ -658,7 +659,7 @@ func TestAnInterruptedRedriveLosesAndDoublesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMorgue(t)
 		for i := range 100 {
-			m.bury(t, envelope(t, i, codec.Head{}), poison.ReasonAttempts, nil)
+			m.bury(t, sealed(t, i, envelope.Head{}), poison.ReasonAttempts, nil)
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		report, err := poison.Redrive(ctx, m.orders, &poison.Options{Parallel: 4, Progress: func(r poison.Summary) {
@@ -694,7 +695,7 @@ func TestASlowQueueDoublesNothing(t *testing.T) {
 		m := newMorgue(t)
 		const n = 50
 		for i := range n {
-			m.bury(t, envelope(t, i, codec.Head{}), poison.ReasonAttempts, nil)
+			m.bury(t, sealed(t, i, envelope.Head{}), poison.ReasonAttempts, nil)
 		}
 		time.Sleep(2 * time.Second)
 		var (
@@ -779,7 +780,7 @@ func TestARedriveThatFailsSaysWhatMayBeThereTwice(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := newMorgue(t)
 			for i := range 2 {
-				m.bury(t, envelope(t, i, codec.Head{}), poison.ReasonAttempts, nil)
+				m.bury(t, sealed(t, i, envelope.Head{}), poison.ReasonAttempts, nil)
 			}
 			from, to, begin := m.poison, m.orders, time.Now()
 			if c.keeps {

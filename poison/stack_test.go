@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
@@ -124,20 +125,20 @@ func TestARecordThatIsTooLargeLosesTheLeast(t *testing.T) {
 
 // Consumers that know no envelope get the body, as it is or in Base64.
 func TestABareCopyIsTheDecodedBody(t *testing.T) {
-	seal := func(h codec.Head, body string) string {
-		text, err := codec.Seal(h, []byte(body), codec.Envelope)
+	seal := func(h envelope.Head, body string) string {
+		text, err := envelope.Seal(h, []byte(body), codec.Envelope)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return text
 	}
 	for text, want := range map[string]string{
-		seal(codec.Head{ID: "7", Attempts: 5}, `{"ID":"7"}`): `{"ID":"7"}`,
-		seal(codec.Head{}, "\x00\xff"):                       "AP8=",
-		seal(codec.Head{Claim: "blob"}, ""):                  seal(codec.Head{Claim: "blob"}, ""),
-		"millrace/99?x\nbody":                                "millrace/99?x\nbody",
-		"eyJJRCI6IjcifQ==":                                   "eyJJRCI6IjcifQ==",
-		"words":                                              "words",
+		seal(envelope.Head{ID: "7", Attempts: 5}, `{"ID":"7"}`): `{"ID":"7"}`,
+		seal(envelope.Head{}, "\x00\xff"):                       "AP8=",
+		seal(envelope.Head{Claim: "blob"}, ""):                  seal(envelope.Head{Claim: "blob"}, ""),
+		"millrace/99?x\nbody":                                   "millrace/99?x\nbody",
+		"eyJJRCI6IjcifQ==":                                      "eyJJRCI6IjcifQ==",
+		"words":                                                 "words",
 	} {
 		q := setup(t)
 		if err := policy(t, poisonrecord.Policy{Bare: true}, q).Copy(t.Context(), poisonrecord.New(from, message(text), 5, poison.ReasonAttempts, nil)); err != nil {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"strings"
 
-	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
@@ -34,9 +34,10 @@ func ExampleInterceptor() {
 	if err != nil || len(batch) != 1 {
 		log.Fatal(batch, err)
 	}
-	head, body, _, err := codec.Open(batch[0].Text, codec.Auto)
-	fmt.Println(string(body), head.Trace, err)
+	_, rest, _ := strings.Cut(batch[0].Text, "&tp=") // behind the id and the time
+	fmt.Println(rest)
 	// Output:
 	// sent to orders true <nil>
-	// "order 7" 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01 <nil>
+	// 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+	// "order 7"
 }

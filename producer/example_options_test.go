@@ -3,8 +3,8 @@ package producer_test
 import (
 	"context"
 	"fmt"
+	"strings"
 
-	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
@@ -37,10 +37,9 @@ func ExampleOptions() {
 		fmt.Println(err)
 		return
 	}
-	head, body, _, err := codec.Open(batch[0].Text, codec.Auto, codec.Kinds)
-	fmt.Println(head.Kind, head.Key, head.Dedupe, head.Trace)
-	fmt.Println(string(body), err)
+	_, rest, _ := strings.Cut(batch[0].Text, "&tp=") // behind the id and the time
+	fmt.Println(rest)
 	// Output:
-	// resize album 12 album 12/3 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-	// {"Width":100} <nil>
+	// 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01&kd=resize&ky=album+12&dk=album+12%2F3
+	// {"Width":100}
 }

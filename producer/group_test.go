@@ -9,23 +9,24 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/driver"
 )
 
 // onlyGroup returns the only message on the queue, which is a group, taken apart.
-func onlyGroup(t *testing.T, q queue.Queue) (codec.Head, codec.Group) {
+func onlyGroup(t *testing.T, q queue.Queue) (envelope.Head, envelope.Group) {
 	t.Helper()
 	batch, err := q.Peek(t.Context(), 2)
 	if err != nil || len(batch) != 1 {
 		t.Fatalf("got %v, %v, want one message", batch, err)
 	}
-	h, body, _, err := codec.Open(batch[0].Text, codec.Auto, codec.Groups, codec.Kinds)
+	h, body, _, err := envelope.Open(batch[0].Text, codec.Auto, envelope.Groups, envelope.Kinds)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := codec.DecodeGroup(body, h.Items)
+	g, err := envelope.DecodeGroup(body, h.Items)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +79,7 @@ func TestAGroupThatCannotBeSentIsRefused(t *testing.T) {
 		want string
 	}{
 		{"empty", nil, nil, queue.ErrInvalid, "a group of 0 jobs is outside 1…65536"},
-		{"too many", make([]order, codec.MaxItems+1), nil, queue.ErrInvalid, "65537 jobs"},
+		{"too many", make([]order, envelope.MaxItems+1), nil, queue.ErrInvalid, "65537 jobs"},
 		{"too large", fifty, nil, queue.ErrTooLarge, "a group of 50 jobs"},
 		{"plain", fifty[:1], &producer.Options[order]{Format: codec.Plain}, queue.ErrInvalid, "a group needs an envelope"},
 		{"Base64", fifty[:1], &producer.Options[order]{Format: codec.Base64}, queue.ErrInvalid, "a group needs an envelope"},
@@ -115,10 +116,10 @@ func TestAGroupLeavesRoomForItsRecord(t *testing.T) {
 			return
 		}
 		h, g := onlyGroup(t, q)
-		all := codec.NewItemSet(len(g), func(int) bool { return true })
+		all := envelope.NewItemSet(len(g), func(int) bool { return true })
 		h.Attempts, h.Settled, h.Starts, h.Poison, h.Done, h.Failed = 1<<31-1, 1<<63-1, 1<<31-1, "undecodable", all, all
-		h.Failure = codec.ShortFailure(strings.Repeat("&", 1000))
-		recorded, err := codec.Seal(h, g.Encode(), codec.Envelope)
+		h.Failure = envelope.ShortFailure(strings.Repeat("&", 1000))
+		recorded, err := envelope.Seal(h, g.Encode(), codec.Envelope)
 		if err != nil {
 			r.Fatal(err)
 		}

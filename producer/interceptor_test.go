@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/faultqueue"
@@ -93,7 +92,7 @@ func TestAProducerWithoutAQueueFails(t *testing.T) {
 		}()
 	}
 	q := must(localqueue.New(nil)).Queue(queue.Name{Account: "test", Queue: "jobs"})
-	if _, err := producer.New(q, &producer.Options[int]{Format: codec.Format(99)}).Send(t.Context(), 1, nil); err == nil {
+	if _, err := producer.New(q, &producer.Options[int]{Format: "xml"}).Send(t.Context(), 1, nil); err == nil {
 		t.Error("Send in an unknown format: got no error, want one")
 	}
 }

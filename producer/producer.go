@@ -26,7 +26,7 @@ type Options[T any] struct {
 	// to codec.Auto, which writes an envelope.
 	Format codec.Format
 
-	// Kind names the type of the jobs on a queue of several kinds, at most codec.MaxHeadText
+	// Kind names the type of the jobs on a queue of several kinds, at most 256
 	// bytes. Workers that know no kinds leave such jobs to those that do. It needs an envelope.
 	// Defaults to none.
 	Kind string
@@ -38,7 +38,7 @@ type Options[T any] struct {
 
 	// Trace returns the W3C trace context of a Send, such as what OpenTelemetry's propagator
 	// writes; empty for none. It is called once for each Send with its context, before the
-	// interceptors. A trace state over codec.MaxTraceState bytes is left out; anything else that
+	// interceptors. A trace state over 512 bytes is left out; anything else that
 	// is no trace context is an error of the Send. Formats without an envelope carry none.
 	// Defaults to no trace context.
 	Trace func(ctx context.Context) (traceparent, tracestate string)

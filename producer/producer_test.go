@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
@@ -87,7 +88,7 @@ func TestSendWritesAnEnvelope(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, m := range batch {
-			h, body, format, err := codec.Open(m.Text, codec.Auto)
+			h, body, format, err := envelope.Open(m.Text, codec.Auto)
 			if err != nil || format != codec.Envelope || string(body) != `{"ID":"7"}` {
 				t.Errorf("got body %q, format %v, error %v; want the job in an envelope", body, format, err)
 			}
@@ -170,7 +171,7 @@ func TestBadJobsFailBeforeAnythingIsSent(t *testing.T) {
 	if _, err := producer.New[chan int](u, nil).Send(t.Context(), nil, nil); err == nil {
 		t.Error("Send of a channel: got no error, want one")
 	}
-	if _, err := producer.New(u, &producer.Options[order]{Format: codec.Format(9)}).Send(t.Context(), order{}, nil); err == nil {
+	if _, err := producer.New(u, &producer.Options[order]{Format: "xml"}).Send(t.Context(), order{}, nil); err == nil {
 		t.Error("Send in an unknown format: got no error, want one")
 	}
 	if u.failures != 1 {

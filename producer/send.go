@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/blob"
-	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/internal/units"
@@ -30,16 +30,16 @@ type SendOptions struct {
 	TTL time.Duration
 
 	// JobID is the id of the job, which stays the same when its message is moved or sent again.
-	// At most codec.MaxHeadText bytes; it needs an envelope. Defaults to a random id.
+	// At most 256 bytes; it needs an envelope. Defaults to a random id.
 	JobID string
 
 	// DedupeKey is equal for jobs that are the same job sent twice, so that workers can recognise
-	// them; sending does not. At most codec.MaxHeadText bytes; it needs an envelope. Defaults to
+	// them; sending does not. At most 256 bytes; it needs an envelope. Defaults to
 	// none.
 	DedupeKey string
 
 	// Key is what the job belongs to, such as a customer. A [queue.Sender] over several queues may
-	// choose the queue by it. At most codec.MaxHeadText bytes; it needs an envelope. Defaults to none.
+	// choose the queue by it. At most 256 bytes; it needs an envelope. Defaults to none.
 	Key string
 }
 
@@ -74,7 +74,7 @@ var errAccepted error = &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: "the
 // Send sends one job and returns when the service has accepted it. A job that cannot be encoded,
 // is too large ([queue.ErrTooLarge], unless there are Options.Claims) or has invalid options ([queue.ErrInvalid]) fails before
 // anything is sent. The limits are [queue.MaxText], and [driver.MaxRequest] for the text escaped for
-// XML, whatever the queue; an envelope must leave codec.Room bytes free, for attempts to be
+// XML, whatever the queue; an envelope must leave 110 bytes free, for attempts to be
 // recorded in. After an error that matches [queue.ErrOutcomeUnknown] the job may be in the queue;
 // after any other it is not.
 func (p *Producer[T]) Send(ctx context.Context, job T, o *SendOptions) (Sent, error) {
@@ -149,7 +149,7 @@ func (p *Producer[T]) ready() error {
 	if p.options.WakeupDepth < 0 {
 		return fmt.Errorf("send to %v: WakeupDepth %d is negative", p.queue.Name(), p.options.WakeupDepth)
 	}
-	if p.options.Claims != nil && !p.options.Format.HasHead() {
+	if p.options.Claims != nil && !envelope.HasHead(p.options.Format) {
 		return fmt.Errorf("send to %v: Claims needs an envelope, and the format %v has none: leave Format at codec.Auto", p.queue.Name(), p.options.Format)
 	}
 	return p.checkSender()
@@ -166,8 +166,8 @@ func (p *Producer[T]) sending(ctx context.Context, o *SendOptions) (*Sending, er
 	if s.JobID == "" {
 		s.JobID = rand.Text()
 	}
-	if f := p.options.Trace; f != nil && p.options.Format.HasHead() {
-		if s.Trace, s.TraceState = f(ctx); len(s.TraceState) > codec.MaxTraceState {
+	if f := p.options.Trace; f != nil && envelope.HasHead(p.options.Format) {
+		if s.Trace, s.TraceState = f(ctx); len(s.TraceState) > envelope.MaxTraceState {
 			s.TraceState = ""
 		}
 	}
@@ -177,7 +177,7 @@ func (p *Producer[T]) sending(ctx context.Context, o *SendOptions) (*Sending, er
 // checkEnvelope refuses the values, each after its name, that only an envelope can carry, if the
 // format has none.
 func (p *Producer[T]) checkEnvelope(pairs ...string) error {
-	for i := 0; i < len(pairs) && !p.options.Format.HasHead(); i += 2 {
+	for i := 0; i < len(pairs) && !envelope.HasHead(p.options.Format); i += 2 {
 		if pairs[i+1] != "" {
 			return &queue.Error{Kind: queue.ErrInvalid, Hint: "leave it out, or leave Format at codec.Auto",
 				Detail: fmt.Sprintf("%s %.60q needs an envelope, and the format %v has none", pairs[i], pairs[i+1], p.options.Format)}
@@ -238,12 +238,12 @@ func (p *Producer[T]) seal(s *Sending, body []byte) (string, error) {
 	if err := driver.CheckEnqueue(&s.request); err != nil {
 		return "", err
 	}
-	head := codec.Head{
+	head := envelope.Head{
 		ID: s.JobID, Enqueued: s.enqueued, Trace: s.Trace, TraceState: s.TraceState,
 		Kind: s.Kind, Key: s.Key, Dedupe: s.DedupeKey, Claim: s.claim, Items: s.items,
 	}
 	room := 0
-	if p.options.Format.HasHead() {
+	if envelope.HasHead(p.options.Format) {
 		if err := head.Check(); err != nil {
 			return "", &queue.Error{Kind: queue.ErrInvalid, Detail: err.Error()}
 		}
@@ -251,7 +251,7 @@ func (p *Producer[T]) seal(s *Sending, body []byte) (string, error) {
 	} else if err := p.checkEnvelope("Kind", s.Kind); err != nil {
 		return "", err
 	}
-	text, err := codec.Seal(head, body, p.options.Format)
+	text, err := envelope.Seal(head, body, p.options.Format)
 	if err != nil {
 		return "", err
 	}
@@ -265,7 +265,7 @@ func (p *Producer[T]) try(ctx context.Context, s *Sending, text string) error {
 	case err == nil:
 		s.Sent = Sent{Lease: accepted.Lease, Queue: cmp.Or(accepted.Queue, p.queue.Name()), Inserted: accepted.Inserted, MaybeTwice: s.maybeSent != nil || accepted.MaybeTwice}
 		p.maybeIn(s, s.Sent.Queue)
-		if p.options.Format.HasHead() {
+		if envelope.HasHead(p.options.Format) {
 			s.Sent.JobID = s.JobID
 		}
 		s.maybeSent = errAccepted
@@ -295,7 +295,7 @@ type Claims interface {
 	Limit() int
 
 	// Put stores a body and returns its claim, with which workers find it, at most
-	// codec.MaxHeadText bytes.
+	// 256 bytes.
 	Put(ctx context.Context, body []byte) (claim string, err error)
 }
 
@@ -342,7 +342,7 @@ func jobOf(s *Sending) [2]string { return [2]string{s.JobID, s.Kind} }
 //
 // A group must fit into a message, 64 KiB of text, with the room in which what has been done of it
 // is recorded; otherwise it is [queue.ErrTooLarge], and nothing is sent. With Options.Claims a larger
-// one is stored, in one piece. An empty group, one of more than codec.MaxItems jobs, and a format
+// one is stored, in one piece. An empty group, one of more than 65,536 jobs, and a format
 // without an envelope are [queue.ErrInvalid].
 func (p *Producer[T]) SendGroup(ctx context.Context, jobs []T, o *SendOptions) (Sent, error) {
 	if err := p.ready(); err != nil {
@@ -355,7 +355,7 @@ func (p *Producer[T]) SendGroup(ctx context.Context, jobs []T, o *SendOptions) (
 	}
 	if err == nil {
 		s.items, s.Items = len(jobs), len(jobs)
-		g := make(codec.Group, len(jobs))
+		g := make(envelope.Group, len(jobs))
 		for i := 0; i < len(jobs) && err == nil; i++ {
 			if g[i], err = p.options.Codec.Encode(jobs[i]); err != nil {
 				err = fmt.Errorf("item %d of a group of %d: %w", i, len(jobs), err)
@@ -375,9 +375,9 @@ func (p *Producer[T]) SendGroup(ctx context.Context, jobs []T, o *SendOptions) (
 // checkGroup refuses a group of this many jobs if it cannot be sent.
 func (p *Producer[T]) checkGroup(jobs int) error {
 	switch {
-	case jobs < 1 || jobs > codec.MaxItems:
-		return &queue.Error{Kind: queue.ErrInvalid, Detail: fmt.Sprintf("a group of %d jobs is outside 1…%d", jobs, codec.MaxItems)}
-	case !p.options.Format.HasHead():
+	case jobs < 1 || jobs > envelope.MaxItems:
+		return &queue.Error{Kind: queue.ErrInvalid, Detail: fmt.Sprintf("a group of %d jobs is outside 1…%d", jobs, envelope.MaxItems)}
+	case !envelope.HasHead(p.options.Format):
 		return &queue.Error{Kind: queue.ErrInvalid, Hint: "leave Format at codec.Auto",
 			Detail: fmt.Sprintf("a group needs an envelope, and the format %v has none", p.options.Format)}
 	}

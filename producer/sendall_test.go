@@ -19,6 +19,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/emulator"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
@@ -58,7 +59,7 @@ func onQueue(t testing.TB, q queue.Queue) map[string]int {
 			t.Fatal(err)
 		}
 		for _, m := range batch {
-			_, body, _, err := codec.Open(m.Text, codec.Auto)
+			_, body, _, err := envelope.Open(m.Text, codec.Auto)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -215,7 +216,7 @@ type planned struct {
 
 func (p *planned) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
 	time.Sleep(time.Millisecond)
-	_, body, _, _ := codec.Open(text, codec.Auto)
+	_, body, _, _ := envelope.Open(text, codec.Auto)
 	one, _ := codec.JSON[order]().Decode(body)
 	p.mu.Lock()
 	var i int
@@ -384,7 +385,7 @@ func TestReportGetsEveryResult(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, m := range batch {
-		h, body, _, _ := codec.Open(m.Text, codec.Auto)
+		h, body, _, _ := envelope.Open(m.Text, codec.Auto)
 		if i, id, _ := strings.Cut(h.ID, " "); i != id || string(body) != fmt.Sprintf(`{"ID":%q}`, id) {
 			t.Errorf("job %q has the body %s", h.ID, body)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 )
@@ -20,13 +21,13 @@ const (
 )
 
 // onlyHead returns the head of the only message on the queue.
-func onlyHead(t *testing.T, q queue.Queue) codec.Head {
+func onlyHead(t *testing.T, q queue.Queue) envelope.Head {
 	t.Helper()
 	batch, err := q.Peek(t.Context(), 2)
 	if err != nil || len(batch) != 1 {
 		t.Fatalf("got %v, %v, want one message", batch, err)
 	}
-	h, _, _, err := codec.Open(batch[0].Text, codec.Auto, codec.Kinds)
+	h, _, _, err := envelope.Open(batch[0].Text, codec.Auto, envelope.Kinds)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +48,7 @@ func TestTheEnvelopeSaysWhatTheOptionsSay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := codec.Head{ID: "job 7", Kind: "order", Key: "customer", Dedupe: "d/7", Trace: traceParent, TraceState: traceState, Enqueued: time.Now().UTC()}
+		want := envelope.Head{ID: "job 7", Kind: "order", Key: "customer", Dedupe: "d/7", Trace: traceParent, TraceState: traceState, Enqueued: time.Now().UTC()}
 		if got := onlyHead(t, q); got != want || sent.JobID != "job 7" {
 			t.Errorf("got %+v, sent %+v, want %+v", got, sent, want)
 		}
@@ -69,7 +70,7 @@ func TestSentHasTheJobID(t *testing.T) {
 
 // What exceeds a limit is an error that names it, and nothing is sent.
 func TestLimitsAreCheckedBeforeAnythingIsSent(t *testing.T) {
-	long := strings.Repeat("x", codec.MaxHeadText+1)
+	long := strings.Repeat("x", envelope.MaxHeadText+1)
 	trace := func(parent, state string) func(context.Context) (string, string) {
 		return func(context.Context) (string, string) { return parent, state }
 	}
@@ -120,7 +121,7 @@ func TestLimitsAreCheckedBeforeAnythingIsSent(t *testing.T) {
 // without an envelope carry no trace context.
 func TestATraceContextStopsNoJob(t *testing.T) {
 	q := setup(t)
-	long := "a=" + strings.Repeat("b", codec.MaxTraceState)
+	long := "a=" + strings.Repeat("b", envelope.MaxTraceState)
 	trace := func(context.Context) (string, string) { return traceParent, long }
 	if _, err := producer.New(q, &producer.Options[order]{Trace: trace}).Send(t.Context(), order{"7"}, nil); err != nil {
 		t.Fatal(err)
@@ -158,7 +159,7 @@ func TestSentTellsThatTheJobMayBeThereTwice(t *testing.T) {
 				t.Errorf("after %v: got %v, %v; want the lease of the later message", c.err, batch, err)
 			}
 			for _, m := range batch {
-				if h, _, _, err := codec.Open(m.Text, codec.Auto); err != nil || h.ID != sent.JobID {
+				if h, _, _, err := envelope.Open(m.Text, codec.Auto); err != nil || h.ID != sent.JobID {
 					t.Errorf("got job %q, %v, want %q in both", h.ID, err, sent.JobID)
 				}
 			}

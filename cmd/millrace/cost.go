@@ -9,7 +9,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/scaling"
 )
@@ -42,7 +42,7 @@ func costCommand() *command {
 	decimalVar(f, &blobPrice, "blob-price", 0, "`dollars` for 10,000 requests to the blob store (default as -price)")
 	decimalVar(f, &n.bus, "bus", 0, "`dollars` a month for a server that carries wake-ups; millrace serve and a bus within a\nprocess need none")
 	decimalVar(f, &n.hourPrice, "hour-price", 0, "`dollars` for an hour of an instance, to include instance-hours")
-	wholeVar(f, &n.group, "group", 1, codec.MaxItems, "this `number` of jobs in a message")
+	wholeVar(f, &n.group, "group", 1, envelope.MaxItems, "this `number` of jobs in a message")
 	decimalVar(f, &n.compression, "compression", 1, "compression makes a body smaller by this `factor`")
 	wholeVar(f, &n.batch, "batch", 1, queue.MaxBatch, "a dequeue returns this `number` of messages")
 	spanVar(f, &n.idleMax, "idle-max", time.Millisecond, "a loop that finds nothing waits longer each time, up to this `duration`")

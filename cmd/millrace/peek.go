@@ -16,6 +16,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/claimtext"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
@@ -199,13 +200,13 @@ func decode(m queue.Message) peeked {
 		}
 		text = r.Text
 	}
-	head, body, format, err := codec.Open(text, codec.Auto, codec.Kinds, codec.Claims, codec.Groups)
+	head, body, format, err := envelope.Open(text, codec.Auto, envelope.Kinds, envelope.Claims, envelope.Groups)
 	if err != nil {
 		s.Error = err.Error()
 		s.BodyText = &text
 		return s
 	}
-	s.Format, s.Job, s.Kind, s.Attempts = format.String(), head.ID, head.Kind, head.Attempts
+	s.Format, s.Job, s.Kind, s.Attempts = string(format), head.ID, head.Kind, head.Attempts
 	if s.Poison != nil {
 		s.Attempts = r.Attempts
 	}
@@ -236,9 +237,9 @@ func (s *peeked) print(out io.Writer, now time.Time) error {
 	switch {
 	case s.Job != "":
 		add("job %s", s.Job)
-	case s.Format == codec.Base64.String():
+	case s.Format == string(codec.Base64):
 		add("in Base64 without an envelope")
-	case s.Format == codec.Plain.String():
+	case s.Format == string(codec.Plain):
 		add("without an envelope")
 	}
 	if s.Kind != "" {
@@ -321,12 +322,12 @@ type peekedItem struct {
 }
 
 // newPeekedGroup returns the group, without its items if the body is stored elsewhere.
-func newPeekedGroup(head *codec.Head, body []byte) (*peekedGroup, error) {
+func newPeekedGroup(head *envelope.Head, body []byte) (*peekedGroup, error) {
 	p := &peekedGroup{Jobs: head.Items, Done: head.Done.Len(), Failed: head.Failed.Len()}
 	if head.Claim != "" {
 		return p, nil
 	}
-	items, err := codec.DecodeGroup(body, head.Items)
+	items, err := envelope.DecodeGroup(body, head.Items)
 	if err != nil {
 		return nil, err
 	}

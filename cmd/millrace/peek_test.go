@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
@@ -75,14 +76,14 @@ func TestPeekRefusesANumberOutOfRange(t *testing.T) {
 // TestDecodedMessages: peek decodes envelopes, poison records, and other texts.
 func TestDecodedMessages(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	seal := func(h codec.Head, body string, f codec.Format) string {
-		text, err := codec.Seal(h, []byte(body), f)
+	seal := func(h envelope.Head, body string, f codec.Format) string {
+		text, err := envelope.Seal(h, []byte(body), f)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return text
 	}
-	job := seal(codec.Head{ID: "job-1", Enqueued: at, Attempts: 3, Settled: 4}, `{"a":1}`, codec.Envelope)
+	job := seal(envelope.Head{ID: "job-1", Enqueued: at, Attempts: 3, Settled: 4}, `{"a":1}`, codec.Envelope)
 	record := poisonrecord.New(queue.Name{Account: "acme", Queue: "orders"}, queue.Message{Lease: queue.Lease{ID: "m-1"}, Text: job, DequeueCount: 5}, 5, poison.ReasonAttempts, errors.New("no such order"))
 	poisoned, err := record.Encode()
 	if err != nil {
@@ -105,7 +106,7 @@ func TestDecodedMessages(t *testing.T) {
 			"message id, job job-1, put 2m03s ago, delivered 4 times, 3 failed attempts\n  {\"a\":1}\n",
 		},
 		"a job of a kind": {
-			queue.Message{Text: seal(codec.Head{ID: "j", Kind: "mail\x1b"}, `{"a":1}`, codec.Envelope)},
+			queue.Message{Text: seal(envelope.Head{ID: "j", Kind: "mail\x1b"}, `{"a":1}`, codec.Envelope)},
 			[]string{`"job":"j"`, `"kind":"mail\u001b"`, `"body":{"a":1}`},
 			"message id, job j, kind mail\\x1b, put 2m03s ago\n  {\"a\":1}\n",
 		},
@@ -120,38 +121,38 @@ func TestDecodedMessages(t *testing.T) {
 			"message id, without an envelope, put 2m03s ago, poison of orders (undecodable)\n  not json\n",
 		},
 		"JSON in Base64": {
-			queue.Message{Text: seal(codec.Head{}, `{"a":1}`, codec.Base64), DequeueCount: 1},
+			queue.Message{Text: seal(envelope.Head{}, `{"a":1}`, codec.Base64), DequeueCount: 1},
 			[]string{`"format":"base64"`, `"body":{"a":1}`, `"text":"eyJhIjoxfQ=="`},
 			"message id, in Base64 without an envelope, put 2m03s ago, delivered 1 time\n  {\"a\":1}\n",
 		},
 		"no text": {
-			queue.Message{Text: seal(codec.Head{ID: "j"}, "\xff\x00", codec.Envelope)},
+			queue.Message{Text: seal(envelope.Head{ID: "j"}, "\xff\x00", codec.Envelope)},
 			[]string{`"bodyBase64":"/wA="`},
 			"message id, job j, put 2m03s ago\n  (Base64) /wA=\n",
 		},
 		"a body that is stored elsewhere": {
-			queue.Message{Text: seal(codec.Head{ID: "j", Claim: claim}, "", codec.Envelope)},
+			queue.Message{Text: seal(envelope.Head{ID: "j", Claim: claim}, "", codec.Envelope)},
 			[]string{`"format":"envelope"`, `"job":"j"`, `"claim":{"text":"` + claim + `","ref":"blob://claims/bodies/a","size":7,"sha256":"` + sum + `"}`},
 			"message id, job j, put 2m03s ago\n  (stored elsewhere) 7 bytes in blob://claims/bodies/a, SHA-256 " + sum + "\n",
 		},
 		"a group": {
-			queue.Message{Text: seal(codec.Head{ID: "j", Items: 3, Done: codec.NewItemSet(3, func(i int) bool { return i == 0 }),
-				Failed: codec.NewItemSet(3, func(i int) bool { return i == 2 })}, "7:{\"a\":1}\n7:{\"a\":2}\n3:two\n", codec.Envelope)},
+			queue.Message{Text: seal(envelope.Head{ID: "j", Items: 3, Done: envelope.NewItemSet(3, func(i int) bool { return i == 0 }),
+				Failed: envelope.NewItemSet(3, func(i int) bool { return i == 2 })}, "7:{\"a\":1}\n7:{\"a\":2}\n3:two\n", codec.Envelope)},
 			[]string{`"group":{"jobs":3,"done":1,"failed":1,"items":[{"state":"done","body":{"a":1}},{"state":"left","body":{"a":2}},{"state":"failed","bodyText":"two"}]}`},
 			"message id, job j, a group of 3 jobs, 1 done, 1 failed for good, put 2m03s ago\n  item 0, done: {\"a\":1}\n  item 1, left: {\"a\":2}\n  item 2, failed: two\n",
 		},
 		"a group that is stored elsewhere": {
-			queue.Message{Text: seal(codec.Head{ID: "j", Items: 1000, Claim: "row 7"}, "", codec.Envelope)},
+			queue.Message{Text: seal(envelope.Head{ID: "j", Items: 1000, Claim: "row 7"}, "", codec.Envelope)},
 			[]string{`"claim":{"text":"row 7"}`, `"group":{"jobs":1000,"done":0}`},
 			"message id, job j, a group of 1000 jobs, put 2m03s ago\n  (stored elsewhere) row 7\n",
 		},
 		"a broken group": {
-			queue.Message{Text: seal(codec.Head{ID: "j", Items: 2}, "7:{\"a\":1}\n", codec.Envelope)},
+			queue.Message{Text: seal(envelope.Head{ID: "j", Items: 2}, "7:{\"a\":1}\n", codec.Envelope)},
 			[]string{`"bodyText":"7:{\"a\":1}\n"`, `"error":"decode a group: it has 1 items, and the head says 2"`},
 			"message id, job j, put 2m03s ago, cannot be decoded: decode a group: it has 1 items, and the head says 2\n  7:{\"a\":1}\n  \n",
 		},
 		"a body that a store of the user's keeps": {
-			queue.Message{Text: seal(codec.Head{ID: "j", Claim: "row 7"}, "", codec.Envelope)},
+			queue.Message{Text: seal(envelope.Head{ID: "j", Claim: "row 7"}, "", codec.Envelope)},
 			[]string{`"claim":{"text":"row 7"}`},
 			"message id, job j, put 2m03s ago\n  (stored elsewhere) row 7\n",
 		},

@@ -17,6 +17,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/emulator"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
@@ -94,7 +95,7 @@ func jobsIn(t *testing.T, q queue.Queue) map[string]int {
 			return ids
 		}
 		for _, m := range batch {
-			h, _, _, err := codec.Open(m.Text, codec.Envelope)
+			h, _, _, err := envelope.Open(m.Text, codec.Envelope)
 			if err != nil || h.Attempts != 0 {
 				t.Fatalf("got %q, %v; want a job without attempts", m.Text, err)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/codec/claimcheck"
 	"github.com/millrace/millrace/internal/claimtext"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
@@ -22,7 +23,7 @@ import (
 // bury puts the record of job n into the poison queue of q.
 func bury(t *testing.T, q queue.Manager, n int, reason poison.Reason, cause error, stack string) {
 	t.Helper()
-	text, err := codec.Seal(codec.Head{ID: fmt.Sprintf("job-%d", n), Attempts: 5}, fmt.Appendf(nil, `{"ID":%d,"Item":"lamp"}`, n), codec.Envelope)
+	text, err := envelope.Seal(envelope.Head{ID: fmt.Sprintf("job-%d", n), Attempts: 5}, fmt.Appendf(nil, `{"ID":%d,"Item":"lamp"}`, n), codec.Envelope)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,7 @@ func TestPoisonOfOneKind(t *testing.T) {
 	v := on(startServer(t))
 	name := createQueue(t, v)
 	for n, kind := range []string{"", "mail", "invoice", "mail"} {
-		text, err := codec.Seal(codec.Head{ID: fmt.Sprintf("job-%d", n), Kind: kind, Enqueued: time.Now()}, []byte(`{}`), codec.Envelope)
+		text, err := envelope.Seal(envelope.Head{ID: fmt.Sprintf("job-%d", n), Kind: kind, Enqueued: time.Now()}, []byte(`{}`), codec.Envelope)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,11 +213,11 @@ func TestALargeBodyIsShownByItsReference(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := codec.Seal(codec.Head{ID: "large", Claim: claim}, nil, codec.Envelope)
+	text, err := envelope.Seal(envelope.Head{ID: "large", Claim: claim}, nil, codec.Envelope)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := poisonrecord.New(q.Name(), queue.Message{Lease: queue.Lease{ID: "m"}, Text: text}, 0, poison.ReasonBlobGone, codec.ErrClaimGone)
+	r := poisonrecord.New(q.Name(), queue.Message{Lease: queue.Lease{ID: "m"}, Text: text}, 0, poison.ReasonBlobGone, envelope.ErrClaimGone)
 	if err := (poisonrecord.Policy{Queue: q.Sibling(poison.Suffix)}).Copy(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}

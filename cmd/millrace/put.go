@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/driver"
@@ -83,7 +84,7 @@ func (o *putOptions) check(texts []string) error {
 	case o.ttl != 0 && driver.Seconds(o.delay) >= driver.Seconds(o.ttl):
 		return fmt.Errorf("-delay %v is not shorter than -ttl %v: the jobs would expire before they are visible", o.delay, o.ttl)
 	}
-	if err := (codec.Head{Kind: o.kind}).Check(); err != nil {
+	if err := (envelope.Head{Kind: o.kind}).Check(); err != nil {
 		return fmt.Errorf("-kind: %w", err)
 	}
 	for i, text := range texts {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -18,7 +19,7 @@ func bodies(t *testing.T, q queue.Queue) (all []string) {
 		t.Fatal(err)
 	}
 	for _, m := range messages {
-		head, body, format, err := codec.Open(m.Text, codec.Auto, codec.Kinds)
+		head, body, format, err := envelope.Open(m.Text, codec.Auto, envelope.Kinds)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -29,7 +30,7 @@ func bodies(t *testing.T, q queue.Queue) (all []string) {
 		if head.Kind != "" {
 			of = " of " + head.Kind
 		}
-		all = append(all, format.String()+of+" "+string(body))
+		all = append(all, string(format)+of+" "+string(body))
 	}
 	slices.Sort(all)
 	return all

@@ -15,10 +15,10 @@ import (
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/blob/azureblob"
-	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/codec/claimcheck"
 	"github.com/millrace/millrace/internal/azuritetest"
 	"github.com/millrace/millrace/internal/claimtext"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
 )
@@ -43,7 +43,7 @@ func onAzurite(t *testing.T, o *claimcheck.Options) (_ *claimcheck.Claims, _ blo
 func TestAzuriteKeepsBodies(t *testing.T) {
 	c, s, _ := onAzurite(t, &claimcheck.Options{Retention: time.Millisecond})
 	ctx := t.Context()
-	if _, err := c.Open(ctx, claimtext.Claim{Ref: blob.Ref{Container: "claims-none", Name: "bodies/a"}}.String()); !errors.Is(err, codec.ErrClaimInvalid) {
+	if _, err := c.Open(ctx, claimtext.Claim{Ref: blob.Ref{Container: "claims-none", Name: "bodies/a"}}.String()); !errors.Is(err, envelope.ErrClaimInvalid) {
 		t.Errorf("another container: got %v, want ErrClaimInvalid", err)
 	}
 	random := mathrand.NewChaCha8([32]byte{})
@@ -64,13 +64,13 @@ func TestAzuriteKeepsBodies(t *testing.T) {
 	if err := s.Delete(ctx, ref(t, gone)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Open(ctx, gone); !errors.Is(err, codec.ErrClaimGone) {
+	if _, err := c.Open(ctx, gone); !errors.Is(err, envelope.ErrClaimGone) {
 		t.Errorf("deleted: got %v, want ErrClaimGone", err)
 	}
 	if err := s.Put(ctx, ref(t, damaged), bytes.NewReader(make([]byte, 1<<20)), nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Open(ctx, damaged); !errors.Is(err, codec.ErrClaimInvalid) {
+	if _, err := c.Open(ctx, damaged); !errors.Is(err, envelope.ErrClaimInvalid) {
 		t.Errorf("damaged: got %v, want ErrClaimInvalid", err)
 	}
 	for range 2 {
@@ -78,7 +78,7 @@ func TestAzuriteKeepsBodies(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.Open(ctx, claims[3]); !errors.Is(err, codec.ErrClaimSettled) || c.Duplicates() != 1 {
+	if _, err := c.Open(ctx, claims[3]); !errors.Is(err, envelope.ErrClaimSettled) || c.Duplicates() != 1 {
 		t.Errorf("settled: got %v and %d duplicates, want ErrClaimSettled and one", err, c.Duplicates())
 	}
 	azuritetest.Until(t, "the service, which keeps whole seconds, says that all are old", func() bool {
@@ -92,7 +92,7 @@ func TestAzuriteKeepsBodies(t *testing.T) {
 	if swept, err := c.Sweep(ctx); err != nil || swept != (claimcheck.Removed{Blobs: 1}) {
 		t.Errorf("Sweep: got %+v, %v; want the tombstone", swept, err)
 	}
-	if _, err := c.Open(ctx, claims[3]); !errors.Is(err, codec.ErrClaimGone) {
+	if _, err := c.Open(ctx, claims[3]); !errors.Is(err, envelope.ErrClaimGone) {
 		t.Errorf("swept: got %v, want ErrClaimGone", err)
 	}
 	if purged, err := c.Purge(ctx, time.Hour); err != nil || purged != (claimcheck.Removed{}) {
@@ -111,7 +111,7 @@ func TestAzuriteHasNoBodyInAContainerThatIsMissing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Open(t.Context(), strings.Replace(claim, ref(t, claim).Container, missing, 1)); !errors.Is(err, codec.ErrClaimGone) {
+	if _, err := c.Open(t.Context(), strings.Replace(claim, ref(t, claim).Container, missing, 1)); !errors.Is(err, envelope.ErrClaimGone) {
 		t.Errorf("got %v, want ErrClaimGone", err)
 	}
 	if swept, err := c.Sweep(t.Context()); err != nil || swept.Blobs != 0 {

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/blob"
-	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/blobcheck"
 	"github.com/millrace/millrace/internal/claimtext"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/internal/units"
 )
@@ -119,9 +119,10 @@ func (c *Claims) Put(ctx context.Context, body []byte) (claim string, err error)
 	return r.String(), nil
 }
 
-// Open returns the body of a claim, whose checksum it has verified. An error matches
-// [codec.ErrClaimGone], [codec.ErrClaimSettled] or [codec.ErrClaimInvalid] if it will stay so, and
-// [codec.ErrNewer] for a claim of a newer release; otherwise the body cannot be read for now.
+// Open returns the body of a claim, whose checksum it has verified. The error matches
+// [blob.ErrMissing] if the body is gone, and [codec.ErrNewer] for a claim of a newer release. Workers
+// also recognise the errors for a body whose job is done and for an invalid claim. With any other
+// error the body cannot be read for now.
 func (c *Claims) Open(ctx context.Context, claim string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
@@ -136,17 +137,17 @@ func (c *Claims) Open(ctx context.Context, claim string) ([]byte, error) {
 	switch {
 	case err == nil:
 		return body, nil
-	case errors.Is(err, codec.ErrClaimSettled):
+	case errors.Is(err, envelope.ErrClaimSettled):
 		c.duplicates.Add(1)
 	case errors.Is(err, blob.ErrMissing):
-		err = fmt.Errorf("%w: %w", codec.ErrClaimGone, err)
+		err = fmt.Errorf("%w: %w", envelope.ErrClaimGone, err)
 	}
 	return nil, fmt.Errorf("open a body: %w", err)
 }
 
 func (c *Claims) read(ctx context.Context, r claimtext.Claim) (body []byte, err error) {
 	if r.Size > c.options.MaxBody {
-		return nil, fmt.Errorf("%w: the body has %d bytes, and MaxBody is %d", codec.ErrClaimInvalid, r.Size, c.options.MaxBody)
+		return nil, fmt.Errorf("%w: the body has %d bytes, and MaxBody is %d", envelope.ErrClaimInvalid, r.Size, c.options.MaxBody)
 	}
 	stored, err := c.store.Open(ctx, r.Ref)
 	if err != nil {
@@ -155,16 +156,16 @@ func (c *Claims) read(ctx context.Context, r claimtext.Claim) (body []byte, err 
 	defer func() { _ = stored.Close() }() // everything has been read, or the error is another
 	switch {
 	case stored.Metadata[stateKey] == settled:
-		return nil, fmt.Errorf("%w: %v", codec.ErrClaimSettled, r.Ref)
+		return nil, fmt.Errorf("%w: %v", envelope.ErrClaimSettled, r.Ref)
 	case stored.Size != r.Size:
-		return nil, fmt.Errorf("%w: %v has %d bytes, and the claim says %d", codec.ErrClaimInvalid, r.Ref, stored.Size, r.Size)
+		return nil, fmt.Errorf("%w: %v has %d bytes, and the claim says %d", envelope.ErrClaimInvalid, r.Ref, stored.Size, r.Size)
 	}
 	body = make([]byte, r.Size)
 	if _, err := io.ReadFull(stored, body); err != nil {
 		return nil, fmt.Errorf("read %v: %w", r.Ref, err)
 	}
 	if claimtext.Of(r.Ref, body) != r {
-		return nil, fmt.Errorf("%w: the checksum of %v is not that of the claim", codec.ErrClaimInvalid, r.Ref)
+		return nil, fmt.Errorf("%w: the checksum of %v is not that of the claim", envelope.ErrClaimInvalid, r.Ref)
 	}
 	return body, nil
 }
@@ -185,8 +186,8 @@ func (c *Claims) Settled(ctx context.Context, claim string) error {
 	return nil
 }
 
-// Duplicates returns how many messages found that their job had been done: how often Open returned
-// [codec.ErrClaimSettled].
+// Duplicates returns how many messages found that their job had been done: how often Open found the
+// tombstone of a body.
 func (c *Claims) Duplicates() int64 { return c.duplicates.Load() }
 
 // parse parses a claim and refuses one of a body that these claims do not keep.
@@ -194,7 +195,7 @@ func (c *Claims) parse(text string) (claimtext.Claim, error) {
 	claim, err := claimtext.Parse(text)
 	if claim.Ref != (blob.Ref{}) && (claim.Ref.Container != c.container || !strings.HasPrefix(claim.Ref.Name, folder)) {
 		return claimtext.Claim{}, fmt.Errorf("%w: it refers to %v, and this program opens only what is in %s",
-			codec.ErrClaimInvalid, claim.Ref, blob.Ref{Container: c.container, Name: folder})
+			envelope.ErrClaimInvalid, claim.Ref, blob.Ref{Container: c.container, Name: folder})
 	}
 	return claim, err
 }

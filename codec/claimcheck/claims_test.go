@@ -18,6 +18,7 @@ import (
 	"github.com/millrace/millrace/codec/claimcheck"
 	"github.com/millrace/millrace/internal/blobcheck"
 	"github.com/millrace/millrace/internal/claimtext"
+	"github.com/millrace/millrace/internal/envelope"
 )
 
 func TestABodyIsOpenedAsItWasPut(t *testing.T) {
@@ -31,7 +32,7 @@ func TestABodyIsOpenedAsItWasPut(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := (codec.Head{Claim: claim}).Check(); err != nil {
+		if err := (envelope.Head{Claim: claim}).Check(); err != nil {
 			t.Fatal(err)
 		}
 		got, err := c.Open(context.Background(), claim)
@@ -76,22 +77,22 @@ func TestWhatOpenRefuses(t *testing.T) {
 		claim string
 		want  error
 	}{
-		"gone":                {gone, codec.ErrClaimGone},
-		"settled":             {settled, codec.ErrClaimSettled},
-		"another content":     {replace(put("abc"), "abd"), codec.ErrClaimInvalid},
-		"a shorter content":   {replace(put("abc"), "ab"), codec.ErrClaimInvalid},
-		"a longer content":    {replace(put("abc"), "abcd"), codec.ErrClaimInvalid},
-		"a larger size":       {strings.Replace(good, "size=4", "size=1001", 1), codec.ErrClaimInvalid},
-		"no size":             {strings.Replace(good, "size=4&", "", 1), codec.ErrClaimInvalid},
-		"a negative size":     {strings.Replace(good, "size=4", "size=-4", 1), codec.ErrClaimInvalid},
-		"half a checksum":     {good[:len(good)-2], codec.ErrClaimInvalid},
-		"another container":   {strings.Replace(good, container, "secrets", 1), codec.ErrClaimInvalid},
-		"another folder":      {strings.Replace(good, "/bodies/", "/others/", 1), codec.ErrClaimInvalid},
-		"no reference":        {"somewhere", codec.ErrClaimInvalid},
-		"nothing":             {"", codec.ErrClaimInvalid},
-		"a broken query":      {good + "&%zz", codec.ErrClaimInvalid},
+		"gone":                {gone, envelope.ErrClaimGone},
+		"settled":             {settled, envelope.ErrClaimSettled},
+		"another content":     {replace(put("abc"), "abd"), envelope.ErrClaimInvalid},
+		"a shorter content":   {replace(put("abc"), "ab"), envelope.ErrClaimInvalid},
+		"a longer content":    {replace(put("abc"), "abcd"), envelope.ErrClaimInvalid},
+		"a larger size":       {strings.Replace(good, "size=4", "size=1001", 1), envelope.ErrClaimInvalid},
+		"no size":             {strings.Replace(good, "size=4&", "", 1), envelope.ErrClaimInvalid},
+		"a negative size":     {strings.Replace(good, "size=4", "size=-4", 1), envelope.ErrClaimInvalid},
+		"half a checksum":     {good[:len(good)-2], envelope.ErrClaimInvalid},
+		"another container":   {strings.Replace(good, container, "secrets", 1), envelope.ErrClaimInvalid},
+		"another folder":      {strings.Replace(good, "/bodies/", "/others/", 1), envelope.ErrClaimInvalid},
+		"no reference":        {"somewhere", envelope.ErrClaimInvalid},
+		"nothing":             {"", envelope.ErrClaimInvalid},
+		"a broken query":      {good + "&%zz", envelope.ErrClaimInvalid},
 		"an unknown property": {good + "&key=7", codec.ErrNewer},
-		"both":                {strings.Replace(good, container, "secrets", 1) + "&key=7", codec.ErrClaimInvalid},
+		"both":                {strings.Replace(good, container, "secrets", 1) + "&key=7", envelope.ErrClaimInvalid},
 	} {
 		body, err := c.Open(ctx, one.claim)
 		if !errors.Is(err, one.want) || body != nil {
@@ -126,7 +127,7 @@ func TestAClaimIsParsedAsItWasPut(t *testing.T) {
 	if claim, err := claimtext.Parse(text + "&key=7"); !errors.Is(err, codec.ErrNewer) || claim.Ref.Container != container || claim.Size != 0 {
 		t.Errorf("with a newer parameter: got %+v, %v; want ErrNewer and the reference", claim, err)
 	}
-	if claim, err := claimtext.Parse("somewhere"); !errors.Is(err, codec.ErrClaimInvalid) || claim != (claimtext.Claim{}) {
+	if claim, err := claimtext.Parse("somewhere"); !errors.Is(err, envelope.ErrClaimInvalid) || claim != (claimtext.Claim{}) {
 		t.Errorf("no reference: got %+v, %v; want ErrClaimInvalid", claim, err)
 	}
 }
@@ -188,7 +189,7 @@ func TestSettledTouchesOnlyBodies(t *testing.T) {
 	for _, forged := range []string{
 		strings.Replace(claim, container, "secrets", 1), strings.Replace(claim, "/bodies/", "/others/", 1), "", "blob://x",
 	} {
-		if err := c.Settled(ctx, forged); !errors.Is(err, codec.ErrClaimInvalid) {
+		if err := c.Settled(ctx, forged); !errors.Is(err, envelope.ErrClaimInvalid) {
 			t.Errorf("%q: got error %v, want ErrClaimInvalid", forged, err)
 		}
 	}
@@ -213,7 +214,7 @@ func TestABodySettledWhileItIsReadIsADuplicate(t *testing.T) {
 			}
 			return nil
 		}
-		if _, err := b.claims.Open(b.Context(), claim); !errors.Is(err, codec.ErrClaimSettled) {
+		if _, err := b.claims.Open(b.Context(), claim); !errors.Is(err, envelope.ErrClaimSettled) {
 			b.Errorf("got error %v, want ErrClaimSettled", err)
 		}
 	})
@@ -273,7 +274,7 @@ func TestTombstonesAreSweptAndBodiesPurgedByAge(t *testing.T) {
 		purge(48*time.Hour, claimcheck.Removed{})
 		purge(24*time.Hour, claimcheck.Removed{Blobs: 1, Bytes: 4})
 		b.wantStored(1, 1)
-		if _, err := b.claims.Open(b.Context(), old); !errors.Is(err, codec.ErrClaimGone) {
+		if _, err := b.claims.Open(b.Context(), old); !errors.Is(err, envelope.ErrClaimGone) {
 			b.Errorf("the old body: got error %v, want ErrClaimGone", err)
 		}
 		if _, err := b.claims.Open(b.Context(), young); err != nil {

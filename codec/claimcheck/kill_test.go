@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/blob"
-	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/killtest"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
@@ -147,7 +147,7 @@ func (b *bundle) check(l *ledger, when string) {
 			}
 			_, err := claims.Open(b.Context(), head.Claim)
 			done := l.done[head.ID] > 0
-			if err == nil || done && errors.Is(err, codec.ErrClaimSettled) {
+			if err == nil || done && errors.Is(err, envelope.ErrClaimSettled) {
 				continue
 			}
 			b.Errorf("%s: job %s, done %v, in %v: %v", when, head.ID, done, q.Name(), err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/producer"
@@ -138,7 +139,7 @@ func TestASendThatIsRepeatedStoresItsBodyOnce(t *testing.T) {
 		if len(h.jobs) != 1 || state.Succeeded != 1 || state.Duplicates != 1 || b.claims.Duplicates() != 1 {
 			b.Errorf("got %d runs, state %+v, %d duplicates; want one run and one duplicate", len(h.jobs), state, b.claims.Duplicates())
 		}
-		if len(failures) != 1 || !errors.Is(failures[0], codec.ErrClaimSettled) {
+		if len(failures) != 1 || !errors.Is(failures[0], envelope.ErrClaimSettled) {
 			b.Errorf("got errors %v, want one ErrClaimSettled", failures)
 		}
 	})

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/blob"
-	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/codec/claimcheck"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
@@ -163,7 +163,7 @@ func (c *child) options() *listener.Options[job] {
 		}
 	}
 	o.OnError = func(err error) {
-		if errors.Is(err, codec.ErrClaimSettled) {
+		if errors.Is(err, envelope.ErrClaimSettled) {
 			say("duplicate")
 		}
 	}

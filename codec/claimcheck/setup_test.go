@@ -20,6 +20,7 @@ import (
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/codec/claimcheck"
 	"github.com/millrace/millrace/internal/azuritetest"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
@@ -155,9 +156,9 @@ func (b *bundle) depth(q queue.Queue) int64 {
 }
 
 // head returns the head of a text.
-func (b *bundle) head(text string) codec.Head {
+func (b *bundle) head(text string) envelope.Head {
 	b.Helper()
-	head, _, _, err := codec.Open(text, codec.Envelope, codec.Claims)
+	head, _, _, err := envelope.Open(text, codec.Envelope, envelope.Claims)
 	if err != nil {
 		b.Fatalf("%.100q: %v", text, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/hook"
 )
 
@@ -67,7 +68,7 @@ func New[T any](inner codec.Codec[T], o *Options) (*Codec[T], error) {
 
 // Check returns the error of an inner codec that would lose every job. Listeners ask for it before
 // they run.
-func (c *Codec[T]) Check() error { return codec.Check(c.inner) }
+func (c *Codec[T]) Check() error { return envelope.CheckCodec(c.inner) }
 
 // Encode implements codec.Codec.
 func (c *Codec[T]) Encode(v T) ([]byte, error) {

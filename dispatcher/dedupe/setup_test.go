@@ -18,6 +18,7 @@ import (
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher/dedupe"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
@@ -212,13 +213,13 @@ func (b *bundle) wantDepth(want int64) {
 }
 
 // headOf returns the head of the message that is visible.
-func (b *bundle) headOf() codec.Head {
+func (b *bundle) headOf() envelope.Head {
 	b.Helper()
 	batch, err := b.queue.Peek(b.Context(), 1)
 	if err != nil || len(batch) != 1 {
 		b.Fatalf("got %d visible messages, %v; want 1", len(batch), err)
 	}
-	head, _, _, err := codec.Open(batch[0].Text, codec.Envelope)
+	head, _, _, err := envelope.Open(batch[0].Text, codec.Envelope)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
@@ -281,12 +282,12 @@ func (r *reader) giveBackOne(m *Message, delay time.Duration) {
 // that it does not count as lost. A text without an envelope, or with one that this program
 // cannot read, stays as it is.
 func Accounted(text string) string {
-	head, body, _, err := codec.Open(text, codec.Envelope, codec.Kinds, codec.Claims, codec.Groups)
+	head, body, _, err := envelope.Open(text, codec.Envelope, envelope.Kinds, envelope.Claims, envelope.Groups)
 	if err != nil {
 		return text
 	}
 	head.Settled++
-	sealed, err := codec.Seal(head, body, codec.Envelope)
+	sealed, err := envelope.Seal(head, body, codec.Envelope)
 	if err != nil {
 		return text
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 )
 
 // Claim is what a message carries instead of its body: where the body is, and what it is. Its text
@@ -38,16 +39,16 @@ func (c Claim) String() string {
 // Parse parses the text of a claim. It says nothing of whether the body exists, or may be read:
 // claimcheck refuses more. A parameter
 // that this release does not know is [codec.ErrNewer], anything else that is wrong
-// [codec.ErrClaimInvalid]; Ref is set if that much could be read.
+// [envelope.ErrClaimInvalid]; Ref is set if that much could be read.
 func Parse(text string) (Claim, error) {
 	address, query, _ := strings.Cut(text, "?")
 	ref, err := blob.Parse(address)
 	if err != nil {
-		return Claim{}, fmt.Errorf("%w: %w", codec.ErrClaimInvalid, err)
+		return Claim{}, fmt.Errorf("%w: %w", envelope.ErrClaimInvalid, err)
 	}
 	parameters, err := url.ParseQuery(query)
 	if err != nil {
-		return Claim{Ref: ref}, fmt.Errorf("%w: %w", codec.ErrClaimInvalid, err)
+		return Claim{Ref: ref}, fmt.Errorf("%w: %w", envelope.ErrClaimInvalid, err)
 	}
 	for name := range parameters {
 		if name != "size" && name != "sha256" {
@@ -57,7 +58,7 @@ func Parse(text string) (Claim, error) {
 	size, err := strconv.ParseUint(parameters.Get("size"), 10, 63)
 	sum, notHex := hex.DecodeString(parameters.Get("sha256"))
 	if err != nil || notHex != nil || len(sum) != sha256.Size {
-		return Claim{Ref: ref}, fmt.Errorf("%w: it has no size and SHA-256 of the body: %.250q", codec.ErrClaimInvalid, text)
+		return Claim{Ref: ref}, fmt.Errorf("%w: it has no size and SHA-256 of the body: %.250q", envelope.ErrClaimInvalid, text)
 	}
 	return Claim{ref, int64(size), [sha256.Size]byte(sum)}, nil
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/naming"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/driver"
@@ -156,8 +157,20 @@ func (r Record) Encode() (string, error) {
 }
 
 // open opens a text to look into it or to put it right, which needs no understanding of its body.
-func open(text string, f codec.Format) (codec.Head, []byte, codec.Format, error) {
-	return codec.Open(text, f, codec.Kinds, codec.Claims, codec.Groups)
+func open(text string, f codec.Format) (envelope.Head, []byte, codec.Format, error) {
+	return envelope.Open(text, f, envelope.Kinds, envelope.Claims, envelope.Groups)
+}
+
+// Body is poison.Record.Body of a record with this text.
+func Body(text string) ([]byte, error) {
+	head, body, _, err := open(text, codec.Auto)
+	if err == nil && head.Claim != "" {
+		err = fmt.Errorf("the body of the message is not in its text, it is stored elsewhere: %.300q", head.Claim)
+	}
+	if err != nil {
+		return []byte(text), err
+	}
+	return body, nil
 }
 
 // Anew returns the text of a message as if it had never been delivered. What has no envelope, or a
@@ -172,11 +185,11 @@ func Anew(text string) (string, error) {
 		return text, nil //nolint:nilerr // a worker is to say what is wrong with it
 	}
 	unmark(&head)
-	return codec.Seal(head, body, codec.Envelope)
+	return envelope.Seal(head, body, codec.Envelope)
 }
 
 // unmark removes from the head what was recorded of deliveries. What is done of a group stays.
-func unmark(head *codec.Head) {
+func unmark(head *envelope.Head) {
 	head.Attempts, head.Settled, head.Starts, head.Fingerprint, head.Poison, head.Moved = 0, 0, 0, "", "", ""
 	head.Failed, head.Failure, head.Started = "", "", ""
 }
@@ -197,7 +210,7 @@ func (r Record) movedTexts() (texts []string) {
 	head.Moved = fmt.Sprintf("%s %d %d %s", r.Reason, r.Attempts, expires, r.Queue)
 	for _, enqueued := range [...]time.Time{head.Enqueued, {}} {
 		head.Enqueued = enqueued
-		if text, err := codec.Seal(head, body, codec.Envelope); err == nil {
+		if text, err := envelope.Seal(head, body, codec.Envelope); err == nil {
 			texts = append(texts, text)
 		}
 	}
@@ -219,7 +232,7 @@ func parseMoved(text string) (r Record, ok bool) {
 		r.Expires = &at
 	}
 	head.Moved = ""
-	r.Text, err = codec.Seal(head, body, codec.Envelope)
+	r.Text, err = envelope.Seal(head, body, codec.Envelope)
 	r.derive()
 	return r, err == nil
 }
@@ -236,7 +249,7 @@ func bareText(text string) string {
 	if driver.CheckText(string(body)) != nil {
 		format = codec.Base64
 	}
-	bare, err := codec.Seal(codec.Head{}, body, format)
+	bare, err := envelope.Seal(envelope.Head{}, body, format)
 	if err != nil {
 		return text
 	}

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/dispatcher/slots"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/listener"
 )
 
@@ -126,7 +126,7 @@ func (c *pace) comesAgain(l leftover, begun int) (d time.Duration) {
 
 // isFree reports whether a run that found its dependency exhausted leaves no more than that its delivery is over. What it
 // has saved is recorded as progress, and accounts for the deliveries before it.
-func (d *delivery) isFree(head codec.Head) bool {
+func (d *delivery) isFree(head envelope.Head) bool {
 	saved := d.message.settled == d.entry.count-1 && head.Settled == d.entry.count
 	return d.endedWith(didExhaust) && !saved
 }

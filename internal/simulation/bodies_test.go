@@ -16,6 +16,7 @@ import (
 	"github.com/millrace/millrace/codec/claimcheck"
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/internal/claimtext"
+	"github.com/millrace/millrace/internal/envelope"
 )
 
 // container is that of the bodies.
@@ -247,7 +248,7 @@ func (w *world) claimed(j jobPlan, at time.Time, try int) string {
 	if err != nil {
 		return ""
 	}
-	text, err := codec.Seal(codec.Head{ID: "job-" + str(j.n), Key: j.key, Kind: j.kind, Enqueued: at, Claim: claim}, nil, codec.Envelope)
+	text, err := envelope.Seal(envelope.Head{ID: "job-" + str(j.n), Key: j.key, Kind: j.kind, Enqueued: at, Claim: claim}, nil, codec.Envelope)
 	if err != nil {
 		panic(err)
 	}

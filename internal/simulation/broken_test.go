@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/blob"
-	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/dispatcher/slots"
 	"github.com/millrace/millrace/internal/claimtext"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
@@ -493,11 +493,11 @@ func TestLedgerFindsViolations(t *testing.T) {
 		}}, "is gone, and its job is not done"},
 
 		"a body that is there is said to be gone": {breakage{claims: func(_ *process, c processClaims) dispatcher.Claims {
-			return brokenClaims{processClaims: c, open: func(context.Context, string) ([]byte, error) { return nil, codec.ErrClaimGone }}
+			return brokenClaims{processClaims: c, open: func(context.Context, string) ([]byte, error) { return nil, envelope.ErrClaimGone }}
 		}}, `the reason "blobgone" is not what happened`},
 
 		"a job that is not done is said to be": {breakage{claims: func(_ *process, c processClaims) dispatcher.Claims {
-			return brokenClaims{processClaims: c, open: func(context.Context, string) ([]byte, error) { return nil, codec.ErrClaimSettled }}
+			return brokenClaims{processClaims: c, open: func(context.Context, string) ([]byte, error) { return nil, envelope.ErrClaimSettled }}
 		}}, "a delete without a success, a discard or a copy"},
 
 		"bodies are not settled": {breakage{claims: func(_ *process, c processClaims) dispatcher.Claims {

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/claimtext"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/poison"
 )
 
@@ -54,8 +55,8 @@ func (p *plan) drawClaims() {
 
 // openedText is a text as the ledger sees it: wherever the body is, it is the body.
 type openedText struct {
-	head   codec.Head // without the claim
-	claim  string     // name of the blob; "" if the body is in the text
+	head   envelope.Head // without the claim
+	claim  string        // name of the blob; "" if the body is in the text
 	body   string
 	format codec.Format
 	err    error
@@ -63,7 +64,7 @@ type openedText struct {
 
 // open opens a text. The body of a claim is what was once stored under that name.
 func (w *world) open(text string) openedText {
-	head, body, format, err := codec.Open(text, codec.Auto, features...)
+	head, body, format, err := envelope.Open(text, codec.Auto, features...)
 	o := openedText{head, "", string(body), format, err}
 	if head.Claim == "" {
 		return o
@@ -81,7 +82,7 @@ func claimOf(text string) string {
 	if record, err := poison.ParseRecord(text); err == nil {
 		text = record.Text
 	}
-	head, _, _, err := codec.Open(readable(text), codec.Auto, features...)
+	head, _, _, err := envelope.Open(readable(text), codec.Auto, features...)
 	if err != nil || head.Claim == "" {
 		return ""
 	}

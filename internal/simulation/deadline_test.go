@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
 )
@@ -156,7 +157,7 @@ func (c *pace) course(id queue.ID, l leftover) (runs int, long time.Duration) {
 	if j.form == junk || j.form == broken || j.undecoded {
 		return 0, 0
 	}
-	head, _, _, _ := codec.Open(readable(l.text), codec.Auto, features...)
+	head, _, _, _ := envelope.Open(readable(l.text), codec.Auto, features...)
 	failing, again := max(c.attempts-head.Attempts, 0), max(j.times-n, 0)+1
 	switch j.behaviour {
 	case succeeds, poisons, discards:

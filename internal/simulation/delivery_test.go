@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -15,7 +16,7 @@ type delivery struct {
 	message   *message
 	who       string
 	entry     entry
-	head      codec.Head
+	head      envelope.Head
 	bodies    []string // that the message may have, delivered or saved; several after an unknown outcome
 	settled   int64    // delivery up to which outcomes were recorded at that time
 	noted     bool     // the start of its handler is recorded in the message

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
@@ -209,7 +209,7 @@ func (b *ledger) together(a *message, d *delivery) string {
 
 // checkItems checks which items a text says are done and have failed for good. The text of a
 // settlement must name all items that are done, a renewal may be older.
-func (b *ledger) checkItems(a *message, d *delivery, e entry, head codec.Head, settles bool) {
+func (b *ledger) checkItems(a *message, d *delivery, e entry, head envelope.Head, settles bool) {
 	for i := range a.items {
 		one, run := &a.items[i], d.items[i]
 		isDone := run != nil && (strings.HasPrefix(run.outcome, didSucceed) || strings.HasPrefix(run.outcome, didDiscard))

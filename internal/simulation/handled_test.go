@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 )
 
 // handledBy returns the delivery that an entry of a handler is of, or nil.
@@ -117,7 +118,7 @@ func (b *ledger) runsOf(ds []*delivery) (n int) {
 }
 
 func formatOf(text string) codec.Format {
-	_, _, format, _ := codec.Open(text, codec.Auto, features...)
+	_, _, format, _ := envelope.Open(text, codec.Auto, features...)
 	return format
 }
 

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/kinds"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
@@ -14,7 +14,7 @@ import (
 var kindNames = []string{"invoice", "mail"}
 
 // features are the features of envelopes that the ledger opens.
-var features = []codec.Feature{codec.Claims, codec.Kinds, codec.Groups}
+var features = []envelope.Feature{envelope.Claims, envelope.Kinds, envelope.Groups}
 
 // drawKinds draws the kinds of the jobs, and which of them each worker handles. A worker without
 // kinds is of a release that knows none. An outage of all handlers is left to other worlds.

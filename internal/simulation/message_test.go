@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
@@ -148,7 +149,7 @@ func (b *ledger) rewrite(a *message, d *delivery, e entry, running bool) {
 }
 
 // turn checks the record of an item that starts after a lost start.
-func (b *ledger) turn(d *delivery, e entry, head, was codec.Head) {
+func (b *ledger) turn(d *delivery, e entry, head, was envelope.Head) {
 	if d.missing() == 0 || head.Starts < 1 || head.Starts > d.head.Starts+1 {
 		b.addViolation(e, "%d starts are recorded with that of an item after %d, with %d deliveries without a recorded outcome", head.Starts, d.head.Starts, d.missing())
 	}
@@ -159,7 +160,7 @@ func (b *ledger) turn(d *delivery, e entry, head, was codec.Head) {
 }
 
 // progress checks the head that a save wrote: starts before it no longer count as lost.
-func (b *ledger) progress(a *message, d *delivery, e entry, head, was codec.Head) {
+func (b *ledger) progress(a *message, d *delivery, e entry, head, was envelope.Head) {
 	if head.Settled != d.entry.count-1 || head.Starts != 0 && (d.message.items == nil || head.Starts != 1) {
 		b.addViolation(e, "settled is %d with %d starts after a save of delivery %d", head.Settled, head.Starts, d.entry.count)
 	}
@@ -172,7 +173,7 @@ func (b *ledger) progress(a *message, d *delivery, e entry, head, was codec.Head
 }
 
 // recordStart checks the record of a handler's start.
-func (b *ledger) recordStart(d *delivery, e entry, head codec.Head) {
+func (b *ledger) recordStart(d *delivery, e entry, head envelope.Head) {
 	if d.missing() == 0 || head.Starts > d.head.Starts+1 {
 		b.addViolation(e, "%d starts are recorded after %d, with %d deliveries without a recorded outcome", head.Starts, d.head.Starts, d.missing())
 	}
@@ -183,7 +184,7 @@ func (b *ledger) recordStart(d *delivery, e entry, head codec.Head) {
 }
 
 // record checks the head that a settlement wrote.
-func (b *ledger) record(a *message, d *delivery, e entry, head codec.Head) {
+func (b *ledger) record(a *message, d *delivery, e entry, head envelope.Head) {
 	p := b.policy(d)
 	before := d.head.Attempts
 	if !d.counted() {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -156,7 +157,7 @@ func (j jobPlan) text(at time.Time, try int) string {
 // most returns the maximum size of the text in bytes: a producer leaves room to record attempts.
 func (j jobPlan) most() int {
 	if j.form == enveloped {
-		return queue.MaxText - codec.Room
+		return queue.MaxText - envelope.Room
 	}
 	return queue.MaxText
 }
@@ -171,9 +172,9 @@ func (j jobPlan) body(try, padding int) string {
 func (j jobPlan) padded(at time.Time, try, padding int) string {
 	body := j.body(try, padding)
 	if j.items != nil {
-		body = string(codec.Group(slices.Repeat([][]byte{[]byte(body)}, len(j.items))).Encode())
+		body = string(envelope.Group(slices.Repeat([][]byte{[]byte(body)}, len(j.items))).Encode())
 	}
-	sealed, err := codec.Seal(codec.Head{ID: "job-" + str(j.n), Key: j.key, Kind: j.kind, Items: len(j.items), Enqueued: at}, []byte(body), codec.Envelope)
+	sealed, err := envelope.Seal(envelope.Head{ID: "job-" + str(j.n), Key: j.key, Kind: j.kind, Items: len(j.items), Enqueued: at}, []byte(body), codec.Envelope)
 	if err != nil {
 		panic(err)
 	}
@@ -181,7 +182,7 @@ func (j jobPlan) padded(at time.Time, try, padding int) string {
 	case foreign:
 		return body
 	case base64ed:
-		coded, _ := codec.Seal(codec.Head{}, []byte(body), codec.Base64)
+		coded, _ := envelope.Seal(envelope.Head{}, []byte(body), codec.Base64)
 		return coded
 	case junk:
 		return "no job but " + body

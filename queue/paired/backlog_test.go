@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/paired"
 )
@@ -246,7 +246,7 @@ func TestATextWithoutRoomForARecordGoesToThePrimaryAlone(t *testing.T) {
 		if n := b.east.called(""); n != 0 {
 			t.Errorf("requests to the secondary account: got %d, want 0", n)
 		}
-		b.sends(largest[codec.Room:], "east")
+		b.sends(largest[envelope.Room:], "east")
 		b.west.fault("orders", fault{})
 		b.sends(largest, "west")
 		b.is(paired.Healthy)

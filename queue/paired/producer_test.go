@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
@@ -99,7 +100,7 @@ func body(t *testing.T, text string) string {
 	if strings.HasPrefix(text, "backlog/2 ") {
 		_, text, _ = strings.Cut(text, "\n")
 	}
-	_, sealed, _, err := codec.Open(text, codec.Auto)
+	_, sealed, _, err := envelope.Open(text, codec.Auto)
 	if err != nil {
 		t.Fatal(err)
 	}

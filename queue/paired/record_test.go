@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/driver"
 )
@@ -35,13 +35,13 @@ func TestSealAndOpenRecordAreInverses(t *testing.T) {
 // what a producer sends fits into a backlog queue too: the largest record takes no more than what
 // producers leave free.
 func TestTheLargestRecordFitsIntoTheRoomOfAnEnvelope(t *testing.T) {
-	text := strings.Repeat("x", queue.MaxText-codec.Room)
+	text := strings.Repeat("x", queue.MaxText-envelope.Room)
 	sealed := record{queue.Name{Account: strings.Repeat("a", 24), Queue: strings.Repeat("q", 63)}, queue.MaxVisibility}.seal(text)
 	if err := driver.CheckRequest(sealed, 0); err != nil {
 		t.Error(err)
 	}
-	if grown := driver.RequestSize(sealed) - driver.RequestSize(text); grown > codec.Room {
-		t.Errorf("the request grows by %d bytes, want at most %d", grown, codec.Room)
+	if grown := driver.RequestSize(sealed) - driver.RequestSize(text); grown > envelope.Room {
+		t.Errorf("the request grows by %d bytes, want at most %d", grown, envelope.Room)
 	}
 }
 

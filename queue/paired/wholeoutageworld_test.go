@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/emulator"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
@@ -254,7 +255,7 @@ func (q *witness) Sibling(suffix string) queue.Queue {
 // number returns the number of the job in a text.
 func number(text string) int {
 	for i := range len(text) { // the record of a backlog queue is a line of its own
-		if head, body, _, err := codec.Open(text[i:], codec.Envelope); err == nil && head.ID != "" {
+		if head, body, _, err := envelope.Open(text[i:], codec.Envelope); err == nil && head.ID != "" {
 			job, err := codec.JSON[Job]().Decode(body)
 			if err != nil {
 				panic(err)

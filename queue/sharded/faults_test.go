@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/faultqueue"
@@ -84,7 +85,7 @@ func sendThroughFaults(t *testing.T, seed uint64, place sharded.Strategy) {
 	copies := map[string][]queue.Name{}
 	for _, s := range inner {
 		for _, text := range drain(t, s) {
-			head, _, _, err := codec.Open(text, codec.Auto)
+			head, _, _, err := envelope.Open(text, codec.Auto)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/examples/microblog/channels"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/killtest"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
@@ -222,7 +223,7 @@ func (q *saves) Update(ctx context.Context, l queue.Lease, text string, visibili
 
 // bodyOf returns the deletion in the text of a message, whose head has counters that change too.
 func bodyOf(text string) string {
-	_, body, _, err := codec.Open(text, codec.Envelope)
+	_, body, _, err := envelope.Open(text, codec.Envelope)
 	if err != nil {
 		return err.Error()
 	}

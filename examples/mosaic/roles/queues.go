@@ -111,7 +111,7 @@ func (r recording) Enqueue(ctx context.Context, text string, o *queue.EnqueueOpt
 }
 
 func (r recording) record(ctx context.Context, record poison.Record) error {
-	_, body, _, err := codec.Open(record.Text, codec.Auto)
+	body, err := record.Body()
 	if err != nil {
 		return nil //nolint:nilerr // it names no request
 	}

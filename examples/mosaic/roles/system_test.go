@@ -18,6 +18,7 @@ import (
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/examples/mosaic/picture"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/poisonrecord"
 )
 
@@ -307,12 +308,12 @@ func TestWorkersThatDieFailTheRequest(t *testing.T) {
 			if err != nil || len(batch) != 1 {
 				t.Fatal(batch, err)
 			}
-			head, body, _, err := codec.Open(batch[0].Text, codec.Auto)
+			head, body, _, err := envelope.Open(batch[0].Text, codec.Auto)
 			if err != nil {
 				t.Fatal(err)
 			}
 			head.Starts = starts
-			text, err := codec.Seal(head, body, codec.Envelope)
+			text, err := envelope.Seal(head, body, codec.Envelope)
 			if err != nil {
 				t.Fatal(err)
 			}

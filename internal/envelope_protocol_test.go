@@ -1,4 +1,4 @@
-package codec_test
+package internal_test
 
 import (
 	"bytes"
@@ -17,6 +17,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/azuritetest"
+	"github.com/millrace/millrace/internal/envelope"
 )
 
 const protocolPage = "../docs/protocol.md"
@@ -38,7 +39,7 @@ func envelopesSection(t *testing.T) string {
 
 // docs/protocol.md lists all parameters that are written, and no others.
 func TestTheProtocolListsTheParameters(t *testing.T) {
-	text, err := codec.Seal(codec.Head{
+	text, err := envelope.Seal(envelope.Head{
 		ID: "i", ContentType: "c", Enqueued: time.UnixMilli(1), Attempts: 1, Settled: 1, Starts: 1, Fingerprint: "f", Poison: "p", Moved: "m", Trace: "t",
 		TraceState: "s", Kind: "k", Key: "y", Dedupe: "d", Claim: "l",
 		Items: 2, Done: "\x01", Failed: "\x02", Started: "\x01", Failure: "f",
@@ -68,32 +69,32 @@ func TestTheProtocolShowsEnvelopes(t *testing.T) {
 		shown = append(shown, block[1])
 	}
 	want := []struct {
-		head codec.Head
+		head envelope.Head
 		body string
 	}{
-		{codec.Head{ID: "YOW7DEVS6OVMR2RTDGPI2FUIAH", Enqueued: time.UnixMilli(1795305600000).UTC(), Attempts: 2, Settled: 3}, `{"ID":"7"}`},
-		{codec.Head{ID: "17", Kind: "mail"}, `{"To":"ann@example.org"}`},
+		{envelope.Head{ID: "YOW7DEVS6OVMR2RTDGPI2FUIAH", Enqueued: time.UnixMilli(1795305600000).UTC(), Attempts: 2, Settled: 3}, `{"ID":"7"}`},
+		{envelope.Head{ID: "17", Kind: "mail"}, `{"To":"ann@example.org"}`},
 		{
-			codec.Head{ID: "YOW7DEVS6OVMR2RTDGPI2FUIAH", Items: 3, Done: "\x05"},
-			string(codec.Group{[]byte(`{"ID":"7"}`), []byte(`{"ID":"8"}`), []byte(`{"ID":"9"}`)}.Encode()),
+			envelope.Head{ID: "YOW7DEVS6OVMR2RTDGPI2FUIAH", Items: 3, Done: "\x05"},
+			string(envelope.Group{[]byte(`{"ID":"7"}`), []byte(`{"ID":"8"}`), []byte(`{"ID":"9"}`)}.Encode()),
 		},
 	}
 	if len(shown) != len(want) {
 		t.Fatalf("the page shows %q, want %d envelopes", shown, len(want))
 	}
 	for i, text := range shown {
-		h, body, _, err := codec.Open(text, codec.Auto, codec.Kinds, codec.Groups)
+		h, body, _, err := envelope.Open(text, codec.Auto, envelope.Kinds, envelope.Groups)
 		if err != nil || h != want[i].head || string(body) != want[i].body {
 			t.Errorf("%q: got %+v, %q, %v", text, h, body, err)
 		}
-		if again, _ := codec.Seal(h, body, codec.Envelope); again != text {
+		if again, _ := envelope.Seal(h, body, codec.Envelope); again != text {
 			t.Errorf("%q is sealed again as %q", text, again)
 		}
 	}
 }
 
-// opened is what the reader of docs/protocol.md makes of a text.
-type opened struct {
+// openedByJavaScript is what the reader of docs/protocol.md makes of a text.
+type openedByJavaScript struct {
 	Head  map[string]string
 	Body  []byte
 	Again string // sealed by JavaScript
@@ -118,16 +119,16 @@ func TestTheReaderOfTheProtocolReadsEnvelopes(t *testing.T) {
 		Kinds []string `json:"kinds"`
 	}
 	var texts []sealed
-	var heads []codec.Head
+	var heads []envelope.Head
 	var bodies [][]byte
-	add := func(text string, h codec.Head, body []byte, kinds ...string) {
+	add := func(text string, h envelope.Head, body []byte, kinds ...string) {
 		texts, heads, bodies = append(texts, sealed{text, append([]string{}, kinds...)}), append(heads, h), append(bodies, body)
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		h := head(t)
 		h.Claim = rapid.SampledFrom([]string{"", "", "", "blob"}).Draw(t, "claim")
 		body := rapid.OneOf(rapid.SliceOf(rapid.Byte()), rapid.Map(rapid.String(), func(s string) []byte { return []byte(s) })).Draw(t, "body")
-		text, err := codec.Seal(h, body, codec.Envelope)
+		text, err := envelope.Seal(h, body, codec.Envelope)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,11 +138,11 @@ func TestTheReaderOfTheProtocolReadsEnvelopes(t *testing.T) {
 	})
 	const newer = 7
 	for _, text := range []string{"millrace/3?id=7\n", "millrace/2?id=7\n", "millrace/1?kd=a\n", "millrace/1?cl=a\n", "millrace/1?gr=2\n", "millrace/2?gr=0\n", "millrace/2?kd=&id=7\n"} {
-		add(text, codec.Head{}, nil)
+		add(text, envelope.Head{}, nil)
 	}
 	results := runReader(t, node, texts)
 	for i, r := range results {
-		h, body, _, err := codec.Open(texts[i].Text, codec.Envelope, codec.Kinds)
+		h, body, _, err := envelope.Open(texts[i].Text, codec.Envelope, envelope.Kinds)
 		if i >= len(results)-newer || err != nil || h.Kind != "" && !slices.Contains(texts[i].Kinds, h.Kind) {
 			if r.Error != "newer" && r.Error != "for another reader" {
 				t.Errorf("%q for %q: JavaScript read %+v, want an error", texts[i].Text, texts[i].Kinds, r)
@@ -152,9 +153,9 @@ func TestTheReaderOfTheProtocolReadsEnvelopes(t *testing.T) {
 			t.Errorf("%q: JavaScript read %+v, want %+v, %q", texts[i].Text, r, h, body)
 			continue
 		}
-		again, same, _, err := codec.Open(r.Again, codec.Envelope, codec.Kinds)
-		resealed, _ := codec.Seal(again, same, codec.Envelope)
-		direct, _ := codec.Seal(heads[i], bodies[i], codec.Envelope)
+		again, same, _, err := envelope.Open(r.Again, codec.Envelope, envelope.Kinds)
+		resealed, _ := envelope.Seal(again, same, codec.Envelope)
+		direct, _ := envelope.Seal(heads[i], bodies[i], codec.Envelope)
 		if err != nil || !bytes.Equal(same, bodies[i]) || !sameHead(resealed, direct) {
 			t.Errorf("%q: sealed by JavaScript as %q, which is read as %+v, %q, %v", texts[i].Text, r.Again, again, same, err)
 		}
@@ -176,7 +177,7 @@ func sameHead(a, b string) bool {
 }
 
 // runReader opens the texts with the reader of docs/protocol.md.
-func runReader[T any](t *testing.T, node string, texts []T) (results []opened) {
+func runReader[T any](t *testing.T, node string, texts []T) (results []openedByJavaScript) {
 	t.Helper()
 	in, err := json.Marshal(texts)
 	if err != nil {

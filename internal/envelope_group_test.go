@@ -1,4 +1,4 @@
-package codec_test
+package internal_test
 
 import (
 	"bytes"
@@ -10,36 +10,37 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/queue/driver"
 )
 
 // itemSet draws a set of n items.
-func itemSet(t *rapid.T, n int, label string) codec.ItemSet {
+func itemSet(t *rapid.T, n int, label string) envelope.ItemSet {
 	in := rapid.MapOf(rapid.IntRange(0, n-1), rapid.Just(true)).Draw(t, label)
-	return codec.NewItemSet(n, func(i int) bool { return in[i] })
+	return envelope.NewItemSet(n, func(i int) bool { return in[i] })
 }
 
 // O-02: what goes into a group comes out, item by item, whatever the bytes.
 func TestAGroupKeepsItsItems(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		want := codec.Group(rapid.SliceOfN(rapid.SliceOf(rapid.Byte()), 1, 50).Draw(t, "items"))
+		want := envelope.Group(rapid.SliceOfN(rapid.SliceOf(rapid.Byte()), 1, 50).Draw(t, "items"))
 		body := want.Encode()
-		got, err := codec.DecodeGroup(body, len(want))
+		got, err := envelope.DecodeGroup(body, len(want))
 		if err != nil || !slices.EqualFunc(got, want, bytes.Equal) {
 			t.Fatalf("got %q, %v\nwant %q", got, err, want)
 		}
 		for _, n := range []int{len(want) - 1, len(want) + 1, 0, -1} {
-			if _, err := codec.DecodeGroup(body, n); err == nil {
+			if _, err := envelope.DecodeGroup(body, n); err == nil {
 				t.Fatalf("a group of %d is opened as one of %d", len(want), n)
 			}
 		}
 		if cut := rapid.IntRange(0, len(body)-1).Draw(t, "cut"); cut > 0 {
-			if got, err := codec.DecodeGroup(body[:cut], len(want)); err == nil {
+			if got, err := envelope.DecodeGroup(body[:cut], len(want)); err == nil {
 				t.Fatalf("%q, cut after %d bytes, is opened as %q", body, cut, got)
 			}
 		}
 		got[0] = append(got[0], "more"...) // must not write into the next item
-		if again, err := codec.DecodeGroup(body, len(want)); err != nil || !slices.EqualFunc(again, want, bytes.Equal) {
+		if again, err := envelope.DecodeGroup(body, len(want)); err != nil || !slices.EqualFunc(again, want, bytes.Equal) {
 			t.Fatalf("after an append to an item: got %q, %v", again, err)
 		}
 	})
@@ -47,8 +48,8 @@ func TestAGroupKeepsItsItems(t *testing.T) {
 
 // Items of text make a body of text: it needs no Base64, which would make it a third larger.
 func TestAGroupOfTextIsText(t *testing.T) {
-	g := codec.Group{[]byte(`{"a":1}`), {}, []byte("two\nlines\t"), []byte("grüße")}
-	text, err := codec.Seal(codec.Head{Items: len(g)}, g.Encode(), codec.Envelope)
+	g := envelope.Group{[]byte(`{"a":1}`), {}, []byte("two\nlines\t"), []byte("grüße")}
+	text, err := envelope.Seal(envelope.Head{Items: len(g)}, g.Encode(), codec.Envelope)
 	if want := "millrace/2?gr=4\n7:{\"a\":1}\n0:\n10:two\nlines\t\n7:grüße\n"; err != nil || text != want || driver.CheckText(text) != nil {
 		t.Errorf("got %q, %v\nwant %q", text, err, want)
 	}
@@ -73,7 +74,7 @@ func TestABrokenGroupSaysWhereAndWhy(t *testing.T) {
 		"1:a\n999999999:b":  "it does not end after the 999999999 bytes",
 		`[{"a":1},{"b":2}]`: "item 0, at byte 0: its length is no number",
 	} {
-		if g, err := codec.DecodeGroup([]byte(body), 2); err == nil || !strings.Contains(err.Error(), want) {
+		if g, err := envelope.DecodeGroup([]byte(body), 2); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %q, %v; want %q", body, g, err, want)
 		}
 	}
@@ -84,7 +85,7 @@ func TestAnItemSetHasItsItems(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 100).Draw(t, "n")
 		in := rapid.SliceOfN(rapid.Bool(), n, n).Draw(t, "in")
-		s := codec.NewItemSet(n, func(i int) bool { return in[i] })
+		s := envelope.NewItemSet(n, func(i int) bool { return in[i] })
 		count := 0
 		for i := -9; i < n+20; i++ {
 			want := i >= 0 && i < n && in[i]
@@ -95,7 +96,7 @@ func TestAnItemSetHasItsItems(t *testing.T) {
 				count++
 			}
 		}
-		if s.Len() != count || s != codec.NewItemSet(n+8, func(i int) bool { return i < n && in[i] }) || (s == "") != (count == 0) {
+		if s.Len() != count || s != envelope.NewItemSet(n+8, func(i int) bool { return i < n && in[i] }) || (s == "") != (count == 0) {
 			t.Fatalf("%q has %d items, want %d", string(s), s.Len(), count)
 		}
 	})
@@ -108,7 +109,7 @@ func TestAFailureIsShortened(t *testing.T) {
 		strings.Repeat("x", 240): strings.Repeat("x", 240), strings.Repeat("x", 241): strings.Repeat("x", 240),
 		"x" + strings.Repeat("ü", 100): "x" + strings.Repeat("ü", 39),
 	} {
-		if got := codec.ShortFailure(text); got != want {
+		if got := envelope.ShortFailure(text); got != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}
@@ -119,7 +120,7 @@ func FuzzGroup(f *testing.F) {
 	f.Add([]byte("2:{}\n0:\n"), 2)
 	f.Add([]byte("10:0123456789\n"), 1)
 	f.Fuzz(func(t *testing.T, body []byte, items int) {
-		g, err := codec.DecodeGroup(body, items)
+		g, err := envelope.DecodeGroup(body, items)
 		if err != nil {
 			return
 		}
@@ -129,21 +130,21 @@ func FuzzGroup(f *testing.F) {
 	})
 }
 
-func ExampleDecodeGroup() {
-	body := codec.Group{[]byte(`{"ID":"7"}`), []byte(`{"ID":"8"}`)}.Encode()
-	text, err := codec.Seal(codec.Head{Items: 2}, body, codec.Envelope)
+func Example_envelopeOfAGroup() {
+	body := envelope.Group{[]byte(`{"ID":"7"}`), []byte(`{"ID":"8"}`)}.Encode()
+	text, err := envelope.Seal(envelope.Head{Items: 2}, body, codec.Envelope)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	fmt.Print(text)
 
-	head, body, _, err := codec.Open(text, codec.Auto, codec.Groups)
+	head, body, _, err := envelope.Open(text, codec.Auto, envelope.Groups)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	items, err := codec.DecodeGroup(body, head.Items)
+	items, err := envelope.DecodeGroup(body, head.Items)
 	fmt.Println(string(items[1]), err)
 	// Output:
 	// millrace/2?gr=2
@@ -157,9 +158,9 @@ func TestAGroupOfTooManyItemsIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		items   int
 		refused bool
-	}{{codec.MaxItems, false}, {codec.MaxItems + 1, true}} {
-		g := make(codec.Group, c.items)
-		if _, err := codec.DecodeGroup(g.Encode(), c.items); (err != nil) != c.refused {
+	}{{envelope.MaxItems, false}, {envelope.MaxItems + 1, true}} {
+		g := make(envelope.Group, c.items)
+		if _, err := envelope.DecodeGroup(g.Encode(), c.items); (err != nil) != c.refused {
 			t.Errorf("%d items: got error %v, want one: %v", c.items, err, c.refused)
 		}
 	}

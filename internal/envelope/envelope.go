@@ -1,4 +1,6 @@
-package codec
+// Package envelope converts a body and the head of its envelope to the text of a message, and back. It is
+// pure, like package codec, which converts jobs to bodies. DESIGN.md says why it is as it is.
+package envelope
 
 import (
 	"encoding/base64"
@@ -9,20 +11,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
-)
 
-// ErrNewer means that a newer program is needed to read a message: its envelope has a version or a
-// [Feature] that the reader does not know, or its body is of a newer form. The message is not
-// poison, because another worker can read it: it is given back with a delay, without an attempt.
-// The delay is 3 or 4 s for its first 40 deliveries, and then doubles up to an hour.
-// A [Codec] says so of a body with an error that wraps ErrNewer. A message without an envelope that
-// is not adopted has only its dequeue count: it is poison after as many deliveries as attempts.
-var ErrNewer = errors.New("newer version than this program reads")
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/bodytext"
+)
 
 // Feature is something that a reader must know about an envelope, because the body alone would be
 // taken for what it is not. A reader names the features that it understands to [Open]; a message
-// with any other is [ErrNewer].
+// with any other is [codec.ErrNewer].
 type Feature int
 
 // The features.
@@ -63,20 +59,20 @@ func (h *Head) version() int {
 	return plainVersion
 }
 
-// checkUnderstood returns an [ErrNewer] if the head has a feature that its reader does not
+// checkUnderstood returns an [codec.ErrNewer] if the head has a feature that its reader does not
 // understand, or its version says that it has one that this program does not know.
 func (h *Head) checkUnderstood(version int, understood []Feature) error {
 	switch {
 	case version > featuresVersion:
-		return fmt.Errorf("%w: version %d, the newest it knows is %d", ErrNewer, version, featuresVersion)
+		return fmt.Errorf("%w: version %d, the newest it knows is %d", codec.ErrNewer, version, featuresVersion)
 	case version == featuresVersion && !h.features():
-		return fmt.Errorf("%w: version %d with nothing that it knows of that version", ErrNewer, version)
+		return fmt.Errorf("%w: version %d with nothing that it knows of that version", codec.ErrNewer, version)
 	case h.Kind != "" && !slices.Contains(understood, Kinds):
-		return fmt.Errorf("%w: it is a job of the kind %.60q, and this reader handles no kinds", ErrNewer, h.Kind)
+		return fmt.Errorf("%w: it is a job of the kind %.60q, and this reader handles no kinds", codec.ErrNewer, h.Kind)
 	case h.Claim != "" && !slices.Contains(understood, Claims):
-		return fmt.Errorf("%w: its body is stored elsewhere, and this reader opens no claims", ErrNewer)
+		return fmt.Errorf("%w: its body is stored elsewhere, and this reader opens no claims", codec.ErrNewer)
 	case h.Items != 0 && !slices.Contains(understood, Groups):
-		return fmt.Errorf("%w: it is a group of %d jobs, and this reader handles no groups", ErrNewer, h.Items)
+		return fmt.Errorf("%w: it is a group of %d jobs, and this reader handles no groups", codec.ErrNewer, h.Items)
 	}
 	return nil
 }
@@ -133,7 +129,7 @@ func sealEnvelope(h Head, body []byte) string {
 	add("gf", base64.RawURLEncoding.EncodeToString([]byte(h.Failed)))
 	add("gs", base64.RawURLEncoding.EncodeToString([]byte(h.Started)))
 	add("ge", h.Failure)
-	isBase64 := h.base64 || !isXMLText(body)
+	isBase64 := h.base64 || !bodytext.IsXMLText(body)
 	if isBase64 {
 		add("e", "64")
 	}
@@ -153,7 +149,7 @@ func sealEnvelope(h Head, body []byte) string {
 }
 
 // openEnvelope parses what sealEnvelope returns, for a reader that understands these features. With
-// an [ErrNewer] it returns the head as far as it is known, and no body.
+// an [codec.ErrNewer] it returns the head as far as it is known, and no body.
 func openEnvelope(text string, understood []Feature) (Head, []byte, error) {
 	line, rest, found := strings.Cut(text[len(prefix):], "\n")
 	number, query, hasQuery := strings.Cut(line, "?")
@@ -181,7 +177,7 @@ func openEnvelope(text string, understood []Feature) (Head, []byte, error) {
 	if err != nil {
 		return head, nil, fmt.Errorf("open an envelope: its body: %w", err)
 	}
-	head.base64 = isXMLText(body)
+	head.base64 = bodytext.IsXMLText(body)
 	return head, body, nil
 }
 
@@ -275,25 +271,4 @@ func parseCount[T int | int64](key, value string, bits int) (T, error) {
 		return 0, fmt.Errorf("parameter %q is no count: %w", key, err)
 	}
 	return T(n), nil
-}
-
-// isXMLText reports whether XML 1.0 carries the body unchanged: UTF-8 with only the characters
-// that section 2.2 allows.
-func isXMLText(body []byte) bool {
-	for i := 0; i < len(body); {
-		c := body[i]
-		if c < utf8.RuneSelf {
-			if c < ' ' && c != '\t' && c != '\n' && c != '\r' {
-				return false
-			}
-			i++
-			continue
-		}
-		r, n := utf8.DecodeRune(body[i:])
-		if r == utf8.RuneError && n == 1 || r == 0xFFFE || r == 0xFFFF {
-			return false
-		}
-		i += n
-	}
-	return true
 }

@@ -1,4 +1,4 @@
-package codec
+package envelope
 
 import (
 	"encoding/base64"
@@ -12,6 +12,9 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/bodytext"
 )
 
 // Head is the metadata that an envelope carries. The zero value carries none.
@@ -255,48 +258,48 @@ func isTraceParent(s string) bool {
 	return !zeros[1] && !zeros[2] // ids of zeros are no ids
 }
 
-// recognize returns the body of a text without an envelope, and how the text carries it, as [Auto]
+// recognize returns the body of a text without an envelope, and how the text carries it, as [codec.Auto]
 // reads it.
-func recognize(text string) ([]byte, Format) {
+func recognize(text string) ([]byte, codec.Format) {
 	body := []byte(text)
 	// A text that begins like this is not Base64, so it is the body, valid or not. This saves
 	// every JSON message a second parse.
-	if beginsWith(text, `{["-<`) || json.Valid(withoutMark(body)) {
-		return body, Plain
+	if beginsWith(text, `{["-<`) || json.Valid(bodytext.WithoutMark(body)) {
+		return body, codec.Plain
 	}
-	if inner, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text)); err == nil && (json.Valid(withoutMark(inner)) || isXML(inner)) {
-		return inner, Base64
+	if inner, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text)); err == nil && (json.Valid(bodytext.WithoutMark(inner)) || isXML(inner)) {
+		return inner, codec.Base64
 	}
-	return body, Plain
+	return body, codec.Plain
 }
 
 // beginsWith reports whether the first character of text, after a byte order mark and white
 // space, is one of these.
 func beginsWith(text, characters string) bool {
-	text = strings.TrimLeft(strings.TrimPrefix(text, string(byteOrderMark)), jsonSpace)
+	text = strings.TrimLeft(strings.TrimPrefix(text, "\uFEFF"), bodytext.JSONSpace)
 	return text != "" && strings.IndexByte(characters, text[0]) >= 0
 }
 
 // isXML reports whether the body is a well-formed XML document.
-func isXML(body []byte) bool { return beginsWith(string(body), "<") && checkXML(body) == nil }
+func isXML(body []byte) bool { return beginsWith(string(body), "<") && bodytext.CheckXML(body) == nil }
 
 // Explain adds to err, with which the text of a message could not be opened or its body not be
-// decoded, how the text was read: with [Auto] the forms that were tried and why it is in none of
+// decoded, how the text was read: with [codec.Auto] the forms that were tried and why it is in none of
 // them; with another format, whether Auto reads it. The result wraps err. An envelope needs no
-// explanation, nor does an [ErrNewer]: then it is err.
-func Explain(text string, f Format, err error) error {
-	if err == nil || errors.Is(err, ErrNewer) || strings.HasPrefix(text, prefix) {
+// explanation, nor does an [codec.ErrNewer]: then it is err.
+func Explain(text string, f codec.Format, err error) error {
+	if err == nil || errors.Is(err, codec.ErrNewer) || strings.HasPrefix(text, prefix) {
 		return err
 	}
 	body, recognized := recognize(text)
 	form := formOf(body)
-	if form != "" && recognized == Base64 {
+	if form != "" && recognized == codec.Base64 {
 		form = "Base64 of " + form
 	}
 	switch {
-	case f != Auto && form != "" && f != recognized:
+	case f != codec.Auto && form != "" && f != recognized:
 		return fmt.Errorf("%w; Format is %v, but the text is %s: Auto reads that", err, f, form)
-	case f != Auto:
+	case f != codec.Auto:
 		return fmt.Errorf("%w; the text was read as %v, which is the Format that is set", err, f)
 	case form != "":
 		return fmt.Errorf("%w; the text has no envelope and is %s", err, form)
@@ -307,7 +310,7 @@ func Explain(text string, f Format, err error) error {
 
 // formOf says what a body is, or "" if it is neither JSON nor XML.
 func formOf(body []byte) string {
-	body = withoutMark(body)
+	body = bodytext.WithoutMark(body)
 	switch {
 	case json.Valid(body):
 		var text string
@@ -326,7 +329,7 @@ func jsonError(body []byte) error {
 		return errors.New("it is empty")
 	}
 	var value json.RawMessage
-	err := json.Unmarshal(withoutMark(body), &value)
+	err := json.Unmarshal(bodytext.WithoutMark(body), &value)
 	if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
 		return fmt.Errorf("%w, at byte %d", err, syntax.Offset)
 	}
@@ -344,7 +347,7 @@ func base64Error(text string) error {
 	case isUTF16(body):
 		return errors.New("it decodes to what looks like UTF-16, not UTF-8")
 	case beginsWith(string(body), "<"):
-		return fmt.Errorf("it decodes to no XML: %w", checkXML(body))
+		return fmt.Errorf("it decodes to no XML: %w", bodytext.CheckXML(body))
 	}
 	return fmt.Errorf("it decodes to no JSON: %w", jsonError(body))
 }
