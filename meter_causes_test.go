@@ -156,7 +156,7 @@ func TestEveryRequestHasACause(t *testing.T) {
 		checkServer(t, b)
 		checkState(t, st)
 		c := st.ByCause
-		if c["fetch"] < st.Polls || c["renew"]+c["save"] != st.Renewed || c["delete"] != st.Succeeded+st.Discarded ||
+		if c["fetch"] < st.Polls || c["renew"]+c["save"] != st.Renewed || c["delete"] != st.Outcomes[listener.Deleted]+st.Outcomes[listener.Discarded] ||
 			c["save"] != 20 || c["start"] != 1 || c["unknown"] != 0 {
 			t.Errorf("the state %+v does not agree with itself", st)
 		}

@@ -261,7 +261,7 @@ func listenerOver(fast bool) func(context.Context, consumption) (*running, error
 			Codec: codec.Bytes(), Wire: listener.WireOptions{Format: codec.Plain}, Concurrency: c.concurrency, OnError: w.fail,
 		})
 		err = w.start(ctx, l.Run, func() bool { return true })
-		return &running{func() int64 { return l.State().Succeeded }, w.stop}, err
+		return &running{func() int64 { return l.State().Outcomes[listener.Deleted] }, w.stop}, err
 	}
 }
 

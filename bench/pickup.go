@@ -119,10 +119,10 @@ func (p *pickup) once(ctx context.Context, location string, t *pickupTurn, seed 
 		if t.flood {
 			flooding, err = w.flood(ctx)
 		}
-		before = w.heavy.State().Succeeded
+		before = w.heavy.State().Outcomes[listener.Deleted]
 		return err
 	})
-	after := w.heavy.State().Succeeded
+	after := w.heavy.State().Outcomes[listener.Deleted]
 	t.heavy += after - before
 	if err == nil && t.flood && flooding-after <= 2*int64(p.slots) {
 		err = errors.New("the heavy queue was empty before the end: the flood was too small")

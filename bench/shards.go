@@ -179,7 +179,7 @@ func (w *shardsWork) open(ctx context.Context, location string, k, underWay int)
 }
 
 // done returns how many jobs were handled and deleted.
-func (w *shardsWork) done() int64 { return w.listener.State().Total.Succeeded }
+func (w *shardsWork) done() int64 { return w.listener.State().Total.Outcomes[listener.Deleted] }
 
 // look reads all counters at nearly the same instant. Processor time is that of both processes.
 func (w *shardsWork) look(s *server) (sample, error) {

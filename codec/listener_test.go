@@ -80,11 +80,11 @@ func TestACodecCanLeaveABodyToANewerWorker(t *testing.T) {
 			}
 		}
 		handled, state := work(t, q, 10*time.Minute, &listener.Options[staged]{Codec: knows(1)})
-		if len(handled) != 1 || handled[0].Body.Version != 1 || state.Poisoned != 0 || state.Snoozed < 40 || state.Snoozed > 50 {
+		if len(handled) != 1 || handled[0].Body.Version != 1 || state.Outcomes[listener.Poisoned] != 0 || state.Outcomes[listener.Snoozed] < 40 || state.Outcomes[listener.Snoozed] > 50 {
 			t.Errorf("the older worker handled %v, and says %+v", handled, state)
 		}
 		handled, state = work(t, q, 10*time.Minute, &listener.Options[staged]{Codec: knows(2)})
-		if len(handled) != 1 || handled[0].Body.Version != 2 || handled[0].Attempt != 1 || state.Poisoned != 0 {
+		if len(handled) != 1 || handled[0].Body.Version != 2 || handled[0].Attempt != 1 || state.Outcomes[listener.Poisoned] != 0 {
 			t.Errorf("the newer worker handled %+v, and says %+v", handled, state)
 		}
 	})
@@ -103,7 +103,7 @@ func TestAWorkerWithoutFeaturesLeavesThemAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 			handled, state := work(t, q, 10*time.Minute, &listener.Options[item]{})
-			if len(handled) != 0 || state.Poisoned != 0 || state.Snoozed < 40 {
+			if len(handled) != 0 || state.Outcomes[listener.Poisoned] != 0 || state.Outcomes[listener.Snoozed] < 40 {
 				t.Errorf("%+v: handled %v, and says %+v", h, handled, state)
 			}
 			time.Sleep(10 * time.Minute)

@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/codec/claimcheck"
 	"github.com/millrace/millrace/kinds"
+	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
 )
 
@@ -38,7 +39,7 @@ func TestAKindWithAClaimIsOpenedByItsWorkerOnly(t *testing.T) {
 		}
 		b.options.Claims = claims
 		older := b.run(5*time.Minute, b.kindsOf(orders.Handle(handler[order](b, nil), nil)))
-		if older.Snoozed == 0 || older.Poisoned != 0 || store.opened.Load() != 0 {
+		if older.Outcomes[listener.Snoozed] == 0 || older.Outcomes[listener.Poisoned] != 0 || store.opened.Load() != 0 {
 			b.Errorf("opened %d bodies of an unknown kind, and says %+v", store.opened.Load(), older)
 		}
 		st := b.run(10*time.Minute, b.kindsOf(emails.Handle(handler[email](b, nil), &kinds.Options{Concurrency: 1})))

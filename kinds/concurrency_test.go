@@ -77,8 +77,8 @@ func TestAKindKeepsToItsConcurrency(t *testing.T) {
 				if len(waits) != 60 || c.places < c.slots && waits[len(waits)-1] > 3*time.Second {
 					t.Errorf("got %d jobs of the other kind, which waited up to %v; want 60, and at most 3 s", len(waits), waits[len(waits)-1])
 				}
-				if most := 3 * int64(c.jobs); st.ByCause["giveback"] > most || st.Retried+st.Poisoned > 0 {
-					t.Errorf("got %d give-backs, %d retries, and %d poison messages; want at most %d and none", st.ByCause["giveback"], st.Retried, st.Poisoned, most)
+				if most := 3 * int64(c.jobs); st.ByCause["giveback"] > most || st.Outcomes[listener.Retried]+st.Outcomes[listener.Poisoned] > 0 {
+					t.Errorf("got %d give-backs, %d retries, and %d poison messages; want at most %d and none", st.ByCause["giveback"], st.Outcomes[listener.Retried], st.Outcomes[listener.Poisoned], most)
 				}
 			})
 		})
@@ -111,8 +111,8 @@ func TestAPlaceOfAKindIsFreeAfterEveryEnd(t *testing.T) {
 		}, &kinds.Options{Concurrency: 1, Timeout: time.Second}))
 		b.sendMany(5)
 		st := b.run(2*time.Minute, l)
-		if st.Succeeded != 5 || b.depth() != 0 {
-			t.Errorf("got %d jobs done and %d left, want 5 and none", st.Succeeded, b.depth())
+		if st.Outcomes[listener.Deleted] != 5 || b.depth() != 0 {
+			t.Errorf("got %d jobs done and %d left, want 5 and none", st.Outcomes[listener.Deleted], b.depth())
 		}
 	})
 }
@@ -169,8 +169,8 @@ func TestAJobThatWaitsForItsKind(t *testing.T) {
 			together := listener.Batch(func(_ context.Context, ms []*listener.Message[email]) []error { return nil }, 3, time.Second)
 			st := b.run(time.Minute, b.kindsOf(emails.Handle(together, &kinds.Options{Concurrency: 2})))
 			var setup *listener.SetupError
-			if st.Succeeded != 3 || !slices.ContainsFunc(b.reported, func(err error) bool { return errors.As(err, &setup) }) {
-				t.Errorf("got %d jobs done and the errors %v, want 3 and a SetupError", st.Succeeded, b.reported)
+			if st.Outcomes[listener.Deleted] != 3 || !slices.ContainsFunc(b.reported, func(err error) bool { return errors.As(err, &setup) }) {
+				t.Errorf("got %d jobs done and the errors %v, want 3 and a SetupError", st.Outcomes[listener.Deleted], b.reported)
 			}
 		})
 	})

@@ -40,7 +40,7 @@ func TestAGroupOfAKindInABlob(t *testing.T) {
 		without := b.run(5*time.Minute, b.kindsOf(emails.Handle(handler[email](b, nil), nil)))
 		b.options.Claims = claims
 		other := b.run(5*time.Minute, b.kindsOf(orders.Handle(handler[order](b, nil), nil)))
-		if without.Snoozed == 0 || other.Snoozed == 0 || without.Poisoned+other.Poisoned != 0 || store.opened.Load() != 0 {
+		if without.Outcomes[listener.Snoozed] == 0 || other.Outcomes[listener.Snoozed] == 0 || without.Outcomes[listener.Poisoned]+other.Outcomes[listener.Poisoned] != 0 || store.opened.Load() != 0 {
 			b.Fatalf("workers that cannot read it say %+v and %+v, and opened %d", without, other, store.opened.Load())
 		}
 
@@ -108,7 +108,7 @@ func TestAGroupOfAKindIsHandledAsThatKind(t *testing.T) {
 		if _, err := orders.Producer(b.queue, nil).SendGroup(b.Context(), []order{{0}, {1}, {2}}, nil); err != nil {
 			b.Fatal(err)
 		}
-		if older := b.run(5*time.Minute, b.kindsOf(emails.Handle(handler[email](b, nil), nil))); older.Poisoned != 0 || len(b.handled) != 0 {
+		if older := b.run(5*time.Minute, b.kindsOf(emails.Handle(handler[email](b, nil), nil))); older.Outcomes[listener.Poisoned] != 0 || len(b.handled) != 0 {
 			b.Errorf("a worker that does not know the kind handled %v, and says %+v", b.handled, older)
 		}
 		time.Sleep(10 * time.Minute)
@@ -130,7 +130,7 @@ func TestAGroupOfAKindIsHandledAsThatKind(t *testing.T) {
 			}
 			return nil
 		}, own)))
-		if !slices.Equal(ran, []int{0, 1000, 2000, 1001, 1003}) || state.Poisoned != 1 || b.depth() != 0 {
+		if !slices.Equal(ran, []int{0, 1000, 2000, 1001, 1003}) || state.Outcomes[listener.Poisoned] != 1 || b.depth() != 0 {
 			b.Errorf("ran %v, and says %+v", ran, state)
 		}
 	})
@@ -146,7 +146,7 @@ func TestAGroupIsHeldBackInAnOutageOfItsKind(t *testing.T) {
 		}
 		send(b, emails, email{"ann@example.org"})
 		state := b.run(30*time.Minute, b.kindsOf(orders.Handle(failsFor[order](b, 5*time.Minute), nil), emails.Handle(handler[email](b, nil), nil)))
-		if state.Poisoned != 0 || state.Succeeded != 101 {
+		if state.Outcomes[listener.Poisoned] != 0 || state.Outcomes[listener.Deleted] != 101 {
 			b.Errorf("got %+v", state)
 		}
 	})

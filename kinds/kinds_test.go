@@ -52,7 +52,7 @@ func TestEveryKindReachesItsHandler(t *testing.T) {
 		state := b.run(time.Minute, b.kindsOf(orders.Handle(handler[order](b, nil), nil), emails.Handle(handler[email](b, nil), nil),
 			invoices.Handle(handler[order](b, nil), nil), unnamed.Handle(handler[order](b, nil), nil)))
 		want := map[string][]any{"order": {order{7}}, "email": {email{"ann@example.org"}}, invoices.Name: {order{8}}, "": {order{9}}}
-		if got := b.bodies(); !reflect.DeepEqual(got, want) || state.Succeeded != 4 || b.depth() != 0 {
+		if got := b.bodies(); !reflect.DeepEqual(got, want) || state.Outcomes[listener.Deleted] != 4 || b.depth() != 0 {
 			b.Errorf("handled %v, want %v; the state is %+v", got, want, state)
 		}
 		if want := map[string]int{"order": 1, "email": 1, invoices.Name: 1, "": 1}; !reflect.DeepEqual(settled, want) {
@@ -68,7 +68,7 @@ func TestAnUnknownKindIsLeftToANewerWorker(t *testing.T) {
 		send(b, emails, email{"ann@example.org"})
 		b.options.Poison = listener.PoisonPolicy{MaxAttempts: 1, MaxLost: 1}
 		older := b.run(10*time.Minute, b.kindsOf(orders.Handle(handler[order](b, nil), nil)))
-		if older.Snoozed < 40 || older.Snoozed > 50 || older.Poisoned != 0 || len(b.handled) != 0 {
+		if older.Outcomes[listener.Snoozed] < 40 || older.Outcomes[listener.Snoozed] > 50 || older.Outcomes[listener.Poisoned] != 0 || len(b.handled) != 0 {
 			b.Errorf("the older worker handled %v, and says %+v", b.handled, older)
 		}
 		for _, err := range b.reported {
@@ -87,7 +87,7 @@ func TestAnUnknownKindIsLeftToANewerWorker(t *testing.T) {
 		}
 		newer := b.run(time.Minute, b.kindsOf(emails.Handle(handler[email](b, nil), nil)))
 		got := b.handled["email"]
-		if len(got) != 1 || got[0].attempt != 1 || got[0].body != (email{"ann@example.org"}) || newer.Succeeded != 1 {
+		if len(got) != 1 || got[0].attempt != 1 || got[0].body != (email{"ann@example.org"}) || newer.Outcomes[listener.Deleted] != 1 {
 			b.Fatalf("the newer worker handled %+v, and says %+v", got, newer)
 		}
 	})
@@ -101,7 +101,7 @@ func TestAnUnknownKindKeepsItsAttempts(t *testing.T) {
 		b.run(2500*time.Millisecond, b.kindsOf(emails.Handle(handler[email](b, errFails), &kinds.Options{MaxAttempts: 9})))
 		failed := len(b.handled["email"])
 		b.options.Poison.MaxAttempts = 1
-		if other := b.run(5*time.Minute, b.kindsOf(orders.Handle(handler[order](b, nil), nil))); other.Poisoned != 0 || other.Snoozed == 0 {
+		if other := b.run(5*time.Minute, b.kindsOf(orders.Handle(handler[order](b, nil), nil))); other.Outcomes[listener.Poisoned] != 0 || other.Outcomes[listener.Snoozed] == 0 {
 			b.Errorf("the worker that does not know it says %+v", other)
 		}
 		time.Sleep(10 * time.Minute)
@@ -123,7 +123,7 @@ func TestAnUndecodableJobOfAKnownKindIsPoisonAtOnce(t *testing.T) {
 		if len(records) != 1 || records[0].Reason != poison.ReasonUndecodable || records[0].DequeueCount != 1 || !strings.Contains(records[0].Error, "order") {
 			b.Errorf("got the records %+v", records)
 		}
-		if len(b.handled["order"]) != 0 || len(b.handled["email"]) != 1 || state.Poisoned != 1 {
+		if len(b.handled["order"]) != 0 || len(b.handled["email"]) != 1 || state.Outcomes[listener.Poisoned] != 1 {
 			b.Errorf("handled %v, and says %+v", b.handled, state)
 		}
 	})
@@ -348,7 +348,7 @@ func TestAJobWithoutAKindIsLeftToOthers(t *testing.T) {
 		if after := records[0].LastSeen.Sub(begin); after < 88*time.Second || after > 112*time.Second { // 1 s, 16 s and 81 s, and polls
 			b.Errorf("it was poison after %v", after)
 		}
-		if len(b.handled) != 0 || state.Poisoned != 1 || b.depth() != 1 {
+		if len(b.handled) != 0 || state.Outcomes[listener.Poisoned] != 1 || b.depth() != 1 {
 			b.Errorf("handled %v, %d left, and says %+v", b.handled, b.depth(), state)
 		}
 		time.Sleep(10 * time.Minute)
@@ -396,7 +396,7 @@ func TestABatchHasJobsOfOneKind(t *testing.T) {
 			return nil
 		}, 3, time.Second)
 		state := b.run(time.Minute, b.kindsOf(orders.Handle(batch, nil), emails.Handle(handler[email](b, nil), nil)))
-		if !slices.Equal(sizes, []int{3, 3}) || state.Succeeded != 12 {
+		if !slices.Equal(sizes, []int{3, 3}) || state.Outcomes[listener.Deleted] != 12 {
 			b.Errorf("got batches of %v, want two of 3; the state is %+v", sizes, state)
 		}
 	})

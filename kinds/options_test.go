@@ -88,7 +88,7 @@ func TestTheCallerKeepsItsSlice(t *testing.T) {
 		all := []listener.Kind{orders.Handle(handler[order](b, nil), nil)}
 		l := must(listener.NewKinds(b.queue, all, b.options))
 		all[0] = listener.Kind{}
-		if state := b.run(time.Second, l); state.Succeeded != 1 {
+		if state := b.run(time.Second, l); state.Outcomes[listener.Deleted] != 1 {
 			b.Errorf("got %+v, want one success", state)
 		}
 	})

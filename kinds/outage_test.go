@@ -64,11 +64,11 @@ func TestABrokenKindDoesNotStopTheOthers(t *testing.T) {
 		}
 		state := b.run(outage, b.kindsOf(emails.Handle(handler[email](b, errFails), nil), orders.Handle(bill, nil)))
 		// Three attempts in the first minute, and then two in each round, with pauses of up to 15 s.
-		if runs := b.runs("email"); waited < 0 || waited > 10*time.Second || runs < 3*n || runs > 3*n+200 || state.Poisoned != 0 {
+		if runs := b.runs("email"); waited < 0 || waited > 10*time.Second || runs < 3*n || runs > 3*n+200 || state.Outcomes[listener.Poisoned] != 0 {
 			b.Errorf("the other job waited for %v; %d runs of the broken kind; %+v", waited, runs, state)
 		}
 		state = b.run(outage, b.kindsOf(emails.Handle(handler[email](b, nil), nil), orders.Handle(bill, nil)))
-		if state.Succeeded != n || state.Poisoned != 0 || b.depth() != 0 {
+		if state.Outcomes[listener.Deleted] != n || state.Outcomes[listener.Poisoned] != 0 || b.depth() != 0 {
 			b.Errorf("after the outage: %+v, %d left", state, b.depth())
 		}
 	})
@@ -89,7 +89,7 @@ func TestAKindThatFailsBesideAnotherBecomesPoison(t *testing.T) {
 			return fails(ctx, m)
 		}
 		state := b.run(12*time.Minute, b.kindsOf(emails.Handle(slowly, nil), orders.Handle(handler[order](b, nil), nil)))
-		if runs := b.runs("email"); b.runs("order") < n || runs != 5*n || state.Poisoned != n {
+		if runs := b.runs("email"); b.runs("order") < n || runs != 5*n || state.Outcomes[listener.Poisoned] != n {
 			b.Errorf("%d and %d runs: %+v", runs, b.runs("order"), state)
 		}
 		held := 0
@@ -104,8 +104,8 @@ func TestAKindThatFailsBesideAnotherBecomesPoison(t *testing.T) {
 				b.Fatalf("reported %v", err)
 			}
 		}
-		if int64(held) != state.Snoozed || held < n {
-			b.Errorf("reported %d of %d", held, state.Snoozed)
+		if int64(held) != state.Outcomes[listener.Snoozed] || held < n {
+			b.Errorf("reported %d of %d", held, state.Outcomes[listener.Snoozed])
 		}
 	})
 }
@@ -130,10 +130,10 @@ func TestAnOutageOfAllKindsPausesTheListener(t *testing.T) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		// About four rounds a minute, and each gives up to 32 messages back.
-		if during.Requests < 5000 || during.Requests > 3*2*n+60*5*34 || during.Poisoned != 0 {
+		if during.Requests < 5000 || during.Requests > 3*2*n+60*5*34 || during.Outcomes[listener.Poisoned] != 0 {
 			b.Errorf("sent %d requests in the outage, want three for each of %d messages and 33 for each round: %+v", during.Requests, 2*n, during)
 		}
-		if state.Succeeded != 2*n || state.Poisoned != 0 {
+		if state.Outcomes[listener.Deleted] != 2*n || state.Outcomes[listener.Poisoned] != 0 {
 			b.Errorf("after the outage: %+v", state)
 		}
 	})
@@ -145,7 +145,7 @@ func TestAnOutageOfTheOnlyKindIsOneOfEverything(t *testing.T) {
 		b.sendMany(500)
 		b.options.Poison.MaxAttempts = 50
 		state := b.run(20*time.Minute, b.kindsOf(emails.Handle(handler[email](b, errFails), nil)))
-		if runs := b.runs("email"); runs < 3*500+60 || runs > 3*500+200 || state.Poisoned != 0 {
+		if runs := b.runs("email"); runs < 3*500+60 || runs > 3*500+200 || state.Outcomes[listener.Poisoned] != 0 {
 			b.Errorf("%d runs: %+v", runs, state)
 		}
 	})
@@ -157,7 +157,7 @@ func TestAShortOutageOfAKindEndsSoon(t *testing.T) {
 		b.sendMany(300)
 		send(b, orders, order{1})
 		state := b.run(30*time.Second, b.kindsOf(emails.Handle(failsFor[email](b, 2500*time.Millisecond), nil), orders.Handle(handler[order](b, nil), nil)))
-		if state.Succeeded != 301 || state.Poisoned != 0 {
+		if state.Outcomes[listener.Deleted] != 301 || state.Outcomes[listener.Poisoned] != 0 {
 			b.Errorf("thirty seconds after the beginning of an outage of 2.5 s: %+v", state)
 		}
 	})
@@ -182,7 +182,7 @@ func TestAKindRecoversWhateverItsProbesDo(t *testing.T) {
 			}
 			return nil
 		}, nil), orders.Handle(handler[order](b, errFails), &kinds.Options{MaxAttempts: 50})))
-		if state.Succeeded != n || state.Poisoned != 0 {
+		if state.Outcomes[listener.Deleted] != n || state.Outcomes[listener.Poisoned] != 0 {
 			b.Errorf("got %+v, want %d successes", state, n)
 		}
 	})
@@ -226,7 +226,7 @@ func TestAMessageWithoutAnEnvelopeIsNotHeldBack(t *testing.T) {
 		b.options.RetryDelay = func(int, error) time.Duration { return time.Second }
 		send(b, orders, order{1})
 		state := b.run(time.Hour, b.kindsOf(unnamed.Handle(handler[order](b, errFails), nil), orders.Handle(handler[order](b, nil), nil)))
-		if runs := b.runs(""); runs != 500 || state.Poisoned != 100 || state.Snoozed != 0 {
+		if runs := b.runs(""); runs != 500 || state.Outcomes[listener.Poisoned] != 100 || state.Outcomes[listener.Snoozed] != 0 {
 			b.Errorf("%d runs: %+v; want five for each message", runs, state)
 		}
 	})
@@ -251,7 +251,7 @@ func TestAMessageWithoutRoomIsNotHeldBack(t *testing.T) {
 			large++
 			return nil
 		}, nil), orders.Handle(handler[order](b, nil), nil)))
-		if large != 1 || state.Poisoned != 0 {
+		if large != 1 || state.Outcomes[listener.Poisoned] != 0 {
 			b.Errorf("the handler of the large message ran %d times: %+v", large, state)
 		}
 	})
@@ -308,7 +308,7 @@ func TestAnAdoptedMessageIsHeldBack(t *testing.T) {
 		send(b, orders, order{1})
 		b.options.Wire.AcceptForeign = true
 		state := b.run(20*time.Minute, b.kindsOf(unnamed.Handle(failsFor[order](b, 5*time.Minute), nil), orders.Handle(handler[order](b, nil), nil)))
-		if state.Snoozed < 72 || state.Poisoned != 0 || state.Succeeded != 201 {
+		if state.Outcomes[listener.Snoozed] < 72 || state.Outcomes[listener.Poisoned] != 0 || state.Outcomes[listener.Deleted] != 201 {
 			b.Errorf("got %+v", state)
 		}
 	})
@@ -342,7 +342,7 @@ func TestABrokenKindIsSoonPoison(t *testing.T) {
 				return nil
 			}
 			state := b.run(time.Hour+time.Second, b.kindsOf(emails.Handle(fails, nil), orders.Handle(bill, nil)))
-			if state.Poisoned != int64(broken) || state.Succeeded != 3600 {
+			if state.Outcomes[listener.Poisoned] != int64(broken) || state.Outcomes[listener.Deleted] != 3600 {
 				b.Errorf("%d broken jobs: %+v", broken, state)
 			}
 			requests = state.Requests

@@ -56,8 +56,8 @@ func TestTheOneWorkerOfNineThatKnowsAKindFindsItsJobs(t *testing.T) {
 				workers = append(workers, b.kindsOf(orders.Handle(handler[order](b, nil), nil)))
 			}
 			state := b.run(jobs*apart+10*time.Minute, workers...)
-			if soon < jobs*95/100 || state.Succeeded+b.depth() != jobs || len(b.records()) != 0 {
-				b.Errorf("delay %v: got %d of %d jobs within %v, %d in all; want at least %d within, and the others in the queue", delay, soon, jobs, within, state.Succeeded, jobs*95/100)
+			if soon < jobs*95/100 || state.Outcomes[listener.Deleted]+b.depth() != jobs || len(b.records()) != 0 {
+				b.Errorf("delay %v: got %d of %d jobs within %v, %d in all; want at least %d within, and the others in the queue", delay, soon, jobs, within, state.Outcomes[listener.Deleted], jobs*95/100)
 			}
 		})
 	}
@@ -190,7 +190,7 @@ func TestAMessageThatNobodyCanHandleCostsLittle(t *testing.T) {
 				if most := slices.Max(append(slices.Collect(maps.Keys(q.waits)), 0)); q.longest > 4*time.Second || most > time.Hour || len(q.waits) < 20 { // with jitter
 					b.Errorf("it was hidden for up to %v within 2 min, and in all for %v", q.longest, q.waits)
 				}
-				if state.Poisoned != 0 || b.depth() != 1 || len(b.records()) != 0 || len(b.handled) != 0 {
+				if state.Outcomes[listener.Poisoned] != 0 || b.depth() != 1 || len(b.records()) != 0 || len(b.handled) != 0 {
 					b.Fatalf("got %d messages, the records %+v, handled %v, state %+v", b.depth(), b.records(), b.handled, state)
 				}
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/internal/load"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/scaling"
 )
@@ -81,9 +82,37 @@ type Idle = scaling.Idle
 // for concurrent use. The policies of github.com/cenkalti/backoff/v4 implement it.
 type BackOff = scaling.BackOff
 
-// Load is what one instance knows of its load. It is the input of a [scaling.Loops] function, and part of what an
-// instance reports of itself. It may be copied.
-type Load = scaling.Load
+// Load is what one instance knows of its load. A rule for loops gets it, a listener's state has it,
+// and an instance reports it. It may be copied. Its JSON form has the names in lower case, with
+// underscores. The fields:
+//
+//   - Depth: the approximate number of messages in the queue, including those being handled.
+//   - Loops: the number of loops running.
+//   - Running: the number of handlers running.
+//   - Settling: the number of settlements in progress.
+//   - Slots: how many handlers may run at once. With shared slots, how many there are for all.
+//   - BatchSize: how many messages one loop takes at most in one dequeue.
+//   - Arrival: how many messages a second come to the queue, as far as this instance can tell: the
+//     growth between its readings of the depth, and the messages that it took off the queue
+//     meanwhile. Messages that others took off are missing. It is the mean since the youngest reading
+//     that is 30 s older than the newest, or since the oldest of the last 5 min. A reading that fails
+//     changes nothing. It is unknown until the depth was read twice in 5 min, a second apart. It is
+//     unknown while the newest reading is more than a minute old, such as when the queue is empty or
+//     no more loops may start, and while others take off more than comes.
+//   - Intake: how many messages a second this instance has received in the last 30 s, or since its
+//     start. Unknown in its first second.
+//   - Service: how many messages a second this instance has taken off the queue in the same time:
+//     deleted, or moved to the poison queue. Unknown in its first second.
+//   - Handling: how long a handler took, on average of those that returned in the same time, or of
+//     the latest ones if none did. Unknown until one has returned.
+type Load = load.Load
+
+// Optional is a figure that may be unknown, because nobody reports it or because reading it failed. Get
+// returns the figure and whether it is known, Or returns the figure or another one if it is unknown.
+// The zero value is unknown. It may be copied. Its JSON form is that of the figure, or null if it is
+// unknown, infinite or not a number; a time.Duration has the form that its String method returns, such
+// as "1.5s".
+type Optional[T any] = load.Optional[T]
 
 // PoisonPolicy decides when a message is poison and where it is moved. The zero value is the default
 // policy.

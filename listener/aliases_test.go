@@ -12,27 +12,40 @@ import (
 )
 
 // TestAliasesHaveTheDocumentationOfTheirOriginals: a reader of this package need not look up
-// dispatcher. Links to what only dispatcher has are written with its name here.
+// dispatcher, or an internal package. Links to names that only dispatcher has are written with its
+// name here.
 func TestAliasesHaveTheDocumentationOfTheirOriginals(t *testing.T) {
-	here, there := documented(t, "."), documented(t, "../dispatcher")
-	compared := 0
-	for name, original := range originals(t, "aliases.go") {
-		want, found := there[original]
-		if !found { // constants share the comment of their group, and others are of another package
-			continue
+	here := documented(t, ".")
+	for of, least := range map[string]int{"../dispatcher": 30, "../internal/load": 2} {
+		there, compared := documented(t, of), 0
+		for name, original := range originals(t, "aliases.go", filepath.Base(of)) {
+			want, found := there[original]
+			if !found { // constants share the comment of their group, and others are of another package
+				continue
+			}
+			compared++
+			if got := strings.ReplaceAll(here[name], "[dispatcher.", "["); got != want {
+				t.Errorf("%s: got\n%s\nwant that of %s.%s\n%s", name, got, of, original, want)
+			}
 		}
-		compared++
-		if got := strings.ReplaceAll(here[name], "[dispatcher.", "["); got != want {
-			t.Errorf("%s: got\n%s\nwant that of dispatcher.%s\n%s", name, got, original, want)
+		if compared < least {
+			t.Errorf("%s: compared %d comments, want at least %d", of, compared, least)
 		}
-	}
-	if compared < 30 {
-		t.Errorf("compared %d comments, want at least 30", compared)
 	}
 }
 
-// originals returns the names that a file declares, with those of dispatcher that they stand for.
-func originals(t *testing.T, path string) map[string]string {
+// Package scaling has the same aliases of the load.
+func TestScalingDocumentsTheLoadAlike(t *testing.T) {
+	here, there := documented(t, "../scaling"), documented(t, "../internal/load")
+	for _, name := range []string{"Load", "Optional"} {
+		if want := there[name]; here[name] != want || want == "" {
+			t.Errorf("scaling.%s: got\n%s\nwant\n%s", name, here[name], want)
+		}
+	}
+}
+
+// originals returns the names that a file declares, with those of a package that they stand for.
+func originals(t *testing.T, path, of string) map[string]string {
 	f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -43,13 +56,13 @@ func originals(t *testing.T, path string) map[string]string {
 		case *ast.GenDecl:
 			for _, s := range d.Specs {
 				if s, is := s.(*ast.TypeSpec); is {
-					found[s.Name.Name] = selected(s.Type)
+					found[s.Name.Name] = selected(s.Type, of)
 				}
 			}
 		case *ast.FuncDecl:
 			if r, is := d.Body.List[0].(*ast.ReturnStmt); is && len(d.Body.List) == 1 {
 				if call, is := r.Results[0].(*ast.CallExpr); is {
-					found[d.Name.Name] = selected(call.Fun)
+					found[d.Name.Name] = selected(call.Fun, of)
 				}
 			}
 		}
@@ -57,13 +70,13 @@ func originals(t *testing.T, path string) map[string]string {
 	return found
 }
 
-// selected returns X of dispatcher.X and of dispatcher.X[T].
-func selected(e ast.Expr) string {
+// selected returns X of pkg.X and of pkg.X[T].
+func selected(e ast.Expr, of string) string {
 	if i, is := e.(*ast.IndexExpr); is {
 		e = i.X
 	}
 	if s, is := e.(*ast.SelectorExpr); is {
-		if p, is := s.X.(*ast.Ident); is && p.Name == "dispatcher" {
+		if p, is := s.X.(*ast.Ident); is && p.Name == of {
 			return s.Sel.Name
 		}
 	}

@@ -89,7 +89,7 @@ func TestASnoozeIsNotAnAttempt(t *testing.T) {
 		b.run(l)
 		advance(2 * time.Hour)
 		b.mustFinish()
-		if st := l.State(); runs != 50 || st.Succeeded != 1 || st.Snoozed != 49 || st.Errors != 0 {
+		if st := l.State(); runs != 50 || st.Outcomes[Deleted] != 1 || st.Outcomes[Snoozed] != 49 || st.Errors != 0 {
 			t.Errorf("got %d runs, state %+v; want runs 50, Succeeded 1, Snoozed 49, Errors 0", runs, st)
 		}
 		if gap := at[1] - at[0]; gap < time.Minute || gap > time.Minute+2*time.Second {
@@ -115,7 +115,7 @@ func TestAShutdownIsNotAnAttempt(t *testing.T) {
 			b.run(l)
 			advance(time.Second)
 			b.mustFinish()
-			if st := l.State(); st.Returned != 1 {
+			if st := l.State(); st.Outcomes[Returned] != 1 {
 				t.Fatalf("got state %+v; want Returned 1", st)
 			}
 		}
@@ -142,7 +142,7 @@ func TestANewerEnvelopeIsLeftToANewerWorker(t *testing.T) {
 		if err != nil || len(batch) != 1 || batch[0].Text != text {
 			t.Errorf("peek: got %v, %v; want one message with the text %v", batch, err, text)
 		}
-		if n := l.State().Snoozed; n < 40 || n > 50 {
+		if n := l.State().Outcomes[Snoozed]; n < 40 || n > 50 {
 			t.Errorf("got %d snoozes in ten minutes; want between 40 and 50", n)
 		}
 	})

@@ -141,7 +141,7 @@ func TestGoodJobsPassAThousandBadOnes(t *testing.T) {
 			running.Wait()
 			var requests, poisoned int64
 			for _, l := range all {
-				requests, poisoned = requests+l.State().Requests, poisoned+l.State().Poisoned
+				requests, poisoned = requests+l.State().Requests, poisoned+l.State().Outcomes[Poisoned]
 			}
 			n, p99 := d.waited()
 			t.Logf("%s: %d good jobs waited %v (p99), %d are poison, %d requests", name, n, p99, poisoned, requests)
@@ -160,8 +160,8 @@ func TestALoneBadJobIsPoisonAfterItsAttempts(t *testing.T) {
 		l := d.listener(func(context.Context, *Message[task]) error { return errDay })
 		d.run(l)
 		advance(7 * time.Minute)
-		if s := l.State(); s.Poisoned != 1 || d.started["bad"] != 5 {
-			t.Errorf("%d runs, %d poisoned after 7 min", d.started["bad"], s.Poisoned)
+		if s := l.State(); s.Outcomes[Poisoned] != 1 || d.started["bad"] != 5 {
+			t.Errorf("%d runs, %d poisoned after 7 min", d.started["bad"], s.Outcomes[Poisoned])
 		}
 		d.mustFinish()
 	})
@@ -237,8 +237,8 @@ func TestHandlersThatHangAfterAnOutageHoldNothingUp(t *testing.T) {
 		d.run(l)
 		advance(outage + 5*time.Minute)
 		t.Logf("five minutes after an outage %d of %d are done while %d hang", done.Load(), n, hang)
-		if done.Load() != n-hang || l.State().Poisoned != 0 {
-			t.Errorf("%d of %d are done, %d poisoned", done.Load(), n, l.State().Poisoned)
+		if done.Load() != n-hang || l.State().Outcomes[Poisoned] != 0 {
+			t.Errorf("%d of %d are done, %d poisoned", done.Load(), n, l.State().Outcomes[Poisoned])
 		}
 		close(release)
 		d.mustFinish()
@@ -281,14 +281,14 @@ func TestAnOutageOfEverythingCostsTheAttemptsOfItsFirstMinute(t *testing.T) {
 			peak := d.peak()
 			advance(30 * time.Minute)
 			s := l.State()
-			t.Logf("%v of failures of %v: attempt %d at most, %d poisoned, %d requests; %d of 64 slots ran within a minute, %d succeeded", c.outage, c.failure, most, s.Poisoned, requests, peak, s.Succeeded)
+			t.Logf("%v of failures of %v: attempt %d at most, %d poisoned, %d requests; %d of 64 slots ran within a minute, %d succeeded", c.outage, c.failure, most, s.Outcomes[Poisoned], requests, peak, s.Outcomes[Deleted])
 			switch {
 			case c.poisoned:
-				if s.Poisoned == 0 {
+				if s.Outcomes[Poisoned] == 0 {
 					t.Errorf("%v: none is poison", c.outage)
 				}
-			case most > 4 || s.Poisoned != 0 || peak != 64 || s.Succeeded != int64(n):
-				t.Errorf("%v of failures of %v: attempt %d, %d poisoned, %d slots, %d succeeded", c.outage, c.failure, most, s.Poisoned, peak, s.Succeeded)
+			case most > 4 || s.Outcomes[Poisoned] != 0 || peak != 64 || s.Outcomes[Deleted] != int64(n):
+				t.Errorf("%v of failures of %v: attempt %d, %d poisoned, %d slots, %d succeeded", c.outage, c.failure, most, s.Outcomes[Poisoned], peak, s.Outcomes[Deleted])
 			}
 			d.mustFinish()
 		})

@@ -25,7 +25,7 @@ func TestAnEmptySliceOfResultsDeletesNothing(t *testing.T) {
 		b.run(l)
 		advance(10 * time.Second)
 		b.mustFinish()
-		if st := l.State(); st.Succeeded != 0 || st.Retried != 10 || b.depth(b.queue.Queue) != 10 {
+		if st := l.State(); st.Outcomes[Deleted] != 0 || st.Outcomes[Retried] != 10 || b.depth(b.queue.Queue) != 10 {
 			b.Errorf("got state %+v; want Succeeded 0, Retried 10, depth 10", st)
 		}
 		if !strings.Contains(reported.text(), "0 for 10 messages") {
@@ -56,7 +56,7 @@ func TestTheStopBeginsABatchThatIsNotFull(t *testing.T) {
 		advance(10 * time.Second)
 		stopped = time.Now()
 		b.mustFinish()
-		if st := l.State(); size != 7 || grace != o.Grace || st.Succeeded != 7 {
+		if st := l.State(); size != 7 || grace != o.Grace || st.Outcomes[Deleted] != 7 {
 			b.Errorf("got a batch of %d with %v left, state %+v; want size 7, grace %v, Succeeded 7", size, grace, st, o.Grace)
 		}
 	})
@@ -113,7 +113,7 @@ func TestABatchBeginsBeforeItsMessagesTimeOut(t *testing.T) {
 		b.run(l)
 		advance(30 * time.Second)
 		b.mustFinish()
-		if st := l.State(); st.Succeeded != 3 || st.Retried != 0 {
+		if st := l.State(); st.Outcomes[Deleted] != 3 || st.Outcomes[Retried] != 0 {
 			b.Errorf("got state %+v; want Succeeded 3, Retried 0", st)
 		}
 	})
@@ -164,7 +164,7 @@ func TestALostLeaseOfOneMessageDoesNotEndTheBatch(t *testing.T) {
 		b.run(l)
 		advance(10 * time.Minute)
 		b.mustFinish()
-		if st := l.State(); st.Lost != 1 || st.Succeeded != 5 || b.depth(b.queue.Queue) != 0 {
+		if st := l.State(); st.Outcomes[Lost] != 1 || st.Outcomes[Deleted] != 5 || b.depth(b.queue.Queue) != 0 {
 			b.Errorf("state %+v, want one lost and then handled again", st)
 		}
 	})
@@ -183,7 +183,7 @@ func TestHaltEndsABatchThatFills(t *testing.T) {
 		stopped := time.Now()
 		l.Halt()
 		b.mustFinish()
-		if st := l.State(); st.Returned != 5 || time.Since(stopped) > time.Second {
+		if st := l.State(); st.Outcomes[Returned] != 5 || time.Since(stopped) > time.Second {
 			b.Errorf("after %v: state %+v; want Returned 5, time.Since(stopped) at most %v", time.Since(stopped), st, time.Second)
 		}
 	})
@@ -237,13 +237,13 @@ func TestAnOutageEndsWhateverItsProbesDo(t *testing.T) {
 					l := New(b.queue, c.handler(b, release), o)
 					b.run(l)
 					advance(9 * time.Minute)
-					if st := l.State(); st.Succeeded < c.minimum {
+					if st := l.State(); st.Outcomes[Deleted] < c.minimum {
 						b.Errorf("nine minutes after %v of outage, give up %v: %+v; want at least %v", outage, giveUp, st, c.minimum)
 					}
 					close(release)
 					advance(5 * time.Minute)
 					b.mustFinish()
-					if st := l.State(); st.Succeeded != n || st.Poisoned != 0 {
+					if st := l.State(); st.Outcomes[Deleted] != n || st.Outcomes[Poisoned] != 0 {
 						b.Errorf("give up %v: state %+v; want Succeeded %v, Poisoned 0", giveUp, st, n)
 					}
 				})

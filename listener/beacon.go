@@ -47,6 +47,6 @@ func (s *session) reported() beacon.Report {
 	st := s.state()
 	return beacon.Report{
 		Queue: s.queue.Name(), Phase: string(st.Phase), Paused: st.PausedBy != NotPaused, Shared: s.options.Slots != nil,
-		Received: st.Received, Ended: ended(s.dispatcher.Outcomes()), Delayed: st.Delayed, Load: s.load(st.Depth),
+		Received: st.Received, Ended: ended(st.Outcomes), Delayed: st.Delayed, Load: st.Load,
 	}
 }

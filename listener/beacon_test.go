@@ -198,7 +198,7 @@ func TestABrokenControlQueueDoesNotAffectTheListener(t *testing.T) {
 				b.run(l)
 				advance(10 * time.Minute)
 				st := l.State()
-				if handled.Load() != 100 || st.Succeeded != 100 || !st.Ready() || b.depth(b.queue.Queue) != 0 {
+				if handled.Load() != 100 || st.Outcomes[Deleted] != 100 || !st.Ready() || b.depth(b.queue.Queue) != 0 {
 					t.Errorf("got %d handled, %+v", handled.Load(), st)
 				}
 				begin := time.Now()

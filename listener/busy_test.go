@@ -53,8 +53,8 @@ func TestTheEdgeFromIdleToBusyIsOneForSeveralBatches(t *testing.T) {
 		b.put(200) // seven batches, six of them full
 		advance(10 * time.Second)
 		st := l.State()
-		if st.Succeeded != 200 || detected.Load() != 1 {
-			t.Errorf("200 jobs: got %d done, work detected %d times; want 200, once", st.Succeeded, detected.Load())
+		if st.Outcomes[Deleted] != 200 || detected.Load() != 1 {
+			t.Errorf("200 jobs: got %d done, work detected %d times; want 200, once", st.Outcomes[Deleted], detected.Load())
 		}
 		for range 100 { // some for each poll, never a full batch
 			b.put(1)

@@ -197,8 +197,8 @@ func TestConfiguringNeverLosesWork(t *testing.T) {
 			}
 			advance(10 * time.Minute)
 			st := w.listener.State()
-			if int(st.Succeeded) != puts {
-				w.violation("got %d jobs done, want %d: %+v", st.Succeeded, puts, st)
+			if int(st.Outcomes[Deleted]) != puts {
+				w.violation("got %d jobs done, want %d: %+v", st.Outcomes[Deleted], puts, st)
 			}
 			if bounds := w.listener.session.snapshot().bounds; st.Loops != bounds.Min {
 				w.violation("got %d loops at the end, want the minimum, %d", st.Loops, bounds.Min)

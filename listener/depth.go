@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/millrace/millrace/internal/load"
 	"github.com/millrace/millrace/queue/metered"
 	"github.com/millrace/millrace/scaling"
 )
@@ -70,7 +71,7 @@ func (s *session) askController() {
 	c := now.control
 	i := scaling.Interval{Load: s.load(now.depth), Took: c.took, Dequeues: c.dequeues, Full: c.full, Empty: c.empty, Failed: c.failed, Busy: c.busy}
 	i.Loops = c.loops
-	i.Intake = scaling.Known(float64(c.received) / max(c.took, time.Nanosecond).Seconds())
+	i.Intake = load.Known(float64(c.received) / max(c.took, time.Nanosecond).Seconds())
 	s.tell(event{what: steered, target: s.controller(i)})
 }
 

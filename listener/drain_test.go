@@ -37,7 +37,7 @@ func TestTheStopLetsHandlersFinish(t *testing.T) {
 			t.Errorf("duration of the drain: got %v, want at most %v", took, 10*time.Second)
 		}
 		st := l.State()
-		if st.Succeeded != 64 || finished.Load() != 64 || st.Returned != 0 || st.Loops != 0 {
+		if st.Outcomes[Deleted] != 64 || finished.Load() != 64 || st.Outcomes[Returned] != 0 || st.Loops != 0 {
 			t.Errorf("got %d finished, state %+v; want Succeeded 64, finished 64, Returned 0, Loops 0", finished.Load(), st)
 		}
 		if n := len(b.queue.sent("dequeue")); n != polls {
@@ -60,7 +60,7 @@ func TestMessagesFetchedAfterTheStopAreGivenBackAtOnce(t *testing.T) {
 		b.run(l)
 		advance(time.Second) // the dequeue is in flight
 		b.mustFinish()
-		if st := l.State(); runs.Load() != 0 || st.Received != 32 || st.Returned != 32 {
+		if st := l.State(); runs.Load() != 0 || st.Received != 32 || st.Outcomes[Returned] != 32 {
 			t.Errorf("got %d runs, state %+v; want runs 0, Received 32, Returned 32", runs.Load(), st)
 		}
 		batch, err := b.queue.Queue.Dequeue(b.Context(), 32, time.Second)
@@ -91,7 +91,7 @@ func TestTheGracePeriodEnds(t *testing.T) {
 		if took := time.Since(stopped); took != 7*time.Second {
 			t.Errorf("duration of the drain: got %v, want the grace period", took)
 		}
-		if st := l.State(); causes.Load() != 5 || st.Returned != 5 || st.Retried != 0 {
+		if st := l.State(); causes.Load() != 5 || st.Outcomes[Returned] != 5 || st.Outcomes[Retried] != 0 {
 			t.Errorf("got %d cancelled as stopping, state %+v; want causes 5, Returned 5, Retried 0", causes.Load(), st)
 		}
 		if batch, err := b.queue.Queue.Dequeue(b.Context(), 32, time.Second); err != nil || len(batch) != 5 {
@@ -118,7 +118,7 @@ func TestWorkDoneAtTheLastMomentIsDeleted(t *testing.T) {
 		advance(time.Second)
 		b.stop()
 		b.mustFinish()
-		if st := l.State(); st.Succeeded != 1 || st.Unsettled != 1 {
+		if st := l.State(); st.Outcomes[Deleted] != 1 || st.Outcomes[Unsettled] != 1 {
 			t.Errorf("got state %+v, want Succeeded 1, Unsettled 1", st)
 		}
 	})
@@ -154,7 +154,7 @@ func TestHaltEndsTheDrainAtOnce(t *testing.T) {
 		if took := time.Since(halted); took > time.Second {
 			t.Errorf("time from Halt to the return of Run: got %v, want at most %v", took, time.Second)
 		}
-		if st := l.State(); st.Returned != 3 {
+		if st := l.State(); st.Outcomes[Returned] != 3 {
 			t.Errorf("got state %+v; want Returned 3", st)
 		}
 	})
@@ -256,7 +256,7 @@ func TestADequeueSlowerThanItsLeaseStartsNoHandler(t *testing.T) {
 		b.run(l)
 		advance(time.Minute)
 		b.mustFinish()
-		if st := l.State(); runs != 1 || st.Lost != 1 || st.Succeeded != 1 {
+		if st := l.State(); runs != 1 || st.Outcomes[Lost] != 1 || st.Outcomes[Deleted] != 1 {
 			t.Errorf("got %d runs, state %+v; want runs 1, Lost 1, Succeeded 1", runs, st)
 		}
 	})

@@ -49,7 +49,7 @@ func TestANilPointerAsErrorIsAFailedAttempt(t *testing.T) {
 				if text := reported.text(); strings.Count(text, "handler panicked: ") != 30 || !strings.Contains(text, "nil pointer") {
 					b.Errorf("got errors %s, want 30 panics of a nil pointer", text)
 				}
-				if st := l.State(); st.Succeeded != 40 || st.Retried != 30 {
+				if st := l.State(); st.Outcomes[Deleted] != 40 || st.Outcomes[Retried] != 30 {
 					b.Errorf("got state %+v; want Succeeded 40, Retried 30", st)
 				}
 			})

@@ -46,7 +46,7 @@ func ExampleBatch() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println("succeeded:", l.State().Succeeded, "poison:", l.State().Poisoned)
+	fmt.Println("succeeded:", l.State().Outcomes[listener.Deleted], "poison:", l.State().Outcomes[listener.Poisoned])
 	// Output:
 	// inserting 3 orders
 	// succeeded: 2 poison: 1

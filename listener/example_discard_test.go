@@ -35,6 +35,6 @@ func ExampleDiscard() {
 		return
 	}
 	left, err := q.Properties(context.Background())
-	fmt.Println("discarded:", l.State().Discarded, "left:", left.Depth, err)
+	fmt.Println("discarded:", l.State().Outcomes[listener.Discarded], "left:", left.Depth, err)
 	// Output: discarded: 1 left: 0 <nil>
 }

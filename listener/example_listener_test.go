@@ -40,7 +40,7 @@ func ExampleListener() {
 	if err := l.Run(ctx); err != nil {
 		fmt.Println(err)
 	}
-	fmt.Println("succeeded:", l.State().Succeeded)
+	fmt.Println("succeeded:", l.State().Outcomes[listener.Deleted])
 	// Output:
 	// shipping 7 in attempt 1
 	// succeeded: 1

@@ -44,6 +44,6 @@ func ExampleOptions_queueEmpty() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println("succeeded:", l.State().Succeeded)
+	fmt.Println("succeeded:", l.State().Outcomes[listener.Deleted])
 	// Output: succeeded: 100
 }

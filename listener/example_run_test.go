@@ -29,7 +29,7 @@ func ExampleListener_Run() {
 		return nil
 	}, nil)
 	fmt.Println(l.Run(ctx))
-	fmt.Println("succeeded:", l.State().Succeeded)
+	fmt.Println("succeeded:", l.State().Outcomes[listener.Deleted])
 	// Output:
 	// shipping 7 while the worker stops: <nil>
 	// <nil>

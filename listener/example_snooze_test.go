@@ -39,7 +39,7 @@ func ExampleSnooze() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println("snoozed:", l.State().Snoozed)
+	fmt.Println("snoozed:", l.State().Outcomes[listener.Snoozed])
 	// Output:
 	// shipping 7 in attempt 1
 	// snoozed: 9

@@ -44,7 +44,7 @@ func ExampleOptions_timeoutFor() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println("retried:", l.State().Retried)
+	fmt.Println("retried:", l.State().Outcomes[listener.Retried])
 	// Output:
 	// true true
 	// retried: 1

@@ -90,7 +90,7 @@ func TestTheBodyStaysTheSameHoweverOftenItFails(t *testing.T) {
 			b.run(l)
 			advance(5 * time.Minute)
 			b.mustFinish()
-			if st := l.State(); st.Succeeded != 1 || len(outcomes) != len(script)+1 || b.depth(b.queue.Queue) != 0 {
+			if st := l.State(); st.Outcomes[Deleted] != 1 || len(outcomes) != len(script)+1 || b.depth(b.queue.Queue) != 0 {
 				rt.Errorf("%q sent as %v, read as %v, adopt %v: got outcomes %v, state %+v, errors %v; want one success at the end",
 					text, sentAs, format, adopt, outcomes, st, log)
 			}
@@ -120,7 +120,7 @@ func TestAdoptionDoesNotNestEnvelopes(t *testing.T) {
 			b.run(l)
 			advance(time.Minute)
 			b.mustFinish()
-			if st := l.State(); runs != 5 || st.Poisoned != 1 {
+			if st := l.State(); runs != 5 || st.Outcomes[Poisoned] != 1 {
 				t.Errorf("%v: got %d runs, state %+v; want runs 5, Poisoned 1", format, runs, st)
 			}
 			if poisoned := b.poisoned(); len(poisoned) != 1 || strings.Count(poisoned[0].Text, "millrace/1?") != 1 {

@@ -32,7 +32,7 @@ func TestMiddlewareWrapsTheResultOfEach(t *testing.T) {
 		advance(time.Hour)
 		b.mustFinish()
 		got.wantCounts(t, 1, 1, 1)
-		if s := l.State(); s.Poisoned != 1 || s.Retried != 0 {
+		if s := l.State(); s.Outcomes[Poisoned] != 1 || s.Outcomes[Retried] != 0 {
 			t.Errorf("got %+v, want poison at once", s)
 		}
 	})
@@ -67,8 +67,8 @@ func TestMiddlewareReplacesTheErrorsOfItems(t *testing.T) {
 		advance(time.Hour)
 		b.mustFinish()
 		got.wantCounts(t, 1, 2, 1)
-		if s := l.State(); s.Snoozed != 1 || s.Retried != 0 || s.Succeeded != 1 {
-			t.Errorf("got %d snoozed, %d retried, %d succeeded; want 1, 0, 1", s.Snoozed, s.Retried, s.Succeeded)
+		if s := l.State(); s.Outcomes[Snoozed] != 1 || s.Outcomes[Retried] != 0 || s.Outcomes[Deleted] != 1 {
+			t.Errorf("got %d snoozed, %d retried, %d succeeded; want 1, 0, 1", s.Outcomes[Snoozed], s.Outcomes[Retried], s.Outcomes[Deleted])
 		}
 	})
 }
@@ -124,7 +124,7 @@ func TestAnErrorAfterASuccessfulEachIsThatOfAllItems(t *testing.T) {
 		advance(time.Hour)
 		b.mustFinish()
 		got.wantCounts(t, 2, 2, 2, 2)
-		if s := l.State(); s.Retried != 1 || s.Succeeded != 1 {
+		if s := l.State(); s.Outcomes[Retried] != 1 || s.Outcomes[Deleted] != 1 {
 			t.Errorf("got %+v, want a retry and then a success", s)
 		}
 	})
@@ -188,7 +188,7 @@ func TestAnEachThatIsLeftBehindHandlesNothing(t *testing.T) {
 				t.Error("an EachItem after its delivery had no error")
 			}
 		}
-		if s := l.State(); s.Succeeded != 1 || len(left) != 3 || handled.Load() != 0 {
+		if s := l.State(); s.Outcomes[Deleted] != 1 || len(left) != 3 || handled.Load() != 0 {
 			t.Errorf("got %+v and %d calls, of which %d were handled", s, len(left), handled.Load())
 		}
 	})

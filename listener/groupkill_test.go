@@ -270,8 +270,8 @@ func TestAGroupThatReturnsWithoutItsLeaseIsNotLost(t *testing.T) {
 			b.run(l)
 			advance(time.Hour)
 			b.mustFinish()
-			if st := l.State(); st.Poisoned != 0 || st.Succeeded != 1 {
-				b.Errorf("progress %v: got %d poison messages and %d successes, want none and one; runs: %v", progress, st.Poisoned, st.Succeeded, got.counts(3))
+			if st := l.State(); st.Outcomes[Poisoned] != 0 || st.Outcomes[Deleted] != 1 {
+				b.Errorf("progress %v: got %d poison messages and %d successes, want none and one; runs: %v", progress, st.Outcomes[Poisoned], st.Outcomes[Deleted], got.counts(3))
 			}
 		})
 	}

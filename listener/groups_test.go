@@ -206,7 +206,7 @@ func TestEveryItemHasAResultOfItsOwn(t *testing.T) {
 		advance(24 * time.Hour)
 		b.mustFinish()
 		got.wantCounts(t, 1, 1, 1, 8, 2, 5)
-		if s := l.State(); s.Poisoned != 1 || s.Retried != 4 || s.Snoozed != 3 || b.depth(b.queue) != 0 {
+		if s := l.State(); s.Outcomes[Poisoned] != 1 || s.Outcomes[Retried] != 4 || s.Outcomes[Snoozed] != 3 || b.depth(b.queue) != 0 {
 			t.Errorf("got %+v, want one poisoned, 4 retries and 3 snoozes", s)
 		}
 		records := b.poisoned()
@@ -418,7 +418,7 @@ func TestAStopLeavesTheItemsThatWereNotHandled(t *testing.T) {
 		b.run(l)
 		advance(time.Second)
 		b.mustFinish()
-		if l.State().Returned != 1 {
+		if l.State().Outcomes[Returned] != 1 {
 			t.Errorf("got %+v, want the message given back", l.State())
 		}
 		b.run(New(b.queue, h, o))

@@ -237,8 +237,8 @@ func TestASaveOfNoItemIsRefused(t *testing.T) {
 		b.run(l)
 		advance(time.Minute)
 		b.mustFinish()
-		if st := l.State(); st.Succeeded != 1 || st.Retried != 0 { // a panic of Save would be a failed attempt
-			b.Errorf("got %d successes and %d retries, want 1 and 0", st.Succeeded, st.Retried)
+		if st := l.State(); st.Outcomes[Deleted] != 1 || st.Outcomes[Retried] != 0 { // a panic of Save would be a failed attempt
+			b.Errorf("got %d successes and %d retries, want 1 and 0", st.Outcomes[Deleted], st.Outcomes[Retried])
 		}
 	})
 }
@@ -383,7 +383,7 @@ func TestMiddlewareDecidesForItems(t *testing.T) {
 			b.run(l)
 			advance(time.Minute)
 			b.mustFinish()
-			if s := l.State(); s.Succeeded != 1 || seen.Load() != c.seen {
+			if s := l.State(); s.Outcomes[Deleted] != 1 || seen.Load() != c.seen {
 				t.Errorf("%s: got %d calls and %+v, want %d and a success", name, seen.Load(), s, c.seen)
 			}
 		})
@@ -413,7 +413,7 @@ func TestMiddlewareTriesItemsAgain(t *testing.T) {
 		advance(time.Second)
 		b.mustFinish()
 		got.wantCounts(t, 1, 1, 3, 1, 1, 1)
-		if s := l.State(); s.Succeeded != 1 {
+		if s := l.State(); s.Outcomes[Deleted] != 1 {
 			t.Errorf("got %+v, want a success at once", s)
 		}
 	})
@@ -433,7 +433,7 @@ func TestItemsThatMiddlewareCancelsHaveFailed(t *testing.T) {
 		b.run(l)
 		advance(time.Hour)
 		b.mustFinish()
-		if s := l.State(); s.Retried != 4 || s.Poisoned != 1 || s.Returned != 0 {
+		if s := l.State(); s.Outcomes[Retried] != 4 || s.Outcomes[Poisoned] != 1 || s.Outcomes[Returned] != 0 {
 			t.Errorf("got %+v, want 4 retries and then poison", s)
 		}
 	})
@@ -515,7 +515,7 @@ func TestAnItemForANewerWorkerIsLeftToIt(t *testing.T) {
 		advance(10 * time.Minute)
 		b.mustFinish()
 		got.wantCounts(t, 1, 1, 0, 1)
-		if s := l.State(); s.Snoozed != 1 || s.Poisoned != 0 {
+		if s := l.State(); s.Outcomes[Snoozed] != 1 || s.Outcomes[Poisoned] != 0 {
 			t.Errorf("got %+v, want one snooze, because its release is no reason to poll", s)
 		}
 		b.run(New(b.queue, EachItem(got.handler(t, func(context.Context, *Message[job]) error { return nil }), 2), options()))
@@ -656,8 +656,8 @@ func TestAnItemThatEndsDuringTheLastRenewalIsRecorded(t *testing.T) {
 		advance(5 * time.Minute)
 		b.mustFinish()
 		got.wantCounts(t, 1, 2)
-		if st := l.State(); st.Retried != 1 || st.Succeeded != 1 {
-			t.Errorf("got %d retried and %d succeeded, want 1 and 1", st.Retried, st.Succeeded)
+		if st := l.State(); st.Outcomes[Retried] != 1 || st.Outcomes[Deleted] != 1 {
+			t.Errorf("got %d retried and %d succeeded, want 1 and 1", st.Outcomes[Retried], st.Outcomes[Deleted])
 		}
 	})
 }

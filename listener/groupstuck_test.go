@@ -130,7 +130,7 @@ func TestAStopDoesNotExcuseATimeout(t *testing.T) {
 				advance(20 * time.Second)
 				b.mustFinish()
 				s := l.State()
-				if late := timeout < time.Minute; (s.Retried == 1) != late || (s.Returned == 1) == late {
+				if late := timeout < time.Minute; (s.Outcomes[Retried] == 1) != late || (s.Outcomes[Returned] == 1) == late {
 					t.Errorf("time-out %v, in a group: %v: got %+v", timeout, group, s)
 				}
 			})

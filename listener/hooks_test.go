@@ -167,7 +167,7 @@ func testBrokenHook(b *bundle, name string, set func(*Options[job], func()), fai
 		b.Errorf("got state %+v, want nothing running or settling and a loop", st)
 	}
 	b.mustFinish()
-	if st := l.State(); st.Succeeded != 2*n+5 || st.Retried != 3 || st.Lost != 1 || st.Poisoned != 1 || b.depth(b.queue.Queue) != 0 {
+	if st := l.State(); st.Outcomes[Deleted] != 2*n+5 || st.Outcomes[Retried] != 3 || st.Outcomes[Lost] != 1 || st.Outcomes[Poisoned] != 1 || b.depth(b.queue.Queue) != 0 {
 		b.Errorf("got %d messages left, state %+v; want the same as without the hook", b.depth(b.queue.Queue), st)
 	}
 	counts.check(b, name)
@@ -309,7 +309,7 @@ func TestAHookThatFailsAtEachRenewalLosesNoLease(t *testing.T) {
 		b.run(l)
 		advance(11 * time.Minute)
 		b.mustFinish()
-		if st := l.State(); st.Succeeded != 1 || st.Renewed < 100 || st.Lost != 0 {
+		if st := l.State(); st.Outcomes[Deleted] != 1 || st.Renewed < 100 || st.Outcomes[Lost] != 0 {
 			b.Errorf("got state %+v; want Succeeded 1, Renewed at least 100, Lost 0", st)
 		}
 	})
@@ -376,7 +376,7 @@ func TestFailuresOfOnErrorAndLogGoToStandardError(t *testing.T) {
 		b.run(l)
 		advance(time.Minute)
 		b.mustFinish()
-		if st := l.State(); st.Succeeded != 1 {
+		if st := l.State(); st.Outcomes[Deleted] != 1 {
 			b.Errorf("got state %+v; want Succeeded 1", st)
 		}
 		if n := calls.Load(); n < 2 || n > 10 {
@@ -436,12 +436,12 @@ func TestACodecThatFailsFreesItsSlot(t *testing.T) {
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		advance(time.Minute)
-		if st := l.State(); st.Running != 0 || st.Settling != 0 || st.Succeeded != 25 || st.Retried < 25 || st.Poisoned != 0 {
+		if st := l.State(); st.Running != 0 || st.Settling != 0 || st.Outcomes[Deleted] != 25 || st.Outcomes[Retried] < 25 || st.Outcomes[Poisoned] != 0 {
 			b.Errorf("got state %+v; want Running 0, Settling 0, Succeeded 25, Poisoned 0, and the others retried", st)
 		}
 		advance(3 * time.Hour)
 		b.mustFinish()
-		if st := l.State(); st.Succeeded != 25 || st.Poisoned != 25 || b.depth(b.queue.Queue) != 0 {
+		if st := l.State(); st.Outcomes[Deleted] != 25 || st.Outcomes[Poisoned] != 25 || b.depth(b.queue.Queue) != 0 {
 			b.Errorf("got state %+v; want Succeeded 25, Poisoned 25, depth 0", st)
 		}
 		if e := reported.hook("Codec.Decode"); e == nil || !strings.Contains(string(e.Stack), "hooks_test.go") {
@@ -465,15 +465,15 @@ func TestAReleaseWhoseCodecPanicsLosesNoJob(t *testing.T) {
 		b.run(bad)
 		advance(10 * time.Minute)
 		b.mustFinish()
-		b.Logf("the bad release: %d poisoned", bad.State().Poisoned)
-		if st := bad.State(); st.Poisoned != 0 || st.Succeeded != 0 {
+		b.Logf("the bad release: %d poisoned", bad.State().Outcomes[Poisoned])
+		if st := bad.State(); st.Outcomes[Poisoned] != 0 || st.Outcomes[Deleted] != 0 {
 			b.Errorf("the bad release: got state %+v; want nothing poisoned or handled", st)
 		}
 		good := New(b.queue, way(nothing), options())
 		b.run(good)
 		advance(2 * time.Hour)
 		b.mustFinish()
-		if st := good.State(); st.Succeeded != 51 || b.depth(b.queue.Queue) != 0 || b.poisonDepth() != 0 {
+		if st := good.State(); st.Outcomes[Deleted] != 51 || b.depth(b.queue.Queue) != 0 || b.poisonDepth() != 0 {
 			b.Errorf("the next release: got state %+v; want 51 messages handled", st)
 		}
 	})
@@ -500,7 +500,7 @@ func TestACodecThatFailsInSaveFailsOnlyTheAttempt(t *testing.T) {
 		b.run(l)
 		advance(time.Minute)
 		b.mustFinish()
-		if st := l.State(); st.Succeeded != 1 || st.Retried != 1 {
+		if st := l.State(); st.Outcomes[Deleted] != 1 || st.Outcomes[Retried] != 1 {
 			b.Errorf("got state %+v; want Succeeded 1, Retried 1", st)
 		}
 		if !saved {
@@ -522,7 +522,7 @@ func TestACurveThatFailsInConfigureStopsNothing(t *testing.T) {
 		b.put(10)
 		advance(time.Minute)
 		b.mustFinish()
-		if st := l.State(); st.Succeeded != 10 || st.Loops != 0 {
+		if st := l.State(); st.Outcomes[Deleted] != 10 || st.Loops != 0 {
 			b.Errorf("got state %+v; want Succeeded 10, Loops 0", st)
 		}
 	})

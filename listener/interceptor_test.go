@@ -64,7 +64,7 @@ func TestAnInterceptorCanDecideWithoutTheHandler(t *testing.T) {
 		b.run(l)
 		advance(time.Second)
 		b.mustFinish()
-		if l.State().Poisoned != 1 {
+		if l.State().Outcomes[Poisoned] != 1 {
 			t.Errorf("got %+v, want one poisoned", l.State())
 		}
 	})
@@ -106,8 +106,8 @@ func TestTheContextOfABatchHasNoDelivery(t *testing.T) {
 		b.run(l)
 		advance(2 * time.Second)
 		b.mustFinish()
-		if found || l.State().Succeeded != 2 {
-			t.Errorf("got a delivery: %v, and %d succeeded; want none and 2", found, l.State().Succeeded)
+		if found || l.State().Outcomes[Deleted] != 2 {
+			t.Errorf("got a delivery: %v, and %d succeeded; want none and 2", found, l.State().Outcomes[Deleted])
 		}
 	})
 }
@@ -130,8 +130,8 @@ func TestABatchThatCannotFillIsReportedOnce(t *testing.T) {
 		b.run(l)
 		advance(time.Minute)
 		b.mustFinish()
-		if len(warnings) != 1 || l.State().Succeeded != 20 {
-			t.Errorf("got the warnings %q and %d succeeded, want one and 20", warnings, l.State().Succeeded)
+		if len(warnings) != 1 || l.State().Outcomes[Deleted] != 20 {
+			t.Errorf("got the warnings %q and %d succeeded, want one and 20", warnings, l.State().Outcomes[Deleted])
 		}
 	})
 }
@@ -145,8 +145,8 @@ func TestAFailureJoinedWithASnoozeIsAFailure(t *testing.T) {
 		b.run(l)
 		advance(500 * time.Millisecond)
 		b.mustFinish()
-		if st := l.State(); st.Retried != 1 || st.Snoozed != 0 {
-			t.Errorf("got %d retried and %d snoozed, want a failure", st.Retried, st.Snoozed)
+		if st := l.State(); st.Outcomes[Retried] != 1 || st.Outcomes[Snoozed] != 0 {
+			t.Errorf("got %d retried and %d snoozed, want a failure", st.Outcomes[Retried], st.Outcomes[Snoozed])
 		}
 	})
 }

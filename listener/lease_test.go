@@ -69,7 +69,7 @@ func TestAShortHandlerIsNotRenewed(t *testing.T) {
 		if n := len(b.queue.sent("update")); n != 0 {
 			t.Errorf("got %d renewals; want 0", n)
 		}
-		if l.State().Succeeded != 200 {
+		if l.State().Outcomes[Deleted] != 200 {
 			t.Errorf("got state %+v; want Succeeded 200", l.State())
 		}
 	})
@@ -85,7 +85,7 @@ func TestVisibilityFollowsTheHandlingTime(t *testing.T) {
 		advance(2 * time.Hour)
 		b.mustFinish()
 		st := l.State()
-		if st.Visibility != 80*time.Second || st.Succeeded != 4000 {
+		if st.Visibility != 80*time.Second || st.Outcomes[Deleted] != 4000 {
 			t.Errorf("got state %+v, want Succeeded 4000, Visibility 80s", st)
 		}
 		if per := float64(st.Renewed) / 4000; per > 0.05 {
@@ -115,7 +115,7 @@ func TestALostLeaseCancelsTheHandler(t *testing.T) {
 			if !errors.Is(cause, dispatcher.ErrLeaseLost) {
 				t.Errorf("cause: got %v, want dispatcher.ErrLeaseLost", cause)
 			}
-			if st := l.State(); st.Lost != 1 || st.Succeeded+st.Retried != 0 || len(b.queue.sent("delete")) != 0 {
+			if st := l.State(); st.Outcomes[Lost] != 1 || st.Outcomes[Deleted]+st.Outcomes[Retried] != 0 || len(b.queue.sent("delete")) != 0 {
 				t.Errorf("got state %+v, want Lost 1 and nothing settled", st)
 			}
 		})
@@ -153,7 +153,7 @@ func TestAnExpiredLeaseCancelsTheHandlerInTime(t *testing.T) {
 		if !errors.Is(cause, dispatcher.ErrLeaseExpired) || ended.Sub(b.begin) != 29*time.Second {
 			t.Errorf("cause: got %v after %v, want ErrLeaseExpired after 29 s", cause, ended.Sub(b.begin))
 		}
-		if st := l.State(); st.Succeeded != 1 || len(b.queue.sent("delete")) != 1 {
+		if st := l.State(); st.Outcomes[Deleted] != 1 || len(b.queue.sent("delete")) != 1 {
 			t.Errorf("got state %+v, want Succeeded 1 with one delete", st)
 		}
 		if n := len(b.queue.sent("update")); n < 3 || n > 40 {
@@ -183,7 +183,7 @@ func TestAShorterVisibilityLosesNoLease(t *testing.T) {
 		b.run(l)
 		advance(20 * time.Minute)
 		b.mustFinish()
-		if st := l.State(); st.Succeeded != 2000 || st.Lost != 0 || st.Visibility != 10*time.Second {
+		if st := l.State(); st.Outcomes[Deleted] != 2000 || st.Outcomes[Lost] != 0 || st.Visibility != 10*time.Second {
 			t.Errorf("got state %+v; want Succeeded 2000, Lost 0, Visibility %v", st, 10*time.Second)
 		}
 	})
@@ -219,7 +219,7 @@ func TestARenewalWhoseResponseIsLostEndsAsALostLease(t *testing.T) {
 		if len(causes) != 1 || !errors.Is(causes[0], dispatcher.ErrLeaseLost) {
 			t.Errorf("causes: got %v, want one ErrLeaseLost", causes)
 		}
-		if st := l.State(); st.Succeeded != 1 || st.Lost != 1 || b.depth(b.queue.Queue) != 0 {
+		if st := l.State(); st.Outcomes[Deleted] != 1 || st.Outcomes[Lost] != 1 || b.depth(b.queue.Queue) != 0 {
 			t.Errorf("got state %+v; want Succeeded 1, Lost 1, depth 0", st)
 		}
 	})
@@ -240,7 +240,7 @@ func TestASettlementWaitsForTheRunningRenewal(t *testing.T) {
 		b.run(l)
 		advance(10 * time.Minute)
 		b.mustFinish()
-		if st := l.State(); runs.Load() != 50 || st.Succeeded != 50 || st.Lost != 0 || st.Renewed == 0 {
+		if st := l.State(); runs.Load() != 50 || st.Outcomes[Deleted] != 50 || st.Outcomes[Lost] != 0 || st.Renewed == 0 {
 			t.Errorf("got %d runs, state %+v; want runs 50, Succeeded 50, Lost 0, Renewed above 0", runs.Load(), st)
 		}
 	})
@@ -266,7 +266,7 @@ func TestALeaseIsNotRenewedPastTheMessagesLife(t *testing.T) {
 		if ended < 90*time.Second || ended > 100*time.Second {
 			t.Errorf("the handler was cancelled after %v of 100 s; want between %v and %v", ended, 90*time.Second, 100*time.Second)
 		}
-		if l.State().Received > 1 && l.State().Poisoned != 1 {
+		if l.State().Received > 1 && l.State().Outcomes[Poisoned] != 1 {
 			t.Errorf("delivered again with no life left: got %+v, want Poisoned 1", l.State())
 		}
 		for _, c := range b.queue.sent("update") {
@@ -302,7 +302,7 @@ func TestAHandlerTimeOutIsAFailure(t *testing.T) {
 				t.Errorf("cause: got %v, want dispatcher.ErrTimeout", cause)
 			}
 		}
-		if l.State().Renewed != 0 || l.State().Poisoned != 1 {
+		if l.State().Renewed != 0 || l.State().Outcomes[Poisoned] != 1 {
 			t.Errorf("got state %+v; want Renewed 0, Poisoned 1", l.State())
 		}
 	})
@@ -330,7 +330,7 @@ func TestADeleteOfUnknownOutcomeIsRetried(t *testing.T) {
 		b.run(l)
 		advance(time.Minute)
 		b.mustFinish()
-		if st := l.State(); st.Succeeded != 100 || st.Lost != 0 || st.Received != 100 {
+		if st := l.State(); st.Outcomes[Deleted] != 100 || st.Outcomes[Lost] != 0 || st.Received != 100 {
 			t.Errorf("got state %+v; want Succeeded 100, Lost 0, Received 100", st)
 		}
 	})
@@ -396,7 +396,7 @@ func TestAPoisonMessageIsNotHandledAgain(t *testing.T) {
 			}
 			advance(10 * time.Hour)
 			b.mustFinish()
-			if st := l.State(); runs != c.wantRuns || !c.keep && (st.Poisoned != 1 || len(b.poisoned()) != 1) {
+			if st := l.State(); runs != c.wantRuns || !c.keep && (st.Outcomes[Poisoned] != 1 || len(b.poisoned()) != 1) {
 				t.Errorf("%s: got %d runs, state %+v; want %d runs, and Poisoned 1 unless kept", name, runs, st, c.wantRuns)
 			}
 		})
@@ -425,7 +425,7 @@ func TestALeaseShorterThanTheCopyIsNotHandledAgain(t *testing.T) {
 			b.run(l)
 			advance(5 * time.Hour)
 			b.mustFinish()
-			if st := l.State(); runs != 5 || st.Poisoned != 1 || b.depth(b.queue.Queue) != 0 {
+			if st := l.State(); runs != 5 || st.Outcomes[Poisoned] != 1 || b.depth(b.queue.Queue) != 0 {
 				t.Errorf("%s: got %d runs, state %+v; want 5 runs, Poisoned 1", name, runs, st)
 			}
 			if slow && len(b.poisoned()) > 3 {
@@ -454,7 +454,7 @@ func TestAListenerOnAPoisonQueueKeepsWhatFails(t *testing.T) {
 		b.run(l)
 		advance(24 * time.Hour)
 		b.mustFinish()
-		if st := l.State(); runs != 5 || b.depth(p.Queue) != 1 || st.Kept < 5 || st.Kept > 9 {
+		if st := l.State(); runs != 5 || b.depth(p.Queue) != 1 || st.Outcomes[Kept] < 5 || st.Outcomes[Kept] > 9 {
 			t.Errorf("got %d runs, %d left, state %+v; want runs 5, depth 1, Kept at least 5, Kept at most 9", runs, b.depth(p.Queue), st)
 		}
 	})

@@ -62,7 +62,7 @@ func TestPoisonThatExpiresIsNotHandledAgain(t *testing.T) {
 			advance(life)
 			b.mustFinish()
 			records := b.poisonRecords()
-			if st := l.State(); runs != poisonrecord.DefaultMaxAttempts || st.Poisoned != c.wantPoisoned || int64(len(records)) != c.wantPoisoned {
+			if st := l.State(); runs != poisonrecord.DefaultMaxAttempts || st.Outcomes[Poisoned] != c.wantPoisoned || int64(len(records)) != c.wantPoisoned {
 				t.Errorf("%s: got %d runs, state %+v, records %+v; want %d runs and %d poisoned",
 					name, runs, st, records, poisonrecord.DefaultMaxAttempts, c.wantPoisoned)
 			}
@@ -147,7 +147,7 @@ func TestADequeueAsSlowAsItsLeaseIsTooLate(t *testing.T) {
 			b.run(l)
 			advance(took + time.Millisecond)
 			b.mustFinish()
-			if st := l.State(); runs != want || st.Lost != 1-want || st.Succeeded != want {
+			if st := l.State(); runs != want || st.Outcomes[Lost] != 1-want || st.Outcomes[Deleted] != want {
 				t.Errorf("response after %v: got %d runs, state %+v; want runs %v, Lost %v, Succeeded %v", took, runs, st, want, 1-want, want)
 			}
 		})
@@ -196,7 +196,7 @@ func TestAMessageWithNoTimeForAnotherAttemptIsPoison(t *testing.T) {
 			st := l.State()
 			l.Halt()
 			b.mustFinish()
-			if st.Retried != want || st.Poisoned != 1-want {
+			if st.Outcomes[Retried] != want || st.Outcomes[Poisoned] != 1-want {
 				t.Errorf("after %v of 100 s: got state %+v; want Retried %v, Poisoned %v", at, st, want, 1-want)
 			}
 		})
@@ -223,12 +223,12 @@ func TestAnOriginalIsNotDeletedWithoutItsCopy(t *testing.T) {
 			l := New(b.queue, func(context.Context, *Message[job]) error { return dispatcher.Poison(errors.New("no")) }, options())
 			b.run(l)
 			advance(time.Hour - time.Minute)
-			if n := len(b.queue.sent("delete")); n > 0 || b.depth(b.queue.Queue) != 1 || l.State().Poisoned != 0 {
+			if n := len(b.queue.sent("delete")); n > 0 || b.depth(b.queue.Queue) != 1 || l.State().Outcomes[Poisoned] != 0 {
 				t.Errorf("%v: got %d deletes, %d left, state %+v; want deletes 0, depth 1, Poisoned 0", kind, n, b.depth(b.queue.Queue), l.State())
 			}
 			advance(2 * time.Hour)
 			b.mustFinish()
-			if st := l.State(); st.Poisoned != 1 || len(b.poisonRecords()) != 1 || b.depth(b.queue.Queue) != 0 {
+			if st := l.State(); st.Outcomes[Poisoned] != 1 || len(b.poisonRecords()) != 1 || b.depth(b.queue.Queue) != 0 {
 				t.Errorf("%v: got state %+v, records %+v; want Poisoned 1, poison records 1, depth 0", kind, st, b.poisonRecords())
 			}
 		})

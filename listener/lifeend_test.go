@@ -96,7 +96,7 @@ func TestARetriedGiveBackAsksForTheRemainingLife(t *testing.T) {
 		l := New(often(b.queue), nothing, options())
 		b.run(l)
 		advance(20 * time.Second)
-		if st := l.State(); st.Snoozed != 1 || b.refusedUpdates() != 0 {
+		if st := l.State(); st.Outcomes[Snoozed] != 1 || b.refusedUpdates() != 0 {
 			t.Errorf("got %d refused give-backs, state %+v; want Snoozed 1, refused updates 0", b.refusedUpdates(), st)
 		}
 		b.mustFinish()
@@ -119,7 +119,7 @@ func TestAMessageForANewerWorkerComesUpBeforeItExpires(t *testing.T) {
 		l := New(often(b.queue), nothing, o)
 		b.run(l)
 		advance(life + time.Minute)
-		if st := l.State(); inTime != 1 || st.Snoozed > 7 || st.Poisoned != 0 || b.refusedUpdates() != 0 {
+		if st := l.State(); inTime != 1 || st.Outcomes[Snoozed] > 7 || st.Outcomes[Poisoned] != 0 || b.refusedUpdates() != 0 {
 			t.Errorf("it came %d times half a minute before the end of its life, with %d refused updates, state %+v; want once", inTime, b.refusedUpdates(), st)
 		}
 		b.mustFinish()
@@ -150,7 +150,7 @@ func TestALostLeaseRaisesTheVisibilityOfTheNextDequeue(t *testing.T) {
 		}, o)
 		b.run(l)
 		advance(5 * time.Minute)
-		if st := l.State(); st.Late != 1 || st.Lost != 1 || len(until) < 2 || until[1] <= 50*time.Second {
+		if st := l.State(); st.Late != 1 || st.Outcomes[Lost] != 1 || len(until) < 2 || until[1] <= 50*time.Second {
 			t.Errorf("got visibilities %v, state %+v; want Late 1, Lost 1, len(until) at least 2, until[1] above %v", until, st, 50*time.Second)
 		}
 		b.mustFinish()
@@ -171,7 +171,7 @@ func TestAGiveBackThatArrivesTooLateIsRetriedWithAShorterDelay(t *testing.T) {
 		l := New(often(b.queue), nothing, options())
 		b.run(l)
 		advance(21 * time.Second)
-		if st := l.State(); st.Snoozed != 1 || b.refusedUpdates() != 1 {
+		if st := l.State(); st.Outcomes[Snoozed] != 1 || b.refusedUpdates() != 1 {
 			t.Errorf("got %d refused give-backs, state %+v; want Snoozed 1, refused updates 1", b.refusedUpdates(), st)
 		}
 		b.mustFinish()

@@ -252,7 +252,7 @@ func TestWakeDoesNotShortenALimit(t *testing.T) {
 			b.Errorf("asked at %v, want once within 10 s", at)
 		}
 		advance(2 * time.Second)
-		if done := l.State().Succeeded; done != 1 {
+		if done := l.State().Outcomes[Deleted]; done != 1 {
 			b.Errorf("%d jobs done after the limit, want 1", done)
 		}
 		b.mustFinish()

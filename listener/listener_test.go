@@ -51,7 +51,7 @@ func TestEverySuccessIsDeletedAfterItsHandler(t *testing.T) {
 		if d := b.depth(b.queue.Queue); d != 0 {
 			t.Errorf("got %d messages left, want 0", d)
 		}
-		if st := l.State(); st.Succeeded != n || st.Received != n || st.Errors != 0 || st.Loops != 0 || st.Running != 0 {
+		if st := l.State(); st.Outcomes[Deleted] != n || st.Received != n || st.Errors != 0 || st.Loops != 0 || st.Running != 0 {
 			t.Errorf("got state %+v; want Succeeded %v, Received %v, Errors 0, Loops 0, Running 0", st, n, n)
 		}
 	})
@@ -181,7 +181,7 @@ func TestAFailingMessageIsPoisonAfterItsAttempts(t *testing.T) {
 			!r.Inserted.Equal(sent.Inserted) || r.Expires != nil {
 			t.Errorf("got record %+v, want that of message %s after 5 attempts with its error", r, string(sent.ID))
 		}
-		if st := l.State(); st.Poisoned != 1 || st.Retried != 4 {
+		if st := l.State(); st.Outcomes[Poisoned] != 1 || st.Outcomes[Retried] != 4 {
 			t.Errorf("got state %+v; want Poisoned 1, Retried 4", st)
 		}
 	})
@@ -229,7 +229,7 @@ func TestHandlersChooseTheOutcome(t *testing.T) {
 				advance(10 * time.Minute)
 				b.mustFinish()
 				poisoned := 0
-				if l.State().Poisoned > 0 {
+				if l.State().Outcomes[Poisoned] > 0 {
 					poisoned = len(b.poisoned())
 				}
 				if left := b.depth(b.queue.Queue); runs != c.wantRuns || poisoned != c.wantPoisoned || left != 0 {
@@ -329,7 +329,7 @@ func TestAFailureAffectsOnlyItsOwnMessage(t *testing.T) {
 		b.run(l)
 		advance(900 * time.Millisecond) // before the first retry
 		st := l.State()
-		if !isolated(st.Succeeded, n) || st.Retried != 3 {
+		if !isolated(st.Outcomes[Deleted], n) || st.Outcomes[Retried] != 3 {
 			t.Errorf("got state %+v, want all but three deleted and Retried 3", st)
 		}
 		mu.Lock()
@@ -460,7 +460,7 @@ func TestALoopBacksOffFromABusyService(t *testing.T) {
 		}
 		advance(time.Minute)
 		b.mustFinish()
-		if l.State().Succeeded != 1 {
+		if l.State().Outcomes[Deleted] != 1 {
 			t.Errorf("state after the outage: got %+v, want Succeeded 1", l.State())
 		}
 		if lines := strings.Count(log.String(), "\n"); lines == 0 || lines > 60 {
@@ -503,7 +503,7 @@ func TestAListenerThatHasWorkedWaitsOutADenial(t *testing.T) {
 		b.put(1)
 		advance(2 * time.Minute)
 		b.mustFinish()
-		if l.State().Succeeded != 1 {
+		if l.State().Outcomes[Deleted] != 1 {
 			t.Errorf("got state %+v, want Succeeded 1", l.State())
 		}
 	})
@@ -524,7 +524,7 @@ func TestAMissingQueueIsWaitedFor(t *testing.T) {
 		}
 		advance(2 * time.Second)
 		b.mustFinish()
-		if st := l.State(); st.Succeeded != 1 || st.Errors == 0 {
+		if st := l.State(); st.Outcomes[Deleted] != 1 || st.Errors == 0 {
 			t.Errorf("got state %+v; want Succeeded 1, Errors above 0", st)
 		}
 	})

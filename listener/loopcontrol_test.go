@@ -311,8 +311,8 @@ func TestAControllerThatFailsIsReported(t *testing.T) {
 			l := New(n, func(context.Context, *Message[job]) error { return nil }, o)
 			b.run(l)
 			advance(10 * time.Second)
-			if st := l.State(); st.Loops != 4 || st.Succeeded == 0 {
-				t.Errorf("%s: got %d loops and %d successes, want 4 loops that work", name, st.Loops, st.Succeeded)
+			if st := l.State(); st.Loops != 4 || st.Outcomes[Deleted] == 0 {
+				t.Errorf("%s: got %d loops and %d successes, want 4 loops that work", name, st.Loops, st.Outcomes[Deleted])
 			}
 			if failures.Load() == 0 {
 				t.Errorf("%s: it was not reported", name)
@@ -337,9 +337,9 @@ func TestAControllerThatBlocksHoldsBackOneLoop(t *testing.T) {
 		l := New(n, func(context.Context, *Message[job]) error { return nil }, o)
 		b.run(l)
 		advance(5 * time.Second)
-		before := l.State().Succeeded
+		before := l.State().Outcomes[Deleted]
 		advance(5 * time.Second)
-		if got := l.State().Succeeded - before; got < batch*5*15 {
+		if got := l.State().Outcomes[Deleted] - before; got < batch*5*15 {
 			t.Errorf("while the controller blocks: got %d jobs in 5 s, want those of one loop, about %d", got, batch*5*20)
 		}
 		close(release)
@@ -405,8 +405,8 @@ func TestAControllerDoesNotEndTheLastLoop(t *testing.T) {
 		b.put(300)
 		b.publish(source)
 		advance(time.Minute)
-		if st := l.State(); st.Succeeded != 300 || st.Loops != 0 {
-			b.Errorf("got %d jobs done and %d loops, want 300 and 0", st.Succeeded, st.Loops)
+		if st := l.State(); st.Outcomes[Deleted] != 300 || st.Loops != 0 {
+			b.Errorf("got %d jobs done and %d loops, want 300 and 0", st.Outcomes[Deleted], st.Loops)
 		}
 		b.mustFinish()
 	})

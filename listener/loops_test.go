@@ -436,7 +436,7 @@ func TestTheDepthIsReadAtMostOncePer256Messages(t *testing.T) {
 		if reads := len(b.queue.sent("properties")); reads == 0 || reads > 1+n/256 {
 			t.Errorf("reads of the depth for %d messages: got %d, want between 1 and %d", n, reads, 1+n/256)
 		}
-		if st := l.State(); st.Succeeded != n || st.DepthAt.IsZero() {
+		if st := l.State(); st.Outcomes[Deleted] != n || st.DepthAt.IsZero() {
 			t.Errorf("got state %+v, want Succeeded %d and DepthAt set", st, n)
 		}
 	})
@@ -457,7 +457,7 @@ func TestSingleMessagesCauseNoReadOfTheDepth(t *testing.T) {
 		if n := len(b.queue.sent("properties")); n != 3 {
 			t.Errorf("readings of the metadata in 2½ minutes: got %d, want 3", n)
 		}
-		if st := l.State(); st.Succeeded != 50 || !st.DepthAt.IsZero() {
+		if st := l.State(); st.Outcomes[Deleted] != 50 || !st.DepthAt.IsZero() {
 			t.Errorf("got state %+v; want Succeeded 50 and no depth", st)
 		}
 	})
@@ -527,7 +527,7 @@ func TestADepthThatCannotBeReadStopsNothing(t *testing.T) {
 		b.run(l)
 		advance(time.Minute)
 		b.mustFinish()
-		if st := l.State(); st.Succeeded != 5000 || reported.Load() == 0 {
+		if st := l.State(); st.Outcomes[Deleted] != 5000 || reported.Load() == 0 {
 			t.Errorf("got state %+v and %d errors, want Succeeded 5000 and at least 1 error", st, reported.Load())
 		}
 	})

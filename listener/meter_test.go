@@ -73,7 +73,9 @@ func TestTheStateSaysWhatRequestsWereFor(t *testing.T) {
 			t.Errorf("got the failures %+v, want %+v", st.ByFailure, failed)
 		}
 		text, err := json.Marshal(st)
-		var state struct{ ByCause map[string]int64 }
+		var state struct {
+			ByCause map[string]int64 `json:"by_cause"`
+		}
 		if err != nil || json.Unmarshal(text, &state) != nil || !maps.Equal(state.ByCause, want) {
 			t.Errorf("got %s, %v, want the requests by cause", text, err)
 		}

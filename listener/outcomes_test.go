@@ -44,7 +44,7 @@ func TestWhenEverythingFailsOneMessageIsTriedAtATime(t *testing.T) {
 		}
 		advance(5 * time.Minute)
 		b.mustFinish()
-		if st := l.State(); st.Succeeded != n || st.Poisoned != 0 {
+		if st := l.State(); st.Outcomes[Deleted] != n || st.Outcomes[Poisoned] != 0 {
 			t.Errorf("state after the outage: got %+v, want Succeeded %d, Poisoned 0", st, n)
 		}
 	})
@@ -65,7 +65,7 @@ func TestFailuresAmongSuccessesAreNotAnOutage(t *testing.T) {
 		b.run(l)
 		advance(2 * time.Minute)
 		b.mustFinish()
-		if st := l.State(); st.Succeeded != 100 || st.Poisoned != 900 {
+		if st := l.State(); st.Outcomes[Deleted] != 100 || st.Outcomes[Poisoned] != 900 {
 			t.Errorf("got state %+v; want Succeeded 100, Poisoned 900", st)
 		}
 	})
@@ -78,12 +78,12 @@ func TestAllCallsEveryHandler(t *testing.T) {
 		results []error // of the handlers
 		count   func(State) int64
 	}{
-		{[]error{nil, nil}, func(s State) int64 { return s.Succeeded }},
-		{[]error{nil, dispatcher.Discard(nil)}, func(s State) int64 { return s.Discarded }},
-		{[]error{dispatcher.Discard(nil), dispatcher.Snooze(time.Hour)}, func(s State) int64 { return s.Snoozed }},
-		{[]error{dispatcher.Snooze(time.Hour), failed}, func(s State) int64 { return s.Retried }},
-		{[]error{dispatcher.Retry(time.Hour, failed), dispatcher.Discard(nil)}, func(s State) int64 { return s.Retried }},
-		{[]error{failed, dispatcher.Poison(nil), failed}, func(s State) int64 { return s.Poisoned }},
+		{[]error{nil, nil}, func(s State) int64 { return s.Outcomes[Deleted] }},
+		{[]error{nil, dispatcher.Discard(nil)}, func(s State) int64 { return s.Outcomes[Discarded] }},
+		{[]error{dispatcher.Discard(nil), dispatcher.Snooze(time.Hour)}, func(s State) int64 { return s.Outcomes[Snoozed] }},
+		{[]error{dispatcher.Snooze(time.Hour), failed}, func(s State) int64 { return s.Outcomes[Retried] }},
+		{[]error{dispatcher.Retry(time.Hour, failed), dispatcher.Discard(nil)}, func(s State) int64 { return s.Outcomes[Retried] }},
+		{[]error{failed, dispatcher.Poison(nil), failed}, func(s State) int64 { return s.Outcomes[Poisoned] }},
 	} {
 		bubble(t, func(b *bundle) {
 			b.send(1)
@@ -156,7 +156,7 @@ func TestABatchHandlerSettlesEachMessageSeparately(t *testing.T) {
 		b.run(l)
 		advance(20 * time.Second)
 		b.mustFinish()
-		if st := l.State(); st.Succeeded != 104 || st.Retried != 1 || st.Poisoned != 1 || b.depth(b.queue.Queue) != 0 {
+		if st := l.State(); st.Outcomes[Deleted] != 104 || st.Outcomes[Retried] != 1 || st.Outcomes[Poisoned] != 1 || b.depth(b.queue.Queue) != 0 {
 			t.Errorf("got state %+v; want Succeeded 104, Retried 1, Poisoned 1, depth 0", st)
 		}
 		if slices.Max(sizes) != 20 || len(sizes) > 8 {
@@ -180,7 +180,7 @@ func TestABatchHandlerThatMisbehavesFailsItsBatch(t *testing.T) {
 			b.run(l)
 			advance(5 * time.Second)
 			b.mustFinish()
-			if st := l.State(); st.Retried != 10 {
+			if st := l.State(); st.Outcomes[Retried] != 10 {
 				t.Errorf("%s: got state %+v; want Retried 10", name, st)
 			}
 			if !strings.Contains(reported.text(), "batch") {
@@ -203,11 +203,11 @@ func TestABatchThatFillsSlowlyKeepsItsLeases(t *testing.T) {
 		}, 100, 10*time.Minute), o)
 		b.run(l)
 		advance(5 * time.Minute)
-		if st := l.State(); st.Running != 5 || st.Renewed < 5*15 || st.Lost != 0 {
+		if st := l.State(); st.Running != 5 || st.Renewed < 5*15 || st.Outcomes[Lost] != 0 {
 			t.Errorf("got state %+v while it fills; want Running 5, Renewed at least %v, Lost 0", st, 5*15)
 		}
 		b.mustFinish()
-		if st := l.State(); size != 5 || st.Succeeded != 5 {
+		if st := l.State(); size != 5 || st.Outcomes[Deleted] != 5 {
 			t.Errorf("got a batch of %d, state %+v; want size 5, Succeeded 5", size, st)
 		}
 	})
@@ -249,7 +249,7 @@ func TestAStuckHandlerIsReportedAndCanBeGivenUp(t *testing.T) {
 			if giveUp {
 				other = 2 // the other message, and the stuck one again after its lease
 			}
-			if st := l.State(); st.Succeeded != other {
+			if st := l.State(); st.Outcomes[Deleted] != other {
 				t.Errorf("give up %v: got state %+v; want Succeeded %v", giveUp, st, other)
 			}
 			close(release)

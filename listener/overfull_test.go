@@ -62,9 +62,9 @@ func TestAQueueThatReturnsTooManyMessagesStartsNoMoreHandlers(t *testing.T) {
 			if peak.Load() != int64(concurrency) {
 				t.Errorf("got %d handlers at once, want %d", peak.Load(), concurrency)
 			}
-			if st.Succeeded != n || reported.Load() == 0 || st.Errors != reported.Load() {
+			if st.Outcomes[Deleted] != n || reported.Load() == 0 || st.Errors != reported.Load() {
 				t.Errorf("got %d of %d done, %d errors, the queue's fault reported %d times; want all done and only such reports",
-					st.Succeeded, n, st.Errors, reported.Load())
+					st.Outcomes[Deleted], n, st.Errors, reported.Load())
 			}
 			if want := (concurrency + 7) / 8; st.LoopsPeak != want {
 				t.Errorf("LoopsPeak: got %d, want %d: an overfull batch counts as a full one", st.LoopsPeak, want)
@@ -72,8 +72,8 @@ func TestAQueueThatReturnsTooManyMessagesStartsNoMoreHandlers(t *testing.T) {
 			if !strings.Contains(log.String(), "poll failed") || strings.Contains(log.String(), "renewal") {
 				t.Errorf("got log\n%s\nwant \"poll failed\" and nothing of renewals", log.String())
 			}
-			if left := b.depth(b.queue.Queue); left != 0 || st.Poisoned != 0 {
-				t.Errorf("got %d left, %d poisoned; want left 0, Poisoned 0", left, st.Poisoned)
+			if left := b.depth(b.queue.Queue); left != 0 || st.Outcomes[Poisoned] != 0 {
+				t.Errorf("got %d left, %d poisoned; want left 0, Poisoned 0", left, st.Outcomes[Poisoned])
 			}
 		})
 	}

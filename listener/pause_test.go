@@ -83,7 +83,7 @@ func TestAPauseStopsTheFetchingAtOnce(t *testing.T) {
 		}
 		advance(time.Minute)
 		settled := time.Now()
-		if st := l.State(); st.Succeeded != int64(running) || st.Running != 0 {
+		if st := l.State(); st.Outcomes[Deleted] != int64(running) || st.Running != 0 {
 			t.Errorf("after the handlers: state %+v, want %d succeeded", st, running)
 		}
 		advance(24 * time.Hour)
@@ -101,7 +101,7 @@ func TestAPauseStopsTheFetchingAtOnce(t *testing.T) {
 		}
 		advance(time.Hour)
 		b.mustFinish()
-		if st := l.State(); st.Succeeded != 200 {
+		if st := l.State(); st.Outcomes[Deleted] != 200 {
 			t.Errorf("state %+v, want 200 succeeded", st)
 		}
 	})
@@ -133,7 +133,7 @@ func TestAListenerMayStartPaused(t *testing.T) {
 		l.Resume()
 		l.Resume()
 		advance(time.Second)
-		if st := l.State(); st.Succeeded != 5 || st.PausedBy != NotPaused {
+		if st := l.State(); st.Outcomes[Deleted] != 5 || st.PausedBy != NotPaused {
 			t.Errorf("after the resumption: state %+v, want 5 succeeded", st)
 		}
 		b.mustFinish()
@@ -186,7 +186,7 @@ func TestADequeueInFlightIsHandledInAPause(t *testing.T) {
 		advance(500 * time.Millisecond)
 		l.Pause()
 		advance(time.Minute)
-		if n := len(b.queue.sent("dequeue")); l.State().Succeeded != 3 || n != 1 || len(b.queue.sent("properties")) != 0 {
+		if n := len(b.queue.sent("dequeue")); l.State().Outcomes[Deleted] != 3 || n != 1 || len(b.queue.sent("properties")) != 0 {
 			t.Errorf("state %+v after %d dequeues, want 3 succeeded after one", l.State(), n)
 		}
 		b.mustFinish()
@@ -236,7 +236,7 @@ func TestAPauseWhileMetadataAreReadStopsTheDequeue(t *testing.T) {
 		}
 		l.Resume()
 		advance(time.Minute)
-		if l.State().Succeeded != 5 {
+		if l.State().Outcomes[Deleted] != 5 {
 			t.Errorf("state %+v, want 5 succeeded", l.State())
 		}
 		b.mustFinish()
@@ -277,7 +277,7 @@ func TestAPausedListenerStops(t *testing.T) {
 			if halt {
 				wantTook, wantDone = 0, 0
 			}
-			if st := l.State(); time.Since(at) != wantTook || st.Succeeded != wantDone || st.Loops != 0 || st.Phase != Stopped {
+			if st := l.State(); time.Since(at) != wantTook || st.Outcomes[Deleted] != wantDone || st.Loops != 0 || st.Phase != Stopped {
 				t.Errorf("%s: took %v, state %+v; want %v and %d succeeded", name, time.Since(at), st, wantTook, wantDone)
 			}
 			if d := b.depth(b.queue); d != 3-wantDone {
@@ -311,7 +311,7 @@ func TestSettingsCanBeChangedInAPause(t *testing.T) {
 		b.put(300)
 		l.Resume()
 		advance(time.Second)
-		if st := l.State(); st.Succeeded != 300 || st.Loops != 3 {
+		if st := l.State(); st.Outcomes[Deleted] != 300 || st.Loops != 3 {
 			t.Errorf("after the resumption: state %+v, want 300 succeeded by 3 loops", st)
 		}
 		b.mustFinish()
@@ -416,7 +416,7 @@ func TestPausesOfManyCallers(t *testing.T) {
 		}
 		callers.Wait()
 		advance(time.Minute)
-		if st := l.State(); st.Succeeded != 500 || st.PausedBy != NotPaused || st.Running != 0 {
+		if st := l.State(); st.Outcomes[Deleted] != 500 || st.PausedBy != NotPaused || st.Running != 0 {
 			t.Errorf("state %+v, want 500 succeeded and no pause", st)
 		}
 		b.mustFinish()
@@ -459,10 +459,10 @@ func TestAPausedListenerTakesNoEvents(t *testing.T) {
 			if got := b.queue.since(at); len(got) != 0 {
 				b.Errorf("got the requests %+v in the pause, want none", got)
 			}
-			done := l.State().Succeeded
+			done := l.State().Outcomes[Deleted]
 			l.Resume()
 			advance(0)
-			if got := l.State().Succeeded - done; got != 1 {
+			if got := l.State().Outcomes[Deleted] - done; got != 1 {
 				b.Errorf("got %d jobs done at the resumption, want 1", got)
 			}
 			advance(40 * time.Second)
@@ -491,13 +491,13 @@ func TestTheFlagPausesAListenerWithWakeups(t *testing.T) {
 			b.put(1)
 			b.publish(source)
 			advance(10 * time.Minute)
-			if st := l.State(); st.Succeeded != 0 || st.Returned != 1 || st.PausedBy != ByQueue || st.Listening {
+			if st := l.State(); st.Outcomes[Deleted] != 0 || st.Outcomes[Returned] != 1 || st.PausedBy != ByQueue || st.Listening {
 				b.Errorf("event %d: got %+v, want one given back and a pause", i, st)
 			}
 		}
 		b.setMetadata()
 		advance(67 * time.Second)
-		if st := l.State(); st.Succeeded != 3 || st.PausedBy != NotPaused {
+		if st := l.State(); st.Outcomes[Deleted] != 3 || st.PausedBy != NotPaused {
 			b.Errorf("after the flag: got %+v, want all done", st)
 		}
 		advance(time.Minute)

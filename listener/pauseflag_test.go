@@ -114,7 +114,7 @@ func TestAnIdleListenerReadsNoFlag(t *testing.T) {
 		advance(2 * time.Second)
 		b.put(5)
 		advance(time.Hour)
-		if st := l.State(); st.Succeeded != 0 || st.Returned != 1 || st.PausedBy != ByQueue {
+		if st := l.State(); st.Outcomes[Deleted] != 0 || st.Outcomes[Returned] != 1 || st.PausedBy != ByQueue {
 			t.Errorf("state %+v, want one given back and a pause", st)
 		}
 		b.mustFinish()
@@ -239,13 +239,13 @@ func TestBothPausesAreEndedByBothResumptions(t *testing.T) {
 			} else {
 				l.Resume()
 				advance(time.Hour)
-				if l.State().PausedBy != ByQueue || l.State().Succeeded != 0 {
+				if l.State().PausedBy != ByQueue || l.State().Outcomes[Deleted] != 0 {
 					t.Errorf("%s: state %+v, want still paused by the queue", name, l.State())
 				}
 				b.setMetadata()
 				advance(67 * time.Second)
 			}
-			if st := l.State(); st.PausedBy != NotPaused || st.Succeeded != 2 {
+			if st := l.State(); st.PausedBy != NotPaused || st.Outcomes[Deleted] != 2 {
 				t.Errorf("%s: state %+v, want both handled", name, st)
 			}
 			if got := strings.Join(told, ", "); got != want {
@@ -290,7 +290,7 @@ func TestWithoutPermissionTheFlagIsNotFollowed(t *testing.T) {
 				advance(time.Second)
 			}
 			readings, lines := len(b.queue.sent("properties")), log.count("millrace pause", "permission")
-			if l.State().Succeeded != 600 || readings != c.wantReadings || (lines == 1) != (readings == 1) || (told.count() == 0) != (readings == 1) {
+			if l.State().Outcomes[Deleted] != 600 || readings != c.wantReadings || (lines == 1) != (readings == 1) || (told.count() == 0) != (readings == 1) {
 				t.Errorf("%q: %d readings, %d log lines, %d errors, state %+v; want %d readings", code, readings, lines, told.count(), l.State(), c.wantReadings)
 			}
 			b.mustFinish()
@@ -344,7 +344,7 @@ func TestAFailedReadingOfTheFlagChangesNothing(t *testing.T) {
 				b.put(1)
 				advance(time.Second)
 			}
-			if st := l.State(); st.PausedBy != NotPaused || st.Succeeded != 301 {
+			if st := l.State(); st.PausedBy != NotPaused || st.Outcomes[Deleted] != 301 {
 				t.Errorf("%s, running: state %+v, want all handled", name, st)
 			}
 			b.mustFinish()
@@ -377,7 +377,7 @@ func TestADeletedQueueIsNotPaused(t *testing.T) {
 			advance(70 * time.Second)
 			b.put(3)
 			advance(2 * time.Second)
-			if st := l.State(); st.PausedBy != NotPaused || st.Returned != 1 || st.Succeeded != 3 || told.count() != 0 {
+			if st := l.State(); st.PausedBy != NotPaused || st.Outcomes[Returned] != 1 || st.Outcomes[Deleted] != 3 || told.count() != 0 {
 				t.Errorf("%s: state %+v, errors %s; want 3 succeeded", name, st, told.text())
 			}
 			b.setMetadata("paused", flagSet)
@@ -434,7 +434,7 @@ func TestTheStopEndsAReadingOfTheFlag(t *testing.T) {
 		advance(10 * time.Second)
 		at := time.Now()
 		b.mustFinish()
-		if took := time.Since(at); took != 0 || told.count() != 0 || l.State().Succeeded != 1 {
+		if took := time.Since(at); took != 0 || told.count() != 0 || l.State().Outcomes[Deleted] != 1 {
 			t.Errorf("the stop took %v, errors %s; want none", took, told.text())
 		}
 	})
@@ -536,7 +536,7 @@ func TestAPausedFleetMakesNoForeignMessagePoison(t *testing.T) {
 		b.put(1)
 		ended := func() (ran, poisoned int64) {
 			for _, l := range f.listeners {
-				ran, poisoned = ran+l.State().Succeeded, poisoned+l.State().Poisoned
+				ran, poisoned = ran+l.State().Outcomes[Deleted], poisoned+l.State().Outcomes[Poisoned]
 			}
 			return ran, poisoned
 		}
@@ -584,7 +584,7 @@ func TestABatchWaitsForTheFlag(t *testing.T) {
 			b.run(l)
 			advance(cmp.Or(c.stop, 3*time.Second))
 			b.mustFinish()
-			if st := l.State(); started != c.want || st.Returned != 1-st.Succeeded {
+			if st := l.State(); started != c.want || st.Outcomes[Returned] != 1-st.Outcomes[Deleted] {
 				t.Errorf("%s: the handler started after %v, state %+v; want %v, or given back", name, started, st, c.want)
 			}
 		})
@@ -609,7 +609,7 @@ func TestADequeueInFlightIsGivenBackInAPause(t *testing.T) {
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		advance(10 * time.Second)
-		if st := l.State(); st.Succeeded != 0 || st.Returned != 2 || st.PausedBy != ByQueue {
+		if st := l.State(); st.Outcomes[Deleted] != 0 || st.Outcomes[Returned] != 2 || st.PausedBy != ByQueue {
 			t.Errorf("state %+v, want two given back", st)
 		}
 		b.mustFinish()
@@ -629,7 +629,7 @@ func TestAWorkerWithLongJobsStartsNoneInAPause(t *testing.T) {
 		advance(time.Minute)
 		b.setMetadata("paused", flagSet)
 		advance(time.Hour)
-		if st := l.State(); st.Succeeded != 1 || st.Running != 0 || st.Returned != 1 {
+		if st := l.State(); st.Outcomes[Deleted] != 1 || st.Running != 0 || st.Outcomes[Returned] != 1 {
 			t.Errorf("state %+v, want one succeeded, one given back, none running", st)
 		}
 		b.mustFinish()

@@ -32,8 +32,8 @@ func TestASignalInAPauseIsNotSwallowedByALoopThatEnds(t *testing.T) {
 		synctest.Wait()
 		l.Resume()
 		advance(0)
-		if st := l.State(); st.Succeeded != 1 || st.Loops != 1 {
-			b.Errorf("got %d jobs done with %d loops at the resumption, want 1 with 1", st.Succeeded, st.Loops)
+		if st := l.State(); st.Outcomes[Deleted] != 1 || st.Loops != 1 {
+			b.Errorf("got %d jobs done with %d loops at the resumption, want 1 with 1", st.Outcomes[Deleted], st.Loops)
 		}
 		b.mustFinish()
 	})

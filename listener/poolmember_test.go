@@ -52,7 +52,7 @@ func TestAMemberOfAFullPoolPassesAnEventOn(t *testing.T) {
 			}
 			other.Free(1)
 			synctest.Wait() // no time passes
-			if n := l.State().Succeeded; n != int64(round+1) {
+			if n := l.State().Outcomes[Deleted]; n != int64(round+1) {
 				b.Errorf("round %d: got %d jobs done when a slot was free, want %d", round, n, round+1)
 			}
 			advance(time.Hour)
@@ -92,7 +92,7 @@ func TestAMemberWithABacklogAndNoSlotsWakesAnotherInstance(t *testing.T) {
 			}
 			close(release)
 			advance(time.Minute)
-			if n := l.State().Succeeded; n != int64(messages) {
+			if n := l.State().Outcomes[Deleted]; n != int64(messages) {
 				b.Errorf("%d messages: got %d handled", messages, n)
 			}
 			b.mustFinish()

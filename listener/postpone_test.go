@@ -40,7 +40,7 @@ func TestAPostponedJobComesBackWithoutAnAttempt(t *testing.T) {
 				t.Errorf("delivery %d came after %v, want about a minute", i+1, d)
 			}
 		}
-		if st := l.State(); st.Succeeded != 1 || st.Snoozed != 2*poisonrecord.DefaultMaxAttempts {
+		if st := l.State(); st.Outcomes[Deleted] != 1 || st.Outcomes[Snoozed] != 2*poisonrecord.DefaultMaxAttempts {
 			t.Errorf("got %+v, want 1 succeeded and %d snoozed", st, 2*poisonrecord.DefaultMaxAttempts)
 		}
 		b.wantRequests("update", 2*poisonrecord.DefaultMaxAttempts)
@@ -152,8 +152,8 @@ func TestAPostponedProbeIsFollowedByAnother(t *testing.T) {
 		advance(11*time.Second + 900*time.Millisecond) // polls of the empty queue, and then the first pause
 		st := l.State()
 		b.mustFinish()
-		if st.Snoozed != 10 || calls < 201 || calls > 205 {
-			t.Errorf("got %d postponed and %d failed; want 10, and 200 and those of the rounds after", st.Snoozed, calls)
+		if st.Outcomes[Snoozed] != 10 || calls < 201 || calls > 205 {
+			t.Errorf("got %d postponed and %d failed; want 10, and 200 and those of the rounds after", st.Outcomes[Snoozed], calls)
 		}
 	})
 }

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/load"
 	"github.com/millrace/millrace/internal/waiting"
-	"github.com/millrace/millrace/scaling"
 )
 
 // Rates are means over the last rateWindow, or since the start if that is less: long enough that
@@ -51,8 +51,8 @@ type reading struct {
 
 // figures are the results of rates.
 type figures struct {
-	arrival, intake, service scaling.Optional[float64]
-	handling                 scaling.Optional[time.Duration]
+	arrival, intake, service Optional[float64]
+	handling                 Optional[time.Duration]
 }
 
 // rates derives rates from counts that are there anyway, so that a message costs nothing.
@@ -61,10 +61,10 @@ type rates struct {
 	busy  chan struct{} // buffered, one: messages were received
 
 	mu       sync.Mutex
-	moments  []moment                        // oldest first, rateStep apart; empty before begin; guarded by mu
-	over     time.Time                       // when the run ended; zero before; guarded by mu
-	handling scaling.Optional[time.Duration] // of the last window with a handler that returned; guarded by mu
-	readings []reading                       // oldest first, at least rateStep apart; guarded by mu
+	moments  []moment                // oldest first, rateStep apart; empty before begin; guarded by mu
+	over     time.Time               // when the run ended; zero before; guarded by mu
+	handling Optional[time.Duration] // of the last window with a handler that returned; guarded by mu
+	readings []reading               // oldest first, at least rateStep apart; guarded by mu
 }
 
 func newRates(count func() totals) *rates {
@@ -155,7 +155,7 @@ func (r *rates) end() {
 // noteHandling keeps the mean handling time of the window that ends now. Requires mu.
 func (r *rates) noteHandling(now moment) {
 	if n := now.handled - r.moments[0].handled; n > 0 {
-		r.handling = scaling.Known((now.handling - r.moments[0].handling) / time.Duration(n))
+		r.handling = load.Known((now.handling - r.moments[0].handling) / time.Duration(n))
 	}
 }
 
@@ -173,8 +173,8 @@ func (r *rates) current() (f figures) {
 	}
 	first := r.moments[0]
 	if elapsed := now.at.Sub(first.at); elapsed >= rateStep {
-		f.intake = scaling.Known(float64(now.received-first.received) / elapsed.Seconds())
-		f.service = scaling.Known(float64(now.ended-first.ended) / elapsed.Seconds())
+		f.intake = load.Known(float64(now.received-first.received) / elapsed.Seconds())
+		f.service = load.Known(float64(now.ended-first.ended) / elapsed.Seconds())
 	}
 	r.noteHandling(now)
 	f.handling = r.handling
@@ -203,7 +203,7 @@ func (r *rates) depthRead(depth int64) {
 }
 
 // arrival returns the arrival rate. Requires mu.
-func (r *rates) arrival(now time.Time) (unknown scaling.Optional[float64]) {
+func (r *rates) arrival(now time.Time) (unknown Optional[float64]) {
 	if len(r.readings) < 2 {
 		return unknown
 	}
@@ -213,5 +213,5 @@ func (r *rates) arrival(now time.Time) (unknown scaling.Optional[float64]) {
 	if elapsed < rateStep || now.Sub(last.at) > maxReadingAge || came < -last.open {
 		return unknown
 	}
-	return scaling.Known(float64(max(came, 0)) / elapsed.Seconds())
+	return load.Known(float64(max(came, 0)) / elapsed.Seconds())
 }

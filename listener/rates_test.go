@@ -294,9 +294,13 @@ func TestTheLoadHasTheRates(t *testing.T) {
 // The JSON form of a state has every figure and gives the state again, except errors.
 func TestTheJSONFormOfAStateGoesBothWays(t *testing.T) {
 	full := State{
-		Phase: Draining, PausedBy: ByQueue, PausedSince: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Depth: 7, Slots: 64, Running: 3, Settling: 2,
-		Delayed: 5, Arrival: scaling.Known(1.5), Intake: scaling.Known(2.0), Service: scaling.Known(0.0), Handling: scaling.Known(1500 * time.Millisecond),
-		Visibility: time.Minute, ByCause: map[string]int64{"beacon": 4}, ByFailure: map[string]int64{"throttled": 2},
+		Load: Load{
+			Depth: 7, Slots: 64, Running: 3, Settling: 2, BatchSize: 32,
+			Arrival: scaling.Known(1.5), Intake: scaling.Known(2.0), Service: scaling.Known(0.0), Handling: scaling.Known(1500 * time.Millisecond),
+		},
+		Phase: Draining, PausedBy: ByQueue, PausedSince: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		Delayed: 5, Visibility: time.Minute, Outcomes: map[Outcome]int64{Deleted: 9, Poisoned: 1},
+		ByCause: map[string]int64{"beacon": 4}, ByFailure: map[string]int64{"throttled": 2},
 	}
 	for _, want := range []State{{}, full} {
 		text, err := json.Marshal(want)
@@ -309,12 +313,12 @@ func TestTheJSONFormOfAStateGoesBothWays(t *testing.T) {
 		}
 	}
 	text, _ := json.Marshal(full)
-	for _, part := range []string{`"Phase":"draining"`, `"Slots":64`, `"Running":3`, `"Settling":2`, `"Delayed":5`, `"Arrival":1.5`, `"Intake":2,`, `"Service":0,`, `"Handling":"1.5s"`, `"beacon":4`} {
+	for _, part := range []string{`"phase":"draining"`, `"paused_by":"queue metadata"`, `"slots":64`, `"running":3`, `"settling":2`, `"delayed":5`, `"arrival":1.5`, `"intake":2,`, `"service":0,`, `"handling":"1.5s"`, `"outcomes":{"deleted":9,"poisoned":1}`, `"beacon":4`} {
 		if !strings.Contains(string(text), part) {
 			t.Errorf("got %s, want %s in it", text, part)
 		}
 	}
-	if text, _ := json.Marshal(State{}); !strings.Contains(string(text), `"Service":null`) {
+	if text, _ := json.Marshal(State{}); !strings.Contains(string(text), `"service":null`) {
 		t.Errorf("got %s, want an unknown service to be null", text)
 	}
 }

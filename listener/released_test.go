@@ -97,7 +97,7 @@ func TestAMessageGivenBackAfterALateRenewalIsFetchedAtOnce(t *testing.T) {
 		}, o)
 		b.run(l)
 		advance(time.Hour)
-		if st := l.State(); len(begun) != 2 || begun[1] > time.Minute || st.Returned != 1 {
+		if st := l.State(); len(begun) != 2 || begun[1] > time.Minute || st.Outcomes[Returned] != 1 {
 			t.Errorf("starts of handlers: got %v, state %+v; want two, the second within %v, Returned 1", begun, st, time.Minute)
 		}
 		b.mustFinish()
@@ -123,8 +123,8 @@ func TestTheSurplusOfAnOverfullBatchIsFetchedAtOnce(t *testing.T) {
 		l := New(overfillingQueue{b.queue, 32}, nothing, o)
 		b.run(l)
 		advance(time.Minute)
-		if st := l.State(); st.Succeeded != 6 {
-			t.Errorf("got %d of 6 done in a minute; want Succeeded 6", st.Succeeded)
+		if st := l.State(); st.Outcomes[Deleted] != 6 {
+			t.Errorf("got %d of 6 done in a minute; want Succeeded 6", st.Outcomes[Deleted])
 		}
 		b.mustFinish()
 	})

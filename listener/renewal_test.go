@@ -53,7 +53,7 @@ func TestLeasesThatAreLateTogetherDoubleTheVisibilityOnce(t *testing.T) {
 		broken.Store(false)
 		advance(time.Hour)
 		b.mustFinish()
-		if st := l.State(); st.Succeeded != 8 || st.Visibility != 30*time.Second {
+		if st := l.State(); st.Outcomes[Deleted] != 8 || st.Visibility != 30*time.Second {
 			t.Errorf("an hour later: got state %+v, want Succeeded 8, Visibility 30s", st)
 		}
 	})
@@ -80,7 +80,7 @@ func TestTheLeaseLastsWhileAHandlerCleansUp(t *testing.T) {
 			b.mustFinish()
 			records := b.poisonRecords()
 			st := l.State()
-			if len(attempts) != 5 || st.Retried != 4 || st.Lost != 0 || len(records) != 1 || records[0].Reason != poison.ReasonAttempts {
+			if len(attempts) != 5 || st.Outcomes[Retried] != 4 || st.Outcomes[Lost] != 0 || len(records) != 1 || records[0].Reason != poison.ReasonAttempts {
 				t.Errorf("cleaning up for %v: got attempts %v, state %+v, records %+v; want 5 attempts and one record of them",
 					cleaning, attempts, st, records)
 			}
@@ -108,7 +108,7 @@ func TestTheLeaseOfAStuckHandlerIsNotRenewed(t *testing.T) {
 			t.Errorf("got %d runs and %d renewals before it is stuck, want 1 and at least 3", runs.Load(), n)
 		}
 		advance(34 * time.Second)
-		if st := l.State(); runs.Load() != 2 || st.Succeeded != 1 {
+		if st := l.State(); runs.Load() != 2 || st.Outcomes[Deleted] != 1 {
 			t.Errorf("got %d runs, state %+v, half a minute after it was reported; want runs 2, Succeeded 1", runs.Load(), st)
 		}
 		close(release)
@@ -146,7 +146,7 @@ func TestASlowRenewalIsNotAnAttempt(t *testing.T) {
 			b.run(l)
 			advance(30 * time.Minute)
 			b.mustFinish()
-			if st := l.State(); st.Succeeded != 1 || st.Retried+st.Lost != 0 || len(attempts) > 2 || attempts[len(attempts)-1] != 1 {
+			if st := l.State(); st.Outcomes[Deleted] != 1 || st.Outcomes[Retried]+st.Outcomes[Lost] != 0 || len(attempts) > 2 || attempts[len(attempts)-1] != 1 {
 				t.Errorf("renewals of %v: got attempts %v, state %+v; want Succeeded 1 in attempt 1 after at most 2 runs", slow, attempts, st)
 			}
 		})
@@ -182,7 +182,7 @@ func TestAnExpiredLeaseCanBeRenewed(t *testing.T) {
 		b.run(l)
 		advance(5 * time.Minute)
 		b.mustFinish()
-		if st := l.State(); st.Returned != 1 || st.Succeeded != 1 || st.Lost != 0 || len(attempts) != 2 || attempts[1] != 1 {
+		if st := l.State(); st.Outcomes[Returned] != 1 || st.Outcomes[Deleted] != 1 || st.Outcomes[Lost] != 0 || len(attempts) != 2 || attempts[1] != 1 {
 			t.Errorf("got attempts %v, state %+v; want Returned 1, Succeeded 1, Lost 0, attempts 2, attempts[1] 1", attempts, st)
 		}
 	})
@@ -226,7 +226,7 @@ func TestHangingRenewalsLoseNoOtherLease(t *testing.T) {
 			b.run(l)
 			advance(6 * v)
 			b.mustFinish()
-			if st := l.State(); cancelled.Load() != 0 || st.Succeeded < jobs-hanging {
+			if st := l.State(); cancelled.Load() != 0 || st.Outcomes[Deleted] < jobs-hanging {
 				t.Errorf("visibility %v: got %d others cancelled, state %+v; want 0 and Succeeded at least %d", v, cancelled.Load(), st, jobs-hanging)
 			}
 		})
@@ -256,7 +256,7 @@ func TestAHangingRenewalIsRetried(t *testing.T) {
 		b.run(l)
 		advance(2 * time.Hour)
 		b.mustFinish()
-		if st := l.State(); st.Succeeded != 1 || st.Received != 1 {
+		if st := l.State(); st.Outcomes[Deleted] != 1 || st.Received != 1 {
 			t.Errorf("got %d renewals, state %+v; want Succeeded 1, Received 1", calls, st)
 		}
 	})
@@ -360,7 +360,7 @@ func TestManyLongHandlersKeepTheirLeasesWithFewRenewals(t *testing.T) {
 		advance(time.Minute)
 		b.mustFinish()
 		st := l.State()
-		if cancelled.Load() != 0 || st.Lost != 0 || st.Succeeded != int64(handlers) {
+		if cancelled.Load() != 0 || st.Outcomes[Lost] != 0 || st.Outcomes[Deleted] != int64(handlers) {
 			t.Errorf("got %d cancelled, state %+v; want cancelled 0, Lost 0, Succeeded %v", cancelled.Load(), st, int64(handlers))
 		}
 		if each := float64(st.Renewed) / float64(handlers); each > 9 || handlers == many && (each > 6.5 || peak > 33_000) {

@@ -131,13 +131,13 @@ func TestMessagesOfAKilledWorkerAreDeliveredAgain(t *testing.T) {
 		l := New(b.queue, nothing, options())
 		b.run(l)
 		advance(50 * time.Second)
-		if st := l.State(); st.Succeeded != 68 {
-			t.Errorf("before the visibility ends: got %d handled, want 68", st.Succeeded)
+		if st := l.State(); st.Outcomes[Deleted] != 68 {
+			t.Errorf("before the visibility ends: got %d handled, want 68", st.Outcomes[Deleted])
 		}
 		advance(15 * time.Second)
 		b.mustFinish()
-		if st := l.State(); st.Succeeded != 100 {
-			t.Errorf("got %d handled, want 100", st.Succeeded)
+		if st := l.State(); st.Outcomes[Deleted] != 100 {
+			t.Errorf("got %d handled, want 100", st.Outcomes[Deleted])
 		}
 	})
 }
@@ -192,7 +192,7 @@ func TestHandlersOfABatchRunConcurrently(t *testing.T) {
 		}, options())
 		b.run(l)
 		advance(1500 * time.Millisecond)
-		if peak.Load() != 32 || l.State().Succeeded != 32 {
+		if peak.Load() != 32 || l.State().Outcomes[Deleted] != 32 {
 			t.Errorf("got %d handlers at once, state %+v; want peak 32, Succeeded 32", peak.Load(), l.State())
 		}
 		b.mustFinish()
@@ -209,8 +209,8 @@ func TestPollsFollowEachOtherWithoutAWaitWhileThereIsWork(t *testing.T) {
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		advance(time.Millisecond)
-		if st := l.State(); st.Succeeded != 320 {
-			t.Errorf("after a millisecond: got %d handled, want 320", st.Succeeded)
+		if st := l.State(); st.Outcomes[Deleted] != 320 {
+			t.Errorf("after a millisecond: got %d handled, want 320", st.Outcomes[Deleted])
 		}
 		if n := len(b.queue.sent("dequeue")); n > 12 {
 			t.Errorf("got %d polls for ten batches; want at most 12", n)
@@ -249,7 +249,7 @@ func TestProgressIsSavedInTheMessage(t *testing.T) {
 			if got := strings.Join(portions, " "); got != "1.0 1.1 1.2 1.3 2.3 2.4 2.5" {
 				t.Errorf("foreign %v: got portions %s; want \"1.0 1.1 1.2 1.3 2.3 2.4 2.5\"", foreign, got)
 			}
-			if st := l.State(); st.Succeeded != 1 || st.Lost != 0 || st.Retried != 1 {
+			if st := l.State(); st.Outcomes[Deleted] != 1 || st.Outcomes[Lost] != 0 || st.Outcomes[Retried] != 1 {
 				t.Errorf("foreign %v: got state %+v; want Succeeded 1, Lost 0, Retried 1", foreign, st)
 			}
 		})
@@ -284,7 +284,7 @@ func TestASaveThatFailsReturnsAnError(t *testing.T) {
 				t.Errorf("got error %v, want ErrLeaseLost", err)
 			}
 		}
-		if l.State().Lost != 1 {
+		if l.State().Outcomes[Lost] != 1 {
 			t.Errorf("got state %+v; want Lost 1", l.State())
 		}
 	})
@@ -419,7 +419,7 @@ func TestAHandlerThatOutlivesItsVisibilityIsNotPoison(t *testing.T) {
 		b.run(l)
 		advance(time.Hour)
 		b.mustFinish()
-		if st := l.State(); runs != 1 || st.Succeeded != 1 || st.Poisoned != 0 {
+		if st := l.State(); runs != 1 || st.Outcomes[Deleted] != 1 || st.Outcomes[Poisoned] != 0 {
 			t.Errorf("got %d runs, state %+v; want runs 1, Succeeded 1, Poisoned 0", runs, st)
 		}
 	})

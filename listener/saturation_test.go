@@ -408,8 +408,8 @@ func TestSlowSettlementsDoNotStopTheListener(t *testing.T) {
 		advance(10 * time.Minute)
 		st := l.State()
 		b.mustFinish()
-		if st.Succeeded != n {
-			t.Errorf("got %d jobs done, want %d", st.Succeeded, n)
+		if st.Outcomes[Deleted] != n {
+			t.Errorf("got %d jobs done, want %d", st.Outcomes[Deleted], n)
 		}
 	})
 }

@@ -19,8 +19,8 @@ func TestTheDepthIsReadOnceIn256Messages(t *testing.T) {
 		l := New(b.queue, func(context.Context, *Message[job]) error { return nil }, o)
 		b.run(l)
 		advance(20 * time.Second)
-		if st := l.State(); st.Succeeded != messages {
-			t.Errorf("Succeeded: got %d, want %d", st.Succeeded, messages)
+		if st := l.State(); st.Outcomes[Deleted] != messages {
+			t.Errorf("Succeeded: got %d, want %d", st.Outcomes[Deleted], messages)
 		}
 		if reads := len(b.queue.sent("properties")); reads < 15 || reads > 17 {
 			t.Errorf("reads of the depth: got %d, want 16 or one more or less", reads)

@@ -389,12 +389,12 @@ func (s *session) logStopped() {
 	s.report.logSuppressed()
 	st := s.state()
 	attrs := []slog.Attr{
-		slog.Int64("succeeded", st.Succeeded), slog.Int64("retried", st.Retried), slog.Int64("poisoned", st.Poisoned),
+		slog.Int64("succeeded", st.Outcomes[Deleted]), slog.Int64("retried", st.Outcomes[Retried]), slog.Int64("poisoned", st.Outcomes[Poisoned]),
 	}
 	for _, one := range []struct {
 		name  string
 		count int64
-	}{{"snoozed", st.Snoozed}, {"discarded", st.Discarded}, {"duplicates", st.Duplicates}, {"kept", st.Kept}, {"returned", st.Returned}, {"lost", st.Lost}, {"unsettled", st.Unsettled}, {"errors", st.Errors}} {
+	}{{"snoozed", st.Outcomes[Snoozed]}, {"discarded", st.Outcomes[Discarded]}, {"duplicates", st.Outcomes[Duplicate]}, {"kept", st.Outcomes[Kept]}, {"returned", st.Outcomes[Returned]}, {"lost", st.Outcomes[Lost]}, {"unsettled", st.Outcomes[Unsettled]}, {"errors", st.Errors}} {
 		if one.count > 0 {
 			attrs = append(attrs, slog.Int64(one.name, one.count))
 		}

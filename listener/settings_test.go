@@ -331,8 +331,8 @@ func TestConfigureIsSafeForConcurrentUse(t *testing.T) {
 		if want.applyBounds(); now.bounds != want.bounds || st.Loops < want.bounds.Min {
 			t.Errorf("got bounds %+v with %d loops, want %+v", now.bounds, st.Loops, want.bounds)
 		}
-		if st.Succeeded != 500 {
-			t.Errorf("got %d jobs done, want 500", st.Succeeded)
+		if st.Outcomes[Deleted] != 500 {
+			t.Errorf("got %d jobs done, want 500", st.Outcomes[Deleted])
 		}
 		b.mustFinish()
 	})

@@ -96,8 +96,8 @@ func TestAnExpiredLeaseIsWorthOneDelete(t *testing.T) {
 			if n := len(b.queue.sent("delete")); n != 1 {
 				t.Errorf("%v: %d deletes with the expired lease, want 1", kind, n)
 			}
-			if st := l.State(); st.Unsettled != 1 || st.Succeeded != 0 {
-				t.Errorf("%v: unsettled %d, succeeded %d, want 1 and 0", kind, st.Unsettled, st.Succeeded)
+			if st := l.State(); st.Outcomes[Unsettled] != 1 || st.Outcomes[Deleted] != 0 {
+				t.Errorf("%v: unsettled %d, succeeded %d, want 1 and 0", kind, st.Outcomes[Unsettled], st.Outcomes[Deleted])
 			}
 			l.Halt()
 			b.mustFinish()
@@ -145,9 +145,9 @@ func TestADeleteIsTriedUntilItsLeaseEnds(t *testing.T) {
 			}
 			advance(time.Minute)
 			b.mustFinish()
-			if st := l.State(); runs != c.wantRuns || st.Succeeded != 1 || st.Unsettled != int64(c.wantRuns-1) || b.depth(b.queue.Queue) != 0 {
+			if st := l.State(); runs != c.wantRuns || st.Outcomes[Deleted] != 1 || st.Outcomes[Unsettled] != int64(c.wantRuns-1) || b.depth(b.queue.Queue) != 0 {
 				t.Errorf("%s: %d runs, %d succeeded, %d unsettled, depth %d; want %d, 1, %d, 0",
-					name, runs, st.Succeeded, st.Unsettled, b.depth(b.queue.Queue), c.wantRuns, c.wantRuns-1)
+					name, runs, st.Outcomes[Deleted], st.Outcomes[Unsettled], b.depth(b.queue.Queue), c.wantRuns, c.wantRuns-1)
 			}
 		})
 	}
@@ -197,8 +197,8 @@ func TestNothingIsFetchedWhileDeletesAreRefused(t *testing.T) {
 		}
 		advance(time.Minute)
 		b.mustFinish()
-		if st := l.State(); st.Succeeded != 1000 || st.Received != 1000 {
-			t.Errorf("%d received and %d deleted after that, want 1000 each", st.Received, st.Succeeded)
+		if st := l.State(); st.Outcomes[Deleted] != 1000 || st.Received != 1000 {
+			t.Errorf("%d received and %d deleted after that, want 1000 each", st.Received, st.Outcomes[Deleted])
 		}
 	})
 }
@@ -221,8 +221,8 @@ func TestASlowDeleteIsRepeatedWithAFreshLease(t *testing.T) {
 		b.run(l)
 		advance(2 * time.Minute)
 		b.mustFinish()
-		if st := l.State(); st.Received != 1 || st.Succeeded != 1 || deletes.Load() != 2 {
-			t.Errorf("got %d deliveries, %d jobs done and %d deletes, want 1, 1 and 2", st.Received, st.Succeeded, deletes.Load())
+		if st := l.State(); st.Received != 1 || st.Outcomes[Deleted] != 1 || deletes.Load() != 2 {
+			t.Errorf("got %d deliveries, %d jobs done and %d deletes, want 1, 1 and 2", st.Received, st.Outcomes[Deleted], deletes.Load())
 		}
 	})
 }
@@ -250,8 +250,8 @@ func TestADeleteThatHangsDoesNotStopTheFetches(t *testing.T) {
 		advance(12 * time.Second)
 		b.put(1)
 		advance(15 * time.Second) // the lease of the first one still lasts
-		if st := l.State(); st.Succeeded != 1 || deletes.Load() != 9 {
-			t.Errorf("got %d jobs done and %d deletes beside one that hangs, want 1 and 9", st.Succeeded, deletes.Load())
+		if st := l.State(); st.Outcomes[Deleted] != 1 || deletes.Load() != 9 {
+			t.Errorf("got %d jobs done and %d deletes beside one that hangs, want 1 and 9", st.Outcomes[Deleted], deletes.Load())
 		}
 		close(hang)
 		b.mustFinish()
@@ -277,8 +277,8 @@ func TestAMessageThatIsGoneAfterItsCopyWasMoved(t *testing.T) {
 		b.run(l)
 		advance(time.Minute)
 		b.mustFinish()
-		if st := l.State(); st.Poisoned != 1 || st.Lost != 0 || st.Unsettled != 0 || st.Late != 0 {
-			t.Errorf("poisoned %d, lost %d, unsettled %d, late %d; want 1 and nothing else", st.Poisoned, st.Lost, st.Unsettled, st.Late)
+		if st := l.State(); st.Outcomes[Poisoned] != 1 || st.Outcomes[Lost] != 0 || st.Outcomes[Unsettled] != 0 || st.Late != 0 {
+			t.Errorf("poisoned %d, lost %d, unsettled %d, late %d; want 1 and nothing else", st.Outcomes[Poisoned], st.Outcomes[Lost], st.Outcomes[Unsettled], st.Late)
 		}
 		if n := len(b.poisonRecords()); n != 1 {
 			t.Errorf("%d copies, want 1", n)

@@ -184,7 +184,7 @@ func TestLostResponsesToDequeuesMakeNothingPoison(t *testing.T) {
 		b.run(l)
 		advance(10 * time.Minute)
 		b.mustFinish()
-		if st := l.State(); st.Succeeded != jobs || st.Poisoned != 0 || len(b.poisonRecords()) != 0 {
+		if st := l.State(); st.Outcomes[Deleted] != jobs || st.Outcomes[Poisoned] != 0 || len(b.poisonRecords()) != 0 {
 			t.Errorf("got state %+v; want Succeeded %v, Poisoned 0, poison records 0", st, jobs)
 		}
 		if n := len(b.queue.sent("update")); n != jobs {
@@ -220,10 +220,10 @@ func TestSlowDequeuesRaiseTheVisibility(t *testing.T) {
 		slow.Store(true)
 		batch(500)
 		advance(5 * time.Minute)
-		if st := l.State(); st.Succeeded != 800 || st.Poisoned != 0 || st.Visibility != 20*time.Second {
+		if st := l.State(); st.Outcomes[Deleted] != 800 || st.Outcomes[Poisoned] != 0 || st.Visibility != 20*time.Second {
 			t.Errorf("while dequeues are slow: got state %+v; want Succeeded 800, Poisoned 0, Visibility %v", st, 20*time.Second)
 		}
-		tooLate := l.State().Lost
+		tooLate := l.State().Outcomes[Lost]
 		if tooLate == 0 || tooLate > 64 {
 			t.Errorf("got %d responses too late before the visibility had risen, want between 1 and 64", tooLate)
 		}
@@ -232,7 +232,7 @@ func TestSlowDequeuesRaiseTheVisibility(t *testing.T) {
 			batch(100)
 		}
 		advance(5 * time.Minute)
-		if st := l.State(); st.Succeeded != 2000 || st.Lost != tooLate || st.Visibility != 20*time.Second {
+		if st := l.State(); st.Outcomes[Deleted] != 2000 || st.Outcomes[Lost] != tooLate || st.Visibility != 20*time.Second {
 			t.Errorf("after another hour: got state %+v; want Succeeded 2000, Lost %d, Visibility %v", st, tooLate, 20*time.Second)
 		}
 		slow.Store(false)
@@ -290,12 +290,12 @@ func TestAStartThatNeverHappenedDoesNotCount(t *testing.T) {
 			l := New(b.queue, func(context.Context, *Message[job]) error { runs.Add(1); return nil }, fixed(30*time.Second))
 			b.run(l)
 			advance(59 * time.Minute)
-			if st := l.State(); runs.Load() != 0 || st.Lost < 20 {
+			if st := l.State(); runs.Load() != 0 || st.Outcomes[Lost] < 20 {
 				t.Errorf("%s: got %d runs while no start could be recorded, state %+v; want runs 0, Lost at least 20", name, runs.Load(), st)
 			}
 			advance(5 * time.Minute)
 			b.mustFinish()
-			if st := l.State(); runs.Load() != 1 || st.Succeeded != 1 || len(b.poisonRecords()) != 0 {
+			if st := l.State(); runs.Load() != 1 || st.Outcomes[Deleted] != 1 || len(b.poisonRecords()) != 0 {
 				t.Errorf("%s: got %d runs, state %+v; want runs 1, Succeeded 1, poison records 0", name, runs.Load(), st)
 			}
 		})
@@ -318,7 +318,7 @@ func TestAStartThatIsRecordedTooLateRaisesTheVisibility(t *testing.T) {
 		b.run(l)
 		advance(5 * time.Minute)
 		b.mustFinish()
-		if st := l.State(); st.Lost != 1 || st.Succeeded != 1 || st.Visibility != time.Minute {
+		if st := l.State(); st.Outcomes[Lost] != 1 || st.Outcomes[Deleted] != 1 || st.Visibility != time.Minute {
 			t.Errorf("got state %+v; want Lost 1, Succeeded 1, Visibility %v", st, time.Minute)
 		}
 	})
@@ -339,7 +339,7 @@ func TestABodyIsDecodedAfterItsStartIsRecorded(t *testing.T) {
 			t.Errorf("got records %+v, want one with the reason undecodable", records)
 		}
 		updates := len(b.queue.sent("update"))
-		if st := l.State(); st.Poisoned != 1 || b.depth(b.queue.Queue) != 0 || updates != 1 {
+		if st := l.State(); st.Outcomes[Poisoned] != 1 || b.depth(b.queue.Queue) != 0 || updates != 1 {
 			t.Errorf("got state %+v and %d updates; want Poisoned 1, depth 0, 1 update", st, updates)
 		}
 	})
@@ -380,7 +380,7 @@ func TestAHandlerThatReturnedIsNotLostWithItsGiveBack(t *testing.T) {
 		b.run(l)
 		advance(5 * time.Minute)
 		b.mustFinish()
-		if st := l.State(); runs != 2 || st.Retried != 1 || st.Succeeded != 1 || len(b.poisonRecords()) != 0 {
+		if st := l.State(); runs != 2 || st.Outcomes[Retried] != 1 || st.Outcomes[Deleted] != 1 || len(b.poisonRecords()) != 0 {
 			t.Errorf("got %d runs, state %+v, records %+v; want runs 2, Retried 1, Succeeded 1, poison records 0", runs, st, b.poisonRecords())
 		}
 	})
@@ -428,7 +428,7 @@ func TestWithoutRoomForARecordDeliveriesCount(t *testing.T) {
 			b.run(l)
 			advance(time.Minute)
 			b.mustFinish()
-			if st := l.State(); runs != want || st.Poisoned != int64(1-want) { // the copy is bare
+			if st := l.State(); runs != want || st.Outcomes[Poisoned] != int64(1-want) { // the copy is bare
 				t.Errorf("%d runs after %d lost deliveries, want %d; state %+v", runs, lost, want, st)
 			}
 		})
@@ -489,7 +489,7 @@ func TestGiveBacksOfOldWorkersAreNotLostStarts(t *testing.T) {
 		advance(10 * time.Minute)
 		b.mustFinish()
 		advance(10 * time.Minute)
-		if n := old.State().Snoozed; n < 40 {
+		if n := old.State().Outcomes[Snoozed]; n < 40 {
 			t.Errorf("give-backs of the old worker: got %d, want at least 40", n)
 		}
 		runs := 0
@@ -497,7 +497,7 @@ func TestGiveBacksOfOldWorkersAreNotLostStarts(t *testing.T) {
 		b.run(l)
 		advance(time.Minute)
 		b.mustFinish()
-		if st := l.State(); runs != 1 || st.Succeeded != 1 {
+		if st := l.State(); runs != 1 || st.Outcomes[Deleted] != 1 {
 			t.Errorf("got %d runs, state %+v, records %+v; want runs 1, Succeeded 1", runs, st, b.poisonRecords())
 		}
 	})

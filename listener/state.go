@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/queue/metered"
-	"github.com/millrace/millrace/scaling"
 )
 
 // Phase is the phase of a listener's life. The zero value is [Waiting].
@@ -20,72 +19,58 @@ const (
 	Stopped  Phase = "stopped"  // Run has returned
 )
 
-// State describes the work of a listener. The counts are of this listener since its start.
+// State describes the work of a listener. The counts are of this listener since its start. The maps
+// are the caller's, and later changes do not show in them: a missing key means 0. Its JSON form has
+// the names in lower case, with underscores, and no errors.
 type State struct {
-	Phase Phase
+	// Load is the load of this listener. Depth is the last depth that was read, at DepthAt. The rates
+	// stay when the listener has stopped.
+	Load
 
-	PausedBy    PausedBy  // who has stopped the fetching; else NotPaused
-	PausedSince time.Time // when; zero if it is not paused
+	Phase Phase `json:"phase"`
 
-	LastPoll    time.Time // when a dequeue last succeeded; zero before that; with Options.Wakeups it may be long ago
-	PollError   error     `json:"-"` // why the last dequeue failed; nil if it succeeded
-	LastError   error     `json:"-"` // the last error of any kind; may be nil
-	LastErrorAt time.Time // when it occurred
+	PausedBy    PausedBy  `json:"paused_by"`    // who has stopped the fetching; else NotPaused
+	PausedSince time.Time `json:"paused_since"` // when; zero if it is not paused
 
-	Depth   int64     // last depth that was read: approximate, includes invisible messages; see DepthAt
-	DepthAt time.Time // when it was read; zero if it never was
+	LastPoll    time.Time `json:"last_poll"`     // when a dequeue last succeeded; zero before that; with Options.Wakeups it may be long ago
+	PollError   error     `json:"-"`             // why the last dequeue failed; nil if it succeeded
+	LastError   error     `json:"-"`             // the last error of any kind; may be nil
+	LastErrorAt time.Time `json:"last_error_at"` // when it occurred
 
-	Listening bool // events of Options.Wakeups reach the listener: loops end when the queue is empty
+	DepthAt time.Time `json:"depth_at"` // when Depth was read; zero if it never was
 
-	Loops        int // dequeue loops now running
-	LoopsPeak    int // highest number of loops so far
-	LoopsStarted int // loops started in total
+	Listening bool `json:"listening"` // events of Options.Wakeups reach the listener: loops end when the queue is empty
 
-	Running  int   // handlers now running
-	Settling int   // settlements in progress
-	Slots    int   // how many handlers may run at the same time; with shared slots, how many there are for all
-	Delayed  int64 // messages given back that are not due yet, and poison kept hidden; up to a sixteenth of the delay too long
+	LoopsPeak    int `json:"loops_peak"`    // highest number of loops so far
+	LoopsStarted int `json:"loops_started"` // loops started in total
 
-	Failing []FailingSource `json:",omitempty"` // what keeps failing and therefore gets few slots, the oldest first
+	Delayed int64           `json:"delayed"`           // messages given back that are not due yet, and poison kept hidden; up to a sixteenth of the delay too long
+	Failing []FailingSource `json:"failing,omitempty"` // what keeps failing and therefore gets few slots, the oldest first
 
-	// The rates are of the last 30 s, or since the start if that is less, and unknown in the first
-	// second. They stay when the listener has stopped.
-	Arrival  scaling.Optional[float64]       // messages a second that come to the queue; see scaling.Load
-	Intake   scaling.Optional[float64]       // messages a second received
-	Service  scaling.Optional[float64]       // messages a second taken off the queue: deleted or moved to the poison queue
-	Handling scaling.Optional[time.Duration] // how long a handler took on average; the last known mean if no handler has returned since
+	Requests   int64 `json:"requests"`    // all requests, each of them a billed transaction unless the service was busy
+	Polls      int64 `json:"polls"`       // successful dequeues
+	EmptyPolls int64 `json:"empty_polls"` // successful dequeues without messages
+	Limited    int64 `json:"limited"`     // dequeues that a limit of the program held back: nothing was sent
+	Received   int64 `json:"received"`    // messages dequeued
+	Renewed    int64 `json:"renewed"`     // leases renewed
+	Errors     int64 `json:"errors"`      // errors of any kind
+	Late       int64 `json:"late"`        // settlements that failed because the visibility had passed
 
-	Requests   int64 // all requests, each of them a billed transaction unless the service was busy
-	Polls      int64 // successful dequeues
-	EmptyPolls int64 // successful dequeues without messages
-	Limited    int64 // dequeues that a limit of the program held back: nothing was sent
-	Received   int64 // messages dequeued
-	Renewed    int64 // leases renewed
-	Errors     int64 // errors of any kind
+	// Outcomes has how many deliveries ended with each outcome. [Deleted] counts the jobs that were
+	// handled with success.
+	Outcomes map[Outcome]int64 `json:"outcomes,omitempty"`
 
-	Succeeded  int64 // handled and deleted
-	Retried    int64 // failed and given back with a delay
-	Discarded  int64 // deleted unhandled: the handler asked for it
-	Poisoned   int64 // moved to the poison queue
-	Kept       int64 // poison kept hidden in its queue
-	Snoozed    int64 // given back with a delay, without recording an attempt
-	Returned   int64 // given back unhandled, when stopping
-	Lost       int64 // deliveries that lost their lease
-	Unsettled  int64 // deliveries that could not be settled
-	Duplicates int64 // deleted unhandled: the job was handled before
-	Late       int64 // settlements that failed because the visibility had passed
-
-	Visibility time.Duration // visibility of the next dequeue
+	Visibility time.Duration `json:"visibility"` // visibility of the next dequeue; in nanoseconds in JSON
 
 	// ByCause has the requests by cause. The keys are the causes of package metered: "fetch", "renew",
 	// "save", "start", "giveback", "delete", "poison" (two for a move), "depth", "metadata",
 	// "create", "beacon", and others for requests of the program's own Queue.
-	ByCause map[string]int64 `json:",omitempty"`
+	ByCause map[string]int64 `json:"by_cause,omitempty"`
 
 	// ByFailure has the requests that failed: "throttled" (the service was busy, and bills nothing),
 	// "unreached" (no answer, or no token), and "failed" (any other error, except that the poison
 	// queue does not exist yet). "repeated" has the requests that were sent again.
-	ByFailure map[string]int64 `json:",omitempty"`
+	ByFailure map[string]int64 `json:"by_failure,omitempty"`
 }
 
 // Ready reports whether the listener runs and its last dequeue succeeded. A missing queue is not
@@ -139,27 +124,22 @@ func (l *Listener[T]) State() (st State) {
 
 // state implements [Listener.State].
 func (s *session) state() State {
-	counts, outcomes := s.meter.Counts(), s.dispatcher.Outcomes()
-	now, rates := s.snapshot(), s.rates.current()
+	counts, now := s.meter.Counts(), s.snapshot()
 	st := State{
-		Phase: now.phase, PausedBy: now.pauses.by(),
-		LastPoll: s.timeOf(now.lastPoll), PollError: now.pollError, Depth: now.depth, DepthAt: s.timeOf(now.depthAt),
-		Listening: now.listening, Loops: now.active, LoopsPeak: now.peak, LoopsStarted: now.started,
-		Slots: s.dispatcher.Capacity(), Delayed: s.dispatcher.Delayed(), Failing: s.dispatcher.Failing(),
-		Arrival: rates.arrival, Intake: rates.intake, Service: rates.service, Handling: rates.handling,
-		Requests: counts.Total().Requests, ByCause: byCause(counts), ByFailure: byFailure(counts.Total()), Polls: now.polls, EmptyPolls: now.emptyPolls, Limited: now.limited, Received: now.received,
-		Renewed: s.dispatcher.Renewed(), Errors: s.report.errors.Load(),
-		Succeeded: outcomes[Deleted], Retried: outcomes[Retried],
-		Discarded: outcomes[Discarded], Poisoned: outcomes[Poisoned],
-		Kept: outcomes[Kept], Snoozed: outcomes[Snoozed], Returned: outcomes[Returned],
-		Lost: outcomes[Lost], Unsettled: outcomes[Unsettled], Duplicates: outcomes[Duplicate], Late: s.dispatcher.Late(),
-		Visibility: s.dispatcher.Visibility(),
+		Load: s.load(now.depth), Phase: now.phase, PausedBy: now.pauses.by(),
+		LastPoll: s.timeOf(now.lastPoll), PollError: now.pollError, DepthAt: s.timeOf(now.depthAt),
+		Listening: now.listening, LoopsPeak: now.peak, LoopsStarted: now.started,
+		Delayed: s.dispatcher.Delayed(), Failing: s.dispatcher.Failing(),
+		Requests: counts.Total().Requests, ByCause: byCause(counts), ByFailure: byFailure(counts.Total()),
+		Polls: now.polls, EmptyPolls: now.emptyPolls, Limited: now.limited, Received: now.received,
+		Renewed: s.dispatcher.Renewed(), Errors: s.report.errors.Load(), Late: s.dispatcher.Late(),
+		Outcomes: s.dispatcher.Outcomes(), Visibility: s.dispatcher.Visibility(),
 	}
+	st.Loops = now.active // with the others of the snapshot
 	if now.pauses != 0 {
 		st.PausedSince = s.timeOf(now.pausedAt)
 	}
 	st.LastErrorAt, st.LastError = s.report.lastError()
-	st.Running, st.Settling = s.dispatcher.Running()
 	return st
 }
 

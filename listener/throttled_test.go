@@ -140,8 +140,8 @@ func TestAListenerWaitsAsLongAsTheServiceAsks(t *testing.T) {
 			}
 			advance(time.Minute)
 			b.mustFinish()
-			if st := l.State(); st.Succeeded != 1 || st.Received != 1 {
-				b.Errorf("%s: %d received, %d deleted, want 1 and 1", op, st.Received, st.Succeeded)
+			if st := l.State(); st.Outcomes[Deleted] != 1 || st.Received != 1 {
+				b.Errorf("%s: %d received, %d deleted, want 1 and 1", op, st.Received, st.Outcomes[Deleted])
 			}
 		})
 	}

@@ -47,8 +47,8 @@ func TestAHandlerSeesItsDeadline(t *testing.T) {
 			t.Errorf("got cause %v, want both ErrTimeout and DeadlineExceeded", cause)
 		}
 		const want = "handler time-out after 30s"
-		if !errors.Is(reported, ErrTimeout) || !strings.Contains(reported.Error(), want) || l.State().Retried != 1 {
-			t.Errorf("got error %v and %d retried, want ErrTimeout with %q and 1", reported, l.State().Retried, want)
+		if !errors.Is(reported, ErrTimeout) || !strings.Contains(reported.Error(), want) || l.State().Outcomes[Retried] != 1 {
+			t.Errorf("got error %v and %d retried, want ErrTimeout with %q and 1", reported, l.State().Outcomes[Retried], want)
 		}
 	})
 }
@@ -107,7 +107,7 @@ func TestTheResultOfAHandlerCountsAfterItsTimeout(t *testing.T) {
 		b.run(l)
 		advance(time.Minute)
 		b.mustFinish()
-		if s := l.State(); s.Snoozed != 1 || s.Discarded != 1 || s.Poisoned != 1 || s.Retried != 1 {
+		if s := l.State(); s.Outcomes[Snoozed] != 1 || s.Outcomes[Discarded] != 1 || s.Outcomes[Poisoned] != 1 || s.Outcomes[Retried] != 1 {
 			t.Errorf("got state %+v; want Snoozed 1, Discarded 1, Poisoned 1, Retried 1", s)
 		}
 		if len(reported.list) == 0 {
@@ -174,8 +174,8 @@ func TestASuccessAfterTheTimeoutCounts(t *testing.T) {
 		b.run(l)
 		advance(time.Minute)
 		b.mustFinish()
-		if st := l.State(); st.Succeeded != 1 || st.Errors != 0 {
-			b.Errorf("got %d succeeded and %d errors, want 1 and 0", st.Succeeded, st.Errors)
+		if st := l.State(); st.Outcomes[Deleted] != 1 || st.Errors != 0 {
+			b.Errorf("got %d succeeded and %d errors, want 1 and 0", st.Outcomes[Deleted], st.Errors)
 		}
 	})
 }

@@ -111,7 +111,7 @@ func TestKeptPoisonIsHiddenForLongerEachTime(t *testing.T) {
 		b.mustFinish()
 		gaps := b.gaps()
 		b.checkDoubling("kept", gaps, time.Minute, 24*time.Hour)
-		if st := l.State(); len(gaps) < 17 || len(gaps) > 20 || st.Kept != int64(len(gaps)+1) || told.count() != len(gaps)+1 {
+		if st := l.State(); len(gaps) < 17 || len(gaps) > 20 || st.Outcomes[Kept] != int64(len(gaps)+1) || told.count() != len(gaps)+1 {
 			t.Errorf("hidden %d times in ten days, state %+v, told %d times; want about 19, and of each", len(gaps), st, told.count())
 		}
 		if !strings.Contains(told.text(), "kept hidden for 1m") {
@@ -162,7 +162,7 @@ func TestPoisonWaitsForAQueueThatMustNotBeCreated(t *testing.T) {
 		if text := told.text(); !strings.Contains(text, "create jobs-poison, or allow this worker to") || !strings.Contains(text, "hidden for") {
 			t.Errorf("told %q, want what to do, and for how long it is hidden", text)
 		}
-		if st := l.State(); st.Unsettled < 3 || st.Unsettled > 7 || b.depth(b.queue.Queue) != 1 {
+		if st := l.State(); st.Outcomes[Unsettled] < 3 || st.Outcomes[Unsettled] > 7 || b.depth(b.queue.Queue) != 1 {
 			t.Errorf("after a minute: state %+v, %d in the queue; want Unsettled 3…7 and 1", st, b.depth(b.queue.Queue))
 		}
 		allowed.Store(true)
@@ -211,7 +211,7 @@ func TestAPoisonQueueThatIsGoneIsNotALostLease(t *testing.T) {
 			l := New(b.queue, func(context.Context, *Message[job]) error { return dispatcher.Poison(errors.New("no")) }, options())
 			b.run(l)
 			advance(time.Hour)
-			if st := l.State(); st.Lost != 0 || st.Late != 0 || st.Unsettled == 0 {
+			if st := l.State(); st.Outcomes[Lost] != 0 || st.Late != 0 || st.Outcomes[Unsettled] == 0 {
 				t.Errorf("%v: got state %+v, want Lost 0, Late 0, Unsettled above 0", kind, st)
 			}
 			b.mustFinish()

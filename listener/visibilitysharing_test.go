@@ -157,7 +157,7 @@ func TestAWriteOfMetadataThatFailsDoesNoHarm(t *testing.T) {
 		b.run(l)
 		b.keepBusy(50, 2*time.Minute)
 		tries := b.queue.sent("set metadata")
-		if len(tries) < 5 || len(tries) > 9 || told.count() != len(tries) || !errors.Is(told.at(0), queue.ErrUnauthorized) || l.State().Succeeded < 49*64 {
+		if len(tries) < 5 || len(tries) > 9 || told.count() != len(tries) || !errors.Is(told.at(0), queue.ErrUnauthorized) || l.State().Outcomes[Deleted] < 49*64 {
 			t.Errorf("tried %d times, told %v, state %+v; want 5…9 tries, told of each, and all handled", len(tries), told.text(), l.State())
 		}
 		allowed.Store(true)

@@ -134,7 +134,7 @@ func TestARequestThatHangsEndsWithTheSettleTimeout(t *testing.T) {
 		if took := time.Since(stopped); took != 10*time.Second {
 			t.Errorf("the drain took %v, want Grace and SettleTimeout: 10 s", took)
 		}
-		if st := l.State(); st.Unsettled != 1 {
+		if st := l.State(); st.Outcomes[Unsettled] != 1 {
 			t.Errorf("got state %+v, want Unsettled 1", st)
 		}
 	})

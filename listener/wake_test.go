@@ -80,7 +80,7 @@ func TestNoReleaseIsForgotten(t *testing.T) {
 		b.run(l)
 		advance(12 * time.Hour)
 		b.mustFinish()
-		if done := l.State().Succeeded; done != n || late.Load() > 0 {
+		if done := l.State().Outcomes[Deleted]; done != n || late.Load() > 0 {
 			t.Errorf("got %d jobs done, %d of them late; want %d and 0", done, late.Load(), n)
 		}
 	})
@@ -109,7 +109,7 @@ func TestReleasesOfOneSecondAreFetchedTogether(t *testing.T) {
 		advance(5 * time.Minute)
 		polls := len(b.queue.sent("dequeue")) - before
 		b.mustFinish()
-		if done := l.State().Succeeded; done != n {
+		if done := l.State().Outcomes[Deleted]; done != n {
 			t.Errorf("got %d jobs done, want %d", done, n)
 		}
 		if bound := 3 * n / queue.MaxBatch; polls > bound {
@@ -160,7 +160,7 @@ func TestWakeUpsDoNotEndAPauseAfterAnError(t *testing.T) {
 		}
 		down.Store(false)
 		advance(time.Minute)
-		if done := l.State().Succeeded; done != n {
+		if done := l.State().Outcomes[Deleted]; done != n {
 			t.Errorf("got %d jobs done a minute after the outage, want %d", done, n)
 		}
 		b.mustFinish()
@@ -182,7 +182,7 @@ func TestALongIdleMinDoesNotLengthenThePauseAfterAnError(t *testing.T) {
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		advance(40 * time.Second)
-		if l.State().Succeeded != 1 {
+		if l.State().Outcomes[Deleted] != 1 {
 			t.Errorf("state 30 s after the outage: got %+v, want Succeeded 1", l.State())
 		}
 		b.mustFinish()
@@ -348,7 +348,7 @@ func TestAShorterIdleWaitReachesAllLoops(t *testing.T) {
 		}
 		begin := time.Now()
 		b.put(1)
-		for l.State().Succeeded == 0 {
+		for l.State().Outcomes[Deleted] == 0 {
 			advance(100 * time.Millisecond)
 		}
 		if waited := time.Since(begin); waited > 1300*time.Millisecond {

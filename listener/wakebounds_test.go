@@ -55,8 +55,8 @@ func TestWhatFallsDueStartsALoop(t *testing.T) {
 		advance(7 * time.Second)
 		b.mustBeIdle(l)
 		advance(2 * time.Hour)
-		if st := l.State(); st.Succeeded != n || late.Load() > 0 {
-			b.Errorf("got %d of %d done, %d of them at the wrong time", st.Succeeded, n, late.Load())
+		if st := l.State(); st.Outcomes[Deleted] != n || late.Load() > 0 {
+			b.Errorf("got %d of %d done, %d of them at the wrong time", st.Outcomes[Deleted], n, late.Load())
 		}
 		b.mustBeIdle(l)
 		b.mustFinish()
@@ -121,14 +121,14 @@ func TestAFloodOfEventsIsNoFloodOfDequeues(t *testing.T) {
 				b.put(1) // its event waits for its turn, and is not forgotten
 				b.publish(source)
 				advance(1100 * time.Millisecond)
-				if l.State().Succeeded != 1 {
+				if l.State().Outcomes[Deleted] != 1 {
 					b.Errorf("%s: got the job of the last event not done in 1.1 s", name)
 				}
 				advance(time.Minute)
 				b.put(1)
 				b.publish(source)
 				advance(10 * time.Millisecond)
-				if l.State().Succeeded != 2 {
+				if l.State().Outcomes[Deleted] != 2 {
 					b.Errorf("%s: got the job not done at once after the flood", name)
 				}
 				b.mustFinish()
@@ -156,8 +156,8 @@ func TestTrueEventsAreNotHeldUp(t *testing.T) {
 			b.publish(source)
 			advance(10 * time.Millisecond)
 		}
-		if got := time.Duration(worst.Load()); got > 15*time.Millisecond || l.State().Succeeded != 2000 {
-			b.Errorf("got %d jobs done, the latest %v after it was sent; want 2000, 15 ms", l.State().Succeeded, got)
+		if got := time.Duration(worst.Load()); got > 15*time.Millisecond || l.State().Outcomes[Deleted] != 2000 {
+			b.Errorf("got %d jobs done, the latest %v after it was sent; want 2000, 15 ms", l.State().Outcomes[Deleted], got)
 		}
 		b.mustFinish()
 	})
@@ -361,7 +361,7 @@ func TestClocksMayDifferALittle(t *testing.T) {
 		}
 		source.subscribed()[0].of.Event(wakeup.Event{Queue: jobsQueue, Due: time.Now().Add(10*time.Second - 50*time.Millisecond)})
 		advance(11 * time.Second)
-		if l.State().Succeeded != 1 {
+		if l.State().Outcomes[Deleted] != 1 {
 			b.Error("got the job not done, want it found at its event")
 		}
 		b.mustFinish()
@@ -385,11 +385,11 @@ func TestAPollThatWaitsForItsTurnComes(t *testing.T) {
 		b.put(1)
 		b.publish(source)
 		synctest.Wait()
-		if got := b.dequeues() - before; got != eventBurst || l.State().Succeeded != 0 {
+		if got := b.dequeues() - before; got != eventBurst || l.State().Outcomes[Deleted] != 0 {
 			b.Errorf("got %d dequeues at once, want %d, and the job not yet done", got, eventBurst)
 		}
 		advance(eventInterval + time.Millisecond)
-		if l.State().Succeeded != 1 {
+		if l.State().Outcomes[Deleted] != 1 {
 			b.Error("got the job not done, want it done in its turn")
 		}
 		b.mustBeIdle(l)

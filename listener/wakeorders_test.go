@@ -138,7 +138,7 @@ func (b *bundle) playOrder(order []string) {
 	} else {
 		advance(1200 * time.Millisecond) // it polls
 	}
-	if done := int(l.State().Succeeded); done != sent {
+	if done := int(l.State().Outcomes[Deleted]); done != sent {
 		b.Errorf("%s: got %d of %d messages done, want all", what, done, sent)
 	}
 	// The poll that is held, one for each thing that was heard, of which some share one, and an empty one.
@@ -238,7 +238,7 @@ func TestAnEventDuringSubscribe(t *testing.T) {
 		b.run(l)
 		advance(2 * time.Second)
 		// The first loop runs beside the flood: a burst, another one after the job, and what waited.
-		if n := b.dequeues(); n > 2*eventBurst+4 || l.State().Succeeded != 1 {
+		if n := b.dequeues(); n > 2*eventBurst+4 || l.State().Outcomes[Deleted] != 1 {
 			b.Errorf("got %d dequeues and %+v, want at most %d and the job done", n, l.State(), 2*eventBurst+4)
 		}
 		b.mustBeIdle(l)

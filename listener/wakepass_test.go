@@ -59,7 +59,7 @@ func TestAnInstanceWithoutRoomPassesOnWhatFallsDue(t *testing.T) {
 			}
 			full.of.Event(wakeup.Event{Queue: jobsQueue, Due: time.Now().Add(10 * time.Second)})
 			advance(11 * time.Second)
-			if got := idle.State().Succeeded; got != n+1 {
+			if got := idle.State().Outcomes[Deleted]; got != n+1 {
 				b.Errorf("got %d jobs done by the idle instance when they were due, want %d", got, n+1)
 			}
 		}
@@ -79,7 +79,7 @@ func TestAnEventThatCrossesReadyIsPassedOn(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if got := idle.State().Succeeded; got != 1 {
+		if got := idle.State().Outcomes[Deleted]; got != 1 {
 			b.Errorf("got %d jobs done by the idle instance, want 1", got)
 		}
 		finish()
@@ -113,7 +113,7 @@ func TestAnInstanceWithoutRoomPassesOnWhatItGaveBack(t *testing.T) {
 		idle := New(b.queue, nothing, own)
 		stopIdle := b.runAll([]*Listener[job]{idle})
 		advance(time.Minute)
-		if got := idle.State().Succeeded; got != 1 {
+		if got := idle.State().Outcomes[Deleted]; got != 1 {
 			b.Errorf("got %d jobs done by the idle instance, want the one that was given back", got)
 		}
 		advance(2 * time.Hour)
@@ -180,7 +180,7 @@ func TestAMessageThatTakesEverySlotCostsTwoDequeues(t *testing.T) {
 				}
 				done := 0
 				for _, l := range all {
-					done += int(l.State().Succeeded)
+					done += int(l.State().Outcomes[Deleted])
 					b.mustBeIdle(l)
 				}
 				if done != 6 {
@@ -239,7 +239,7 @@ func TestASourceThatIsSlowToListenHoldsUpLittle(t *testing.T) {
 		source.connected = false // and nobody says so
 		source.mu.Unlock()
 		advance(2600*time.Millisecond + listenWithin)
-		if got := l.State().Succeeded; got != 3 {
+		if got := l.State().Outcomes[Deleted]; got != 3 {
 			b.Errorf("got %d jobs done, want 3", got)
 		}
 		source.connect(true)

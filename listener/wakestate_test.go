@@ -146,7 +146,7 @@ func TestALoopStaysWhileDequeuesFail(t *testing.T) {
 		down.Store(false)
 		advance(time.Minute)
 		b.mustBeIdle(l)
-		if done := l.State().Succeeded; done != 1 {
+		if done := l.State().Outcomes[Deleted]; done != 1 {
 			b.Errorf("got %d jobs done after the outage, want 1", done)
 		}
 		b.mustFinish()
@@ -174,7 +174,7 @@ func TestAQueueEmptyHookEndsTheLastLoop(t *testing.T) {
 		b.put(1)
 		b.publish(source)
 		advance(0)
-		if l.State().Succeeded != 1 {
+		if l.State().Outcomes[Deleted] != 1 {
 			b.Error("got the job not done at its event")
 		}
 		source.connect(false)
@@ -218,7 +218,7 @@ func TestEventsGoToOthersInAnOutageOfTheHandlers(t *testing.T) {
 		}
 		down.Store(false)
 		advance(10 * time.Minute)
-		if got := l.State().Succeeded; got != 40 {
+		if got := l.State().Outcomes[Deleted]; got != 40 {
 			b.Errorf("got %d done, want 40", got)
 		}
 		b.mustBeIdle(l)
@@ -257,7 +257,7 @@ func TestAnInstanceWhoseDequeuesFailLetsEventsGoToOthers(t *testing.T) {
 			b.publish(source)
 		}
 		advance(lingerTime)
-		if got := other.State().Succeeded; got != 7 {
+		if got := other.State().Outcomes[Deleted]; got != 7 {
 			b.Errorf("got %d jobs done by the other instance, want 7", got)
 		}
 		down.Store(false)

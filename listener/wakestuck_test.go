@@ -47,7 +47,7 @@ func TestASourceThatDoesNotReturnIsLeftBehind(t *testing.T) {
 				b.put(3)
 				b.run(l)
 				advance(time.Minute)
-				if got := l.State().Succeeded; got != 3 && call != "Subscribe" {
+				if got := l.State().Outcomes[Deleted]; got != 3 && call != "Subscribe" {
 					b.Errorf("%s: got %d jobs done, want 3", call, got)
 				}
 				b.stop()

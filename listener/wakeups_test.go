@@ -73,7 +73,7 @@ func TestAnEventForOneMessageCostsTwoDequeues(t *testing.T) {
 				synctest.Wait() // no time passes
 				succeeded := int64(0)
 				for _, l := range all {
-					succeeded += l.State().Succeeded
+					succeeded += l.State().Outcomes[Deleted]
 				}
 				if got := b.dequeues() - before; got != want || succeeded != 1 {
 					b.Errorf("%d idle instances: got %d dequeues and %d jobs done, want %d and 1", k, got, succeeded, want)
@@ -100,11 +100,11 @@ func TestALostEventCostsOneSafetyIntervalAtMost(t *testing.T) {
 				interval = time.Minute
 			}
 			for range 20 {
-				done := l.State().Succeeded
+				done := l.State().Outcomes[Deleted]
 				b.put(1)
 				if safety < 0 {
 					advance(time.Hour)
-					if l.State().Succeeded != done {
+					if l.State().Outcomes[Deleted] != done {
 						b.Error("got the job done without any event or safety poll")
 					}
 					b.publish(source)
@@ -112,7 +112,7 @@ func TestALostEventCostsOneSafetyIntervalAtMost(t *testing.T) {
 				} else {
 					advance(interval + interval/10)
 				}
-				if l.State().Succeeded != done+1 {
+				if l.State().Outcomes[Deleted] != done+1 {
 					b.Errorf("safety poll %v: got the job not done", safety)
 				}
 				advance(7 * time.Second)
@@ -140,7 +140,7 @@ func TestTheEngineWakesForTheMessageOfAKilledWorker(t *testing.T) {
 				b.Fatal(err)
 			}
 			killed := time.Now()
-			for l.State().Succeeded == 0 && time.Since(killed) < time.Hour {
+			for l.State().Outcomes[Deleted] == 0 && time.Since(killed) < time.Hour {
 				advance(time.Second)
 			}
 			got := time.Since(killed)
@@ -187,7 +187,7 @@ func TestALoopPollsWhileTheConnectionIsLost(t *testing.T) {
 				b.Errorf("got %+v after the loss, want a loop that has polled at once", got)
 			}
 		}
-		if done := l.State().Succeeded; done != 3 {
+		if done := l.State().Outcomes[Deleted]; done != 3 {
 			b.Errorf("got %d jobs done, want 3", done)
 		}
 		b.mustFinish()
@@ -220,7 +220,7 @@ func TestReadyChangesTwiceInABusyPeriodAtMost(t *testing.T) {
 			}
 			b.mustBeIdle(l)
 		}
-		if done := l.State().Succeeded; done != 150 {
+		if done := l.State().Outcomes[Deleted]; done != 150 {
 			b.Errorf("got %d jobs done, want 150", done)
 		}
 		b.mustFinish()
@@ -251,7 +251,7 @@ func TestFullBatchesWakeTheNextInstance(t *testing.T) {
 				if st := l.State(); st.Polls > 1 {
 					woken++
 				}
-				done += int(l.State().Succeeded)
+				done += int(l.State().Outcomes[Deleted])
 			}
 			if woken != c.woken || done != c.messages {
 				b.Errorf("%d messages: got %d instances woken and %d done, want %d and all", c.messages, woken, done, c.woken)
@@ -319,7 +319,7 @@ func TestWakePollsAtOnce(t *testing.T) {
 				b.put(1)
 				l.Wake()
 				synctest.Wait()
-				if got := l.State().Succeeded; got != n+1 {
+				if got := l.State().Outcomes[Deleted]; got != n+1 {
 					b.Errorf("%s: got %d jobs done at once, want %d", name, got, n+1)
 				}
 				advance(time.Minute)

@@ -210,7 +210,11 @@ func round[T any](t testing.TB, q *watchedQueue, listen listening[T], o *listene
 	if err != nil {
 		t.Fatalf("millracetest: %v", err)
 	}
-	return outcomes(l.State())
+	all := map[listener.Outcome]int{}
+	for o, n := range l.State().Outcomes {
+		all[o] = int(n)
+	}
+	return all
 }
 
 type listening[T any] func(queue.Queue, *listener.Options[T]) (*listener.Listener[T], error)
@@ -242,21 +246,6 @@ func watched(onError func(error), first *atomic.Pointer[string]) func(error) {
 		}()
 		onError(err)
 	}
-}
-
-// outcomes returns the counts of a listener without zeros.
-func outcomes(s listener.State) map[listener.Outcome]int {
-	all := map[listener.Outcome]int{}
-	for o, n := range map[listener.Outcome]int64{
-		listener.Deleted: s.Succeeded, listener.Retried: s.Retried, listener.Discarded: s.Discarded, listener.Duplicate: s.Duplicates,
-		listener.Poisoned: s.Poisoned, listener.Kept: s.Kept, listener.Snoozed: s.Snoozed,
-		listener.Returned: s.Returned, listener.Lost: s.Lost, listener.Unsettled: s.Unsettled,
-	} {
-		if n > 0 {
-			all[o] = int(n)
-		}
-	}
-	return all
 }
 
 // maxDeliveries is how many deliveries of one message end a test that would not end by itself.

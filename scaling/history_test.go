@@ -132,7 +132,7 @@ func TestASampleSurvivesItsJSONForm(t *testing.T) {
 		}
 		// What JSON cannot express is unknown afterwards, and was treated so before.
 		for _, o := range []*Optional[float64]{&h[0].Arrival, &h[0].Service, &h[0].Slots, &h[0].CPU, &h[0].Memory} {
-			if v := o.value; math.IsNaN(v) || math.IsInf(v, 0) {
+			if v := o.Or(0); math.IsNaN(v) || math.IsInf(v, 0) {
 				*o = Optional[float64]{}
 			}
 		}

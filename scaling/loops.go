@@ -6,49 +6,34 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/millrace/millrace/internal/load"
 )
 
-// Load is what one instance knows of its load. It is the input of a [Loops] function, and part of what an
-// instance reports of itself. It may be copied.
-type Load struct {
-	// Depth is the approximate number of messages in the queue, including those being handled.
-	Depth int64 `json:"depth"`
-
-	// Loops is the number of loops running.
-	Loops int `json:"loops"`
-
-	// Running is the number of handlers running.
-	Running int `json:"running"`
-
-	// Settling is the number of settlements in progress.
-	Settling int `json:"settling"`
-
-	// Slots is how many handlers may run at once.
-	Slots int `json:"slots"`
-
-	// BatchSize is how many messages one loop takes at most in one dequeue.
-	BatchSize int `json:"batch_size"`
-
-	// Arrival is how many messages a second come to the queue, as far as this instance can tell: what its readings of the
-	// depth have grown by, and what it took off the queue meanwhile. What other instances took off is missing.
-	// It is the mean since the youngest reading that is 30 s older than the newest, or since the oldest of the last
-	// 5 min. A reading that fails changes nothing. Unknown until the depth was read twice in 5 min, a second apart; when
-	// the newest reading is more than a minute old, such as when the queue is empty or no more loops may start; and when the figure would be negative, because others took off more than
-	// came.
-	Arrival Optional[float64] `json:"arrival"`
-
-	// Intake is how many messages a second this instance has received in the last 30 s, or since its start. Unknown
-	// in its first second.
-	Intake Optional[float64] `json:"intake"`
-
-	// Service is how many messages a second this instance has taken off the queue in the same time: deleted or moved to
-	// the poison queue.
-	Service Optional[float64] `json:"service"`
-
-	// Handling is how long a handler took, on average of those that returned in the same time, or of the latest ones if none
-	// did. Unknown until one has returned.
-	Handling Optional[time.Duration] `json:"handling"`
-}
+// Load is what one instance knows of its load. A rule for loops gets it, a listener's state has it,
+// and an instance reports it. It may be copied. Its JSON form has the names in lower case, with
+// underscores. The fields:
+//
+//   - Depth: the approximate number of messages in the queue, including those being handled.
+//   - Loops: the number of loops running.
+//   - Running: the number of handlers running.
+//   - Settling: the number of settlements in progress.
+//   - Slots: how many handlers may run at once. With shared slots, how many there are for all.
+//   - BatchSize: how many messages one loop takes at most in one dequeue.
+//   - Arrival: how many messages a second come to the queue, as far as this instance can tell: the
+//     growth between its readings of the depth, and the messages that it took off the queue
+//     meanwhile. Messages that others took off are missing. It is the mean since the youngest reading
+//     that is 30 s older than the newest, or since the oldest of the last 5 min. A reading that fails
+//     changes nothing. It is unknown until the depth was read twice in 5 min, a second apart. It is
+//     unknown while the newest reading is more than a minute old, such as when the queue is empty or
+//     no more loops may start, and while others take off more than comes.
+//   - Intake: how many messages a second this instance has received in the last 30 s, or since its
+//     start. Unknown in its first second.
+//   - Service: how many messages a second this instance has taken off the queue in the same time:
+//     deleted, or moved to the poison queue. Unknown in its first second.
+//   - Handling: how long a handler took, on average of those that returned in the same time, or of
+//     the latest ones if none did. Unknown until one has returned.
+type Load = load.Load
 
 // Loops returns how many loops a load calls for. The listener keeps the result within its
 // bounds. It is called concurrently and should not block.

@@ -517,23 +517,23 @@ const leastHandling = 1e-6
 
 // rate returns a rate, or NaN if it is unknown or absurd. The comparisons are false for NaN.
 func rate(o Optional[float64]) float64 {
-	if o.known && o.value >= 0 && o.value <= mostRate {
-		return o.value
+	if v := o.Or(-1); v >= 0 && v <= mostRate {
+		return v
 	}
 	return unknown
 }
 
 // share returns a share, or NaN if it is unknown or absurd.
 func share(o Optional[float64]) float64 {
-	if o.known && o.value >= 0 && o.value <= 1 {
-		return o.value
+	if v := o.Or(-1); v >= 0 && v <= 1 {
+		return v
 	}
 	return unknown
 }
 
 // count returns a count, or NaN if it is unknown or absurd.
 func count[T int | int64](o Optional[T]) float64 {
-	if v := float64(o.value); o.known && v >= 0 && v <= mostCount {
+	if v := float64(o.Or(-1)); v >= 0 && v <= mostCount {
 		return v
 	}
 	return unknown
@@ -541,7 +541,7 @@ func count[T int | int64](o Optional[T]) float64 {
 
 // handling returns a handling time in seconds, or NaN if it is unknown or absurd.
 func handling(s *Sample) float64 {
-	if d := s.Handling.value; s.Handling.known && d >= 0 && d <= mostHandling {
+	if d := s.Handling.Or(-1); d >= 0 && d <= mostHandling {
 		return max(d.Seconds(), leastHandling)
 	}
 	return unknown
@@ -549,7 +549,7 @@ func handling(s *Sample) float64 {
 
 // slots returns how many handlers an instance runs at once, or NaN if that is unknown or absurd.
 func slots(s *Sample) float64 {
-	if v := s.Slots.value; s.Slots.known && v >= leastSlots && v <= mostSlots {
+	if v := s.Slots.Or(-1); v >= leastSlots && v <= mostSlots {
 		return v
 	}
 	return unknown

@@ -111,8 +111,8 @@ func TestAbsurdFiguresAreUnknown(t *testing.T) {
 func sameSample(a, b *Sample) bool {
 	x, y := *a, *b
 	for _, o := range []*Optional[float64]{&x.Arrival, &x.Service, &x.Slots, &y.Arrival, &y.Service, &y.Slots, &x.CPU, &x.Memory, &y.CPU, &y.Memory} {
-		if math.IsNaN(o.value) {
-			o.value = 0
+		if math.IsNaN(o.Or(0)) {
+			*o = Known(0.0)
 		}
 	}
 	return x == y

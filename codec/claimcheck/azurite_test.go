@@ -176,8 +176,8 @@ func TestAzuriteIsAskedThreeTimesForABody(t *testing.T) {
 	if err := l.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if n := asked.requests.Load(); l.State().Succeeded != jobs || n != 3*jobs {
-		t.Errorf("got %d successes and %d requests, want %d and %d", l.State().Succeeded, n, jobs, 3*jobs)
+	if n := asked.requests.Load(); l.State().Outcomes[listener.Deleted] != jobs || n != 3*jobs {
+		t.Errorf("got %d successes and %d requests, want %d and %d", l.State().Outcomes[listener.Deleted], n, jobs, 3*jobs)
 	}
 	waiting := 0
 	for range c.Waiting(t.Context()) {

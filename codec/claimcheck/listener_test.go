@@ -44,7 +44,7 @@ func TestALargeBodyReachesTheHandlerAndBecomesATombstone(t *testing.T) {
 		b.wantStored(1, 0)
 		h := &handled{}
 		state := b.run(options(b.claims), h.handle, time.Minute)
-		if !slices.Equal(h.jobs, []job{want}) || state.Succeeded != 1 || state.Errors != 0 {
+		if !slices.Equal(h.jobs, []job{want}) || state.Outcomes[listener.Deleted] != 1 || state.Errors != 0 {
 			b.Errorf("got %d jobs and state %+v, want the one that was sent", len(h.jobs), state)
 		}
 		b.wantStored(0, 1)
@@ -136,7 +136,7 @@ func TestASendThatIsRepeatedStoresItsBodyOnce(t *testing.T) {
 			failures = append(failures, err)
 		}
 		state := b.run(o, h.handle, time.Minute)
-		if len(h.jobs) != 1 || state.Succeeded != 1 || state.Duplicates != 1 || b.claims.Duplicates() != 1 {
+		if len(h.jobs) != 1 || state.Outcomes[listener.Deleted] != 1 || state.Outcomes[listener.Duplicate] != 1 || b.claims.Duplicates() != 1 {
 			b.Errorf("got %d runs, state %+v, %d duplicates; want one run and one duplicate", len(h.jobs), state, b.claims.Duplicates())
 		}
 		if len(failures) != 1 || !errors.Is(failures[0], envelope.ErrClaimSettled) {
@@ -193,7 +193,7 @@ func TestAStopEndsTheDownload(t *testing.T) {
 		o.Grace = 20 * time.Second
 		state := b.run(o, h.handle, 10*time.Second)
 		text := b.texts(b.queue)
-		if len(h.jobs) != 0 || state.Returned != 1 || len(text) != 1 || b.head(text[0]).Attempts != 0 {
+		if len(h.jobs) != 0 || state.Outcomes[listener.Returned] != 1 || len(text) != 1 || b.head(text[0]).Attempts != 0 {
 			b.Errorf("got %d runs, state %+v, texts %q; want the message given back", len(h.jobs), state, text)
 		}
 		b.wantStored(1, 0)
@@ -216,7 +216,7 @@ func TestABodyThatCannotBeReadForAWhileIsNoAttempt(t *testing.T) {
 			attempts = m.Attempt
 			return nil
 		}, 2*time.Hour)
-		if attempts != 1 || state.Succeeded != 1 || state.Poisoned != 0 || state.Running != 0 {
+		if attempts != 1 || state.Outcomes[listener.Deleted] != 1 || state.Outcomes[listener.Poisoned] != 0 || state.Running != 0 {
 			b.Errorf("got attempt %d, state %+v; want a success at the first attempt", attempts, state)
 		}
 		// One in 30 s, until the store counts as away after 16 of them, and then with growing delays.
@@ -238,7 +238,7 @@ func TestAStoreThatPanicsIsContained(t *testing.T) {
 		}
 		h := &handled{}
 		state := b.run(options(b.claims), h.handle, time.Hour)
-		if len(h.jobs) != 1 || state.Snoozed != 1 || state.Succeeded != 1 {
+		if len(h.jobs) != 1 || state.Outcomes[listener.Snoozed] != 1 || state.Outcomes[listener.Deleted] != 1 {
 			b.Errorf("got %d runs, state %+v; want a run after a snooze", len(h.jobs), state)
 		}
 		b.wantStored(1, 0) // an orphan
@@ -303,7 +303,7 @@ func TestAPoisonCopyKeepsItsBodyAndARedriveItsClaim(t *testing.T) {
 		claim := b.head(b.texts(b.queue)[0]).Claim
 		broken := &handled{err: errors.New("broken")}
 		state := b.run(options(b.claims), broken.handle, time.Minute)
-		if len(broken.jobs) != 2 || state.Poisoned != 1 {
+		if len(broken.jobs) != 2 || state.Outcomes[listener.Poisoned] != 1 {
 			b.Errorf("got %d runs, state %+v; want two and poison", len(broken.jobs), state)
 		}
 		b.wantStored(1, 0)
@@ -430,7 +430,7 @@ func TestABodyStaysWhenItsDeleteIsNotCertain(t *testing.T) {
 		b.queue = deaf{q}
 		h := &handled{}
 		state := b.run(options(b.claims), h.handle, 5*time.Second)
-		if len(h.jobs) == 0 || state.Unsettled == 0 {
+		if len(h.jobs) == 0 || state.Outcomes[listener.Unsettled] == 0 {
 			b.Errorf("got %d runs, state %+v; want a settlement that failed", len(h.jobs), state)
 		}
 		b.wantStored(1, 0)

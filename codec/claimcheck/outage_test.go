@@ -54,7 +54,7 @@ func TestAnOutageOfTheStoreDoesNotChurnTheQueue(t *testing.T) {
 		var during int64
 		time.AfterFunc(hours*time.Hour, func() { during = q.updates.Load() + q.dequeues.Load() })
 		state := b.run(o, h.handle, (hours+1)*time.Hour)
-		if len(h.jobs) != jobs || state.Succeeded != jobs || state.Poisoned != 0 {
+		if len(h.jobs) != jobs || state.Outcomes[listener.Deleted] != jobs || state.Outcomes[listener.Poisoned] != 0 {
 			b.Errorf("got %d runs, state %+v; want every job done once", len(h.jobs), state)
 		}
 		// Each comes up after as long as the outage has lasted, and later every 7.5 to 10 min.
@@ -163,7 +163,7 @@ func TestSmallJobsGoOnWithoutTheStore(t *testing.T) {
 				if hangs {
 					few = 12
 				}
-				if p99 > 2*time.Second || done < jobs-few || len(state.Failing) > 0 || state.Poisoned != 0 || state.Unsettled+state.Lost != 0 {
+				if p99 > 2*time.Second || done < jobs-few || len(state.Failing) > 0 || state.Outcomes[listener.Poisoned] != 0 || state.Outcomes[listener.Unsettled]+state.Outcomes[listener.Lost] != 0 {
 					b.Errorf("%s, first small job after %v: small jobs waited %v, %d large ones are done: %+v", name, first, p99, done, state)
 				}
 			})
@@ -212,9 +212,9 @@ func TestASlowStoreIsReadToTheEnd(t *testing.T) {
 				last = time.Since(begin)
 				return nil
 			}, 3*time.Hour)
-			t.Logf("%d slots: %d jobs are done after %v, with %d downloads", slots, state.Succeeded, last, opened.Load())
-			if most := time.Duration(jobs/slots)*time.Minute + 30*time.Minute; state.Succeeded != jobs || last > most || opened.Load() > 4*jobs {
-				b.Errorf("%d slots: %d jobs are done after %v, with %d downloads", slots, state.Succeeded, last, opened.Load())
+			t.Logf("%d slots: %d jobs are done after %v, with %d downloads", slots, state.Outcomes[listener.Deleted], last, opened.Load())
+			if most := time.Duration(jobs/slots)*time.Minute + 30*time.Minute; state.Outcomes[listener.Deleted] != jobs || last > most || opened.Load() > 4*jobs {
+				b.Errorf("%d slots: %d jobs are done after %v, with %d downloads", slots, state.Outcomes[listener.Deleted], last, opened.Load())
 			}
 		})
 	}

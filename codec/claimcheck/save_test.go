@@ -53,7 +53,7 @@ func TestADuplicateIsNoLossWhenTheMessageThatSavedExpires(t *testing.T) {
 			time.Sleep(time.Minute) // the message that saved expires
 			h := &handled{}
 			state := b.run(options(b.claims), h.handle, time.Minute)
-			if !slices.Equal(h.jobs, []job{{"twice", large}}) || state.Duplicates != 0 {
+			if !slices.Equal(h.jobs, []job{{"twice", large}}) || state.Outcomes[listener.Duplicate] != 0 {
 				b.Errorf("got runs of %d bodies, state %+v; want one run with the body as it was sent", len(h.jobs), state)
 			}
 		})

@@ -40,7 +40,7 @@ func TestAMessageThatIsGoneWasDeletedOnlyWhileTheLeaseLasts(t *testing.T) {
 			b.send(job{"done", large})
 			b.queue = &lostDeletes{Queue: b.queue, after: after}
 			state := b.run(options(b.claims), (&handled{}).handle, time.Minute)
-			if state.Succeeded != 1 {
+			if state.Outcomes[listener.Deleted] != 1 {
 				b.Errorf("after %v: got state %+v, want a success", after, state)
 			}
 			b.wantStored(1-tombstones, tombstones)
@@ -52,7 +52,7 @@ func TestADiscardedMessageNeedsNoBody(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(job{"unwanted", large})
 		state := b.run(options(b.claims), (&handled{err: listener.Discard(nil)}).handle, time.Minute)
-		if state.Discarded != 1 {
+		if state.Outcomes[listener.Discarded] != 1 {
 			b.Errorf("got state %+v, want a discard", state)
 		}
 		b.wantStored(0, 1)
@@ -91,7 +91,7 @@ func TestALeaseLostDuringTheDownloadStartsNoHandler(t *testing.T) {
 			}
 		}()
 		state := b.run(o, h.handle, 30*time.Minute)
-		if !slices.Equal(h.jobs, []job{{Name: "next"}}) || state.Lost != 1 || state.Succeeded != 1 || state.Running != 0 {
+		if !slices.Equal(h.jobs, []job{{Name: "next"}}) || state.Outcomes[listener.Lost] != 1 || state.Outcomes[listener.Deleted] != 1 || state.Running != 0 {
 			b.Errorf("got runs %v, state %+v; want only the next job", h.jobs, state)
 		}
 		stuck := (*listener.StuckError)(nil)
@@ -160,7 +160,7 @@ func TestAStoredBodyThatCannotBeDecodedIsPoison(t *testing.T) {
 		h := &handled{}
 		state := b.run(options(b.claims), h.handle, time.Minute)
 		texts := b.texts(b.queue.Sibling(poison.Suffix))
-		if len(h.jobs) != 0 || len(texts) != 1 || state.Poisoned != 1 || state.Running != 0 {
+		if len(h.jobs) != 0 || len(texts) != 1 || state.Outcomes[listener.Poisoned] != 1 || state.Running != 0 {
 			b.Fatalf("got %d runs, %d poisoned, state %+v; want poison", len(h.jobs), len(texts), state)
 		}
 		if r, err := poison.ParseRecord(texts[0]); err != nil || r.Reason != poison.ReasonUndecodable {

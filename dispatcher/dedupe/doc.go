@@ -5,7 +5,7 @@
 //	…
 //	l := listener.New(q, ship, &listener.Options[Order]{Duplicates: guard})
 //
-// Such a message has the outcome Duplicate. State().Duplicates counts them, the observer sees them,
+// Such a message has the outcome Duplicate. State().Outcomes counts them, the observer sees them,
 // and the log names each kind at level Info.
 //
 // This package is experimental: any release may change it. See docs/stability.md.

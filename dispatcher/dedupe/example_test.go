@@ -51,7 +51,7 @@ func Example() {
 	}
 	l := listener.New(invoices, printInvoice, o)
 	err = l.Run(ctx)
-	fmt.Println("duplicates:", l.State().Duplicates, err)
+	fmt.Println("duplicates:", l.State().Outcomes[listener.Duplicate], err)
 	// Output:
 	// printing 7
 	// duplicates: 1 <nil>
@@ -86,7 +86,7 @@ func ExampleNewShared() {
 		o.Observer.Settled = func(listener.Delivery, listener.Outcome, time.Duration) { stop() }
 		l := listener.New(invoices, printInvoice, o)
 		err = l.Run(ctx)
-		fmt.Println(name, "had", l.State().Duplicates, "duplicates", err)
+		fmt.Println(name, "had", l.State().Outcomes[listener.Duplicate], "duplicates", err)
 	}
 	p := producer.New(invoices, &producer.Options[invoice]{Create: true})
 	for _, name := range []string{"the first", "the second"} {

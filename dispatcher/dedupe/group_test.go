@@ -109,11 +109,11 @@ func TestAGroupWhoseLeaseEndedIsHandledAgainUnlessItWasDone(t *testing.T) {
 					return err
 				}, 2), 10*time.Second)
 				r.want(b, "a", "b")
-				if st.Lost != 1 {
+				if st.Outcomes[listener.Lost] != 1 {
 					b.Errorf("got state %+v, want one lost", st)
 				}
 				b.queue = inner
-				if st = b.run(o, r.handle, time.Minute); st.Duplicates != c.duplicates || st.Succeeded != 1-c.duplicates {
+				if st = b.run(o, r.handle, time.Minute); st.Outcomes[listener.Duplicate] != c.duplicates || st.Outcomes[listener.Deleted] != 1-c.duplicates {
 					b.Errorf("got state %+v, want %d duplicates, and else a success", st, c.duplicates)
 				}
 				b.wantDepth(0)

@@ -24,7 +24,7 @@ func TestAnOutageOfTheStoreFailsNoJob(t *testing.T) {
 		o, seen := options(b.shared(nil))
 		st := b.run(o, r.handle, time.Minute)
 		r.want(b, "first", "second")
-		if st.Succeeded != 2 || st.Duplicates != 1 {
+		if st.Outcomes[listener.Deleted] != 2 || st.Outcomes[listener.Duplicate] != 1 {
 			b.Errorf("got state %+v, want two successes and a duplicate", st)
 		}
 		var got []bool
@@ -95,7 +95,7 @@ func TestAGuardThatHangsCostsNoLease(t *testing.T) {
 				o, seen := options(g)
 				st := b.run(o, r.handle, time.Minute)
 				r.want(b, "slow")
-				if st.Succeeded != 1 || st.Received != 1 || len(seen.of()) != 1 {
+				if st.Outcomes[listener.Deleted] != 1 || st.Received != 1 || len(seen.of()) != 1 {
 					b.Errorf("got state %+v and errors %v, want a success and one error", st, seen.of())
 				}
 			})
@@ -118,7 +118,7 @@ func TestAMessageWhoseLeaseEndsDuringTheLookupIsNotHandled(t *testing.T) {
 		}})
 		st := b.run(o, r.handle, time.Minute)
 		r.want(b, "late")
-		if st.Lost != 1 || st.Succeeded != 1 {
+		if st.Outcomes[listener.Lost] != 1 || st.Outcomes[listener.Deleted] != 1 {
 			b.Errorf("got state %+v, want one lost, then a success", st)
 		}
 	})
@@ -136,7 +136,7 @@ func TestAStopDuringTheLookupGivesTheMessageBack(t *testing.T) {
 		o.Grace = time.Second
 		st := b.run(o, r.handle, 2*time.Second)
 		r.want(b)
-		if head := b.headOf(); st.Returned != 1 || head.Attempts != 0 || head.Settled != 1 {
+		if head := b.headOf(); st.Outcomes[listener.Returned] != 1 || head.Attempts != 0 || head.Settled != 1 {
 			b.Errorf("got state %+v and head %+v, want it given back and accounted for", st, head)
 		}
 	})
@@ -154,7 +154,7 @@ func TestADuplicateIsDeletedWhileTheWorkerStops(t *testing.T) {
 		o.Grace = time.Second
 		st := b.run(o, r.handle, 2*time.Second)
 		r.want(b)
-		if st.Duplicates != 1 {
+		if st.Outcomes[listener.Duplicate] != 1 {
 			b.Errorf("got state %+v, want a duplicate", st)
 		}
 		b.wantDepth(0)
@@ -188,7 +188,7 @@ func TestAGuardThatPanicsFailsNoJob(t *testing.T) {
 				o, seen := options(g)
 				st := b.run(o, r.handle, time.Minute)
 				r.want(b, "job")
-				if st.Succeeded != 1 || len(seen.of()) != 1 {
+				if st.Outcomes[listener.Deleted] != 1 || len(seen.of()) != 1 {
 					b.Errorf("got state %+v, errors %v; want a success and an error", st, seen.of())
 				}
 			})
@@ -216,9 +216,9 @@ func TestAStoreThatHangsIsLeftAlone(t *testing.T) {
 		}
 		st := b.run(o, r.handle, 10*time.Minute)
 		calls := b.store.count("create") + b.store.count("stat") + b.store.count("put")
-		b.Logf("%d jobs took %v, with %d calls of the store: %v", st.Succeeded, last, calls, b.store.calls)
-		if st.Succeeded != jobs || calls > o.Concurrency {
-			b.Errorf("got %d successes and %d calls of the store, want %d and at most %d", st.Succeeded, calls, jobs, o.Concurrency)
+		b.Logf("%d jobs took %v, with %d calls of the store: %v", st.Outcomes[listener.Deleted], last, calls, b.store.calls)
+		if st.Outcomes[listener.Deleted] != jobs || calls > o.Concurrency {
+			b.Errorf("got %d successes and %d calls of the store, want %d and at most %d", st.Outcomes[listener.Deleted], calls, jobs, o.Concurrency)
 		}
 	})
 }

@@ -40,7 +40,7 @@ func TestWhatIsADuplicate(t *testing.T) {
 					want = append(want, "job")
 				}
 				r.want(b, want...)
-				if st.Succeeded != int64(len(want)) || st.Duplicates != int64(2-len(want)) {
+				if st.Outcomes[listener.Deleted] != int64(len(want)) || st.Outcomes[listener.Duplicate] != int64(2-len(want)) {
 					b.Errorf("got state %+v, want %d successes, and else duplicates", st, len(want))
 				}
 				b.wantDepth(0)
@@ -137,7 +137,7 @@ func TestAJobThatSavedAndFailedIsHandledAgain(t *testing.T) {
 			return errors.New("broken")
 		}, time.Minute)
 		r.want(b, "begun", "half")
-		if st.Succeeded != 1 {
+		if st.Outcomes[listener.Deleted] != 1 {
 			b.Errorf("got state %+v, want a success", st)
 		}
 	})
@@ -152,7 +152,7 @@ func TestARedrivenJobIsHandledOnce(t *testing.T) {
 		var r runs
 		o, _ := options(g)
 		st := b.run(o, r.returning(listener.Poison(errors.New("broken"))), 500*time.Millisecond)
-		if st.Poisoned != 2 {
+		if st.Outcomes[listener.Poisoned] != 2 {
 			b.Fatalf("got state %+v, want both poisoned", st)
 		}
 		if _, err := poison.Redrive(b.Context(), b.queue, nil); err != nil {
@@ -160,7 +160,7 @@ func TestARedrivenJobIsHandledOnce(t *testing.T) {
 		}
 		st = b.run(o, r.handle, time.Minute)
 		r.want(b, "bad", "bad", "bad")
-		if st.Succeeded != 1 || st.Duplicates != 1 {
+		if st.Outcomes[listener.Deleted] != 1 || st.Outcomes[listener.Duplicate] != 1 {
 			b.Errorf("got state %+v, want a success and a duplicate", st)
 		}
 	})
@@ -193,7 +193,7 @@ func TestAJobThatWasHandledIsNotPoison(t *testing.T) {
 				o.Poison.MaxLost = 1
 				st := b.run(o, r.handle, time.Minute)
 				r.want(b)
-				if st.Duplicates != 1 || st.Poisoned != 0 {
+				if st.Outcomes[listener.Duplicate] != 1 || st.Outcomes[listener.Poisoned] != 0 {
 					b.Errorf("got state %+v, want a duplicate", st)
 				}
 				b.wantDepth(0)
@@ -212,7 +212,7 @@ func TestAMessageForANewerWorkerIsLeftToIt(t *testing.T) {
 		b.record(g, "test/jobs?job=7", "test/jobs?kind=new&job=7")
 		o, _ := options(g)
 		st := b.run(o, (&runs{}).handle, time.Second)
-		if st.Snoozed != 1 || st.Duplicates != 0 {
+		if st.Outcomes[listener.Snoozed] != 1 || st.Outcomes[listener.Duplicate] != 0 {
 			b.Errorf("got state %+v, want it left to others", st)
 		}
 		b.wantDepth(1)

@@ -53,7 +53,7 @@ func TestAJobWhoseDeleteFailedIsNotHandledAgain(t *testing.T) {
 		o, _ := options(g)
 		st := b.run(o, r.handle, time.Minute)
 		r.want(b, "once")
-		if st.Unsettled != 1 || st.Duplicates != 1 || st.Succeeded != 0 {
+		if st.Outcomes[listener.Unsettled] != 1 || st.Outcomes[listener.Duplicate] != 1 || st.Outcomes[listener.Deleted] != 0 {
 			b.Errorf("got state %+v, want one unsettled and one duplicate", st)
 		}
 		b.wantDepth(0)
@@ -70,7 +70,7 @@ func TestWithoutAGuardAJobWhoseDeleteFailedIsHandledAgain(t *testing.T) {
 		o, seen := options(none)
 		st := b.run(o, r.handle, time.Minute)
 		r.want(b, "twice", "twice")
-		if st.Duplicates != 0 || st.Succeeded != 1 || len(seen.of()) != 0 {
+		if st.Outcomes[listener.Duplicate] != 0 || st.Outcomes[listener.Deleted] != 1 || len(seen.of()) != 0 {
 			b.Errorf("got state %+v, errors %v; want a success", st, seen.of())
 		}
 	})
@@ -105,7 +105,7 @@ func TestAJobWhoseLeaseEndedBeforeItsSuccessIsNotHandledAgain(t *testing.T) {
 				return r.handle(ctx, m)
 			}, 2*time.Minute)
 			r.want(b, "slow")
-			if st.Lost != 1 || st.Duplicates != 1 {
+			if st.Outcomes[listener.Lost] != 1 || st.Outcomes[listener.Duplicate] != 1 {
 				b.Errorf("%v: got state %+v, want one lost and one duplicate", kind, st)
 			}
 			b.wantDepth(0)
@@ -129,7 +129,7 @@ func TestAJobThatFailedAfterItsLeaseEndedIsHandledAgain(t *testing.T) {
 			b.queue = inner
 			b.send("again", producer.SendOptions{DedupeKey: "7"})
 			b.run(o, r.handle, time.Second)
-			if len(r.names) < 2 || st.Lost != 1 {
+			if len(r.names) < 2 || st.Outcomes[listener.Lost] != 1 {
 				b.Errorf("%v: handled %q, state %+v; want the job handled again", kind, r.names, st)
 			}
 		})
@@ -149,7 +149,7 @@ func TestARecordWithoutALeaseHasTime(t *testing.T) {
 			return context.Cause(ctx)
 		}})
 		st := b.run(o, func(context.Context, *listener.Message[job]) error { time.Sleep(15 * time.Second); return nil }, 5*time.Second)
-		if st.Lost != 1 || len(seen.of()) != 0 {
+		if st.Outcomes[listener.Lost] != 1 || len(seen.of()) != 0 {
 			b.Errorf("got state %+v, errors %v; want one lost and no error", st, seen.of())
 		}
 	})
@@ -168,7 +168,7 @@ func TestASharedGuardKnowsWhatOthersHandled(t *testing.T) {
 		o, _ = options(b.shared(nil)) // of another process
 		st := b.run(o, r.handle, time.Minute)
 		r.want(b, "once")
-		if st.Duplicates != 1 {
+		if st.Outcomes[listener.Duplicate] != 1 {
 			b.Errorf("got state %+v, want a duplicate", st)
 		}
 		b.wantDepth(0)
@@ -186,7 +186,7 @@ func TestAGuardCostsTwoCallsForAMessage(t *testing.T) {
 			}
 			o, _ := options(d)
 			st := b.run(o, (&runs{}).handle, time.Minute)
-			if st.Succeeded != jobs {
+			if st.Outcomes[listener.Deleted] != jobs {
 				b.Errorf("got state %+v, want %d successes", st, jobs)
 			}
 			return st.Requests
@@ -270,8 +270,8 @@ func TestATwinOfAJobInProgressIsADuplicate(t *testing.T) {
 								time.Sleep(took)
 								return r.handle(ctx, m)
 							}, 10*time.Minute)
-							duplicates.Add(st.Duplicates)
-							poisoned.Add(st.Poisoned)
+							duplicates.Add(st.Outcomes[listener.Duplicate])
+							poisoned.Add(st.Outcomes[listener.Poisoned])
 						})
 					}
 					all.Wait()
@@ -321,7 +321,7 @@ func TestTheBodyOfADuplicateIsGivenUp(t *testing.T) {
 		b.record(g, "test/jobs?job=7")
 		o, _ := options(g)
 		o.Claims = claims
-		if st := b.run(o, (&runs{}).handle, time.Minute); st.Duplicates != 1 {
+		if st := b.run(o, (&runs{}).handle, time.Minute); st.Outcomes[listener.Duplicate] != 1 {
 			b.Errorf("got state %+v, want a duplicate", st)
 		}
 		for body, err := range claims.Waiting(b.Context()) {
@@ -353,12 +353,12 @@ func TestALookupHoldsUpNoOtherMessage(t *testing.T) {
 			b.send("quick", producer.SendOptions{})
 		}
 		time.Sleep(15 * time.Second)
-		if st := l.State(); st.Succeeded != 10 {
+		if st := l.State(); st.Outcomes[listener.Deleted] != 10 {
 			b.Errorf("got state %+v, want ten successes beside the lookup", st)
 		}
 		close(release)
 		synctest.Wait()
-		if st := l.State(); st.Duplicates != 1 || st.Running != 0 || st.Settling != 0 {
+		if st := l.State(); st.Outcomes[listener.Duplicate] != 1 || st.Running != 0 || st.Settling != 0 {
 			b.Errorf("got state %+v, want the duplicate deleted", st)
 		}
 		stop()
@@ -406,7 +406,7 @@ func TestWithAGuardNoMoreHandlersRunThanSlots(t *testing.T) {
 		if err := <-done; err != nil {
 			b.Error(err)
 		}
-		if st := l.State(); most != 4 || st.Succeeded != 45 || st.Duplicates != 5 {
+		if st := l.State(); most != 4 || st.Outcomes[listener.Deleted] != 45 || st.Outcomes[listener.Duplicate] != 5 {
 			b.Errorf("got %d handlers at once and state %+v, want 4, 45 successes and 5 duplicates", most, st)
 		}
 	})
@@ -466,8 +466,8 @@ func TestTwinsLeaveTheSlotsToOthers(t *testing.T) {
 			b.Error(err)
 		}
 		r.want(b, append(slices.Repeat([]string{"short"}, 20), "long")...)
-		if st := l.State(); st.Duplicates != 39 || st.Poisoned != 0 || st.Errors != 39 {
-			b.Errorf("got %d duplicates, %d poisoned and %d errors, want 39, none, and nothing but the duplicates reported", st.Duplicates, st.Poisoned, st.Errors)
+		if st := l.State(); st.Outcomes[listener.Duplicate] != 39 || st.Outcomes[listener.Poisoned] != 0 || st.Errors != 39 {
+			b.Errorf("got %d duplicates, %d poisoned and %d errors, want 39, none, and nothing but the duplicates reported", st.Outcomes[listener.Duplicate], st.Outcomes[listener.Poisoned], st.Errors)
 		}
 		b.Logf("requests: %+v", l.State().ByCause)
 	})

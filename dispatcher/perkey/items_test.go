@@ -122,7 +122,7 @@ func TestItemsOfAKeyWaitInsideTheirGroup(t *testing.T) {
 			took := int(time.Since(begin) / time.Second)
 			advance(time.Second)
 			stop()
-			snoozed := int(l.State().Snoozed)
+			snoozed := int(l.State().Outcomes[listener.Snoozed])
 			t.Logf("%s: %d s, %d give-backs", name, took, snoozed)
 			if took > c.seconds || snoozed > c.most {
 				t.Errorf("%s: got %d s and %d give-backs, want at most %d s and %d", name, took, snoozed, c.seconds, c.most)
@@ -169,7 +169,7 @@ func TestItemsWhoseKeyAnotherMessageHasLetOthersRun(t *testing.T) {
 				advance(time.Second)
 				stop()
 				stopGroups()
-				if n := l.State().Snoozed; n > 3 {
+				if n := l.State().Outcomes[listener.Snoozed]; n > 3 {
 					t.Errorf("wait %v, EachItem of %d: got %d give-backs, want at most 3", wait, each, n)
 				}
 				g.wantOnce(31)
@@ -191,8 +191,8 @@ func TestAGroupWhoseItemsAllWaitIsGivenBack(t *testing.T) {
 		g.send(1, time.Second)
 		l, stopGroups := g.start()
 		advance(8 * time.Second)
-		if st := l.State(); st.Running != 0 || st.Snoozed != 1 {
-			t.Errorf("got %d running and %d given back, want 0 and 1", st.Running, st.Snoozed)
+		if st := l.State(); st.Running != 0 || st.Outcomes[listener.Snoozed] != 1 {
+			t.Errorf("got %d running and %d given back, want 0 and 1", st.Running, st.Outcomes[listener.Snoozed])
 		}
 		b.until(51, 5*time.Minute)
 		stop()
@@ -221,7 +221,7 @@ func TestAStopAndALostLeaseEndTheWaits(t *testing.T) {
 				}
 				advance(20 * time.Second)
 				want = b.count("")
-				if st := l.State(); want > 12 || st.Running != 0 || st.Lost != 1 {
+				if st := l.State(); want > 12 || st.Running != 0 || st.Outcomes[listener.Lost] != 1 {
 					t.Errorf("got %d done, %+v, want at most 12 and one lost lease", want, st)
 				}
 				b.wantFree()
@@ -368,8 +368,8 @@ func TestAHandlerLeftBehindDoesNotKeepItsGroup(t *testing.T) {
 		g.send(1, time.Second)
 		l, stop := g.start()
 		advance(30 * time.Second)
-		if st := l.State(); st.Retried == 0 || b.count("") > 1 || b.keys.State().Held != 1 {
-			t.Errorf("got %d retried and %d done, %+v, want some, at most 1, and 1 key held", st.Retried, b.count(""), b.keys.State())
+		if st := l.State(); st.Outcomes[listener.Retried] == 0 || b.count("") > 1 || b.keys.State().Held != 1 {
+			t.Errorf("got %d retried and %d done, %+v, want some, at most 1, and 1 key held", st.Outcomes[listener.Retried], b.count(""), b.keys.State())
 		}
 		close(end)
 		b.until(5, 15*time.Minute)
@@ -406,8 +406,8 @@ func TestItemsThatAreLeftBehindWhileTheyWait(t *testing.T) {
 		b.until(12, 5*time.Minute)
 		advance(time.Minute)
 		stop()
-		if left.Load() < 4 || calls.Load() != 12 || l.State().Succeeded != 1 {
-			t.Errorf("got %d left behind, %d calls, %d groups succeeded; want at least 4, 12, and 1", left.Load(), calls.Load(), l.State().Succeeded)
+		if left.Load() < 4 || calls.Load() != 12 || l.State().Outcomes[listener.Deleted] != 1 {
+			t.Errorf("got %d left behind, %d calls, %d groups succeeded; want at least 4, 12, and 1", left.Load(), calls.Load(), l.State().Outcomes[listener.Deleted])
 		}
 		b.wantFree()
 	})
@@ -473,7 +473,7 @@ func TestAnItemThatIsTriedAgainKeepsTheConcurrency(t *testing.T) {
 		if b.atOnce > 3 {
 			t.Errorf("got %d handlers at once, want at most 2 and that of the other message", b.atOnce)
 		}
-		if n := l.State().Snoozed; n != 0 {
+		if n := l.State().Outcomes[listener.Snoozed]; n != 0 {
 			t.Errorf("got %d give-backs, want 0", n)
 		}
 		g.wantOnce(31)

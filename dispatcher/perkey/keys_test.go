@@ -100,7 +100,7 @@ func TestAFloodOfOneKeyDoesNotHoldUpOthers(t *testing.T) {
 						t.Errorf("%v, %d slots: job %d of another key began %v after it was sent", takes, concurrency, f.n, late)
 					}
 				}
-				if others != 50 || l.State().Poisoned != 0 {
+				if others != 50 || l.State().Outcomes[listener.Poisoned] != 0 {
 					t.Errorf("%v, %d slots: got %d of 50 jobs of other keys done, %+v", takes, concurrency, others, l.State())
 				}
 			})
@@ -193,7 +193,7 @@ func TestAKeyIsReleasedHoweverItsHandlerEnds(t *testing.T) {
 			b.send("a", 1, 0)
 			b.until(2, time.Minute)
 			stop()
-			if b.wantFree(); l.State().Succeeded != 2 {
+			if b.wantFree(); l.State().Outcomes[listener.Deleted] != 2 {
 				t.Errorf("%s: got %+v, want 2 succeeded", name, l.State())
 			}
 		})
@@ -213,7 +213,7 @@ func TestAKeyFunctionThatPanicsFailsItsJobOnly(t *testing.T) {
 		})))
 		b.until(3, time.Minute)
 		stop()
-		if b.wantFree(); l.State().Succeeded != 3 || l.State().Retried != 1 {
+		if b.wantFree(); l.State().Outcomes[listener.Deleted] != 3 || l.State().Outcomes[listener.Retried] != 1 {
 			t.Errorf("got %+v, want 3 succeeded and 1 retried", l.State())
 		}
 	})
@@ -250,7 +250,7 @@ func TestAHandlerWithoutItsLeaseHoldsItsKey(t *testing.T) {
 		b.until(1, 20*time.Minute)
 		stop()
 		b.wantFree()
-		if st := l.State(); st.Poisoned != 0 {
+		if st := l.State(); st.Outcomes[listener.Poisoned] != 0 {
 			t.Errorf("got %+v, want nothing poisoned", st)
 		}
 	})
@@ -297,7 +297,7 @@ func TestAJobThatWaitsAtTheStopIsGivenBack(t *testing.T) {
 		}
 		stop()
 		b.wantFree()
-		if st := l.State(); st.Returned != 2 || st.Retried != 0 || st.Snoozed != 0 {
+		if st := l.State(); st.Outcomes[listener.Returned] != 2 || st.Outcomes[listener.Retried] != 0 || st.Outcomes[listener.Snoozed] != 0 {
 			t.Errorf("got %+v, want 2 given back", st)
 		}
 		if batch, err := b.queue.Peek(b.Context(), 2); err != nil || len(batch) != 2 || strings.Contains(batch[0].Text, "n=1") {

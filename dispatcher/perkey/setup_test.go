@@ -230,7 +230,7 @@ func (b *bundle) wantNoFaults() {
 func (b *bundle) wantEmpty(l *listener.Listener[job]) {
 	b.Helper()
 	p, err := b.queue.Properties(b.Context())
-	if st := l.State(); err != nil || p.Depth != 0 || st.Poisoned != 0 || st.Retried != 0 {
+	if st := l.State(); err != nil || p.Depth != 0 || st.Outcomes[listener.Poisoned] != 0 || st.Outcomes[listener.Retried] != 0 {
 		b.Errorf("left: got %d messages, %v, %+v; want none, and no failure", p.Depth, err, st)
 	}
 }

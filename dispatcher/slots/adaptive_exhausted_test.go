@@ -65,10 +65,10 @@ func TestExhaustedGroupsKeepTheirAttempts(t *testing.T) {
 			w.sendGroups(10, 10)
 			advance(40 * time.Minute)
 			st := w.listener.State()
-			t.Logf("%s: %d of 10 groups poisoned, %d refused calls in 30 min", name, st.Poisoned, refused.Load())
-			if st.Poisoned != 0 || st.Retried != 0 || st.Succeeded != 10 || done.Load() != 100 {
+			t.Logf("%s: %d of 10 groups poisoned, %d refused calls in 30 min", name, st.Outcomes[listener.Poisoned], refused.Load())
+			if st.Outcomes[listener.Poisoned] != 0 || st.Outcomes[listener.Retried] != 0 || st.Outcomes[listener.Deleted] != 10 || done.Load() != 100 {
 				t.Errorf("%s: got %d poisoned, %d retried, %d succeeded, %d jobs done; want 0, 0, 10, 100",
-					name, st.Poisoned, st.Retried, st.Succeeded, done.Load())
+					name, st.Outcomes[listener.Poisoned], st.Outcomes[listener.Retried], st.Outcomes[listener.Deleted], done.Load())
 			}
 			w.finish()
 			mustBeFree(t, l)
@@ -99,9 +99,9 @@ func TestALoneExhaustedJobIsNeverPoison(t *testing.T) {
 			advance(hours*time.Hour + 6*time.Minute)
 			st := w.listener.State()
 			t.Logf("%s: %d poisoned; calls by hour: %v; %d deliveries, %d requests that give them back, %d in all with idle polls",
-				name, st.Poisoned, calls, st.Received, st.Snoozed, st.Requests)
-			if st.Poisoned != 0 || st.Succeeded != 1 {
-				t.Fatalf("%s: got %d poisoned and %d succeeded, want 0 and 1", name, st.Poisoned, st.Succeeded)
+				name, st.Outcomes[listener.Poisoned], calls, st.Received, st.Outcomes[listener.Snoozed], st.Requests)
+			if st.Outcomes[listener.Poisoned] != 0 || st.Outcomes[listener.Deleted] != 1 {
+				t.Fatalf("%s: got %d poisoned and %d succeeded, want 0 and 1", name, st.Outcomes[listener.Poisoned], st.Outcomes[listener.Deleted])
 			}
 			if after := done.Sub(begin) - hours*time.Hour; after > 5*time.Minute+5*time.Second {
 				t.Errorf("%s: it ran %v after the recovery, want at most 5 min", name, after)
@@ -146,8 +146,8 @@ func TestAResultInPlaceOfAGroupStands(t *testing.T) {
 			})
 			w.sendGroups(1, 3)
 			advance(time.Minute)
-			if st := w.listener.State(); st.Poisoned != 1 || st.Snoozed != 0 {
-				t.Errorf("%s: got %d poisoned and %d snoozed, want 1 and 0", name, st.Poisoned, st.Snoozed)
+			if st := w.listener.State(); st.Outcomes[listener.Poisoned] != 1 || st.Outcomes[listener.Snoozed] != 0 {
+				t.Errorf("%s: got %d poisoned and %d snoozed, want 1 and 0", name, st.Outcomes[listener.Poisoned], st.Outcomes[listener.Snoozed])
 			}
 			w.finish()
 		})
@@ -178,12 +178,12 @@ func TestOfAGroupOnlyFailuresCount(t *testing.T) {
 		})
 		w.sendGroups(1, 3)
 		advance(29 * time.Minute)
-		if st := w.listener.State(); st.Poisoned != 0 || failed != 2 {
-			t.Errorf("while two of three jobs are refused: got %d poisoned and %d failures, want 0 and 2", st.Poisoned, failed)
+		if st := w.listener.State(); st.Outcomes[listener.Poisoned] != 0 || failed != 2 {
+			t.Errorf("while two of three jobs are refused: got %d poisoned and %d failures, want 0 and 2", st.Outcomes[listener.Poisoned], failed)
 		}
 		advance(10 * time.Minute)
-		if st := w.listener.State(); st.Poisoned != 1 || failed != 2 || done != 2 {
-			t.Errorf("at the end: got %d poisoned, %d failures, %d done; want 1, 2, 2", st.Poisoned, failed, done)
+		if st := w.listener.State(); st.Outcomes[listener.Poisoned] != 1 || failed != 2 || done != 2 {
+			t.Errorf("at the end: got %d poisoned, %d failures, %d done; want 1, 2, 2", st.Outcomes[listener.Poisoned], failed, done)
 		}
 		if text := fmt.Sprint(poison); !strings.Contains(text, "bad address") || strings.Contains(text, "429") {
 			t.Errorf("the error of the poison: got %q, want that of the job that failed", text)

@@ -109,8 +109,8 @@ func TestExhaustedJobsKeepTheirAttempts(t *testing.T) {
 			func(o *listener.Options[job]) { o.Poison = listener.PoisonPolicy{MaxAttempts: 2} })
 		advance(4 * time.Minute)
 		st := w.listener.State()
-		if st.Succeeded != 300 || st.Poisoned != 0 || st.Retried != 0 {
-			t.Errorf("got %d succeeded, %d poisoned, %d retried; want 300, 0, 0: %v", st.Succeeded, st.Poisoned, st.Retried, l.State())
+		if st.Outcomes[listener.Deleted] != 300 || st.Outcomes[listener.Poisoned] != 0 || st.Outcomes[listener.Retried] != 0 {
+			t.Errorf("got %d succeeded, %d poisoned, %d retried; want 300, 0, 0: %v", st.Outcomes[listener.Deleted], st.Outcomes[listener.Poisoned], st.Outcomes[listener.Retried], l.State())
 		}
 		if c.turned.Load() == 0 || c.turned.Load() > 150 {
 			t.Errorf("refused calls: got %d, want some, and at most one for two jobs", c.turned.Load())
@@ -148,8 +148,8 @@ func TestExplicitResultsStand(t *testing.T) {
 			return nil
 		}, nil)
 		advance(2 * time.Minute)
-		if st := w.listener.State(); st.Discarded != 1 || st.Poisoned != 1 || st.Succeeded != 1 {
-			t.Errorf("got %d discarded, %d poisoned, %d succeeded; want 1 each", st.Discarded, st.Poisoned, st.Succeeded)
+		if st := w.listener.State(); st.Outcomes[listener.Discarded] != 1 || st.Outcomes[listener.Poisoned] != 1 || st.Outcomes[listener.Deleted] != 1 {
+			t.Errorf("got %d discarded, %d poisoned, %d succeeded; want 1 each", st.Outcomes[listener.Discarded], st.Outcomes[listener.Poisoned], st.Outcomes[listener.Deleted])
 		}
 		if after := second.Sub(begin); after < 40*time.Second || after > 50*time.Second {
 			t.Errorf("the job came again after %v, want 40 s or a little more", after)
@@ -169,13 +169,13 @@ func TestListenersShareALimit(t *testing.T) {
 		handler := func(context.Context, *listener.Message[job]) error { return c.call(time.Second) }
 		one, other := start(t, "one", 3000, l, handler, nil), start(t, "other", 3000, l, handler, nil)
 		advance(3 * time.Minute)
-		a, b := one.listener.State().Succeeded, other.listener.State().Succeeded
+		a, b := one.listener.State().Outcomes[listener.Deleted], other.listener.State().Outcomes[listener.Deleted]
 		if total := a + b; total < 10*180*80/100 || a < total*4/10 || b < total*4/10 {
 			t.Errorf("in 3 minutes: got %d and %d jobs, want 1,440 or more in all, and each two fifths of them: %v", a, b, l.State())
 		}
 		one.finish()
 		advance(2 * time.Minute)
-		if more := other.listener.State().Succeeded - b; more < 10*120*75/100 {
+		if more := other.listener.State().Outcomes[listener.Deleted] - b; more < 10*120*75/100 {
 			t.Errorf("the other alone for 2 minutes: got %d jobs more, want 900 or more: %v", more, l.State())
 		}
 		other.finish()
@@ -201,7 +201,7 @@ func TestManyListenersShareALimit(t *testing.T) {
 			advance(2 * time.Minute)
 			fewest, sum := int64(4000), int64(0)
 			for _, w := range all {
-				done := w.listener.State().Succeeded
+				done := w.listener.State().Outcomes[listener.Deleted]
 				fewest, sum = min(fewest, done), sum+done
 			}
 			t.Logf("%d listeners: %d jobs, the least %d, %d refused: %v", n, sum, fewest, c.turned.Load(), l.State())
@@ -237,10 +237,10 @@ func testALimitWithinAPool(t *testing.T, rank int) {
 				o.Slots, o.Interceptors = p.Member(&slots.MemberOptions{Rank: rank}), nil
 			})
 		advance(2 * time.Minute)
-		if got := limited.listener.State().Succeeded; got < 5*120*75/100 {
+		if got := limited.listener.State().Outcomes[listener.Deleted]; got < 5*120*75/100 {
 			t.Errorf("the limited listener: got %d jobs in 2 minutes, want 450 or more: %v", got, l.State())
 		}
-		if got := other.listener.State().Succeeded; got < 20*120 {
+		if got := other.listener.State().Outcomes[listener.Deleted]; got < 20*120 {
 			t.Errorf("the other: got %d jobs in 2 minutes, want 2,400 or more, of the 25 slots that the limit leaves it", got)
 		}
 		if held := p.State().Held; held > 30 {
@@ -280,8 +280,8 @@ func TestPanicsLoseNoSlot(t *testing.T) {
 			o.Poison = listener.PoisonPolicy{MaxAttempts: 2}
 		})
 		advance(30 * time.Minute)
-		if st := w.listener.State(); st.Succeeded != 40 || st.Poisoned != 160 {
-			t.Errorf("got %d succeeded and %d poisoned, want 40 and 160", st.Succeeded, st.Poisoned)
+		if st := w.listener.State(); st.Outcomes[listener.Deleted] != 40 || st.Outcomes[listener.Poisoned] != 160 {
+			t.Errorf("got %d succeeded and %d poisoned, want 40 and 160", st.Outcomes[listener.Deleted], st.Outcomes[listener.Poisoned])
 		}
 		if st := l.State(); st.Err == nil || !strings.Contains(st.Err.Error(), "adaptive limit") || st.Counts.Other != 320 {
 			t.Errorf("got error %v and %+v, want the failure of a hook, and 320 other results", st.Err, st.Counts)
@@ -308,8 +308,8 @@ func TestTimeoutsShrinkTheLimit(t *testing.T) {
 			t.Errorf("after 20 time-outs of one moment: got %v with %+v, want one cut, 20 → 18", st, st.Counts)
 		}
 		advance(time.Minute)
-		if got := w.listener.State(); got.Retried != 20 || got.Succeeded != 20 {
-			t.Errorf("got %d retried and %d succeeded, want 20 each", got.Retried, got.Succeeded)
+		if got := w.listener.State(); got.Outcomes[listener.Retried] != 20 || got.Outcomes[listener.Deleted] != 20 {
+			t.Errorf("got %d retried and %d succeeded, want 20 each", got.Outcomes[listener.Retried], got.Outcomes[listener.Deleted])
 		}
 		w.finish()
 		mustBeFree(t, l)

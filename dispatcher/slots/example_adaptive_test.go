@@ -57,7 +57,7 @@ func ExampleAdaptive() {
 	if err := worker.Run(ctx); err != nil {
 		fmt.Println(err)
 	}
-	fmt.Println("sent:", sent.Load(), "of 30; poison:", worker.State().Poisoned)
+	fmt.Println("sent:", sent.Load(), "of 30; poison:", worker.State().Outcomes[listener.Poisoned])
 	// Output: sent: 30 of 30; poison: 0
 }
 

@@ -106,9 +106,9 @@ var metrics = []struct {
 	value            func(listener.State) int64
 }{
 	{"jobs_running", "gauge", "Handlers that are running.", func(s listener.State) int64 { return int64(s.Running) }},
-	{"jobs_succeeded_total", "counter", "Jobs whose handler succeeded.", func(s listener.State) int64 { return s.Succeeded }},
-	{"jobs_retried_total", "counter", "Failed attempts that are retried.", func(s listener.State) int64 { return s.Retried }},
-	{"jobs_poisoned_total", "counter", "Jobs that moved to the poison queue.", func(s listener.State) int64 { return s.Poisoned }},
+	{"jobs_succeeded_total", "counter", "Jobs whose handler succeeded.", func(s listener.State) int64 { return s.Outcomes[listener.Deleted] }},
+	{"jobs_retried_total", "counter", "Failed attempts that are retried.", func(s listener.State) int64 { return s.Outcomes[listener.Retried] }},
+	{"jobs_poisoned_total", "counter", "Jobs that moved to the poison queue.", func(s listener.State) int64 { return s.Outcomes[listener.Poisoned] }},
 	{"queue_depth", "gauge", "Messages in the queue, as last read.", func(s listener.State) int64 { return s.Depth }},
 	{"queue_requests_total", "counter", "Requests that were sent to the queues.", func(s listener.State) int64 { return s.Requests }},
 	{"queue_paused", "gauge", "1 if the queue or the program pauses the worker.", func(s listener.State) int64 { return number(s.PausedBy != listener.NotPaused) }},

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/faultqueue"
 )
@@ -35,7 +36,7 @@ func (b *ledger) why(d *delivery) string {
 		return "the message expired meanwhile"
 	case s.abandoned[a.id] > 0:
 		return "the handler was abandoned"
-	case s.state.Unsettled > 0 && s.cutShort(d):
+	case s.state.Outcomes[listener.Unsettled] > 0 && s.cutShort(d):
 		return "the settlement was cut off by the stop"
 	case s.failedAfter(d, faultqueue.Delete):
 		return "a delete failed"

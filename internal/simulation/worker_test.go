@@ -3,6 +3,7 @@ package simulation
 import (
 	"time"
 
+	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/faultqueue"
 )
@@ -149,7 +150,7 @@ func (b *ledger) closeWorker(s *worker) {
 		b.addViolation(entry{}, "%s: State has %d polls, %d empty, %d received; want %d, %d, %d as in the queue's trace",
 			s.plan.name, st.Polls, st.EmptyPolls, st.Received, polls, empty, received)
 	}
-	settled := st.Succeeded + st.Retried + st.Discarded + st.Poisoned + st.Kept + st.Snoozed + st.Returned + st.Lost + st.Unsettled + st.Duplicates
+	settled := st.Outcomes[listener.Deleted] + st.Outcomes[listener.Retried] + st.Outcomes[listener.Discarded] + st.Outcomes[listener.Poisoned] + st.Outcomes[listener.Kept] + st.Outcomes[listener.Snoozed] + st.Outcomes[listener.Returned] + st.Outcomes[listener.Lost] + st.Outcomes[listener.Unsettled] + st.Outcomes[listener.Duplicate]
 	abandoned := int64(0)
 	for _, n := range s.abandoned {
 		abandoned += n

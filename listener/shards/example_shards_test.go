@@ -83,7 +83,7 @@ func Example() {
 		fmt.Println(s.Shard, s.Ready())
 	}
 	stop()
-	fmt.Println(<-done, l.State().Total.Succeeded)
+	fmt.Println(<-done, l.State().Total.Outcomes[listener.Deleted])
 	// Output:
 	// shop/orders-1 true
 	// shop/orders-2 true

@@ -42,8 +42,8 @@ func TestJobsOfAllShardsAreHandled(t *testing.T) {
 		advance(time.Minute)
 		st := r.State()
 		r.mustFinish()
-		if got := len(b.jobs()); got != 40 || st.Total.Succeeded != 40 || intercepted.Load() != 10 {
-			t.Errorf("got %d jobs, Succeeded %d, %d intercepted of jobs-2; want 40, 40 and 10", got, st.Total.Succeeded, intercepted.Load())
+		if got := len(b.jobs()); got != 40 || st.Total.Outcomes[listener.Deleted] != 40 || intercepted.Load() != 10 {
+			t.Errorf("got %d jobs, Succeeded %d, %d intercepted of jobs-2; want 40, 40 and 10", got, st.Total.Outcomes[listener.Deleted], intercepted.Load())
 		}
 		for i := range 40 {
 			if b.from[i] != all[i%4].Name() {
@@ -53,8 +53,8 @@ func TestJobsOfAllShardsAreHandled(t *testing.T) {
 		var names []string
 		for _, one := range st.Shards {
 			names = append(names, one.Shard.String())
-			if one.Succeeded != 10 || !one.Ready() {
-				t.Errorf("shard %v: got Succeeded %d, Ready %v; want 10 and true", one.Shard, one.Succeeded, one.Ready())
+			if one.Outcomes[listener.Deleted] != 10 || !one.Ready() {
+				t.Errorf("shard %v: got Succeeded %d, Ready %v; want 10 and true", one.Shard, one.Outcomes[listener.Deleted], one.Ready())
 			}
 		}
 		if want := []string{"other/jobs-0", "test/jobs-0", "test/jobs-1", "test/jobs-2"}; !slices.Equal(names, want) {

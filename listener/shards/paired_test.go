@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/dispatcher/dedupe"
+	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/listener/shards"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
@@ -185,7 +186,7 @@ func TestAJobThatIsSentTwiceIsRecognizedInOneShard(t *testing.T) {
 				}
 				advance(time.Minute)
 			}
-			if got, duplicates := b.handled[7], r.State().Total.Duplicates; got != want || duplicates != int64(2-want) {
+			if got, duplicates := b.handled[7], r.State().Total.Outcomes[listener.Duplicate]; got != want || duplicates != int64(2-want) {
 				t.Errorf("%v: handled %d times, %d duplicates; want %d and %d", place, got, duplicates, want, 2-want)
 			}
 			r.mustFinish()

@@ -97,8 +97,8 @@ func TestARemovedShardIsDrained(t *testing.T) {
 			if got, want := r.names(), []string{"jobs-0", "jobs-2"}; !slices.Equal(got, want) {
 				t.Errorf("%s: got shards %v, want %v", c.what, got, want)
 			}
-			if st := r.State(); st.Total.Succeeded != int64(c.jobs) || st.Total.ByCause["depth"] < 11 {
-				t.Errorf("%s: got Succeeded %d, %d readings of the depth; want those of the removed shard too", c.what, st.Total.Succeeded, st.Total.ByCause["depth"])
+			if st := r.State(); st.Total.Outcomes[listener.Deleted] != int64(c.jobs) || st.Total.ByCause["depth"] < 11 {
+				t.Errorf("%s: got Succeeded %d, %d readings of the depth; want those of the removed shard too", c.what, st.Total.Outcomes[listener.Deleted], st.Total.ByCause["depth"])
 			}
 			polls := r.State().Total.Polls
 			b.put(all[1], 99) // whoever still places on it

@@ -77,8 +77,8 @@ func TestAThrottledShardRestsAlone(t *testing.T) {
 			advance(outage - time.Second)
 			st := r.State()
 			requests[throttled] = st.Shards[0].Requests + st.Shards[2].Requests
-			if st.Shards[0].Succeeded != 10 || st.Shards[2].Succeeded != 10 {
-				t.Errorf("the other shards: got %d and %d jobs, want 10 each", st.Shards[0].Succeeded, st.Shards[2].Succeeded)
+			if st.Shards[0].Outcomes[listener.Deleted] != 10 || st.Shards[2].Outcomes[listener.Deleted] != 10 {
+				t.Errorf("the other shards: got %d and %d jobs, want 10 each", st.Shards[0].Outcomes[listener.Deleted], st.Shards[2].Outcomes[listener.Deleted])
 			}
 			if one := st.Shards[1]; throttled {
 				if one.Polls != 0 || one.ByFailure["throttled"] < 10 || one.ByFailure["throttled"] > 25 || one.Ready() || one.Refused != nil {

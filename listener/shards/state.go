@@ -85,14 +85,13 @@ func addCounts(sum *listener.State, s listener.State) {
 		of  int64
 	}{
 		{&sum.Requests, s.Requests}, {&sum.Polls, s.Polls}, {&sum.EmptyPolls, s.EmptyPolls}, {&sum.Received, s.Received},
-		{&sum.Renewed, s.Renewed}, {&sum.Errors, s.Errors}, {&sum.Succeeded, s.Succeeded}, {&sum.Retried, s.Retried},
-		{&sum.Discarded, s.Discarded}, {&sum.Poisoned, s.Poisoned}, {&sum.Kept, s.Kept}, {&sum.Snoozed, s.Snoozed},
-		{&sum.Returned, s.Returned}, {&sum.Lost, s.Lost}, {&sum.Unsettled, s.Unsettled}, {&sum.Duplicates, s.Duplicates},
+		{&sum.Renewed, s.Renewed}, {&sum.Errors, s.Errors},
 		{&sum.Late, s.Late}, {&sum.Limited, s.Limited},
 	} {
 		*one.sum += one.of
 	}
 	sum.LoopsStarted += s.LoopsStarted
+	add(&sum.Outcomes, s.Outcomes)
 	add(&sum.ByCause, s.ByCause)
 	add(&sum.ByFailure, s.ByFailure)
 	sum.LastPoll = later(sum.LastPoll, s.LastPoll)
@@ -102,14 +101,14 @@ func addCounts(sum *listener.State, s listener.State) {
 }
 
 // add adds the counts to a new map: the map of the sum may be that of another state.
-func add(sum *map[string]int64, counts map[string]int64) {
+func add[K comparable](sum *map[K]int64, counts map[K]int64) {
 	total := maps.Clone(*sum)
 	for name, n := range counts {
 		if n == 0 {
 			continue
 		}
 		if total == nil {
-			total = map[string]int64{}
+			total = map[K]int64{}
 		}
 		total[name] += n
 	}
@@ -121,6 +120,7 @@ func addPresent(sum *listener.State, s ShardState, first bool) {
 	sum.Loops += s.Loops
 	sum.LoopsPeak += s.LoopsPeak
 	sum.Slots = max(sum.Slots, s.Slots) // all share them
+	sum.BatchSize = max(sum.BatchSize, s.BatchSize)
 	sum.Delayed += s.Delayed
 	sum.Running += s.Running
 	sum.Settling += s.Settling
@@ -169,9 +169,9 @@ func addRates(sum *listener.State, shards []ShardState) {
 	if len(shards) == 0 {
 		return
 	}
-	sum.Arrival = total(shards, func(s *listener.State) scaling.Optional[float64] { return s.Arrival })
-	sum.Intake = total(shards, func(s *listener.State) scaling.Optional[float64] { return s.Intake })
-	sum.Service = total(shards, func(s *listener.State) scaling.Optional[float64] { return s.Service })
+	sum.Arrival = total(shards, func(s *listener.State) listener.Optional[float64] { return s.Arrival })
+	sum.Intake = total(shards, func(s *listener.State) listener.Optional[float64] { return s.Intake })
+	sum.Service = total(shards, func(s *listener.State) listener.Optional[float64] { return s.Service })
 	var weighted, weight, plain, known float64
 	for _, one := range shards {
 		if took, ok := one.Handling.Get(); ok {
@@ -189,12 +189,12 @@ func addRates(sum *listener.State, shards []ShardState) {
 }
 
 // total returns the sum of a rate, unknown if any is.
-func total(shards []ShardState, rate func(*listener.State) scaling.Optional[float64]) scaling.Optional[float64] {
+func total(shards []ShardState, rate func(*listener.State) listener.Optional[float64]) listener.Optional[float64] {
 	sum := 0.0
 	for i := range shards {
 		one, known := rate(&shards[i].State).Get()
 		if !known {
-			return scaling.Optional[float64]{}
+			return listener.Optional[float64]{}
 		}
 		sum += one
 	}

@@ -12,7 +12,7 @@ import (
 // opaque reports whether a struct shows none of its fields: times, and rates, which have a test of their own.
 func opaque(t reflect.Type) bool { return !t.Field(0).IsExported() }
 
-// fill sets every number, also in nested structs, to a value of its own.
+// fill sets every number, also in nested structs and in a map, to a value of its own.
 func fill(v reflect.Value, next *int64) {
 	for i := range v.NumField() {
 		switch f := v.Field(i); f.Kind() {
@@ -22,6 +22,12 @@ func fill(v reflect.Value, next *int64) {
 		case reflect.Struct:
 			if !opaque(f.Type()) {
 				fill(f, next)
+			}
+		case reflect.Map:
+			f.Set(reflect.MakeMap(f.Type()))
+			for _, key := range []string{"deleted", "poisoned"} {
+				*next++
+				f.SetMapIndex(reflect.ValueOf(key).Convert(f.Type().Key()), reflect.ValueOf(*next))
 			}
 		}
 	}
@@ -33,13 +39,19 @@ func sums(t *testing.T, sum, one reflect.Value, path string) {
 		field := path + one.Type().Field(i).Name
 		switch f := one.Field(i); {
 		case f.Kind() == reflect.Struct && opaque(f.Type()), field == "Phase", field == "PausedBy":
-		case field == "Visibility", field == "Slots": // the longest, and those that all share
+		case field == "Visibility", field == "Load.Slots", field == "Load.BatchSize": // the longest, and those that all share
 			if sum.Field(i).Int() != f.Int() {
 				t.Errorf("%s: got %d, want that of one, %d", field, sum.Field(i).Int(), f.Int())
 			}
 		case f.Kind() == reflect.Int64, f.Kind() == reflect.Int:
 			if got := sum.Field(i).Int(); got != 2*f.Int() {
 				t.Errorf("%s: got %d, want the sum %d", field, got, 2*f.Int())
+			}
+		case f.Kind() == reflect.Map:
+			for _, key := range f.MapKeys() {
+				if got := sum.Field(i).MapIndex(key); !got.IsValid() || got.Int() != 2*f.MapIndex(key).Int() {
+					t.Errorf("%s of %v: got %v, want twice %v", field, key, got, f.MapIndex(key))
+				}
 			}
 		case f.Kind() == reflect.Struct:
 			sums(t, sum.Field(i), f, field+".")

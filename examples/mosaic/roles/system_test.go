@@ -20,6 +20,7 @@ import (
 	"github.com/millrace/millrace/examples/mosaic/picture"
 	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/internal/poisonrecord"
+	"github.com/millrace/millrace/listener"
 )
 
 // PM-03, PM-04, PM-18: a request of n slices takes 2n+2 messages.
@@ -495,7 +496,7 @@ func TestDuplicatesDoNotFinishAJobEarly(t *testing.T) {
 
 func (p *process) retried() (n int64) {
 	for _, l := range p.listeners {
-		n += l.State().Retried
+		n += l.State().Outcomes[listener.Retried]
 	}
 	return n
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/examples/mosaic/roles"
+	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
@@ -82,7 +83,7 @@ func (s *sampler) sample(ctx context.Context) Status {
 				q = s.last.Queues[i]
 			}
 		}
-		handled := states[name].Succeeded + states[name].Discarded
+		handled := states[name].Outcomes[listener.Deleted] + states[name].Outcomes[listener.Discarded]
 		if name == roles.ProcessorQueue {
 			handled += slices
 		}
