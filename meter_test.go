@@ -139,7 +139,7 @@ func TestHowARequestEnded(t *testing.T) {
 		"text too large":   {&queue.Error{Kind: queue.ErrTooLarge}, metered.Tally{}},
 		"ended before":     {&queue.Error{Err: context.Canceled}, metered.Tally{}},
 		"deadline before":  {&queue.Error{Err: context.DeadlineExceeded}, metered.Tally{}},
-		"limited":          {&queue.LimitedError{After: time.Second}, metered.Tally{}},
+		"limited":          {&queue.Error{Kind: queue.ErrLimited, RetryAfter: time.Second}, metered.Tally{}},
 	} {
 		for o := metered.Enqueue; o <= metered.Drop; o++ {
 			m := new(metered.Meter)

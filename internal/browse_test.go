@@ -257,7 +257,7 @@ type limitedQueue struct {
 
 func (q *limitedQueue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
 	if q.asked++; q.asked%2 == 1 {
-		return nil, &queue.LimitedError{Op: "dequeue", After: 10 * time.Minute}
+		return nil, &queue.Error{Kind: queue.ErrLimited, Op: "dequeue", RetryAfter: 10 * time.Minute}
 	}
 	return q.Queue.Dequeue(ctx, n, visibility)
 }

@@ -16,7 +16,7 @@ import (
 func (b *bundle) limit(after, end time.Duration) {
 	b.queue.intercept = func(op string, act func() error) error {
 		if op == "dequeue" && time.Since(b.begin) < end {
-			return &queue.LimitedError{Op: op, Queue: b.queue.Name(), After: after}
+			return &queue.Error{Kind: queue.ErrLimited, Op: op, Queue: b.queue.Name(), RetryAfter: after}
 		}
 		return act()
 	}
@@ -144,7 +144,7 @@ func TestAWakeUpOutlivesALimit(t *testing.T) {
 			var handled atomic.Int64
 			b.queue.intercept = func(op string, act func() error) error {
 				if since := time.Since(b.begin); op == "dequeue" && since >= time.Second && since < 12*time.Second {
-					return &queue.LimitedError{Op: op, After: 15 * time.Second}
+					return &queue.Error{Kind: queue.ErrLimited, Op: op, RetryAfter: 15 * time.Second}
 				}
 				return act()
 			}
@@ -189,7 +189,7 @@ func TestALongLimitPassesEventsOn(t *testing.T) {
 			source := connected()
 			b.queue.intercept = func(op string, act func() error) error {
 				if op == "dequeue" && time.Since(b.begin) > time.Second {
-					return &queue.LimitedError{Op: op, After: after}
+					return &queue.Error{Kind: queue.ErrLimited, Op: op, RetryAfter: after}
 				}
 				return act()
 			}

@@ -131,8 +131,8 @@ func (l *loop) poll(reserved int) (wait time.Duration, ended bool) {
 	var batch []queue.Message
 	if err == nil {
 		batch, err = l.queue.Dequeue(l.request(), reserved, visibility)
-		if limit := limitOf(err); limit != nil {
-			return l.onLimited(limit, reserved, now.served), false
+		if after, limited := retry.Limited(err); limited {
+			return l.onLimited(after, reserved, now.served), false
 		}
 		l.limited = false
 		l.observe(reserved, batch, time.Since(asked), err)
@@ -337,22 +337,13 @@ func hint(err error) error {
 	return &c
 }
 
-// limitOf returns the limit that held a request back, or nil.
-func limitOf(err error) *queue.LimitedError {
-	limit := (*queue.LimitedError)(nil)
-	if err == nil || !errors.As(err, &limit) {
-		return nil
-	}
-	return limit
-}
-
-// onLimited returns how long to wait after a dequeue that a limit held back. The slots are given
+// onLimited returns how long to wait after a dequeue that a limit held back for so long. The slots are given
 // back, because others may share them. owed says whether that dequeue would have served a reason to
 // poll.
-func (l *loop) onLimited(limit *queue.LimitedError, reserved int, owed bool) time.Duration {
+func (l *loop) onLimited(after time.Duration, reserved int, owed bool) time.Duration {
 	l.limited = true
 	l.dispatcher.Release(reserved)
-	wait := min(max(limit.After, minLimitWait), maxLimitWait)
+	wait := min(max(after, minLimitWait), maxLimitWait)
 	l.tell(event{what: refused, owed: owed, long: wait >= longLimit})
 	return wait + time.Duration(l.jitters.forWait()*float64(min(wait/10, maxLimitSpread)))
 }

@@ -117,7 +117,7 @@ func TestADeleteIsTriedUntilItsLeaseEnds(t *testing.T) {
 	}{
 		"throttled":                    {queue.ErrThrottled, false, 10 * time.Minute, 1},
 		"unavailable":                  {queue.ErrUnavailable, false, 10 * time.Minute, 1},
-		"limited":                      {&queue.LimitedError{Op: "delete"}, false, 10 * time.Minute, 1},
+		"limited":                      {&queue.Error{Kind: queue.ErrLimited, Op: "delete"}, false, 10 * time.Minute, 1},
 		"everything, within a lease":   {queue.ErrThrottled, true, 22 * time.Second, 1},
 		"everything, for longer":       {queue.ErrThrottled, true, 55 * time.Second, 2},
 		"unauthorized, within a lease": {queue.ErrUnauthorized, true, 22 * time.Second, 1},

@@ -32,7 +32,7 @@
 //
 // # Errors
 //
-// Every error except a [*LimitedError] is an [*Error] on one line, with its kind, the queue, the
+// Every error is an [*Error] on one line, with its kind, the queue, the
 // message if the call names one, and the operation: "enqueue", "dequeue", "peek", "update",
 // "delete", "properties", "create", "set metadata", "clear", "drop" or, of an account, "list" and
 // "open". Beside an error the other results are zero. If the queue does not exist, every operation

@@ -50,6 +50,11 @@ var (
 	// ErrInvalid means that the arguments are invalid: nothing was sent, or the service refused
 	// them.
 	ErrInvalid = errors.New("invalid argument")
+
+	// ErrLimited means that a limit of the program itself, such as one of package queue/limits, does
+	// not allow the request now: nothing was sent. Detail names the limit. It is not a failure, and
+	// not [Transient]: wait for RetryAfter. A listener does, and reports nothing.
+	ErrLimited = errors.New("limited")
 )
 
 // Transient reports whether the same request may succeed later: the service was busy or failed,
@@ -78,7 +83,9 @@ type Error struct {
 	RequestID string // the service's x-ms-request-id; "" if none
 
 	// RetryAfter is how long the service asks to wait before the next request, by the header
-	// Retry-After of a 429 or 503. It is 0 if it does not say.
+	// Retry-After of a 429 or 503. It is 0 if it does not say. With [ErrLimited] it is how long to
+	// wait for the limit, and 0 means no wait. The request may then be refused again, because others
+	// share the limit.
 	RetryAfter time.Duration
 
 	Detail string // what is wrong, for people
@@ -106,36 +113,3 @@ func (e *Error) failure() serviceerror.Failure {
 		Kind: e.Kind, Status: e.Status, Code: e.Code, RequestID: e.RequestID, Detail: e.Detail, Hint: e.Hint, Err: e.Err,
 	}
 }
-
-// ErrLimited means that a limit which the program has set itself does not allow the request now.
-// Nothing was sent. Every [*LimitedError] is one.
-var ErrLimited = errors.New("limited")
-
-// LimitedError is the error of a request that a limit of the program holds back, such as a dequeue of a
-// queue of package queue/limits. It is no failure: nothing was sent, and the service was not asked. A
-// listener waits and reports nothing.
-type LimitedError struct {
-	Op    string // operation, such as "dequeue"
-	Queue Name   // queue of the operation
-
-	// After is how long to wait before the request is worth another try. It may be refused again, because
-	// others share the limit. Zero and below mean at once.
-	After time.Duration
-
-	Limit string // the limit, for people, such as "2000 messages a second"; "" if there is nothing to say
-}
-
-// Error says what was attempted and how long to wait.
-func (e *LimitedError) Error() string {
-	text := ErrLimited.Error()
-	if e.Op != "" {
-		text = fmt.Sprintf("%s on %v: %s", e.Op, e.Queue, text)
-	}
-	if e.Limit != "" {
-		text += " to " + e.Limit
-	}
-	return fmt.Sprintf("%s: nothing was sent; try again in %v", text, max(e.After, 0).Round(time.Millisecond))
-}
-
-// Is reports whether target is [ErrLimited].
-func (e *LimitedError) Is(target error) bool { return target == ErrLimited }

@@ -51,9 +51,8 @@ func Example_limitedDequeue() {
 	_ = orders.Create(ctx, nil) // this is the request of this hour
 
 	_, err = orders.Dequeue(ctx, 1, time.Minute)
-	limited := (*queue.LimitedError)(nil)
-	if errors.As(err, &limited) {
-		fmt.Println("come again in", limited.After.Round(time.Minute))
+	if limited := (*queue.Error)(nil); errors.Is(err, queue.ErrLimited) && errors.As(err, &limited) {
+		fmt.Println("come again in", limited.RetryAfter.Round(time.Minute))
 	}
 	// Output: come again in 1h0m0s
 }

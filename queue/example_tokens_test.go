@@ -96,8 +96,8 @@ func TestTheErrorNamesTheLimit(t *testing.T) {
 		b.put(1) // a dequeue of an empty queue needs no token
 		b.worthy()
 		_, err = l.Wrap(b.jobs).Dequeue(t.Context(), 1, time.Minute)
-		limit := (*queue.LimitedError)(nil)
-		if !errors.As(err, &limit) || limit.Limit != "100 jobs in 30s, 1 a token" || limit.Queue != b.jobs.Name() || limit.After <= 0 {
+		limit := (*queue.Error)(nil)
+		if !errors.Is(err, queue.ErrLimited) || !errors.As(err, &limit) || limit.Detail != "100 jobs in 30s, 1 a token" || limit.Queue != b.jobs.Name() || limit.RetryAfter <= 0 {
 			t.Errorf("got error %v", err)
 		}
 	})

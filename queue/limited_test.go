@@ -144,12 +144,12 @@ func trail(sent []sending) (text string) {
 func fetch(t *testing.T, q queue.Queue, until time.Time) {
 	for time.Now().Before(until) {
 		batch, err := q.Dequeue(context.Background(), queue.MaxBatch, time.Hour)
-		limit := (*queue.LimitedError)(nil)
+		limit := (*queue.Error)(nil)
 		switch {
 		case err == nil && len(batch) == 0:
 			time.Sleep(5 * time.Millisecond)
-		case errors.As(err, &limit):
-			time.Sleep(limit.After + time.Duration(1+time.Now().UnixNano()%7)*time.Millisecond)
+		case errors.Is(err, queue.ErrLimited) && errors.As(err, &limit):
+			time.Sleep(limit.RetryAfter + time.Duration(1+time.Now().UnixNano()%7)*time.Millisecond)
 		case err != nil:
 			t.Error(err)
 			return
@@ -307,11 +307,11 @@ func TestWhatHoldsALeaseIsNotHeldBack(t *testing.T) {
 			t.Errorf("settled after %v, want at once", time.Since(begin))
 		}
 		_, err = q.Dequeue(t.Context(), 32, time.Hour)
-		limit := (*queue.LimitedError)(nil)
-		if !errors.As(err, &limit) || limit.After < 5500*time.Millisecond || limit.After > 6500*time.Millisecond {
+		limit := (*queue.Error)(nil)
+		if !errors.Is(err, queue.ErrLimited) || !errors.As(err, &limit) || limit.RetryAfter < 5500*time.Millisecond || limit.RetryAfter > 6500*time.Millisecond {
 			t.Fatalf("got error %v, want a wait for the 65 requests of which the burst had 7", err)
 		}
-		time.Sleep(limit.After)
+		time.Sleep(limit.RetryAfter)
 		if _, err := q.Dequeue(t.Context(), 32, time.Hour); err != nil {
 			t.Errorf("after the wait: %v", err)
 		}
@@ -352,7 +352,7 @@ func TestAnEnqueueWaitsWithinItsContext(t *testing.T) {
 func TestLimitsCanBeNested(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, q := setup(t, 100, &limits.ProcessOptions{Messages: 40, Requests: 40})
-		r.refuse = &queue.LimitedError{Op: "dequeue", After: time.Minute}
+		r.refuse = &queue.Error{Kind: queue.ErrLimited, Op: "dequeue", RetryAfter: time.Minute}
 		for range 100 {
 			if _, err := q.Dequeue(t.Context(), 30, time.Minute); !errors.Is(err, queue.ErrLimited) {
 				t.Fatal(err)

@@ -147,10 +147,10 @@ func (p *process) work(ctx context.Context) {
 		wait := 20 * time.Millisecond
 		if free > 0 {
 			batch, err = p.queue.Dequeue(ctx, min(free, queue.MaxBatch), 2*time.Minute)
-			limit := (*queue.LimitedError)(nil)
+			limit := (*queue.Error)(nil)
 			switch {
-			case errors.As(err, &limit):
-				wait = min(max(limit.After, time.Millisecond), 30*time.Second)
+			case errors.Is(err, queue.ErrLimited) && errors.As(err, &limit):
+				wait = min(max(limit.RetryAfter, time.Millisecond), 30*time.Second)
 			case err != nil || len(batch) == 0:
 				wait = time.Second
 			}

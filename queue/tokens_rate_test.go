@@ -68,11 +68,11 @@ type patient struct{ queue.Manager }
 func (p patient) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
 	for {
 		batch, err := p.Manager.Dequeue(ctx, n, visibility)
-		limit := (*queue.LimitedError)(nil)
-		if !errors.As(err, &limit) {
+		limit := (*queue.Error)(nil)
+		if !errors.Is(err, queue.ErrLimited) || !errors.As(err, &limit) {
 			return batch, err
 		}
-		time.Sleep(limit.After)
+		time.Sleep(limit.RetryAfter)
 	}
 }
 
@@ -127,12 +127,12 @@ func instance(ctx context.Context, q queue.Queue, pace time.Duration, u *uses) {
 		batch, err := q.Dequeue(ctx, 32, 5*time.Minute)
 		u.add(len(batch))
 		wait := pace
-		limit := (*queue.LimitedError)(nil)
+		limit := (*queue.Error)(nil)
 		switch {
 		case errors.Is(err, faultqueue.ErrDead):
 			return
-		case errors.As(err, &limit):
-			wait = min(max(limit.After, time.Millisecond), 30*time.Second)
+		case errors.Is(err, queue.ErrLimited) && errors.As(err, &limit):
+			wait = min(max(limit.RetryAfter, time.Millisecond), 30*time.Second)
 		case err != nil:
 			wait = time.Second
 		case len(batch) == 0:

@@ -77,7 +77,7 @@ func (c *chaos) step() {
 	case 0:
 		w.queue.fail(queue.ErrThrottled)
 	case 1:
-		w.queue.fail(&queue.LimitedError{After: time.Duration(c.random.IntN(3000)) * time.Millisecond})
+		w.queue.fail(&queue.Error{Kind: queue.ErrLimited, RetryAfter: time.Duration(c.random.IntN(3000)) * time.Millisecond})
 	case 2, 3:
 		w.queue.fail(nil)
 	case 4:

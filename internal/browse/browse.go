@@ -223,9 +223,10 @@ func (r *reader) take(ctx context.Context) (asked time.Time, batch []queue.Messa
 	if r.options.Max > 0 {
 		n = min(n, r.options.Max-r.shown)
 	}
-	for limit := (*queue.LimitedError)(nil); ; {
+	for {
 		asked, batch, err = r.tryToTake(ctx, n)
-		if !errors.As(err, &limit) || !waiting.For(max(limit.After, minLimitWait), ctx.Done()) {
+		after, limited := retry.Limited(err)
+		if !limited || !waiting.For(max(after, minLimitWait), ctx.Done()) {
 			break
 		}
 	}

@@ -85,6 +85,18 @@ func (w *Waits) After(err error) time.Duration {
 	return wait
 }
 
+// Limited reports whether a limit of the program held the request back ([queue.ErrLimited]), and for
+// how long.
+func Limited(err error) (after time.Duration, limited bool) {
+	if err == nil || !errors.Is(err, queue.ErrLimited) {
+		return 0, false
+	}
+	if e := (*queue.Error)(nil); errors.As(err, &e) {
+		after = e.RetryAfter
+	}
+	return after, true
+}
+
 // maxAsked bounds the waits that the service asks for.
 const maxAsked = time.Minute
 

@@ -1,7 +1,7 @@
 // Package limits holds a queue to limits: what one process sends a second ([Process]), and the jobs of all processes
 // together, within a window ([Rate]) or at once ([Concurrency]). Each wraps a queue.Queue, and several may be
-// wrapped around one another. A dequeue that a limit does not allow now sends nothing and fails with a
-// [*queue.LimitedError], and a listener then waits without holding slots.
+// wrapped around one another. A dequeue that a limit does not allow now sends nothing and fails with
+// [queue.ErrLimited], and a listener then waits without holding slots.
 //
 // This package is experimental: any release may change it. See docs/stability.md.
 //
@@ -14,11 +14,11 @@
 //
 // What is held back:
 //
-//   - A dequeue never waits. If the limit does not allow it now, it sends nothing and fails with a
-//     [*queue.LimitedError] that says when to come again, and its share is kept for the queue for a moment.
+//   - A dequeue never waits. If the limit does not allow it now, it sends nothing and fails with
+//     [queue.ErrLimited] that says when to come again, and its share is kept for the queue for a moment.
 //     A listener then waits without holding slots. Dequeues are made as full as the limit allows.
-//   - An enqueue waits for its turn. If its context would end before that, it fails at once with a
-//     [*queue.LimitedError], or with the error of the context if that ends meanwhile; nothing was sent.
+//   - An enqueue waits for its turn. If its context would end before that, it fails at once with
+//     [queue.ErrLimited], or with the error of the context if that ends meanwhile; nothing was sent.
 //   - Everything else is sent at once, because it holds a lease or is rare: renewals, give-backs, deletes,
 //     peeks, properties. It counts, so that dequeues and enqueues pay for it.
 //
@@ -36,7 +36,7 @@
 // number of handlers that run at once.
 //
 // The token is taken before the fetch: no message is held or given back for want of one. A dequeue that cannot have
-// one now sends nothing and fails with a [*queue.LimitedError]; a listener then waits without holding slots. While the
+// one now sends nothing and fails with [queue.ErrLimited]; a listener then waits without holding slots. While the
 // queue of jobs is empty it is looked at with a peek, which needs no token.
 //
 // # A rate

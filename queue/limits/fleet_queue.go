@@ -141,7 +141,7 @@ func (q *bounded) Dequeue(ctx context.Context, n int, visibility time.Duration) 
 	case err != nil:
 		return nil, q.limit.source.explain(err, q.Name())
 	case room == 0:
-		return nil, &queue.LimitedError{Op: "dequeue", Queue: q.Name(), After: wait, Limit: q.limit.source.limit}
+		return nil, heldBack("dequeue", q.Name(), wait, q.limit.source.limit)
 	}
 	asked := time.Now()
 	batch, err := q.Queue.Dequeue(ctx, room, visibility)
@@ -317,7 +317,7 @@ func (q *rated) Dequeue(ctx context.Context, n int, visibility time.Duration) ([
 	case err != nil:
 		return nil, q.limit.source.explain(err, q.Name())
 	case len(shares) == 0:
-		return nil, &queue.LimitedError{Op: "dequeue", Queue: q.Name(), After: wait, Limit: q.limit.source.limit}
+		return nil, heldBack("dequeue", q.Name(), wait, q.limit.source.limit)
 	}
 	batch, err := q.Queue.Dequeue(ctx, jobsOf(shares), visibility)
 	if len(batch) > 0 && time.Now().After(deadlineOf(shares)) {

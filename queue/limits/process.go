@@ -187,7 +187,15 @@ func (l *Process) now() time.Time {
 
 // heldBack returns the error of a request that must wait.
 func (l *Process) heldBack(op string, name queue.Name, wait time.Duration) error {
-	return &queue.LimitedError{Op: op, Queue: name, After: wait, Limit: l.text}
+	return heldBack(op, name, wait, l.text)
+}
+
+// heldBack returns the error of a request that a limit does not allow for a while.
+func heldBack(op string, name queue.Name, wait time.Duration, limit string) error {
+	return &queue.Error{
+		Op: op, Queue: name, Kind: queue.ErrLimited, Detail: limit, RetryAfter: wait,
+		Hint: fmt.Sprintf("nothing was sent: try again in %v", max(wait, 0).Round(time.Millisecond)),
+	}
 }
 
 // charge takes a request that is sent without waiting, and its messages.

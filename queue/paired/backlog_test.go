@@ -394,7 +394,7 @@ func TestABusyBacklogIsSentToAgainAfterTenSeconds(t *testing.T) {
 func TestALimitIsNoFailureOfAQueue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := setup(t, paired.Options{FailoverInterval: -1, Backlogs: 3, ProbeInterval: time.Hour})
-		limit := fault{err: &queue.LimitedError{After: time.Minute}}
+		limit := fault{err: &queue.Error{Kind: queue.ErrLimited, RetryAfter: time.Minute}}
 		b.west.fault("orders", limit)
 		if _, err := b.queue.Enqueue(b.ctx, "text", nil); !errors.Is(err, queue.ErrLimited) {
 			t.Errorf("got %v, want the limit", err)

@@ -367,7 +367,7 @@ func TestALimitIsWaitedFor(t *testing.T) {
 		var until time.Time // written before the syphon runs
 		limit := func() error {
 			if left := time.Until(until); left > 0 {
-				return &queue.LimitedError{After: left}
+				return &queue.Error{Kind: queue.ErrLimited, RetryAfter: left}
 			}
 			return nil
 		}
@@ -376,7 +376,7 @@ func TestALimitIsWaitedFor(t *testing.T) {
 		backlogs[0].onDequeue = func(int) error { return limit() }
 		home := &scripted{Queue: r.home, onEnqueue: func(_ context.Context, text string) error {
 			if text == "job-7" && time.Now().Before(until.Add(time.Minute)) {
-				return &queue.LimitedError{}
+				return &queue.Error{Kind: queue.ErrLimited}
 			}
 			return nil
 		}}

@@ -114,7 +114,7 @@ func TestFaultsLoseNothing(t *testing.T) {
 // refuses that message. The next one is tried then.
 func TestATryThatTellsNothingIsFollowedByAnother(t *testing.T) {
 	for name, err := range map[string]error{
-		"held back by a limit": &queue.LimitedError{After: time.Second},
+		"held back by a limit": &queue.Error{Kind: queue.ErrLimited, RetryAfter: time.Second},
 		"refused as invalid":   fault(queue.ErrInvalid, 400),
 	} {
 		t.Run(name, func(t *testing.T) {

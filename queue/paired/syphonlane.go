@@ -42,10 +42,10 @@ func (l *lane) run(ctx, requests context.Context) {
 		if try {
 			l.syphon.homes.left(found > 0)
 		}
-		var limit *queue.LimitedError
+		after, limited := retry.Limited(err)
 		switch {
-		case errors.As(err, &limit):
-			if !waiting.For(max(limit.After, minLimited), ctx.Done()) {
+		case limited:
+			if !waiting.For(max(after, minLimited), ctx.Done()) {
 				return
 			}
 			continue
@@ -231,9 +231,9 @@ func (s *Syphon) open(m *queue.Message) (record, string, *home, error) {
 func (l *lane) copy(requests context.Context, m *queue.Message, to *home, text string, o *queue.EnqueueOptions, held lease) bool {
 	s := l.syphon
 	_, err := to.queue.Enqueue(requests, text, o)
-	if limit := (*queue.LimitedError)(nil); errors.As(err, &limit) { // nothing was sent
+	if after, limited := retry.Limited(err); limited { // nothing was sent
 		s.homes.unsaid(to)
-		l.giveBack(requests, m, held, max(limit.After, failedDelay))
+		l.giveBack(requests, m, held, max(after, failedDelay))
 		return true
 	}
 	s.count(&s.state.Requests.Copies, 1)
