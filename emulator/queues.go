@@ -129,13 +129,12 @@ func (c *call) listQueues() *failure {
 			return errOutOfRangeInput.because("One of the request inputs is out of range.") // as the service does; it documents InvalidMarker
 		}
 	}
-	page, err := c.server.engine.Account(c.account).List(c.request.Context(), &queue.ListOptions{
-		Prefix: prefix, Marker: from, Max: int(min(results, driver.MaxPage))})
+	page, next, err := c.server.engine.Account(c.account).List(c.request.Context(), prefix, from, int(min(results, driver.MaxPage)))
 	if err != nil {
 		return toFailure(err)
 	}
 	size := 0
-	for i, q := range page.Queues {
+	for i, q := range page {
 		size += len(q.Name) + queueElementsSize
 		if include != "" {
 			for name, value := range q.Metadata {
@@ -143,7 +142,7 @@ func (c *call) listQueues() *failure {
 			}
 		}
 		if size > maxListing && i > 0 {
-			page.Queues, page.Next = page.Queues[:i], q.Name
+			page, next = page[:i], q.Name
 			break
 		}
 	}
@@ -155,16 +154,16 @@ func (c *call) listQueues() *failure {
 		Prefix:     prefix,
 		Marker:     marker,
 		MaxResults: int(results),
-		Queues:     make([]queuexml.Queue, len(page.Queues)),
+		Queues:     make([]queuexml.Queue, len(page)),
 	}
-	for i, q := range page.Queues {
+	for i, q := range page {
 		listing.Queues[i].Name = q.Name
 		if include != "" {
 			listing.Queues[i].Metadata = q.Metadata
 		}
 	}
-	if page.Next != "" {
-		listing.NextMarker = c.marker(page.Next)
+	if next != "" {
+		listing.NextMarker = c.marker(next)
 	}
 	return c.document(http.StatusOK, queuexml.AppendListing(c.responseBuffer(), listing))
 }

@@ -3,6 +3,7 @@ package queue_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -10,22 +11,31 @@ import (
 	"github.com/millrace/millrace/queue/driver"
 )
 
+// page is one page of a list.
+type page struct {
+	queues []queue.Listed
+	next   string
+}
+
 // paged is an account whose list has these pages, one of which may fail.
 type paged struct {
-	pages map[string]queue.Page // by their markers
-	asked []queue.ListOptions
-	err   error // of a page that is not there
+	pages map[string]page // by their markers
+	asked []string        // the markers
+	err   error           // of a page that is not there
 }
 
 func (*paged) Name() string                       { return "paged" }
 func (*paged) Open(string) (queue.Manager, error) { return nil, errors.ErrUnsupported }
-func (p *paged) List(_ context.Context, o *queue.ListOptions) (queue.Page, error) {
-	p.asked = append(p.asked, *o)
-	page, ok := p.pages[o.Marker]
-	if !ok {
-		return page, p.err
+func (p *paged) List(_ context.Context, prefix, marker string, limit int) ([]queue.Listed, string, error) {
+	if prefix != "or" || limit != 0 {
+		return nil, "", fmt.Errorf("asked for the prefix %q and %d queues, want or and 0", prefix, limit)
 	}
-	return page, nil
+	p.asked = append(p.asked, marker)
+	one, ok := p.pages[marker]
+	if !ok {
+		return nil, "", p.err
+	}
+	return one.queues, one.next, nil
 }
 
 func listed(names ...string) (all []queue.Listed) {
@@ -50,16 +60,16 @@ func all(a queue.Account, most int) (names []string, err error) {
 
 func TestListAllWalksThePages(t *testing.T) {
 	broken := errors.New("broken")
-	p := &paged{err: broken, pages: map[string]queue.Page{
-		"":       {Queues: listed("a", "b"), Next: "second"},
-		"second": {Next: "third"}, // one may be empty and not the last
-		"third":  {Queues: listed("c")},
+	p := &paged{err: broken, pages: map[string]page{
+		"":       {queues: listed("a", "b"), next: "second"},
+		"second": {next: "third"}, // one may be empty and not the last
+		"third":  {queues: listed("c")},
 	}}
 	if names, err := all(p, 10); err != nil || !slices.Equal(names, []string{"a", "b", "c"}) {
 		t.Errorf("got %q, %v; want a, b and c", names, err)
 	}
-	if want := []queue.ListOptions{{Prefix: "or"}, {Prefix: "or", Marker: "second"}, {Prefix: "or", Marker: "third"}}; !slices.Equal(p.asked, want) {
-		t.Errorf("requests: got %+v, want %+v", p.asked, want)
+	if want := []string{"", "second", "third"}; !slices.Equal(p.asked, want) {
+		t.Errorf("markers: got %q, want %q", p.asked, want)
 	}
 	p.asked = nil
 	if names, err := all(p, 2); err != nil || len(names) != 2 || len(p.asked) != 1 {
@@ -69,7 +79,7 @@ func TestListAllWalksThePages(t *testing.T) {
 	if names, err := all(p, 10); !errors.Is(err, broken) || len(names) != 2 {
 		t.Errorf("with a page that fails: got %q, %v; want 2 names and its error", names, err)
 	}
-	p.pages["second"] = queue.Page{Queues: listed("x"), Next: "second"}
+	p.pages["second"] = page{queues: listed("x"), next: "second"}
 	if names, err := all(p, 100); err == nil || len(names) != 3 {
 		t.Errorf("with a page that leads to itself: got %q, %v; want 3 names and an error", names, err)
 	}
@@ -89,17 +99,14 @@ func TestNamesArePrintedAsFarAsTheyAreKnown(t *testing.T) {
 }
 
 func TestSizesOfPages(t *testing.T) {
-	for _, o := range []*queue.ListOptions{nil, {}, {Max: 1}, {Max: driver.MaxPage}} {
-		if err := driver.CheckList(o); err != nil {
-			t.Errorf("%+v: got the error %v, want none", o, err)
+	for _, n := range []int{0, 1, driver.MaxPage} {
+		if err := driver.CheckList(n); err != nil {
+			t.Errorf("%d: got the error %v, want none", n, err)
 		}
 	}
 	for _, n := range []int{-1, driver.MaxPage + 1} {
-		if err := driver.CheckList(&queue.ListOptions{Max: n}); !errors.Is(err, queue.ErrInvalid) {
+		if err := driver.CheckList(n); !errors.Is(err, queue.ErrInvalid) {
 			t.Errorf("%d: got %v, want ErrInvalid", n, err)
 		}
-	}
-	if a, b, c := driver.PageSize(nil), driver.PageSize(&queue.ListOptions{}), driver.PageSize(&queue.ListOptions{Max: 7}); a != driver.MaxPage || b != driver.MaxPage || c != 7 {
-		t.Errorf("PageSize: got %d, %d and %d, want %d, %d and 7", a, b, c, driver.MaxPage, driver.MaxPage)
 	}
 }

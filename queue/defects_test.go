@@ -51,57 +51,61 @@ var accountDefects = []struct {
 	make  func(a queue.Account) queue.Account
 }{
 	{"prefix is ignored", "ListAllAreTheQueuesWithThePrefix", func(a queue.Account) queue.Account {
-		return lists{a, func(o queue.ListOptions) queue.ListOptions { o.Prefix = o.Prefix[:min(len(o.Prefix), 8)]; return o }, nil}
+		return lists{a, func(o asked) asked { o.prefix = o.prefix[:min(len(o.prefix), 8)]; return o }, nil}
 	}},
 	{"pages have one more", "PagesHaveEveryQueueOnce", func(a queue.Account) queue.Account {
-		return lists{a, func(o queue.ListOptions) queue.ListOptions { o.Max++; return o }, nil}
+		return lists{a, func(o asked) asked { o.limit++; return o }, nil}
 	}},
 	{"the marker is ignored", "PagesHaveEveryQueueOnce", func(a queue.Account) queue.Account {
-		return lists{a, func(o queue.ListOptions) queue.ListOptions { o.Marker = ""; return o }, nil}
+		return lists{a, func(o asked) asked { o.marker = ""; return o }, nil}
 	}},
 	{"the first page is the last", "AnyPrefixInPagesOfAnySize", func(a queue.Account) queue.Account {
-		return lists{a, nil, func(p *queue.Page) { p.Next = "" }}
+		return lists{a, nil, func(p *page) { p.next = "" }}
 	}},
 	{"pages overlap", "PagesHaveEveryQueueOnce", func(a queue.Account) queue.Account {
-		return lists{a, nil, func(p *queue.Page) {
-			if p.Next != "" && len(p.Queues) > 1 {
-				p.Next = p.Queues[len(p.Queues)-1].Name
+		return lists{a, nil, func(p *page) {
+			if p.next != "" && len(p.queues) > 1 {
+				p.next = p.queues[len(p.queues)-1].Name
 			}
 		}}
 	}},
 	{"metadata are left out", "ListHasQueuesThatExistWithTheirMetadata", func(a queue.Account) queue.Account {
-		return lists{a, nil, func(p *queue.Page) {
-			for i := range p.Queues {
-				p.Queues[i].Metadata = nil
+		return lists{a, nil, func(p *page) {
+			for i := range p.queues {
+				p.queues[i].Metadata = nil
 			}
 		}}
 	}},
 	{"names are not checked", "OpenRefusesBadNames", func(a queue.Account) queue.Account { return opensAll{a} }},
 	{"sizes are not checked", "BadListsSpendNoRequest", func(a queue.Account) queue.Account {
-		return lists{a, func(o queue.ListOptions) queue.ListOptions { o.Max = min(max(o.Max, 0), driver.MaxPage); return o }, nil}
+		return lists{a, func(o asked) asked { o.limit = min(max(o.limit, 0), driver.MaxPage); return o }, nil}
 	}},
 }
 
 // lists changes the arguments or the result of a list.
 type lists struct {
 	queue.Account
-	ask    func(queue.ListOptions) queue.ListOptions
-	answer func(*queue.Page)
+	ask    func(asked) asked
+	answer func(*page)
 }
 
-func (a lists) List(ctx context.Context, o *queue.ListOptions) (queue.Page, error) {
-	if o == nil {
-		o = &queue.ListOptions{}
-	}
-	asked := *o
+// asked are the arguments of a list.
+type asked struct {
+	prefix, marker string
+	limit          int
+}
+
+func (a lists) List(ctx context.Context, prefix, marker string, limit int) ([]queue.Listed, string, error) {
+	o := asked{prefix, marker, limit}
 	if a.ask != nil {
-		asked = a.ask(asked)
+		o = a.ask(o)
 	}
-	page, err := a.Account.List(ctx, &asked)
+	queues, next, err := a.Account.List(ctx, o.prefix, o.marker, o.limit)
+	p := page{queues, next}
 	if a.answer != nil {
-		a.answer(&page)
+		a.answer(&p)
 	}
-	return page, err
+	return p.queues, p.next, err
 }
 
 type opensAll struct{ queue.Account }

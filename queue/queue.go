@@ -196,31 +196,12 @@ type Account interface {
 	// error is [ErrInvalid] if the service would refuse the name.
 	Open(name string) (Manager, error)
 
-	// List returns one page of the account's queues, ordered by name. The page is empty if the
-	// account has no queues. Nil options mean all queues, in the largest pages; [ListAll] yields
-	// the queues of all pages.
-	List(ctx context.Context, o *ListOptions) (Page, error)
-}
-
-// ListOptions select queues of an account. Nil and the zero value mean all of them, in the
-// largest pages.
-type ListOptions struct {
-	// Prefix selects the names that begin with it. Defaults to "", all names.
-	Prefix string
-
-	// Marker is the Next of the previous page. It is opaque, and stays valid while the list is
-	// read, even if queues are created and dropped. Defaults to "", the first page.
-	Marker string
-
-	// Max is the largest number of queues in the page, 1…5,000. Defaults to 5,000.
-	Max int
-}
-
-// Page is one page of a list of queues. It may have fewer queues than were asked for, even none,
-// without being the last.
-type Page struct {
-	Queues []Listed
-	Next   string // Marker of the next page; "" on the last
+	// List returns one page of the account's queues whose names begin with the prefix, ordered by
+	// name, and the marker of the next page, "" on the last. [ListAll] yields the queues of all pages.
+	// The marker is "" for the first page. It is opaque, and stays valid while the list is read, even
+	// if queues are created and dropped. The page has at most limit queues, 1…5,000, or 5,000 if limit
+	// is 0. It may have fewer, even none, without being the last.
+	List(ctx context.Context, prefix, marker string, limit int) (page []Listed, next string, err error)
 }
 
 // Listed is one queue in a list.
@@ -236,25 +217,25 @@ type Listed struct {
 // zero Listed.
 func ListAll(ctx context.Context, a Account, prefix string) iter.Seq2[Listed, error] {
 	return func(yield func(Listed, error) bool) {
-		for o := (ListOptions{Prefix: prefix}); ; {
-			page, err := a.List(ctx, &o)
+		for marker := ""; ; {
+			page, next, err := a.List(ctx, prefix, marker, 0)
 			if err != nil {
 				yield(Listed{}, err)
 				return
 			}
-			for _, q := range page.Queues {
+			for _, q := range page {
 				if !yield(q, nil) {
 					return
 				}
 			}
-			if page.Next == "" {
+			if next == "" {
 				return
 			}
-			if page.Next == o.Marker {
+			if next == marker {
 				yield(Listed{}, &Error{Op: "list", Queue: Name{Account: a.Name()}, Detail: "the next page has the marker of this one"})
 				return
 			}
-			o.Marker = page.Next
+			marker = next
 		}
 	}
 }

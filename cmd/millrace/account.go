@@ -261,8 +261,12 @@ type retriedAccount struct {
 }
 
 // List implements [queue.Account].
-func (a retriedAccount) List(ctx context.Context, o *queue.ListOptions) (queue.Page, error) {
-	return retried(a.stop, ctx, a.Name(), func(ctx context.Context) (queue.Page, error) { return a.Account.List(ctx, o) })
+func (a retriedAccount) List(ctx context.Context, prefix, marker string, limit int) (page []queue.Listed, next string, err error) {
+	page, err = retried(a.stop, ctx, a.Name(), func(ctx context.Context) (some []queue.Listed, err error) {
+		some, next, err = a.Account.List(ctx, prefix, marker, limit)
+		return some, err
+	})
+	return page, next, err
 }
 
 // Open implements [queue.Account].

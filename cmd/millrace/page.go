@@ -118,18 +118,18 @@ func (p *page) account(r *http.Request, name string) accountView {
 }
 
 func (p *page) queues(ctx context.Context, account string) (queues []queueView, more bool) {
-	listed, err := p.engine.Account(account).List(ctx, &queue.ListOptions{Max: maxQueues})
+	listed, next, err := p.engine.Account(account).List(ctx, "", "", maxQueues)
 	if err != nil {
 		return nil, false // the browser left
 	}
-	for _, q := range listed.Queues {
+	for _, q := range listed {
 		properties, err := p.engine.Queue(queue.Name{Account: account, Queue: q.Name}).Properties(ctx)
 		if err != nil {
 			continue // it was deleted just now
 		}
 		queues = append(queues, queueView{q.Name, properties.Depth})
 	}
-	return queues, listed.Next != ""
+	return queues, next != ""
 }
 
 // sameMachine reports whether a request was made on this machine to this machine. It checks the

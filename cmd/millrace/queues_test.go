@@ -142,8 +142,8 @@ type listedAccount struct {
 
 func (a *listedAccount) Name() string { return "a" }
 
-func (a *listedAccount) List(context.Context, *queue.ListOptions) (queue.Page, error) {
-	return queue.Page{Queues: a.names}, nil
+func (a *listedAccount) List(context.Context, string, string, int) ([]queue.Listed, string, error) {
+	return a.names, "", nil
 }
 
 func (a *listedAccount) Open(name string) (queue.Manager, error) {

@@ -49,9 +49,12 @@ func TestAccountsAndQueuesOpenAtTheSameLocations(t *testing.T) {
 }
 
 func TestListRequests(t *testing.T) {
-	for want, o := range map[string]*queue.ListOptions{
-		"GET /?comp=list&include=metadata&maxresults=5000":                             nil,
-		"GET /?comp=list&include=metadata&marker=%2Fa%2Fb&maxresults=7&prefix=or+%26x": {Prefix: "or &x", Marker: "/a/b", Max: 7},
+	for want, o := range map[string]struct {
+		prefix, marker string
+		limit          int
+	}{
+		"GET /?comp=list&include=metadata&maxresults=5000":                             {},
+		"GET /?comp=list&include=metadata&marker=%2Fa%2Fb&maxresults=7&prefix=or+%26x": {"or &x", "/a/b", 7},
 	} {
 		var got string
 		a, err := OpenAccount("https://acct.queue.core.windows.net?"+someSAS, &Options{Transport: canned(func(r *http.Request) (*http.Response, error) {
@@ -67,7 +70,7 @@ func TestListRequests(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = a.List(t.Context(), o)
+		_, _, err = a.List(t.Context(), o.prefix, o.marker, o.limit)
 		if got != want || !errors.Is(err, queue.ErrThrottled) {
 			t.Errorf("request: got %s, %v\nwant %s", got, err, want)
 		}
@@ -90,12 +93,12 @@ func TestListErrorsAreOfTheAccount(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		page, err := a.List(t.Context(), nil)
+		page, next, err := a.List(t.Context(), "", "", 0)
 		if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.says) || !strings.HasPrefix(err.Error(), "list on acct: ") || errors.Is(err, queue.ErrQueueMissing) {
 			t.Errorf("List: got %v, want %v with %q", err, c.kind, c.says)
 		}
-		if len(page.Queues) != 0 || page.Next != "" {
-			t.Errorf("page beside an error: got %+v, want none", page)
+		if len(page) != 0 || next != "" {
+			t.Errorf("page beside an error: got %+v and the marker %q, want none", page, next)
 		}
 	}
 }
@@ -115,7 +118,7 @@ func TestForeign200IsNotAnEmptyAccount(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = a.List(t.Context(), nil)
+		_, _, err = a.List(t.Context(), "", "", 0)
 		if !errors.Is(err, queue.ErrOutcomeUnknown) {
 			t.Errorf("%s: got %v, want %v", name, err, queue.ErrOutcomeUnknown)
 		}

@@ -68,27 +68,26 @@ func (a *account) Open(name string) (queue.Manager, error) {
 const opList = "list"
 
 // List implements [queue.Account] with List Queues.
-func (a *account) List(ctx context.Context, o *queue.ListOptions) (queue.Page, error) {
-	page, err := a.list(ctx, o)
+func (a *account) List(ctx context.Context, prefix, marker string, limit int) (page []queue.Listed, next string, err error) {
+	page, next, err = a.list(ctx, prefix, marker, limit)
 	if err != nil {
-		return queue.Page{}, driver.Explain(err, opList, queue.Name{Account: a.Name()}, "")
+		return nil, "", driver.Explain(err, opList, queue.Name{Account: a.Name()}, "")
 	}
-	return page, nil
+	return page, next, nil
 }
 
-func (a *account) list(ctx context.Context, o *queue.ListOptions) (queue.Page, error) {
-	if err := driver.CheckList(o); err != nil {
-		return queue.Page{}, err
+func (a *account) list(ctx context.Context, prefix, marker string, limit int) (page []queue.Listed, next string, err error) {
+	if err := driver.CheckList(limit); err != nil {
+		return nil, "", err
 	}
-	sdk := &azqueue.ListQueuesOptions{MaxResults: new(int32(driver.PageSize(o))), Include: azqueue.ListQueuesInclude{Metadata: true}}
-	if o != nil && o.Prefix != "" {
-		sdk.Prefix = &o.Prefix
+	sdk := &azqueue.ListQueuesOptions{MaxResults: new(int32(cmp.Or(limit, driver.MaxPage))), Include: azqueue.ListQueuesInclude{Metadata: true}}
+	if prefix != "" {
+		sdk.Prefix = &prefix
 	}
-	if o != nil && o.Marker != "" {
-		sdk.Marker = &o.Marker
+	if marker != "" {
+		sdk.Marker = &marker
 	}
-	var page queue.Page
-	err := a.call(ctx, opList, "", func(ctx context.Context) error {
+	err = a.call(ctx, opList, "", func(ctx context.Context) error {
 		var resp *http.Response
 		r, err := a.service.NewListQueuesPager(sdk).NextPage(policy.WithCaptureResponse(ctx, &resp)) // one page, one request
 		if err != nil {
@@ -102,12 +101,12 @@ func (a *account) list(ctx context.Context, o *queue.ListOptions) (queue.Page, e
 			if q == nil || value(q.Name) == "" {
 				return incompleteResponse(http.StatusOK, r.RequestID, "name of a queue")
 			}
-			page.Queues = append(page.Queues, queue.Listed{Name: *q.Name, Metadata: lower(q.Metadata)})
+			page = append(page, queue.Listed{Name: *q.Name, Metadata: lower(q.Metadata)})
 		}
-		page.Next = value(r.NextMarker)
+		next = value(r.NextMarker)
 		return nil
 	})
-	return page, err
+	return page, next, err
 }
 
 func lower(metadata map[string]*string) map[string]string {

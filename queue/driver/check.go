@@ -214,10 +214,11 @@ func invalid(format string, args ...any) error {
 	return &queue.Error{Kind: queue.ErrInvalid, Detail: fmt.Sprintf(format, args...)}
 }
 
-// CheckList refuses list options that the service would refuse, with [queue.ErrInvalid]. Nil is valid.
-func CheckList(o *queue.ListOptions) error {
-	if o != nil && (o.Max < 0 || o.Max > MaxPage) {
-		return invalid("page of %d queues is outside 1…%d", o.Max, MaxPage)
+// CheckList refuses a limit of a list's page that the service would refuse, with [queue.ErrInvalid]. 0 is
+// valid and means [MaxPage].
+func CheckList(limit int) error {
+	if limit < 0 || limit > MaxPage {
+		return invalid("page of %d queues is outside 1…%d", limit, MaxPage)
 	}
 	return nil
 }
@@ -269,12 +270,4 @@ func TTL(o *queue.EnqueueOptions) time.Duration {
 		return queue.Forever
 	}
 	return o.TTL
-}
-
-// PageSize returns Max of the options, or [MaxPage] if it is 0 or o is nil.
-func PageSize(o *queue.ListOptions) int {
-	if o == nil || o.Max == 0 {
-		return MaxPage
-	}
-	return o.Max
 }

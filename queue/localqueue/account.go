@@ -41,56 +41,53 @@ func (a *accountHandle) Open(name string) (queue.Manager, error) {
 
 // List implements [queue.Account]. A marker is the name of the first queue of the page. The
 // cost is O(log n) plus the size of the page.
-func (a *accountHandle) List(ctx context.Context, o *queue.ListOptions) (page queue.Page, err error) {
-	bad := driver.CheckList(o)
-	o = cmp.Or(o, &queue.ListOptions{})
+func (a *accountHandle) List(ctx context.Context, prefix, marker string, limit int) (page []queue.Listed, next string, err error) {
+	bad := driver.CheckList(limit)
 	err = a.engine.call(ctx, "list", queue.Name{Account: a.name}, noSpace, bad, func() (seen *ticket, _ error) {
-		page, seen = a.engine.page(a.name, o)
+		page, next, seen = a.engine.page(a.name, prefix, marker, cmp.Or(limit, driver.MaxPage))
 		return seen, nil
 	})
 	if err != nil {
-		return queue.Page{}, err
+		return nil, "", err
 	}
-	return page, nil
+	return page, next, nil
 }
 
 // page also returns the newest change that it shows.
-func (e *Engine) page(accountName string, o *queue.ListOptions) (queue.Page, *ticket) {
+func (e *Engine) page(accountName, prefix, marker string, limit int) (page []queue.Listed, next string, seen *ticket) {
 	a := e.account(accountName, false)
 	if a == nil {
-		return queue.Page{}, nil
+		return nil, "", nil
 	}
-	page, found, seen := a.page(o)
+	found, next, seen := a.page(prefix, marker, limit)
 	// Metadata is read after the account's lock is released, because a list of thousands must
 	// not block every other call of the account. A queue dropped in between is still listed,
 	// as if it had been dropped a moment later.
+	page = make([]queue.Listed, len(found))
 	for i, s := range found {
 		s.mu.Lock()
-		page.Queues[i].Metadata = maps.Clone(s.metadata)
+		page[i] = queue.Listed{Name: s.name.Queue, Metadata: maps.Clone(s.metadata)}
 		seen = newer(seen, s.pending)
 		s.mu.Unlock()
 	}
-	return page, seen
+	return page, next, seen
 }
 
-func (a *accountState) page(o *queue.ListOptions) (queue.Page, []*queueState, *ticket) {
+func (a *accountState) page(prefix, marker string, limit int) (found []*queueState, next string, seen *ticket) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	start, _ := slices.BinarySearch(a.names, max(o.Prefix, o.Marker))
-	var page queue.Page
-	var found []*queueState
+	start, _ := slices.BinarySearch(a.names, max(prefix, marker))
 	for _, name := range a.names[start:] {
-		if !strings.HasPrefix(name, o.Prefix) {
+		if !strings.HasPrefix(name, prefix) {
 			break
 		}
-		if len(found) == driver.PageSize(o) {
-			page.Next = name
+		if len(found) == limit {
+			next = name
 			break
 		}
-		page.Queues = append(page.Queues, queue.Listed{Name: name})
 		found = append(found, a.queues[name])
 	}
-	return page, found, a.pending
+	return found, next, a.pending
 }
 
 // accountState holds the queues of one account. Its lock is taken before that of a queue,

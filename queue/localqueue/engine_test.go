@@ -150,32 +150,32 @@ func TestListPagesInOrder(t *testing.T) {
 	}
 	var names []string
 	pages := 0
-	for o := (queue.ListOptions{Prefix: "list-", Max: 100}); ; pages++ {
-		page, err := e.Account("a").List(ctx, &o)
+	for marker := ""; ; pages++ {
+		page, next, err := e.Account("a").List(ctx, "list-", marker, 100)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, q := range page.Queues {
+		for _, q := range page {
 			names = append(names, q.Name)
 			if len(q.Metadata) != 1 {
 				t.Errorf("metadata of %s: got %v, want one", q.Name, q.Metadata)
 			}
 		}
-		if o.Marker = page.Next; o.Marker == "" {
+		if marker = next; marker == "" {
 			break
 		}
 	}
 	if len(names) != 249 || !slices.IsSorted(names) || names[0] != "list-000" || slices.Contains(names, "list-100") || pages != 2 {
 		t.Errorf("list: got %d names in %d pages, want 249 in 3, sorted: %v", len(names), pages+1, names)
 	}
-	if page, err := e.Account("a").List(ctx, nil); err != nil || len(page.Queues) != 252 || page.Next != "" {
-		t.Errorf("whole list: got %d queues, next %q, %v; want 252", len(page.Queues), page.Next, err)
+	if page, next, err := e.Account("a").List(ctx, "", "", 0); err != nil || len(page) != 252 || next != "" {
+		t.Errorf("whole list: got %d queues, next %q, %v; want 252", len(page), next, err)
 	}
-	if page, err := e.Account("nobody").List(ctx, nil); err != nil || len(page.Queues) != 0 {
+	if page, _, err := e.Account("nobody").List(ctx, "", "", 0); err != nil || len(page) != 0 {
 		t.Errorf("list of an account without queues: got %+v, %v", page, err)
 	}
 	for _, n := range []int{-1, driver.MaxPage + 1} {
-		if _, err := e.Account("a").List(ctx, &queue.ListOptions{Max: n}); !errors.Is(err, queue.ErrInvalid) {
+		if _, _, err := e.Account("a").List(ctx, "", "", n); !errors.Is(err, queue.ErrInvalid) {
 			t.Errorf("page of %d queues: got %v, want ErrInvalid", n, err)
 		}
 	}
@@ -196,7 +196,7 @@ func TestConcurrentCallsDoNotRace(t *testing.T) {
 				case 0:
 					err = q.Create(ctx, nil)
 				case 1:
-					_, err = e.Account("a").List(ctx, nil)
+					_, _, err = e.Account("a").List(ctx, "", "", 0)
 				case 2:
 					if i%50 == 0 {
 						err = q.Drop(ctx)

@@ -59,16 +59,15 @@ func ExampleEngine_Account() {
 		}
 	}
 	account := engine.Account("local")
-	o := &queue.ListOptions{Prefix: "orders", Max: 1}
-	for {
-		page, err := account.List(ctx, o)
+	for marker := ""; ; {
+		page, next, err := account.List(ctx, "orders", marker, 1)
 		if err != nil {
 			log.Fatal(err)
 		}
-		for _, q := range page.Queues {
+		for _, q := range page {
 			fmt.Println(q.Name)
 		}
-		if o.Marker = page.Next; o.Marker == "" {
+		if marker = next; marker == "" {
 			break
 		}
 	}

@@ -95,11 +95,11 @@ func (p *place) open(t *testing.T, name string) queue.Queue {
 func (p *place) depth(t *testing.T) (n int64) {
 	t.Helper()
 	a := p.engine.Account(emulator.DevelopmentAccount)
-	page, err := a.List(context.Background(), nil)
+	page, _, err := a.List(context.Background(), "", "", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, one := range page.Queues {
+	for _, one := range page {
 		q, err := a.Open(one.Name)
 		if err != nil {
 			t.Fatal(err)

@@ -145,15 +145,21 @@ func (e *accountEnv) make(name string, metadata map[string]string) queue.Manager
 	return q
 }
 
+// page is one page of a list.
+type page struct {
+	queues []queue.Listed
+	next   string
+}
+
 // page requests one page of this test's queues.
-func (e *accountEnv) page(prefix, marker string, size int) queue.Page {
+func (e *accountEnv) page(prefix, marker string, size int) page {
 	e.Helper()
-	page, err := e.account.List(e.ctx, &queue.ListOptions{Prefix: e.prefix + prefix, Marker: marker, Max: size})
+	queues, next, err := e.account.List(e.ctx, e.prefix+prefix, marker, size)
 	e.ok(err)
-	if size > 0 && len(page.Queues) > size {
-		e.Fatalf("queues on a page: got %d, want at most %d", len(page.Queues), size)
+	if size > 0 && len(queues) > size {
+		e.Fatalf("queues on a page: got %d, want at most %d", len(queues), size)
 	}
-	return page
+	return page{queues, next}
 }
 
 // walk requests all pages and returns the names without this test's prefix.
@@ -163,21 +169,21 @@ func (e *accountEnv) walk(prefix, marker string, size int) []string {
 	for pages := 0; ; pages++ {
 		page := e.page(prefix, marker, size)
 		all = append(all, e.names(page)...)
-		if page.Next == "" {
+		if page.next == "" {
 			return all
 		}
 		if pages > 1000 {
-			e.Fatalf("marker after 1000 pages: got %q, want the end of the list", page.Next)
+			e.Fatalf("marker after 1000 pages: got %q, want the end of the list", page.next)
 		}
-		marker = page.Next
+		marker = page.next
 	}
 }
 
 // names returns the names of a page's queues without this test's prefix.
-func (e *accountEnv) names(page queue.Page) []string {
+func (e *accountEnv) names(of page) []string {
 	e.Helper()
 	var all []string
-	for _, q := range page.Queues {
+	for _, q := range of.queues {
 		name, ours := strings.CutPrefix(q.Name, e.prefix)
 		if !ours {
 			e.Errorf("listed queue: got %q, want the prefix %q", q.Name, e.prefix)
@@ -231,7 +237,7 @@ var accountTests = []testOf[*accountEnv]{
 		}
 	}},
 	{"ListOfNone", func(e *accountEnv) {
-		if page := e.page("", "", 0); len(page.Queues) != 0 || page.Next != "" {
+		if page := e.page("", "", 0); len(page.queues) != 0 || page.next != "" {
 			e.Errorf("list: got %+v, want no queues", page)
 		}
 	}},
@@ -241,11 +247,11 @@ var accountTests = []testOf[*accountEnv]{
 		gone := e.make("c", nil)
 		page := e.page("", "", 0)
 		e.same(e.names(page), []string{"a", "b", "c"}, "the list")
-		if len(page.Queues) == 3 {
-			if got := page.Queues[0].Metadata; len(got) != 0 {
+		if len(page.queues) == 3 {
+			if got := page.queues[0].Metadata; len(got) != 0 {
 				e.Errorf("metadata of a: got %v, want none", got)
 			}
-			if got := page.Queues[1].Metadata; !maps.Equal(got, map[string]string{"owner": "ada", "empty": ""}) {
+			if got := page.queues[1].Metadata; !maps.Equal(got, map[string]string{"owner": "ada", "empty": ""}) {
 				e.Errorf("metadata of b: got %v, want owner ada and empty", got)
 			}
 		}
@@ -300,40 +306,42 @@ var accountTests = []testOf[*accountEnv]{
 		}
 		page := e.page("", "", 2)
 		e.same(e.names(page), []string{"a", "b"}, "the first page")
-		if page.Next == "" {
+		if page.next == "" {
 			e.Fatal("marker of the first page: got none, want one")
 		}
 		e.ok(all["b"].Drop(e.ctx)) // before the page
 		e.ok(all["c"].Drop(e.ctx)) // with which it begins
-		e.same(e.walk("", page.Next, 2), []string{"d", "e"}, "what follows after the drops")
-		e.same(e.names(e.page("", page.Next, 1)), []string{"d"}, "the same marker again")
+		e.same(e.walk("", page.next, 2), []string{"d", "e"}, "what follows after the drops")
+		e.same(e.names(e.page("", page.next, 1)), []string{"d"}, "the same marker again")
 		if why := e.h.Quirks.ListWhileCreating; why != "" {
 			e.Logf("left out: %s", why)
 			return
 		}
 		e.make("dd", nil)
-		e.same(e.walk("", page.Next, 2), []string{"d", "dd", "e"}, "what follows after a create")
+		e.same(e.walk("", page.next, 2), []string{"d", "dd", "e"}, "what follows after a create")
 	}},
 	{"BadListsSpendNoRequest", func(e *accountEnv) {
 		before := e.sent()
 		for _, size := range []int{-1, driver.MaxPage + 1, math.MaxInt} {
-			page, err := e.account.List(e.ctx, &queue.ListOptions{Max: size})
+			page, _, err := e.account.List(e.ctx, "", "", size)
 			e.is(err, queue.ErrInvalid, fmt.Sprintf("a page of %d", size))
 			if known := (*queue.Error)(nil); errors.As(err, &known) && (known.Op != "list" || known.Queue != queue.Name{Account: e.account.Name()}) {
 				e.Errorf("error: got operation %q on %v, want list on %s", known.Op, known.Queue, e.account.Name())
 			}
-			if len(page.Queues) != 0 {
+			if len(page) != 0 {
 				e.Errorf("page beside an error: got %+v, want none", page)
 			}
 		}
 		for how, ctx := range suitetest.EndedContexts(e.ctx) {
-			e.ended(errorOf(e.account.List(ctx, nil)), ctx, "list with a context "+how)
-			e.is(errorOf(e.account.List(ctx, &queue.ListOptions{Max: -1})), queue.ErrInvalid, "bad list with a context "+how)
+			_, _, err := e.account.List(ctx, "", "", 0)
+			e.ended(err, ctx, "list with a context "+how)
+			_, _, err = e.account.List(ctx, "", "", -1)
+			e.is(err, queue.ErrInvalid, "bad list with a context "+how)
 		}
 		if n := e.sent() - before; n != 0 {
 			e.Errorf("requests: got %d, want 0", n)
 		}
-		if _, err := e.account.List(e.ctx, &queue.ListOptions{Prefix: e.prefix, Max: driver.MaxPage}); err != nil {
+		if _, _, err := e.account.List(e.ctx, e.prefix, "", driver.MaxPage); err != nil {
 			e.Errorf("the largest page: got the error %v, want none", err)
 		}
 	}},
