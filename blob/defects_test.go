@@ -174,9 +174,9 @@ func (s deaf) Delete(ctx context.Context, ref blob.Ref) error {
 
 type forgets struct{ blob.Manager }
 
-func (s forgets) Access(ctx context.Context, container string) (blob.Access, error) {
-	_, err := s.Manager.Access(ctx, container)
-	return blob.Private, err
+func (s forgets) Public(ctx context.Context, container string) (bool, error) {
+	_, err := s.Manager.Public(ctx, container)
+	return false, err
 }
 
 type terse struct{ blob.Manager }

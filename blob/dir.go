@@ -360,36 +360,42 @@ func (d *directory) refs(ctx context.Context, container, prefix string) ([]Ref, 
 	return refs, nil
 }
 
-// Access returns the policy that was set; see [Manager] and [Access].
-func (d *directory) Access(ctx context.Context, container string) (Access, error) {
-	a, err := d.access(ctx, container)
-	return a, failure("get access", Ref{Container: container}, err)
+func (d *directory) Public(ctx context.Context, container string) (bool, error) {
+	public, err := d.public(ctx, container)
+	return public, failure("get access", Ref{Container: container}, err)
 }
 
-func (d *directory) access(ctx context.Context, container string) (Access, error) {
-	if err := readyForAccess(ctx, container, Private); err != nil {
-		return Private, err
+// publicRead is what the file of a public container says. That of a private one is empty.
+const publicRead = "public-read"
+
+func (d *directory) public(ctx context.Context, container string) (bool, error) {
+	if err := readyForContainer(ctx, container); err != nil {
+		return false, err
 	}
 	text, err := d.root.ReadFile(container + "/" + accessFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Private, nil
+		return false, nil
 	}
-	a := Access(strings.TrimSpace(string(text)))
-	if err == nil {
-		err = blobcheck.Access(string(a))
+	said := strings.TrimSpace(string(text))
+	if err == nil && said != "" && said != publicRead {
+		err = fmt.Errorf("%w: unknown access policy %.40q", ErrInvalid, said)
 	}
 	if err != nil {
-		return Private, d.inDirectory(err)
+		return false, d.inDirectory(err)
 	}
-	return a, nil
+	return said == publicRead, nil
 }
 
-// SetAccess keeps the policy in a file; see [Manager] and [Access].
-func (d *directory) SetAccess(ctx context.Context, container string, a Access) error {
-	err := readyForAccess(ctx, container, a)
+// SetPublic keeps the setting in a file.
+func (d *directory) SetPublic(ctx context.Context, container string, public bool) error {
+	err := readyForContainer(ctx, container)
 	if err == nil {
 		err = d.write(container, accessFile, d.root.Rename, func(f *os.File) error {
-			_, err := f.WriteString(string(a) + "\n")
+			text := ""
+			if public {
+				text = publicRead
+			}
+			_, err := f.WriteString(text + "\n")
 			return d.inDirectory(err)
 		})
 	}

@@ -106,7 +106,7 @@ func TestFilesAndFoldersArePrivate(t *testing.T) {
 	parent := t.TempDir()
 	d := dir(t, filepath.Join(parent, "blobs", "of", "orders"))
 	put(t, d, "a/b", "secret")
-	if err := d.SetAccess(t.Context(), "pictures", blob.Private); err != nil {
+	if err := d.SetPublic(t.Context(), "pictures", false); err != nil {
 		t.Fatal(err)
 	}
 	seen := 0

@@ -20,7 +20,7 @@
 //
 // A blob carries metadata, small texts by name, which [Store.Open], [Store.Stat] and
 // [Store.List] tell with its size and the time at which it was put. [Info.Age] compares that time
-// with the store's clock. A container has an [Access] policy, which a [Manager] reads and sets.
+// with the store's clock. A [Manager] makes containers public.
 //
 // # Names
 //

@@ -18,13 +18,13 @@ import (
 // Memory returns an empty store in memory, for tests and small blobs. It is safe for
 // concurrent use.
 func Memory() Manager {
-	return &memory{blobs: make(map[Ref]stored), access: make(map[string]Access)}
+	return &memory{blobs: make(map[Ref]stored), public: make(map[string]bool)}
 }
 
 type memory struct {
 	mu     sync.RWMutex
-	blobs  map[Ref]stored    // guarded by mu
-	access map[string]Access // by container; guarded by mu
+	blobs  map[Ref]stored  // guarded by mu
+	public map[string]bool // by container; guarded by mu
 }
 
 // stored is one version of a blob. It never changes.
@@ -150,21 +150,21 @@ func (m *memory) find(ctx context.Context, container, prefix string) ([]Info, er
 	return found, nil
 }
 
-func (m *memory) Access(ctx context.Context, container string) (Access, error) {
-	if err := readyForAccess(ctx, container, Private); err != nil {
-		return Private, failure("get access", Ref{Container: container}, err)
+func (m *memory) Public(ctx context.Context, container string) (bool, error) {
+	if err := readyForContainer(ctx, container); err != nil {
+		return false, failure("get access", Ref{Container: container}, err)
 	}
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return m.access[container], nil
+	return m.public[container], nil
 }
 
-func (m *memory) SetAccess(ctx context.Context, container string, a Access) error {
-	if err := readyForAccess(ctx, container, a); err != nil {
+func (m *memory) SetPublic(ctx context.Context, container string, public bool) error {
+	if err := readyForContainer(ctx, container); err != nil {
 		return failure("set access", Ref{Container: container}, err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.access[container] = a
+	m.public[container] = public
 	return nil
 }

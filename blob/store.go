@@ -46,15 +46,22 @@ type Store interface {
 	List(ctx context.Context, container, prefix string) iter.Seq2[Info, error]
 }
 
-// Manager is a Store whose containers' access policies can be read and set.
+// Manager is a Store whose containers can be made public.
 type Manager interface {
 	Store
 
-	// Access returns who may read a container: [Private] if it does not exist.
-	Access(ctx context.Context, container string) (Access, error)
+	// Public reports whether everybody may read the blobs of a container whose names they know,
+	// without authorization. A container that does not exist is private, as a new one is.
+	Public(ctx context.Context, container string) (bool, error)
 
-	// SetAccess sets who may read a container, and creates the container if it does not exist.
-	SetAccess(ctx context.Context, container string, a Access) error
+	// SetPublic makes a container public or private, and creates the container if it does not
+	// exist. Even if it is public, only the owner may write or list it.
+	//
+	// It is for a store that others can reach over the network, as Azure Blob Storage can be.
+	// [Memory] and [Open] keep the setting, so that a program can set it wherever it runs; but
+	// nobody reaches the blobs of a process, and the permissions of a directory's files decide who
+	// reads those.
+	SetPublic(ctx context.Context, container string, public bool) error
 }
 
 // PutOptions configure [Store.Put] and [Store.Create]. Nil and the zero value mean the defaults.
@@ -142,27 +149,9 @@ func (s *source) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// Access says who may read the blobs of a container. Nobody but the owner may write.
-//
-// It is a policy of a store that others can reach over the network, as Azure Blob Storage can
-// be. [Memory] and [Open] keep it, so that a program can set it wherever it runs; but nobody
-// reaches the blobs of a process, and the permissions of a directory's files decide who reads
-// those.
-type Access string
-
-const (
-	// Private is the default: only the owner of the store may read.
-	Private Access = ""
-
-	// PublicRead lets everybody read a blob whose name they know, without authorization.
-	// Nobody but the owner may list the container.
-	PublicRead Access = blobcheck.PublicRead
-)
-
-// readyForAccess returns why a call with a container's policy must not begin.
-func readyForAccess(ctx context.Context, container string, a Access) error {
-	bad := cmp.Or(blobcheck.Container(container), blobcheck.Access(string(a)))
-	return ready(ctx, bad)
+// readyForContainer returns why a call with a container's setting must not begin.
+func readyForContainer(ctx context.Context, container string) error {
+	return ready(ctx, blobcheck.Container(container))
 }
 
 // cloneMetadata returns a copy; that of no metadata is nil.

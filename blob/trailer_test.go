@@ -32,7 +32,7 @@ func TestTheFileOfABlobWithoutMetadataIsItsContent(t *testing.T) {
 	if err := d.Put(t.Context(), ref("b"), strings.NewReader("text"), withKind("x")); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.SetAccess(t.Context(), "pictures", blob.PublicRead); err != nil {
+	if err := d.SetPublic(t.Context(), "pictures", true); err != nil {
 		t.Fatal(err)
 	}
 	if got := file(t, d, "a"); got != "text" {
@@ -131,7 +131,7 @@ func TestADamagedAccessPolicyIsAnError(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(path, "pictures", ".access"), []byte("everybody"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if a, err := d.Access(t.Context(), "pictures"); err == nil || a != blob.Private || !strings.Contains(err.Error(), path) {
-		t.Errorf("access is %q, %v", a, err)
+	if public, err := d.Public(t.Context(), "pictures"); err == nil || public || !strings.Contains(err.Error(), path) {
+		t.Errorf("public is %v, %v", public, err)
 	}
 }

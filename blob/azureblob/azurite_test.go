@@ -67,7 +67,7 @@ func TestSharedAccessSignature(t *testing.T) {
 	location, endpoint := azurite(t)
 	later := time.Now().Add(time.Hour)
 	ref := newRef()
-	if err := openAt(t, location, nil).SetAccess(t.Context(), ref.Container, blob.Private); err != nil {
+	if err := openAt(t, location, nil).SetPublic(t.Context(), ref.Container, false); err != nil {
 		t.Fatal(err)
 	}
 	whole, one := sign(t, "", "rwdlac", later), sign(t, ref.Container, "rwdl", later)
@@ -145,17 +145,17 @@ func TestEverybodyReadsAPublicContainer(t *testing.T) {
 		data, _ := io.ReadAll(resp.Body)
 		return resp.StatusCode, string(data)
 	}
-	for _, a := range []blob.Access{blob.Private, blob.PublicRead, blob.Private} {
-		if err := s.SetAccess(t.Context(), ref.Container, a); err != nil {
+	for _, public := range []bool{false, true, false} {
+		if err := s.SetPublic(t.Context(), ref.Container, public); err != nil {
 			t.Fatal(err)
 		}
 		status, text := fetch(http.MethodGet, "/a/b", "")
-		if public := status == 200 && text == "for everybody"; public != (a == blob.PublicRead) {
-			t.Errorf("access %q: status %d, %q", a, status, text)
+		if got := status == 200 && text == "for everybody"; got != public {
+			t.Errorf("public %v: status %d, %q", public, status, text)
 		}
 		for what, r := range map[string][2]string{"listed": {http.MethodGet, "?restype=container&comp=list"}, "overwritten": {http.MethodPut, "/a/b"}, "deleted": {http.MethodDelete, "/a/b"}} {
 			if status, _ := fetch(r[0], r[1], ""); status < 400 {
-				t.Errorf("access %q: it was %s by anybody", a, what)
+				t.Errorf("public %v: it was %s by anybody", public, what)
 			}
 		}
 	}
@@ -166,7 +166,7 @@ func TestSetAccessKeepsStoredPolicies(t *testing.T) {
 	location, _ := azurite(t)
 	s := openAt(t, location, nil)
 	ref := newRef()
-	if err := s.SetAccess(t.Context(), ref.Container, blob.Private); err != nil {
+	if err := s.SetPublic(t.Context(), ref.Container, false); err != nil {
 		t.Fatal(err)
 	}
 	sdk, err := service.NewClientFromConnectionString(location, nil)
@@ -179,15 +179,15 @@ func TestSetAccessKeepsStoredPolicies(t *testing.T) {
 	if _, err := c.SetAccessPolicy(t.Context(), &container.SetAccessPolicyOptions{ContainerACL: stored}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.SetAccess(t.Context(), ref.Container, blob.PublicRead); err != nil {
+	if err := s.SetPublic(t.Context(), ref.Container, true); err != nil {
 		t.Fatal(err)
 	}
 	got, err := c.GetAccessPolicy(t.Context(), nil)
 	if err != nil || len(got.SignedIdentifiers) != 1 || *got.SignedIdentifiers[0].ID != id {
 		t.Errorf("stored policies: %+v, %v", got.SignedIdentifiers, err)
 	}
-	if a, err := s.Access(t.Context(), ref.Container); a != blob.PublicRead || err != nil {
-		t.Errorf("access is %q, %v", a, err)
+	if public, err := s.Public(t.Context(), ref.Container); !public || err != nil {
+		t.Errorf("public is %v, %v", public, err)
 	}
 }
 
@@ -220,7 +220,7 @@ func TestAzuriteContinuesAPutThatBrokeOff(t *testing.T) {
 	c := &counter{next: sockets}
 	s := openAt(t, location, &azureblob.Options{BlockSize: 64 << 10, Transport: c})
 	data, ref := content(10*64<<10), newRef()
-	if err := s.SetAccess(t.Context(), ref.Container, blob.Private); err != nil {
+	if err := s.SetPublic(t.Context(), ref.Container, false); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Put(t.Context(), ref, io.MultiReader(bytes.NewReader(data[:6*64<<10+1]), iotest.ErrReader(errCut)), nil); !errors.Is(err, errCut) {
@@ -308,7 +308,7 @@ func TestAzuriteSurvivesBrokenConnections(t *testing.T) {
 			b := &breaker{next: sockets}
 			s := openAt(t, location, &azureblob.Options{BlockSize: size, Transport: b})
 			ref := newRef()
-			if err := s.SetAccess(t.Context(), ref.Container, blob.Private); err != nil {
+			if err := s.SetPublic(t.Context(), ref.Container, false); err != nil {
 				t.Fatal(err)
 			}
 			b.left = []fault{{}, f, {}, f, {}, {}, f, f} // blocks, commit
@@ -398,7 +398,7 @@ func TestAnAppendBlobCanBeReadAndReplaced(t *testing.T) {
 	location, _ := azurite(t)
 	s := openAt(t, location, &azureblob.Options{BlockSize: 1 << 10})
 	ref := newRef()
-	if err := s.SetAccess(t.Context(), ref.Container, blob.Private); err != nil {
+	if err := s.SetPublic(t.Context(), ref.Container, false); err != nil {
 		t.Fatal(err)
 	}
 	sdk, err := service.NewClientFromConnectionString(location, nil)

@@ -35,7 +35,7 @@
 //
 // Without faults: put, create, open, stat and delete are one request each. A put of n blocks is
 // n + 2, one more if it is resumed, and a create of n blocks n + 3. A list is one for every
-// 5,000 blobs, or for fewer if the service returns shorter pages; Access is one and SetAccess two.
+// 5,000 blobs, or for fewer if the service returns shorter pages; Public is one and SetPublic two.
 // A put keeps one block in memory, an open nothing beyond the buffers of the connection.
 //
 // # Errors and retries

@@ -31,14 +31,14 @@ const someSAS = "sv=2024-11-04&ss=b&srt=sco&sp=rwdl&se=2099-01-01&sig=S3cret%2Fs
 func operations(ctx context.Context, s blob.Manager) map[string]error {
 	_, open := s.Open(ctx, someRef)
 	_, stat := s.Stat(ctx, someRef)
-	_, access := s.Access(ctx, someRef.Container)
+	_, access := s.Public(ctx, someRef.Container)
 	var list error
 	for _, list = range s.List(ctx, someRef.Container, "") {
 	}
 	return map[string]error{
 		"put": s.Put(ctx, someRef, strings.NewReader("x"), nil), "create": s.Create(ctx, someRef, strings.NewReader("x"), nil),
 		"open": open, "stat": stat, "delete": s.Delete(ctx, someRef), "list": list,
-		"get access": access, "set access": s.SetAccess(ctx, someRef.Container, blob.PublicRead),
+		"get access": access, "set access": s.SetPublic(ctx, someRef.Container, true),
 	}
 }
 

@@ -1,7 +1,6 @@
 package azureblob
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -124,22 +123,21 @@ func (s *Store) page(ctx context.Context, containerName, prefix, marker string) 
 	return page, next, err
 }
 
-// Access implements [blob.Manager] with Get Container ACL. A container that others may also list
-// is [blob.PublicRead].
-func (s *Store) Access(ctx context.Context, containerName string) (blob.Access, error) {
-	access, _, err := s.policy(ctx, containerName, blob.Private)
+// Public implements [blob.Manager] with Get Container ACL. A container that others may also list is
+// public.
+func (s *Store) Public(ctx context.Context, containerName string) (bool, error) {
+	public, _, err := s.policy(ctx, containerName)
 	if hasCode(err, codeContainerNotFound) {
-		return blob.Private, nil
+		return false, nil
 	}
-	return access, explain("get access", blob.Ref{Container: containerName}, err)
+	return public, explain("get access", blob.Ref{Container: containerName}, err)
 }
 
-// policy returns the access policy of a container, with its stored access policies, on which
-// signatures may rest. wanted is the policy that is to be set.
-func (s *Store) policy(ctx context.Context, containerName string, wanted blob.Access) (access blob.Access, stored []*container.SignedIdentifier, err error) {
-	bad := cmp.Or(blobcheck.Container(containerName), blobcheck.Access(string(wanted)))
-	if err := s.check(ctx, containerName, bad); err != nil {
-		return "", nil, err
+// policy reports whether a container is public, and returns its stored access policies, on which
+// signatures may rest.
+func (s *Store) policy(ctx context.Context, containerName string) (public bool, stored []*container.SignedIdentifier, err error) {
+	if err := s.check(ctx, containerName, blobcheck.Container(containerName)); err != nil {
+		return false, nil, err
 	}
 	err = s.do(ctx, containerName, func(try context.Context) error {
 		r, err := s.container(containerName).GetAccessPolicy(try, nil)
@@ -149,29 +147,26 @@ func (s *Store) policy(ctx context.Context, containerName string, wanted blob.Ac
 		case r.ETag == nil:
 			return &foreignError{Lacks: "ETag of the container"}
 		}
-		access, stored = blob.Private, r.SignedIdentifiers
-		if r.BlobPublicAccess != nil && *r.BlobPublicAccess != "" {
-			access = blob.PublicRead
-		}
+		public, stored = r.BlobPublicAccess != nil && *r.BlobPublicAccess != "", r.SignedIdentifiers
 		return nil
 	})
-	return access, stored, err
+	return public, stored, err
 }
 
-// SetAccess implements [blob.Manager] with Set Container ACL. It keeps the stored access policies
+// SetPublic implements [blob.Manager] with Set Container ACL. It keeps the stored access policies
 // of the container.
-func (s *Store) SetAccess(ctx context.Context, containerName string, a blob.Access) error {
-	var public *container.PublicAccessType
-	if a == blob.PublicRead {
-		public = to.Ptr(container.PublicAccessTypeBlob)
+func (s *Store) SetPublic(ctx context.Context, containerName string, public bool) error {
+	var access *container.PublicAccessType
+	if public {
+		access = to.Ptr(container.PublicAccessTypeBlob)
 	}
-	_, stored, err := s.policy(ctx, containerName, a)
+	_, stored, err := s.policy(ctx, containerName)
 	if hasCode(err, codeContainerNotFound) {
 		err = s.repeat(ctx, containerName, func(ctx context.Context) error { return s.createContainer(ctx, containerName, nil) })
 	}
 	if err == nil {
 		err = s.do(ctx, containerName, func(try context.Context) error {
-			r, err := s.container(containerName).SetAccessPolicy(try, &container.SetAccessPolicyOptions{Access: public, ContainerACL: stored})
+			r, err := s.container(containerName).SetAccessPolicy(try, &container.SetAccessPolicyOptions{Access: access, ContainerACL: stored})
 			if err == nil && r.ETag == nil {
 				err = &foreignError{Lacks: "ETag of the container"}
 			}

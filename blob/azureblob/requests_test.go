@@ -82,9 +82,9 @@ func TestRequestsPerCall(t *testing.T) {
 			return nil
 		}, "GET list container"},
 		{"delete", func() error { return store.Delete(t.Context(), someRef) }, "DELETE"},
-		{"access", func() error { _, err := store.Access(t.Context(), "pictures"); return err }, "GET acl container"},
-		{"set access", func() error { return store.SetAccess(t.Context(), "pictures", blob.PublicRead) }, "GET acl container, PUT acl container"},
-		{"set access of a new container", func() error { return store.SetAccess(t.Context(), "others", blob.PublicRead) }, "GET acl container, PUT container, PUT acl container"},
+		{"access", func() error { _, err := store.Public(t.Context(), "pictures"); return err }, "GET acl container"},
+		{"set access", func() error { return store.SetPublic(t.Context(), "pictures", true) }, "GET acl container, PUT acl container"},
+		{"set access of a new container", func() error { return store.SetPublic(t.Context(), "others", true) }, "GET acl container, PUT container, PUT acl container"},
 	} {
 		s.arrived()
 		if err := c.do(); err != nil {

@@ -135,32 +135,31 @@ var listTests = []test{
 }
 
 var accessTests = []test{{"AContainerKeepsItsAccessPolicy", func(e *env) {
-	e.hasAccess(e.container, blob.Private) // it does not exist
-	e.ok(e.s.SetAccess(e.Context(), e.container, blob.PublicRead))
-	e.hasAccess(e.container, blob.PublicRead)
+	e.isPublic(e.container, false) // it does not exist
+	e.ok(e.s.SetPublic(e.Context(), e.container, true))
+	e.isPublic(e.container, true)
 	e.put("a", "text")
-	e.hasAccess(e.container, blob.PublicRead)
+	e.isPublic(e.container, true)
 	if got := e.list(e.container, ""); len(got) != 1 {
 		e.Errorf("listed %v", got)
 	}
-	e.ok(e.s.SetAccess(e.Context(), e.container, blob.Private))
-	e.hasAccess(e.container, blob.Private)
+	e.ok(e.s.SetPublic(e.Context(), e.container, false))
+	e.isPublic(e.container, false)
 	if got := e.get("a"); got != "text" {
 		e.Errorf("got %q", got)
 	}
-	e.is(e.s.SetAccess(e.Context(), e.container, "everybody"), blob.ErrInvalid, "set access")
-	_, err := e.s.Access(e.Context(), "Bad")
-	for _, err := range []error{err, e.s.SetAccess(e.Context(), "..", blob.Private)} {
+	_, err := e.s.Public(e.Context(), "Bad")
+	for _, err := range []error{err, e.s.SetPublic(e.Context(), "..", false)} {
 		if !errors.Is(err, blob.ErrBadRef) {
 			e.Errorf("bad container: %v", err)
 		}
 	}
 }}}
 
-func (e *env) hasAccess(container string, want blob.Access) {
+func (e *env) isPublic(container string, want bool) {
 	e.Helper()
-	if got, err := e.s.Access(e.Context(), container); got != want || err != nil {
-		e.Errorf("access is %q, %v, want %q", got, err, want)
+	if got, err := e.s.Public(e.Context(), container); got != want || err != nil {
+		e.Errorf("public is %v, %v, want %v", got, err, want)
 	}
 }
 
@@ -201,8 +200,8 @@ var argumentTests = []test{
 				e.matches(err, ctx, op)
 			}
 			e.matches(e.listError(ctx, e.container, ""), ctx, "list")
-			e.matches(errorOf(e.s.Access(ctx, e.container)), ctx, "access")
-			e.matches(e.s.SetAccess(ctx, e.container, blob.PublicRead), ctx, "set access")
+			e.matches(errorOf(e.s.Public(ctx, e.container)), ctx, "access")
+			e.matches(e.s.SetPublic(ctx, e.container, true), ctx, "set access")
 			for op, err := range e.calls(ctx, blob.Ref{Container: "..", Name: "a"}) {
 				e.is(err, blob.ErrBadRef, op)
 			}

@@ -114,14 +114,3 @@ func metadataName(name string) bool {
 	}
 	return name != "" && 'a' <= name[0] && name[0] <= 'z'
 }
-
-// PublicRead is blob.PublicRead. The other policy is "".
-const PublicRead = "public-read"
-
-// Access fails with [ErrInvalid] for an unknown policy.
-func Access(policy string) error {
-	if policy != "" && policy != PublicRead {
-		return fmt.Errorf("%w: unknown access policy %.40q", ErrInvalid, policy)
-	}
-	return nil
-}
