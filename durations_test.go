@@ -189,11 +189,11 @@ func durations(t *testing.T) map[string]durationUse {
 			return err
 		}},
 
-		"scaling.Idle.Max": {millisecond, func(d time.Duration) error {
-			return listens(listener.Options[string]{Fetch: listener.FetchOptions{Idle: scaling.Idle{Max: d}}})
+		"listener.Idle.Max": {millisecond, func(d time.Duration) error {
+			return listens(listener.Options[string]{Fetch: listener.FetchOptions{Idle: listener.Idle{Max: d}}})
 		}},
-		"scaling.Idle.Min": {millisecond, func(d time.Duration) error {
-			return listens(listener.Options[string]{Fetch: listener.FetchOptions{Idle: scaling.Idle{Min: d}}})
+		"listener.Idle.Min": {millisecond, func(d time.Duration) error {
+			return listens(listener.Options[string]{Fetch: listener.FetchOptions{Idle: listener.Idle{Min: d}}})
 		}},
 		"scaling.Policy.DownAfter": {millisecond, func(d time.Duration) error { return scaling.Policy{DownAfter: d}.Check() }},
 		"scaling.Policy.Handling":  {millisecond, func(d time.Duration) error { return scaling.Policy{Handling: d}.Check() }},

@@ -178,8 +178,6 @@ func (w walk) named(t *types.Named) {
 // exposedToday lists the violations that are still to be mended, and how.
 var exposedToday = map[violation]string{
 	{"dispatcher.Slots.Take", "dispatcher.SlotRequest"}:            "listener gets an alias, or Take gets numbers",
-	{"listener.BackOff", "scaling.BackOff"}:                        "move to listener",
-	{"listener.Idle", "scaling.Idle"}:                              "move to listener",
 	{"listener.Options.Beacon", "scaling/beacon.Options"}:          "an interface of listener, which beacon implements",
 	{"listener.FetchOptions.LoopController", "scaling.Controller"}: "goes, or takes a type of listener",
 	{"listener.Options.Wakeups", "wakeup.Source"}:                  "an interface of listener, or wakeup is stable",
@@ -236,7 +234,7 @@ func TestEveryPackageSaysHowStableItIs(t *testing.T) {
 
 // maxStable bounds the exported names of the stable packages: users learn them, and they stay until
 // 2.0. Lower it when names go. The aim is 700.
-const maxStable = 687
+const maxStable = 690
 
 // TestTheStablePackagesAreSmall counts exported names, fields included. With -v it prints those of
 // each package. What listener re-exports of package dispatcher counts once: the name there, with

@@ -7,10 +7,9 @@ import (
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/internal/load"
 	"github.com/millrace/millrace/poison"
-	"github.com/millrace/millrace/scaling"
 )
 
-// The types and functions of packages dispatcher, poison and scaling that programs need, so
+// The types and functions of packages dispatcher and poison that programs need, so
 // that they import only this package and one queue.
 
 // Outcome is how a delivery ended. The zero value is not a valid outcome.
@@ -73,14 +72,6 @@ type FailingSource = dispatcher.FailingSource
 // ErrOutage means that a message waits because what it belongs to keeps failing. See
 // dispatcher.ErrOutage.
 var ErrOutage = dispatcher.ErrOutage
-
-// Idle is how long a loop waits between polls of an empty queue. The zero value is the default.
-// It may be copied.
-type Idle = scaling.Idle
-
-// BackOff is the curve of one loop: how long it waits after each empty poll. It need not be safe
-// for concurrent use. The policies of github.com/cenkalti/backoff/v4 implement it.
-type BackOff = scaling.BackOff
 
 // Load is what one instance knows of its load. A rule for loops gets it, a listener's state has it,
 // and an instance reports it. It may be copied. Its JSON form has the names in lower case, with

@@ -14,7 +14,6 @@ import (
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/scaling"
 )
 
 // timedJob is a job that takes some time and may first be snoozed.
@@ -187,7 +186,7 @@ func TestConfiguringNeverLosesWork(t *testing.T) {
 				puts += len(s.put)
 			}
 			w.down.Store(false)
-			enough := Settings{Concurrency: 300, Idle: scaling.Idle{Max: time.Minute}, Loops: Loops{Max: 30, Pause: time.Second}}
+			enough := Settings{Concurrency: 300, Idle: Idle{Max: time.Minute}, Loops: Loops{Max: 30, Pause: time.Second}}
 			w.play(change{set: enough, runsFor: time.Minute})
 			for range 24 * 60 {
 				if w.depth(w.queue.Queue) == 0 {

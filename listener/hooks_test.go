@@ -37,12 +37,6 @@ func eachFault(t *testing.T, f func(b *bundle, fail func())) {
 	}
 }
 
-// brokenCurve is a user's curve with one method that fails.
-type brokenCurve struct{ next, reset func() }
-
-func (c brokenCurve) NextBackOff() time.Duration { c.next(); return time.Second }
-func (c brokenCurve) Reset()                     { c.reset() }
-
 // brokenHandler is a slog.Handler that fails.
 type brokenHandler struct{ enabled, handle func() }
 
@@ -95,12 +89,8 @@ var hooks = map[string]func(o *Options[job], fail func()){
 	"QueueWorkDetected": func(o *Options[job], fail func()) {
 		o.Fetch.QueueWorkDetected = func(scaling.Load) int { fail(); return 0 }
 	},
-	"Idle.New": func(o *Options[job], fail func()) { o.Fetch.Idle.New = func() BackOff { fail(); return nil } },
-	"Idle.New: NextBackOff": func(o *Options[job], fail func()) {
-		o.Fetch.Idle.New = func() BackOff { return brokenCurve{fail, succeeds} }
-	},
-	"Idle.New: Reset": func(o *Options[job], fail func()) {
-		o.Fetch.Idle.New = func() BackOff { return brokenCurve{succeeds, fail} }
+	"Idle.Curve": func(o *Options[job], fail func()) {
+		o.Fetch.Idle.Curve = func(int) time.Duration { fail(); return time.Second }
 	},
 	"OnError": func(o *Options[job], fail func()) {
 		report := o.OnError
@@ -321,7 +311,7 @@ func TestTheDefaultDecidesForAHookThatFails(t *testing.T) {
 	if testing.Short() {
 		t.Skip("plays many worlds")
 	}
-	for _, name := range []string{"QueueEmpty", "Idle.New", "Idle.New: NextBackOff"} {
+	for _, name := range []string{"QueueEmpty", "Idle.Curve"} {
 		eachFault(t, func(b *bundle, fail func()) {
 			o := options()
 			hooks[name](o, fail)
@@ -345,18 +335,6 @@ func TestTheDefaultDecidesForAHookThatFails(t *testing.T) {
 		b.mustFinish()
 		if n := l.State().LoopsPeak; n != 4 {
 			b.Errorf("loops for 2,000 messages: got %d, want 4", n)
-		}
-	})
-	bubble(t, func(b *bundle) {
-		var reported errorList
-		o := options()
-		o.OnError = reported.add
-		o.Fetch.Idle.New = func() BackOff { return nil }
-		b.run(New(b.queue, nothing, o))
-		advance(time.Minute)
-		b.mustFinish()
-		if e := reported.hook("Idle.New"); e == nil || !strings.Contains(e.Error(), "returned nil") {
-			b.Errorf("errors for a curve that is nil: got %s, want \"returned nil\"", reported.text())
 		}
 	})
 }
@@ -515,7 +493,7 @@ func TestACurveThatFailsInConfigureStopsNothing(t *testing.T) {
 		l := New(b.queue, nothing, options())
 		b.run(l)
 		advance(time.Second)
-		if err := l.Configure(Settings{Idle: scaling.Idle{New: func() BackOff { fail(); return nil }}}); err != nil {
+		if err := l.Configure(Settings{Idle: Idle{Curve: func(int) time.Duration { fail(); return time.Second }}}); err != nil {
 			b.Fatal(err)
 		}
 		advance(time.Minute)

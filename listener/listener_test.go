@@ -16,7 +16,6 @@ import (
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/driver"
-	"github.com/millrace/millrace/scaling"
 )
 
 // L-12: every success is deleted after its handler has returned.
@@ -395,7 +394,7 @@ func TestWorkResetsTheWaits(t *testing.T) {
 
 	bubble(t, func(b *bundle) {
 		o := options()
-		o.Fetch.Idle = scaling.Idle{Max: idleMax}
+		o.Fetch.Idle = Idle{Max: idleMax}
 		d := waitAfterError(b, func(b *bundle) {
 			b.run(New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(time.Second); return nil }, o))
 			advance(10 * time.Minute)
@@ -537,7 +536,7 @@ func TestBadOptionsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 		"Fetch.BatchSize":          func(o *Options[job]) { o.Fetch.BatchSize = 33 },
 		"Fetch.Loops":              func(o *Options[job]) { o.Fetch.Loops = Loops{Min: -1} },
 		"the minimum":              func(o *Options[job]) { o.Fetch.Loops = Loops{Min: 3, Max: 2} },
-		"Fetch.Idle":               func(o *Options[job]) { o.Fetch.Idle = scaling.Idle{Min: 2 * time.Second, Max: time.Second} },
+		"Fetch.Idle":               func(o *Options[job]) { o.Fetch.Idle = Idle{Min: 2 * time.Second, Max: time.Second} },
 		"Lease.Visibility":         func(o *Options[job]) { o.Lease.Visibility = dispatcher.Visibility{Min: time.Second} },
 		"Fetch.MinFetch":           func(o *Options[job]) { o.Fetch.MinFetch = -1 },
 		"time-out":                 func(o *Options[job]) { o.Timeout = -1 },

@@ -10,7 +10,6 @@ import (
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/metered"
-	"github.com/millrace/millrace/scaling"
 )
 
 // After an error a loop waits within these bounds, growing, and ignores its idle curve.
@@ -50,8 +49,8 @@ type loop struct {
 	*session
 	woken   chan struct{} // buffered, one: the owner wakes the loop
 	empties int           // empty polls in a row
-	setting *Idle         // curve was made for it
-	curve   BackOff       // waits after empty polls
+	setting *Idle         // in force when it was last asked for
+	risen   int           // of these, the ones since setting is in force: how far its curve has risen
 	phased  bool          // its polls are spread over the period of the fleet: see fleetWait
 	errors  *retry.Waits  // waits after errors in a row; nil before the first
 	failed  int           // errors in this row
@@ -169,8 +168,7 @@ func (l *loop) poll(reserved int) (wait time.Duration, ended bool) {
 	}
 	l.rates.received()
 	l.changed()
-	l.empties, l.found, l.phased = 0, l.found+1, false
-	l.curve.Reset()
+	l.empties, l.risen, l.found, l.phased = 0, 0, l.found+1, false
 	if l.short > 0 && l.short >= emptyAfter && l.options.Fetch.QueueEmpty == nil {
 		ended, _ = l.ask(event{what: emptied, short: true, seen: now.heard}, end, again)
 	}
@@ -248,7 +246,7 @@ func (l *loop) onEmptyPoll(found bool, seen uint64) (wait time.Duration, ended b
 		return max(wait, minHookWait), false
 	}
 	idle := l.currentIdle()
-	wait = idleWait(idle, l.curve.NextBackOff())
+	wait = l.curveWait(idle)
 	if wait < idle.Max {
 		return wait, false
 	}
@@ -383,27 +381,16 @@ func (l *loop) await(ctx context.Context, d time.Duration) (woken bool) {
 	return l.awaken(l)
 }
 
-// currentIdle returns the Idle in force, with a new curve if it has changed. A loop that sees
+// currentIdle returns the Idle in force. If it has changed, its curve starts over. A loop that sees
 // the change wakes the next one, which may be in a long sleep by the old Idle.
 func (l *loop) currentIdle() *Idle {
 	if now := l.snapshot().idle; now != l.setting {
 		if l.setting != nil {
 			l.tell(event{what: noticed})
 		}
-		l.setting, l.curve, l.phased = now, l.newCurve(now), false
+		l.setting, l.risen, l.phased = now, 0, false
 	}
 	return l.setting
-}
-
-// newCurve returns the curve of waits after empty polls.
-func (l *loop) newCurve(idle *Idle) BackOff {
-	own := scaling.CurveFrom(idle.Min, idle.Max, func(n int) int {
-		return int(l.jitters.forCurve() * float64(n))
-	})
-	if idle.New != nil {
-		return guardCurve(l.hooks, idle.New, own)
-	}
-	return own
 }
 
 // newErrorWaits returns the waits after consecutive errors. Their jitter depends on how many

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -70,6 +71,9 @@ func TestLoopsStartAgainWithWorkAndPauseBeforeTheyEnd(t *testing.T) {
 	})
 }
 
+// fromZero is the default curve from 0 to a second: options cannot set 0, which means the default.
+func fromZero(k int) time.Duration { return scaling.Curve(0, time.Second, k, rand.IntN) }
+
 // L-26: with the default curve a second loop ends at its fourth empty poll, 880 to 1309 ms
 // after the first, and at once if the wait is fixed.
 func TestALoopEndsAtItsFourthEmptyPoll(t *testing.T) {
@@ -78,9 +82,9 @@ func TestALoopEndsAtItsFourthEmptyPoll(t *testing.T) {
 			b.put(32) // one answer, so that work is detected once
 			o := withLoops(2)
 			if fixed {
-				o.Fetch.Idle = scaling.Idle{Min: time.Second, Max: time.Second}
+				o.Fetch.Idle = Idle{Min: time.Second, Max: time.Second}
 			} else {
-				o.Fetch.Idle = scaling.Idle{Min: time.Millisecond, Max: time.Second, New: func() BackOff { return scaling.Curve(0, time.Second) }}
+				o.Fetch.Idle = Idle{Min: time.Millisecond, Max: time.Second, Curve: fromZero}
 			}
 			l := New(b.queue, nothing, o)
 			b.run(l)
@@ -103,18 +107,14 @@ func TestALoopEndsAtItsFourthEmptyPoll(t *testing.T) {
 		var polledAt []int // in milliseconds
 		o := withLoops(2)
 		o.Fetch.Loops.Min = 2 // both run from the start
-		var curves atomic.Int64
-		o.Fetch.Idle = scaling.Idle{Min: time.Millisecond, Max: time.Second, New: func() BackOff {
-			curves.Add(1)
-			return scaling.Curve(0, time.Second)
-		}}
+		o.Fetch.Idle = Idle{Min: time.Millisecond, Max: time.Second, Curve: fromZero}
 		l := New(b.queue, nothing, o)
 		l.options.Fetch.Loops.Min = 2
 		b.run(l)
 		advance(0)
 		polls := len(b.queue.sent("dequeue"))
-		if n := curves.Load(); polls != 2 || n != 2 {
-			t.Errorf("got %d polls and %d curves at the start, want 2 and 2", polls, n)
+		if n := l.State().LoopsStarted; polls != 2 || n != 2 {
+			t.Errorf("got %d polls and %d loops at the start, want 2 and 2", polls, n)
 		}
 		advance(2 * time.Second)
 		for _, c := range b.queue.sent("dequeue") {
@@ -166,7 +166,8 @@ func TestLoopsAndProcessesWaitDifferently(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 20 {
-			waits[s.newLoop().curve.NextBackOff()] = true
+			l := s.newLoop()
+			waits[l.curveWait(l.setting)] = true
 		}
 		other, err := New(q, nothing, options()).prepare()
 		if err != nil {

@@ -157,7 +157,7 @@ type FetchOptions struct {
 
 	// Idle is how long a loop waits when the queue is empty. Setting it together with
 	// QueueEmpty, which overrides it, is an error. Its Fleet makes many instances poll as often
-	// together as one alone. Defaults to 100 ms … 1 s on the curve of scaling.Curve.
+	// together as one alone. Defaults to 100 ms … 1 s on a curve that doubles.
 	Idle Idle
 
 	// SafetyPoll is after how long without a dequeue a listener with Options.Wakeups sends one

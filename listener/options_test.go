@@ -13,7 +13,6 @@ import (
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
-	"github.com/millrace/millrace/scaling"
 	"github.com/millrace/millrace/wakeup"
 )
 
@@ -26,7 +25,7 @@ func TestADurationWithoutAUnitIsRefused(t *testing.T) {
 		"handler time-out":    {Timeout: 30},
 		"Lease.SettleTimeout": {Lease: LeaseOptions{SettleTimeout: 30}},
 		"grace":               {Grace: 30},
-		"Fetch.Idle.Max":      {Fetch: FetchOptions{Idle: scaling.Idle{Max: 30}}},
+		"Fetch.Idle.Max":      {Fetch: FetchOptions{Idle: Idle{Max: 30}}},
 		"Fetch.SafetyPoll":    {Fetch: FetchOptions{SafetyPoll: 30}},
 	} {
 		err := New(q, h, o).Run(t.Context())

@@ -9,7 +9,6 @@ import (
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/scaling"
 )
 
 // repeating is a queue whose dequeues fail with these errors in order, and then work. It records
@@ -67,7 +66,7 @@ func TestWorkResetsTheIdleCount(t *testing.T) {
 func TestWorkResetsTheIdleCurve(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := options()
-		o.Fetch.Idle = scaling.Idle{Min: 100 * time.Millisecond, Max: time.Hour}
+		o.Fetch.Idle = Idle{Min: 100 * time.Millisecond, Max: time.Hour}
 		b.run(New(b.queue, nothing, o))
 		advance(10 * time.Minute)
 		b.put(1)

@@ -8,11 +8,10 @@ import (
 
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/scaling"
 )
 
 // longIdle is so long that only the wake-up for a release ends a wait in time.
-var longIdle = scaling.Idle{Min: 5 * time.Hour, Max: 24 * time.Hour}
+var longIdle = Idle{Min: 5 * time.Hour, Max: 24 * time.Hour}
 
 // Poison that could not be moved is fetched when it becomes visible, not when the idle wait
 // ends.

@@ -49,7 +49,7 @@ func TestTheStateHasDepthAndLoops(t *testing.T) {
 func TestWaitsGrowWhileTheQueueIsEmpty(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := options()
-		o.Fetch.Idle = scaling.Idle{Min: 100 * time.Millisecond, Max: 10 * time.Second}
+		o.Fetch.Idle = Idle{Min: 100 * time.Millisecond, Max: 10 * time.Second}
 		b.run(New(b.queue, nothing, o))
 		advance(time.Minute)
 		b.mustFinish()

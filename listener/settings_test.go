@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/dispatcher"
-	"github.com/millrace/millrace/scaling"
 )
 
 // Concurrency, loops and idle waits change while a listener runs.
@@ -72,12 +71,12 @@ func TestLoopsCanChangeWhileRunning(t *testing.T) {
 func TestIdleCanChangeWhileRunning(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := options()
-		o.Fetch.Idle = scaling.Idle{Max: time.Hour}
+		o.Fetch.Idle = Idle{Max: time.Hour}
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		advance(10 * time.Hour)
 		before := len(b.queue.sent("dequeue"))
-		if err := l.Configure(Settings{Idle: scaling.Idle{Max: time.Second}}); err != nil {
+		if err := l.Configure(Settings{Idle: Idle{Max: time.Second}}); err != nil {
 			t.Fatal(err)
 		}
 		advance(100 * time.Second) // the change wakes the loop long before its hour ends
@@ -101,7 +100,7 @@ func TestBadSettingsChangeNothing(t *testing.T) {
 			{Concurrency: -1},
 			{Loops: Loops{Min: -1}},
 			{Loops: Loops{Min: 3, Max: 2}},
-			{Idle: scaling.Idle{Min: time.Hour, Max: time.Second}, Loops: Loops{Min: 2}},
+			{Idle: Idle{Min: time.Hour, Max: time.Second}, Loops: Loops{Min: 2}},
 		} {
 			if err := l.Configure(bad); err == nil {
 				t.Errorf("%+v: got no error, want one", bad)
@@ -123,7 +122,7 @@ func TestADelayedMessageIsFetchedWhenItBecomesVisible(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
 		o := options()
-		o.Fetch.Idle = scaling.Idle{Max: time.Hour}
+		o.Fetch.Idle = Idle{Max: time.Hour}
 		o.RetryDelay = func(attempt int, _ error) time.Duration { return time.Duration(attempt) * 10 * time.Minute }
 		var at []time.Duration
 		l := New(b.queue, func(_ context.Context, m *Message[job]) error {
@@ -271,8 +270,8 @@ func TestAConfiguredMaxOfLoopsStays(t *testing.T) {
 // A setting that a hook overrides is refused, at the start and later.
 func TestIdleBesideItsHookIsRefused(t *testing.T) {
 	bubble(t, func(b *bundle) {
-		curve := func() BackOff { return scaling.Curve(0, time.Second) }
-		for _, idle := range []scaling.Idle{{Min: time.Second}, {Max: time.Minute}, {New: curve}} {
+		curve := func(int) time.Duration { return time.Second }
+		for _, idle := range []Idle{{Min: time.Second}, {Max: time.Minute}, {Curve: curve}} {
 			o := options()
 			o.Fetch.QueueEmpty = func(int) (time.Duration, bool) { return time.Second, false }
 			o.Fetch.Idle = idle
@@ -283,7 +282,7 @@ func TestIdleBesideItsHookIsRefused(t *testing.T) {
 				b.Fatalf("%+v beside a hook: got error %v, want one that names both", idle, err)
 			}
 
-			o.Fetch.Idle = scaling.Idle{}
+			o.Fetch.Idle = Idle{}
 			l := New(b.queue, nothing, o)
 			b.run(l)
 			advance(time.Minute)
@@ -315,7 +314,7 @@ func TestConfigureIsSafeForConcurrentUse(t *testing.T) {
 				for n := 1; n <= 50; n++ {
 					c := Settings{Concurrency: 1 + (n*37+i)%300}
 					if i%2 == 0 {
-						c = Settings{Loops: Loops{Min: 1 + (n+i)%6}, Idle: scaling.Idle{Max: time.Duration(n) * time.Second}}
+						c = Settings{Loops: Loops{Min: 1 + (n+i)%6}, Idle: Idle{Max: time.Duration(n) * time.Second}}
 					}
 					if err := l.Configure(c); err != nil && !errors.Is(err, errNotRunning) {
 						t.Error(err)

@@ -26,7 +26,7 @@ func TestAMessageGivenBackWithoutADelayIsFetchedAtOnce(t *testing.T) {
 			bubble(t, func(b *bundle) {
 				b.send(1)
 				o := options()
-				o.Fetch.Idle = scaling.Idle{Max: 10 * time.Minute}
+				o.Fetch.Idle = Idle{Max: 10 * time.Minute}
 				o.RetryDelay = func(int, error) time.Duration { return 0 }
 				var at []time.Duration
 				l := New(b.queue, func(_ context.Context, m *Message[job]) error {
@@ -62,7 +62,7 @@ func TestNoReleaseIsForgotten(t *testing.T) {
 		}
 		o := options()
 		o.Concurrency = 128
-		o.Fetch.Idle = scaling.Idle{Max: 24 * time.Hour}
+		o.Fetch.Idle = Idle{Max: 24 * time.Hour}
 		// One becomes visible every ten seconds, the last ones first: an early release must not
 		// be forgotten because it is remembered late.
 		visibleAt := func(i int) time.Duration { return time.Hour + time.Duration(n-i)*10*time.Second }
@@ -95,7 +95,7 @@ func TestReleasesOfOneSecondAreFetchedTogether(t *testing.T) {
 		}
 		o := options()
 		o.Concurrency = n
-		o.Fetch.Idle = scaling.Idle{Max: time.Hour}
+		o.Fetch.Idle = Idle{Max: time.Hour}
 		l := New(b.queue, func(_ context.Context, m *Message[job]) error {
 			if m.DequeueCount == 1 {
 				time.Sleep(time.Minute + time.Duration(m.Body.N)*time.Millisecond - time.Since(b.begin))
@@ -149,7 +149,7 @@ func TestWakeUpsDoNotEndAPauseAfterAnError(t *testing.T) {
 		down.Store(true)
 		before := len(b.queue.sent("dequeue"))
 		for range 10 * 60 { // a release and a change of settings every second
-			if err := l.Configure(Settings{Idle: scaling.Idle{Max: time.Hour}}); err != nil {
+			if err := l.Configure(Settings{Idle: Idle{Max: time.Hour}}); err != nil {
 				b.Fatal(err)
 			}
 			advance(time.Second)
@@ -204,7 +204,7 @@ func TestWaitsAfterErrorsFollowAChangeOfIdle(t *testing.T) {
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		advance(time.Minute)
-		if err := l.Configure(Settings{Idle: scaling.Idle{Max: time.Second}}); err != nil {
+		if err := l.Configure(Settings{Idle: Idle{Max: time.Second}}); err != nil {
 			b.Fatal(err)
 		}
 		advance(time.Minute)
@@ -266,7 +266,7 @@ func TestALoopThatEndsPassesItsWakeUpOn(t *testing.T) {
 			bubble(t, func(b *bundle) {
 				o := options()
 				o.Concurrency = 512
-				o.Fetch.Idle = scaling.Idle{Max: time.Minute}
+				o.Fetch.Idle = Idle{Max: time.Minute}
 				o.Fetch.Loops.Min = minLoops
 				o.Fetch.QueueWorkDetected = func(scaling.Load) int { return 16 }
 				o.Fetch.Loops.Pause = 24 * time.Hour // all stay
@@ -306,7 +306,7 @@ func TestSurplusLoopsEndWithoutAPoll(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := options()
 		o.Concurrency = 512
-		o.Fetch.Idle = scaling.Idle{Max: time.Hour}
+		o.Fetch.Idle = Idle{Max: time.Hour}
 		o.Fetch.Loops.Min = 16
 		l := New(b.queue, nothing, o)
 		b.run(l)
@@ -329,13 +329,13 @@ func TestAShorterIdleWaitReachesAllLoops(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := options()
 		o.Concurrency = 256
-		o.Fetch.Idle = scaling.Idle{Max: 10 * time.Hour}
+		o.Fetch.Idle = Idle{Max: 10 * time.Hour}
 		o.Fetch.Loops.Min = 8
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		advance(100 * time.Hour) // all sleep for ten hours
 		before := len(b.queue.sent("dequeue"))
-		if err := l.Configure(Settings{Idle: scaling.Idle{Max: time.Second}, Loops: Loops{Min: 1}}); err != nil {
+		if err := l.Configure(Settings{Idle: Idle{Max: time.Second}, Loops: Loops{Min: 1}}); err != nil {
 			b.Fatal(err)
 		}
 		advance(time.Minute)

@@ -31,12 +31,7 @@ func TestTheCurveMatchesTheVectors(t *testing.T) {
 		{700 * ms, 700 * ms, 1, 700 * ms, 700 * ms},
 	} {
 		for r, want := range map[int]time.Duration{80: c.low, 119: c.high} {
-			b := &curve{min: c.least, max: c.most, random: always(r)}
-			var got time.Duration
-			for range c.empty {
-				got = b.NextBackOff()
-			}
-			if got != want {
+			if got := Curve(c.least, c.most, c.empty, always(r)); got != want {
 				t.Errorf("min %v max %v, empty poll %d, r %d: got %v, want %v", c.least, c.most, c.empty, r, got, want)
 			}
 		}
@@ -58,11 +53,10 @@ func TestTheCurveReachesItsCapAfterTheSamePolls(t *testing.T) {
 		{time.Second, time.Minute, 119, 9, 50 * time.Second, 125 * time.Second},
 		{time.Second, time.Second, 119, 1, 0, 0},
 	} {
-		b := &curve{min: c.least, max: c.most, random: always(c.r)}
 		polls, waited := 0, time.Duration(0)
 		for {
 			polls++
-			wait := b.NextBackOff()
+			wait := Curve(c.least, c.most, polls, always(c.r))
 			if wait >= c.most {
 				break
 			}
@@ -113,10 +107,9 @@ func TestWaitsStayWithinBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		least := time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "least"))
 		most := least + time.Duration(rapid.Int64Range(0, math.MaxInt64-int64(time.Hour)).Draw(t, "span"))
-		b := Curve(least, most)
 		last := time.Duration(0)
-		for range rapid.IntRange(1, 80).Draw(t, "polls") {
-			wait := b.NextBackOff()
+		for i := range rapid.IntRange(1, 80).Draw(t, "polls") {
+			wait := Curve(least, most, i+1, rand.IntN)
 			if !sane(wait, least, most) {
 				t.Fatalf("got a wait of %v, want one within %v…%v", wait, least, most)
 			}
@@ -125,9 +118,8 @@ func TestWaitsStayWithinBounds(t *testing.T) {
 			}
 			last = wait
 		}
-		b.Reset()
-		if first := b.NextBackOff(); !sane(first, least, least+120*ms) {
-			t.Fatalf("first wait after a reset: got %v, want %v…%v", first, least, least+120*ms)
+		if first := Curve(least, most, 1, rand.IntN); !sane(first, least, least+120*ms) {
+			t.Fatalf("first wait: got %v, want %v…%v", first, least, least+120*ms)
 		}
 	})
 }
@@ -148,12 +140,12 @@ func TestLoopsDrawDifferentJitter(t *testing.T) {
 		return len(waits)
 	}
 	const enough = 10 // of the 40 that there are
-	if n := spread(func() time.Duration { return Curve(0, time.Second).NextBackOff() }); n < enough {
+	if n := spread(func() time.Duration { return Curve(0, time.Second, 1, rand.IntN) }); n < enough {
 		t.Errorf("200 loops: got %d different waits of 40, want at least %d", n, enough)
 	}
 	clock := uint64(time.Now().UnixMilli())
 	if n := spread(func() time.Duration {
-		return CurveFrom(0, time.Second, rand.New(rand.NewPCG(clock, 0)).IntN).NextBackOff()
+		return Curve(0, time.Second, 1, rand.New(rand.NewPCG(clock, 0)).IntN)
 	}); n >= enough {
 		t.Error("the check lets a generator a call pass: it proves nothing")
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/envelope"
+	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/scaling"
 )
@@ -295,9 +296,9 @@ func (n *costNumbers) dequeues(l levers) *big.Rat {
 	if l.has(leverOneLoop) {
 		loops = n.instances
 	}
-	idle := scaling.Idle{Min: n.every, Max: n.every}
+	idle := listener.Idle{Min: n.every, Max: n.every}
 	if l.has(leverBackOff) {
-		idle = scaling.Idle{Min: min(idleMin, n.idleMax), Max: n.idleMax}
+		idle = listener.Idle{Min: min(idleMin, n.idleMax), Max: n.idleMax}
 	}
 	if l.has(leverFleet) {
 		idle.Fleet = int(n.instances)
@@ -316,7 +317,7 @@ func atLeast(least *big.Rat, f float64) *big.Rat {
 // pollRate returns how many dequeues a second this number of loops send while a message comes every gap seconds. It plays
 // them: no formula has both the waits that grow and the loops that take each other's messages. What a loop does depends
 // on its share of the messages, so few loops stand for many.
-func pollRate(loops int64, gap float64, idle scaling.Idle) float64 {
+func pollRate(loops int64, gap float64, idle listener.Idle) float64 {
 	const (
 		most  = 16
 		polls = 20_000
@@ -326,11 +327,11 @@ func pollRate(loops int64, gap float64, idle scaling.Idle) float64 {
 	random := rand.New(rand.NewPCG(1, 1))
 	type player struct {
 		at    float64
-		curve scaling.BackOff
+		empty int // polls in a row
 	}
 	all := make([]player, played)
 	for i := range all {
-		all[i] = player{random.Float64() * idle.Max.Seconds(), scaling.CurveFrom(idle.Min, idle.Max, random.IntN)}
+		all[i] = player{random.Float64() * idle.Max.Seconds(), 0}
 	}
 	begin, now, taken := 0.0, 0.0, 0.0
 	for n := range polls {
@@ -347,10 +348,11 @@ func pollRate(loops int64, gap float64, idle scaling.Idle) float64 {
 		came := math.Floor(now / gap)
 		if got := min(came-taken, queue.MaxBatch); got > 0 {
 			taken += got
-			next.curve.Reset()
+			next.empty = 0
 			continue
 		}
-		wait := next.curve.NextBackOff()
+		next.empty++
+		wait := scaling.Curve(idle.Min, idle.Max, next.empty, random.IntN)
 		if wait >= idle.Max { // the jitter of a listener, and its fleet
 			wait = time.Duration(float64(idle.Max) * float64(max(idle.Fleet, 1)) * (1 + random.Float64()/10))
 		}

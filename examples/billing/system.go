@@ -23,7 +23,6 @@ import (
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/metered"
-	"github.com/millrace/millrace/scaling"
 	"github.com/millrace/millrace/scaling/beacon"
 	"github.com/millrace/millrace/wakeup"
 )
@@ -56,7 +55,7 @@ type options struct {
 	books      ledger          // of the controller
 	tariffs    records.Tariffs // of the initiator, for batches that are not split yet; the built-in ones by default
 	wakeups    wakeup.Source   // optional; the queues are polled without it
-	idle       scaling.Idle    // optional
+	idle       listener.Idle   // optional
 	visibility time.Duration   // after how long the messages of a killed process come back; 30 s by default
 	work       time.Duration   // how long an item takes beside charging it
 	beacon     beacon.Options  // optional

@@ -20,10 +20,10 @@ import (
 	"github.com/millrace/millrace/examples/internal/plainlog"
 	"github.com/millrace/millrace/examples/mosaic/roles"
 	"github.com/millrace/millrace/examples/mosaic/web"
+	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/queue/localqueue/filequeue"
-	"github.com/millrace/millrace/scaling"
 )
 
 const serveHelp = `Usage: mosaic serve [flags]
@@ -136,7 +136,7 @@ func (s *serving) serve(ctx context.Context, server *ownServer, a *account.Accou
 		options.Roles |= roles.Controller
 	}
 	if server.endpoint != nil { // a poll costs nothing
-		options.Idle = scaling.Idle{Min: 50 * time.Millisecond, Max: time.Second}
+		options.Idle = listener.Idle{Min: 50 * time.Millisecond, Max: time.Second}
 	}
 	system, err := openRoles(ctx, a, b, options)
 	if err != nil {

@@ -35,7 +35,7 @@ func (p *process) hooks(o *listener.Options[job]) {
 		p.hook("Scaled", str(loops))
 	}
 	if w.hook {
-		o.Fetch.Idle, o.Fetch.QueueEmpty = scaling.Idle{}, p.queueEmpty
+		o.Fetch.Idle, o.Fetch.QueueEmpty = listener.Idle{}, p.queueEmpty
 	}
 	if w.hookPanic > 0 {
 		p.observe(&o.Observer)
@@ -90,30 +90,11 @@ func (p *process) queueEmpty(idle int) (time.Duration, bool) {
 	return p.world.plan.dice.within(p.plan.idleMin, p.plan.idleMax, p.plan.name, "idle", str(idle)), idle > 3
 }
 
-// curve returns the waits of one loop after empty polls. A new loop asks for it before it asks for slots. It is held up
-// for longer than the steps of other loops are apart, so that those that are woken at the same instant come first.
-func (p *process) curve() scaling.BackOff {
-	time.Sleep(3 * time.Nanosecond)
-	return &curve{process: p}
-}
-
-type curve struct {
-	*process
-	empty int
-}
-
-func (c *curve) NextBackOff() time.Duration {
+// curve returns the wait of a loop after its k-th empty poll in a row.
+func (p *process) curve(k int) time.Duration {
 	yield()
-	c.empty++
-	c.hook("NextBackOff", str(c.empty))
-	grown := c.plan.idleMin << min(c.empty, 20)
+	p.hook("Curve", str(k))
+	grown := p.plan.idleMin << min(k, 20)
 	// Below the maximum the jitter is ours, from there on the listener's.
-	return grown + c.world.plan.dice.within(0, c.plan.idleMin, c.plan.name, "curve", str(c.empty))
-}
-
-// Reset is called after a batch and before the next dequeue.
-func (c *curve) Reset() {
-	c.empty = 0
-	yield()
-	c.hook("Reset")
+	return grown + p.world.plan.dice.within(0, p.plan.idleMin, p.plan.name, "curve", str(k))
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/faultqueue"
 	"github.com/millrace/millrace/queue/limits"
-	"github.com/millrace/millrace/scaling"
 )
 
 // process is one worker process with its queue and its listener.
@@ -150,7 +149,7 @@ func (p *process) watch(done chan error) {
 // configure changes the settings of the listener.
 func (p *process) configure(c change) {
 	if c.Idle.Min > 0 {
-		c.Idle.New = p.curve
+		c.Idle.Curve = p.curve
 	}
 	p.world.history.note(entry{kind: configured, who: p.plan.name, settings: c.Settings})
 	if err := p.listener.Configure(c.Settings); err != nil {
@@ -199,7 +198,7 @@ func (p *process) options() *listener.Options[job] {
 		Concurrency: w.concurrency, Timeout: w.timeout, Grace: w.grace, Codec: reader{p}, Claims: p.claims(),
 		Fetch: listener.FetchOptions{
 			BatchSize: w.batch, MinFetch: w.least, Linger: w.linger, Loops: w.loops,
-			Idle: scaling.Idle{Min: w.idleMin, Max: w.idleMax, New: p.curve},
+			Idle: listener.Idle{Min: w.idleMin, Max: w.idleMax, Curve: p.curve},
 		},
 		Lease: listener.LeaseOptions{Visibility: w.visibility, SettleTimeout: w.settle, StuckAfter: w.stuckAfter, GiveUp: w.giveUp},
 		Wire:  listener.WireOptions{AcceptForeign: w.policy.adopt},

@@ -17,9 +17,9 @@ import (
 	"github.com/millrace/millrace/emulator"
 	"github.com/millrace/millrace/examples/internal/cli"
 	"github.com/millrace/millrace/internal/azurestorage"
+	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
-	"github.com/millrace/millrace/scaling"
 	"github.com/millrace/millrace/wakeup/serverwakeup"
 )
 
@@ -129,11 +129,11 @@ func (a *Account) Patience() time.Duration {
 
 // Idle is how long listeners wait between polls of an empty queue. In this process a poll costs
 // nothing, and a user waits.
-func (a *Account) Idle() scaling.Idle {
+func (a *Account) Idle() listener.Idle {
 	if a.endpoint != nil {
-		return scaling.Idle{Min: 20 * time.Millisecond, Max: 250 * time.Millisecond}
+		return listener.Idle{Min: 20 * time.Millisecond, Max: 250 * time.Millisecond}
 	}
-	return scaling.Idle{}
+	return listener.Idle{}
 }
 
 // Server returns the name that the queue server gives itself, such as "Azurite-Queue/3.35.0". If it

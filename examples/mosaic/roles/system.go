@@ -13,7 +13,6 @@ import (
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/scaling"
 	"github.com/millrace/millrace/wakeup"
 )
 
@@ -56,7 +55,7 @@ type Options struct {
 
 	// Idle is how long listeners wait between polls of an empty queue. Defaults to the
 	// default of package listener.
-	Idle scaling.Idle
+	Idle listener.Idle
 
 	// Wakeups announce messages, in place of polling. Nil means polling, which is the default.
 	Wakeups wakeup.Source

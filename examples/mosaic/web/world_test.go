@@ -27,9 +27,9 @@ import (
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/examples/mosaic/roles"
+	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
-	"github.com/millrace/millrace/scaling"
 )
 
 // world is what outlives a server: the account, the blobs and the folder of the jobs.
@@ -140,7 +140,7 @@ func (w *world) serve(change func(*Options), more ...func(*site)) *site {
 	open := func(name string) (queue.Queue, error) { return counted{w.queue(name), w}, nil }
 	system, err := roles.Open(open, w.store, roles.Options{
 		Processors: 2, Grace: 10 * time.Millisecond, Logger: logger,
-		Idle: scaling.Idle{Min: time.Millisecond, Max: 10 * time.Millisecond},
+		Idle: listener.Idle{Min: time.Millisecond, Max: 10 * time.Millisecond},
 	})
 	if err != nil {
 		w.t.Fatal(err)
