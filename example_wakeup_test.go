@@ -33,7 +33,7 @@ func Example_wakeUps() {
 		return nil
 	}
 	l := listener.New(q, ship, &listener.Options[string]{
-		Wakeups: engine.Wakeups(), // natswakeup and serverwakeup carry events between processes
+		Wakeups: engine, // natswakeup and serverwakeup carry events between processes
 		Observer: listener.Observer{Scaled: func(_ queue.Name, loops int) {
 			if loops == 0 {
 				idle <- struct{}{}

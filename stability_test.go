@@ -180,9 +180,6 @@ var exposedToday = map[violation]string{
 	{"dispatcher.Slots.Take", "dispatcher.SlotRequest"}:            "listener gets an alias, or Take gets numbers",
 	{"listener.Options.Beacon", "scaling/beacon.Options"}:          "an interface of listener, which beacon implements",
 	{"listener.FetchOptions.LoopController", "scaling.Controller"}: "goes, or takes a type of listener",
-	{"listener.Options.Wakeups", "wakeup.Source"}:                  "an interface of listener, or wakeup is stable",
-	{"producer.Options.Wakeups", "wakeup.Publisher"}:               "an interface of producer, or wakeup is stable",
-	{"queue/localqueue.Engine.Wakeups", "wakeup.QueueSource"}:      "follows Options.Wakeups",
 }
 
 // TestStablePackagesExposeOnlyStableTypes: a name that is promised does not depend on one that is
@@ -234,7 +231,7 @@ func TestEveryPackageSaysHowStableItIs(t *testing.T) {
 
 // maxStable bounds the exported names of the stable packages: users learn them, and they stay until
 // 2.0. Lower it when names go. The aim is 700.
-const maxStable = 690
+const maxStable = 695
 
 // TestTheStablePackagesAreSmall counts exported names, fields included. With -v it prints those of
 // each package. What listener re-exports of package dispatcher counts once: the name there, with

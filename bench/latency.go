@@ -140,8 +140,8 @@ type transport struct {
 	processes int // of sender and worker
 
 	// source and publisher are nil for none. What they open they add to the closers.
-	source    func(assignment, *closers) (wakeup.Source, error)
-	publisher func(assignment, *closers) (wakeup.Publisher, error)
+	source    func(assignment, *closers) (listener.Wakeups, error)
+	publisher func(assignment, *closers) (producer.Wakeups, error)
 }
 
 func (t transport) String() string { return t.name }
@@ -150,12 +150,12 @@ var transports = []transport{
 	{name: "polling", processes: 2},
 	{
 		name: "bus", processes: 1,
-		source:    func(a assignment, _ *closers) (wakeup.Source, error) { return a.bus, nil },
-		publisher: func(a assignment, _ *closers) (wakeup.Publisher, error) { return a.bus, nil },
+		source:    func(a assignment, _ *closers) (listener.Wakeups, error) { return a.bus, nil },
+		publisher: func(a assignment, _ *closers) (producer.Wakeups, error) { return a.bus, nil },
 	},
 	{
 		name: "stream", processes: 2, // the server sees what is sent
-		source: func(a assignment, c *closers) (wakeup.Source, error) {
+		source: func(a assignment, c *closers) (listener.Wakeups, error) {
 			s, err := serverwakeup.Open(a.Server.Locations[0], nil)
 			if err == nil {
 				c.add(s.Close)
@@ -165,8 +165,8 @@ var transports = []transport{
 	},
 	{
 		name: "nats", processes: 2,
-		source:    func(a assignment, c *closers) (wakeup.Source, error) { return connectNATS(a, c) },
-		publisher: func(a assignment, c *closers) (wakeup.Publisher, error) { return connectNATS(a, c) },
+		source:    func(a assignment, c *closers) (listener.Wakeups, error) { return connectNATS(a, c) },
+		publisher: func(a assignment, c *closers) (producer.Wakeups, error) { return connectNATS(a, c) },
 	},
 }
 

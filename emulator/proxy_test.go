@@ -27,7 +27,6 @@ import (
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
-	"github.com/millrace/millrace/wakeup"
 	"github.com/millrace/millrace/wakeup/serverwakeup"
 )
 
@@ -283,8 +282,10 @@ func TestAWorkerBehindACachingProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer wakeups.Close()
-	listening, events := make(chan bool, 10), make(chan wakeup.Event, 10)
-	subscription, err := wakeups.Subscribe(q.Name(), wakeup.Subscriber{Listening: func(l bool) { listening <- l }, Event: func(e wakeup.Event) { events <- e }})
+	listening, events := make(chan bool, 10), make(chan event, 10)
+	subscription, err := wakeups.Subscribe(q.Name(), func(q queue.Name, bytes int64, due time.Time) {
+		events <- event{q, bytes, due}
+	}, func(l bool) { listening <- l })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -303,4 +304,11 @@ func TestAWorkerBehindACachingProxy(t *testing.T) {
 	if n := p.stored(t); n != 0 || p.hits.Load() != 0 {
 		t.Errorf("cache: got %d responses in it and %d from it, want 0", n, p.hits.Load())
 	}
+}
+
+// event is what was published, or heard.
+type event struct {
+	Queue queue.Name
+	Bytes int64
+	Due   time.Time
 }

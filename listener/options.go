@@ -8,7 +8,6 @@ import (
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/scaling"
 	"github.com/millrace/millrace/scaling/beacon"
-	"github.com/millrace/millrace/wakeup"
 )
 
 // Options configure a [Listener]. Nil and the zero value mean the defaults. The first six fields are
@@ -60,7 +59,7 @@ type Options[T any] struct {
 	// while no events reach the listener, such as when a connection is lost: then a loop polls. The
 	// producers must publish, or the server: see package wakeup. A source that is not usable ends
 	// Run with an error. Defaults to nil: the listener polls.
-	Wakeups wakeup.Source
+	Wakeups Wakeups
 
 	// Claims opens the bodies of messages that only refer to them, and stores bodies that are too
 	// large for Message.Save to put into the message. It must be the store of the producers. See

@@ -10,7 +10,6 @@ import (
 	"github.com/millrace/millrace/internal/units"
 	"github.com/millrace/millrace/scaling"
 	"github.com/millrace/millrace/scaling/beacon"
-	"github.com/millrace/millrace/wakeup"
 )
 
 // Defaults of [Options] and [Loops].
@@ -27,7 +26,7 @@ type sessionOptions struct {
 	Create   bool
 	Metadata Metadata
 	Fetch    FetchOptions
-	Wakeups  wakeup.Source
+	Wakeups  Wakeups
 	Beacon   beacon.Options
 	Grace    time.Duration
 	Observer Observer

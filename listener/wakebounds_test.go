@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/wakeup"
 )
 
 // Messages that are given back or sent with a delay are fetched when they become visible, however many
@@ -48,7 +47,7 @@ func TestWhatFallsDueStartsALoop(t *testing.T) {
 		b.run(l)
 		synctest.Wait()
 		for i := 1; i < n; i += 2 {
-			source.subscribed()[0].of.Event(wakeup.Event{Queue: jobsQueue, Due: b.begin.Add(time.Duration(1+i%600) * 10 * time.Second)})
+			source.subscribed()[0].of.Event(jobsQueue, 0, b.begin.Add(time.Duration(1+i%600)*10*time.Second))
 		}
 		advance(5 * time.Second)
 		b.mustBeIdle(l)
@@ -72,9 +71,9 @@ func TestEventsThatAreDueLaterTakeBoundedMemory(t *testing.T) {
 		synctest.Wait()
 		hear := source.subscribed()[0].of.Event
 		for i := range 700_000 {
-			hear(wakeup.Event{Queue: jobsQueue, Due: time.Now().Add(time.Duration(i) * 10 * time.Second)})
+			hear(jobsQueue, 0, time.Now().Add(time.Duration(i)*10*time.Second))
 		}
-		hear(wakeup.Event{Queue: jobsQueue, Due: time.Unix(1<<50, 0)})
+		hear(jobsQueue, 0, time.Unix(1<<50, 0))
 		if got, most := len(l.session.agenda.called.seconds), int(queue.MaxVisibility/time.Second)+2; got > most {
 			b.Errorf("got %d instants remembered, want at most %d", got, most)
 		}
@@ -91,12 +90,12 @@ func TestAFloodOfEventsIsNoFloodOfDequeues(t *testing.T) {
 	}
 	floods := map[string]func(*Listener[job], *instances){
 		"events": func(_ *Listener[job], s *instances) {
-			_ = s.Publish(context.Background(), wakeup.Event{Queue: jobsQueue})
+			_ = s.Publish(context.Background(), jobsQueue, 0, time.Time{})
 		},
 		"Wake":        func(l *Listener[job], _ *instances) { l.Wake() },
 		"connections": func(_ *Listener[job], s *instances) { s.connect(false); s.connect(true) },
 		"due": func(_ *Listener[job], s *instances) {
-			s.subscribed()[0].of.Event(wakeup.Event{Queue: jobsQueue, Due: time.Now().Add(time.Millisecond)})
+			s.subscribed()[0].of.Event(jobsQueue, 0, time.Now().Add(time.Millisecond))
 		},
 	}
 	for name, flood := range floods {
@@ -359,7 +358,7 @@ func TestClocksMayDifferALittle(t *testing.T) {
 		if _, err := b.queue.Queue.Enqueue(b.Context(), `{"N":1}`, &queue.EnqueueOptions{Delay: 10 * time.Second}); err != nil {
 			b.Fatal(err)
 		}
-		source.subscribed()[0].of.Event(wakeup.Event{Queue: jobsQueue, Due: time.Now().Add(10*time.Second - 50*time.Millisecond)})
+		source.subscribed()[0].of.Event(jobsQueue, 0, time.Now().Add(10*time.Second-50*time.Millisecond))
 		advance(11 * time.Second)
 		if l.State().Outcomes[Deleted] != 1 {
 			b.Error("got the job not done, want it found at its event")

@@ -117,7 +117,7 @@ func (b *bundle) playOrder(order []string) {
 		case "wake":
 			l.Wake()
 		case "due":
-			l.session.onEvent(wakeup.Event{Queue: jobsQueue})
+			l.session.onEvent(jobsQueue, 0, time.Time{})
 		case "release":
 			l.session.onRelease(time.Now(), false)
 		case "settings":
@@ -249,20 +249,26 @@ func TestAnEventDuringSubscribe(t *testing.T) {
 // eager is a source that has events during Subscribe and after Close.
 type eager struct {
 	*instances
-	subscriber wakeup.Subscriber
+	subscriber subscriber
 }
 
 func (e *eager) flood() {
 	for i := range 1000 {
 		e.subscriber.Listening(i%2 == 1)
-		e.subscriber.Event(wakeup.Event{Queue: jobsQueue})
-		e.subscriber.Event(wakeup.Event{Queue: jobsQueue, Due: time.Now().Add(time.Duration(i) * time.Hour)})
-		e.subscriber.Event(wakeup.Event{Queue: jobsQueue, Due: time.Unix(1<<40, 0), Bytes: -1})
+		e.subscriber.Event(jobsQueue, 0, time.Time{})
+		e.subscriber.Event(jobsQueue, 0, time.Now().Add(time.Duration(i)*time.Hour))
+		e.subscriber.Event(jobsQueue, -1, time.Unix(1<<40, 0))
 	}
 }
 
-func (e *eager) Subscribe(q queue.Name, s wakeup.Subscriber) (wakeup.Subscription, error) {
-	e.subscriber = s
+func (e *eager) Subscribe(q queue.Name, event func(q queue.Name, bytes int64, due time.Time), listening func(bool)) (wakeup.Subscription, error) {
+	e.subscriber = subscriber{event, listening}
 	e.flood()
-	return e.instances.Subscribe(q, s)
+	return e.instances.Subscribe(q, event, listening)
+}
+
+// subscriber has the functions that Subscribe was called with.
+type subscriber struct {
+	Event     func(q queue.Name, bytes int64, due time.Time)
+	Listening func(bool)
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/wakeup"
 )
 
 // occupied runs a listener whose only slot is taken for an hour, and an idle one.
@@ -57,7 +56,7 @@ func TestAnInstanceWithoutRoomPassesOnWhatFallsDue(t *testing.T) {
 					full = s
 				}
 			}
-			full.of.Event(wakeup.Event{Queue: jobsQueue, Due: time.Now().Add(10 * time.Second)})
+			full.of.Event(jobsQueue, 0, time.Now().Add(10*time.Second))
 			advance(11 * time.Second)
 			if got := idle.State().Outcomes[Deleted]; got != n+1 {
 				b.Errorf("got %d jobs done by the idle instance when they were due, want %d", got, n+1)
@@ -75,7 +74,7 @@ func TestAnEventThatCrossesReadyIsPassedOn(t *testing.T) {
 		b.put(1)
 		for _, m := range source.subscribed() {
 			if !m.isReady() {
-				m.of.Event(wakeup.Event{Queue: jobsQueue}) // was under way
+				m.of.Event(jobsQueue, 0, time.Time{}) // was under way
 			}
 		}
 		synctest.Wait()
@@ -135,7 +134,7 @@ func TestWhatFallsDueInAPauseIsPassedOnUnlessAllArePaused(t *testing.T) {
 			advance(time.Minute)
 			l.session.tell(event{what: asks}) // so that the flag is not read soon
 			l.session.tell(event{what: paused, pause: reasons, on: true})
-			source.subscribed()[0].of.Event(wakeup.Event{Queue: jobsQueue, Due: time.Now().Add(time.Second)})
+			source.subscribed()[0].of.Event(jobsQueue, 0, time.Now().Add(time.Second))
 			synctest.Wait()
 			source.called()
 			advance(10 * time.Second)

@@ -137,7 +137,7 @@ func dequeuesForOne(t *testing.T, gap time.Duration, way string) (each float64) 
 			q = must(paired.New(promising{b.queue, 2}, b.engine.Queue(queue.Name{Account: "east", Queue: "jobs"}), nil))
 			o.Wakeups = bus
 		case "engine":
-			o.Wakeups, q = b.engine.Wakeups(), promising{b.queue, 2}
+			o.Wakeups, q = b.engine, promising{b.queue, 2}
 		}
 		b.run(New(q, func(context.Context, *Message[job]) error {
 			time.Sleep(20 * time.Millisecond)

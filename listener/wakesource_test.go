@@ -22,7 +22,7 @@ type instances struct {
 
 type instance struct {
 	all   *instances
-	of    wakeup.Subscriber
+	of    subscriber
 	one   sync.Mutex // held while the subscriber is called
 	ready bool       // guarded by all.mu
 	ended bool       // guarded by all.mu
@@ -30,8 +30,8 @@ type instance struct {
 
 func connected() *instances { return &instances{connected: true} }
 
-func (i *instances) Subscribe(_ queue.Name, s wakeup.Subscriber) (wakeup.Subscription, error) {
-	m := &instance{all: i, of: s}
+func (i *instances) Subscribe(_ queue.Name, event func(q queue.Name, bytes int64, due time.Time), listening func(bool)) (wakeup.Subscription, error) {
+	m := &instance{all: i, of: subscriber{event, listening}}
 	i.mu.Lock()
 	i.members = append(i.members, m)
 	i.mu.Unlock()
@@ -39,9 +39,9 @@ func (i *instances) Subscribe(_ queue.Name, s wakeup.Subscriber) (wakeup.Subscri
 	return m, nil
 }
 
-func (i *instances) Publish(_ context.Context, e wakeup.Event) error {
+func (i *instances) Publish(_ context.Context, q queue.Name, bytes int64, due time.Time) error {
 	if m := i.pick(nil); m != nil {
-		m.call(func() { m.of.Event(e) })
+		m.call(func() { m.of.Event(q, bytes, due) })
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func (m *instance) Ready(ready bool) {
 func (m *instance) More() {
 	m.note("More")
 	if next := m.all.pick(m); next != nil {
-		next.call(func() { next.of.Event(wakeup.Event{Queue: jobsQueue}) })
+		next.call(func() { next.of.Event(jobsQueue, 0, time.Time{}) })
 	}
 }
 
@@ -149,7 +149,7 @@ func wakeOptions(s wakeup.Source) *Options[job] {
 // publish publishes that a message is in the bundle's queue.
 func (b *bundle) publish(p wakeup.Publisher) {
 	b.Helper()
-	if err := p.Publish(b.Context(), wakeup.Event{Queue: jobsQueue}); err != nil {
+	if err := p.Publish(b.Context(), jobsQueue, 0, time.Time{}); err != nil {
 		b.Fatal(err)
 	}
 }

@@ -18,7 +18,7 @@ import (
 // failingSource fails to subscribe.
 type failingSource func() (wakeup.Subscription, error)
 
-func (f failingSource) Subscribe(queue.Name, wakeup.Subscriber) (wakeup.Subscription, error) {
+func (f failingSource) Subscribe(queue.Name, func(queue.Name, int64, time.Time), func(bool)) (wakeup.Subscription, error) {
 	return f()
 }
 

@@ -23,7 +23,7 @@ func (s *stuckSource) enter(call string) {
 	}
 }
 
-func (s *stuckSource) Subscribe(queue.Name, wakeup.Subscriber) (wakeup.Subscription, error) {
+func (s *stuckSource) Subscribe(queue.Name, func(queue.Name, int64, time.Time), func(bool)) (wakeup.Subscription, error) {
 	s.enter("Subscribe")
 	return stuckSubscription{s}, nil
 }

@@ -10,12 +10,42 @@ import (
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/driver"
-	"github.com/millrace/millrace/wakeup"
 )
 
 // dueMargin is how long after its Due an event causes a poll: clocks of machines that are set by
 // NTP differ by less, and a poll that comes too early finds nothing.
 const dueMargin = 100 * time.Millisecond
+
+// Wakeups is a source of hints that work has come, for [Options].Wakeups: an Engine of package
+// localqueue, or a Bus or a transport of package wakeup. Implementations must be safe for concurrent
+// use. The suite in package wakeuptest tests them.
+type Wakeups interface {
+	// Subscribe registers a listener for the events of a queue, until it closes the subscription.
+	// It does not wait for a connection. An error means that the source cannot deliver such events,
+	// and ends Run.
+	//
+	// The source calls one of the two functions at a time. They do not wait. It calls event when
+	// messages have come to a queue, or will be visible there at a later time, due; the zero time
+	// means now, and zero bytes are an unknown size. The listener ignores events of other queues.
+	// It calls listening with true when events begin to reach the listener, and with false when
+	// they cease to, such as when a connection is lost.
+	//
+	// The listener calls Ready(false) while it has no room for work, so that others hear events in
+	// its place, and More when it found more work than it took, so that another process is woken.
+	// After Close nothing is called.
+	Subscribe(q queue.Name, event func(q queue.Name, bytes int64, due time.Time), listening func(bool)) (interface {
+		Ready(room bool)
+		More()
+		Close() error
+	}, error)
+}
+
+// subscription is the result of Subscribe.
+type subscription = interface {
+	Ready(room bool)
+	More()
+	Close() error
+}
 
 // wakeups is the listener's side of its subscription. Only one goroutine calls the subscription,
 // because a call may call the listener back, and so that calls of Ready keep their order.
@@ -40,10 +70,10 @@ func (l *Listener[T]) Wake() {
 	}
 }
 
-// onEvent implements [wakeup.Subscriber].
-func (s *session) onEvent(e wakeup.Event) {
-	switch wait := time.Until(e.Due); {
-	case !concerns(e.Queue, s.queue.Name()):
+// onEvent is called by the source for each event.
+func (s *session) onEvent(q queue.Name, _ int64, due time.Time) {
+	switch wait := time.Until(due); {
+	case !concerns(q, s.queue.Name()):
 	case wait <= 0: // the listener may have no room since the source has picked it
 		s.hears(event{what: dueNow, limited: true})
 	case s.looping.Err() == nil:
@@ -58,7 +88,7 @@ func concerns(event, ours queue.Name) bool {
 	return event.Queue == ours.Queue && (event.Account == ours.Account || event.Account == "" || ours.Account == "")
 }
 
-// onListening implements [wakeup.Subscriber].
+// onListening is called by the source when events begin or cease to come.
 func (s *session) onListening(on bool) { s.hears(event{what: listens, on: on}) }
 
 // A source must not wait. One that does is left behind at the stop after so long, or at Halt
@@ -88,9 +118,9 @@ func (s *session) subscribe(halted <-chan struct{}) error {
 }
 
 // callSubscribe subscribes. It may be called when the listener has stopped meanwhile.
-func (s *session) callSubscribe() (to wakeup.Subscription, err error) {
+func (s *session) callSubscribe() (to subscription, err error) {
 	returned := s.hooks.Call("Wakeups.Subscribe", func() {
-		to, err = s.options.Wakeups.Subscribe(s.queue.Name(), wakeup.Subscriber{Event: s.onEvent, Listening: s.onListening})
+		to, err = s.options.Wakeups.Subscribe(s.queue.Name(), s.onEvent, s.onListening)
 	})
 	if !returned {
 		err = errors.New("the source failed: see OnError or the log")
@@ -121,7 +151,7 @@ func (s *session) awaitAnswer(answered <-chan error, halted <-chan struct{}) err
 // keepSubscription calls the source, and logs when the connection is lost and comes back. From the
 // stop on the source is told that there is no room. The subscription is closed after the drain: if
 // messages were given back, another instance may be woken for them then.
-func (s *session) keepSubscription(to wakeup.Subscription) {
+func (s *session) keepSubscription(to subscription) {
 	told := true
 	tell := func(ready bool) {
 		if told == ready {
@@ -133,7 +163,7 @@ func (s *session) keepSubscription(to wakeup.Subscription) {
 		}
 		s.hooks.Call("Wakeups.Ready", func() { to.Ready(ready) })
 		if !ready {
-			s.tell(event{what: deafened}) // Listening(true) may have come in between
+			s.tell(event{what: deafened}) // listening(true) may have come in between
 		}
 	}
 	more := func() { s.hooks.Call("Wakeups.More", to.More) }
@@ -219,7 +249,7 @@ func (c *connectionLog) log(s *session) time.Duration {
 // emptyAfter returns driver.EmptyAfter of q, or the number that the source has in its place.
 func (c *sessionOptions) emptyAfter(q queue.Queue) int {
 	n := driver.EmptyAfter(q)
-	if source, ok := c.Wakeups.(wakeup.QueueSource); ok && n > 0 {
+	if source, ok := c.Wakeups.(interface{ EmptyAfter() int }); ok && n > 0 {
 		n = source.EmptyAfter()
 	}
 	return n

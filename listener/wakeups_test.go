@@ -129,7 +129,7 @@ func TestTheEngineWakesForTheMessageOfAKilledWorker(t *testing.T) {
 		bubble(t, func(b *bundle) {
 			source := wakeup.Source(new(wakeup.Bus))
 			if name == "engine" {
-				source = b.engine.Wakeups()
+				source = b.engine
 			}
 			l := New(b.queue, nothing, wakeOptions(source))
 			b.run(l)
@@ -284,7 +284,7 @@ func TestEventsOfOtherQueuesAreIgnored(t *testing.T) {
 			synctest.Wait()
 			before := b.dequeues()
 			for _, due := range []time.Time{{}, time.Now().Add(time.Second)} {
-				if err := bus.Publish(b.Context(), wakeup.Event{Queue: event, Due: due}); err != nil {
+				if err := bus.Publish(b.Context(), event, 0, due); err != nil {
 					b.Fatal(err)
 				}
 			}

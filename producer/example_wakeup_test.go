@@ -3,6 +3,7 @@ package producer_test
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
@@ -25,10 +26,9 @@ func ExampleOptions_wakeups() {
 		return
 	}
 	bus := new(wakeup.Bus)
-	subscription, err := bus.Subscribe(q.Name(), wakeup.Subscriber{
-		Event:     func(e wakeup.Event) { fmt.Println("work has come to", e.Queue) },
-		Listening: func(bool) {},
-	})
+	subscription, err := bus.Subscribe(q.Name(), func(q queue.Name, _ int64, _ time.Time) {
+		fmt.Println("work has come to", q)
+	}, func(bool) {})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -10,7 +10,6 @@ import (
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/wakeup"
 )
 
 // defaultTimeout bounds one Send with all its retries.
@@ -62,7 +61,7 @@ type Options[T any] struct {
 	// fails no Send, because the message is on the queue. Send waits for the publisher, which must
 	// return when its context ends: after a second, or at the Timeout if that comes first. Defaults
 	// to none: workers poll.
-	Wakeups wakeup.Publisher
+	Wakeups Wakeups
 
 	// WakeupDepth leaves Wakeups alone until the queue has this many messages, hidden ones included;
 	// fewer wait for a worker's poll, so choose it where work may wait. An event follows every reading

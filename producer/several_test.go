@@ -13,7 +13,6 @@ import (
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/sharded"
-	"github.com/millrace/millrace/wakeup"
 )
 
 // lossy loses the responses to its first enqueues.
@@ -209,7 +208,7 @@ func TestAQueueThatHangsKeepsNoOtherFromBeingTold(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			if !slices.ContainsFunc(h.take(), func(e wakeup.Event) bool { return e.Queue == shards[2].Name() }) {
+			if !slices.ContainsFunc(h.take(), func(e event) bool { return e.Queue == shards[2].Name() }) {
 				t.Errorf("depth %d: nobody was told of %v", depth, shards[2].Name())
 			}
 		})
@@ -222,14 +221,14 @@ type stuck struct {
 	queues map[queue.Name]bool
 }
 
-func (s *stuck) Publish(ctx context.Context, e wakeup.Event) error {
-	if s.queues[e.Queue] {
+func (s *stuck) Publish(ctx context.Context, q queue.Name, bytes int64, due time.Time) error {
+	if s.queues[q] {
 		<-ctx.Done()
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return s.heard.Publish(ctx, e)
+	return s.heard.Publish(ctx, q, bytes, due)
 }
 
 // A panic of the publisher for one queue stops no other.
@@ -252,11 +251,11 @@ type breaking struct {
 	queue queue.Name
 }
 
-func (b *breaking) Publish(ctx context.Context, e wakeup.Event) error {
-	if e.Queue == b.queue {
+func (b *breaking) Publish(ctx context.Context, q queue.Name, bytes int64, due time.Time) error {
+	if q == b.queue {
 		panic("no")
 	}
-	return b.heard.Publish(ctx, e)
+	return b.heard.Publish(ctx, q, bytes, due)
 }
 
 // A level holds for each queue by itself.
@@ -402,9 +401,9 @@ type denying struct {
 	queue queue.Name
 }
 
-func (d *denying) Publish(ctx context.Context, e wakeup.Event) error {
-	if e.Queue == d.queue {
+func (d *denying) Publish(ctx context.Context, q queue.Name, bytes int64, due time.Time) error {
+	if q == d.queue {
 		return errors.New("denied")
 	}
-	return d.heard.Publish(ctx, e)
+	return d.heard.Publish(ctx, q, bytes, due)
 }

@@ -11,15 +11,24 @@ import (
 	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/wakeup"
 )
+
+// Wakeups carries hints that work has come to the workers, for [Options].Wakeups. A Bus and the
+// transports of package wakeup are such publishers. Implementations must be safe for concurrent use.
+type Wakeups interface {
+	// Publish says that messages have come to a queue, or will be visible there at a later time,
+	// due. The zero time means now. bytes is the size of the messages that the event stands for;
+	// zero means unknown. Publish does not wait for workers, and returns when ctx ends. An error
+	// goes to Options.OnWakeupError; the messages are in the queue all the same.
+	Publish(ctx context.Context, q queue.Name, bytes int64, due time.Time) error
+}
 
 // publishTimeout bounds what a publisher may add to a Send: a hint is not worth more.
 const publishTimeout = time.Second
 
 // wakeups publishes the events of a producer.
 type wakeups struct {
-	publisher wakeup.Publisher
+	publisher Wakeups
 	queue     queue.Sender
 	onError   func(error)
 	depth     int64 // of a queue from which on events are published; 0 if every event is
@@ -82,10 +91,10 @@ func (w *wakeups) eventsOf(ctx context.Context, h hints) (err error) {
 		bytes, worth, err = w.level(h.queue).reached(ctx, w.queue, h)
 	}
 	if worth {
-		err = errors.Join(err, w.publisher.Publish(ctx, wakeup.Event{Queue: h.queue, Bytes: bytes}))
+		err = errors.Join(err, w.publisher.Publish(ctx, h.queue, bytes, time.Time{}))
 	}
 	for due, bytes := range h.later {
-		if failed := w.publisher.Publish(ctx, wakeup.Event{Queue: h.queue, Bytes: bytes, Due: due}); failed != nil {
+		if failed := w.publisher.Publish(ctx, h.queue, bytes, due); failed != nil {
 			return errors.Join(err, failed) // the others would fail too
 		}
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/wakeup"
 )
 
 // heard is a publisher that remembers events.
@@ -21,13 +20,13 @@ type heard struct {
 	publish func(ctx context.Context) error // called by Publish; nil means success
 
 	mu     sync.Mutex
-	events []wakeup.Event // guarded by mu
-	errors []error        // what OnWakeupError received; guarded by mu
+	events []event // guarded by mu
+	errors []error // what OnWakeupError received; guarded by mu
 }
 
-func (h *heard) Publish(ctx context.Context, e wakeup.Event) error {
+func (h *heard) Publish(ctx context.Context, q queue.Name, bytes int64, due time.Time) error {
 	h.mu.Lock()
-	h.events = append(h.events, e)
+	h.events = append(h.events, event{q, bytes, due})
 	h.mu.Unlock()
 	if h.publish != nil {
 		return h.publish(ctx)
@@ -42,7 +41,7 @@ func (h *heard) failed(err error) {
 }
 
 // take returns the events since the last time.
-func (h *heard) take() []wakeup.Event {
+func (h *heard) take() []event {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	events := h.events
@@ -81,7 +80,7 @@ func TestEverySendIsTold(t *testing.T) { // L-35
 		if err != nil || len(batch) != 1 {
 			t.Fatalf("dequeued %v, %v", batch, err)
 		}
-		want := wakeup.Event{Queue: q.Name(), Bytes: int64(len(batch[0].Text))}
+		want := event{Queue: q.Name(), Bytes: int64(len(batch[0].Text))}
 		if got := h.take(); len(got) != 1 || got[0] != want {
 			t.Errorf("%s: told of %+v, want %+v", name, got, want)
 		}
@@ -139,7 +138,7 @@ func TestSendAllTellsOnceAfterTheLastJob(t *testing.T) { // L-35
 			bytes += int64(len(m.Text))
 		}
 	}
-	want := wakeup.Event{Queue: q.Name(), Bytes: bytes}
+	want := event{Queue: q.Name(), Bytes: bytes}
 	if got := h.take(); len(got) != 1 || got[0] != want || depth != 100 {
 		t.Errorf("told of %+v at a depth of %d, want %+v and 100", got, depth, want)
 	}
@@ -402,4 +401,11 @@ func TestOnlyWhatMayBeOnTheQueueIsTold(t *testing.T) {
 			t.Errorf("an interceptor failed after the job was accepted: %v, and nobody was told", err)
 		}
 	})
+}
+
+// event is what was published, or heard.
+type event struct {
+	Queue queue.Name
+	Bytes int64
+	Due   time.Time
 }

@@ -109,7 +109,7 @@ func (c load) run(t *testing.T) (o outcome) {
 			if _, err := b.jobs.Enqueue(t.Context(), strconv.Quote(time.Now().Format(time.RFC3339Nano)), nil); err != nil {
 				t.Fatal(err)
 			}
-			_ = bus.Publish(t.Context(), wakeup.Event{Queue: b.jobs.Name()})
+			_ = bus.Publish(t.Context(), b.jobs.Name(), 0, time.Time{})
 		}
 		for range 10 * 60 { // the last ones
 			if u.count() == jobs {

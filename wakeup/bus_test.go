@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/wakeup"
@@ -16,17 +17,14 @@ func TestEverySubscriberOfABusHearsEveryEvent(t *testing.T) {
 	heard := make([][]string, 3)
 	var subscriptions []wakeup.Subscription
 	for i, q := range []queue.Name{one, one, other} {
-		s, err := bus.Subscribe(q, wakeup.Subscriber{
-			Event:     func(e wakeup.Event) { heard[i] = append(heard[i], e.Queue.Queue) },
-			Listening: func(on bool) { heard[i] = append(heard[i], map[bool]string{true: "listening", false: "lost"}[on]) },
-		})
+		s, err := bus.Subscribe(q, func(q queue.Name, _ int64, _ time.Time) { heard[i] = append(heard[i], q.Queue) }, func(on bool) { heard[i] = append(heard[i], map[bool]string{true: "listening", false: "lost"}[on]) })
 		if err != nil {
 			t.Fatal(err)
 		}
 		subscriptions = append(subscriptions, s)
 	}
 	publish := func(q queue.Name) {
-		if err := bus.Publish(t.Context(), wakeup.Event{Queue: q}); err != nil {
+		if err := bus.Publish(t.Context(), q, 0, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -60,16 +58,13 @@ func TestABusIsSafeForConcurrentUse(t *testing.T) {
 		all.Go(func() {
 			for range 200 {
 				closed, n := false, 0 // unguarded: calls must not be concurrent
-				s, _ := bus.Subscribe(queue.Name{}, wakeup.Subscriber{
-					Event: func(wakeup.Event) {
-						n++
-						if closed {
-							t.Error("an event came after Close")
-						}
-					},
-					Listening: func(bool) { n++ },
-				})
-				_ = bus.Publish(t.Context(), wakeup.Event{})
+				s, _ := bus.Subscribe(queue.Name{}, func(queue.Name, int64, time.Time) {
+					n++
+					if closed {
+						t.Error("an event came after Close")
+					}
+				}, func(bool) { n++ })
+				_ = bus.Publish(t.Context(), queue.Name{}, 0, time.Time{})
 				s.Ready(true)
 				s.Close()
 				closed = true

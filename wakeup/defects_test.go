@@ -20,15 +20,15 @@ var defects = []struct {
 	harness wakeuptest.Harness
 }{
 	{"every second event is lost", "AnEventReachesAReadySubscriber", changed(defect{events: everySecond})},
-	{"the size is lost", "TheFieldsOfAnEventSurvive", changed(defect{event: func(e wakeup.Event) wakeup.Event { e.Bytes %= 1 << 15; return e }})},
-	{"the due time is lost", "TheFieldsOfAnEventSurvive", changed(defect{event: func(e wakeup.Event) wakeup.Event { e.Due = time.Time{}; return e }})},
-	{"now is a due time", "TheFieldsOfAnEventSurvive", changed(defect{event: func(e wakeup.Event) wakeup.Event {
+	{"the size is lost", "TheFieldsOfAnEventSurvive", changed(defect{event: func(e event) event { e.Bytes %= 1 << 15; return e }})},
+	{"the due time is lost", "TheFieldsOfAnEventSurvive", changed(defect{event: func(e event) event { e.Due = time.Time{}; return e }})},
+	{"now is a due time", "TheFieldsOfAnEventSurvive", changed(defect{event: func(e event) event {
 		if e.Due.IsZero() {
 			e.Due = time.Now()
 		}
 		return e
 	}})},
-	{"the account is lost", "ASubscriberOfAnotherQueueTakesNothingAway", changed(defect{event: func(e wakeup.Event) wakeup.Event { e.Queue.Account = "acme"; return e }})},
+	{"the account is lost", "ASubscriberOfAnotherQueueTakesNothingAway", changed(defect{event: func(e event) event { e.Queue.Account = "acme"; return e }})},
 	{"one subscriber hears an event", "EverySubscriberInAProcessHearsAnEvent", between(func(h *hub) { h.within = true })},
 	{"nobody listens", "ListeningFollowsSubscribe", changed(defect{listening: func(bool, func(bool)) {}})},
 	{"listening is told twice", "ListeningFollowsSubscribe", changed(defect{listening: func(l bool, tell func(bool)) { tell(l); tell(l) }})},
@@ -60,8 +60,8 @@ func between(change func(*hub)) wakeuptest.Harness {
 
 // defect is a transport around a bus. Its fields are defects.
 type defect struct {
-	event        func(wakeup.Event) wakeup.Event
-	events       func() func(wakeup.Event) bool // returns which events pass
+	event        func(event) event
+	events       func() func() bool // returns which events pass
 	listening    func(listening bool, tell func(bool))
 	subscription func(wakeup.Subscription) wakeup.Subscription
 	overlap      bool // subscribers are called at once
@@ -81,22 +81,23 @@ func changed(d defect) wakeuptest.Harness {
 type defective struct {
 	wakeup.Bus
 	defect
-	passes func(wakeup.Event) bool
+	passes func() bool
 
 	mu          sync.Mutex
-	subscribers []wakeup.Subscriber // guarded by mu; of those whose calls overlap
+	subscribers []subscriber // guarded by mu; of those whose calls overlap
 }
 
-func everySecond() func(wakeup.Event) bool {
+func everySecond() func() bool {
 	n := 0
-	return func(wakeup.Event) bool { n++; return n%2 == 1 }
+	return func() bool { n++; return n%2 == 1 }
 }
 
-func (w *defective) Publish(ctx context.Context, e wakeup.Event) error {
+func (w *defective) Publish(ctx context.Context, q queue.Name, bytes int64, due time.Time) error {
 	if w.event != nil {
-		e = w.event(e)
+		e := w.event(event{q, bytes, due})
+		q, bytes, due = e.Queue, e.Bytes, e.Due
 	}
-	if w.passes != nil && !w.passes(e) {
+	if w.passes != nil && !w.passes() {
 		return nil
 	}
 	if w.overlap {
@@ -104,22 +105,22 @@ func (w *defective) Publish(ctx context.Context, e wakeup.Event) error {
 		all := w.subscribers
 		w.mu.Unlock()
 		for _, s := range all {
-			s.Event(e)
+			s.Event(q, bytes, due)
 		}
 		return nil
 	}
-	return w.Bus.Publish(ctx, e)
+	return w.Bus.Publish(ctx, q, bytes, due)
 }
 
-func (w *defective) Subscribe(q queue.Name, s wakeup.Subscriber) (wakeup.Subscription, error) {
+func (w *defective) Subscribe(q queue.Name, event func(q queue.Name, bytes int64, due time.Time), listening func(bool)) (wakeup.Subscription, error) {
 	w.mu.Lock()
-	w.subscribers = append(w.subscribers, s)
+	w.subscribers = append(w.subscribers, subscriber{event, listening})
 	w.mu.Unlock()
 	if w.listening != nil {
-		tell := s.Listening
-		s.Listening = func(listening bool) { w.listening(listening, tell) }
+		tell := listening
+		listening = func(listening bool) { w.listening(listening, tell) }
 	}
-	subscription, err := w.Bus.Subscribe(q, s)
+	subscription, err := w.Bus.Subscribe(q, event, listening)
 	if w.subscription != nil {
 		subscription = w.subscription(subscription)
 	}
@@ -172,4 +173,17 @@ func TestSuitePassesWithoutDefects(t *testing.T) {
 			t.Run("", func(t *testing.T) { wakeuptest.Run(t, h) })
 		}
 	}
+}
+
+// subscriber has the functions that Subscribe was called with.
+type subscriber struct {
+	Event     func(q queue.Name, bytes int64, due time.Time)
+	Listening func(bool)
+}
+
+// event is what was published, or heard.
+type event struct {
+	Queue queue.Name
+	Bytes int64
+	Due   time.Time
 }

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/internal/suitetest"
+	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/wakeup"
 	"github.com/millrace/millrace/wakeup/wakeuptest"
 )
@@ -17,9 +19,9 @@ type counted struct {
 	events atomic.Int64
 }
 
-func (c *counted) Publish(ctx context.Context, e wakeup.Event) error {
+func (c *counted) Publish(ctx context.Context, q queue.Name, bytes int64, due time.Time) error {
 	c.events.Add(1)
-	return c.Publisher.Publish(ctx, e)
+	return c.Publisher.Publish(ctx, q, bytes, due)
 }
 
 // conformance is TestConformance in the package of the transport.

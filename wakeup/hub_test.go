@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/wakeup"
@@ -23,8 +24,8 @@ type hub struct {
 	within     bool // one subscriber of a process hears an event
 	confused   bool // events of other queues are taken away
 	blocking   bool // Publish calls the subscriber
-	early      bool // Listening(true) comes before it is in force
-	stale      bool // Listening(true) may be for an earlier Ready
+	early      bool // listening(true) comes before it is in force
+	stale      bool // listening(true) may be for an earlier Ready
 	deafToMore bool // More does nothing
 	echo       bool // More may wake the same process
 	takes      bool // a subscription that was closed still takes events
@@ -45,7 +46,7 @@ type hubProcess struct {
 type member struct {
 	process    *hubProcess
 	queue      queue.Name
-	subscriber wakeup.Subscriber
+	subscriber subscriber
 	ready      bool // guarded by hub.mu
 	late       bool // it becomes ready after the next event; guarded by hub.mu
 	generation int  // of Ready; guarded by hub.mu
@@ -74,13 +75,13 @@ func (h *hub) open(t *testing.T, n int) []wakeuptest.Process {
 	return all
 }
 
-func (p *hubProcess) Publish(_ context.Context, e wakeup.Event) error {
-	p.hub.publish(e, nil)
+func (p *hubProcess) Publish(_ context.Context, q queue.Name, bytes int64, due time.Time) error {
+	p.hub.publish(q, bytes, due, nil)
 	return nil
 }
 
 // publish gives an event to the next process but one.
-func (h *hub) publish(e wakeup.Event, but *hubProcess) {
+func (h *hub) publish(q queue.Name, bytes int64, due time.Time, but *hubProcess) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for range h.processes {
@@ -89,21 +90,21 @@ func (h *hub) publish(e wakeup.Event, but *hubProcess) {
 		if p == but && !h.echo {
 			continue
 		}
-		if p.hears(e) && !h.everybody {
+		if p.hears(q, bytes, due) && !h.everybody {
 			return
 		}
 	}
 }
 
 // hears calls the subscribers of a process. It reports whether there is one that is ready.
-func (p *hubProcess) hears(e wakeup.Event) (taken bool) {
+func (p *hubProcess) hears(q queue.Name, bytes int64, due time.Time) (taken bool) {
 	for _, m := range p.members {
 		if m.late {
 			m.ready, m.late = true, false
 			continue
 		}
-		same := m.queue == e.Queue
-		if p.hub.confused && m.queue.Queue == e.Queue.Queue {
+		same := m.queue == q
+		if p.hub.confused && m.queue.Queue == q.Queue {
 			taken = true
 		}
 		if !same || !m.ready && !p.hub.unready || taken && p.hub.within {
@@ -113,12 +114,12 @@ func (p *hubProcess) hears(e wakeup.Event) (taken bool) {
 		generation := m.generation
 		if p.hub.blocking {
 			p.hub.mu.Unlock()
-			m.call(generation, func() { m.subscriber.Event(e) })
+			m.call(generation, func() { m.subscriber.Event(q, bytes, due) })
 			p.hub.mu.Lock()
 			continue
 		}
 		if len(p.calls) < maxPending {
-			p.calls <- func() { m.call(generation, func() { m.subscriber.Event(e) }) }
+			p.calls <- func() { m.call(generation, func() { m.subscriber.Event(q, bytes, due) }) }
 		}
 	}
 	return taken
@@ -136,8 +137,8 @@ func (m *member) call(generation int, f func()) {
 	}
 }
 
-func (p *hubProcess) Subscribe(q queue.Name, s wakeup.Subscriber) (wakeup.Subscription, error) {
-	m := &member{process: p, queue: q, subscriber: s}
+func (p *hubProcess) Subscribe(q queue.Name, event func(q queue.Name, bytes int64, due time.Time), listening func(bool)) (wakeup.Subscription, error) {
+	m := &member{process: p, queue: q, subscriber: subscriber{event, listening}}
 	p.hub.mu.Lock()
 	p.members = append(p.members, m)
 	p.hub.mu.Unlock()
@@ -166,7 +167,7 @@ func (m *member) Ready(ready bool) {
 
 func (m *member) More() {
 	if !m.process.hub.deafToMore {
-		m.process.hub.publish(wakeup.Event{Queue: m.queue}, m.process)
+		m.process.hub.publish(m.queue, 0, time.Time{}, m.process)
 	}
 }
 
@@ -176,7 +177,7 @@ func (m *member) Close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.takes {
-		m.ready, m.subscriber = true, wakeup.Subscriber{Event: func(wakeup.Event) {}, Listening: func(bool) {}}
+		m.ready, m.subscriber = true, subscriber{Event: func(queue.Name, int64, time.Time) {}, Listening: func(bool) {}}
 		return nil
 	}
 	m.process.members = slices.DeleteFunc(m.process.members, func(other *member) bool { return other == m })

@@ -1,6 +1,6 @@
 // Package wakeup carries hints that work has come to a queue, so that a listener need not poll to
 // find out. The hints may come from another process: packages serverwakeup and natswakeup are such
-// sources. [Bus] is one within a process. The Engine of package localqueue has one for its queues.
+// sources. [Bus] is one within a process. The Engine of package localqueue is one for its own queues.
 //
 // This package is experimental: any release may change it. See docs/stability.md.
 //
@@ -30,70 +30,55 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Event says that messages have come to a queue, or will be visible there later. Whoever enqueues
-// publishes it afterwards.
-type Event struct {
-	// Queue is where the messages are.
-	Queue queue.Name
-
-	// Bytes is the size of the message, or of all messages that the event stands for. Zero means
-	// unknown.
-	Bytes int64
-
-	// Due is when the messages become visible, for delayed ones. The zero time means now.
-	Due time.Time
-}
-
-// Publisher sends events.
+// Publisher sends events. The Wakeups of package producer have the same method.
 type Publisher interface {
+	// Publish says that messages have come to a queue, or will be visible there at a later time,
+	// due. The zero time means now. Whoever enqueues publishes afterwards. bytes is the size of the
+	// message, or of all messages that the event stands for; zero means unknown.
+	//
 	// Publish hands the event to the transport. It does not wait for subscribers, and returns when
 	// ctx ends. An error means that probably nobody hears it; the messages are in the queue all the
 	// same.
-	Publish(ctx context.Context, e Event) error
+	Publish(ctx context.Context, q queue.Name, bytes int64, due time.Time) error
 }
 
-// Source delivers events, with the fields that were published. A transport may round Due. A process
-// that has gone, or is not ready, takes no event away from others. A subscriber that waits, against
-// the rules, may lose events, but holds up neither publishers nor other processes.
+// Source delivers events, with the queue, bytes, and due that were published. The Wakeups of package
+// listener have the same method. A transport may round due. A process that has gone, or is not ready,
+// takes no event away from others. A subscriber that waits, against the rules, may lose events, but
+// holds up neither publishers nor other processes.
+//
+// A source that knows the server of its queues may also have a method EmptyAfter() int. It replaces
+// the result of [driver.EmptyAfter], unless that is 0. The source returns 1 if its server returns all
+// visible messages, up to the number that a dequeue asks for, and sends another event if more are
+// left.
 type Source interface {
 	// Subscribe registers a subscriber for the events of a queue until its subscription is closed.
-	// It may also hear the events of other queues, and must ignore them. It does not wait for a
-	// connection. An error means that the source cannot deliver such events at all.
-	Subscribe(q queue.Name, s Subscriber) (Subscription, error)
-}
-
-// QueueSource is a [Source] that knows the server of its queues.
-type QueueSource interface {
-	Source
-
-	// EmptyAfter replaces the result of [driver.EmptyAfter], unless that is 0. A source returns 1 if
-	// its server returns all visible messages, up to the number that a dequeue asks for, and sends
-	// another event if more are left.
-	EmptyAfter() int
-}
-
-// Subscriber is what a source calls. It calls one function of a subscriber at a time, also during
-// Subscribe and Ready. They must not wait, nor call the source or the subscription.
-type Subscriber struct {
-	// Event is called for each event that reaches the subscriber.
-	Event func(Event)
-
-	// Listening is called with true when events begin to reach the subscriber, and with false when
+	// It does not wait for a connection. An error means that the source cannot deliver such events
+	// at all.
+	//
+	// The source calls one of the two functions at a time, also during Subscribe and Ready. They
+	// must not wait, nor call the source or the subscription.
+	//
+	// The source calls event for each event that reaches the subscriber. It may also be an event of
+	// another queue, which the subscriber must ignore.
+	//
+	// It calls listening with true when events begin to reach the subscriber, and with false when
 	// they cease to, such as when a connection is lost. Between processes an event reaches one of
 	// the subscribers that are ready. What was published before is not delivered any more: a
 	// subscriber therefore dequeues once after every call with true.
-	Listening func(bool)
+	Subscribe(q queue.Name, event func(q queue.Name, bytes int64, due time.Time), listening func(bool)) (Subscription, error)
 }
 
-// Subscription is the registration of one subscriber. A new one is ready.
-type Subscription interface {
+// Subscription is the registration of one subscriber. A new one is ready. It is an alias, so that
+// sources need not import this package.
+type Subscription = interface {
 	// Ready says whether the subscriber has room for work. While it has none, events go to others.
-	// Ready(false) ends listening at once and without a call of Listening. Ready(true) begins it
-	// again; Listening(true) is called when it is in force, and never for an earlier Ready.
+	// Ready(false) ends listening at once and without a call of listening. Ready(true) begins it
+	// again; listening(true) is called when it is in force, and never for an earlier Ready.
 	Ready(bool)
 
 	// More says that the subscriber found more work than it took. A transport between processes
-	// wakes a subscriber that is ready in another process, with an event of the queue without Due.
+	// wakes a subscriber that is ready in another process, with an event of the queue without due.
 	// It wakes nobody in this process.
 	More()
 
@@ -112,31 +97,32 @@ type Bus struct {
 }
 
 // Publish calls all subscribers. It never fails.
-func (b *Bus) Publish(_ context.Context, e Event) error {
+func (b *Bus) Publish(_ context.Context, q queue.Name, bytes int64, due time.Time) error {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for s := range b.subscribers {
-		s.call(func() { s.subscriber.Event(e) })
+		s.call(func() { s.event(q, bytes, due) })
 	}
 	return nil
 }
 
 // Subscribe registers a subscriber. It never fails. The subscriber listens at once.
-func (b *Bus) Subscribe(_ queue.Name, s Subscriber) (Subscription, error) {
-	subscription := &busSubscription{bus: b, subscriber: s}
+func (b *Bus) Subscribe(_ queue.Name, event func(q queue.Name, bytes int64, due time.Time), listening func(bool)) (Subscription, error) {
+	s := &busSubscription{bus: b, event: event, listening: listening}
 	b.mu.Lock()
 	if b.subscribers == nil {
 		b.subscribers = make(map[*busSubscription]struct{})
 	}
-	b.subscribers[subscription] = struct{}{}
+	b.subscribers[s] = struct{}{}
 	b.mu.Unlock()
-	subscription.Ready(true)
-	return subscription, nil
+	s.Ready(true)
+	return s, nil
 }
 
 type busSubscription struct {
-	bus        *Bus
-	subscriber Subscriber
+	bus       *Bus
+	event     func(q queue.Name, bytes int64, due time.Time)
+	listening func(bool)
 
 	mu     sync.Mutex // held while the subscriber is called
 	closed bool       // guarded by mu
@@ -152,7 +138,7 @@ func (s *busSubscription) call(f func()) {
 
 func (s *busSubscription) Ready(ready bool) {
 	if ready {
-		s.call(func() { s.subscriber.Listening(true) })
+		s.call(func() { s.listening(true) })
 	}
 }
 

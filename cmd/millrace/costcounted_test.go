@@ -28,7 +28,7 @@ type relay struct {
 
 type relayed struct {
 	relay      *relay
-	subscriber wakeup.Subscriber
+	subscriber subscriber
 	ready      bool // guarded by relay.mu
 
 	calls sync.Mutex // held while the subscriber is called
@@ -50,11 +50,11 @@ func (r *relay) wake(not *relayed) {
 	r.mu.Unlock()
 	one.calls.Lock()
 	defer one.calls.Unlock()
-	one.subscriber.Event(wakeup.Event{Queue: costJobs})
+	one.subscriber.Event(costJobs, 0, time.Time{})
 }
 
-func (r *relay) Subscribe(_ queue.Name, s wakeup.Subscriber) (wakeup.Subscription, error) {
-	one := &relayed{relay: r, subscriber: s}
+func (r *relay) Subscribe(_ queue.Name, event func(q queue.Name, bytes int64, due time.Time), listening func(bool)) (wakeup.Subscription, error) {
+	one := &relayed{relay: r, subscriber: subscriber{event, listening}}
 	r.mu.Lock()
 	r.all = append(r.all, one)
 	r.mu.Unlock()
@@ -114,7 +114,7 @@ func (w costWorld) count(t *testing.T) (total metered.Counts) {
 				o := &listener.Options[struct{}]{Seed: uint64(n + 1), Logger: slog.New(slog.DiscardHandler)}
 				switch w.source {
 				case "push":
-					o.Wakeups = e.Wakeups()
+					o.Wakeups = e
 				case "NATS":
 					o.Wakeups = r
 				}
@@ -219,4 +219,10 @@ func TestTheModelAgreesWithListeners(t *testing.T) {
 			}
 		}
 	}
+}
+
+// subscriber has the functions that Subscribe was called with.
+type subscriber struct {
+	Event     func(q queue.Name, bytes int64, due time.Time)
+	Listening func(bool)
 }

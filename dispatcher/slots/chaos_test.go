@@ -96,7 +96,7 @@ func (c *chaos) step() {
 	case 10:
 		w.put(20)
 		if w.options.Wakeups != nil {
-			_ = c.bus.Publish(c.Context(), wakeup.Event{Queue: w.queue.Name()})
+			_ = c.bus.Publish(c.Context(), w.queue.Name(), 0, time.Time{})
 		}
 	}
 }

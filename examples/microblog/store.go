@@ -14,11 +14,11 @@ import (
 	"github.com/millrace/millrace/examples/internal/cli"
 	"github.com/millrace/millrace/examples/microblog/channels"
 	"github.com/millrace/millrace/examples/microblog/roles"
+	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue/filequeue"
 	"github.com/millrace/millrace/table"
 	"github.com/millrace/millrace/table/filetable"
-	"github.com/millrace/millrace/wakeup"
 )
 
 // Names of the tables.
@@ -31,9 +31,9 @@ const (
 type store struct {
 	site      *channels.Site
 	deletions queue.Queue
-	wakeups   wakeup.Source // nil in a folder: a poll costs nothing, and finds messages of workers that were killed at once
-	place     string        // for people
-	created   bool          // there was nothing before
+	wakeups   listener.Wakeups // nil in a folder: a poll costs nothing, and finds messages of workers that were killed at once
+	place     string           // for people
+	created   bool             // there was nothing before
 	close     func() error
 }
 

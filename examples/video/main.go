@@ -23,9 +23,9 @@ import (
 	"github.com/millrace/millrace/examples/internal/cli"
 	"github.com/millrace/millrace/examples/internal/plainlog"
 	"github.com/millrace/millrace/examples/video/index"
+	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/table"
-	"github.com/millrace/millrace/wakeup"
 )
 
 const defaultAddr = "127.0.0.1:8092"
@@ -189,7 +189,7 @@ type site struct {
 	classes  []*class    // the queues of clips to convert
 	indexing queue.Queue // of clips that are ready for the index
 	clips    blob.Store
-	wakeups  wakeup.Source
+	wakeups  listener.Wakeups
 	account  *account.Account
 	logger   *slog.Logger
 }

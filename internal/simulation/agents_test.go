@@ -64,9 +64,9 @@ type lossyBus struct {
 	dice dice
 }
 
-func (b *lossyBus) tell(e wakeup.Event, n int) {
+func (b *lossyBus) tell(q queue.Name, n int) {
 	if !b.dice.chance(0.3, "event", str(n)) {
-		_ = b.Publish(context.Background(), e)
+		_ = b.Publish(context.Background(), q, 0, time.Time{})
 	}
 }
 
@@ -239,7 +239,7 @@ func (w *scaledWorld) send() (sent int) {
 			sent++
 		}
 		if w.bus != nil {
-			w.bus.tell(wakeup.Event{Queue: w.jobs.Name()}, f)
+			w.bus.tell(w.jobs.Name(), f)
 		}
 	}
 	return sent

@@ -213,7 +213,7 @@ func (p *process) options() *listener.Options[job] {
 	if w.wakes {
 		o.Wakeups, o.Fetch.SafetyPoll = &wakeMember{broker: p.world.broker, process: p}, p.world.plan.wakes.safety
 		if p.world.plan.wakes.engine {
-			o.Wakeups = p.world.engine.Wakeups()
+			o.Wakeups = p.world.engine
 		}
 	}
 	p.joinPool(o)

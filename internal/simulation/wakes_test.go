@@ -52,7 +52,7 @@ type wakeBroker struct {
 type wakeMember struct {
 	broker  *wakeBroker
 	process *process
-	of      wakeup.Subscriber
+	of      subscriber
 	turn    sync.Mutex // held while the subscriber is called
 
 	ready, connected, closed bool // guarded by broker.mu
@@ -71,14 +71,13 @@ func (b *wakeBroker) publish(j jobPlan) {
 		return
 	}
 	about := "job " + str(j.n)
-	e := wakeup.Event{Queue: jobs}
+	due := time.Time{}
 	if j.delay > 0 {
-		e.Due = time.Now().Add(time.Duration(driver.Seconds(j.delay)) * time.Second)
+		due = time.Now().Add(time.Duration(driver.Seconds(j.delay)) * time.Second)
 	}
 	if d.chance(p.foreign, "wakes", "foreign", about) {
-		other := e
-		other.Queue.Queue = "other"
-		b.after(p.latest, about+" foreign", func() { b.deliver(other, nil, about+" foreign") })
+		other := queue.Name{Account: jobs.Account, Queue: "other"}
+		b.after(p.latest, about+" foreign", func() { b.deliver(other, due, nil, about+" foreign") })
 	}
 	copies := 1
 	if d.chance(p.doubled, "wakes", "doubled", about) {
@@ -89,12 +88,12 @@ func (b *wakeBroker) publish(j jobPlan) {
 	}
 	for i := range copies {
 		name := about + " copy " + str(i)
-		b.after(p.latest, name, func() { b.deliver(e, nil, name) })
+		b.after(p.latest, name, func() { b.deliver(jobs, due, nil, name) })
 	}
 }
 
 // deliver calls one of the members, other than that one, which depends on the event's name.
-func (b *wakeBroker) deliver(e wakeup.Event, other *wakeMember, name string) {
+func (b *wakeBroker) deliver(q queue.Name, due time.Time, other *wakeMember, name string) {
 	b.mu.Lock()
 	var able []*wakeMember
 	for _, m := range b.members {
@@ -108,13 +107,13 @@ func (b *wakeBroker) deliver(e wakeup.Event, other *wakeMember, name string) {
 	}
 	slices.SortFunc(able, func(a, b *wakeMember) int { return strings.Compare(a.process.plan.name, b.process.plan.name) })
 	m := pick(b.world.plan.dice, able, "wakes", "to", name)
-	m.call(func() { m.of.Event(e) })
+	m.call(func() { m.of.Event(q, 0, due) })
 }
 
 // Subscribe implements [wakeup.Source] for the process.
-func (m *wakeMember) Subscribe(_ queue.Name, s wakeup.Subscriber) (wakeup.Subscription, error) {
+func (m *wakeMember) Subscribe(_ queue.Name, event func(q queue.Name, bytes int64, due time.Time), listening func(bool)) (wakeup.Subscription, error) {
 	b := m.broker
-	m.of, m.connected = s, true
+	m.of, m.connected = subscriber{event, listening}, true
 	b.mu.Lock()
 	b.members = append(b.members, m)
 	b.mu.Unlock()
@@ -184,7 +183,7 @@ func (m *wakeMember) More() {
 	m.more++
 	name := m.process.plan.name + " more " + str(m.more)
 	m.broker.mu.Unlock()
-	m.broker.after(20*time.Millisecond, name, func() { m.broker.deliver(wakeup.Event{Queue: jobs}, m, name) })
+	m.broker.after(20*time.Millisecond, name, func() { m.broker.deliver(jobs, time.Time{}, m, name) })
 }
 
 // Close implements [wakeup.Subscription].
@@ -223,4 +222,10 @@ func (w *world) checkIdle(alive []*process) {
 			w.addViolation("%s polled %d times in %d safety intervals without work, with %d loops, listening %v", p.plan.name, n, intervals, st.Loops, st.Listening)
 		}
 	}
+}
+
+// subscriber has the functions that Subscribe was called with.
+type subscriber struct {
+	Event     func(q queue.Name, bytes int64, due time.Time)
+	Listening func(bool)
 }

@@ -251,7 +251,7 @@ func TestWokenShardsHandleTheirBacklogs(t *testing.T) {
 			for n := range 5 + 100*i {
 				b.put(q, 1000*i+n)
 			}
-			if err := bus.Publish(b.Context(), wakeup.Event{Queue: q.Name()}); err != nil {
+			if err := bus.Publish(b.Context(), q.Name(), 0, time.Time{}); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -27,14 +27,14 @@ type told struct {
 	wakeup.Publisher
 
 	mu     sync.Mutex
-	events []wakeup.Event // guarded by mu
+	events []event // guarded by mu
 }
 
-func (t *told) Publish(ctx context.Context, e wakeup.Event) error {
+func (t *told) Publish(ctx context.Context, q queue.Name, bytes int64, due time.Time) error {
 	t.mu.Lock()
-	t.events = append(t.events, e)
+	t.events = append(t.events, event{q, bytes, due})
 	t.mu.Unlock()
-	return t.Publisher.Publish(ctx, e)
+	return t.Publisher.Publish(ctx, q, bytes, due)
 }
 
 // take returns the queues of the events since the last time.
@@ -131,7 +131,7 @@ func TestShardsMayBePairedQueues(t *testing.T) {
 		ctx, stop := context.WithCancel(b.Context())
 		home := make(chan error, 1)
 		syphon := must(paired.NewSyphon(pairs, &paired.SyphonOptions{Seed: 1, OnHome: func(shard queue.Name, delay time.Duration) {
-			if err := bus.Publish(ctx, wakeup.Event{Queue: shard, Due: time.Now().Add(delay)}); err != nil {
+			if err := bus.Publish(ctx, shard, 0, time.Now().Add(delay)); err != nil {
 				t.Error(err)
 			}
 		}}))
@@ -192,4 +192,11 @@ func TestAJobThatIsSentTwiceIsRecognizedInOneShard(t *testing.T) {
 			r.mustFinish()
 		})
 	}
+}
+
+// event is what was published, or heard.
+type event struct {
+	Queue queue.Name
+	Bytes int64
+	Due   time.Time
 }

@@ -35,7 +35,7 @@
 //
 // Everything is safe for concurrent use. Each queue has its own lock, so queues do not
 // contend. In memory, no call blocks, a context is checked once before anything is done, the
-// engine starts no goroutine but those of [Engine.Wakeups], and it need not be closed. Over a
+// engine starts no goroutine but those of [Engine.Subscribe], and it need not be closed. Over a
 // directory, calls release the lock before they wait for the commit; one goroutine commits, and
 // [Engine.Close] waits for it.
 //

@@ -7,44 +7,45 @@ import (
 
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/wakeup"
 )
 
-// Wakeups returns a source of wake-ups for listeners in this process whose queues are those of the
-// engine. The engine sees every message that is put or becomes visible, so nobody publishes events,
-// and the message of a worker that has died wakes a listener when its lease ends.
+// Subscribe makes the engine a source of wake-ups for listeners in this process whose queues are its
+// own: set listener.Options.Wakeups to the engine. The engine sees every message that is put or becomes
+// visible, so nobody publishes events, and the message of a worker that has died wakes a listener when
+// its lease ends. Package wakeup describes the two functions and the subscription.
 //
 // Of the ready subscribers of a queue one is woken, in turn. If nobody dequeues for 500 ms, two more
 // are woken, then four, then all, so that any number of hung workers delays a message by less than 2 s.
-// Events come when messages are due, their Due is never set, and Bytes is 0 for messages that were put
+// Events come when messages are due, so due is always zero, and bytes is 0 for messages that were put
 // before the last dequeue. More has no effect.
 //
 // A subscription has one goroutine, which Close of the subscription ends. While the queue does not
 // exist it looks for it every second. After the engine was closed nothing is delivered, and Subscribe
-// fails with [ErrClosed]. The source is safe for concurrent use.
-func (e *Engine) Wakeups() wakeup.QueueSource { return source{e} }
-
-type source struct{ engine *Engine }
-
-// Subscribe implements [wakeup.Source].
-func (s source) Subscribe(name queue.Name, to wakeup.Subscriber) (wakeup.Subscription, error) {
-	q := s.engine.queue(name)
+// fails with [ErrClosed]. The error is a [*queue.Error] otherwise: for an invalid name it is
+// [queue.ErrInvalid]. It is safe for concurrent use.
+func (e *Engine) Subscribe(name queue.Name, event func(q queue.Name, bytes int64, due time.Time), listening func(bool)) (interface {
+	Ready(ready bool)
+	More()
+	Close() error
+}, error) {
+	q := e.queue(name)
 	err := q.refused
-	if err == nil && s.engine.closed.Load() {
+	if err == nil && e.closed.Load() {
 		err = errClosed()
 	}
 	if err != nil {
 		return nil, q.fail("subscribe to wake-ups", "", err)
 	}
-	sub := &subscription{queue: q, subscriber: to, ready: true}
+	sub := &subscription{queue: q, event: event, listening: listening, ready: true}
 	sub.ctx, sub.cancel = context.WithCancel(context.Background())
 	w := sub.watch() // already here, so that the first poll of a listener is its only one
 	go sub.run(w)
 	return sub, nil
 }
 
-// EmptyAfter implements [wakeup.QueueSource]. It returns 1.
-func (source) EmptyAfter() int { return 1 }
+// EmptyAfter returns 1, because a dequeue returns all messages that are visible, up to the number that
+// it asks for. A listener whose Wakeups are the engine asks it: see [driver.EmptyAfter].
+func (e *Engine) EmptyAfter() int { return 1 }
 
 // lookAgain is how long after a failed look for its queue a subscription looks again. Its listener
 // polls meanwhile.
@@ -52,10 +53,11 @@ const lookAgain = time.Second
 
 // subscription is a subscriber with a watcher of its queue.
 type subscription struct {
-	queue      *handle
-	subscriber wakeup.Subscriber
-	ctx        context.Context // ends with Close
-	cancel     context.CancelFunc
+	queue     *handle
+	event     func(q queue.Name, bytes int64, due time.Time)
+	listening func(bool)
+	ctx       context.Context // ends with Close
+	cancel    context.CancelFunc
 
 	mu      sync.Mutex // held while the subscriber is called
 	watcher *watcher   // nil while there is no queue to watch; guarded by mu
@@ -93,7 +95,7 @@ func (s *subscription) follow(w *watcher) {
 	for {
 		select {
 		case bytes := <-w.Woken():
-			s.event(bytes)
+			s.hear(bytes)
 		case <-w.Ended():
 			s.lose()
 			return
@@ -110,15 +112,15 @@ func (s *subscription) tell() {
 		return
 	}
 	if s.watcher.Ready(s.ready); s.ready {
-		s.subscriber.Listening(true)
+		s.listening(true)
 	}
 }
 
-func (s *subscription) event(bytes int64) {
+func (s *subscription) hear(bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ready && !s.closed {
-		s.subscriber.Event(wakeup.Event{Queue: s.queue.name, Bytes: bytes})
+		s.event(s.queue.name, bytes, time.Time{})
 	}
 }
 
@@ -127,11 +129,11 @@ func (s *subscription) lose() {
 	defer s.mu.Unlock()
 	s.watcher = nil
 	if s.ready && !s.closed {
-		s.subscriber.Listening(false)
+		s.listening(false)
 	}
 }
 
-// Ready implements [wakeup.Subscription].
+// Ready implements the Subscription of package wakeup.
 func (s *subscription) Ready(ready bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,7 +146,7 @@ func (s *subscription) Ready(ready bool) {
 // More does nothing: the engine has seen the dequeue, and wakes the next one if messages are left.
 func (s *subscription) More() {}
 
-// Close implements [wakeup.Subscription].
+// Close implements the Subscription of package wakeup.
 func (s *subscription) Close() error {
 	s.cancel()
 	s.mu.Lock()

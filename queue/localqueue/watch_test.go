@@ -12,7 +12,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/wakeup"
 )
 
 // watched is a queue with watchers, in a bubble.
@@ -350,10 +349,9 @@ func TestWakeupsFollowTheQueue(t *testing.T) {
 		engine := must(New(&Options{DeletingFor: -1}))
 		q := engine.queue(name("orders"))
 		var heard []string
-		sub, err := engine.Wakeups().Subscribe(q.Name(), wakeup.Subscriber{
-			Event:     func(e wakeup.Event) { heard = append(heard, fmt.Sprintf("%d bytes", e.Bytes)) },
-			Listening: func(on bool) { heard = append(heard, fmt.Sprint(on)) },
-		})
+		sub, err := engine.Subscribe(q.Name(), func(_ queue.Name, bytes int64, _ time.Time) {
+			heard = append(heard, fmt.Sprintf("%d bytes", bytes))
+		}, func(on bool) { heard = append(heard, fmt.Sprint(on)) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -406,10 +404,10 @@ func TestWakeupsFollowTheQueue(t *testing.T) {
 		want("false")
 		sub.Ready(false)
 		sub.Close()
-		if _, err := engine.Wakeups().Subscribe(q.Name(), wakeup.Subscriber{}); !errors.Is(err, ErrClosed) {
+		if _, err := engine.Subscribe(q.Name(), nil, nil); !errors.Is(err, ErrClosed) {
 			t.Errorf("subscribe at a closed engine: got %v, want %v", err, ErrClosed)
 		}
-		if _, err := must(New(nil)).Wakeups().Subscribe(name("Orders"), wakeup.Subscriber{}); !errors.Is(err, queue.ErrInvalid) {
+		if _, err := must(New(nil)).Subscribe(name("Orders"), nil, nil); !errors.Is(err, queue.ErrInvalid) {
 			t.Errorf("subscribe to an invalid name: got %v, want %v", err, queue.ErrInvalid)
 		}
 	})

@@ -313,20 +313,16 @@ func (p *pool) watchForWork(none bool) {
 func (p *pool) subscribe(name queue.Name) (err error) {
 	var subscription wakeup.Subscription
 	failure := hook.Run(func() {
-		subscription, err = p.agent.options.Wakeups.Subscribe(name, wakeup.Subscriber{
-			Event: func(e wakeup.Event) {
-				// An account that is not known may be ours.
-				ours := e.Queue.Queue == name.Queue && (e.Queue.Account == name.Account || e.Queue.Account == "" || name.Account == "")
-				if ours && !e.Due.After(time.Now()) {
-					waiting.Signal(p.wake, struct{}{})
-				}
-			},
-			// What was published before is not delivered, so a look is due.
-			Listening: func(listening bool) {
-				if listening {
-					waiting.Signal(p.wake, struct{}{})
-				}
-			},
+		subscription, err = p.agent.options.Wakeups.Subscribe(name, func(q queue.Name, _ int64, due time.Time) {
+			// An account that is not known may be ours.
+			ours := q.Queue == name.Queue && (q.Account == name.Account || q.Account == "" || name.Account == "")
+			if ours && !due.After(time.Now()) {
+				waiting.Signal(p.wake, struct{}{})
+			}
+		}, func(listening bool) {
+			if listening { // what was published before is not delivered, so a look is due
+				waiting.Signal(p.wake, struct{}{})
+			}
 		})
 	})
 	if failure != nil {

@@ -28,7 +28,7 @@ type source struct {
 	refuses error // guarded by mu
 }
 
-func (s *source) Subscribe(q queue.Name, to wakeup.Subscriber) (wakeup.Subscription, error) {
+func (s *source) Subscribe(q queue.Name, event func(q queue.Name, bytes int64, due time.Time), listening func(bool)) (wakeup.Subscription, error) {
 	s.mu.Lock()
 	err := s.refuses
 	if err == nil {
@@ -38,7 +38,7 @@ func (s *source) Subscribe(q queue.Name, to wakeup.Subscriber) (wakeup.Subscript
 	if err != nil {
 		return nil, err
 	}
-	inner, err := s.Bus.Subscribe(q, to)
+	inner, err := s.Bus.Subscribe(q, event, listening)
 	return &subscription{inner, s}, err
 }
 
@@ -77,22 +77,22 @@ func TestAnEventStartsAPoolOfNoInstances(t *testing.T) {
 		if n := p.get(); n != 0 || bus.count() != 1 {
 			t.Fatalf("without work: got %d instances and %d subscriptions, want 0 and 1", n, bus.count())
 		}
-		tell := func(e wakeup.Event) {
-			if err := bus.Publish(t.Context(), e); err != nil {
+		tell := func(q queue.Name, bytes int64, due time.Time) {
+			if err := bus.Publish(t.Context(), q, bytes, due); err != nil {
 				t.Error(err)
 			}
 		}
 		decisions := len(a.of("pool"))
 		fill(t, q, 1)
-		tell(wakeup.Event{Queue: queue.Name{Account: "test", Queue: "another"}})
-		tell(wakeup.Event{Queue: queue.Name{Account: "another", Queue: "jobs"}})
-		tell(wakeup.Event{Queue: q.Name(), Due: time.Now().Add(time.Minute)})
+		tell(queue.Name{Account: "test", Queue: "another"}, 0, time.Time{})
+		tell(queue.Name{Account: "another", Queue: "jobs"}, 0, time.Time{})
+		tell(q.Name(), 0, time.Now().Add(time.Minute))
 		after(time.Second)
 		if n := p.get(); n != 0 {
 			t.Errorf("after events of other queues and times: got %d instances, want none", n)
 		}
 		for range 100 {
-			tell(wakeup.Event{Queue: queue.Name{Queue: "jobs"}})
+			tell(queue.Name{Queue: "jobs"}, 0, time.Time{})
 		}
 		synctest.Wait()
 		if n := p.get(); n != 1 || bus.count() != 0 {
@@ -119,7 +119,7 @@ func TestAFloodOfEventsCostsAMeasurementASecond(t *testing.T) {
 		after(2 * time.Second)
 		before := len(a.of("pool"))
 		for range 600 {
-			if err := bus.Publish(t.Context(), wakeup.Event{Queue: q.Name()}); err != nil {
+			if err := bus.Publish(t.Context(), q.Name(), 0, time.Time{}); err != nil {
 				t.Error(err)
 			}
 			after(100 * time.Millisecond)
@@ -163,30 +163,32 @@ func TestTheNextMeasurementFindsWork(t *testing.T) {
 
 type panics struct{}
 
-func (panics) Subscribe(queue.Name, wakeup.Subscriber) (wakeup.Subscription, error) {
+func (panics) Subscribe(queue.Name, func(queue.Name, int64, time.Time), func(bool)) (wakeup.Subscription, error) {
 	panic(errors.New("no source"))
 }
 
 type nothing struct{}
 
-func (nothing) Subscribe(queue.Name, wakeup.Subscriber) (wakeup.Subscription, error) { return nil, nil }
+func (nothing) Subscribe(queue.Name, func(queue.Name, int64, time.Time), func(bool)) (wakeup.Subscription, error) {
+	return nil, nil
+}
 
 // silentSource delivers nothing, and tells when it begins to listen.
 type silentSource struct {
 	wakeup.Bus
-	subscribed chan wakeup.Subscriber
+	subscribed chan subscriber
 }
 
-func (s *silentSource) Subscribe(_ queue.Name, to wakeup.Subscriber) (wakeup.Subscription, error) {
-	waiting.Signal(s.subscribed, to)
-	return s.Bus.Subscribe(queue.Name{}, wakeup.Subscriber{Event: func(wakeup.Event) {}, Listening: func(bool) {}})
+func (s *silentSource) Subscribe(_ queue.Name, event func(q queue.Name, bytes int64, due time.Time), listening func(bool)) (wakeup.Subscription, error) {
+	waiting.Signal(s.subscribed, subscriber{event, listening})
+	return s.Bus.Subscribe(queue.Name{}, func(queue.Name, int64, time.Time) {}, func(bool) {})
 }
 
 // What was published before a connection was there is not delivered: when it is, the agent looks at once.
 func TestTheAgentLooksWhenItBeginsToListen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := created(t, must(localqueue.New(nil)), "jobs")
-		bus := &silentSource{subscribed: make(chan wakeup.Subscriber, 1)}
+		bus := &silentSource{subscribed: make(chan subscriber, 1)}
 		p := &platform{}
 		a := start(t, agent.Options{Wakeups: bus}, agent.Pool{Name: "pool", Queues: []queue.Queue{q}, Actuator: p, Policy: toZero})
 		after(3 * time.Second)
@@ -206,4 +208,10 @@ func TestTheAgentLooksWhenItBeginsToListen(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// subscriber has the functions that Subscribe was called with.
+type subscriber struct {
+	Event     func(q queue.Name, bytes int64, due time.Time)
+	Listening func(bool)
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/wakeup"
 	"github.com/nats-io/nats.go"
 )
 
@@ -224,7 +223,7 @@ func (t *Transport) received(m *nats.Msg) {
 	}
 	t.mu.Unlock()
 	members = slices.DeleteFunc(members, func(s *subscription) bool {
-		return !s.hear(wakeup.Event{Queue: c.queue, Bytes: p.Bytes, Due: p.Due})
+		return !s.hear(p)
 	})
 	if len(members) > 0 || p.Hops >= maxHops {
 		return

@@ -20,7 +20,7 @@
 // becomes ready, or connects again, is told to dequeue once, so work that was missed meanwhile is
 // found then, or by the safety poll of the listener.
 //
-// In a cluster of servers Listening(true) means that the server of this connection knows. The others
+// In a cluster of servers listening(true) means that the server of this connection knows. The others
 // learn it a moment later.
 //
 // A subscriber that says More wakes one other process, never its own, if there is one that is ready:

@@ -11,7 +11,6 @@ import (
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
-	"github.com/millrace/millrace/wakeup"
 	"github.com/millrace/millrace/wakeup/natswakeup"
 )
 
@@ -44,11 +43,10 @@ func ExampleNew() {
 	defer wakeups.Close()
 
 	orders := queue.Name{Account: "acme", Queue: "orders"}
-	listening, woken := make(chan bool, 1), make(chan wakeup.Event, 1)
-	subscription, err := wakeups.Subscribe(orders, wakeup.Subscriber{
-		Event:     func(e wakeup.Event) { woken <- e },
-		Listening: func(l bool) { listening <- l },
-	})
+	listening, woken := make(chan bool, 1), make(chan queue.Name, 1)
+	subscription, err := wakeups.Subscribe(orders, func(q queue.Name, _ int64, _ time.Time) {
+		woken <- q
+	}, func(on bool) { listening <- on })
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -68,7 +66,7 @@ func ExampleNew() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println("work has come to", (<-woken).Queue)
+	fmt.Println("work has come to", <-woken)
 	// Output:
 	// listening: true
 	// work has come to acme/orders

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/wakeup"
 )
 
 // hostile returns payloads that no publisher of ours sends.
@@ -31,7 +30,7 @@ func TestHostilePayloadsAreIgnored(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	publish(t, other, wakeup.Event{Queue: orders, Bytes: 7})
+	publish(t, other, orders, 7, time.Time{})
 	if got := receive(t, "an event", r.events); got.Bytes != 7 {
 		t.Errorf("heard %+v, want only the event that is none of the hostile ones", got)
 	}
@@ -59,8 +58,8 @@ func TestAFloodIsSurvived(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	publish(t, other, wakeup.Event{Queue: orders, Bytes: 1})
-	publish(t, other, wakeup.Event{Queue: queue.Name{Account: "acme", Queue: "letters"}, Bytes: 2})
+	publish(t, other, orders, 1, time.Time{})
+	publish(t, other, queue.Name{Account: "acme", Queue: "letters"}, 2, time.Time{})
 	r.awaitEvent(t, 1)
 	letters.awaitEvent(t, 2)
 	if n := one.conn.Stats().Reconnects; n != 0 {

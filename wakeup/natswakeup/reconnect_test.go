@@ -17,7 +17,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/wakeup"
 )
 
 // The server is killed and started again while events are published. Whoever listens again hears
@@ -44,7 +43,7 @@ func TestAServerThatIsKilledUnderLoad(t *testing.T) {
 				return
 			default:
 			}
-			publish(t, publisher, wakeup.Event{Queue: orders, Bytes: 1})
+			publish(t, publisher, orders, 1, time.Time{})
 			a.More()
 			drain(a, b, c)
 		}
@@ -73,7 +72,7 @@ func TestAServerThatIsKilledUnderLoad(t *testing.T) {
 	}
 	settle(t, s, []*Transport{worker, alsoWorker}, others)
 	for i := range int64(10) {
-		publish(t, worker, wakeup.Event{Queue: orders, Bytes: 1000 + i})
+		publish(t, worker, orders, 1000+i, time.Time{})
 		a.awaitEvent(t, 1000+i)
 		b.awaitEvent(t, 1000+i)
 	}
@@ -114,13 +113,13 @@ func TestEventsOfAnOutageAreAddedUp(t *testing.T) {
 		runtime.Gosched()
 	}
 	for range 1000 {
-		publish(t, one, wakeup.Event{Queue: orders, Bytes: 2})
-		publish(t, one, wakeup.Event{Queue: orders, Bytes: 3, Due: due})
+		publish(t, one, orders, 2, time.Time{})
+		publish(t, one, orders, 3, due)
 	}
 	for i := range maxMissed - 2 {
-		publish(t, one, wakeup.Event{Queue: queue.Name{Queue: fmt.Sprint(i)}})
+		publish(t, one, queue.Name{Queue: fmt.Sprint(i)}, 0, time.Time{})
 	}
-	if err := one.Publish(t.Context(), wakeup.Event{Queue: queue.Name{Queue: "one too many"}}); !errors.Is(err, ErrDisconnected) {
+	if err := one.Publish(t.Context(), queue.Name{Queue: "one too many"}, 0, time.Time{}); !errors.Is(err, ErrDisconnected) {
 		t.Errorf("got %v, want ErrDisconnected", err)
 	}
 	if n, err := one.conn.Buffered(); n > 1024 {
@@ -129,7 +128,7 @@ func TestEventsOfAnOutageAreAddedUp(t *testing.T) {
 	// The worker is there before the publisher.
 	worker := listener(t, setup(t, serve(t, port, nil)), orders)
 	held.Store(false)
-	got := map[int64]wakeup.Event{}
+	got := map[int64]event{}
 	for range 2 {
 		e := receive(t, "an event", worker.events)
 		got[e.Bytes] = e
@@ -154,7 +153,7 @@ func TestASubscriberDoesNotWaitForTheConnection(t *testing.T) {
 	serve(t, port, nil)
 	r.awaitListening(t, true)
 	late.awaitListening(t, true)
-	publish(t, one, wakeup.Event{Queue: orders, Bytes: 7})
+	publish(t, one, orders, 7, time.Time{})
 	r.awaitEvent(t, 7)
 	late.awaitEvent(t, 7)
 }
@@ -228,3 +227,10 @@ func TestASubscriptionIsConfirmedWhenASlowServerAnswers(t *testing.T) {
 }
 
 func portOf(s *server.Server) int { return s.Addr().(*net.TCPAddr).Port }
+
+// event is what was published, or heard.
+type event struct {
+	Queue queue.Name
+	Bytes int64
+	Due   time.Time
+}

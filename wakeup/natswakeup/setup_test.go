@@ -65,17 +65,16 @@ func setup(t *testing.T, s *server.Server, options ...nats.Option) *Transport {
 // recorder is a subscriber that passes on what it hears. The channels must not fill up.
 type recorder struct {
 	wakeup.Subscription
-	events    chan wakeup.Event
+	events    chan event
 	listening chan bool
 }
 
 func subscribe(t *testing.T, transport *Transport, q queue.Name) *recorder {
 	t.Helper()
-	r := &recorder{events: make(chan wakeup.Event, 1<<16), listening: make(chan bool, 1<<10)}
-	s, err := transport.Subscribe(q, wakeup.Subscriber{
-		Event:     func(e wakeup.Event) { r.events <- e },
-		Listening: func(l bool) { r.listening <- l },
-	})
+	r := &recorder{events: make(chan event, 1<<16), listening: make(chan bool, 1<<10)}
+	s, err := transport.Subscribe(q, func(q queue.Name, bytes int64, due time.Time) {
+		r.events <- event{q, bytes, due}
+	}, func(l bool) { r.listening <- l })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,9 +117,9 @@ func (r *recorder) awaitEvent(t *testing.T, bytes int64) {
 	}
 }
 
-func publish(t *testing.T, transport *Transport, e wakeup.Event) {
+func publish(t *testing.T, transport *Transport, q queue.Name, bytes int64, due time.Time) {
 	t.Helper()
-	if err := transport.Publish(t.Context(), e); err != nil {
+	if err := transport.Publish(t.Context(), q, bytes, due); err != nil {
 		t.Error(err)
 	}
 }

@@ -52,7 +52,7 @@ type Transport struct {
 	channels map[queue.Name]*channel // guarded by mu
 	subjects map[string]*channel     // the same by subject; guarded by mu
 	forward  []forwarded             // what is to be handed on; guarded by mu
-	missed   map[missedKey]int64     // the bytes of events that wait for the connection; guarded by mu
+	missed   map[eventKey]int64      // the bytes of events that wait for the connection; guarded by mu
 }
 
 // New returns a transport over the connection, which remains the caller's: its handlers are not
@@ -73,7 +73,7 @@ func New(conn *nats.Conn, o *Options) (*Transport, error) {
 		kick:     make(chan struct{}, 1),
 		channels: make(map[queue.Name]*channel),
 		subjects: make(map[string]*channel),
-		missed:   make(map[missedKey]int64),
+		missed:   make(map[eventKey]int64),
 	}
 	t.life, t.end = context.WithCancel(context.Background())
 	t.running.Go(t.control)
@@ -85,19 +85,19 @@ func New(conn *nats.Conn, o *Options) (*Transport, error) {
 // due time, and published when it is there again. When there are too many, the error is
 // [ErrDisconnected]. The context is not used, because nothing is waited for but the write buffer of
 // the connection.
-func (t *Transport) Publish(_ context.Context, e wakeup.Event) error {
-	if err := t.publish(e); err != nil {
-		return fmt.Errorf("publish that work has come to %v: %w", e.Queue, err)
+func (t *Transport) Publish(_ context.Context, q queue.Name, bytes int64, due time.Time) error {
+	if err := t.publish(eventKey{q, due.Round(0).UTC()}, max(0, bytes)); err != nil {
+		return fmt.Errorf("publish that work has come to %v: %w", q, err)
 	}
 	return nil
 }
 
-func (t *Transport) publish(e wakeup.Event) error {
-	s, err := t.subject(e.Queue)
+func (t *Transport) publish(e eventKey, bytes int64) error {
+	s, err := t.subject(e.queue)
 	if err != nil {
 		return err
 	}
-	data, err := payload{Bytes: max(0, e.Bytes), Due: due(e)}.encode()
+	data, err := payload{Bytes: bytes, Due: e.due}.encode()
 	if err != nil {
 		return err
 	}
@@ -105,11 +105,11 @@ func (t *Transport) publish(e wakeup.Event) error {
 	case t.conn.IsClosed():
 		return nats.ErrConnectionClosed
 	case !t.conn.IsConnected():
-		return t.keep(e)
+		return t.keep(e, bytes)
 	}
 	err = t.conn.Publish(s, data)
 	if broken := (*net.OpError)(nil); errors.As(err, &broken) { // a status follows
-		return t.keep(e)
+		return t.keep(e, bytes)
 	}
 	return err
 }
@@ -128,15 +128,15 @@ func (t *Transport) subject(q queue.Name) (string, error) {
 
 // Subscribe registers a subscriber. It is told that it listens when the server has confirmed that.
 // After Close, or when the connection is closed for good, it is an error.
-func (t *Transport) Subscribe(q queue.Name, s wakeup.Subscriber) (wakeup.Subscription, error) {
-	m, err := t.subscribe(q, s)
+func (t *Transport) Subscribe(q queue.Name, event func(q queue.Name, bytes int64, due time.Time), listening func(bool)) (wakeup.Subscription, error) {
+	m, err := t.subscribe(q, event, listening)
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to wake-ups of %v: %w", q, err)
 	}
 	return m, nil
 }
 
-func (t *Transport) subscribe(q queue.Name, s wakeup.Subscriber) (*subscription, error) {
+func (t *Transport) subscribe(q queue.Name, event func(q queue.Name, bytes int64, due time.Time), listening func(bool)) (*subscription, error) {
 	on, err := t.subject(q)
 	if err != nil {
 		return nil, err
@@ -154,7 +154,7 @@ func (t *Transport) subscribe(q queue.Name, s wakeup.Subscriber) (*subscription,
 		c = &channel{queue: q, subject: on, members: make(map[*subscription]struct{})}
 		t.channels[q], t.subjects[on] = c, c
 	}
-	m := &subscription{transport: t, channel: c, subscriber: s, ready: true}
+	m := &subscription{transport: t, channel: c, event: event, listening: listening, ready: true}
 	c.members[m] = struct{}{}
 	t.wakeController()
 	return m, nil
@@ -185,22 +185,21 @@ func (t *Transport) wakeController() { waiting.Signal(t.kick, struct{}{}) }
 // maxMissed bounds how many events are kept while the connection is down.
 const maxMissed = 1024
 
-// missedKey tells events that are kept from others; the rest is added up.
-type missedKey struct {
+// eventKey tells events from others while they are kept; their bytes are added up.
+type eventKey struct {
 	queue queue.Name
-	due   time.Time
+	due   time.Time // in UTC, without a reading of the monotonic clock
 }
 
 // keep keeps an event until the connection is there again. Subscribers dequeue when they connect, but
 // they may do so earlier than this process.
-func (t *Transport) keep(e wakeup.Event) error {
-	key := missedKey{e.Queue, due(e)}
+func (t *Transport) keep(key eventKey, bytes int64) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, known := t.missed[key]; !known && len(t.missed) >= maxMissed {
 		return ErrDisconnected
 	}
-	t.missed[key] += max(0, e.Bytes)
+	t.missed[key] += bytes
 	t.wakeController() // it may be there again by now
 	return nil
 }
@@ -212,15 +211,12 @@ func (t *Transport) sendMissed() {
 	}
 	t.mu.Lock()
 	missed := t.missed
-	t.missed = make(map[missedKey]int64)
+	t.missed = make(map[eventKey]int64)
 	t.mu.Unlock()
 	for key, bytes := range missed {
-		_ = t.publish(wakeup.Event{Queue: key.queue, Bytes: bytes, Due: key.due}) // keeps it if the connection has broken
+		_ = t.publish(key, bytes) // keeps it if the connection has broken
 	}
 }
-
-// due returns the due time of an event in the form in which it is sent.
-func due(e wakeup.Event) time.Time { return e.Due.Round(0).UTC() }
 
 // maxMore bounds how many calls of More wait to be sent.
 const maxMore = 16
@@ -258,9 +254,10 @@ func (c *channel) isReady() bool {
 }
 
 type subscription struct {
-	transport  *Transport
-	channel    *channel
-	subscriber wakeup.Subscriber
+	transport *Transport
+	channel   *channel
+	event     func(q queue.Name, bytes int64, due time.Time)
+	listening func(bool)
 
 	ready bool // guarded by Transport.mu
 	told  bool // that it listens, since it is ready; guarded by Transport.mu
@@ -309,7 +306,7 @@ func (s *subscription) Close() error {
 	return nil
 }
 
-// tell calls Listening if the subscriber is ready and this is news. Only the controller calls it, which
+// tell calls listening if the subscriber is ready and this is news. Only the controller calls it, which
 // also ends the subscription at the server: so what it tells is true whatever Ready says meanwhile.
 func (s *subscription) tell(listening bool) {
 	s.calling.Lock()
@@ -321,19 +318,19 @@ func (s *subscription) tell(listening bool) {
 	}
 	s.transport.mu.Unlock()
 	if news {
-		s.subscriber.Listening(listening)
+		s.listening(listening)
 	}
 }
 
-// hear calls Event if the subscriber is ready, and reports whether it was.
-func (s *subscription) hear(e wakeup.Event) bool {
+// hear calls event if the subscriber is ready, and reports whether it was.
+func (s *subscription) hear(p payload) bool {
 	s.calling.Lock()
 	defer s.calling.Unlock()
 	s.transport.mu.Lock()
 	ready := s.ready
 	s.transport.mu.Unlock()
 	if ready {
-		s.subscriber.Event(e)
+		s.event(s.channel.queue, p.Bytes, p.Due)
 	}
 	return ready
 }

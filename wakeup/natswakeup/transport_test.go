@@ -13,7 +13,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/wakeup"
 )
 
 // What one process publishes arrives in order at each other, so the last event of each shows that all
@@ -29,11 +28,11 @@ func TestOneEventForManyIdleProcessesWakesOne(t *testing.T) {
 	}
 	publisher := setup(t, s)
 	for range events {
-		publish(t, publisher, wakeup.Event{Queue: orders, Bytes: 1})
+		publish(t, publisher, orders, 1, time.Time{})
 	}
 	heard := 0
 	for i := range processes {
-		publish(t, publisher, wakeup.Event{Queue: lastOf(i), Bytes: 2})
+		publish(t, publisher, lastOf(i), 2, time.Time{})
 		last[i].awaitEvent(t, 2)
 		heard += len(all[i].events)
 	}
@@ -63,13 +62,13 @@ func TestAnyNameWorks(t *testing.T) {
 	s := serve(t, -1, nil)
 	for _, name := range []queue.Name{{}, {Account: "a.b", Queue: "*"}, {Account: ">", Queue: "with space\n"}, {Account: "ü", Queue: "\xff"}} {
 		r := listener(t, setup(t, s), name)
-		publish(t, setup(t, s), wakeup.Event{Queue: name, Bytes: 7})
+		publish(t, setup(t, s), name, 7, time.Time{})
 		if got := receive(t, "an event", r.events); got.Queue != name {
 			t.Errorf("published for %q, heard for %q", name, got.Queue)
 		}
 	}
 	long := queue.Name{Queue: strings.Repeat("q", maxSubject)}
-	if _, err := setup(t, s).Subscribe(long, wakeup.Subscriber{}); err == nil || !strings.Contains(err.Error(), "1024") {
+	if _, err := setup(t, s).Subscribe(long, nil, nil); err == nil || !strings.Contains(err.Error(), "1024") {
 		t.Errorf("a name that is too long: %v", err)
 	}
 }
@@ -98,8 +97,8 @@ func TestPrefixesSeparateSystems(t *testing.T) {
 	defer other.Close()
 	a, b := listener(t, one, orders), listener(t, other, orders)
 	for range 20 {
-		publish(t, one, wakeup.Event{Queue: orders, Bytes: 1})
-		publish(t, other, wakeup.Event{Queue: orders, Bytes: 2})
+		publish(t, one, orders, 1, time.Time{})
+		publish(t, other, orders, 2, time.Time{})
 	}
 	for range 20 {
 		if x, y := receive(t, "an event", a.events), receive(t, "an event", b.events); x.Bytes != 1 || y.Bytes != 2 {
@@ -117,10 +116,10 @@ func TestClose(t *testing.T) {
 		one.Close()
 	}
 	settle(t, s, []*Transport{one}, before)
-	if _, err := one.Subscribe(orders, wakeup.Subscriber{}); !errors.Is(err, ErrClosed) {
+	if _, err := one.Subscribe(orders, nil, nil); !errors.Is(err, ErrClosed) {
 		t.Errorf("subscribe: %v", err)
 	}
-	if err := one.Publish(t.Context(), wakeup.Event{Queue: orders}); !errors.Is(err, ErrClosed) {
+	if err := one.Publish(t.Context(), orders, 0, time.Time{}); !errors.Is(err, ErrClosed) {
 		t.Errorf("publish: %v", err)
 	}
 	r.Ready(true)
@@ -143,10 +142,10 @@ func TestAClosedConnectionIsAnError(t *testing.T) {
 	r := listener(t, one, orders)
 	one.conn.Close()
 	r.awaitListening(t, false)
-	if err := one.Publish(t.Context(), wakeup.Event{Queue: orders}); !errors.Is(err, nats.ErrConnectionClosed) {
+	if err := one.Publish(t.Context(), orders, 0, time.Time{}); !errors.Is(err, nats.ErrConnectionClosed) {
 		t.Errorf("publish: %v", err)
 	}
-	if _, err := one.Subscribe(orders, wakeup.Subscriber{}); !errors.Is(err, nats.ErrConnectionClosed) {
+	if _, err := one.Subscribe(orders, nil, nil); !errors.Is(err, nats.ErrConnectionClosed) {
 		t.Errorf("subscribe: %v", err)
 	}
 	r.Ready(false)
@@ -209,7 +208,7 @@ func TestNoneOfSeveralDeniedSubscriptionsListens(t *testing.T) {
 	for i := range 20 {
 		allowed := queue.Name{Account: "other", Queue: fmt.Sprint(i)}
 		r := listener(t, one, allowed)
-		publish(t, one, wakeup.Event{Queue: allowed}) // refused: another error, of the same subject
+		publish(t, one, allowed, 0, time.Time{}) // refused: another error, of the same subject
 		if err := one.conn.Flush(); err != nil {
 			t.Fatal(err)
 		}
@@ -302,7 +301,7 @@ func TestMoreOfTheOnlyProcessEnds(t *testing.T) {
 		}
 	}
 	// What the process sends next comes next.
-	publish(t, one, wakeup.Event{Queue: orders, Bytes: 7})
+	publish(t, one, orders, 7, time.Time{})
 	r.awaitEvent(t, 7)
 	m, err := all.NextMsg(30 * time.Second)
 	if err != nil {
@@ -331,7 +330,7 @@ func TestADeniedSubscriptionIsTriedAgainOnTheNextConnection(t *testing.T) {
 	s.WaitForShutdown()
 	serve(t, port, worker("foreign.>"))
 	r.awaitListening(t, true)
-	publish(t, one, wakeup.Event{Queue: orders, Bytes: 7})
+	publish(t, one, orders, 7, time.Time{})
 	r.awaitEvent(t, 7)
 }
 
@@ -345,7 +344,7 @@ func TestAnEventWithoutRoomIsHandedOn(t *testing.T) {
 	a.Subscription.(*subscription).ready = false
 	full.mu.Unlock()
 	for i := range int64(20) {
-		publish(t, publisher, wakeup.Event{Queue: orders, Bytes: i + 1})
+		publish(t, publisher, orders, i+1, time.Time{})
 		b.awaitEvent(t, i+1)
 	}
 	if len(a.events) != 0 {
@@ -357,7 +356,7 @@ func TestDeliveriesAreNotLateForDueTimes(t *testing.T) {
 	s := serve(t, -1, nil)
 	r := listener(t, setup(t, s), orders)
 	due := time.Now().Add(time.Hour)
-	publish(t, setup(t, s), wakeup.Event{Queue: orders, Bytes: 1, Due: due})
+	publish(t, setup(t, s), orders, 1, due)
 	if got := receive(t, "an event", r.events); !got.Due.Equal(due) {
 		t.Errorf("due at %v, want %v", got.Due, due)
 	}

@@ -3,11 +3,11 @@ package serverwakeup_test
 import (
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/internal/azuritetest"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
-	"github.com/millrace/millrace/wakeup"
 	"github.com/millrace/millrace/wakeup/serverwakeup"
 )
 
@@ -32,10 +32,9 @@ func TestAzuriteRefusesTheStream(t *testing.T) {
 	}
 	defer s.Close()
 	for _, name := range []string{"wakeups", "missing"} {
-		if _, err := s.Subscribe(queue.Name{Account: q.Name().Account, Queue: name}, wakeup.Subscriber{
-			Event:     func(wakeup.Event) { t.Error("got an event") },
-			Listening: func(bool) { t.Error("got a call of Listening") },
-		}); err != nil {
+		if _, err := s.Subscribe(queue.Name{Account: q.Name().Account, Queue: name}, func(queue.Name, int64, time.Time) {
+			t.Error("got an event")
+		}, func(bool) { t.Error("got a call of listening") }); err != nil {
 			t.Fatal(err)
 		}
 		azuritetest.Until(t, "the refusal is logged", func() bool { return log.lines("offers no wake-ups") > 0 && log.lines("/"+name) == 1 })

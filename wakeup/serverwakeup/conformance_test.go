@@ -36,26 +36,23 @@ func (w *world) take(name queue.Name) {
 	}
 }
 
-func (w *world) Subscribe(name queue.Name, s wakeup.Subscriber) (wakeup.Subscription, error) {
+func (w *world) Subscribe(name queue.Name, event func(q queue.Name, bytes int64, due time.Time), listening func(bool)) (wakeup.Subscription, error) {
 	if err := w.engine.Queue(name).Create(context.Background(), nil); err != nil {
 		return nil, err
 	}
-	hear := s.Event
-	s.Event = func(e wakeup.Event) {
+	return w.Source.Subscribe(name, func(q queue.Name, bytes int64, due time.Time) {
 		w.take(name)
-		hear(e)
-	}
-	return w.Source.Subscribe(name, s)
+		event(q, bytes, due)
+	}, listening)
 }
 
 // Publish puts a message of that many bytes.
-func (w *world) Publish(ctx context.Context, e wakeup.Event) error {
-	w.take(e.Queue)
-	bytes := e.Bytes
+func (w *world) Publish(ctx context.Context, name queue.Name, bytes int64, _ time.Time) error {
+	w.take(name)
 	if bytes > queue.MaxText {
 		bytes = 8191 // any that no test waits for
 	}
-	q := w.engine.Queue(e.Queue)
+	q := w.engine.Queue(name)
 	if err := q.Create(ctx, nil); err != nil {
 		return err
 	}
@@ -99,7 +96,7 @@ func TestConformanceOfTheEnginesSource(t *testing.T) {
 					engine := must(localqueue.New(nil))
 					var all []wakeuptest.Process
 					for range n {
-						w := &world{engine.Wakeups(), engine}
+						w := &world{engine, engine}
 						all = append(all, wakeuptest.Process{Source: w, Publisher: w})
 					}
 					return all

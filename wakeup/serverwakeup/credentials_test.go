@@ -21,7 +21,6 @@ import (
 	"github.com/millrace/millrace/emulator"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
-	"github.com/millrace/millrace/wakeup"
 	"github.com/millrace/millrace/wakeup/serverwakeup"
 )
 
@@ -95,7 +94,7 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Subscribe(queue.Name{Account: "devstoreaccount1", Queue: "orders"}, wakeup.Subscriber{Listening: func(bool) {}, Event: func(wakeup.Event) {}}); err != nil {
+		if _, err := s.Subscribe(queue.Name{Account: "devstoreaccount1", Queue: "orders"}, func(queue.Name, int64, time.Time) {}, func(bool) {}); err != nil {
 			t.Fatal(err)
 		}
 		<-done
@@ -134,8 +133,10 @@ func TestAStreamOverTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	listening, events := make(chan bool, 10), make(chan wakeup.Event, 10)
-	if _, err := s.Subscribe(name, wakeup.Subscriber{Listening: func(l bool) { listening <- l }, Event: func(e wakeup.Event) { events <- e }}); err != nil {
+	listening, events := make(chan bool, 10), make(chan event, 10)
+	if _, err := s.Subscribe(name, func(q queue.Name, bytes int64, due time.Time) {
+		events <- event{q, bytes, due}
+	}, func(l bool) { listening <- l }); err != nil {
 		t.Fatal(err)
 	}
 	if !<-listening {
@@ -182,4 +183,11 @@ func TestASignatureForTheQueueIsEnough(t *testing.T) {
 			}
 		})
 	}
+}
+
+// event is what was published, or heard.
+type event struct {
+	Queue queue.Name
+	Bytes int64
+	Due   time.Time
 }

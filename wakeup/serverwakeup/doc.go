@@ -34,7 +34,7 @@
 // # Failures
 //
 // The server ends a stream after an hour, and it is opened again at once; subscribers hear nothing
-// of it. If it breaks or is silent for too long, Listening(false) is called at once and the stream
+// of it. If it breaks or is silent for too long, listening(false) is called at once and the stream
 // is opened again, at first after about 100 ms and then with growing pauses up to 30 s. Credentials
 // are sent to the location's address only: redirects are not followed.
 //

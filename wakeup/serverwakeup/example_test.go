@@ -3,10 +3,11 @@ package serverwakeup_test
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/millrace/millrace/emulator"
+	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
-	"github.com/millrace/millrace/wakeup"
 	"github.com/millrace/millrace/wakeup/serverwakeup"
 )
 
@@ -41,11 +42,10 @@ func Example() {
 		return
 	}
 	defer source.Close()
-	listening, events := make(chan bool, 1), make(chan wakeup.Event, 1)
-	subscription, err := source.Subscribe(orders.Name(), wakeup.Subscriber{
-		Listening: func(on bool) { listening <- on },
-		Event:     func(e wakeup.Event) { events <- e },
-	})
+	listening, events := make(chan bool, 1), make(chan string, 1)
+	subscription, err := source.Subscribe(orders.Name(), func(q queue.Name, bytes int64, _ time.Time) {
+		events <- fmt.Sprintf("%s with %d bytes", q.Queue, bytes)
+	}, func(on bool) { listening <- on })
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -57,8 +57,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	e := <-events
-	fmt.Println("wake-up for", e.Queue.Queue, "with", e.Bytes, "bytes")
+	fmt.Println("wake-up for", <-events)
 	// Output:
 	// listening: true
 	// wake-up for orders with 5 bytes

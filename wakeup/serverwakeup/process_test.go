@@ -17,7 +17,6 @@ import (
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
 	"github.com/millrace/millrace/queue/localqueue/filequeue"
-	"github.com/millrace/millrace/wakeup"
 	"github.com/millrace/millrace/wakeup/serverwakeup"
 )
 
@@ -54,14 +53,11 @@ func runWorker(location string) {
 	exitOn(err)
 	signal := make(chan struct{}, 1)
 	wake := func() { waiting.Signal(signal, struct{}{}) }
-	_, err = source.Subscribe(q.Name(), wakeup.Subscriber{
-		Event: func(wakeup.Event) { wake() },
-		Listening: func(listening bool) {
-			if listening {
-				fmt.Println("listening", os.Getpid())
-				wake()
-			}
-		},
+	_, err = source.Subscribe(q.Name(), func(queue.Name, int64, time.Time) { wake() }, func(listening bool) {
+		if listening {
+			fmt.Println("listening", os.Getpid())
+			wake()
+		}
 	})
 	exitOn(err)
 	ctx := context.Background()

@@ -13,7 +13,6 @@ import (
 
 	"github.com/millrace/millrace/internal/pipelistener"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/wakeup"
 	"github.com/millrace/millrace/wakeup/serverwakeup"
 )
 
@@ -186,7 +185,7 @@ func TestAServerThatIsAwayIsAskedRarely(t *testing.T) {
 	})
 }
 
-// TestAServerThatEndsEveryStreamIsNotAskedInALoop: each Listening(true) costs the subscriber a dequeue.
+// TestAServerThatEndsEveryStreamIsNotAskedInALoop: each listening(true) costs the subscriber a dequeue.
 func TestAServerThatEndsEveryStreamIsNotAskedInALoop(t *testing.T) {
 	inBubble(t, func(b *bundle) {
 		b.via.set(canned{200, "text/plain", "ready abc 15\nevent 1\n"}.respond)
@@ -408,7 +407,7 @@ func TestNothingIsCalledAfterTheSourceIsClosed(t *testing.T) {
 		e.subscription.More()
 		e.subscription.Close()
 		e.want(0, 1, 0)
-		if _, err := b.source.Subscribe(b.queue.Name(), wakeup.Subscriber{}); !errors.Is(err, serverwakeup.ErrClosed) {
+		if _, err := b.source.Subscribe(b.queue.Name(), nil, nil); !errors.Is(err, serverwakeup.ErrClosed) {
 			b.Errorf("subscribe: got %v, want %v", err, serverwakeup.ErrClosed)
 		}
 	})
@@ -436,12 +435,12 @@ func TestTheLastSubscriptionClosesTheStream(t *testing.T) {
 func TestQueuesThatAreNotAtTheLocationAreRefused(t *testing.T) {
 	inBubble(t, func(b *bundle) {
 		for _, name := range []queue.Name{{Account: "other", Queue: "orders"}, {Account: "devstoreaccount1", Queue: "Bad"}, {}} {
-			if _, err := b.source.Subscribe(name, wakeup.Subscriber{}); !errors.Is(err, queue.ErrInvalid) {
+			if _, err := b.source.Subscribe(name, nil, nil); !errors.Is(err, queue.ErrInvalid) {
 				b.Errorf("%v: got %v, want %v", name, err, queue.ErrInvalid)
 			}
 		}
 		one := b.open(b.server.URL() + "/orders?sv=2020-08-04&sig=c2VjcmV0")
-		if _, err := one.Subscribe(queue.Name{Account: "devstoreaccount1", Queue: "letters"}, wakeup.Subscriber{}); !errors.Is(err, queue.ErrInvalid) {
+		if _, err := one.Subscribe(queue.Name{Account: "devstoreaccount1", Queue: "letters"}, nil, nil); !errors.Is(err, queue.ErrInvalid) {
 			b.Errorf("another queue than that of the address: got %v, want %v", err, queue.ErrInvalid)
 		}
 	})

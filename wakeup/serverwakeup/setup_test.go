@@ -68,15 +68,12 @@ func (b *bundle) subscribe(s wakeup.Source) *ears {
 	b.Helper()
 	e := &ears{T: b.T}
 	var err error
-	e.subscription, err = s.Subscribe(b.queue.Name(), wakeup.Subscriber{
-		Event: func(wakeup.Event) { e.add(&e.events, 1) },
-		Listening: func(listening bool) {
-			if listening {
-				e.add(&e.began, 1)
-			} else {
-				e.add(&e.ended, 1)
-			}
-		},
+	e.subscription, err = s.Subscribe(b.queue.Name(), func(queue.Name, int64, time.Time) { e.add(&e.events, 1) }, func(listening bool) {
+		if listening {
+			e.add(&e.began, 1)
+		} else {
+			e.add(&e.ended, 1)
+		}
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -119,7 +116,7 @@ func (e *ears) add(n *int, d int) {
 	*n += d
 }
 
-// listened returns how often Listening(true) was called.
+// listened returns how often listening(true) was called.
 func (e *ears) listened() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -63,7 +63,7 @@ type Source struct {
 	streams map[queue.Name]*stream // guarded by mu; those with subscribers
 }
 
-var _ wakeup.QueueSource = (*Source)(nil)
+var _ wakeup.Source = (*Source)(nil)
 
 // Open returns the source at the location of an account or a queue, as azurequeue's Open accepts it. It
 // sends no request. The error is [queue.ErrInvalid]; it does not repeat the location.
@@ -108,7 +108,7 @@ const (
 
 // Subscribe registers a subscriber. It fails if the location has no such queue, and after Close with
 // [ErrClosed].
-func (s *Source) Subscribe(q queue.Name, subscriber wakeup.Subscriber) (wakeup.Subscription, error) {
+func (s *Source) Subscribe(q queue.Name, event func(q queue.Name, bytes int64, due time.Time), listening func(bool)) (wakeup.Subscription, error) {
 	err := driver.CheckName(q.Queue)
 	if err == nil && (q.Account != s.at.Account || s.at.Resource != "" && s.at.Resource != q.Queue) {
 		err = &queue.Error{Kind: queue.ErrInvalid, Detail: "the queue is not at the location of the wake-ups", Hint: "give New the location of the queue"}
@@ -127,14 +127,14 @@ func (s *Source) Subscribe(q queue.Name, subscriber wakeup.Subscriber) (wakeup.S
 		s.streams[q] = st
 		s.running.Go(st.run)
 	}
-	sub := &subscription{stream: st, subscriber: subscriber}
+	sub := &subscription{stream: st, onEvent: event, onListening: listening}
 	st.add(sub)
 	s.mu.Unlock()
 	sub.Ready(true)
 	return sub, nil
 }
 
-// EmptyAfter implements [wakeup.QueueSource]. It returns 1: only the embedded server has streams,
+// EmptyAfter returns 1, as [wakeup.Source] describes it: only the embedded server has streams,
 // and it returns all messages that are visible.
 func (s *Source) EmptyAfter() int { return 1 }
 
@@ -176,12 +176,13 @@ func (s *Source) Close() error {
 
 // subscription is one subscriber of a stream. Its lock is taken before that of the stream.
 type subscription struct {
-	stream     *stream
-	subscriber wakeup.Subscriber
+	stream      *stream
+	onEvent     func(q queue.Name, bytes int64, due time.Time)
+	onListening func(bool)
 
 	mu        sync.Mutex // held while the subscriber is called, so that no call overlaps or comes late
 	ready     bool       // guarded by mu
-	listening bool       // Listening(true) was called since it was ready; guarded by mu
+	listening bool       // listening(true) was called since it was ready; guarded by mu
 	closed    bool       // guarded by mu
 }
 
@@ -214,7 +215,7 @@ func (s *subscription) listen() {
 	s.stream.mu.Unlock()
 	if s.ready && !s.listening && inForce {
 		s.listening = true
-		s.subscriber.Listening(true)
+		s.onListening(true)
 	}
 }
 
@@ -245,16 +246,16 @@ func (s *subscription) broke() {
 	defer s.mu.Unlock()
 	if s.listening {
 		s.listening = false
-		s.subscriber.Listening(false)
+		s.onListening(false)
 	}
 }
 
 // event passes an event to a subscriber that listens.
-func (s *subscription) event(e wakeup.Event) {
+func (s *subscription) event(bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.listening {
-		s.subscriber.Event(e)
+		s.onEvent(s.stream.name, bytes, time.Time{})
 	}
 }
 

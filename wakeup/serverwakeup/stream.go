@@ -16,7 +16,6 @@ import (
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/wakeup"
 )
 
 // stream is what the subscribers of one queue share. Its goroutine opens the stream again when it
@@ -115,7 +114,7 @@ func (s *stream) end() {
 // another process. One that is about to be ready dequeues then.
 func (s *stream) event(bytes int64) {
 	for _, sub := range s.members() {
-		sub.event(wakeup.Event{Queue: s.name, Bytes: bytes})
+		sub.event(bytes)
 	}
 	s.mu.Lock()
 	s.missed = s.ready == 0

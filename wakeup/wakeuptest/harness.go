@@ -105,14 +105,14 @@ func (e *env) name(q string) queue.Name {
 func (e *env) publish(process int, q queue.Name) int64 {
 	e.Helper()
 	e.published++
-	e.send(process, wakeup.Event{Queue: q, Bytes: e.published})
+	e.send(process, q, e.published, time.Time{})
 	return e.published
 }
 
-func (e *env) send(process int, event wakeup.Event) {
+func (e *env) send(process int, q queue.Name, bytes int64, due time.Time) {
 	e.Helper()
-	if err := e.processes[process].Publisher.Publish(e.Context(), event); err != nil {
-		e.Errorf("publish %+v: %v", event, err)
+	if err := e.processes[process].Publisher.Publish(e.Context(), q, bytes, due); err != nil {
+		e.Errorf("publish %+v: %v", event{q, bytes, due}, err)
 	}
 }
 
@@ -147,14 +147,14 @@ type recorder struct {
 	name         string
 	subscription wakeup.Subscription
 	running      atomic.Int64 // calls of it that are under way
-	telling      atomic.Int64 // those of Listening
+	telling      atomic.Int64 // those of listening
 
 	mu        sync.Mutex
 	forbidden string          // why it must not be told that it listens, or empty; guarded by mu
 	closed    bool            // guarded by mu
-	events    []wakeup.Event  // guarded by mu
+	events    []event         // guarded by mu
 	listening bool            // what it was told last, or false since it was not ready; guarded by mu
-	told      int             // calls of Listening(true); guarded by mu
+	told      int             // calls of listening(true); guarded by mu
 	block     <-chan struct{} // what each Event waits for, if not nil; guarded by mu
 	blocked   chan<- struct{} // gets an element when an Event waits; guarded by mu
 }
@@ -163,7 +163,7 @@ type recorder struct {
 func (e *env) subscribe(process int, q queue.Name) *recorder {
 	e.Helper()
 	r := &recorder{e: e, name: fmt.Sprintf("subscriber of %v in process %d", q, process)}
-	s, err := e.processes[process].Source.Subscribe(q, wakeup.Subscriber{Event: r.event, Listening: r.listen})
+	s, err := e.processes[process].Source.Subscribe(q, r.event, r.listen)
 	if err != nil {
 		e.Fatalf("%s: subscribe: %v", r.name, err)
 	}
@@ -179,9 +179,9 @@ func (e *env) listener(process int, q queue.Name) *recorder {
 	return r
 }
 
-func (r *recorder) event(event wakeup.Event) {
+func (r *recorder) event(q queue.Name, bytes int64, due time.Time) {
 	r.call(func() {
-		r.events = append(r.events, event)
+		r.events = append(r.events, event{q, bytes, due})
 		if block := r.block; block != nil {
 			r.mu.Unlock()
 			r.blocked <- struct{}{}
@@ -196,7 +196,7 @@ func (r *recorder) listen(listening bool) {
 	defer r.telling.Add(-1)
 	r.call(func() {
 		if r.forbidden != "" {
-			r.e.Errorf("%s: Listening(%t) was called %s", r.name, listening, r.forbidden)
+			r.e.Errorf("%s: listening(%t) was called %s", r.name, listening, r.forbidden)
 		}
 		r.listening = listening
 		if listening {
@@ -237,7 +237,7 @@ func (r *recorder) ready(ready bool) {
 	}
 	r.subscription.Ready(false)
 	if r.telling.Load() != 0 {
-		r.e.Errorf("%s: Ready(false) returned during a call of Listening", r.name)
+		r.e.Errorf("%s: Ready(false) returned during a call of listening", r.name)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -274,7 +274,7 @@ func (r *recorder) toldTimes() int {
 	return r.told
 }
 
-func (r *recorder) all() []wakeup.Event {
+func (r *recorder) all() []event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.events)
@@ -319,7 +319,7 @@ func (r *recorder) hearsAgain(publisher int, q queue.Name) {
 		if r.heard(event) > 0 {
 			return true
 		}
-		r.e.send(publisher, wakeup.Event{Queue: q, Bytes: event})
+		r.e.send(publisher, q, event, time.Time{})
 		return false
 	})
 }
@@ -336,4 +336,11 @@ func (r *recorder) blockNext() (blocked <-chan struct{}, release func()) {
 		r.block = nil
 		close(block)
 	})
+}
+
+// event is what was published, or heard.
+type event struct {
+	Queue queue.Name
+	Bytes int64
+	Due   time.Time
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/wakeup"
 	"pgregory.net/rapid"
 )
 
@@ -30,7 +29,7 @@ func fieldsSurvive(e *env) {
 	q := e.name("orders")
 	r := e.listener(0, q)
 	now := time.Now().Truncate(time.Second)
-	for _, want := range []wakeup.Event{
+	for _, want := range []event{
 		{Queue: q, Bytes: 1},
 		{Queue: q, Bytes: 40_000},
 		{Queue: q, Bytes: 2, Due: now.Add(time.Minute)},
@@ -39,10 +38,10 @@ func fieldsSurvive(e *env) {
 		if e.h.SeesQueue && !want.Due.IsZero() {
 			continue
 		}
-		e.send(0, want)
+		e.send(0, want.Queue, want.Bytes, want.Due)
 		r.awaitEvent(want.Bytes)
 		all := r.all()
-		got := all[slices.IndexFunc(all, func(g wakeup.Event) bool { return g.Bytes == want.Bytes })]
+		got := all[slices.IndexFunc(all, func(g event) bool { return g.Bytes == want.Bytes })]
 		if got.Queue != want.Queue || got.Due.IsZero() != want.Due.IsZero() || got.Due.Sub(want.Due).Abs() > e.h.DueWithin {
 			e.Errorf("got %+v, want %+v", got, want)
 		}
@@ -100,7 +99,7 @@ var listeningTests = []test{
 		r := e.listener(0, e.name("orders"))
 		r.awaitEvent(e.publish(0, e.name("orders")))
 		if told := r.toldTimes(); told != 1 {
-			e.Errorf("Listening(true) was called %d times, want once", told)
+			e.Errorf("listening(true) was called %d times, want once", told)
 		}
 	}},
 	{"WhatIsPublishedOnceItListensArrives", 1, func(e *env) { arrivesOnceItListens(e, 0) }},
@@ -139,7 +138,7 @@ func readyListensAgain(e *env) {
 	}
 }
 
-// noStaleListening: after any flips the first Listening(true) that follows the last of them is true.
+// noStaleListening: after any flips the first listening(true) that follows the last of them is true.
 // The recorder checks what comes while the subscriber is not ready.
 func noStaleListening(e *env, publisher int) {
 	q := e.name("orders")
@@ -156,7 +155,7 @@ func noStaleListening(e *env, publisher int) {
 		r.awaitListening()
 		r.awaitEvent(e.publish(publisher, q))
 		if told := r.toldTimes(); told != 1 {
-			t.Errorf("Listening(true) was called %d times for one Ready(true)", told)
+			t.Errorf("listening(true) was called %d times for one Ready(true)", told)
 		}
 		r.close()
 	})
@@ -193,7 +192,7 @@ func (e *env) publishMeanwhile(process int, q queue.Name, n int) (wait func()) {
 	e.published += int64(n)
 	running.Go(func() {
 		for i := range n {
-			e.send(process, wakeup.Event{Queue: q, Bytes: first + int64(i)})
+			e.send(process, q, first+int64(i), time.Time{})
 		}
 	})
 	return running.Wait
@@ -232,7 +231,7 @@ func callsNeverOverlap(e *env) {
 	for range 4 {
 		publishers.Go(func() {
 			for range 50 {
-				e.send(0, wakeup.Event{Queue: q})
+				e.send(0, q, 0, time.Time{})
 			}
 		})
 	}
@@ -254,11 +253,11 @@ func concurrentUse(e *env, processes int) {
 		running.Go(func() {
 			for j := range 10 {
 				r := e.subscribe(process, q)
-				e.send(process, wakeup.Event{Queue: q, Bytes: 1 << 40})
+				e.send(process, q, 1<<40, time.Time{})
 				r.ready(j%2 == 0)
 				r.subscription.More()
 				r.ready(true)
-				e.send((process+1)%processes, wakeup.Event{Queue: q, Bytes: 1 << 40})
+				e.send((process+1)%processes, q, 1<<40, time.Time{})
 				r.close()
 			}
 		})
@@ -420,7 +419,7 @@ func blockedStopsNoOther(e *env) {
 	e.publish(1, q)
 	<-blocked
 	for range n {
-		e.send(1, wakeup.Event{Queue: q, Bytes: 1 << 40})
+		e.send(1, q, 1<<40, time.Time{})
 	}
 	for range 10 {
 		sound.awaitEvent(e.publish(0, other))

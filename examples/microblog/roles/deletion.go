@@ -8,7 +8,6 @@ import (
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/table"
-	"github.com/millrace/millrace/wakeup"
 )
 
 // QueueName is the queue of deletions.
@@ -31,11 +30,11 @@ type Requester struct {
 }
 
 // NewRequester returns a requester for the queue of deletions, which is created when it is missing. Wakeups may be nil.
-func NewRequester(q queue.Queue, wakeups wakeup.Publisher) *Requester {
+func NewRequester(q queue.Queue, wakeups producer.Wakeups) *Requester {
 	return &Requester{newProducer(q, wakeups)}
 }
 
-func newProducer(q queue.Queue, wakeups wakeup.Publisher) *producer.Producer[Deletion] {
+func newProducer(q queue.Queue, wakeups producer.Wakeups) *producer.Producer[Deletion] {
 	return producer.New(q, &producer.Options[Deletion]{Create: true, Wakeups: wakeups})
 }
 

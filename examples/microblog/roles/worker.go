@@ -12,7 +12,6 @@ import (
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/table"
-	"github.com/millrace/millrace/wakeup"
 )
 
 // LateDelay is when a channel is deleted for the second time. The first time has marked it before, and a write that had
@@ -40,13 +39,13 @@ type worker struct {
 
 // NewWorker returns the worker role, a [millrace.Runner]. The queue is created when it is missing. Wakeups may be nil;
 // a nil logger is slog.Default().
-func NewWorker(q queue.Queue, site *channels.Site, wakeups wakeup.Source, logger *slog.Logger) *listener.Listener[Deletion] {
+func NewWorker(q queue.Queue, site *channels.Site, wakeups listener.Wakeups, logger *slog.Logger) *listener.Listener[Deletion] {
 	return NewWorkerWithVisibility(q, site, wakeups, logger, visibility)
 }
 
 // NewWorkerWithVisibility is [NewWorker] with another time after which another worker goes on when one has crashed: whole
 // seconds, at least 5.
-func NewWorkerWithVisibility(q queue.Queue, site *channels.Site, wakeups wakeup.Source, logger *slog.Logger, visibility time.Duration) *listener.Listener[Deletion] {
+func NewWorkerWithVisibility(q queue.Queue, site *channels.Site, wakeups listener.Wakeups, logger *slog.Logger, visibility time.Duration) *listener.Listener[Deletion] {
 	if logger == nil {
 		logger = slog.Default()
 	}
@@ -54,7 +53,7 @@ func NewWorkerWithVisibility(q queue.Queue, site *channels.Site, wakeups wakeup.
 	return w.listen(q, wakeups, visibility)
 }
 
-func (w *worker) listen(q queue.Queue, wakeups wakeup.Source, visibility time.Duration) *listener.Listener[Deletion] {
+func (w *worker) listen(q queue.Queue, wakeups listener.Wakeups, visibility time.Duration) *listener.Listener[Deletion] {
 	return listener.New(q, w.handle, &listener.Options[Deletion]{
 		Create: true, Wakeups: wakeups, Logger: w.logger, Concurrency: concurrency, Grace: grace,
 		Lease:  listener.LeaseOptions{Visibility: listener.FixedVisibility(visibility)},

@@ -13,7 +13,6 @@ import (
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/wakeup"
 )
 
 // Roles is a set of roles. The zero value is empty.
@@ -58,7 +57,7 @@ type Options struct {
 	Idle listener.Idle
 
 	// Wakeups announce messages, in place of polling. Nil means polling, which is the default.
-	Wakeups wakeup.Source
+	Wakeups listener.Wakeups
 
 	// Grace is how long handlers may finish after the stop. Defaults to the default of
 	// package listener.
