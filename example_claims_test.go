@@ -124,12 +124,14 @@ func novel(size int) string {
 // printBodies prints how many bodies are stored that a message may need.
 func printBodies(ctx context.Context, claims *claimcheck.Claims) {
 	n := 0
-	for _, err := range claims.Waiting(ctx) {
+	for body, err := range claims.List(ctx) {
 		if err != nil {
 			fmt.Println(err)
 			return
 		}
-		n++
+		if !body.Settled {
+			n++
+		}
 	}
 	fmt.Println(map[int]string{0: "no body waits", 1: "1 body waits"}[n])
 }

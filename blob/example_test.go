@@ -80,7 +80,7 @@ func ExampleParse() {
 	fmt.Println(err)
 	// Output:
 	// imageinput 7d9a <nil>
-	// bad blob reference: in the name "../secrets" a part between slashes is empty, or begins or ends with a dot
+	// invalid argument: in the name "../secrets" a part between slashes is empty, or begins or ends with a dot
 }
 
 func ExampleDir() {

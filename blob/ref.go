@@ -10,9 +10,6 @@ import (
 // scheme begins the URI of a reference.
 const scheme = "blob://"
 
-// ErrBadRef means that a text or a [Ref] is not a valid reference.
-var ErrBadRef = blobcheck.ErrBadRef
-
 // Ref identifies a blob. The zero value is invalid.
 type Ref struct {
 	// Container has 3…63 lower-case letters, digits and single hyphens between them, as in
@@ -25,11 +22,11 @@ type Ref struct {
 	Name string
 }
 
-// Parse parses what [Ref.String] returned. The error is [ErrBadRef].
+// Parse parses what [Ref.String] returned. The error is [ErrInvalid].
 func Parse(uri string) (Ref, error) {
 	rest, ok := strings.CutPrefix(uri, scheme)
 	if !ok {
-		return Ref{}, fmt.Errorf("%w: %.80q does not begin with %s", ErrBadRef, uri, scheme)
+		return Ref{}, fmt.Errorf("%w: the reference %.80q does not begin with %s", ErrInvalid, uri, scheme)
 	}
 	var r Ref
 	r.Container, r.Name, _ = strings.Cut(rest, "/")
@@ -43,7 +40,7 @@ func Parse(uri string) (Ref, error) {
 func (r Ref) String() string { return scheme + r.Container + "/" + r.Name }
 
 // MarshalText returns the URI, so that a reference can be a field of a message. It fails
-// with [ErrBadRef] if r is invalid.
+// with [ErrInvalid] if r is invalid.
 func (r Ref) MarshalText() ([]byte, error) {
 	if err := r.check(); err != nil {
 		return nil, err
@@ -57,5 +54,5 @@ func (r *Ref) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// check fails with [ErrBadRef] if r is invalid.
+// check fails with [ErrInvalid] if r is invalid.
 func (r Ref) check() error { return blobcheck.Ref(r.Container, r.Name) }

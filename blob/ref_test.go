@@ -39,8 +39,8 @@ func TestAnInvalidURIIsRefused(t *testing.T) {
 		"http://pictures/a", "BLOB://pictures/a", "blob://pictures/a?x=1", "blob://pictures/a#b",
 		"blob://user@pictures/a", "blob://pictures/../a", "blob://pictures/%2e%2e/a", " blob://pictures/a",
 	} {
-		if r, err := blob.Parse(uri); !errors.Is(err, blob.ErrBadRef) {
-			t.Errorf("Parse(%q): got %v, error %v; want ErrBadRef", uri, r, err)
+		if r, err := blob.Parse(uri); !errors.Is(err, blob.ErrInvalid) {
+			t.Errorf("Parse(%q): got %v, error %v; want ErrInvalid", uri, r, err)
 		}
 		text, _ := json.Marshal(uri)
 		if err := json.Unmarshal(text, new(blob.Ref)); err == nil {

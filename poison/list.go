@@ -173,8 +173,8 @@ func (o *Options) validate(c call) error {
 		return fmt.Errorf("at most %d messages: it must not be negative", o.Max)
 	case o.Lease != 0 && (o.Lease < browse.MinLease || o.Lease > queue.MaxVisibility):
 		return fmt.Errorf("a lease of %v: it must be at least %v and at most %v", o.Lease, browse.MinLease, queue.MaxVisibility)
-	case o.TTL != 0 && o.TTL != queue.Forever && o.TTL < queue.MinTTL:
-		return fmt.Errorf("a TTL of %v: it must be at least %v, or queue.Forever", o.TTL, queue.MinTTL)
+	case o.TTL != 0 && o.TTL != queue.Forever && o.TTL < driver.MinTTL:
+		return fmt.Errorf("a TTL of %v: it must be at least %v, or queue.Forever", o.TTL, driver.MinTTL)
 	}
 	if err := errors.Join(units.Wait("the filter's Older", o.Filter.Older), units.Wait("the filter's Newer", o.Filter.Newer)); err != nil {
 		return err

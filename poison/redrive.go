@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/internal/poisonrecord"
 	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // Redrive sends messages from the poison queue of q back to q, and then deletes them. The filter
@@ -129,7 +130,7 @@ func (p *planner) life(e *poisonrecord.Entry, now time.Time) (time.Duration, err
 		return queue.Forever, nil
 	}
 	left := end.Sub(now).Truncate(time.Second)
-	if left < queue.MinTTL {
+	if left < driver.MinTTL {
 		return 0, errExpired
 	}
 	return left, nil

@@ -25,7 +25,7 @@ type SendOptions struct {
 	// Defaults to 0, visible at once.
 	Delay time.Duration
 
-	// TTL is how long the job lives in the queue, at least [queue.MinTTL], or [queue.Forever].
+	// TTL is how long the job lives in the queue, at least 1 s, or [queue.Forever].
 	// Defaults to Forever.
 	TTL time.Duration
 

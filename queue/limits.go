@@ -11,14 +11,8 @@ const (
 	// KiB of it.
 	MaxText = 64 << 10
 
-	// MinVisibility is the shortest visibility timeout of a dequeue.
-	MinVisibility = time.Second
-
 	// MaxVisibility is the longest visibility timeout and delay: seven days.
 	MaxVisibility = 7 * 24 * time.Hour
-
-	// MinTTL is the shortest TTL of a message.
-	MinTTL = time.Second
 
 	// Forever as a TTL means that a message never expires. It is -1 as on the wire, and no valid
 	// duration.

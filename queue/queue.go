@@ -99,7 +99,7 @@ type EnqueueOptions struct {
 	// to 0, visible at once.
 	Delay time.Duration
 
-	// TTL is how long the message lives, at least [MinTTL], or [Forever]. Defaults to Forever:
+	// TTL is how long the message lives, at least 1 s, or [Forever]. Defaults to Forever:
 	// the service's default of seven days would lose work silently.
 	TTL time.Duration
 
@@ -137,7 +137,7 @@ type Queue interface {
 	Sender
 
 	// Dequeue takes up to n messages, 1…[MaxBatch], and hides them for the visibility timeout,
-	// [MinVisibility]…[MaxVisibility]. It does not wait for messages, and returns n if so many are
+	// 1 s…[MaxVisibility]. It does not wait for messages, and returns n if so many are
 	// visible. The visibility timeout may pass the message's expiry, but does not extend its life.
 	Dequeue(ctx context.Context, n int, visibility time.Duration) ([]Message, error)
 

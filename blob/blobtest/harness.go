@@ -116,7 +116,7 @@ func (e *env) is(err, kind error, op string) {
 		e.Errorf("%s: error is %v, want %v", op, err, kind)
 		return
 	}
-	if known := (*blob.Error)(nil); !errors.As(err, &known) || known.Op == "" || known.Ref.Container == "" && !errors.Is(kind, blob.ErrBadRef) {
+	if known := (*blob.Error)(nil); !errors.As(err, &known) || known.Op == "" || known.Ref.Container == "" && !errors.Is(kind, blob.ErrInvalid) {
 		e.Errorf("%s: error %q (%T) does not say what failed and where", op, err, err)
 	}
 	if strings.ContainsAny(err.Error(), "\r\n") {

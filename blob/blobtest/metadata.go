@@ -150,7 +150,7 @@ var accessTests = []test{{"AContainerKeepsItsAccessPolicy", func(e *env) {
 	}
 	_, err := e.s.Public(e.Context(), "Bad")
 	for _, err := range []error{err, e.s.SetPublic(e.Context(), "..", false)} {
-		if !errors.Is(err, blob.ErrBadRef) {
+		if !errors.Is(err, blob.ErrInvalid) {
 			e.Errorf("bad container: %v", err)
 		}
 	}
@@ -176,13 +176,13 @@ var argumentTests = []test{
 		for _, b := range bad {
 			r := blob.Ref{Container: b[0], Name: b[1]}
 			for op, err := range e.calls(e.Context(), r) {
-				if !errors.Is(err, blob.ErrBadRef) {
+				if !errors.Is(err, blob.ErrInvalid) {
 					e.Errorf("%s of %q: %v", op, r, err)
 				}
 			}
 		}
 		for _, l := range [][2]string{{"..", ""}, {"Pictures", ""}, {"pictures", "A"}} {
-			if err := e.listError(e.Context(), l[0], l[1]); !errors.Is(err, blob.ErrBadRef) {
+			if err := e.listError(e.Context(), l[0], l[1]); !errors.Is(err, blob.ErrInvalid) {
 				e.Errorf("list of %q: %v", l, err)
 			}
 		}
@@ -203,7 +203,7 @@ var argumentTests = []test{
 			e.matches(errorOf(e.s.Public(ctx, e.container)), ctx, "access")
 			e.matches(e.s.SetPublic(ctx, e.container, true), ctx, "set access")
 			for op, err := range e.calls(ctx, blob.Ref{Container: "..", Name: "a"}) {
-				e.is(err, blob.ErrBadRef, op)
+				e.is(err, blob.ErrInvalid, op)
 			}
 		}
 		if got := e.get("a"); got != "text" {

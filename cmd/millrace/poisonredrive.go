@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/millrace/internal/browse"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // sweepFlags are the flags of redrive and purge.
@@ -49,7 +50,7 @@ func (s *sweepFlags) check() error {
 		return usageError{fmt.Errorf("-n %d is negative", s.limit)}
 	case s.lease != 0 && (s.lease < browse.MinLease || s.lease > queue.MaxVisibility):
 		return usageError{fmt.Errorf("-lease %v is out of range: it must be at least %v and at most %v", s.lease, browse.MinLease, queue.MaxVisibility)}
-	case s.ttl != 0 && s.ttl < queue.MinTTL:
+	case s.ttl != 0 && s.ttl < driver.MinTTL:
 		return usageError{fmt.Errorf("-ttl %v is too short: a message lives for at least a second", s.ttl)}
 	case s.ttl != 0 && s.forever:
 		return usageError{errors.New("-ttl and -forever exclude each other")}

@@ -77,7 +77,7 @@ func (o *putOptions) check(texts []string) error {
 		return fmt.Errorf("-delay %v is negative: give how long the jobs are hidden, such as 30s", o.delay)
 	case o.delay > queue.MaxVisibility:
 		return fmt.Errorf("-delay %v is too long: a message can be hidden for at most %v, seven days", o.delay, queue.MaxVisibility)
-	case o.ttl != 0 && o.ttl < queue.MinTTL:
+	case o.ttl != 0 && o.ttl < driver.MinTTL:
 		return fmt.Errorf("-ttl %v is too short: a message lives for at least a second; omit -ttl for messages that never expire", o.ttl)
 	case driver.Seconds(o.ttl) > math.MaxInt32:
 		return fmt.Errorf("-ttl %v is too long: omit it for messages that never expire", o.ttl)

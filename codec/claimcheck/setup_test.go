@@ -168,11 +168,13 @@ func (b *bundle) head(text string) envelope.Head {
 // stored returns how many bodies wait and how many blobs there are.
 func (b *bundle) stored() (waiting, all int) {
 	b.Helper()
-	for _, err := range b.claims.Waiting(b.Context()) {
+	for body, err := range b.claims.List(b.Context()) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		waiting++
+		if !body.Settled {
+			waiting++
+		}
 	}
 	for _, err := range b.blobs.List(b.Context(), container, "") {
 		if err != nil {

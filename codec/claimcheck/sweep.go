@@ -25,8 +25,9 @@ type Removed struct {
 	Bytes int64
 }
 
-// List yields all bodies and tombstones, in the order of their names. An error is yielded last,
-// with a zero Body.
+// List yields all bodies and tombstones, in the order of their names. A body that is not Settled
+// belongs to a message that waits, in a queue or a poison queue, or is an orphan. An error is yielded
+// last, with a zero Body.
 func (c *Claims) List(ctx context.Context) iter.Seq2[Body, error] {
 	return func(yield func(Body, error) bool) {
 		for info, err := range c.store.List(ctx, c.container, folder) {
@@ -43,18 +44,6 @@ func (c *Claims) List(ctx context.Context) iter.Seq2[Body, error] {
 
 func bodyOf(info blob.Info) Body {
 	return Body{info, info.Metadata[stateKey] == settled}
-}
-
-// Waiting is List without the tombstones: bodies whose messages wait, in a queue or a poison
-// queue, and orphans.
-func (c *Claims) Waiting(ctx context.Context) iter.Seq2[Body, error] {
-	return func(yield func(Body, error) bool) {
-		for body, err := range c.List(ctx) {
-			if !body.Settled && !yield(body, err) {
-				return
-			}
-		}
-	}
 }
 
 // Sweep removes the tombstones that are older than Options.Retention, by the store's clock. Call it

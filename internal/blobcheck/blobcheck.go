@@ -8,11 +8,8 @@ import (
 	"strings"
 )
 
-// The errors are those of package blob.
-var (
-	ErrBadRef  = errors.New("bad blob reference")
-	ErrInvalid = errors.New("invalid argument")
-)
+// ErrInvalid is that of package blob.
+var ErrInvalid = errors.New("invalid argument")
 
 // Limits of a reference, in characters.
 const (
@@ -21,46 +18,46 @@ const (
 	MaxName      = 200 // leaves room for what a file name adds
 )
 
-// Ref fails with [ErrBadRef] if there can be no such blob.
+// Ref fails with [ErrInvalid] if there can be no such blob.
 func Ref(container, name string) error {
 	if err := Container(container); err != nil {
 		return err
 	}
 	if name == "" || len(name) > MaxName {
-		return fmt.Errorf("%w: the name %.80q has %d characters and needs 1 to %d", ErrBadRef, name, len(name), MaxName)
+		return fmt.Errorf("%w: the name %.80q has %d characters and needs 1 to %d", ErrInvalid, name, len(name), MaxName)
 	}
 	for segment := range strings.SplitSeq(name, "/") {
 		// This excludes "." and "..", hidden files, and the trailing dots that
 		// Windows strips.
 		if segment == "" || segment[0] == '.' || segment[len(segment)-1] == '.' {
-			return fmt.Errorf("%w: in the name %q a part between slashes is empty, or begins or ends with a dot", ErrBadRef, name)
+			return fmt.Errorf("%w: in the name %q a part between slashes is empty, or begins or ends with a dot", ErrInvalid, name)
 		}
 	}
 	return checkLetters(name)
 }
 
-// Container fails with [ErrBadRef] if no container can have this name.
+// Container fails with [ErrInvalid] if no container can have this name.
 func Container(c string) error {
 	if len(c) < MinContainer || len(c) > MaxContainer {
 		return fmt.Errorf("%w: the container %.80q has %d characters and needs %d to %d",
-			ErrBadRef, c, len(c), MinContainer, MaxContainer)
+			ErrInvalid, c, len(c), MinContainer, MaxContainer)
 	}
 	for i := range len(c) {
 		hyphen := c[i] == '-' && i > 0 && i < len(c)-1 && c[i-1] != '-'
 		if !alphanumeric(c[i]) && !hyphen {
-			return fmt.Errorf("%w: the container %q may have lower-case letters, digits and single hyphens between them", ErrBadRef, c)
+			return fmt.Errorf("%w: the container %q may have lower-case letters, digits and single hyphens between them", ErrInvalid, c)
 		}
 	}
 	return nil
 }
 
-// Prefix fails with [ErrBadRef] if no name in the container can begin with the prefix.
+// Prefix fails with [ErrInvalid] if no name in the container can begin with the prefix.
 func Prefix(container, prefix string) error {
 	if err := Container(container); err != nil {
 		return err
 	}
 	if len(prefix) > MaxName {
-		return fmt.Errorf("%w: the prefix has %d characters and a name has at most %d", ErrBadRef, len(prefix), MaxName)
+		return fmt.Errorf("%w: the prefix has %d characters and a name has at most %d", ErrInvalid, len(prefix), MaxName)
 	}
 	return checkLetters(prefix)
 }
@@ -68,7 +65,7 @@ func Prefix(container, prefix string) error {
 func checkLetters(name string) error {
 	for i := range len(name) {
 		if c := name[i]; !alphanumeric(c) && c != '-' && c != '_' && c != '.' && c != '/' {
-			return fmt.Errorf("%w: the name %q may have lower-case letters, digits, hyphens, underscores, dots and slashes", ErrBadRef, name)
+			return fmt.Errorf("%w: the name %q may have lower-case letters, digits, hyphens, underscores, dots and slashes", ErrInvalid, name)
 		}
 	}
 	return nil

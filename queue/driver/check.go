@@ -117,8 +117,8 @@ func CheckEnqueue(o *queue.EnqueueOptions) error {
 		return invalid("delay %v is outside 0…%v", o.Delay, queue.MaxVisibility)
 	}
 	ttl := TTL(o)
-	if ttl != queue.Forever && (ttl < queue.MinTTL || Seconds(ttl) > math.MaxInt32) {
-		return invalid("TTL %v is outside %v…%d s: use queue.Forever for a message that never expires", o.TTL, queue.MinTTL, math.MaxInt32)
+	if ttl != queue.Forever && (ttl < MinTTL || Seconds(ttl) > math.MaxInt32) {
+		return invalid("TTL %v is outside %v…%d s: use queue.Forever for a message that never expires", o.TTL, MinTTL, math.MaxInt32)
 	}
 	if ttl != queue.Forever && Seconds(o.Delay) >= Seconds(ttl) {
 		return invalid("delay %v is not shorter than the TTL %v: the message would never be seen", o.Delay, ttl)
@@ -135,8 +135,8 @@ func CheckDequeue(n int, visibility time.Duration) error {
 	if err := units.Visibility("visibility timeout", visibility); err != nil {
 		return invalid("%v", err)
 	}
-	if visibility < queue.MinVisibility || visibility > queue.MaxVisibility {
-		return invalid("visibility timeout %v is outside %v…%v", visibility, queue.MinVisibility, queue.MaxVisibility)
+	if visibility < MinVisibility || visibility > queue.MaxVisibility {
+		return invalid("visibility timeout %v is outside %v…%v", visibility, MinVisibility, queue.MaxVisibility)
 	}
 	return nil
 }
@@ -232,6 +232,12 @@ const (
 
 	// MaxMetadata is the largest total size of a queue's metadata names and values, in bytes.
 	MaxMetadata = 8 << 10
+
+	// MinVisibility is the shortest visibility timeout of a dequeue.
+	MinVisibility = time.Second
+
+	// MinTTL is the shortest TTL of a message.
+	MinTTL = time.Second
 
 	// MaxPage is the largest number of queues in one page of a list.
 	MaxPage = 5000

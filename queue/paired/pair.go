@@ -273,7 +273,7 @@ func serviceTime(m queue.Message, visibility, after time.Duration) time.Time {
 func (r record) options(m queue.Message, now time.Time) *queue.EnqueueOptions {
 	o := &queue.EnqueueOptions{Delay: wholeSeconds(min(max(m.Inserted.Add(r.delay).Sub(now), 0), r.delay)), TTL: queue.Forever}
 	if m.Expires.UTC().Year() < 9999 {
-		o.TTL = max(m.Expires.Sub(now), queue.MinTTL)
+		o.TTL = max(m.Expires.Sub(now), driver.MinTTL)
 		if driver.Seconds(o.Delay) >= driver.Seconds(o.TTL) {
 			o.TTL = o.Delay + time.Second
 		}
