@@ -246,7 +246,6 @@ var notGiven = map[string]bool{
 	"dispatcher.DeliveryError.Delay": true, "dispatcher.Result.Delay": true, "dispatcher.StuckError.For": true,
 	"dispatcher/perkey.State.Longest": true, "listener.Poll.Took": true, "listener.State.Visibility": true,
 	"listener/shards.Error.Again": true, "millracetest.Result.Delay": true, "queue.Error.RetryAfter": true,
-	"scaling.Interval.Took":      true,
 	"scaling/beacon.Report.Next": true, "scaling/beacon.Report.Put": true, "scaling/beacon.Report.Up": true,
 
 	"emulator.Fault.Delay": true, "emulator.Options.Delay": true, "wakeup/wakeuptest.Harness.DueWithin": true,

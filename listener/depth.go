@@ -4,9 +4,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/millrace/millrace/internal/load"
 	"github.com/millrace/millrace/queue/metered"
-	"github.com/millrace/millrace/scaling"
 )
 
 // readDepth reads the depth, in one transaction. The owner lets one run at a time.
@@ -67,12 +65,11 @@ func (s *session) targetLoops(depth int64) int {
 
 // askController asks the controller about the interval that has ended.
 func (s *session) askController() {
-	now := s.snapshot()
-	c := now.control
-	i := scaling.Interval{Load: s.load(now.depth), Took: c.took, Dequeues: c.dequeues, Full: c.full, Empty: c.empty, Failed: c.failed, Busy: c.busy}
-	i.Loops = c.loops
-	i.Intake = load.Known(float64(c.received) / max(c.took, time.Nanosecond).Seconds())
-	s.tell(event{what: steered, target: s.controller(i)})
+	c := s.snapshot().control
+	s.tell(event{what: steered, target: s.controller(interval{
+		loops: c.loops, intake: float64(c.received) / max(c.took, time.Nanosecond).Seconds(), took: c.took,
+		dequeues: c.dequeues, full: c.full, empty: c.empty, failed: c.failed, busy: c.busy,
+	})})
 }
 
 // load returns the load of the listener, given the depth.

@@ -22,27 +22,3 @@ func (o *sessionOptions) guard(g *hook.Guard) {
 		return scaling.PerBatch(load)
 	}
 }
-
-// newController returns the user's controller, guarded, which may be nil. After a panic as many
-// loops run as before.
-func newController(g *hook.Guard, f func() scaling.Controller) scaling.Controller {
-	if f == nil {
-		return nil
-	}
-	var user scaling.Controller
-	made := g.Call("LoopController", func() {
-		if user = f(); user == nil {
-			panic("it returned nil")
-		}
-	})
-	if !made {
-		return nil
-	}
-	return func(i scaling.Interval) int {
-		var loops int
-		if g.Call("LoopController: the controller", func() { loops = user(i) }) {
-			return loops
-		}
-		return i.Loops
-	}
-}

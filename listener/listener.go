@@ -20,6 +20,7 @@ type Listener[T any] struct {
 	handler Handler[T]
 	kinds   []Kind // in place of handler; nil for a listener made by New
 	options *Options[T]
+	steer   controller // tests set it, in place of that of the options
 
 	halt sync.Once
 
@@ -82,7 +83,11 @@ func (l *Listener[T]) prepare() (*session, error) {
 		}
 		return dispatcher.New(q, l.options.jobs(l.handler), o)
 	}
-	return newSession(l.queue, l.options.session(), dispatch)
+	o := l.options.session()
+	if l.steer != nil {
+		o.controller = l.steer
+	}
+	return newSession(l.queue, o, dispatch)
 }
 
 // check returns an error if the queue or the handler is missing, if the service would refuse the

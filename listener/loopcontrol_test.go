@@ -2,13 +2,11 @@ package listener
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"github.com/millrace/millrace/wakeup"
 	"math/rand/v2"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -191,7 +189,7 @@ func TestAControllerFindsEnoughLoops(t *testing.T) {
 		}
 		want := batch * knee / latency.Seconds()
 		fixed := measure(t, seed, slow)
-		got := measure(t, seed, func(n *network, o *Options[job]) { slow(n, o); o.Fetch.LoopController = scaling.ByIntake })
+		got := measure(t, seed, func(n *network, o *Options[job]) { slow(n, o); o.Fetch.LoopsByIntake = true })
 		t.Logf("latency %v, %.0f messages/s come, %.0f loops are needed: fixed: %v; by intake: %v", latency, want, knee, fixed, got)
 		if fixed.rate > 0.8*want {
 			t.Errorf("seed %d: the fixed number takes %.0f of %.0f messages/s: it proves nothing", seed, fixed.rate, want)
@@ -219,7 +217,7 @@ func TestAControllerFindsTheKneeOfTheService(t *testing.T) {
 			saturating := func(n *network, o *Options[job]) { n.latency, n.capacity, n.refuses = latency, capacity, refuses }
 			want := batch * float64(capacity) / latency.Seconds()
 			fixed := measure(t, seed, saturating)
-			got := measure(t, seed, func(n *network, o *Options[job]) { saturating(n, o); o.Fetch.LoopController = scaling.ByIntake })
+			got := measure(t, seed, func(n *network, o *Options[job]) { saturating(n, o); o.Fetch.LoopsByIntake = true })
 			t.Logf("capacity %d of %v, refuses %v, %.0f messages/s at most: by depth: %v; by intake: %v", capacity, latency, refuses, want, fixed, got)
 			if fixed.loops < 2*float64(capacity) {
 				t.Errorf("seed %d: the depth calls for %.1f loops with a capacity of %d: it proves nothing", seed, fixed.loops, capacity)
@@ -248,22 +246,20 @@ func TestAControllerStartsAndEndsLoops(t *testing.T) {
 		}
 		o := options()
 		o.Concurrency, o.Fetch.BatchSize, o.Fetch.Loops = 128, batch, Loops{Min: 2, Max: 9, Pause: time.Hour}
-		o.Fetch.LoopController = func() scaling.Controller {
-			return func(i scaling.Interval) int {
-				mu.Lock()
-				defer mu.Unlock()
-				asked++
-				if i.Dequeues < measuredRounds*i.Loops || i.Full != i.Dequeues || i.Took < minInterval || i.BatchSize != batch {
-					t.Errorf("got the interval %+v, want eight full dequeues of each loop", i)
-				}
-				if got, want := i.Intake.Or(0)*i.Took.Seconds(), float64(i.Dequeues*batch); got < want*0.99 || got > want*1.01 {
-					t.Errorf("the intake of %+v is that of %v messages, want %v", i, got, want)
-				}
-				return want
-			}
-		}
 		b := &bundle{T: t}
 		l := New(n, func(context.Context, *Message[job]) error { return nil }, o)
+		l.steer = func(i interval) int {
+			mu.Lock()
+			defer mu.Unlock()
+			asked++
+			if i.dequeues < measuredRounds*i.loops || i.full != i.dequeues || i.took < minInterval {
+				t.Errorf("got the interval %+v, want eight full dequeues of each loop", i)
+			}
+			if got, want := i.intake*i.took.Seconds(), float64(i.dequeues*batch); got < want*0.99 || got > want*1.01 {
+				t.Errorf("the intake of %+v is that of %v messages, want %v", i, got, want)
+			}
+			return want
+		}
 		b.run(l)
 		for _, c := range []struct{ wants, loops int }{{1000, 9}, {3, 3}, {-5, 2}, {7, 7}, {0, 2}} {
 			set(c.wants)
@@ -288,40 +284,6 @@ func TestAControllerStartsAndEndsLoops(t *testing.T) {
 	})
 }
 
-// A controller that panics or is nil leaves the loops as they are, and is reported.
-func TestAControllerThatFailsIsReported(t *testing.T) {
-	for name, f := range map[string]func() scaling.Controller{
-		"panics when it is made": func() scaling.Controller { panic("made") },
-		"nil":                    func() scaling.Controller { return nil },
-		"panics when asked":      func() scaling.Controller { return func(scaling.Interval) int { panic("asked") } },
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			n := newNetwork(t, 1)
-			n.latency = 50 * time.Millisecond
-			o := options()
-			o.Concurrency, o.Fetch.BatchSize, o.Fetch.Loops, o.Fetch.LoopController = 32, batch, Loops{Min: 3, Max: 5}, f
-			o.Fetch.QueueWorkDetected = scaling.Table(4)
-			var failures atomic.Int64
-			o.OnError = func(err error) {
-				if hook := (*HookError)(nil); errors.As(err, &hook) {
-					failures.Add(1)
-				}
-			}
-			b := &bundle{T: t}
-			l := New(n, func(context.Context, *Message[job]) error { return nil }, o)
-			b.run(l)
-			advance(10 * time.Second)
-			if st := l.State(); st.Loops != 4 || st.Outcomes[Deleted] == 0 {
-				t.Errorf("%s: got %d loops and %d successes, want 4 loops that work", name, st.Loops, st.Outcomes[Deleted])
-			}
-			if failures.Load() == 0 {
-				t.Errorf("%s: it was not reported", name)
-			}
-			b.mustFinish()
-		})
-	}
-}
-
 // A controller that blocks holds back one loop, no others.
 func TestAControllerThatBlocksHoldsBackOneLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -330,11 +292,9 @@ func TestAControllerThatBlocksHoldsBackOneLoop(t *testing.T) {
 		release := make(chan struct{})
 		o := options()
 		o.Concurrency, o.Fetch.BatchSize, o.Fetch.Loops = 64, batch, Loops{Min: 2, Max: 2}
-		o.Fetch.LoopController = func() scaling.Controller {
-			return func(i scaling.Interval) int { <-release; return i.Loops }
-		}
 		b := &bundle{T: t}
 		l := New(n, func(context.Context, *Message[job]) error { return nil }, o)
+		l.steer = func(i interval) int { <-release; return i.loops }
 		b.run(l)
 		advance(5 * time.Second)
 		before := l.State().Outcomes[Deleted]
@@ -344,26 +304,6 @@ func TestAControllerThatBlocksHoldsBackOneLoop(t *testing.T) {
 		}
 		close(release)
 		b.mustFinish()
-	})
-}
-
-// Each listener has a controller of its own, also with the same options.
-func TestListenersDoNotShareAController(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		made := 0
-		o := options()
-		o.Fetch.LoopController = func() scaling.Controller { made++; return scaling.ByIntake() }
-		for range 2 {
-			n := newNetwork(t, 1)
-			n.latency = 50 * time.Millisecond
-			b := &bundle{T: t}
-			b.run(New(n, func(context.Context, *Message[job]) error { return nil }, o))
-			advance(time.Second)
-			b.mustFinish()
-		}
-		if made != 2 {
-			t.Errorf("controllers made for two listeners: got %d, want 2", made)
-		}
 	})
 }
 
@@ -384,7 +324,7 @@ func TestAControllerCostsNoRequests(t *testing.T) {
 		return polls, readings
 	}
 	polls, readings := sent(func(*Options[job]) {})
-	with, read := sent(func(o *Options[job]) { o.Fetch.LoopController = scaling.ByIntake })
+	with, read := sent(func(o *Options[job]) { o.Fetch.LoopsByIntake = true })
 	if with > polls+polls/20 || read > readings {
 		t.Errorf("got %d polls and %d readings of the depth, want no more than the %d and %d without", with, read, polls, readings)
 	}
@@ -397,9 +337,9 @@ func TestAControllerDoesNotEndTheLastLoop(t *testing.T) {
 		source := &wakeup.Bus{}
 		o := wakeOptions(source)
 		o.Fetch.SafetyPoll, o.Concurrency, o.Fetch.BatchSize = noSafety, 4, 1
-		o.Fetch.LoopController = func() scaling.Controller { return func(scaling.Interval) int { return 0 } }
 		b.queue.latency = 20 * time.Millisecond
 		l := New(b.queue, nothing, o)
+		l.steer = func(interval) int { return 0 }
 		b.run(l)
 		advance(time.Minute)
 		b.put(300)

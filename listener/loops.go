@@ -22,7 +22,7 @@ type Loops struct {
 
 	// Pause is how long after a growth no loop ends, so that the number of loops does not oscillate
 	// when work comes in bursts. It does not apply while events of Options.Wakeups reach the
-	// listener, nor to loops that a LoopController ends. Negative means no pause. Defaults to 30 s.
+	// listener, nor to loops that LoopsByIntake ends. Negative means no pause. Defaults to 30 s.
 	Pause time.Duration
 }
 

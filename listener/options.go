@@ -6,7 +6,6 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
-	"github.com/millrace/millrace/scaling"
 	"github.com/millrace/millrace/scaling/beacon"
 )
 
@@ -179,13 +178,17 @@ type FetchOptions struct {
 	// Package scaling has rules to choose from. Defaults to scaling.PerBatch.
 	QueueWorkDetected func(Load) int
 
-	// LoopController makes the controller of this listener's loops, such as scaling.ByIntake: it is
-	// asked about every eight dequeues of each loop how many should run, and also ends loops.
+	// LoopsByIntake makes the number of loops follow the throughput: more are kept only while they bring
+	// more messages. While dequeues come back full, half as many loops more are tried, and kept if they
+	// bring at least 1.1 times as many messages a second. Now and then a third fewer are tried, and kept
+	// if they bring at least 0.95 times as many. So the number stays within a factor of 1.5 of the fewest
+	// loops that bring all there is, whether the service, the handlers, or the messages set that limit.
+	// When the service is busy, and when dequeues fail or are mostly empty, loops end.
+	//
 	// QueueWorkDetected then only says with how many to begin when work appears on an idle queue,
 	// the depth is not read while full batches keep coming, and the number of loops does not limit
-	// the handlers: Options.Concurrency alone does. It is called once, by Run; if it returns nil or panics
-	// there is no controller, and Options.OnError is called. Defaults to nil.
-	LoopController func() scaling.Controller
+	// the handlers: Options.Concurrency alone does. The number is kept within Loops. Defaults to false.
+	LoopsByIntake bool
 }
 
 // LeaseOptions say for how long a listener holds a message, and how it ends that. The zero value
@@ -230,7 +233,7 @@ func (o *Options[T]) session() sessionOptions {
 	if o == nil {
 		return sessionOptions{}
 	}
-	return sessionOptions{
+	c := sessionOptions{
 		Options: dispatcher.Options{
 			Format: o.Wire.Format, AcceptForeign: o.Wire.AcceptForeign, Claims: o.Claims, Duplicates: o.Duplicates,
 			Concurrency: o.Concurrency, Slots: o.Slots, BatchSize: o.Fetch.BatchSize, MinFetch: o.Fetch.MinFetch, Linger: o.Fetch.Linger,
@@ -242,6 +245,10 @@ func (o *Options[T]) session() sessionOptions {
 		Create: o.Create, Metadata: o.Metadata, Fetch: o.Fetch, Wakeups: o.Wakeups, Beacon: o.Beacon,
 		Grace: o.Grace, Observer: o.Observer, OnError: o.OnError, Logger: o.Logger,
 	}
+	if o.Fetch.LoopsByIntake {
+		c.controller = byIntake()
+	}
+	return c
 }
 
 func (o *Options[T]) jobs(h Handler[T]) dispatcher.Jobs[T] {

@@ -21,7 +21,7 @@ type state struct {
 	// Options that never change.
 
 	wakeups     bool          // there is a source of wake-ups
-	controlled  bool          // a LoopController says how many loops run
+	controlled  bool          // a controller says how many loops run: see LoopsByIntake
 	metadata    bool          // settings in the metadata of the queue apply
 	shared      bool          // the slots are shared with other listeners
 	safety      time.Duration // the interval of safety polls; zero or less means no safety polls
@@ -122,7 +122,7 @@ type state struct {
 	polls, emptyPolls, received, limited int64
 }
 
-// control is an interval of the LoopController: the work of the loops while their number stayed. It
+// control is an interval of the controller: the work of the loops while their number stayed. It
 // begins when all loops have had time to begin and to find the slots that others had taken. It ends
 // with a dequeue, after so many of each loop: loops that poll in step bring their messages in
 // lumps, and an interval that ended by the clock would hold one lump more or less.
@@ -145,7 +145,7 @@ type visibilitySharing struct {
 
 // The constants of the rules below.
 const (
-	// An interval of the LoopController has so many dequeues of each loop, after some that settle.
+	// An interval of the controller has so many dequeues of each loop, after some that settle.
 	settlingRounds = 2
 	measuredRounds = 8
 	minInterval    = 100 * time.Millisecond

@@ -18,7 +18,6 @@ import (
 	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/metered"
-	"github.com/millrace/millrace/scaling"
 	"github.com/millrace/millrace/scaling/beacon"
 )
 
@@ -33,7 +32,7 @@ type session struct {
 	meter      *metered.Meter
 	options    sessionOptions
 	dispatcher *dispatcher.Dispatcher
-	controller scaling.Controller // nil for none; one call at a time
+	controller controller // nil for none; one call at a time
 	explicit   explicitSettings
 	bounded    atomic.Bool // the log says that the rule asks for more loops than the bounds allow
 	report     *reporter
@@ -111,7 +110,7 @@ func newSession(q queue.Queue, o sessionOptions, dispatch func(queue.Queue, *dis
 	s.options, s.dispatcher = options, d
 	s.rates = newRates(s.totals)
 	s.jitters.key = strconv.FormatUint(options.Seed, 16)
-	s.controller = newController(report.hooks, options.Fetch.LoopController)
+	s.controller = options.controller
 	s.owner.state = state{
 		wakeups: options.Wakeups != nil, controlled: s.controller != nil, metadata: options.Metadata != IgnoreMetadata,
 		shared: options.Slots != nil, safety: options.Fetch.SafetyPoll, batch: options.BatchSize, key: s.jitters.key,

@@ -32,6 +32,8 @@ type sessionOptions struct {
 	Observer Observer
 	OnError  func(error)
 	Logger   *slog.Logger
+
+	controller controller // nil for none
 }
 
 // withDefaults returns the listener's own options with their defaults, or all errors in them.

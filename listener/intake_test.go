@@ -1,17 +1,17 @@
-package scaling
+package listener
 
 import "testing"
 
 // full is an interval with so many loops and messages a second, all of whose dequeues were full.
-func full(loops int, intake float64) Interval {
-	return Interval{Load: Load{Loops: loops, Intake: Known(intake)}, Dequeues: 8 * loops, Full: 8 * loops}
+func full(loops int, intake float64) interval {
+	return interval{loops: loops, intake: intake, dequeues: 8 * loops, full: 8 * loops}
 }
 
 // The steps of the controller, one interval after the other.
 func TestByIntakeKeepsOnlyWhatBringsMore(t *testing.T) {
-	next := ByIntake()
+	next := byIntake()
 	for n, step := range []struct {
-		with Interval
+		with interval
 		want int
 		why  string
 	}{
@@ -27,30 +27,30 @@ func TestByIntakeKeepsOnlyWhatBringsMore(t *testing.T) {
 		{full(3, 141), 4, "which is too little beside what there was before both"},
 	} {
 		if got := next(step.with); got != step.want {
-			t.Fatalf("step %d: %d loops bring %.0f: got %d, want %d: %s", n, step.with.Loops, step.with.Intake.Or(0), got, step.want, step.why)
+			t.Fatalf("step %d: %d loops bring %.0f: got %d, want %d: %s", n, step.with.loops, step.with.intake, got, step.want, step.why)
 		}
 	}
 }
 
 // Errors reduce the loops as those of Temporal's poller autoscaler do.
 func TestByIntakeYieldsToErrors(t *testing.T) {
-	busy := func(loops int) Interval { return Interval{Load: Load{Loops: loops}, Dequeues: 1, Busy: 1} }
+	busy := func(loops int) interval { return interval{loops: loops, dequeues: 1, busy: 1} }
 	for name, c := range map[string]struct {
-		before []Interval
-		with   Interval
+		before []interval
+		with   interval
 		want   int
 	}{
 		"busy halves":                     {nil, busy(9), 4},
-		"busy ends a trial":               {[]Interval{full(4, 100)}, busy(6), 4},
-		"an error ends one":               {nil, Interval{Load: Load{Loops: 9}, Dequeues: 72, Full: 71, Failed: 1}, 8},
-		"empty polls end one":             {nil, Interval{Load: Load{Loops: 9}, Dequeues: 72, Full: 35, Empty: 37}, 8},
-		"an error ends a trial":           {[]Interval{full(4, 100)}, Interval{Load: Load{Loops: 6}, Dequeues: 48, Failed: 48}, 5},
-		"a trial that was not allowed":    {[]Interval{full(4, 100)}, full(4, 100), 3},
-		"no growth without full dequeues": {nil, Interval{Load: Load{Loops: 4, Intake: Known(100.0)}, Dequeues: 32, Full: 20}, 3},
-		"one loop stays":                  {nil, Interval{Load: Load{Loops: 1, Intake: Known(100.0)}, Dequeues: 8, Full: 2}, 1},
-		"an unknown intake":               {nil, Interval{Load: Load{Loops: 4}, Dequeues: 32, Full: 32}, 6},
+		"busy ends a trial":               {[]interval{full(4, 100)}, busy(6), 4},
+		"an error ends one":               {nil, interval{loops: 9, dequeues: 72, full: 71, failed: 1}, 8},
+		"empty polls end one":             {nil, interval{loops: 9, dequeues: 72, full: 35, empty: 37}, 8},
+		"an error ends a trial":           {[]interval{full(4, 100)}, interval{loops: 6, dequeues: 48, failed: 48}, 5},
+		"a trial that was not allowed":    {[]interval{full(4, 100)}, full(4, 100), 3},
+		"no growth without full dequeues": {nil, interval{loops: 4, intake: 100.0, dequeues: 32, full: 20}, 3},
+		"one loop stays":                  {nil, interval{loops: 1, intake: 100.0, dequeues: 8, full: 2}, 1},
+		"an unknown intake":               {nil, interval{loops: 4, dequeues: 32, full: 32}, 6},
 	} {
-		next := ByIntake()
+		next := byIntake()
 		for _, i := range c.before {
 			next(i)
 		}
@@ -62,7 +62,7 @@ func TestByIntakeYieldsToErrors(t *testing.T) {
 
 // A trial that keeps failing becomes rare, and comes again when something has changed.
 func TestTrialsThatFailBecomeRare(t *testing.T) {
-	next := ByIntake()
+	next := byIntake()
 	loops, trials := 6, 0
 	at := func(n int, limit float64) { // the knee is at 6 loops
 		for range n {
@@ -90,7 +90,7 @@ func TestTrialsThatFailBecomeRare(t *testing.T) {
 }
 
 func TestControllersDoNotShareTheirState(t *testing.T) {
-	one, other := ByIntake(), ByIntake()
+	one, other := byIntake(), byIntake()
 	one(full(4, 100))
 	if got := other(full(6, 100)); got != 9 {
 		t.Errorf("got %d loops from the other controller's first interval, want 9", got)
