@@ -20,9 +20,8 @@ import (
 // before the last dequeue. More has no effect.
 //
 // A subscription has one goroutine, which Close of the subscription ends. While the queue does not
-// exist it looks for it every second. After the engine was closed nothing is delivered, and Subscribe
-// fails with [ErrClosed]. The error is a [*queue.Error] otherwise: for an invalid name it is
-// [queue.ErrInvalid]. It is safe for concurrent use.
+// exist it looks for it every second. After the engine was closed nothing is delivered. Subscribe then
+// fails with [ErrClosed], and for an invalid name with [queue.ErrInvalid]. It is safe for concurrent use.
 func (e *Engine) Subscribe(name queue.Name, event func(q queue.Name, bytes int64, due time.Time), listening func(bool)) (interface {
 	Ready(ready bool)
 	More()
