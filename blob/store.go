@@ -15,8 +15,8 @@ import (
 
 // Store keeps blobs. The package comment describes the guarantees of every store.
 //
-// A bad reference and bad metadata fail with [ErrInvalid] before anything happens, and before data is
-// read. Errors are an [*Error] on one line.
+// A bad reference and bad metadata fail with [ErrInvalid] before anything happens, and before data
+// is read. Errors are an [*Error] on one line.
 type Store interface {
 	// Put stores the content of r, up to its end, and replaces a blob that exists, with its
 	// metadata. If r fails, Put fails with the same error and changes nothing. Nil options mean

@@ -6,11 +6,11 @@
 // # Two steps
 //
 // A [Codec] knows T: [JSON], [XML], [Bytes] or [Text]. A [Format] says how a message carries the
-// body: Azure Queue Storage carries XML text, so a body that is not valid XML text is sent in Base64.
-// Listeners and producers have options for both. With [Auto], the default, a listener recognises an
-// envelope, plain JSON, and JSON or XML in Base64, which most Azure tools write, so that producers in
-// other languages need no setting. The reason of a poison message that could not be read says what was
-// tried.
+// body: Azure Queue Storage carries XML text, so a body that is not valid XML text is sent in
+// Base64. Listeners and producers have options for both. With [Auto], the default, a listener
+// recognises an envelope, plain JSON, and JSON or XML in Base64, which most Azure tools write, so
+// that producers in other languages need no setting. The reason of a poison message that could not
+// be read says what was tried.
 //
 // # The envelope
 //

@@ -10,11 +10,11 @@ type Format string
 
 // The formats.
 const (
-	// Auto recognises all formats, in this order: an [Envelope]; valid JSON is the body; Base64
-	// of valid JSON or of an XML document is decoded; anything else is the body as it is. [Text] and
-	// [Bytes] read any text, so for them a word such as "MTIz", which is also the Base64 of 123, is the
-	// body; Base64 of a JSON object, an array, or XML is still decoded. Written, Auto means Envelope.
-	// It is the zero value.
+	// Auto recognises all formats, in this order: an [Envelope]; valid JSON is the body; Base64 of
+	// valid JSON or of an XML document is decoded; anything else is the body as it is. [Text] and
+	// [Bytes] read any text, so for them a word such as "MTIz", which is also the Base64 of 123, is
+	// the body; Base64 of a JSON object, an array, or XML is still decoded. Written, Auto means
+	// Envelope. It is the zero value.
 	Auto Format = ""
 
 	// Envelope is a line with the job id and the number of attempts, and then the body. It is the

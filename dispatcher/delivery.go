@@ -92,8 +92,8 @@ func (w *workers) close() {
 func (w *workers) join() { w.all.Wait() }
 
 // Delivery describes one delivery of a message. Handlers have it in their [Message], and code that
-// does not know the type of its jobs has it alone: an [Observer], an [Interceptor], a log. It may
-// be kept.
+// does not know the type of its jobs has it alone: an [Observer], an [Interceptor], a
+// log. It may be kept.
 type Delivery struct {
 	// Queue is the queue the message came from.
 	Queue queue.Name

@@ -204,8 +204,8 @@ func Discard(err error) error { return dispatcher.Discard(err) }
 func RetryCurve(attempt int) time.Duration { return dispatcher.RetryCurve(attempt) }
 
 // Delivery describes one delivery of a message. Handlers have it in their [Message], and code that
-// does not know the type of its jobs has it alone: an [dispatcher.Observer], an [Interceptor], a log. It may
-// be kept.
+// does not know the type of its jobs has it alone: an [dispatcher.Observer], an [Interceptor], a
+// log. It may be kept.
 type Delivery = dispatcher.Delivery
 
 // DeliveryFrom returns the delivery that ctx belongs to, for code that a handler calls without its

@@ -121,9 +121,9 @@ func (c *Claims) Put(ctx context.Context, body []byte) (claim string, err error)
 }
 
 // Open returns the body of a claim, whose checksum it has verified. The error matches
-// [blob.ErrMissing] if the body is gone, and [codec.ErrNewer] for a claim of a newer release. Workers
-// also recognise the errors for a body whose job is done and for an invalid claim. With any other
-// error the body cannot be read for now.
+// [blob.ErrMissing] if the body is gone, and [codec.ErrNewer] for a claim of a newer release.
+// Workers also recognise the errors for a body whose job is done and for an invalid claim. With any
+// other error the body cannot be read for now.
 func (c *Claims) Open(ctx context.Context, claim string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()

@@ -26,8 +26,8 @@ type Removed struct {
 }
 
 // List yields all bodies and tombstones, in the order of their names. A body that is not Settled
-// belongs to a message that waits, in a queue or a poison queue, or is an orphan. An error is yielded
-// last, with a zero Body.
+// belongs to a message that waits, in a queue or a poison queue, or is an orphan. An error is
+// yielded last, with a zero Body.
 func (c *Claims) List(ctx context.Context) iter.Seq2[Body, error] {
 	return func(yield func(Body, error) bool) {
 		for info, err := range c.store.List(ctx, c.container, folder) {

@@ -1,5 +1,5 @@
-// Package bodytext knows bodies as text: a byte order mark, which bytes XML carries, and documents, which it
-// reads strictly.
+// Package bodytext knows bodies as text: a byte order mark, which bytes XML carries, and documents,
+// which it reads strictly.
 package bodytext
 
 import (
@@ -43,9 +43,9 @@ func WithoutMark(body []byte) []byte { return bytes.TrimPrefix(body, byteOrderMa
 const JSONSpace = " \t\r\n"
 
 // DecodeXML decodes one document into what v points to. A byte order mark, comments and processing
-// instructions around the document are ignored; anything else around it is an error. So is a declared
-// encoding other than UTF-8, but for US-ASCII, which is a part of it, and UTF-16, which .NET writes
-// into strings that are UTF-8.
+// instructions around the document are ignored; anything else around it is an error. So is a
+// declared encoding other than UTF-8, but for US-ASCII, which is a part of it, and UTF-16, which
+// .NET writes into strings that are UTF-8.
 func DecodeXML(document []byte, v any) error {
 	d := newDecoder(document)
 	root, err := rootElement(d)

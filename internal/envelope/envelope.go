@@ -1,5 +1,5 @@
-// Package envelope converts a body and the head of its envelope to the text of a message, and back. It is
-// pure, like package codec, which converts jobs to bodies. DESIGN.md says why it is as it is.
+// Package envelope converts a body and the head of its envelope to the text of a message, and back.
+// It is pure, like package codec, which converts jobs to bodies. DESIGN.md says why it is as it is.
 package envelope
 
 import (

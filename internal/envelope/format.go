@@ -52,8 +52,8 @@ func OpenForeign(text string, f codec.Format, understood ...Feature) (Head, []by
 }
 
 // Open returns the head and the body that text carries, and its format, which is never Auto. A
-// message without an envelope has a zero head. An unreadable text is an error; [codec.ErrNewer] means
-// that a newer program can read it, or a reader that understands another [Feature] than those
+// message without an envelope has a zero head. An unreadable text is an error; [codec.ErrNewer]
+// means that a newer program can read it, or a reader that understands another [Feature] than those
 // given: then the head is returned without the body.
 func Open(text string, f codec.Format, understood ...Feature) (Head, []byte, codec.Format, error) {
 	switch f {
@@ -82,9 +82,9 @@ func Open(text string, f codec.Format, understood ...Feature) (Head, []byte, cod
 	return Head{}, nil, f, fmt.Errorf("open a message: unknown format %q", f)
 }
 
-// CheckCodec returns what the method Check of the codec returns, if it has one: an error if it would
-// lose every job. [codec.JSON] and [codec.XML] would if T is a struct, or a pointer to one, that has
-// fields and exports none of them, unless the type encodes or decodes itself.
+// CheckCodec returns what the method Check of the codec returns, if it has one: an error if it
+// would lose every job. [codec.JSON] and [codec.XML] would if T is a struct, or a pointer to one,
+// that has fields and exports none of them, unless the type encodes or decodes itself.
 func CheckCodec(c any) error {
 	if own, ok := c.(interface{ Check() error }); ok {
 		return own.Check()
@@ -92,10 +92,10 @@ func CheckCodec(c any) error {
 	return nil
 }
 
-// Verbatim returns the body and the format of a text without an envelope as this codec reads it, given
-// those that [codec.Auto] recognised. [codec.Text] and [codec.Bytes] read any text, so a word such as
-// "MTIz", which is also the Base64 of 123, stays as it is, unless the Base64 is that of a JSON object, an
-// array, or XML. For other codecs nothing changes.
+// Verbatim returns the body and the format of a text without an envelope as this codec reads it,
+// given those that [codec.Auto] recognised. [codec.Text] and [codec.Bytes] read any text, so a word
+// such as "MTIz", which is also the Base64 of 123, stays as it is, unless the Base64 is that of a
+// JSON object, an array, or XML. For other codecs nothing changes.
 func Verbatim(c any, text string, body []byte, recognized codec.Format) ([]byte, codec.Format) {
 	if _, reads := c.(interface{ ReadsAnyText() }); reads && recognized == codec.Base64 && !beginsWith(string(body), "{[<") {
 		return []byte(text), codec.Plain

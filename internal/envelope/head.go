@@ -103,9 +103,9 @@ type Head struct {
 	unknown string
 }
 
-// Room is how many bytes a sealed text may still grow, escaped for XML, when attempts and starts are
-// recorded in it, or in their place why and from where it was moved to the poison queue. A producer
-// leaves them free, and for a group those that [Head.Room] says.
+// Room is how many bytes a sealed text may still grow, escaped for XML, when attempts and starts
+// are recorded in it, or in their place why and from where it was moved to the poison queue. A
+// producer leaves them free, and for a group those that [Head.Room] says.
 const Room = max(len(largestRecord), len(largestMoved)+maxQueueName) + len(separator)
 
 // largestRecord and largestMoved are everything that is ever recorded, with every count at its
@@ -258,8 +258,8 @@ func isTraceParent(s string) bool {
 	return !zeros[1] && !zeros[2] // ids of zeros are no ids
 }
 
-// recognize returns the body of a text without an envelope, and how the text carries it, as [codec.Auto]
-// reads it.
+// recognize returns the body of a text without an envelope, and how the text carries it, as
+// [codec.Auto] reads it.
 func recognize(text string) ([]byte, codec.Format) {
 	body := []byte(text)
 	// A text that begins like this is not Base64, so it is the body, valid or not. This saves
@@ -284,8 +284,8 @@ func beginsWith(text, characters string) bool {
 func isXML(body []byte) bool { return beginsWith(string(body), "<") && bodytext.CheckXML(body) == nil }
 
 // Explain adds to err, with which the text of a message could not be opened or its body not be
-// decoded, how the text was read: with [codec.Auto] the forms that were tried and why it is in none of
-// them; with another format, whether Auto reads it. The result wraps err. An envelope needs no
+// decoded, how the text was read: with [codec.Auto] the forms that were tried and why it is in none
+// of them; with another format, whether Auto reads it. The result wraps err. An envelope needs no
 // explanation, nor does an [codec.ErrNewer]: then it is err.
 func Explain(text string, f codec.Format, err error) error {
 	if err == nil || errors.Is(err, codec.ErrNewer) || strings.HasPrefix(text, prefix) {

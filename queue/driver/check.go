@@ -214,8 +214,8 @@ func invalid(format string, args ...any) error {
 	return &queue.Error{Kind: queue.ErrInvalid, Detail: fmt.Sprintf(format, args...)}
 }
 
-// CheckList refuses a limit of a list's page that the service would refuse, with [queue.ErrInvalid]. 0 is
-// valid and means [MaxPage].
+// CheckList refuses a limit of a list's page that the service would refuse, with
+// [queue.ErrInvalid]. 0 is valid and means [MaxPage].
 func CheckList(limit int) error {
 	if limit < 0 || limit > MaxPage {
 		return invalid("page of %d queues is outside 1…%d", limit, MaxPage)
