@@ -120,11 +120,14 @@ type Claims = dispatcher.Claims
 // an orphan. No job is lost. It is passed to Options.OnError. Package log/slog logs it as a group.
 type ClaimsError = dispatcher.ClaimsError
 
-// Slots are slots that several dispatchers share: a member of package slots is one
-// dispatcher's access to them. One dispatcher uses it at a time, between [Slots.Join] and
-// [Slots.Leave]. The methods are called while locks of the dispatcher are held: they must not
-// block, and must not call the dispatcher. They are safe for concurrent use.
-type Slots = dispatcher.Slots
+// Slots are slots that several listeners share, or whose number follows what their handlers need.
+// Package dispatcher/slots makes them. [Listener.Check] and [Listener.Run] refuse others, unless they
+// implement dispatcher.Slots. They are safe for concurrent use.
+type Slots interface {
+	// Size returns how many slots there are for all, which is the default of Options.Concurrency,
+	// or an error that says why these cannot be used.
+	Size() (int, error)
+}
 
 // Duplicates remembers which jobs were handled, so that a further message with such a job is
 // deleted and not handled again, and holds the jobs in progress, so that their twins wait. Package

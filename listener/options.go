@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -233,10 +234,16 @@ func (o *Options[T]) session() sessionOptions {
 	if o == nil {
 		return sessionOptions{}
 	}
+	shared, known := o.Slots.(dispatcher.Slots)
+	var unknown error
+	if o.Slots != nil && !known {
+		unknown = fmt.Errorf("the option Slots is a %T: make it with package dispatcher/slots", o.Slots)
+	}
 	c := sessionOptions{
+		UnknownSlots: unknown,
 		Options: dispatcher.Options{
 			Format: o.Wire.Format, AcceptForeign: o.Wire.AcceptForeign, Claims: o.Claims, Duplicates: o.Duplicates,
-			Concurrency: o.Concurrency, Slots: o.Slots, BatchSize: o.Fetch.BatchSize, MinFetch: o.Fetch.MinFetch, Linger: o.Fetch.Linger,
+			Concurrency: o.Concurrency, Slots: shared, BatchSize: o.Fetch.BatchSize, MinFetch: o.Fetch.MinFetch, Linger: o.Fetch.Linger,
 			Visibility: o.Lease.Visibility, Interceptors: o.Interceptors, Timeout: o.Timeout,
 			RetryDelay: o.RetryDelay, Poison: o.Poison, SettleTimeout: o.Lease.SettleTimeout,
 			StuckAfter: o.Lease.StuckAfter, GiveUp: o.Lease.GiveUp, NoSourceLimits: o.NoSourceLimits, Seed: o.Seed,

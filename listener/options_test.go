@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/wakeup"
@@ -50,7 +51,7 @@ func TestEveryOptionIsPassedOn(t *testing.T) {
 	o.Claims = struct{ Claims }{}
 	o.Duplicates = struct{ Duplicates }{}
 	o.Wakeups = struct{ wakeup.Source }{}
-	o.Slots = struct{ Slots }{}
+	o.Slots = struct{ dispatcher.Slots }{}
 	o.Logger = slog.New(slog.DiscardHandler)
 	jobs := reflect.ValueOf(o.jobs(func(context.Context, *Message[job]) error { return nil }))
 	session := reflect.ValueOf(o.session())
@@ -139,6 +140,19 @@ func TestAHandlerThatDoesNothingIsRefused(t *testing.T) {
 	}
 	if err := New(q, Chain(All(h, EachItem(Batch(batch, 1, 0), 1)), same), &Options[job]{Interceptors: []Interceptor{through}}).Check(); err != nil {
 		t.Errorf("got %v, want no error", err)
+	}
+}
+
+// unknownSlots have a size and cannot be taken.
+type unknownSlots struct{}
+
+func (unknownSlots) Size() (int, error) { return 8, nil }
+
+func TestSlotsThatCannotBeTakenAreRefused(t *testing.T) {
+	q := must(localqueue.New(nil)).Queue(queue.Name{Account: "acme", Queue: "orders"})
+	err := New(q, func(context.Context, *Message[job]) error { return nil }, &Options[job]{Slots: unknownSlots{}}).Check()
+	if err == nil || !strings.Contains(err.Error(), "listener.unknownSlots: make it with package dispatcher/slots") {
+		t.Errorf("got %v, want that package dispatcher/slots makes them", err)
 	}
 }
 

@@ -33,14 +33,14 @@ type sessionOptions struct {
 	OnError  func(error)
 	Logger   *slog.Logger
 
-	controller controller // nil for none
+	controller   controller // nil for none
+	UnknownSlots error      // not nil if no dispatcher can use the option Slots
 }
 
 // withDefaults returns the listener's own options with their defaults, or all errors in them.
 // The dispatcher checks its own.
 func (c sessionOptions) withDefaults() (sessionOptions, error) {
-	var errs []error
-
+	errs := []error{c.UnknownSlots}
 	if c.Concurrency == 0 {
 		c.Concurrency, _ = c.DefaultConcurrency() // the dispatcher reports the error
 	}

@@ -265,7 +265,7 @@ func (leakingSlots) Free(int) {}
 
 func (leakingSlots) Leave() {}
 
-func leakSlots(o *listener.Options[job]) { o.Slots = leakingSlots{o.Slots} }
+func leakSlots(o *listener.Options[job]) { o.Slots = leakingSlots{o.Slots.(dispatcher.Slots)} }
 
 // brokenClaims are claims with some operations replaced. Nil ones are not replaced.
 type brokenClaims struct {
