@@ -189,6 +189,9 @@ func durations(t *testing.T) map[string]durationUse {
 			return err
 		}},
 
+		"listener.BeaconOptions.Interval": {millisecond, func(d time.Duration) error {
+			return listens(listener.Options[string]{Beacon: listener.BeaconOptions{Queue: q.Sibling("-control"), Interval: d}})
+		}},
 		"listener.Idle.Max": {millisecond, func(d time.Duration) error {
 			return listens(listener.Options[string]{Fetch: listener.FetchOptions{Idle: listener.Idle{Max: d}}})
 		}},
@@ -209,7 +212,8 @@ func durations(t *testing.T) map[string]durationUse {
 			return mentions(err, "Grace")
 		}},
 		"scaling/beacon.Options.Interval": {millisecond, func(d time.Duration) error {
-			return listens(listener.Options[string]{Beacon: beacon.Options{Queue: q.Sibling("-control"), Interval: d}})
+			_, err := beacon.NewPublisher(q.Name(), func() beacon.Report { return beacon.Report{} }, func(error) {}, &beacon.Options{Queue: q.Sibling("-control"), Interval: d})
+			return err
 		}},
 		"table/aztable.Options.RetryFor": {millisecond, func(d time.Duration) error {
 			_, err := aztable.Open(emulatorLocation, "orders", &aztable.Options{RetryFor: d})

@@ -23,7 +23,7 @@ func (b *bundle) control(o *Options[job]) (*recordingQueue, *beacon.Viewer) {
 		b.Fatal(err)
 	}
 	control := &recordingQueue{Queue: inner, requestLog: &requestLog{}}
-	o.Beacon = beacon.Options{Queue: control, Instance: "a"}
+	o.Beacon = BeaconOptions{Queue: control, Instance: "a"}
 	v, err := beacon.NewViewer(inner)
 	if err != nil {
 		b.Fatal(err)
@@ -269,7 +269,7 @@ func (h *hangingQueue) Update(ctx context.Context, l queue.Lease, _ string, _ ti
 // Options that cannot work are refused before anything is sent.
 func TestABadBeaconIsRefused(t *testing.T) {
 	bubble(t, func(b *bundle) {
-		for want, o := range map[string]beacon.Options{
+		for want, o := range map[string]BeaconOptions{
 			"the control queue is the queue of the jobs": {Queue: b.queue},
 			"give it a unit": {Queue: b.queue.Sibling("-control"), Interval: 30},
 		} {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
-	"github.com/millrace/millrace/scaling/beacon"
+	"github.com/millrace/millrace/queue"
 )
 
 // Options configure a [Listener]. Nil and the zero value mean the defaults. The first six fields are
@@ -94,7 +94,7 @@ type Options[T any] struct {
 	// anybody, sees it: see package beacon. It costs a request every 10 s, or one a minute while
 	// the listener is idle. A control queue that fails does not affect the listener: OnError is
 	// told. Defaults to no reports.
-	Beacon beacon.Options
+	Beacon BeaconOptions
 
 	// NoSourceLimits lets jobs that keep failing have all the slots, and fetches them as fast as ever
 	// when everything fails; attempts always count then. Otherwise they get a tenth of the slots: see
@@ -190,6 +190,28 @@ type FetchOptions struct {
 	// the depth is not read while full batches keep coming, and the number of loops does not limit
 	// the handlers: Options.Concurrency alone does. The number is kept within Loops. Defaults to false.
 	LoopsByIntake bool
+}
+
+// BeaconOptions say where a listener reports its state, and how often. The zero value reports nowhere.
+type BeaconOptions struct {
+	// Queue is the control queue. It must be a queue of its own, from which nobody takes messages.
+	// Defaults to none: the listener reports nowhere.
+	Queue queue.Queue
+
+	// Create creates the control queue when it is missing. Defaults to false: reports fail until it
+	// exists.
+	Create bool
+
+	// Interval is the time between reports while something changes, at least 100 ms and at most 1 h.
+	// Each is one request. While nothing changes, the next ones follow after twice as long each, up to
+	// six times Interval. Defaults to 10 s.
+	Interval time.Duration
+
+	// Instance identifies the instance among all that report, in at most 200 bytes. All listeners of
+	// one process should have the same. Listeners of one queue in several processes must have different
+	// ones: they hide each other otherwise. Defaults to the host's name, the process id and a random
+	// number.
+	Instance string
 }
 
 // LeaseOptions say for how long a listener holds a message, and how it ends that. The zero value

@@ -97,7 +97,7 @@ func newSession(q queue.Queue, o sessionOptions, dispatch func(queue.Queue, *dis
 	d, derr := dispatch(s.queue, &options.Options)
 	derr = cmp.Or(errors.Unwrap(derr), derr) // without its prefix, which names the queue too
 	var berr error
-	if o := options.Beacon; o.Enabled() {
+	if o := beacon.Options(options.Beacon); o.Queue != nil {
 		if !hook.IsNil(o.Queue) {
 			o.Queue = s.meter.Wrap(o.Queue)
 		}

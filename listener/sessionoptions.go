@@ -9,7 +9,6 @@ import (
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/internal/units"
 	"github.com/millrace/millrace/scaling"
-	"github.com/millrace/millrace/scaling/beacon"
 )
 
 // Defaults of [Options] and [Loops].
@@ -27,7 +26,7 @@ type sessionOptions struct {
 	Metadata Metadata
 	Fetch    FetchOptions
 	Wakeups  Wakeups
-	Beacon   beacon.Options
+	Beacon   BeaconOptions
 	Grace    time.Duration
 	Observer Observer
 	OnError  func(error)

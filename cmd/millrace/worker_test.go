@@ -10,7 +10,6 @@ import (
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
-	"github.com/millrace/millrace/scaling/beacon"
 )
 
 // workerVariable, if set, makes the test binary an instance that works on the queue of this name.
@@ -36,7 +35,7 @@ func runWorker() {
 			return nil
 		}, &listener.Options[string]{
 			Concurrency: 2,
-			Beacon:      beacon.Options{Queue: control, Create: true},
+			Beacon:      listener.BeaconOptions{Queue: control, Create: true},
 		}))
 	}
 	if err != nil {

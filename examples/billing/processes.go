@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/examples/internal/account"
 	"github.com/millrace/millrace/examples/internal/cli"
 	"github.com/millrace/millrace/examples/internal/plainlog"
+	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/scaling/beacon"
 )
 
@@ -132,7 +133,7 @@ func (p *role) run(ctx context.Context, a *account.Account, b *account.Blobs) (e
 		if err != nil {
 			return err
 		}
-		p.options.beacon = beacon.Options{Queue: control, Create: true, Interval: p.beacon}
+		p.options.beacon = listener.BeaconOptions{Queue: control, Create: true, Interval: p.beacon}
 	}
 	system, err := systemOn(a, b.Store, p.options)
 	if err != nil {

@@ -23,7 +23,6 @@ import (
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/metered"
-	"github.com/millrace/millrace/scaling/beacon"
 )
 
 type roles uint8
@@ -51,13 +50,13 @@ type ledger interface {
 // options configure a [system]. The zero value of an optional field means the default.
 type options struct {
 	roles      roles
-	books      ledger           // of the controller
-	tariffs    records.Tariffs  // of the initiator, for batches that are not split yet; the built-in ones by default
-	wakeups    listener.Wakeups // optional; the queues are polled without it
-	idle       listener.Idle    // optional
-	visibility time.Duration    // after how long the messages of a killed process come back; 30 s by default
-	work       time.Duration    // how long an item takes beside charging it
-	beacon     beacon.Options   // optional
+	books      ledger                 // of the controller
+	tariffs    records.Tariffs        // of the initiator, for batches that are not split yet; the built-in ones by default
+	wakeups    listener.Wakeups       // optional; the queues are polled without it
+	idle       listener.Idle          // optional
+	visibility time.Duration          // after how long the messages of a killed process come back; 30 s by default
+	work       time.Duration          // how long an item takes beside charging it
+	beacon     listener.BeaconOptions // optional
 	reported   func(books.Batch)
 	logger     *slog.Logger
 }

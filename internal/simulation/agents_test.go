@@ -19,7 +19,6 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/scaling"
 	"github.com/millrace/millrace/scaling/agent"
-	"github.com/millrace/millrace/scaling/beacon"
 	"github.com/millrace/millrace/wakeup"
 )
 
@@ -172,7 +171,7 @@ func (w *scaledWorld) live(ctx context.Context, one *scaledInstance) {
 	one.wire = wire
 	w.mu.Unlock()
 	l := listener.New(wire, w.handle, &listener.Options[string]{
-		Concurrency: w.slots, Beacon: beacon.Options{Queue: reports, Instance: name}, Logger: slog.New(slog.DiscardHandler),
+		Concurrency: w.slots, Beacon: listener.BeaconOptions{Queue: reports, Instance: name}, Logger: slog.New(slog.DiscardHandler),
 		Poison: poison.Policy{MaxAttempts: 1000},
 	})
 	over := make(chan struct{})

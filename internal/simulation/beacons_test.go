@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/faultqueue"
 	"github.com/millrace/millrace/queue/localqueue"
@@ -45,10 +46,10 @@ func (p *plan) newBeacons() *beacons {
 }
 
 // report returns where a worker reports, over a network of its own that is as bad as the other.
-func (p *process) report() beacon.Options {
+func (p *process) report() listener.BeaconOptions {
 	b := p.world.beacons
 	if b == nil {
-		return beacon.Options{}
+		return listener.BeaconOptions{}
 	}
 	faults := *p.world.plan.since(p.birth, p.plan.faults)
 	faults.DieAfter, faults.Record, faults.Missing = 0, false, faultqueue.Window{}
@@ -58,7 +59,7 @@ func (p *process) report() beacon.Options {
 		faults.Faults[op] = r
 	}
 	p.reports = must(faultqueue.New(b.control, &faults))
-	return beacon.Options{Queue: p.world.breakage.report(&reporting{p.reports, p}), Interval: reportInterval, Instance: p.plan.name}
+	return listener.BeaconOptions{Queue: p.world.breakage.report(&reporting{p.reports, p}), Interval: reportInterval, Instance: p.plan.name}
 }
 
 // reporting is the control queue of a process, which sends nothing when it is dead.

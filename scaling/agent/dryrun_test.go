@@ -8,11 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/queue/metered"
 	"github.com/millrace/millrace/scaling/agent"
-	"github.com/millrace/millrace/scaling/beacon"
 	"github.com/millrace/millrace/wakeup"
 )
 
@@ -87,7 +87,7 @@ func TestADryRunBeginsWithTheInstancesThatReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := must(localqueue.New(nil))
 		control := created(t, e, "control")
-		w, pool := billing(t, e, beacon.Options{Queue: control})
+		w, pool := billing(t, e, listener.BeaconOptions{Queue: control})
 		if err := w.Scale(t.Context(), 3); err != nil {
 			t.Fatal(err)
 		}

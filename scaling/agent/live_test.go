@@ -6,15 +6,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/scaling"
 	"github.com/millrace/millrace/scaling/agent"
-	"github.com/millrace/millrace/scaling/beacon"
 )
 
 // billing is a pool of real listeners: an instance ends two jobs a second, and takes 20 s to start.
-func billing(t *testing.T, e *localqueue.Engine, reports beacon.Options) (*workers, agent.Pool) {
+func billing(t *testing.T, e *localqueue.Engine, reports listener.BeaconOptions) (*workers, agent.Pool) {
 	w := &workers{
 		t: t, jobs: created(t, e, "jobs"), beacon: reports, slots: 4, takes: 2 * time.Second, startup: 20 * time.Second, ended: map[string]int{},
 	}
@@ -51,7 +51,7 @@ func flood(w *workers, each func(second int)) (sent int) {
 func TestAFloodIsServedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := must(localqueue.New(nil))
-		w, pool := billing(t, e, beacon.Options{Queue: created(t, e, "control")})
+		w, pool := billing(t, e, listener.BeaconOptions{Queue: created(t, e, "control")})
 		a := start(t, agent.Options{}, pool)
 		most := 0
 		sent := flood(w, func(second int) {
@@ -121,7 +121,7 @@ func TestAKilledAgentServesAFlood(t *testing.T) {
 	asked := func(kills ...int) (asked []int, slowest time.Duration) {
 		synctest.Test(t, func(t *testing.T) {
 			e := must(localqueue.New(nil))
-			w, pool := billing(t, e, beacon.Options{Queue: created(t, e, "control")})
+			w, pool := billing(t, e, listener.BeaconOptions{Queue: created(t, e, "control")})
 			folder := t.TempDir()
 			a := start(t, agent.Options{Folder: folder}, pool)
 			sent := flood(w, func(second int) {

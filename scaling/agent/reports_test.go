@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/scaling"
@@ -29,7 +30,7 @@ func TestWrongForeignAndStaleReportsChangeNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := must(localqueue.New(nil))
 		control := created(t, e, "control")
-		w, pool := billing(t, e, beacon.Options{Queue: control})
+		w, pool := billing(t, e, listener.BeaconOptions{Queue: control})
 		report := beacon.Report{
 			Instance: "of another pool", Queue: queue.Name{Account: "test", Queue: "others"}, Run: "1", Sequence: 1, Up: time.Minute,
 			Next: time.Hour, Phase: "running", Ended: 1_000_000, Load: scaling.Load{Slots: 1000, Running: 900, Service: scaling.Known(5000.0)},
@@ -86,7 +87,7 @@ func TestOneFalseReportIsSoonForgotten(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := must(localqueue.New(nil))
 				control := created(t, e, "control")
-				w, pool := billing(t, e, beacon.Options{Queue: control})
+				w, pool := billing(t, e, listener.BeaconOptions{Queue: control})
 				a := start(t, agent.Options{}, pool)
 				after(10 * time.Minute)
 				report := beacon.Report{
@@ -123,7 +124,7 @@ func TestAMissingControlQueueLeavesTheDepth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := must(localqueue.New(nil))
 		control := e.Queue(queue.Name{Account: "test", Queue: "control"})
-		w, pool := billing(t, e, beacon.Options{})
+		w, pool := billing(t, e, listener.BeaconOptions{})
 		pool.Beacons = []queue.Queue{control}
 		pool.Policy.Slots, pool.Policy.Handling = 4, 2*time.Second
 		a := start(t, agent.Options{}, pool)
@@ -164,7 +165,7 @@ func TestAFullControlQueueIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := must(localqueue.New(nil))
 		control := created(t, e, "control")
-		w, pool := billing(t, e, beacon.Options{Queue: control})
+		w, pool := billing(t, e, listener.BeaconOptions{Queue: control})
 		var log logText
 		a := start(t, agent.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, pool)
 		after(time.Minute)
@@ -197,7 +198,7 @@ func TestOneFailingControlQueueMakesReportsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := must(localqueue.New(nil))
 		control := created(t, e, "control")
-		w, pool := billing(t, e, beacon.Options{Queue: control})
+		w, pool := billing(t, e, listener.BeaconOptions{Queue: control})
 		second := &breakable{Queue: created(t, e, "second")}
 		pool.Beacons = []queue.Queue{control, second}
 		pool.Policy.ToZero, pool.Policy.DownAfter = true, time.Minute
@@ -238,7 +239,7 @@ func TestOneFailingControlQueueMakesReportsUnknown(t *testing.T) {
 func TestTheDepthIsSplit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := must(localqueue.New(nil))
-		w, pool := billing(t, e, beacon.Options{Queue: created(t, e, "control"), Interval: time.Second})
+		w, pool := billing(t, e, listener.BeaconOptions{Queue: created(t, e, "control"), Interval: time.Second})
 		w.takes = time.Hour
 		for range 50 { // not due for a day
 			if _, err := w.jobs.Enqueue(t.Context(), `"x"`, &queue.EnqueueOptions{Delay: 24 * time.Hour}); err != nil {

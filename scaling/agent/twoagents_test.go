@@ -7,11 +7,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/faultqueue"
 	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/scaling/agent"
-	"github.com/millrace/millrace/scaling/beacon"
 )
 
 // two agents for one pool, which nobody wants, see the same and decide the same: they do not fight.
@@ -22,7 +22,7 @@ func TestTwoAgentsForOnePoolDoNotFight(t *testing.T) {
 	asked := func(agents int) (asked []int) {
 		synctest.Test(t, func(t *testing.T) {
 			e := must(localqueue.New(nil))
-			w, pool := billing(t, e, beacon.Options{Queue: created(t, e, "control")})
+			w, pool := billing(t, e, listener.BeaconOptions{Queue: created(t, e, "control")})
 			var all []*running
 			for range agents {
 				all = append(all, start(t, agent.Options{}, pool))
@@ -56,7 +56,7 @@ func TestAnotherAgentForThePoolIsNoticed(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		e := must(localqueue.New(nil))
-		w, pool := billing(t, e, beacon.Options{Queue: created(t, e, "control")})
+		w, pool := billing(t, e, listener.BeaconOptions{Queue: created(t, e, "control")})
 		other, otherPool := &workers{
 			t: t, jobs: w.jobs, beacon: w.beacon, slots: w.slots, takes: w.takes, ended: map[string]int{}, started: 1000, // of other names
 		}, pool
@@ -101,7 +101,7 @@ func TestAFloodIsServedInABadNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := must(localqueue.New(nil))
 		control := created(t, e, "control")
-		w, pool := billing(t, e, beacon.Options{Queue: control})
+		w, pool := billing(t, e, listener.BeaconOptions{Queue: control})
 		bad := func(q queue.Queue, seed uint64) queue.Queue {
 			return must(faultqueue.New(q, &faultqueue.Options{
 				Seed: seed, Every: faultqueue.Rates{Throttled: 0.1, Unavailable: 0.05, LostRequest: 0.05, LostResponse: 0.05, Slow: 0.05},

@@ -10,14 +10,13 @@ import (
 
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/scaling/beacon"
 )
 
 // workers are an actuator whose instances are listeners in this process.
 type workers struct {
 	t       testing.TB
 	jobs    queue.Queue
-	beacon  beacon.Options
+	beacon  listener.BeaconOptions
 	slots   int           // of one instance
 	takes   time.Duration // one job
 	startup time.Duration // from being asked for to the first job

@@ -33,7 +33,7 @@ func Example() {
 		<-finish
 		return nil
 	}, &listener.Options[string]{
-		Beacon: beacon.Options{Queue: control, Create: true, Instance: "web-1", Interval: beacon.MinInterval},
+		Beacon: listener.BeaconOptions{Queue: control, Create: true, Instance: "web-1", Interval: beacon.MinInterval},
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	done := make(chan error)

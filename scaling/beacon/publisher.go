@@ -50,9 +50,6 @@ type Options struct {
 	Instance string
 }
 
-// Enabled reports whether there is a control queue.
-func (o Options) Enabled() bool { return o.Queue != nil }
-
 // validate returns everything that is wrong with the options of a listener that takes jobs from this queue, or nil.
 func (o *Options) validate(jobs queue.Name) error {
 	var errs []error
