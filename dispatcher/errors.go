@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -190,24 +192,14 @@ const maxItemErrors = 3
 // GroupError is the error of a group of jobs if not every handler returned nil. It wraps the errors
 // of the items.
 type GroupError struct {
-	Items  int         // of the group
-	Errors []ItemError // of the items that were handled, in order
-	Failed int         // items that failed for good at earlier deliveries
-	Before string      // why the first of them failed, shortened; may be empty
-	Left   int         // items that were not handled, because the context ended
+	Items  int           // of the group
+	Errors map[int]error // of the items that were handled, by their indexes, from 0
+	Failed int           // items that failed for good at earlier deliveries
+	Before string        // why the first of them failed, shortened; may be empty
+	Left   int           // items that were not handled, because the context ended
 }
 
-// ItemError is the error of one item of a group.
-type ItemError struct {
-	Item int // its index, from 0
-	Err  error
-}
-
-// Error describes the item and its error.
-func (e ItemError) Error() string { return fmt.Sprintf("item %d: %v", e.Item, e.Err) }
-
-// Unwrap returns Err.
-func (e ItemError) Unwrap() error { return e.Err }
+func itemText(item int, err error) string { return fmt.Sprintf("item %d: %v", item, err) }
 
 // Error describes the group in one line, with the first errors.
 func (e *GroupError) Error() string {
@@ -221,8 +213,9 @@ func (e *GroupError) Error() string {
 	add(e.Failed, "failed for good at earlier deliveries ("+e.Before+")")
 	add(e.Left, "were not handled")
 	text := fmt.Sprintf("of %d items %s", e.Items, strings.Join(parts, ", "))
-	for _, one := range e.Errors[:min(len(e.Errors), maxItemErrors)] {
-		text += "; " + one.Error()
+	items := slices.Sorted(maps.Keys(e.Errors))
+	for _, item := range items[:min(len(items), maxItemErrors)] {
+		text += "; " + itemText(item, e.Errors[item])
 	}
 	if more := len(e.Errors) - maxItemErrors; more > 0 {
 		text += fmt.Sprintf("; and %d more", more)
@@ -230,11 +223,11 @@ func (e *GroupError) Error() string {
 	return text
 }
 
-// Unwrap returns the errors of the items.
+// Unwrap returns the errors of the items, in order.
 func (e *GroupError) Unwrap() []error {
-	errs := make([]error, len(e.Errors))
-	for i, one := range e.Errors {
-		errs[i] = one
+	errs := make([]error, 0, len(e.Errors))
+	for _, item := range slices.Sorted(maps.Keys(e.Errors)) {
+		errs = append(errs, e.Errors[item])
 	}
 	return errs
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -115,7 +116,7 @@ func (g *group) set(i int, s jobResult) {
 // noteFailure keeps the failure of the first item that has failed for good. Requires mu.
 func (g *group) noteFailure(i int, s jobResult) {
 	if s.state == jobFailed && g.failure == "" {
-		g.failure = envelope.ShortFailure(string(s.reason) + " " + ItemError{i, s.err}.Error())
+		g.failure = envelope.ShortFailure(string(s.reason) + " " + itemText(i, s.err))
 	}
 }
 
@@ -229,12 +230,12 @@ func (g *group) recordProgress(head *envelope.Head) (changed bool) {
 func (g *group) err(chosen func(jobResult) bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	e := &GroupError{Items: len(g.results)}
+	e := &GroupError{Items: len(g.results), Errors: map[int]error{}}
 	for i, s := range g.results {
 		switch {
 		case !chosen(s):
 		case s.err != nil:
-			e.Errors = append(e.Errors, ItemError{i, s.err})
+			e.Errors[i] = s.err
 		case s.state == jobFailed:
 			e.Failed++
 			_, e.Before, _ = strings.Cut(g.head.Failure, " ")
@@ -519,14 +520,14 @@ func (g *group) replaceRequests(own, err error) bool {
 	if explicitResult(err) != explicitResult(after) { // a request for all items around it
 		return false
 	}
-	for _, one := range after.Errors {
-		if one.Item < 0 || one.Item >= len(g.results) {
+	for _, item := range slices.Sorted(maps.Keys(after.Errors)) {
+		if item < 0 || item >= len(g.results) {
 			continue
 		}
-		was, said := g.resultOf(one.Item), explicitResult(one.Err)
+		was, said := g.resultOf(item), explicitResult(after.Errors[item])
 		if was.now && !was.state.done() && was.said != said {
-			g.undo(func(i int, _ jobResult) bool { return i == one.Item })
-			g.itemReturned(one.Item, one.Err, said, nil, 0)
+			g.undo(func(i int, _ jobResult) bool { return i == item })
+			g.itemReturned(item, after.Errors[item], said, nil, 0)
 		}
 	}
 	return true

@@ -302,9 +302,6 @@ func EachItem[T any](h Handler[T], concurrency int) Handler[T] {
 // of the items.
 type GroupError = dispatcher.GroupError
 
-// ItemError is the error of one item of a group.
-type ItemError = dispatcher.ItemError
-
 // All returns a handler that calls each of the handlers in turn with the same message and
 // combines their results: poison if any asks for it, else the first error or retry, else a
 // snooze, else a discard if every handler that did not succeed discards, else nil. A retry runs

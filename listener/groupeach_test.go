@@ -60,7 +60,7 @@ func TestMiddlewareReplacesTheErrorsOfItems(t *testing.T) {
 				return err
 			}
 			changed := *group
-			changed.Errors = []ItemError{{Item: 0, Err: errors.New("failed")}, {Item: 1, Err: Snooze(time.Second)}}
+			changed.Errors = map[int]error{0: errors.New("failed"), 1: Snooze(time.Second)}
 			return &changed
 		}, options())
 		b.run(l)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -188,10 +189,10 @@ func (l *Adaptive) again(d dispatcher.Delivery, err error) error {
 		return err // middleware has asked for something else for all items
 	}
 	changed := *group
-	changed.Errors = slices.Clone(group.Errors)
-	for i, one := range changed.Errors {
-		if l.isExhausted(one.Err) {
-			changed.Errors[i].Err = comeAgain(d, one.Err)
+	changed.Errors = maps.Clone(group.Errors)
+	for item, err := range changed.Errors {
+		if l.isExhausted(err) {
+			changed.Errors[item] = comeAgain(d, err)
 		}
 	}
 	return &changed
@@ -221,8 +222,12 @@ func (l *Adaptive) limit() int { return int(l.current.Load()) }
 // if the error of an item does.
 func (l *Adaptive) isExhausted(err error) bool {
 	var group *dispatcher.GroupError
-	if errors.As(err, &group) && slices.ContainsFunc(group.Errors, func(one dispatcher.ItemError) bool { return l.isExhausted(one.Err) }) {
-		return true
+	if errors.As(err, &group) {
+		for _, one := range group.Errors {
+			if l.isExhausted(one) {
+				return true
+			}
+		}
 	}
 	return errors.Is(err, ErrExhausted) || l.saysExhausted(err)
 }
