@@ -29,8 +29,8 @@ var shortRuns = []struct {
 	rows []string
 }{
 	{
-		"load -handlers 0,20ms -latencies 0 -concurrency 64 -contenders ideal,millrace,millrace-http1,loop,loop-http1 -only handler20ms -rounds 1 -warm-up 20ms -for 100ms -size 128",
-		[]string{`\| 64 \| 20ms \| 0s \| 3200 \| ideal \| [1-9].* \| 1.00 \| `, `\| 3200 \| millrace \| [1-9]`, `\| 3200 \| millrace-http1 \| [1-9]`, `\| 3200 \| loop \| [1-9]`, `\| 3200 \| loop-http1 \| [1-9]`},
+		"load -tls false,true -handlers 0,20ms -latencies 0 -concurrency 64 -contenders ideal,millrace,millrace-http1,loop,loop-http1 -only handler20ms -rounds 1 -warm-up 20ms -for 100ms -size 128",
+		[]string{`\| TCP \| 64 \| 20ms \| 0s \| 3200 \| ideal \| [1-9].* \| 1.00 \| `, `\| TLS \| 64 \| 20ms \| 0s \| 3200 \| millrace \| [1-9]`, `\| 3200 \| millrace \| [1-9]`, `\| 3200 \| millrace-http1 \| [1-9]`, `\| 3200 \| loop \| [1-9]`, `\| 3200 \| loop-http1 \| [1-9]`},
 	},
 	{
 		"latency -rates 1:1ms,200:300ms -rounds 2 -round-trips 3 -warm-up 4",
@@ -134,6 +134,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		{"load -contenders nobody", `unknown "nobody": choose from [ideal`},
 		{"load -only (", "error parsing regexp"},
 		{"load -only nothing", "no cell matches"},
+		{"load -tls perhaps", "-tls"},
 		{"load -concurrency 0", "write a value from 1"},
 		{"load -for 0", "write a value from"},
 		{"latency -transports pigeon", "unknown"},

@@ -32,6 +32,7 @@ type load struct {
 	handlers    []time.Duration
 	latencies   []time.Duration
 	concurrency []int
+	tls         []bool
 	contenders  []contender
 	only        *regexp.Regexp // of cells
 	warmUp      time.Duration
@@ -44,6 +45,7 @@ func (l *load) flags(f *flag.FlagSet) {
 	several(f, &l.handlers, []time.Duration{0, time.Millisecond, 20 * time.Millisecond}, orNothing, "handlers", "how long a handler waits")
 	several(f, &l.latencies, []time.Duration{0, 10 * time.Millisecond}, orNothing, "latencies", "how long the service takes over a request")
 	several(f, &l.concurrency, []int{256, 512}, positive, "concurrency", "how many handlers run at once")
+	several(f, &l.tls, []bool{false}, strconv.ParseBool, "tls", "whether over TLS; true needs a system that heeds SSL_CERT_FILE, such as Linux")
 	several(f, &l.contenders, contenders[:3], named(contenders), "contenders", fmt.Sprint("which contenders: some of ", contenders))
 	one(f, &l.only, regexp.MustCompile(""), regexp.Compile, "only", "a `pattern` that a cell must match, such as \"c512/handler20ms/latency10ms\"")
 	one(f, &l.window, time.Second, lasting, "for", "how long a cell is measured")
@@ -63,10 +65,18 @@ type cell struct {
 	concurrency int
 	handler     time.Duration
 	latency     time.Duration
+	tls         bool
 }
 
 func (c cell) String() string {
-	return fmt.Sprintf("c%d/handler%v/latency%v", c.concurrency, c.handler, c.latency)
+	return fmt.Sprintf("c%d/handler%v/latency%v/%s", c.concurrency, c.handler, c.latency, c.network())
+}
+
+func (c cell) network() string {
+	if c.tls {
+		return "TLS"
+	}
+	return "TCP"
 }
 
 // bound returns how many messages a second are possible if a slot is occupied during handler and
@@ -79,11 +89,13 @@ func (c cell) bound() float64 {
 }
 
 func (l *load) cells() (all []cell) {
-	for _, concurrency := range l.concurrency {
-		for _, handler := range l.handlers {
-			for _, latency := range l.latencies {
-				if c := (cell{concurrency, handler, latency}); l.only.MatchString(c.String()) {
-					all = append(all, c)
+	for _, over := range l.tls {
+		for _, concurrency := range l.concurrency {
+			for _, handler := range l.handlers {
+				for _, latency := range l.latencies {
+					if c := (cell{concurrency, handler, latency, over}); l.only.MatchString(c.String()) {
+						all = append(all, c)
+					}
 				}
 			}
 		}
@@ -102,9 +114,18 @@ type loadTurn struct {
 func (t *loadTurn) String() string { return fmt.Sprintf("%v, %v", t.cell, t.who) }
 
 func (l *load) run(ctx context.Context, h *harness) (*report, error) {
-	s, err := startServer(serverOptions{Delays: l.latencies})
+	var at []endpoint
+	for _, latency := range l.latencies {
+		for _, over := range l.tls {
+			at = append(at, endpoint{latency, over})
+		}
+	}
+	s, err := startServer(serverOptions{Endpoints: at})
 	if err != nil {
 		return nil, err
+	}
+	if err := s.trust(h); err != nil {
+		return nil, errors.Join(err, s.stop())
 	}
 	var all []*loadTurn
 	for _, c := range l.cells() {
@@ -115,7 +136,7 @@ func (l *load) run(ctx context.Context, h *harness) (*report, error) {
 		}
 	}
 	err = takeTurns(ctx, h, l.rounds, all, func(t *loadTurn, _ int) error {
-		taken, err := l.once(ctx, s, t)
+		taken, err := l.once(ctx, s, t, s.started.Locations[slices.Index(at, endpoint{t.latency, t.tls})])
 		t.samples = append(t.samples, taken)
 		return err
 	})
@@ -126,14 +147,13 @@ func (l *load) run(ctx context.Context, h *harness) (*report, error) {
 const full = 8192
 
 // once measures a contender once, on its own queue.
-func (l *load) once(ctx context.Context, s *server, t *loadTurn) (taken sample, err error) {
+func (l *load) once(ctx context.Context, s *server, t *loadTurn, location string) (taken sample, err error) {
 	name := fmt.Sprintf("bench-%d", time.Now().UnixNano())
 	if err := s.ask(serverOrder{Fill: name, Messages: full + t.concurrency, Size: l.size}, nil); err != nil {
 		return taken, err
 	}
 	defer func() { err = errors.Join(err, s.ask(serverOrder{Drop: name}, nil)) }()
 	runtime.GC() // so that no contender pays for another's garbage
-	location := s.started.Locations[slices.Index(l.latencies, t.latency)]
 	r, err := t.who.start(ctx, consumption{location, name, t.concurrency, t.handler})
 	if err != nil {
 		return taken, err
@@ -169,15 +189,15 @@ var start = time.Now()
 // loadTable returns the results as Markdown. Ratios are to the first contender, in the same round.
 func loadTable(all []*loadTurn) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| concurrency | handler | latency | bound/s | contender | messages/s | of the bound | × %s | messages per client-processor-second | × %[1]s | allocations a message |\n"+
-		"|---|---|---|---|---|---|---|---|---|---|---|\n", all[0].who)
+	fmt.Fprintf(&b, "| network | concurrency | handler | latency | bound/s | contender | messages/s | of the bound | × %s | messages per client-processor-second | × %[1]s | allocations a message |\n"+
+		"|---|---|---|---|---|---|---|---|---|---|---|---|\n", all[0].who)
 	for _, t := range all {
 		bound, share, rate := "–", "–", t.samples.median(sample.perSecond)
 		if most := t.bound(); most > 0 {
 			bound, share = fmt.Sprintf("%.0f", most), fmt.Sprintf("%.2f", rate/most)
 		}
-		fmt.Fprintf(&b, "| %d | %v | %v | %s | %v | %.0f | %s | %.2f | %.0f | %.2f | %.0f |\n",
-			t.concurrency, t.handler, t.latency, bound, t.who, rate, share,
+		fmt.Fprintf(&b, "| %s | %d | %v | %v | %s | %v | %.0f | %s | %.2f | %.0f | %.2f | %.0f |\n",
+			t.network(), t.concurrency, t.handler, t.latency, bound, t.who, rate, share,
 			t.samples.times(t.first.samples, sample.perSecond),
 			t.samples.median(sample.perProcessorSecond), t.samples.times(t.first.samples, sample.perProcessorSecond),
 			t.samples.median(func(s sample) float64 { return s.perMessage(float64(s.mallocs)) }))

@@ -3,10 +3,18 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -25,13 +33,19 @@ import (
 
 // serverOptions are the first value for a server: the emulator, with its messages in memory.
 type serverOptions struct {
-	Delays []time.Duration // an endpoint for each, with the same queues, whose requests take so much longer; by default one without
-	Limit  int             // of each queue, messages a second; 0 for none
-	NATS   bool            // run a NATS server too
+	Endpoints []endpoint // with the same queues; by default one
+	Limit     int        // of each queue, messages a second; 0 for none
+	NATS      bool       // run a NATS server too
+}
+
+type endpoint struct {
+	Delay time.Duration // how much longer a request takes
+	TLS   bool
 }
 
 type serverState struct {
 	Locations         []string // connection strings of the endpoints
+	Certificate       string   // of those with TLS, in PEM
 	NATS              string   // a URL
 	Processor         time.Duration
 	Requests, Limited int64
@@ -67,21 +81,30 @@ func serve(first json.RawMessage) (any, answerer, error) {
 	if err := json.Unmarshal(first, &o); err != nil {
 		return nil, nil, err
 	}
-	if o.Delays == nil {
-		o.Delays = []time.Duration{0}
+	if o.Endpoints == nil {
+		o.Endpoints = make([]endpoint, 1)
 	}
 	engine, err := localqueue.New(nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	var state serverState
+	certificate, text, err := newCertificate()
+	if err != nil {
+		return nil, nil, err
+	}
+	state := serverState{Certificate: text}
 	var counting *emulator.Server // benchmarks that count have one endpoint
-	for _, delay := range o.Delays {
-		counting, err = emulator.New(engine, &emulator.Options{Delay: delay, Quotas: emulator.Quotas{Messages: o.Limit}})
+	for _, at := range o.Endpoints {
+		counting, err = emulator.New(engine, &emulator.Options{Delay: at.Delay, Quotas: emulator.Quotas{Messages: o.Limit}})
 		if err != nil {
 			return nil, nil, err
 		}
-		e, err := counting.Start("")
+		var e *emulator.Endpoint
+		if at.TLS {
+			e, err = counting.StartTLS("", &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12})
+		} else {
+			e, err = counting.Start("")
+		}
 		if err != nil {
 			return nil, nil, err
 		}
@@ -109,6 +132,30 @@ func serve(first json.RawMessage) (any, answerer, error) {
 		}
 		return state, err
 	}, nil
+}
+
+// newCertificate makes a certificate of this machine, which is valid for a day.
+func newCertificate() (c tls.Certificate, text string, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return c, "", err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(0, 0, 1),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+	}
+	made, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	return tls.Certificate{Certificate: [][]byte{made}, PrivateKey: key}, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: made})), err
+}
+
+// trust makes this process trust the server's certificate, before its first connection over TLS. It works on Linux.
+func (s *server) trust(h *harness) error {
+	dir, err := h.folder("tls")
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, "certificate.pem")
+	return errors.Join(os.WriteFile(path, []byte(s.started.Certificate), 0o600), os.Setenv("SSL_CERT_FILE", path))
 }
 
 // serveNATS starts a NATS server in this process and returns its address.
