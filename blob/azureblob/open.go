@@ -113,7 +113,7 @@ func open(at azurestorage.Location, o Options) (_ *Store, err error) {
 		maxBlocks: maxBlocks,
 	}
 	s.blockSize = cmp.Or(s.blockSize, 4<<20)
-	s.service, s.own, err = azurestorage.Connect(at, o.Credential, o.Transport, s.limits.Connections, azurestorage.Constructors[*service.Client, *service.SharedKeyCredential, *service.ClientOptions]{
+	connected, err := azurestorage.Connect(at, o.Credential, o.Transport, s.limits.Connections, azurestorage.Constructors[*service.Client, *service.SharedKeyCredential, *service.ClientOptions]{
 		Options: sdkOptions,
 		Key:     service.NewSharedKeyCredential,
 		WithKey: service.NewClientWithSharedKeyCredential, WithoutCredential: service.NewClientWithNoCredential, WithToken: service.NewClient,
@@ -122,6 +122,7 @@ func open(at azurestorage.Location, o Options) (_ *Store, err error) {
 		f := azurestorage.Unopened(err, blob.ErrUnauthorized, blob.ErrInvalid)
 		return nil, &blob.Error{Kind: f.Kind, Detail: f.Detail, Hint: f.Hint, Err: f.Err}
 	}
+	s.service, s.own = connected.Client, connected.Own
 	return s, nil
 }
 

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 
 	"github.com/millrace/millrace/internal/azurestorage"
@@ -77,11 +79,15 @@ type handle struct {
 	bad     error // invalid name, returned by every call; only a sibling can have one
 	account *account
 	client  *azqueue.QueueClient
+
+	messages *url.URL // of the queue's messages
 }
 
 // account is what a queue shares with its siblings. It implements [queue.Account].
 type account struct {
 	location   azurestorage.Location
+	endpoint   *url.URL
+	pipeline   runtime.Pipeline // for what is sent without azqueue
 	service    *azqueue.ServiceClient
 	tryTimeout time.Duration
 	own        *http.Client // nil if the caller provided the transport
@@ -123,8 +129,12 @@ func open(at azurestorage.Location, o Options) (_ *account, err error) {
 	case o.Connections < 0:
 		return nil, invalid("", "Connections %d is negative", o.Connections)
 	}
-	a := &account{location: at, tryTimeout: cmp.Or(o.TryTimeout, 10*time.Second)}
-	a.service, a.own, err = azurestorage.Connect(at, o.Credential, o.Transport, cmp.Or(o.Connections, 256), azurestorage.Constructors[*azqueue.ServiceClient, *azqueue.SharedKeyCredential, *azqueue.ClientOptions]{
+	endpoint, err := url.Parse(at.Endpoint)
+	if err != nil {
+		return nil, invalid("", "the address of the account is not well-formed")
+	}
+	a := &account{location: at, endpoint: endpoint, tryTimeout: cmp.Or(o.TryTimeout, 10*time.Second)}
+	connected, err := azurestorage.Connect(at, o.Credential, o.Transport, cmp.Or(o.Connections, 256), azurestorage.Constructors[*azqueue.ServiceClient, *azqueue.SharedKeyCredential, *azqueue.ClientOptions]{
 		Options: sdkOptions,
 		Key:     azqueue.NewSharedKeyCredential,
 		WithKey: azqueue.NewServiceClientWithSharedKeyCredential, WithoutCredential: azqueue.NewServiceClientWithNoCredential, WithToken: azqueue.NewServiceClient,
@@ -133,6 +143,8 @@ func open(at azurestorage.Location, o Options) (_ *account, err error) {
 		f := azurestorage.Unopened(err, queue.ErrUnauthorized, queue.ErrInvalid)
 		return nil, &queue.Error{Kind: f.Kind, Detail: f.Detail, Hint: f.Hint, Err: f.Err}
 	}
+	a.service, a.own = connected.Client, connected.Own
+	a.pipeline = pipelineFor(connected.Authorize, connected.Transport)
 	return a, nil
 }
 
@@ -142,14 +154,16 @@ func sdkOptions(transport policy.Transporter) *azqueue.ClientOptions {
 	o.Transport = sendOnce{transport}
 	o.Retry.MaxRetries = -1 // not 0, which means 3
 	o.Telemetry.Disabled = true
-	o.PerCallPolicies = []policy.Policy{decodeMessages{}, hideQuery{}}
-	o.PerRetryPolicies = []policy.Policy{restoreQuery{}, azurestorage.MatchResponse{}}
+	o.PerRetryPolicies = []policy.Policy{azurestorage.MatchResponse{}}
 	return o
 }
 
 func (a *account) queue(name queue.Name) *Queue {
 	return &Queue{
-		Manager: &handle{name: name, bad: driver.CheckName(name.Queue), account: a, client: a.service.NewQueueClient(name.Queue)},
+		Manager: &handle{
+			name: name, bad: driver.CheckName(name.Queue), account: a, client: a.service.NewQueueClient(name.Queue),
+			messages: a.endpoint.JoinPath(name.Queue, "messages"),
+		},
 		account: a,
 	}
 }
@@ -211,33 +225,3 @@ type noBody struct{}
 
 func (noBody) Read([]byte) (int, error) { return 0, io.EOF }
 func (noBody) Close() error             { return nil }
-
-// The SDK's retry policy builds a redacted URL for a log line even if logging is off. Parsing
-// and encoding the query for it takes a tenth of a delete's CPU time. So one policy hides the
-// query before the retry policy runs and another restores it afterwards. The query is kept in
-// RequestURI, which client requests do not use: if it were left there, net/http and http1
-// would refuse to send the request.
-
-// hideQuery hides the query from the policies that follow, up to [restoreQuery].
-type hideQuery struct{}
-
-// Do implements [policy.Policy].
-func (hideQuery) Do(r *policy.Request) (*http.Response, error) {
-	raw := r.Raw()
-	if raw.RequestURI == "" {
-		raw.RequestURI, raw.URL.RawQuery = raw.URL.RawQuery, ""
-	}
-	return r.Next()
-}
-
-// restoreQuery restores the query before the request is signed.
-type restoreQuery struct{}
-
-// Do implements [policy.Policy].
-func (restoreQuery) Do(r *policy.Request) (*http.Response, error) {
-	raw := r.Raw()
-	if raw.RequestURI != "" {
-		raw.URL.RawQuery, raw.RequestURI = raw.RequestURI, ""
-	}
-	return r.Next()
-}

@@ -14,7 +14,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 
 	"github.com/millrace/millrace/internal/azurestorage"
-	"github.com/millrace/millrace/internal/queuexml"
 	"github.com/millrace/millrace/internal/serviceerror"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/driver"
@@ -206,101 +205,6 @@ func (a *account) call(ctx context.Context, op string, receipt queue.Receipt, se
 	return nil
 }
 
-// Enqueue implements [queue.Queue] with Put Message. The error is [queue.ErrTooLarge] also if the
-// request exceeds the service's limit once the text is escaped for XML.
-func (q *handle) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
-	bad := cmp.Or(driver.CheckEnqueue(o), driver.CheckText(text), driver.CheckRequest(text, 0))
-	if o == nil {
-		o = &queue.EnqueueOptions{}
-	}
-	ttl := int64(-1)
-	if driver.TTL(o) != queue.Forever {
-		ttl = driver.Seconds(driver.TTL(o))
-	}
-	var m queue.Message
-	err := q.call(ctx, "enqueue", "", "", bad, func(ctx context.Context) error {
-		l := &messageList{part: queuexml.Put, capacity: 1}
-		r, err := q.client.EnqueueMessage(context.WithValue(ctx, messageListKey{}, l), text, &azqueue.EnqueueMessageOptions{
-			TimeToLive:        new(int32(ttl)),
-			VisibilityTimeout: seconds(o.Delay),
-		})
-		if err != nil {
-			return err
-		}
-		if !l.decoded {
-			for _, e := range r.Messages {
-				if e != nil {
-					l.add(&queuexml.Message{
-						ID: value(e.MessageID), Receipt: value(e.PopReceipt), NextVisible: value(e.TimeNextVisible),
-						Inserted: value(e.InsertionTime), Expires: value(e.ExpirationTime),
-					})
-				}
-			}
-		}
-		if len(l.messages) != 1 {
-			return incompleteResponse(http.StatusCreated, r.RequestID, "message in it, or several")
-		}
-		m = l.messages[0]
-		m.Text = text
-		return nil
-	})
-	return m, err
-}
-
-// Dequeue implements [queue.Queue] with Get Messages.
-func (q *handle) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
-	var batch []queue.Message
-	err := q.call(ctx, "dequeue", "", "", driver.CheckDequeue(n, visibility), func(ctx context.Context) error {
-		l := &messageList{part: queuexml.Get, capacity: n}
-		r, err := q.client.DequeueMessages(context.WithValue(ctx, messageListKey{}, l), &azqueue.DequeueMessagesOptions{
-			NumberOfMessages:  new(int32(n)),
-			VisibilityTimeout: seconds(visibility),
-		})
-		if err != nil {
-			return err
-		}
-		if !l.decoded {
-			for _, d := range r.Messages {
-				if d != nil {
-					l.add(&queuexml.Message{
-						ID: value(d.MessageID), Receipt: value(d.PopReceipt), NextVisible: value(d.TimeNextVisible),
-						Text: value(d.MessageText), DequeueCount: value(d.DequeueCount),
-						Inserted: value(d.InsertionTime), Expires: value(d.ExpirationTime),
-					})
-				}
-			}
-		}
-		batch = l.messages
-		return nil
-	})
-	return batch, err
-}
-
-// Peek implements [queue.Queue] with Peek Messages.
-func (q *handle) Peek(ctx context.Context, n int) ([]queue.Message, error) {
-	var batch []queue.Message
-	err := q.call(ctx, "peek", "", "", driver.CheckPeek(n), func(ctx context.Context) error {
-		l := &messageList{part: queuexml.Peek, capacity: n}
-		r, err := q.client.PeekMessages(context.WithValue(ctx, messageListKey{}, l), &azqueue.PeekMessagesOptions{NumberOfMessages: new(int32(n))})
-		if err != nil {
-			return err
-		}
-		if !l.decoded {
-			for _, p := range r.Messages {
-				if p != nil {
-					l.add(&queuexml.Message{
-						ID: value(p.MessageID), Text: value(p.MessageText), DequeueCount: value(p.DequeueCount),
-						Inserted: value(p.InsertionTime), Expires: value(p.ExpirationTime),
-					})
-				}
-			}
-		}
-		batch = l.messages
-		return nil
-	})
-	return batch, err
-}
-
 // Update implements [queue.Queue] with Update Message. It always sends the text: azqueue cannot
 // update without one, and an empty text would erase the body.
 func (q *handle) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
@@ -320,15 +224,6 @@ func (q *handle) Update(ctx context.Context, l queue.Lease, text string, visibil
 		return nil
 	})
 	return renewed, err
-}
-
-// Delete implements [queue.Queue] with Delete Message.
-func (q *handle) Delete(ctx context.Context, l queue.Lease) error {
-	bad := cmp.Or(driver.CheckLease(l), checkID(l.ID))
-	return q.call(ctx, "delete", l.ID, l.Receipt, bad, func(ctx context.Context) error {
-		_, err := q.client.DeleteMessage(ctx, url.PathEscape(string(l.ID)), string(l.Receipt), nil)
-		return err
-	})
 }
 
 // checkID refuses ids that are not path segments. azqueue joins paths, and queue/messages/.. is

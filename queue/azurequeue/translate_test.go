@@ -351,7 +351,7 @@ func TestMalformedResponses(t *testing.T) {
 		"no id":          {201, "<QueueMessagesList><QueueMessage/></QueueMessagesList>", nil, "enqueue"},
 		"two made":       {201, strings.Repeat("<QueueMessage><MessageId>1</MessageId></QueueMessage>", 2), nil, "enqueue"},
 		"no new receipt": {204, "", nil, "update"},
-		"bad date":       {204, "", []string{"Date", "today"}, "update delete clear drop set metadata create"},
+		"bad date":       {204, "", []string{"Date", "today"}, "update clear drop set metadata create"},
 		"no depth":       {200, "", nil, "properties"},
 		"bad depth":      {200, "", []string{"x-ms-approximate-messages-count", "many"}, "properties"},
 	} {

@@ -3,11 +3,18 @@ package azurequeue
 import (
 	"io"
 	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+	"pgregory.net/rapid"
+
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/driver"
 )
 
 // Requests are those of the Queue service REST API. Visibility timeout and TTL are always sent and
@@ -57,5 +64,79 @@ func TestRequests(t *testing.T) {
 		if do(); got != want {
 			t.Errorf("request: got %s\nwant %s", got, want)
 		}
+	}
+}
+
+// What is sent without azqueue is what azqueue sends, with the same signature.
+func TestRequestsAreThoseOfAzqueue(t *testing.T) {
+	const location = "DefaultEndpointsProtocol=https;AccountName=acct;AccountKey=c2VjcmV0;QueueEndpoint="
+	var sent *http.Request
+	var body []byte
+	catch := canned(func(r *http.Request) (*http.Response, error) {
+		sent, body = r, nil
+		if r.Body != nil {
+			body, _ = io.ReadAll(r.Body)
+		}
+		return responding(503, "")(r)
+	})
+	for _, endpoint := range []string{"https://acct.queue.core.windows.net/", "http://127.0.0.1:10001/acct"} {
+		at, err := parse(location + endpoint)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q, err := Open(location+endpoint, "orders", &Options{Transport: catch})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rapid.Check(t, func(t *rapid.T) {
+			ctx := t.Context()
+			text := rapid.OneOf(rapid.StringMatching(`[A-Za-z0-9+/=]{0,100}`), rapid.String()).Filter(func(s string) bool { return driver.CheckText(s) == nil }).Draw(t, "text")
+			id := rapid.OneOf(rapid.StringMatching(`[0-9a-f-]{36}`), rapid.StringN(1, 40, -1)).Filter(func(s string) bool { return checkID(queue.ID(s)) == nil }).Draw(t, "id")
+			receipt := rapid.StringN(1, 40, -1).Draw(t, "receipt")
+			seconds, n := rapid.Int32Range(1, 1000).Draw(t, "seconds"), rapid.Int32Range(1, 32).Draw(t, "n")
+			wait := time.Duration(seconds) * time.Second
+			for _, c := range []struct{ ours, theirs func() }{
+				{func() { q.Enqueue(ctx, text, &queue.EnqueueOptions{Delay: wait, TTL: 2 * wait}) },
+					func() {
+						client(q).EnqueueMessage(ctx, text, &azqueue.EnqueueMessageOptions{VisibilityTimeout: &seconds, TimeToLive: new(2 * seconds)})
+					}},
+				{func() { q.Dequeue(ctx, int(n), wait) },
+					func() {
+						client(q).DequeueMessages(ctx, &azqueue.DequeueMessagesOptions{NumberOfMessages: &n, VisibilityTimeout: &seconds})
+					}},
+				{func() { q.Peek(ctx, int(n)) },
+					func() { client(q).PeekMessages(ctx, &azqueue.PeekMessagesOptions{NumberOfMessages: &n}) }},
+				{func() { q.Delete(ctx, queue.Lease{ID: queue.ID(id), Receipt: queue.Receipt(receipt)}) },
+					func() { client(q).DeleteMessage(ctx, url.PathEscape(id), receipt, nil) }},
+			} {
+				c.ours()
+				ours, oursBody := sent, body
+				c.theirs()
+				if ours.Method != sent.Method || ours.URL.EscapedPath() != sent.URL.EscapedPath() || ours.URL.Host != sent.URL.Host || ours.URL.Scheme != sent.URL.Scheme ||
+					!reflect.DeepEqual(ours.URL.Query(), sent.URL.Query()) || ours.ContentLength != sent.ContentLength || string(oursBody) != string(body) {
+					t.Fatalf("got %s %v with %d bytes %q\nwant, as from azqueue, %s %v with %d bytes %q", ours.Method, ours.URL, ours.ContentLength, oursBody, sent.Method, sent.URL, sent.ContentLength, body)
+				}
+				for name, values := range sent.Header {
+					mine := ours.Header[http.CanonicalHeaderKey(name)]
+					switch http.CanonicalHeaderKey(name) {
+					case "X-Ms-Date", "X-Ms-Client-Request-Id", "Authorization":
+						if len(mine) != 1 {
+							t.Errorf("header %s: got %q, want one", name, mine)
+						}
+					default:
+						if !slices.Equal(mine, values) {
+							t.Errorf("header %s: got %q, want %q", name, mine, values)
+						}
+					}
+				}
+				if len(ours.Header) != len(sent.Header) {
+					t.Errorf("headers: got %v, want those of %v", ours.Header, sent.Header)
+				}
+				signed := sent.Header.Get("Authorization")
+				if err := at.Sign(sent); err != nil || sent.Header.Get("Authorization") != signed {
+					t.Fatalf("signature of %s %v: got %s, %v; want, as from azqueue, %s", sent.Method, sent.URL, sent.Header.Get("Authorization"), err, signed)
+				}
+			}
+		})
 	}
 }

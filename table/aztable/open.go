@@ -105,8 +105,7 @@ func open(location, name string, o Options) (*Table, error) {
 		return nil, invalid(wrong.Hint, "%s", wrong.Detail)
 	}
 	t := &Table{name: name, location: at, limits: o.limits().WithDefaults(at)}
-	var service *aztables.ServiceClient
-	service, t.own, err = azurestorage.Connect(at, o.Credential, o.Transport, t.limits.Connections, azurestorage.Constructors[*aztables.ServiceClient, *aztables.SharedKeyCredential, *aztables.ClientOptions]{
+	connected, err := azurestorage.Connect(at, o.Credential, o.Transport, t.limits.Connections, azurestorage.Constructors[*aztables.ServiceClient, *aztables.SharedKeyCredential, *aztables.ClientOptions]{
 		Options: sdkOptions,
 		Key:     aztables.NewSharedKeyCredential,
 		WithKey: aztables.NewServiceClientWithSharedKey, WithoutCredential: aztables.NewServiceClientWithNoCredential, WithToken: aztables.NewServiceClient,
@@ -115,7 +114,7 @@ func open(location, name string, o Options) (*Table, error) {
 		f := azurestorage.Unopened(err, table.ErrUnauthorized, table.ErrInvalid)
 		return nil, &table.Error{Kind: f.Kind, Detail: f.Detail, Hint: f.Hint, Err: f.Err}
 	}
-	t.client = service.NewClient(name)
+	t.client, t.own = connected.Client.NewClient(name), connected.Own
 	return t, nil
 }
 
