@@ -3,8 +3,10 @@ package azurequeue
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +40,48 @@ func TestTokenIsSent(t *testing.T) {
 	if err := q.Delete(t.Context(), someLease); err != nil || sent != "Bearer S3cret-token" {
 		t.Errorf("Authorization: got %q, %v; want the token", sent, err)
 	}
+}
+
+// The service may ask for a token with more claims. Each request, with its body, is then sent again with
+// such a token, and the connection of the first response is free.
+func TestATokenWithMoreClaims(t *testing.T) {
+	var sent, bodies []string
+	closed := 0
+	answer := canned(func(r *http.Request) (*http.Response, error) {
+		body := ""
+		if r.Body != nil {
+			read, _ := io.ReadAll(r.Body)
+			body = string(read)
+		}
+		sent, bodies = append(sent, r.Header.Get("Authorization")), append(bodies, body)
+		if len(sent) > 1 {
+			return responding(503, "")(r)
+		}
+		resp, err := responding(401, "<Error/>", "WWW-Authenticate", `Bearer realm="", error="insufficient_claims", claims="eyJhIjoiYiJ9"`)(r)
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{resp.Body, closer(func() { closed++ })}
+		return resp, err
+	})
+	for op := range operations(nil) {
+		q, err := Open("https://acct.queue.core.windows.net", "orders", &Options{Credential: claiming{}, Transport: answer})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent, bodies, closed = nil, nil, 0
+		err = operations(q)[op](t.Context())
+		if !errors.Is(err, queue.ErrThrottled) || !slices.Equal(sent, []string{"Bearer with ", `Bearer with {"a":"b"}`}) || bodies[0] != bodies[1] || closed != 1 {
+			t.Errorf("%s: got %v, requests with %q and %q, %d bodies closed; want the same request again with the claims, and 1", op, err, sent, bodies, closed)
+		}
+	}
+}
+
+// claiming is a credential whose tokens name their claims.
+type claiming struct{}
+
+func (claiming) GetToken(_ context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	return azcore.AccessToken{Token: "with " + o.Claims, ExpiresOn: time.Now().Add(time.Hour)}, nil
 }
 
 func TestCredentialErrors(t *testing.T) {
