@@ -48,8 +48,8 @@ const (
 // startTimeout limits the start of Azurite. On a loaded machine Node takes several seconds.
 const startTimeout = 60 * time.Second
 
-// errAbsent means that Azurite is not installed, which is not an error.
-var errAbsent = errors.New("no Azurite here: npm install azurite, and set AZURITE to its azurite-queue executable")
+// ErrAbsent means that Azurite is not installed, which is not an error.
+var ErrAbsent = errors.New("no Azurite here: npm install azurite, and set AZURITE to its azurite-queue executable")
 
 // everything is the name of the program that has all services.
 const everything = "azurite"
@@ -108,7 +108,7 @@ func (v *service) connectionString(t testing.TB) string {
 	}
 	switch {
 	case v.err == nil:
-	case errors.Is(v.err, errAbsent) && !Required("azurite"):
+	case errors.Is(v.err, ErrAbsent) && !Required("azurite"):
 		t.Skipf("NOT COMPARED WITH AZURITE: %v", v.err)
 	default:
 		t.Fatalf("this test needs Azurite: %v", v.err)
@@ -117,7 +117,7 @@ func (v *service) connectionString(t testing.TB) string {
 }
 
 // Start starts an Azurite with the queue service for a program that is not a test. The caller must
-// call stop.
+// call stop. If Azurite is not installed, the error is [ErrAbsent].
 func Start() (connectionString string, stop func(), err error) {
 	s, err := queueService.start()
 	if err != nil {
@@ -226,7 +226,7 @@ func (v *service) start() (*server, error) {
 		}
 		err = fmt.Errorf("%s ended: %s", strings.Join(command, " "), strings.Join(strings.Fields(said.String()), " "))
 		if command[0] == npx { // not in npm's cache
-			err = fmt.Errorf("%w (%w)", errAbsent, err)
+			err = fmt.Errorf("%w (%w)", ErrAbsent, err)
 		}
 	case <-deadline.C:
 		err = fmt.Errorf("%s did not listen within %v", strings.Join(command, " "), startTimeout)
@@ -274,7 +274,7 @@ func (v *service) find() ([]string, error) {
 	if _, err := exec.LookPath(npx); err == nil {
 		return []string{npx, "--offline", "--yes", "--package", "azurite", v.executable}, nil
 	}
-	return nil, errAbsent
+	return nil, ErrAbsent
 }
 
 // SharedMemoryDir returns a directory in memory, because Azurite writes every message and blob to a

@@ -80,7 +80,7 @@ func TestTheExecutablesAreBesideEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("AZURITE", filepath.Join(dir, "azurite-queue"))
-	if got, err := blobService.find(); err == nil || errors.Is(err, errAbsent) {
+	if got, err := blobService.find(); err == nil || errors.Is(err, ErrAbsent) {
 		t.Errorf("without the executable: %v, %v", got, err)
 	}
 }
