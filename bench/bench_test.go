@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/internal/azuritetest"
 	"github.com/millrace/millrace/internal/waiting"
 )
 
@@ -48,6 +50,7 @@ var shortRuns = []struct {
 		"emulators -contenders memory,disk -connections 4 -rounds 1 -for 1ms -work enqueue,drain500",
 		[]string{`\| enqueue \| 4 \| memory \| [1-9][0-9]* \| 1.0 \|`, `\| enqueue \| 4 \| disk \| [1-9]`, `\| drain500 \| 4 \| memory \| [1-9]`, `\| drain500 \| 4 \| disk \| [1-9]`},
 	},
+	{"peers -rounds 1 -jobs 90 -contenders asynq,asynq-disk,river,jetstream,jetstream-file,jetstream-disk,memory,memory-groups,disk,disk-groups,process", peerRows()},
 	{
 		"table -callers 1,3 -rounds 1 -for 10ms -stored 1000",
 		[]string{
@@ -62,16 +65,39 @@ var shortRuns = []struct {
 	{"billing -records 4000,2000 -batch 1000 -workers 1", []string{`\| 2000 \| [0-9.]+ \| [1-9]`, `\| 4000 \| [0-9.]+ \| [1-9]`}},
 }
 
+// peerRows returns the rows of the contenders that are installed.
+func peerRows() []string {
+	rows := []string{
+		`\| NATS JetStream \| memory \| 90 \| RATE \| RATE \| RATE \|`, `\| NATS JetStream \| file.* \| 90 \| RATE \| RATE \| RATE \|`, `\| NATS JetStream with .* \| disk \| 18 \| RATE \| RATE \| RATE \|`,
+		`\| Millrace, its server \| memory \| 90 \| RATE \| RATE \| RATE \|`, `\| Millrace, its server, groups of 40 \| memory \| 90 \| – \| RATE \| RATE \|`,
+		`\| Millrace, its server with .-data. \| disk \| 90 \| RATE \| RATE \| RATE \|`, `\| Millrace, its server with .-data., groups of 40 \| disk \| 90 \| – \| RATE \| RATE \|`,
+		`\| Millrace, its engine without a server \| memory \| 450 \| RATE \| RATE \| RATE \|`,
+	}
+	if _, err := exec.LookPath("redis-server"); err == nil || azuritetest.Required("redis") {
+		rows = append(rows, `\| asynq, Redis \| memory \| 90 \| RATE \| – \| RATE \|`, `\| asynq, Redis with .* \| disk \| 90 \| RATE \| – \| RATE \|`)
+	}
+	if _, err := findPostgres(); err == nil || azuritetest.Required("postgres") {
+		rows = append(rows, `\| river, PostgreSQL \| disk \| 90 \| RATE \| RATE \| RATE \|`)
+	}
+	for i := range rows {
+		rows[i] = strings.ReplaceAll(rows[i], "RATE", `(\*\*)?[1-9][0-9]*(\*\*)?`)
+	}
+	return rows
+}
+
 func TestEveryBenchmarkRuns(t *testing.T) {
 	if dir, err := os.MkdirTemp("/dev/shm", "bench"); err == nil { //nolint:usetesting // the tests are not about the disk
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
 		t.Setenv("TMPDIR", dir)
+		if err := os.Chmod(dir, 0o711); err != nil { // a PostgreSQL server of root is another user
+			t.Fatal(err)
+		}
 	}
 	jobs := len(schedule(200, 300*time.Millisecond, 1)) + len(schedule(200, 300*time.Millisecond, 2))
 	for _, c := range shortRuns {
 		name, _, _ := strings.Cut(c.args, " ")
 		t.Run(name, func(t *testing.T) {
-			if testing.Short() && (name == "billing" || name == "emulators") {
+			if testing.Short() && (name == "billing" || name == "emulators" || name == "peers") {
 				t.Skip("it builds programs")
 			}
 			path := newPage(t, name)
@@ -151,6 +177,8 @@ func TestMistakesAreNamed(t *testing.T) {
 		{"shards -limit -1", "write a value from 0"},
 		{"emulators -work sleep", "unknown"},
 		{"emulators -connections x", "write a value from 1"},
+		{"peers -contenders nobody", `unknown "nobody": choose from [asynq`},
+		{"peers -jobs 0", "write a value from 1"},
 		{"table -callers many", "write a value from 1"},
 		{"table -stored 10", "write a value from 1000"},
 		{"scaling -trace none.csv", "no such file"},
@@ -181,8 +209,15 @@ func TestHelp(t *testing.T) {
 
 // TestAnInterruptLeavesNothing: children end and files go.
 func TestAnInterruptLeavesNothing(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	for _, args := range []string{"load -handlers 0 -concurrency 16", "latency -rates 1:1h", "shards -for 1h", "table -for 1h -callers 1"} {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil { // a PostgreSQL server of root is another user
+		t.Fatal(err)
+	}
+	for _, args := range []string{
+		"load -handlers 0 -concurrency 16", "latency -rates 1:1h", "shards -for 1h", "table -for 1h -callers 1",
+		"peers -jobs 1000000 -contenders jetstream-file", "peers -jobs 1000000 -contenders asynq-disk,process", "peers -jobs 1000000 -contenders river,process",
+	} {
 		ctx, interrupt := context.WithCancel(t.Context())
 		measuring := writerFunc(func(b []byte) (int, error) {
 			time.AfterFunc(100*time.Millisecond, interrupt)
@@ -193,6 +228,52 @@ func TestAnInterruptLeavesNothing(t *testing.T) {
 		}
 		if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
 			t.Errorf("%s: got %v, %v left, want no files", args, left, err)
+		}
+	}
+}
+
+// TestAPeerThatIsNotInstalledIsSkipped: the page says so, and the others are measured.
+func TestAPeerThatIsNotInstalledIsSkipped(t *testing.T) {
+	t.Setenv("PATH", "")
+	t.Setenv("AZURITE", "")
+	path := newPage(t, "peers")
+	var out strings.Builder
+	if err := run(t.Context(), []string{"peers", "-jobs", "10", "-rounds", "2", "-contenders", "asynq,azurite,process", "-page", path}, &out, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if rows := strings.Count(out.String(), "\n") - 2; rows != 1 || !strings.Contains(out.String(), "| Millrace, its engine without a server | memory | 50 |") {
+		t.Errorf("got\n%s\nwant one row, of the engine", out.String())
+	}
+	page := read(t, path)
+	for _, want := range []string{"\nasynq was skipped: ", "\nazurite was skipped: no Azurite here"} {
+		if strings.Count(page, want) != 1 {
+			t.Errorf("got\n%s\nwant one line that begins with %q", page, want)
+		}
+	}
+}
+
+// TestAPeerThatWinsIsBold: its figures are compared with those of Millrace with the same durability.
+func TestAPeerThatWinsIsBold(t *testing.T) {
+	turn := func(name, like string, sent, bulk, handled int64) *peerTurn {
+		t := &peerTurn{peer: peer{name: name, title: name, kept: "memory", like: like}}
+		for n, into := range map[int64]*samples{sent: &t.sent, bulk: &t.bulk, handled: &t.handled} {
+			if n > 0 {
+				*into = samples{{messages: n, wall: time.Second}}
+			}
+		}
+		return t
+	}
+	all := []*peerTurn{
+		turn("a", "memory", 11, 0, 29), turn("b", "disk", 9, 4, 31), turn("c", "disk", 5, 6, 40),
+		turn("memory", "", 10, 20, 30), turn("disk", "", 8, 5, 40),
+	}
+	got := new(peers).table(all)
+	for _, want := range []string{
+		"| a | memory | 29 | **11** | – | 29 |", "| b | memory | 31 | **9** | 4 | 31 |", "| c | memory | 40 | 5 | **6** | 40 |",
+		"| memory | memory | 30 | 10 | 20 | 30 |",
+	} {
+		if !strings.Contains(got, want+"\n") {
+			t.Errorf("got\n%s\nwant a row %s", got, want)
 		}
 	}
 }

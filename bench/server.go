@@ -36,6 +36,8 @@ type serverOptions struct {
 	Endpoints []endpoint // with the same queues; by default one
 	Limit     int        // of each queue, messages a second; 0 for none
 	NATS      bool       // run a NATS server too
+	JetStream string     // its folder for JetStream; empty disables JetStream
+	Synced    bool       // JetStream syncs its files before it acknowledges
 }
 
 type endpoint struct {
@@ -112,7 +114,7 @@ func serve(first json.RawMessage) (any, answerer, error) {
 	}
 	if o.NATS {
 		var err error
-		if state.NATS, err = serveNATS(); err != nil {
+		if state.NATS, err = serveNATS(o); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -159,8 +161,11 @@ func (s *server) trust(h *harness) error {
 }
 
 // serveNATS starts a NATS server in this process and returns its address.
-func serveNATS() (url string, err error) {
-	s, err := nats.NewServer(&nats.Options{Host: "127.0.0.1", Port: nats.RANDOM_PORT, NoLog: true, NoSigs: true})
+func serveNATS(o serverOptions) (url string, err error) {
+	s, err := nats.NewServer(&nats.Options{
+		Host: "127.0.0.1", Port: nats.RANDOM_PORT, NoLog: true, NoSigs: true,
+		JetStream: o.JetStream != "", StoreDir: o.JetStream, SyncAlways: o.Synced,
+	})
 	if err != nil {
 		return "", err
 	}
