@@ -86,8 +86,8 @@ func TestAFileBehindALinkToNowhere(t *testing.T) {
 	inserted(t, tableOf(t, opened(t, path), "Channels"), entity("p", "a", ""))
 }
 
-// TestACommitWhoseWaitFailed: it can be read and may not be on disk, so no more changes are made.
-func TestACommitWhoseWaitFailed(t *testing.T) {
+// TestACommitWhoseLastWaitFailed: it can be read, so another commit must follow it; without one no more changes are made.
+func TestACommitWhoseLastWaitFailed(t *testing.T) {
 	path, cause := scratch(t), errors.New("input/output error")
 	db, err := open(path, 0)
 	if err != nil {
@@ -99,15 +99,18 @@ func TestACommitWhoseWaitFailed(t *testing.T) {
 	if _, err := db.commit(r("a")); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.settle(commits(t, db)+1, cause); !errors.Is(err, cause) || db.broken != nil {
-		t.Errorf("a commit that did not take effect: got %v and then %v", err, db.broken)
+	id := commits(t, db)
+	if err := db.settle(id+1, cause); !errors.Is(err, cause) || commits(t, db) != id || db.broken != nil {
+		t.Errorf("a commit that did not take effect: got %v and %d commits more", err, commits(t, db)-id)
 	}
-	wait := db.sync
-	db.sync = func() error { return cause }
-	if _, err := db.commit(r("c")); !errors.Is(err, cause) || !errors.Is(err, table.ErrUnavailable) || !strings.Contains(err.Error(), "unknown") {
-		t.Errorf("the wait failed: got %v", err)
+	if err := db.settle(id, cause); err != nil || commits(t, db) != id+1 {
+		t.Errorf("a commit that took effect: got %v and %d commits more, want one", err, commits(t, db)-id)
 	}
-	db.sync = wait
+	redirect(t, db.file, path, os.O_RDONLY)
+	if err := db.settle(id+1, cause); !errors.Is(err, cause) || !strings.Contains(err.Error(), "unknown") {
+		t.Errorf("no commit can follow: got %v", err)
+	}
+	redirect(t, db.file, path, os.O_RDWR)
 	if _, err := db.commit(r("b")); !errors.Is(err, table.ErrUnavailable) || !strings.Contains(err.Error(), "open the file again") {
 		t.Errorf("after it: got %v, want ErrUnavailable", err)
 	}

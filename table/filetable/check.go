@@ -12,8 +12,7 @@ import (
 	"github.com/millrace/millrace/internal/boltfile"
 )
 
-// checkFile returns [ErrCorrupt] unless a file is a sound file of tables, or [ErrNewer]. If its newest commit was
-// interrupted, the one before is checked, and the newest one is discarded.
+// checkFile returns [ErrCorrupt] unless a file is a sound file of tables, or [ErrNewer].
 func checkFile(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -25,35 +24,24 @@ func checkFile(f *os.File) error {
 	if info.Size() == 0 {
 		return corrupt("the file is empty: it was truncated, or is not one of tables; delete it to begin with no tables")
 	}
-	newest, undone, err := checkPages(f, info.Size())
-	if err == nil && undone {
-		err = discard(f, newest)
-	}
-	return err
+	return checkPages(f, info.Size())
 }
 
-// checkPages reads every page, and returns the newest commit and whether it was interrupted. A disk that fails is not
-// damage: the commit before, which a reader falls back to, would lack confirmed changes.
-func checkPages(f io.ReaderAt, size int64) (newest boltfile.Meta, undone bool, err error) {
+// checkPages reads every page. A disk that fails is not damage: the commit before, which
+// a reader falls back to, would lack confirmed changes.
+func checkPages(f io.ReaderAt, size int64) error {
 	file, err := boltfile.NewReader(f, size)
 	if errors.Is(err, boltfile.ErrNoMeta) {
-		return newest, false, corrupt("the file is not one of tables, or its beginning is damaged")
+		return corrupt("the file is not one of tables, or its beginning is damaged")
 	}
 	if err != nil {
-		return newest, false, fmt.Errorf("%w; check the disk", err)
+		return fmt.Errorf("%w; check the disk", err)
 	}
-	newest = file.Meta
-	undone, err = interrupted(file, newest, file.Previous)
-	if err == nil && undone && !file.FallBack() {
-		err = corrupt("its newest commit is damaged, and the one before cannot be read")
-	}
-	if err == nil {
-		err = checkCommit(file, size)
-	}
+	err = checkCommit(file, size)
 	if failed := file.ReadError(); failed != nil {
-		return newest, false, fmt.Errorf("%w; check the disk", failed)
+		return fmt.Errorf("%w; check the disk", failed)
 	}
-	return newest, undone, err
+	return err
 }
 
 func checkCommit(file *boltfile.Reader, size int64) error {

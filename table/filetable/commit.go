@@ -149,10 +149,9 @@ func (db *DB) commit(batch []*request) (outcomes []outcome, err error) {
 	id := tx.ID()
 	committing = true
 	if err := tx.Commit(); err != nil {
-		return nil, db.unavailable("commit to", db.settle(id, err))
-	}
-	if err := db.seal(); err != nil {
-		return nil, db.unavailable("commit to", db.lost(err))
+		if err := db.settle(id, err); err != nil {
+			return nil, db.unavailable("commit to", err)
+		}
 	}
 	db.version = w.version
 	return outcomes, nil
@@ -195,19 +194,25 @@ func (db *DB) checkUsable() error {
 	return nil
 }
 
-// settle returns why a commit that failed with cause did not take effect. If its root was written all the same, it can
-// be read and may not survive a power cut.
+// settle finds out what became of a commit that failed with cause; nil means that it took effect. An error before
+// the last wait for the disk means that it did not. If only that wait failed, the commit can be read but may not survive a
+// power cut. Waiting again proves nothing, because systems forget failed writes. But another commit writes the other meta
+// page, and if that reaches the disk, so has everything that it depends on.
 func (db *DB) settle(id int, cause error) error {
-	if newest, err := db.newestCommit(); err != nil || newest >= id {
-		return db.lost(errors.Join(cause, err))
+	newest, err := db.newestCommit()
+	if err == nil && newest < id {
+		return cause
 	}
-	return cause
-}
-
-// lost refuses all further changes, because a commit that can be read may not be on disk. Waiting again proves nothing:
-// systems forget failed writes.
-func (db *DB) lost(cause error) error {
-	db.broken = fmt.Errorf("it is unknown whether an earlier commit would survive a power cut; stop, and open the file again: %w", cause)
+	if err == nil {
+		err = db.tree.Update(func(tx *bolt.Tx) error {
+			about := tx.Bucket(aboutBucket)
+			return about.Put(versionKey, append([]byte{}, about.Get(versionKey)...))
+		})
+	}
+	if err == nil {
+		return nil
+	}
+	db.broken = fmt.Errorf("it is unknown whether an earlier commit would survive a power cut; stop, and open the file again: %w", errors.Join(cause, err))
 	return db.broken
 }
 

@@ -158,7 +158,7 @@ func TestAFileOfALaterVersionIsRefused(t *testing.T) {
 	})
 	before := readFile(t, path)
 	_, err := Open(path, nil)
-	if !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), "its format is 3") {
+	if !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), "its format is 2") {
 		t.Errorf("got %v, want ErrNewer", err)
 	}
 	t.Log(err)

@@ -69,33 +69,8 @@ func open(path string, wait time.Duration) (*DB, error) {
 	}); err != nil {
 		return nil, errors.Join(err, db.tree.Close())
 	}
-	db.sync = db.tree.Sync
 	db.reserve = reserve{file: db.file, pageSize: db.tree.Info().PageSize}
-	if err := db.beginSeals(); err != nil {
-		return nil, errors.Join(err, db.tree.Close())
-	}
 	return db, nil
-}
-
-// beginSeals makes the newest commit durable and seals it, after it has brought a file to the present format. From
-// then on bbolt waits for nothing, and each commit has a seal. An earlier release, which knows no seals, would take an
-// interrupted commit for a complete one: the format keeps it from opening the file.
-func (db *DB) beginSeals() error {
-	var is uint64
-	err := db.view(func(tx *bolt.Tx) (err error) {
-		is, err = readNumber(formatKey, tx.Bucket(aboutBucket).Get(formatKey))
-		return err
-	})
-	if err == nil && is != format {
-		err = db.tree.Update(func(tx *bolt.Tx) error {
-			return tx.Bucket(aboutBucket).Put(formatKey, number(formatKey, format))
-		})
-	}
-	if err == nil {
-		err = db.sealNewest(0)
-	}
-	db.tree.NoSync = true
-	return err
 }
 
 // openTree opens a file that exists, if it is sound.
@@ -202,7 +177,6 @@ type DB struct {
 
 	// The fields below are owned by the goroutine that commits, and by Close when that has ended.
 
-	sync      func() error // waits for the disk
 	reserve   reserve
 	version   uint64    // number of the last version of an entity
 	broken    error     // why changes are refused
@@ -244,11 +218,7 @@ func (db *DB) closeTree() error {
 	if db.panicked {
 		return errors.Join(openfile.Unlock(db.file), db.file.Close())
 	}
-	var err error
-	if db.broken == nil {
-		err = db.sealNewest(closedPages)
-	}
-	return errors.Join(err, db.tree.Close())
+	return db.tree.Close()
 }
 
 func (db *DB) isClosed() bool {

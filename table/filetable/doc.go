@@ -7,8 +7,8 @@
 //
 // A change that was confirmed is on disk: a kill or a power cut does not undo it, provided that the disk keeps what it
 // reports as written. A change whose call has not returned may or may not have taken effect, a group of changes
-// completely or not at all. The file is a tree of bbolt: a commit writes changed pages to free places, the new root, and
-// a checksum of both, and waits for the disk. An interrupted one leaves the commit before.
+// completely or not at all. The file is a tree of bbolt: a commit writes changed pages to free places, waits for the
+// disk, writes the new root, and waits again; an interrupted one leaves the commit before.
 //
 // Versions of entities are numbered through all tables of a file, and the number is part of each commit, so that no
 // ETag ever comes a second time: neither after a deletion nor after a restart.
@@ -33,9 +33,8 @@
 //
 // Open reads every page of the file and checks that it is a sound tree; otherwise it fails with [ErrCorrupt] and changes
 // nothing. Every entity has a checksum: one that is damaged fails its readers with [ErrCorrupt], and the others are
-// available; deleting it or replacing it with [table.Any] repairs the table. Some damage cannot be told from an
-// interrupted commit: without the newest root the file is as it was one commit earlier. In a file that was not closed,
-// such as after a power cut, that also holds for the pages that the last commit has written.
+// available; deleting it or replacing it with [table.Any] repairs the table. One kind of damage cannot be told from an
+// interrupted commit: without the newest root the file is as it was one commit earlier.
 //
 // If the file changes while it is open, or was deleted, calls fail; if the disk also fails to write a commit then, the
 // process may end as if it were killed. If the disk fails so that a commit may be lost, all further changes are refused
@@ -46,7 +45,7 @@
 //
 // # Cost
 //
-// A commit waits for the disk once, or twice if it changes more than 256 pages or 8 MiB. A point read takes O(log n), a page what its
+// A commit waits for the disk twice, whatever it contains. A point read takes O(log n), a page what its
 // entities take. Open takes O(n): some seconds for a million small entities at most. Memory holds a page of entities for
 // each reader and the changes of a commit; the file is mapped, so the system shows the parts that were read as memory of
 // the process until it needs it. The smallest file has 5 MiB. The file does not shrink: space of deleted entities is used

@@ -288,8 +288,8 @@ var (
 	versionKey  = []byte("version") // the number of the last version that an entity got
 )
 
-// format is that of the files which this package writes. Commits of a file of format 1 had no seals.
-const format = 2
+// format is that of the files which this package writes.
+const format = 1
 
 // tablePrefix begins the names of the buckets that are tables.
 const tablePrefix = "table "

@@ -85,14 +85,10 @@ func TestAfterCloseCallsFail(t *testing.T) {
 
 // TestAReadAtTheVeryEnd: Close comes between a call and its transaction.
 func TestAReadAtTheVeryEnd(t *testing.T) {
-	db, err := Open(scratch(t), nil)
-	if err == nil {
-		err = db.tree.Close()
-	}
-	if err != nil {
+	db := opened(t, scratch(t))
+	if err := db.tree.Close(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = db.Close() }) // whose tree is closed
 	if _, err := tableOf(t, db, "Channels").Query(t.Context(), table.Query{}); !errors.Is(err, ErrClosed) {
 		t.Errorf("got %v, want ErrClosed", err)
 	}
