@@ -357,8 +357,8 @@ func TestFailuresOfOnErrorAndLogGoToStandardError(t *testing.T) {
 		if st := l.State(); st.Outcomes[Deleted] != 1 {
 			b.Errorf("got state %+v; want Succeeded 1", st)
 		}
-		if n := calls.Load(); n < 2 || n > 10 {
-			b.Errorf("calls for one failed attempt: got %d, want between 2 and 10", n)
+		if n := calls.Load(); n < 2 || n > 15 {
+			b.Errorf("calls for one failed attempt and two steps of its loop: got %d, want between 2 and 15", n)
 		}
 	})
 	text, err := os.ReadFile(file)

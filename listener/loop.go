@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/millrace/millrace/internal/retry"
@@ -76,6 +77,7 @@ func (l *loop) ask(e event, one, other verb) (is, isOther bool) {
 // run dequeues until the loop ends: when the listener stops, when more loops run than Loops.Max or
 // a controller allows, or when an empty poll finds that it may end.
 func (l *loop) run(ctx context.Context) {
+	l.report.step("loop started")
 	for woken := false; ; {
 		_, a := l.decide(l, event{what: turn, woken: woken})
 		l.followUp(a.rest)
@@ -166,6 +168,7 @@ func (l *loop) poll(reserved int) (wait time.Duration, ended bool) {
 	if len(batch) == 0 {
 		return l.onEmptyPoll(true, now.heard)
 	}
+	l.report.step("batch received", slog.Int("messages", len(batch)))
 	l.rates.received()
 	l.changed()
 	l.empties, l.risen, l.found, l.phased = 0, 0, l.found+1, false

@@ -119,8 +119,8 @@ type Options[T any] struct {
 
 	// Logger logs the start, the drain and the end of the listener, and errors. Of errors whose
 	// texts differ only in numbers and ids it logs one in ten seconds, with the number of those
-	// suppressed; every message moved to the poison queue and every panic is logged. Defaults
-	// to slog.Default().
+	// suppressed; every message moved to the poison queue and every panic is logged. At the level
+	// of debugging it also logs each loop that starts, and each batch. Defaults to slog.Default().
 	Logger *slog.Logger
 
 	// Fetch says how messages are fetched. Its zero value means the defaults.

@@ -43,6 +43,11 @@ func (r *reporter) beacon(err error) {
 	r.report(slog.LevelWarn, "report to the control queue failed", err)
 }
 
+// step logs what a loop does, for those who debug it.
+func (r *reporter) step(what string, attrs ...slog.Attr) {
+	r.hooks.Call(loggerHook, func() { r.logger.LogAttrs(context.Background(), slog.LevelDebug, what, attrs...) })
+}
+
 func (r *reporter) delivery(err error) {
 	switch e := err.(type) { //nolint:errorlint // the dispatcher tells of these as they are
 	case *dispatcher.DeliveryError:

@@ -207,7 +207,7 @@ func (p *process) options() *listener.Options[job] {
 			Bare: w.policy.bare, Keep: w.policy.keep,
 		},
 		Seed:   1 + uint64(d.unit(w.name, "listener")*(1<<53)),
-		Logger: slog.New(slog.DiscardHandler),
+		Logger: slog.New(steps{slog.DiscardHandler}),
 		Beacon: p.report(),
 	}
 	if w.wakes {

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"context"
+	"log/slog"
 	"runtime"
 	"strings"
 	"sync"
@@ -15,6 +16,22 @@ import (
 // through its hooks, after it has started a batch and changed the number of loops: which slots are
 // then free does not depend on the scheduler.
 func yield() { time.Sleep(time.Nanosecond) }
+
+// steps is a logger that holds up the loops of a listener. A new one is held up for longer than the steps of others
+// are apart, so that those that go on at the same instant come first.
+type steps struct{ slog.Handler }
+
+func (steps) Enabled(_ context.Context, l slog.Level) bool { return l == slog.LevelDebug }
+
+func (steps) Handle(_ context.Context, r slog.Record) error {
+	switch r.Message {
+	case "loop started":
+		time.Sleep(3 * time.Nanosecond)
+	case "batch received":
+		yield()
+	}
+	return nil
+}
 
 // tardy makes calls whose context has ended return at different instants. The messages of one dequeue
 // have one lease, so the waits for their settlements end together, and their slots would be free at
