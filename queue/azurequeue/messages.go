@@ -111,7 +111,7 @@ func (q *handle) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptio
 	var m queue.Message
 	err := q.call(ctx, "enqueue", "", "", bad, func(ctx context.Context) error {
 		query := "messagettl=" + strconv.FormatInt(ttl, 10) + "&visibilitytimeout=" + strconv.FormatInt(driver.Seconds(o.Delay), 10)
-		resp, err := q.send(ctx, http.StatusCreated, http.MethodPost, "", query, messageBody(text))
+		resp, err := q.send(ctx, http.StatusCreated, http.MethodPost, "", query, messageBody(text)) //nolint:bodyclose // readList closes it
 		if err != nil {
 			return err
 		}
@@ -158,7 +158,7 @@ func (q *handle) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 
 func (q *handle) get(ctx context.Context, op string, bad error, query string, part queuexml.Part, n int) (batch []queue.Message, err error) {
 	err = q.call(ctx, op, "", "", bad, func(ctx context.Context) error {
-		resp, err := q.send(ctx, http.StatusOK, http.MethodGet, "", query, nil)
+		resp, err := q.send(ctx, http.StatusOK, http.MethodGet, "", query, nil) //nolint:bodyclose // readList closes it
 		if err != nil {
 			return err
 		}

@@ -56,7 +56,7 @@ func agree(t *testing.T, part queuexml.Part, code int, body string, header ...st
 	}
 	if theirErr != nil {
 		known := q.account.translate(t.Context(), t.Context(), "", "", theirErr)
-		if ours := (*queue.Error)(nil); !errors.As(err, &ours) || ours.Kind != known.Kind || ours.Status != known.Status || ours.Code != known.Code {
+		if ours := (*queue.Error)(nil); !errors.As(err, &ours) || !errors.Is(ours.Kind, known.Kind) || ours.Status != known.Status || ours.Code != known.Code {
 			t.Errorf("part %d: got the error %v, want as from azqueue: %v", part, err, known)
 		}
 		return
