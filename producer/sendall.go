@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	"github.com/millrace/millrace/blob"
-	"github.com/millrace/millrace/internal/envelope"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -21,15 +20,8 @@ const defaultConcurrency = 32
 // SendAllOptions configure one [Producer.SendAll] or [Producer.SendAllSeq]. Nil and the zero value
 // mean the defaults.
 type SendAllOptions[T any] struct {
-	// Concurrency is how many messages are sent at once. Negative is an error. Defaults to 32.
+	// Concurrency is how many jobs are sent at once. Negative is an error. Defaults to 32.
 	Concurrency int
-
-	// PerMessage is how many jobs share a message at most, as a group: see [Producer.SendGroup].
-	// Neighbours with equal options share one, as many as fit into a message; a job with a JobID or
-	// a DedupeKey, and one that is too large to share, has a message of its own. Jobs that were
-	// taken wait until their message is full or the sequence ends. More than 1 needs an envelope;
-	// negative and more than 65,536 are errors. Defaults to 1, a message for each job.
-	PerMessage int
 
 	// Options returns the options of a job with its index, from 0. It is called once for each
 	// job, one after the other. Defaults to those of a nil [SendOptions].
@@ -45,15 +37,9 @@ type Result struct {
 	Index int   // of the job in the slice or sequence, from 0
 	Sent  Sent  // zero if Err is not nil
 	Err   error // as Send returns it; nil if the job was accepted
-
-	// Item is the index of the job in the group that Sent tells of, and Items the number of jobs
-	// in it. Both are 0 for a job with a message of its own, and if Err is not nil. Cancel
-	// deletes the whole group.
-	Item, Items int
 }
 
-// SendAll sends all jobs, several at a time and in no order, each as [Producer.Send] does, or in
-// groups with SendAllOptions.PerMessage. It
+// SendAll sends all jobs, several at a time and in no order, each as [Producer.Send] does. It
 // returns the results and errors of [Producer.SendAllSeq], which does the same for a sequence.
 func (p *Producer[T]) SendAll(ctx context.Context, jobs []T, o *SendAllOptions[T]) ([]Result, error) {
 	return p.SendAllSeq(ctx, slices.Values(jobs), o)
@@ -63,7 +49,7 @@ func (p *Producer[T]) SendAll(ctx context.Context, jobs []T, o *SendAllOptions[T
 // [Producer.Send] does. It returns when no request is under way any more, with a result for every job that it took,
 // in the order of the sequence. The error is nil if the sequence ended and all jobs were accepted.
 //
-// The next job is taken only when its message can be sent at once, so a sequence need not fit into memory;
+// The next job is taken only when it can be sent at once, so a sequence need not fit into memory;
 // with a Report its results need not either. A job that cannot be sent as it is, such as one that
 // is too large, stops no other. No further job is taken when the context ends, and after an error
 // that would meet every job: the queue is missing, access is denied, or the service did not accept
@@ -90,13 +76,6 @@ func (p *Producer[T]) SendAllSeq(ctx context.Context, jobs iter.Seq[T], o *SendA
 	case s.options.Concurrency == 0:
 		s.options.Concurrency = defaultConcurrency
 	}
-	if n := s.options.PerMessage; n < 0 || n > envelope.MaxItems {
-		return nil, fmt.Errorf("send to %v: PerMessage %d is outside 0…%d", p.queue.Name(), n, envelope.MaxItems)
-	} else if n > 1 {
-		if err := p.checkGroup(n); err != nil {
-			return nil, fmt.Errorf("send to %v: PerMessage %d: %w", p.queue.Name(), n, err)
-		}
-	}
 	s.slots = make(chan struct{}, s.options.Concurrency)
 	s.collector = &collector{wakeups: p.wakeups, dirty: make(chan struct{}, 1), hints: make(map[queue.Name]*hints)}
 	ended := s.run(ctx, jobs)
@@ -109,7 +88,7 @@ func (p *Producer[T]) SendAllSeq(ctx context.Context, jobs iter.Seq[T], o *SendA
 type sendAll[T any] struct {
 	producer  *Producer[T]
 	options   SendAllOptions[T]
-	slots     chan struct{} // one element for each message on its way
+	slots     chan struct{} // one element for each job on its way
 	running   sync.WaitGroup
 	taken     int
 	collector *collector
@@ -132,13 +111,6 @@ func (s *sendAll[T]) run(ctx context.Context, jobs iter.Seq[T]) (ended error) {
 	if ended = s.acquire(ctx); ended != nil {
 		return ended
 	}
-	var b batch[T]
-	flush := func() {
-		if full := b; len(full.jobs) > 0 {
-			b = batch[T]{}
-			s.running.Go(func() { s.send(ctx, full) })
-		}
-	}
 	for job := range jobs {
 		i := s.taken
 		s.taken++
@@ -152,46 +124,12 @@ func (s *sendAll[T]) run(ctx context.Context, jobs iter.Seq[T]) (ended error) {
 			s.results = append(s.results, Result{Index: i})
 			s.mu.Unlock()
 		}
-		if len(b.jobs) > 0 && !shares(b.options, o) {
-			flush()
-			if ended = s.acquire(ctx); ended != nil { // the job was taken, and needs a result
-				s.record(Result{Index: i, Err: fmt.Errorf("send to %v: nothing was sent: %w", s.producer.queue.Name(), ended)})
-				return ended
-			}
-		}
-		if b.jobs == nil {
-			b = batch[T]{first: i, options: o, jobs: make([]T, 0, min(s.options.PerMessage, 64))}
-		}
-		b.jobs = append(b.jobs, job)
-		if len(b.jobs) < s.options.PerMessage && shares(o, o) {
-			if ended = s.mayTake(ctx); ended == nil {
-				continue
-			}
-			flush()
-			return ended
-		}
-		flush()
+		s.running.Go(func() { s.send(ctx, i, job, o) })
 		if ended = s.acquire(ctx); ended != nil {
 			return ended
 		}
 	}
-	flush()
 	return nil
-}
-
-// batch is neighbouring jobs with the same options.
-type batch[T any] struct {
-	first   int // index of the first job
-	options *SendOptions
-	jobs    []T
-}
-
-// shares reports whether jobs with these options may be in one message.
-func shares(a, b *SendOptions) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return *a == *b && a.JobID == "" && a.DedupeKey == ""
 }
 
 // collect publishes events for what is sent until the function that it returns is called.
@@ -214,23 +152,14 @@ func (s *sendAll[T]) collect(ctx context.Context) (end func()) {
 // errStopped means that one job's error would meet every other.
 var errStopped = errors.New("no further job was taken")
 
-// mayTake returns an error if no further job may be taken.
-func (s *sendAll[T]) mayTake(ctx context.Context) error {
+// acquire waits until another job can be sent at once. It returns an error if none may be taken.
+func (s *sendAll[T]) acquire(ctx context.Context) error {
 	select {
 	case <-ctx.Done(): // first, because select draws lots
 		return context.Cause(ctx)
 	case <-s.stopped:
 		return errStopped
 	default:
-		return nil
-	}
-}
-
-// acquire waits until another message can be sent at once. It returns an error if no further job
-// may be taken.
-func (s *sendAll[T]) acquire(ctx context.Context) error {
-	if err := s.mayTake(ctx); err != nil {
-		return err
 	}
 	select {
 	case s.slots <- struct{}{}:
@@ -242,75 +171,13 @@ func (s *sendAll[T]) acquire(ctx context.Context) error {
 	}
 }
 
-// send sends the jobs of a batch and records what became of each.
-func (s *sendAll[T]) send(ctx context.Context, b batch[T]) {
+// send sends one job and records what became of it.
+func (s *sendAll[T]) send(ctx context.Context, i int, job T, o *SendOptions) {
 	defer func() { <-s.slots }()
 	s.contained(func() {
-		if len(b.jobs) > 1 {
-			s.pack(ctx, b)
-			return
-		}
-		sent, err := s.producer.sendJob(ctx, b.jobs[0], b.options, s.collector.add)
-		s.record(Result{Index: b.first, Sent: sent, Err: err})
+		sent, err := s.producer.sendJob(ctx, job, o, s.collector.add)
+		s.record(Result{Index: i, Sent: sent, Err: err})
 	})
-}
-
-// pack sends the jobs of a batch in as few messages as they fit into, give or take an eighth.
-func (s *sendAll[T]) pack(ctx context.Context, b batch[T]) {
-	p := s.producer
-	bodies := make(envelope.Group, 0, len(b.jobs))
-	indexes := make([]int, 0, len(b.jobs))
-	for i, job := range b.jobs {
-		body, err := p.options.Codec.Encode(job)
-		if err != nil {
-			_, err = p.send(ctx, nil, nil, err, s.collector.add)
-			s.record(Result{Index: b.first + i, Err: err})
-			continue
-		}
-		bodies, indexes = append(bodies, body), append(indexes, b.first+i)
-	}
-	for len(bodies) > 0 {
-		n, size := 0, 0
-		for n < len(bodies) && size+len(bodies[n]) <= queue.MaxText { // a text is longer than its body
-			size += len(bodies[n])
-			n++
-		}
-		sent, n, err := s.sendFirst(ctx, bodies, max(n, 1), b.options)
-		for i, index := range indexes[:n] {
-			r := Result{Index: index, Sent: sent, Err: err}
-			if n > 1 && err == nil {
-				r.Item, r.Items = i, n
-			}
-			s.record(r)
-		}
-		bodies, indexes = bodies[n:], indexes[n:]
-	}
-}
-
-// sendFirst sends the first n bodies in one message, or fewer if they are too large for it. It returns
-// how many it sent.
-func (s *sendAll[T]) sendFirst(ctx context.Context, bodies envelope.Group, n int, o *SendOptions) (Sent, int, error) {
-	p := s.producer
-	for ; ; n -= (n + 7) / 8 {
-		sending, err := p.sending(ctx, o)
-		body := bodies[0]
-		if n > 1 {
-			body = bodies[:n].Encode()
-			if err == nil {
-				sending.items, sending.Items = n, n
-				_, tooLarge := p.seal(sending, body) // before the interceptors see it
-				stored := p.options.Claims != nil && len(body) > p.options.Claims.Limit()
-				if stored || errors.Is(tooLarge, queue.ErrTooLarge) {
-					continue
-				}
-			}
-		}
-		sent, err := p.send(ctx, sending, body, err, s.collector.add)
-		if n > 1 && errors.Is(err, queue.ErrTooLarge) && !errors.Is(err, queue.ErrOutcomeUnknown) {
-			continue // an interceptor made the head larger
-		}
-		return sent, n, err
-	}
 }
 
 // contained calls f. A panic in it ends the SendAll.
