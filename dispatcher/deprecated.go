@@ -29,3 +29,10 @@ const GivenBack = Returned
 //
 //go:fix inline
 func Fixed(d time.Duration) Visibility { return FixedVisibility(d) }
+
+// LimitedSource is the former name of [FailingSource].
+//
+// Deprecated: Use [FailingSource]. The next release removes LimitedSource.
+//
+//go:fix inline
+type LimitedSource = FailingSource

@@ -22,3 +22,10 @@ func Postpone(delay time.Duration, why error) error { return NotRun(delay, why) 
 //
 //go:fix inline
 const GivenBack = Returned
+
+// LimitedSource is the former name of [FailingSource].
+//
+// Deprecated: Use [FailingSource]. The next release removes LimitedSource.
+//
+//go:fix inline
+type LimitedSource = FailingSource

@@ -20,3 +20,10 @@ type PurgeOptions = Options
 //
 //go:fix inline
 type RedriveOptions = Options
+
+// Report is the former name of [Summary].
+//
+// Deprecated: Use [Summary]. The next release removes Report.
+//
+//go:fix inline
+type Report = Summary
