@@ -14,9 +14,8 @@ type Watch = Monitor
 //go:fix inline
 type WatchOptions = MonitorOptions
 
-// NewWatch is the former name of [NewMonitor].
+// NewWatch is the former name of [NewMonitor]. go fix would change nothing in a file with a call of
+// it beside a [WatchOptions], so it leaves NewWatch alone.
 //
 // Deprecated: Use [NewMonitor]. The next release removes NewWatch.
-//
-//go:fix inline
 func NewWatch(o *MonitorOptions) (*Monitor, error) { return NewMonitor(o) }
