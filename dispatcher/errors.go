@@ -59,7 +59,7 @@ func (e *DeliveryError) Unwrap() error { return e.Err }
 func (e *DeliveryError) LogValue() slog.Value { return slog.GroupValue(e.attrs()...) }
 
 func (e *DeliveryError) attrs() []slog.Attr {
-	attrs := append(e.Delivery.attrs(), slog.String("outcome", string(e.Outcome)))
+	attrs := append(e.Delivery.attrs(), slog.Any("outcome", e.Outcome))
 	switch {
 	case e.Outcome == Retried, e.Outcome == Snoozed, e.Outcome == Kept, e.Outcome == Unsettled && e.Delay > 0:
 		attrs = append(attrs, slog.Duration("delay", wholeSeconds(e.Delay)))

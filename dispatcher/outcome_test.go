@@ -45,6 +45,9 @@ func TestAnErrorOfADeliveryHasItsFields(t *testing.T) {
 	got := ""
 	for _, a := range e.LogValue().Group() {
 		got += a.String() + "; "
+		if _, typed := a.Value.Any().(Outcome); a.Key == "outcome" && !typed { // a handler of a log compares it
+			t.Errorf("outcome: got a %T, want an Outcome", a.Value.Any())
+		}
 	}
 	if want := "queue=shop/orders; message=m1; job=j1; attempt=2; outcome=retried; delay=2s; error=no address; "; got != want {
 		t.Errorf("LogValue:\ngot  %s\nwant %s", got, want)

@@ -262,7 +262,8 @@ func TestTheLoadHasTheRates(t *testing.T) {
 			loads = append(loads, l)
 			return 1 // so that the depth is read again
 		}
-		l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(time.Second); return nil }, o)
+		// Not a second, or each reading of the depth could fall between two batches.
+		l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(1010 * time.Millisecond); return nil }, o)
 		b.put(6000)
 		b.run(l)
 		advance(70 * time.Second) // the depth is read every 30 s, and twice at least
