@@ -50,8 +50,8 @@ type loop struct {
 	*session
 	woken   chan struct{} // buffered, one: the owner wakes the loop
 	empties int           // empty polls in a row
-	setting *Idle         // in force when it was last asked for
-	risen   int           // of these, the ones since setting is in force: how far its curve has risen
+	risen   int           // of these, the ones with the present setting: how far the curve of waits has risen
+	setting *Idle         // that the loop saw last
 	phased  bool          // its polls are spread over the period of the fleet: see fleetWait
 	errors  *retry.Waits  // waits after errors in a row; nil before the first
 	failed  int           // errors in this row
@@ -77,7 +77,7 @@ func (l *loop) ask(e event, one, other verb) (is, isOther bool) {
 // run dequeues until the loop ends: when the listener stops, when more loops run than Loops.Max or
 // a controller allows, or when an empty poll finds that it may end.
 func (l *loop) run(ctx context.Context) {
-	l.report.step("loop started")
+	l.report.debug("loop started")
 	for woken := false; ; {
 		_, a := l.decide(l, event{what: turn, woken: woken})
 		l.followUp(a.rest)
@@ -168,7 +168,7 @@ func (l *loop) poll(reserved int) (wait time.Duration, ended bool) {
 	if len(batch) == 0 {
 		return l.onEmptyPoll(true, now.heard)
 	}
-	l.report.step("batch received", slog.Int("messages", len(batch)))
+	l.report.debug("batch received", slog.Int("messages", len(batch)))
 	l.rates.received()
 	l.changed()
 	l.empties, l.risen, l.found, l.phased = 0, 0, l.found+1, false

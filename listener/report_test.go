@@ -42,6 +42,22 @@ func withMessage(all []map[string]any, msg string) []map[string]any {
 	return found
 }
 
+func TestLoopsAreLoggedForDebugging(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(3)
+		var log strings.Builder
+		o := &Options[job]{Logger: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+		b.run(New(b.queue, nothing, o))
+		advance(time.Second)
+		b.mustFinish()
+		all := logLines(t, log.String())
+		started, received := withMessage(all, "loop started"), withMessage(all, "batch received")
+		if len(started) != 1 || len(received) != 1 || received[0]["messages"] != 3.0 || started[0]["queue"] != "test/jobs" || received[0]["queue"] != "test/jobs" {
+			b.Errorf("got %v and %v, want one loop, and one batch of 3, on test/jobs", started, received)
+		}
+	})
+}
+
 func TestAListenerLogsItsStartPoisonDrainAndStop(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(3)

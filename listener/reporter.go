@@ -43,11 +43,6 @@ func (r *reporter) beacon(err error) {
 	r.report(slog.LevelWarn, "report to the control queue failed", err)
 }
 
-// step logs what a loop does, for those who debug it.
-func (r *reporter) step(what string, attrs ...slog.Attr) {
-	r.hooks.Call(loggerHook, func() { r.logger.LogAttrs(context.Background(), slog.LevelDebug, what, attrs...) })
-}
-
 func (r *reporter) delivery(err error) {
 	switch e := err.(type) { //nolint:errorlint // the dispatcher tells of these as they are
 	case *dispatcher.DeliveryError:
@@ -201,10 +196,16 @@ func (r *reporter) info(what string, attrs ...slog.Attr) {
 	r.line(slog.LevelInfo, what, attrs...)
 }
 
+// debug logs what a loop does.
+func (r *reporter) debug(what string, attrs ...slog.Attr) {
+	r.line(slog.LevelDebug, what, attrs...)
+}
+
 func (r *reporter) line(level slog.Level, what string, attrs ...slog.Attr) {
-	attrs = append([]slog.Attr{slog.String("queue", r.queue.String())}, attrs...)
 	r.hooks.Call(loggerHook, func() {
-		r.logger.LogAttrs(context.Background(), level, what, attrs...)
+		if ctx := context.Background(); r.logger.Enabled(ctx, level) {
+			r.logger.LogAttrs(ctx, level, what, append([]slog.Attr{slog.String("queue", r.queue.String())}, attrs...)...)
+		}
 	})
 }
 

@@ -279,7 +279,7 @@ func (p *Shared) forget() {
 
 // Slots come in whole numbers, in batches, and return when handlers do, so that at any moment what
 // members hold is only roughly in proportion to their weights, and a rough share could last for ever. So
-// it is added up by how much each has been ahead of its share, and each is put back by that for a
+// Shared adds up by how much each member has been ahead of its share, and holds it back by that for a
 // while. Only members that want more than they get count.
 const (
 	leadSecond = 1 * time.Second  // a lead of one slot for so long counts as one slot more

@@ -59,7 +59,7 @@ func (h *Head) version() int {
 	return plainVersion
 }
 
-// checkUnderstood returns an [codec.ErrNewer] if the head has a feature that its reader does not
+// checkUnderstood returns a [codec.ErrNewer] if the head has a feature that its reader does not
 // understand, or its version says that it has one that this program does not know.
 func (h *Head) checkUnderstood(version int, understood []Feature) error {
 	switch {
@@ -149,7 +149,7 @@ func sealEnvelope(h Head, body []byte) string {
 }
 
 // openEnvelope parses what sealEnvelope returns, for a reader that understands these features. With
-// an [codec.ErrNewer] it returns the head as far as it is known, and no body.
+// a [codec.ErrNewer] it returns the head as far as it is known, and no body.
 func openEnvelope(text string, understood []Feature) (Head, []byte, error) {
 	line, rest, found := strings.Cut(text[len(prefix):], "\n")
 	number, query, hasQuery := strings.Cut(line, "?")

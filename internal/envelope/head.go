@@ -286,7 +286,7 @@ func isXML(body []byte) bool { return beginsWith(string(body), "<") && bodytext.
 // Explain adds to err, with which the text of a message could not be opened or its body not be
 // decoded, how the text was read: with [codec.Auto] the forms that were tried and why it is in none
 // of them; with another format, whether Auto reads it. The result wraps err. An envelope needs no
-// explanation, nor does an [codec.ErrNewer]: then it is err.
+// explanation, nor does a [codec.ErrNewer]: then it is err.
 func Explain(text string, f codec.Format, err error) error {
 	if err == nil || errors.Is(err, codec.ErrNewer) || strings.HasPrefix(text, prefix) {
 		return err

@@ -15,7 +15,7 @@
 // What is held back:
 //
 //   - A dequeue never waits. If the limit does not allow it now, it sends nothing and fails with
-//     [queue.ErrLimited] that says when to come again, and its share is kept for the queue for a moment.
+//     [queue.ErrLimited]; RetryAfter says when to come again, and its share is kept for the queue for a moment.
 //     A listener then waits without holding slots. Dequeues are made as full as the limit allows.
 //   - An enqueue waits for its turn. If its context would end before that, it fails at once with
 //     [queue.ErrLimited], or with the error of the context if that ends meanwhile; nothing was sent.
