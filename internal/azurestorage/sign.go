@@ -88,8 +88,10 @@ func (s *signer) sign(r *http.Request) error {
 	}
 	with := s.idle.Get().(*signing)
 	defer s.idle.Put(with)
+	added := new([2]string) // of this request alone: a transport may change its headers
 	if r.Header.Get("X-Ms-Date") == "" {
-		r.Header["X-Ms-Date"] = dateHeader(time.Now())
+		added[0] = httpDate(time.Now())
+		r.Header["X-Ms-Date"] = added[:1:1]
 	}
 	with.write(s.account, r)
 	with.mac.Reset()
@@ -97,25 +99,26 @@ func (s *signer) sign(r *http.Request) error {
 	with.sum = with.mac.Sum(with.sum[:0])
 	with.text = append(append(append(with.text[:0], "SharedKey "...), s.account...), ':')
 	with.text = base64.StdEncoding.AppendEncode(with.text, with.sum)
-	r.Header["Authorization"] = []string{string(with.text)}
+	added[1] = string(with.text)
+	r.Header["Authorization"] = added[1:]
 	return nil
 }
 
-// lastDate is what dateHeader returned last. Formatting a date takes as long as hashing the request.
+// lastDate is what httpDate returned last. Formatting a date takes as long as hashing the request.
 var lastDate atomic.Pointer[date]
 
 type date struct {
 	second int64
-	header []string
+	text   string
 }
 
-func dateHeader(now time.Time) []string {
+func httpDate(now time.Time) string {
 	last := lastDate.Load()
 	if last == nil || last.second != now.Unix() {
-		last = &date{now.Unix(), []string{now.UTC().Format(http.TimeFormat)}}
+		last = &date{now.Unix(), now.UTC().Format(http.TimeFormat)}
 		lastDate.Store(last)
 	}
-	return last.header
+	return last.text
 }
 
 // write writes the string to sign.

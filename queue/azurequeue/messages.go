@@ -58,11 +58,12 @@ func (s sender) Do(r *policy.Request) (*http.Response, error) {
 // serviceVersion is the version of the service's API that azqueue uses too.
 const serviceVersion = "2026-04-06"
 
-// Headers that all requests share. Nobody changes them.
-var (
-	acceptXML = []string{"application/xml"}
-	version   = []string{serviceVersion}
-)
+// prefilled are parts of a request in one allocation. No other request has them: a transport may
+// change them.
+type prefilled struct {
+	url             url.URL
+	accept, version [1]string
+}
 
 // send sends a request about the queue's messages, or about one of them if id is not empty. The
 // status of the response is want.
@@ -71,12 +72,13 @@ func (q *handle) send(ctx context.Context, want int, method string, id queue.ID,
 	if err != nil {
 		return nil, err
 	}
-	u := *q.messages
-	r.URL, r.Host, u.RawQuery = &u, u.Host, query
+	parts := &prefilled{*q.messages, [1]string{"application/xml"}, [1]string{serviceVersion}}
+	u := &parts.url
+	r.URL, r.Host, u.RawQuery = u, u.Host, query
 	if id != "" {
 		u.Path, u.RawPath = u.Path+"/"+string(id), u.EscapedPath()+"/"+url.PathEscape(string(id))
 	}
-	r.Header["Accept"], r.Header["X-Ms-Version"] = acceptXML, version
+	r.Header["Accept"], r.Header["X-Ms-Version"] = parts.accept[:], parts.version[:]
 	sent, err := runtime.NewRequestFromRequest(r)
 	if err == nil && body != nil {
 		err = sent.SetBody(streaming.NopCloser(bytes.NewReader(body)), "application/xml")

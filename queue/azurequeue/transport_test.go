@@ -171,3 +171,29 @@ func TestBurstsReuseConnections(t *testing.T) {
 		t.Errorf("connections of 192 calls, 64 at once: got %d, want at most 80", n)
 	}
 }
+
+// A transport may change the headers of a request. No other request has them.
+func TestATransportMayChangeHeaders(t *testing.T) {
+	var sent []http.Header
+	q, err := Open("AccountName=acct;AccountKey=c2VjcmV0", "orders", &Options{Transport: canned(func(r *http.Request) (*http.Response, error) {
+		sent = append(sent, r.Header.Clone())
+		for _, values := range r.Header {
+			_ = append(values, "another")
+			values[0] = "changed"
+		}
+		return responding(http.StatusNoContent, "")(r)
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := q.Delete(t.Context(), someLease); err != nil {
+			t.Error(err)
+		}
+	}
+	for name, values := range sent[1] {
+		if values[0] == "changed" || len(values) != 1 {
+			t.Errorf("header %s of the second request: got %q, want it as if there were no first", name, values)
+		}
+	}
+}
