@@ -47,6 +47,8 @@ func (s sender) Do(r *policy.Request) (*http.Response, error) {
 		return nil, err
 	case resp == nil:
 		return nil, errors.New("the transport returned no response")
+	case resp.Body == nil: // only net/http ensures one
+		resp.Body = http.NoBody
 	case resp.StatusCode < 200 || resp.StatusCode > 299:
 		if _, err := runtime.Payload(resp); err != nil {
 			return nil, err

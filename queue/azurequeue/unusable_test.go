@@ -123,6 +123,30 @@ func TestIncompleteResponseIsOutcomeUnknown(t *testing.T) {
 	}
 }
 
+// A transport that is not net/http's may return a response without a body, or none.
+func TestNoBodyAndNoResponse(t *testing.T) {
+	for _, status := range []int{200, 201, 204, 404} {
+		q := openCanned(t, func(r *http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: status, Request: r}, nil
+		})
+		if _, err := q.Dequeue(t.Context(), 1, time.Second); err == nil {
+			t.Errorf("dequeue with status %d: got no error, want one", status)
+		}
+		if _, err := q.Enqueue(t.Context(), "x", nil); err == nil {
+			t.Errorf("enqueue with status %d: got no error, want one", status)
+		}
+		if err := q.Delete(t.Context(), someLease); (err == nil) != (status == 204) {
+			t.Errorf("delete with status %d: got the error %v, want none if it is 204", status, err)
+		}
+	}
+	q := openCanned(t, func(*http.Request) (*http.Response, error) { return nil, nil })
+	for op, do := range operations(q) {
+		if err := do(t.Context()); !errors.Is(err, queue.ErrOutcomeUnknown) {
+			t.Errorf("%s without a response: got %v, want ErrOutcomeUnknown", op, err)
+		}
+	}
+}
+
 // A foreign response may repeat the request, secrets included.
 func TestForeignResponsesAreQuotedWithoutSecrets(t *testing.T) {
 	for _, status := range []int{200, 201, 302, 403, 502} {
