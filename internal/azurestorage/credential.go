@@ -83,7 +83,7 @@ func Connect[C, K, O any](at Location, credential azcore.TokenCredential, transp
 		c.Authorize = newSigner(at)
 	case SASAuth:
 		c.Client, err = sdk.WithoutCredential(at.Endpoint+"?"+at.Signature, o)
-		c.Authorize = withSignature(at.Signature)
+		c.Authorize = newSignature(at)
 	case TokenAuth:
 		if credential == nil {
 			if credential, err = azidentity.NewDefaultAzureCredential(nil); err != nil {

@@ -24,7 +24,7 @@ import (
 func (at Location) Sign(r *http.Request) error {
 	switch at.Auth {
 	case SASAuth:
-		withSignature(at.Signature).sign(r)
+		newSignature(at).sign(r)
 	case KeyAuth:
 		return newSigner(at).sign(r)
 	case TokenAuth:
@@ -34,6 +34,12 @@ func (at Location) Sign(r *http.Request) error {
 
 // withSignature is the policy of a shared access signature, a query.
 type withSignature string
+
+// newSignature escapes the signature as the SDKs do: pasted text has spaces.
+func newSignature(at Location) withSignature {
+	values, _ := url.ParseQuery(at.Signature) // Parse has refused another
+	return withSignature(values.Encode())
+}
 
 // Do implements [policy.Policy].
 func (s withSignature) Do(r *policy.Request) (*http.Response, error) {

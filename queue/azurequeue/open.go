@@ -86,7 +86,6 @@ type handle struct {
 // account is what a queue shares with its siblings. It implements [queue.Account].
 type account struct {
 	location   azurestorage.Location
-	endpoint   *url.URL
 	pipeline   runtime.Pipeline // for what is sent without azqueue
 	service    *azqueue.ServiceClient
 	tryTimeout time.Duration
@@ -129,11 +128,10 @@ func open(at azurestorage.Location, o Options) (_ *account, err error) {
 	case o.Connections < 0:
 		return nil, invalid("", "Connections %d is negative", o.Connections)
 	}
-	endpoint, err := url.Parse(at.Endpoint)
-	if err != nil {
+	if _, err := url.Parse(at.Endpoint); err != nil {
 		return nil, invalid("", "the address of the account is not well-formed")
 	}
-	a := &account{location: at, endpoint: endpoint, tryTimeout: cmp.Or(o.TryTimeout, 10*time.Second)}
+	a := &account{location: at, tryTimeout: cmp.Or(o.TryTimeout, 10*time.Second)}
 	connected, err := azurestorage.Connect(at, o.Credential, o.Transport, cmp.Or(o.Connections, 256), azurestorage.Constructors[*azqueue.ServiceClient, *azqueue.SharedKeyCredential, *azqueue.ClientOptions]{
 		Options: sdkOptions,
 		Key:     azqueue.NewSharedKeyCredential,
@@ -159,10 +157,11 @@ func sdkOptions(transport policy.Transporter) *azqueue.ClientOptions {
 }
 
 func (a *account) queue(name queue.Name) *Queue {
+	messages, _ := url.Parse(a.location.Endpoint + url.PathEscape(name.Queue) + "/messages") // well-formed: open has parsed the endpoint
 	return &Queue{
 		Manager: &handle{
 			name: name, bad: driver.CheckName(name.Queue), account: a, client: a.service.NewQueueClient(name.Queue),
-			messages: a.endpoint.JoinPath(name.Queue, "messages"),
+			messages: messages,
 		},
 		account: a,
 	}
