@@ -160,9 +160,7 @@ func (s *faultsClient) send(ctx context.Context, method, query string) (string, 
 		return "", s.at.RedactError(err)
 	}
 	r.Header.Set("x-ms-version", faultsVersion)
-	if err := s.at.Sign(r); err != nil {
-		return "", err
-	}
+	s.at.Sign(r)
 	response, err := s.http.Do(r)
 	if err != nil {
 		return "", s.unreachable(ctx, err)

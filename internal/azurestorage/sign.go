@@ -5,7 +5,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"fmt"
 	"hash"
 	"net/http"
 	"net/url"
@@ -21,15 +20,14 @@ import (
 
 // Sign authorizes a request that no SDK sends with the location's key or signature. The request has all its headers and
 // its query, except for what Sign adds. With TokenAuth it adds nothing.
-func (at Location) Sign(r *http.Request) error {
+func (at Location) Sign(r *http.Request) {
 	switch at.Auth {
 	case SASAuth:
 		newSignature(at).sign(r)
 	case KeyAuth:
-		return newSigner(at).sign(r)
+		newSigner(at).sign(r)
 	case TokenAuth:
 	}
-	return nil
 }
 
 // withSignature is the policy of a shared access signature, a query.
@@ -56,7 +54,6 @@ func (s withSignature) sign(r *http.Request) {
 type signer struct {
 	account string
 	idle    sync.Pool // of *signing
-	bad     error     // the key is not Base64
 }
 
 // signing is what signing a request needs; it is used again.
@@ -72,26 +69,18 @@ type parameter struct{ name, value string }
 
 func newSigner(at Location) *signer {
 	s := &signer{account: at.Account}
-	key, err := base64.StdEncoding.DecodeString(at.Key)
-	if err != nil {
-		s.bad = fmt.Errorf("sign with the account's key: %w", at.RedactError(err))
-	}
+	key, _ := base64.StdEncoding.DecodeString(at.Key) // Parse has refused another
 	s.idle.New = func() any { return &signing{mac: hmac.New(sha256.New, key)} }
 	return s
 }
 
 // Do implements [policy.Policy].
 func (s *signer) Do(r *policy.Request) (*http.Response, error) {
-	if err := s.sign(r.Raw()); err != nil {
-		return nil, err
-	}
+	s.sign(r.Raw())
 	return r.Next()
 }
 
-func (s *signer) sign(r *http.Request) error {
-	if s.bad != nil {
-		return s.bad
-	}
+func (s *signer) sign(r *http.Request) {
 	with := s.idle.Get().(*signing)
 	defer s.idle.Put(with)
 	added := new([2]string) // of this request alone: a transport may change its headers
@@ -107,7 +96,6 @@ func (s *signer) sign(r *http.Request) error {
 	with.text = base64.StdEncoding.AppendEncode(with.text, with.sum)
 	added[1] = string(with.text)
 	r.Header["Authorization"] = added[1:]
-	return nil
 }
 
 // lastDate is what httpDate returned last. Formatting a date takes as long as hashing the request.
