@@ -96,6 +96,7 @@ var someMessages = []queuexml.Message{
 var strange = []string{
 	"<QueueMessagesList/>",
 	"<QueueMessagesList><QueueMessage><MessageId>1</MessageId><PopReceipt>r</PopReceipt><New>x</New></QueueMessage></QueueMessagesList>",
+	"<QueueMessagesList><QueueMessage><MessageId>1</MessageId><PopReceipt>r</PopReceipt></QueueMessage><QueueMessage><MessageId>2</MessageId><PopReceipt>r</PopReceipt><New/></QueueMessage></QueueMessagesList>",
 	"<QueueMessagesList><QueueMessage><MessageId>1</MessageId><MessageId>2</MessageId><PopReceipt>r</PopReceipt></QueueMessage></QueueMessagesList>",
 	"<QueueMessagesList><QueueMessage><MessageId>1</MessageId><PopReceipt>r</PopReceipt><DequeueCount> 7 </DequeueCount></QueueMessage></QueueMessagesList>",
 	"<QueueMessagesList><QueueMessage><MessageId>1</MessageId><PopReceipt>r</PopReceipt><DequeueCount>x</DequeueCount></QueueMessage></QueueMessagesList>",
@@ -161,6 +162,7 @@ func TestTruncatedResponse(t *testing.T) {
 			closed := false
 			breaking := func(r *http.Request) (*http.Response, error) {
 				answer, err := responding(status, "")(r)
+				answer.ContentLength = 1 << 62 // more than there will ever be memory for
 				answer.Body = struct {
 					io.Reader
 					io.Closer
