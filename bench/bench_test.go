@@ -89,7 +89,7 @@ func TestEveryBenchmarkRuns(t *testing.T) {
 	if dir, err := os.MkdirTemp("/dev/shm", "bench"); err == nil { //nolint:usetesting // the tests are not about the disk
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
 		t.Setenv("TMPDIR", dir)
-		if err := os.Chmod(dir, 0o711); err != nil { // a PostgreSQL server of root is another user
+		if err := os.Chmod(dir, 0o711); err != nil { // PostgreSQL started by root runs as another user
 			t.Fatal(err)
 		}
 	}
@@ -211,7 +211,7 @@ func TestHelp(t *testing.T) {
 func TestAnInterruptLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
-	if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil { // a PostgreSQL server of root is another user
+	if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil { // PostgreSQL started by root runs as another user
 		t.Fatal(err)
 	}
 	for _, args := range []string{
@@ -267,7 +267,7 @@ func TestAPeerThatWinsIsBold(t *testing.T) {
 		turn("a", "memory", 11, 0, 29), turn("b", "disk", 9, 4, 31), turn("c", "disk", 5, 6, 40),
 		turn("memory", "", 10, 20, 30), turn("disk", "", 8, 5, 40),
 	}
-	got := new(peers).table(all)
+	got := peersTable(all)
 	for _, want := range []string{
 		"| a | memory | 29 | **11** | – | 29 |", "| b | memory | 31 | **9** | 4 | 31 |", "| c | memory | 40 | 5 | **6** | 40 |",
 		"| memory | memory | 30 | 10 | 20 | 30 |",

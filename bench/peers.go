@@ -15,7 +15,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -43,26 +42,29 @@ import (
 // Senders and handlers run in this process. Each server is a separate process, which is started for one measurement.
 type peers struct {
 	turns
-	contenders                 []peer
-	jobs, concurrency, senders int
-	servers                    emulators // of the Queue service's protocol
+	contenders []peer
+	jobs       int
+	servers    emulators // of the Queue service's protocol
 }
 
 func (p *peers) flags(f *flag.FlagSet) {
 	p.turns.flags(f)
 	several(f, &p.contenders, allPeers, named(allPeers), "contenders", "which contenders; those that are not installed are skipped")
 	one(f, &p.jobs, 20_000, positive, "jobs", "how many jobs of 1 KB; the slowest contenders get fewer, and the fastest more")
-	one(f, &p.concurrency, 64, between(1, 1024, strconv.Atoi), "concurrency", "how many handlers run at the same time")
-	one(f, &p.senders, 64, between(1, 1024, strconv.Atoi), "senders", "how many goroutines send jobs one by one")
 }
 
 func (p *peers) check() error { return nil }
 
-// peer is a contender.
+// The same for all contenders.
+const (
+	peerWorkers     = 64              // goroutines that send one by one, and handlers
+	peerConnections = peerWorkers + 8 // to a server, so that no worker waits for one
+)
+
 type peer struct {
 	name, title, kept string
-	like              string  // Millrace, one by one, with the same durability; empty for Millrace itself
-	share             float64 // of -jobs; 0 for all of them
+	like              string  // the Millrace contender with the same durability; empty for Millrace itself
+	share             float64 // of -jobs; 0 means all of them
 	open              func(context.Context, *peerRun) error
 }
 
@@ -83,18 +85,23 @@ var allPeers = []peer{
 	{name: "process", title: "Millrace, its engine without a server", kept: "memory", share: 5, open: openProcess},
 }
 
-// parcel is a job of 1 KB. All contenders encode it as JSON and decode it for the handler.
+// parcel is a job. All contenders encode it as JSON and decode it for the handler.
 type parcel struct{ Text string }
 
 // Kind implements river's JobArgs.
 func (parcel) Kind() string { return "parcel" }
 
+// encode cannot fail: a parcel is a string.
+func (p parcel) encode() []byte {
+	body, _ := json.Marshal(p)
+	return body
+}
+
 var kilobyte = parcel{strings.Repeat("x", 1024-len(`{"Text":""}`))}
 
-// peerTurn is a contender with its results.
 type peerTurn struct {
 	peer
-	absent              string // why it was not measured
+	absent              string // a line that says why it was skipped
 	sent, bulk, handled samples
 }
 
@@ -110,17 +117,15 @@ func (p *peers) run(ctx context.Context, h *harness) (*report, error) {
 	for _, c := range p.contenders {
 		all = append(all, &peerTurn{peer: c})
 	}
-	skipped := "" // a line for each that is not installed
 	err := takeTurns(ctx, h, p.rounds, all, func(t *peerTurn, _ int) error {
 		if t.absent != "" {
 			return nil
 		}
 		err := p.once(ctx, h, t)
 		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, azuritetest.ErrAbsent) {
-			t.absent, _, _ = strings.Cut(err.Error(), " (") // the rest is npm's output
-			t.absent = fmt.Sprintf("%v was skipped: %s.", t.peer, t.absent)
-			skipped += t.absent + "\n"
-			h.say("%s", t.absent)
+			why, _, _ := strings.Cut(err.Error(), " (") // the rest is npm's output
+			t.absent = fmt.Sprintf("%v was skipped: %s.\n", t.peer, why)
+			h.say("%s", strings.TrimSpace(t.absent))
 			return nil
 		}
 		return err
@@ -128,23 +133,27 @@ func (p *peers) run(ctx context.Context, h *harness) (*report, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &report{head: fmt.Sprintf("%s.\n%s.\n%s\n", h.machine, peerVersions(), skipped), table: p.table(all)}, nil
+	skipped := ""
+	for _, t := range all {
+		skipped += t.absent
+	}
+	return &report{head: fmt.Sprintf("%s.\n%s.\n%s\n", h.machine, peerVersions(), skipped), table: peersTable(all)}, nil
 }
 
-// peerRun is a contender in one measurement.
+// peerRun is one measurement of a contender.
 type peerRun struct {
-	*peers
 	*harness
 	closers
-	handlers closers      // stop what start has started
-	jobs     int          // of this measurement
+	servers  *emulators
+	handlers closers // stop what start has started
+	jobs     int
 	count    atomic.Int64 // jobs handled
 
 	// Open sets these.
-	send      func(context.Context) error           // sends one job; nil if it sends none one by one
-	bulk      func(context.Context, []parcel) error // sends all with one call, or with a few; nil without such a call
-	start     func(context.Context) error           // starts the handlers
-	unsettled func(context.Context) (int, error)    // how many messages are not acknowledged or deleted
+	send      func(context.Context) error        // sends one job; nil if the contender sends only in bulk
+	bulk      func(context.Context) error        // sends all jobs in as few calls as possible; nil without such a call
+	start     func(context.Context) error        // starts the handlers
+	unsettled func(context.Context) (int, error) // how many messages are not acknowledged or deleted
 }
 
 // handle is the handler of all contenders.
@@ -164,31 +173,27 @@ func (r *peerRun) handleJSON(body []byte) error {
 	return r.handle(p)
 }
 
-// sendJSON returns a function that encodes a job and sends it.
-func sendJSON(send func(context.Context, []byte) error) func(context.Context) error {
-	return func(ctx context.Context) error {
-		body, err := json.Marshal(kilobyte)
-		if err != nil {
-			return err
-		}
-		return send(ctx, body)
-	}
-}
-
 // once measures a contender once: jobs sent one by one, all of them handled, and then jobs sent in bulk. A contender
-// that sends only in bulk handles those.
+// that sends only in bulk handles those. A contender that hangs fails after a time that a slow one does not need.
 func (p *peers) once(ctx context.Context, h *harness, t *peerTurn) (err error) {
-	r := &peerRun{peers: p, harness: h, jobs: p.jobs}
+	r := &peerRun{harness: h, servers: &p.servers, jobs: p.jobs}
 	if t.share > 0 {
 		r.jobs = max(1, int(float64(p.jobs)*t.share))
 	}
-	defer func() { err = errors.Join(err, r.handlers.close(), r.close()) }()
+	limit := time.Minute + time.Duration(r.jobs)*20*time.Millisecond
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	defer func() {
+		err = errors.Join(err, r.handlers.close(), r.close())
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			err = fmt.Errorf("measure %d jobs within %v: %w", r.jobs, limit, err)
+		}
+	}()
 	if err := t.open(ctx, r); err != nil {
 		return err
 	}
-	bulk := func(ctx context.Context) error { return r.bulk(ctx, slices.Repeat([]parcel{kilobyte}, r.jobs)) }
 	measure := func(into *samples, work func(context.Context) error) {
-		if err == nil {
+		if err == nil && work != nil {
 			runtime.GC() // so that no contender pays for another's garbage
 			begin := time.Now()
 			err = work(ctx)
@@ -196,16 +201,14 @@ func (p *peers) once(ctx context.Context, h *harness, t *peerTurn) (err error) {
 		}
 	}
 	if r.send == nil {
-		measure(&t.bulk, bulk)
+		measure(&t.bulk, r.bulk)
 		measure(&t.handled, r.handleAll)
 		return err
 	}
 	measure(&t.sent, r.sendAll)
 	measure(&t.handled, r.handleAll)
 	err = errors.Join(err, r.handlers.close()) // or they would handle what is sent next
-	if r.bulk != nil {
-		measure(&t.bulk, bulk)
-	}
+	measure(&t.bulk, r.bulk)
 	return err
 }
 
@@ -213,7 +216,7 @@ func (p *peers) once(ctx context.Context, h *harness, t *peerTurn) (err error) {
 func (r *peerRun) sendAll(ctx context.Context) error {
 	var begun atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
-	for range r.senders {
+	for range peerWorkers {
 		g.Go(func() error {
 			for begun.Add(1) <= int64(r.jobs) {
 				if err := r.send(ctx); err != nil {
@@ -231,7 +234,7 @@ func (r *peerRun) handleAll(ctx context.Context) error {
 	if err := r.start(ctx); err != nil {
 		return err
 	}
-	for seen, since := 0, time.Now(); ; {
+	for {
 		left := r.jobs - int(r.count.Load())
 		if left <= 0 { // only then the server is asked
 			var err error
@@ -239,20 +242,13 @@ func (r *peerRun) handleAll(ctx context.Context) error {
 				return err
 			}
 		}
-		if left != seen {
-			seen, since = left, time.Now()
-		}
-		if time.Since(since) > time.Minute {
-			return fmt.Errorf("%d of %d jobs are left, and none was handled for a minute", left, r.jobs)
-		}
 		if !waiting.For(2*time.Millisecond, ctx.Done()) {
-			return ctx.Err()
+			return fmt.Errorf("%d of %d jobs are left: %w", left, r.jobs, ctx.Err())
 		}
 	}
 }
 
-// openAsynq opens asynq on a Redis server with these options. Two of asynq's settings concern throughput:
-// Concurrency, and PoolSize, which leaves each sender and handler a connection. It has no call for several tasks.
+// openAsynq opens asynq on a Redis server with these options. asynq has no call for several tasks.
 func openAsynq(options ...string) func(context.Context, *peerRun) error {
 	return func(ctx context.Context, r *peerRun) error {
 		dir, err := r.folder("redis")
@@ -265,16 +261,16 @@ func openAsynq(options ...string) func(context.Context, *peerRun) error {
 		if err != nil {
 			return err
 		}
-		o := asynq.RedisClientOpt{Addr: at, PoolSize: max(r.senders, r.concurrency) + 8}
+		o := asynq.RedisClientOpt{Addr: at, PoolSize: peerConnections}
 		client, inspector := asynq.NewClient(o), asynq.NewInspector(o)
 		r.add(client.Close)
 		r.add(inspector.Close)
-		r.send = sendJSON(func(ctx context.Context, body []byte) error {
-			_, err := client.EnqueueContext(ctx, asynq.NewTask("parcel", body))
+		r.send = func(ctx context.Context) error {
+			_, err := client.EnqueueContext(ctx, asynq.NewTask("parcel", kilobyte.encode()))
 			return err
-		})
+		}
 		r.start = func(context.Context) error {
-			s := asynq.NewServer(o, asynq.Config{Concurrency: r.concurrency, LogLevel: asynq.FatalLevel})
+			s := asynq.NewServer(o, asynq.Config{Concurrency: peerWorkers, LogLevel: asynq.FatalLevel})
 			r.handlers.add(func() error { s.Shutdown(); return nil })
 			return s.Start(asynq.HandlerFunc(func(_ context.Context, t *asynq.Task) error { return r.handleJSON(t.Payload()) }))
 		}
@@ -285,25 +281,24 @@ func openAsynq(options ...string) func(context.Context, *peerRun) error {
 			}
 			return info.Size, nil // a task that has succeeded is deleted
 		}
-		return r.patiently(ctx, func(context.Context) error { return client.Ping() })
+		return untilItAnswers(ctx, func(context.Context) error { return client.Ping() })
 	}
 }
 
-// openRiver opens river on a PostgreSQL server at its defaults. FetchCooldown limits the throughput, according to
-// river's documentation, so the handlers have the minimum. Senders have a client of their own at the defaults, because
-// FetchCooldown also limits the notifications of inserts, and commits that notify wait for each other. InsertManyFast is
-// the fastest call for several jobs.
+// openRiver opens river on a PostgreSQL server. FetchCooldown limits the throughput of handlers, so they have the minimum.
+// It also limits the notifications of inserts, and commits that notify wait for each other, so senders have a client of
+// their own with the default.
 func openRiver(ctx context.Context, r *peerRun) error {
 	at, err := r.servePostgres(ctx)
 	if err != nil {
 		return err
 	}
-	pool, err := pgxpool.New(ctx, fmt.Sprintf("postgres://bench@%s/postgres?sslmode=disable&pool_max_conns=%d", at, r.poolSize()))
+	pool, err := pgxpool.New(ctx, fmt.Sprintf("postgres://bench@%s/postgres?sslmode=disable&pool_max_conns=%d", at, peerConnections))
 	if err != nil {
 		return err
 	}
 	r.add(func() error { pool.Close(); return nil })
-	if err := r.patiently(ctx, pool.Ping); err != nil {
+	if err := untilItAnswers(ctx, pool.Ping); err != nil {
 		return err
 	}
 	driver, quiet := riverpgxv5.New(pool), slog.New(slog.DiscardHandler)
@@ -317,7 +312,7 @@ func openRiver(ctx context.Context, r *peerRun) error {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, river.WorkFunc(func(_ context.Context, j *river.Job[parcel]) error { return r.handle(j.Args) }))
 	client, err := river.NewClient(driver, &river.Config{
-		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: r.concurrency}}, Workers: workers,
+		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: peerWorkers}}, Workers: workers,
 		FetchCooldown: river.FetchCooldownMin, FetchPollInterval: 10 * time.Millisecond, Logger: quiet,
 	})
 	if err != nil {
@@ -331,13 +326,10 @@ func openRiver(ctx context.Context, r *peerRun) error {
 		_, err := sender.Insert(ctx, kilobyte, nil)
 		return err
 	}
-	r.bulk = func(ctx context.Context, jobs []parcel) error {
-		for some := range slices.Chunk(jobs, 1000) {
-			params := make([]river.InsertManyParams, len(some))
-			for i, one := range some {
-				params[i].Args = one
-			}
-			if _, err := sender.InsertManyFast(ctx, params); err != nil {
+	r.bulk = func(ctx context.Context) error {
+		for left := r.jobs; left > 0; left -= 1000 {
+			some := slices.Repeat([]river.InsertManyParams{{Args: kilobyte}}, min(left, 1000))
+			if _, err := sender.InsertManyFast(ctx, some); err != nil {
 				return err
 			}
 		}
@@ -352,10 +344,7 @@ func openRiver(ctx context.Context, r *peerRun) error {
 	return nil
 }
 
-// poolSize is how many connections to PostgreSQL there are.
-func (r *peerRun) poolSize() int { return max(r.senders, 16) + 8 }
-
-// findPostgres returns the path of the program, also where Debian has it.
+// findPostgres looks on PATH, and then where Debian puts the program.
 func findPostgres() (string, error) {
 	path, err := exec.LookPath("postgres")
 	if found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres"); err != nil && len(found) > 0 {
@@ -364,7 +353,7 @@ func findPostgres() (string, error) {
 	return path, err
 }
 
-// servePostgres starts a PostgreSQL server. PostgreSQL refuses to run as root, and runs as the user postgres then.
+// servePostgres starts a PostgreSQL server. PostgreSQL refuses to run as root, so it runs as the user postgres instead.
 func (r *peerRun) servePostgres(ctx context.Context) (address string, err error) {
 	postgres, err := findPostgres()
 	if err != nil {
@@ -382,7 +371,7 @@ func (r *peerRun) servePostgres(ctx context.Context) (address string, err error)
 		}
 	}
 	data := filepath.Join(dir, "data")
-	initdb := append(slices.Clone(as), filepath.Join(filepath.Dir(postgres), "initdb"), "-D", data, "-U", "bench", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
+	initdb := slices.Concat(as, []string{filepath.Join(filepath.Dir(postgres), "initdb"), "-D", data, "-U", "bench", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"})
 	p, err := startProgram(ctx, "initdb", initdb[0], initdb[1:]...)
 	if err == nil {
 		err = p.wait()
@@ -392,11 +381,11 @@ func (r *peerRun) servePostgres(ctx context.Context) (address string, err error)
 	}
 	return r.serve(ctx, "postgres", func(port string) []string {
 		return append(as, postgres, "-D", data, "-h", "127.0.0.1", "-p", port, "-c", "unix_socket_directories=",
-			"-c", "log_min_messages=panic", "-c", fmt.Sprint("max_connections=", r.poolSize()+10))
+			"-c", "log_min_messages=panic", "-c", fmt.Sprint("max_connections=", peerConnections+10))
 	})
 }
 
-// serve starts a server on a free port. It outlives the context, so that its clients end in order.
+// serve starts a server on a free port.
 func (r *peerRun) serve(ctx context.Context, name string, command func(port string) []string) (address string, err error) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -407,15 +396,15 @@ func (r *peerRun) serve(ctx context.Context, name string, command func(port stri
 	if err := free.Close(); err != nil {
 		return "", err
 	}
-	s, err := startProgram(context.WithoutCancel(ctx), name, line[0], line[1:]...)
+	s, err := startProgram(ctx, name, line[0], line[1:]...)
 	if err == nil {
 		r.add(s.stop)
 	}
 	return address, err
 }
 
-// patiently waits until a server that was started answers.
-func (r *peerRun) patiently(ctx context.Context, ping func(context.Context) error) error {
+// untilItAnswers waits for a server that has just been started.
+func untilItAnswers(ctx context.Context, ping func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
@@ -426,8 +415,8 @@ func (r *peerRun) patiently(ctx context.Context, ping func(context.Context) erro
 	}
 }
 
-// openJetStream opens a work queue of NATS JetStream with a pull consumer. Its messages go to the
-// handlers through a channel. PublishAsync sends without waiting for each acknowledgement.
+// openJetStream opens a work queue of NATS JetStream with a pull consumer. Its messages reach the handlers through a
+// channel.
 func openJetStream(storage jetstream.StorageType, synced bool) func(context.Context, *peerRun) error {
 	return func(ctx context.Context, r *peerRun) error {
 		dir, err := r.folder("jetstream")
@@ -457,17 +446,13 @@ func openJetStream(storage jetstream.StorageType, synced bool) func(context.Cont
 		if err != nil {
 			return err
 		}
-		r.send = sendJSON(func(ctx context.Context, body []byte) error {
-			_, err := js.Publish(ctx, "parcel", body)
+		r.send = func(ctx context.Context) error {
+			_, err := js.Publish(ctx, "parcel", kilobyte.encode())
 			return err
-		})
-		r.bulk = func(ctx context.Context, jobs []parcel) error {
-			publish := sendJSON(func(_ context.Context, body []byte) error {
-				_, err := js.PublishAsync("parcel", body, jetstream.WithStallWait(time.Minute))
-				return err
-			})
-			for range jobs {
-				if err := publish(ctx); err != nil {
+		}
+		r.bulk = func(ctx context.Context) error {
+			for range r.jobs {
+				if _, err := js.PublishAsync("parcel", kilobyte.encode(), jetstream.WithStallWait(time.Minute)); err != nil {
 					return err
 				}
 			}
@@ -490,7 +475,7 @@ func openJetStream(storage jetstream.StorageType, synced bool) func(context.Cont
 				close(work)
 				return handlers.Wait()
 			})
-			for range r.concurrency {
+			for range peerWorkers {
 				handlers.Go(func() (err error) {
 					for m := range work {
 						err = errors.Join(err, r.handleJSON(m.Data()), m.Ack())
@@ -514,7 +499,7 @@ func openJetStream(storage jetstream.StorageType, synced bool) func(context.Cont
 // openMillrace opens a queue on a server of the Queue service's protocol.
 func openMillrace(kind emulatorKind, perGroup int) func(context.Context, *peerRun) error {
 	return func(ctx context.Context, r *peerRun) error {
-		s, err := r.servers.start(context.WithoutCancel(ctx), r.harness, kind)
+		s, err := r.servers.start(ctx, r.harness, kind)
 		if err != nil {
 			return err
 		}
@@ -545,29 +530,28 @@ func openProcess(ctx context.Context, r *peerRun) error {
 	return q.Create(ctx, nil)
 }
 
-// useQueue sends to a queue and handles it with a listener. Only the number of handlers differs from the defaults. A
-// group has eight of them.
+// useQueue sends to a queue and handles it with a listener. The number of handlers is the only setting that differs from
+// the defaults. A group has eight of them.
 func (r *peerRun) useQueue(q queue.Queue, perGroup int) {
 	sender := producer.New[parcel](q, nil)
 	w := &listening{failed: make(chan error, 1)}
-	o := &listener.Options[parcel]{Concurrency: r.concurrency, Logger: slog.New(slog.DiscardHandler), OnError: w.fail}
+	o := &listener.Options[parcel]{Concurrency: peerWorkers, Logger: slog.New(slog.DiscardHandler), OnError: w.fail}
 	handler := func(_ context.Context, m *listener.Message[parcel]) error { return r.handle(m.Body) }
-	messages := int64(r.jobs)
+	messages := (r.jobs + perGroup - 1) / perGroup
 	if perGroup == 1 {
 		r.send = func(ctx context.Context) error { _, err := sender.Send(ctx, kilobyte, nil); return err }
-		r.bulk = func(ctx context.Context, jobs []parcel) error {
-			_, err := sender.SendAll(ctx, jobs, &producer.SendAllOptions[parcel]{Concurrency: r.senders})
+		r.bulk = func(ctx context.Context) error {
+			_, err := sender.SendAll(ctx, slices.Repeat([]parcel{kilobyte}, r.jobs), &producer.SendAllOptions[parcel]{Concurrency: peerWorkers})
 			return err
 		}
 	} else {
-		const each = 8
-		o.Concurrency = (r.concurrency + each - 1) / each
-		handler = listener.EachItem(handler, min(each, r.concurrency))
-		messages = int64((r.jobs + perGroup - 1) / perGroup)
-		r.bulk = func(ctx context.Context, jobs []parcel) error {
+		o.Concurrency = peerWorkers / 8
+		handler = listener.EachItem(handler, 8)
+		r.bulk = func(ctx context.Context) error {
 			g, ctx := errgroup.WithContext(ctx)
-			g.SetLimit(r.senders)
-			for some := range slices.Chunk(jobs, perGroup) {
+			g.SetLimit(peerWorkers)
+			for left := r.jobs; left > 0; left -= perGroup {
+				some := slices.Repeat([]parcel{kilobyte}, min(left, perGroup))
 				g.Go(func() error { _, err := sender.SendGroup(ctx, some, nil); return err })
 			}
 			return g.Wait()
@@ -578,12 +562,12 @@ func (r *peerRun) useQueue(q queue.Queue, perGroup int) {
 		r.handlers.add(w.stop)
 		return w.start(ctx, l.Run, func() bool { return true })
 	}
-	r.unsettled = func(context.Context) (int, error) { return int(messages - l.State().Outcomes[listener.Deleted]), nil }
+	r.unsettled = func(context.Context) (int, error) { return messages - int(l.State().Outcomes[listener.Deleted]), nil }
 }
 
-// table returns the results as Markdown. A figure is bold if it exceeds the one of Millrace, one by one, with the same
-// durability.
-func (p *peers) table(all []*peerTurn) string {
+// peersTable returns the results as Markdown. A figure is bold if it exceeds Millrace's with one job in a message and the
+// same durability.
+func peersTable(all []*peerTurn) string {
 	var b strings.Builder
 	b.WriteString("| contender | jobs are kept in | jobs | sent a second, one by one | sent a second, in bulk | handled a second |\n|---|---|--:|--:|--:|--:|\n")
 	for _, t := range all {
@@ -600,7 +584,6 @@ func (p *peers) table(all []*peerTurn) string {
 	return b.String()
 }
 
-// beside returns the median a second.
 func beside(of, millrace samples) string {
 	figure := of.median(sample.perSecond)
 	if len(of) == 0 {
