@@ -3,10 +3,12 @@ package queue_test
 import (
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"pgregory.net/rapid"
 
@@ -32,6 +34,23 @@ func TestOnlyWhatXMLCarriesIsAccepted(t *testing.T) {
 	for _, broken := range []string{"\xff", "a\xc3", "\xed\xa0\x80", "\xf4\x90\x80\x80"} {
 		if err := driver.CheckText(broken); !errors.Is(err, queue.ErrInvalid) {
 			t.Errorf("%q: got %v, want ErrInvalid", broken, err)
+		}
+	}
+}
+
+// Wherever a character stands in a text, and whatever surrounds it: texts are read in words. Requirement Q-08.
+func TestWhatXMLCarriesWhereverItStands(t *testing.T) {
+	for _, of := range []string{"x", "ü", "\n", "\U0001F600"} {
+		for _, c := range []string{"\x00", "\x1f", "\uFFFE", "\uFFFF", "\xff", "\xc3", "\xe2\x82", " ", "\x7f", "\u0080", "\t"} {
+			r, _ := utf8.DecodeRuneInString(c)
+			bad := !utf8.ValidString(c) || !carried(r)
+			for at := 0; at <= 70; at++ {
+				before := strings.Repeat(of, at)
+				err := driver.CheckText(before + c + strings.Repeat(of, 70-at))
+				if where := fmt.Sprintf("at byte %d", len(before)); (err != nil) != bad || bad && !strings.Contains(err.Error(), where) {
+					t.Fatalf("%q behind %d of %q: got %v, want an error %s: %t", c, at, of, err, where, bad)
+				}
+			}
 		}
 	}
 }

@@ -12,25 +12,59 @@ import (
 	"unicode/utf8"
 )
 
-// IsXMLText reports whether XML 1.0 carries the body unchanged: UTF-8 with only the characters
-// that section 2.2 allows.
-func IsXMLText(body []byte) bool {
-	for i := 0; i < len(body); {
-		c := body[i]
-		if c < utf8.RuneSelf {
-			if c < ' ' && c != '\t' && c != '\n' && c != '\r' {
-				return false
+// IsXMLText reports whether XML 1.0 carries the body unchanged: see [FirstInvalid].
+func IsXMLText(body []byte) bool { return FirstInvalid(body) < 0 }
+
+// FirstInvalid returns where the first character is that XML 1.0 does not carry, or that is not UTF-8, and -1 if
+// there is none. Section 2.2 of XML says which characters it carries.
+func FirstInvalid[S string | []byte](text S) int {
+	for i := 0; i < len(text); {
+		if i += plainPrefix(text[i:]); i == len(text) {
+			break
+		}
+		// Something near here is no plain ASCII. A few characters are looked at one by one, and then the words again.
+		for end := min(i+wordsSize, len(text)); i < end; {
+			c := text[i]
+			if c < utf8.RuneSelf {
+				if c < ' ' && c != '\t' && c != '\n' && c != '\r' {
+					return i
+				}
+				i++
+				continue
 			}
-			i++
-			continue
+			r, n := utf8.DecodeRuneInString(string(text[i:min(i+utf8.UTFMax, len(text))]))
+			if r == utf8.RuneError && n == 1 || r == 0xFFFE || r == 0xFFFF { // UTF-8 cannot encode the other invalid ones
+				return i
+			}
+			i += n
 		}
-		r, n := utf8.DecodeRune(body[i:])
-		if r == utf8.RuneError && n == 1 || r == 0xFFFE || r == 0xFFFF {
-			return false
-		}
-		i += n
 	}
-	return true
+	return -1
+}
+
+// wordsSize is how many bytes plainPrefix looks at together.
+const wordsSize = 32
+
+// plainPrefix returns the length of a prefix that is ASCII without control characters, in steps of wordsSize.
+func plainPrefix[S string | []byte](text S) int {
+	const spaces, tops = 0x2020202020202020, 0x8080808080808080
+	n := 0
+	for ; len(text)-n >= wordsSize; n += wordsSize {
+		s := text[n : n+wordsSize]
+		a, b, c, d := word(s), word(s[8:]), word(s[16:]), word(s[24:])
+		// The top bit of a byte is set if it is no ASCII, or if a space is more than it.
+		if (a|(a-spaces)|b|(b-spaces)|c|(c-spaces)|d|(d-spaces))&tops != 0 {
+			break
+		}
+	}
+	return n
+}
+
+// word returns the first eight bytes. The compiler makes one load of it.
+func word[S string | []byte](s S) uint64 {
+	_ = s[7]
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
 
 // byteOrderMark begins what some .NET and Windows programs write as UTF-8. It means nothing.

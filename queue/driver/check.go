@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/millrace/millrace/internal/bodytext"
 	"github.com/millrace/millrace/internal/units"
 	"github.com/millrace/millrace/queue"
 )
@@ -39,24 +40,15 @@ func CheckText(text string) error {
 		return &queue.Error{Kind: queue.ErrTooLarge, Detail: fmt.Sprintf("message text has %d bytes, the limit is %d", len(text), queue.MaxText),
 			Hint: tooLargeHint}
 	}
-	for i := plainPrefix(text); i < len(text); {
-		if c := text[i]; c < utf8.RuneSelf { // three times as fast as decoding
-			if c < ' ' && c != '\t' && c != '\n' && c != '\r' {
-				return invalid("message text has the character %U at byte %d, which XML cannot carry: send binary as Base64", c, i)
-			}
-			i++
-			continue
-		}
-		r, n := utf8.DecodeRuneInString(text[i:])
-		if r == utf8.RuneError && n == 1 {
-			return invalid("message text is not UTF-8 at byte %d: send binary as Base64", i)
-		}
-		if r == 0xFFFE || r == 0xFFFF { // UTF-8 cannot encode the other invalid characters
-			return invalid("message text has the character %U at byte %d, which XML cannot carry: send binary as Base64", r, i)
-		}
-		i += n
+	i := bodytext.FirstInvalid(text)
+	if i < 0 {
+		return nil
 	}
-	return nil
+	r, n := utf8.DecodeRuneInString(text[i:])
+	if r == utf8.RuneError && n == 1 {
+		return invalid("message text is not UTF-8 at byte %d: send binary as Base64", i)
+	}
+	return invalid("message text has the character %U at byte %d, which XML cannot carry: send binary as Base64", r, i)
 }
 
 // CheckRequest refuses a text with [queue.ErrTooLarge] if it exceeded [queue.MaxText], or its request
@@ -74,6 +66,9 @@ func CheckRequest(text string, room int) error {
 		return &queue.Error{Kind: queue.ErrTooLarge, Hint: tooLargeHint,
 			Detail: fmt.Sprintf("message text has %d bytes, the limit is %s", len(text), limit(queue.MaxText))}
 	}
+	if requestOverhead+len(text)*mostEscaped+room <= MaxRequest { // most texts are small, and need not be read
+		return nil
+	}
 	if n := RequestSize(text); n+room > MaxRequest {
 		return &queue.Error{Kind: queue.ErrTooLarge, Hint: "Base64 text is not escaped and always fits; " + tooLargeHint,
 			Detail: fmt.Sprintf("message text of %d bytes is a request of %d with its characters escaped for XML, the limit is %s", len(text), n, limit(MaxRequest))}
@@ -82,24 +77,6 @@ func CheckRequest(text string, room int) error {
 }
 
 const tooLargeHint = "keep large bodies in a blob and send a reference"
-
-// plainPrefix returns the length of a prefix that is valid in XML: ASCII without control
-// characters. It checks eight bytes at a time, and most texts are nothing else.
-func plainPrefix(text string) int {
-	const ones = 0x0101010101010101
-	for i := 0; ; i += 8 {
-		if len(text)-i < 8 {
-			return i
-		}
-		s := text[i : i+8]
-		w := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
-			uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
-		// The top bit of a byte is set if it is no ASCII, or if a space is more than it.
-		if (w|(w-' '*ones))&(0x80*ones) != 0 {
-			return i
-		}
-	}
-}
 
 // CheckEnqueue refuses enqueue options that the service would refuse, with [queue.ErrInvalid]. Nil is
 // valid.
@@ -255,19 +232,17 @@ func Seconds(d time.Duration) int64 {
 // requestOverhead is the size of a request without its text, as azqueue writes it.
 const requestOverhead = len(`<?xml version="1.0" encoding="UTF-8"?>` + "\n" + "<QueueMessage><MessageText></MessageText></QueueMessage>")
 
+// mostEscaped is how many bytes one byte of a text takes at most in its request.
+const mostEscaped = len("&#34;")
+
 // RequestSize returns the size of the request for a text that [CheckText] accepts, in bytes. The
 // text is escaped as encoding/xml does it.
 func RequestSize(text string) int {
 	n := requestOverhead + len(text)
-	for i := range len(text) {
-		switch text[i] {
-		case '"', '\'', '&', '\t', '\n', '\r': // &#34; &#39; &amp; &#x9; &#xA; &#xD;
-			n += 4
-		case '<', '>': // &lt; &gt;
-			n += 3
-		}
+	for _, escaped := range [...]string{`"`, "'", "&", "\t", "\n", "\r"} { // &#34; &#39; &amp; &#x9; &#xA; &#xD;
+		n += 4 * strings.Count(text, escaped) // which looks at many bytes at a time
 	}
-	return n
+	return n + 3*(strings.Count(text, "<")+strings.Count(text, ">")) // &lt; &gt;
 }
 
 // TTL returns the TTL of the options, or [queue.Forever] if it is 0 or o is nil.
