@@ -30,20 +30,20 @@ const (
 // often the request was sent before: see [Repeats]. If Do gives up it returns op's last error and
 // not the context's, because it says more.
 func Do(ctx context.Context, key string, transient func(error) bool, op func(context.Context) error) error {
-	series := NewWaits(key, FirstWait, MaxWait)
-	sent := 0
-	var last error
+	first := op(Repeated(ctx, 0))
+	if first == nil || !transient(first) { // nearly always, and then none of the following is allocated
+		return first
+	}
+	sent, last := 0, first
 	err := backoff.Retry(func() error {
-		err := op(Repeated(ctx, sent))
-		sent++
-		if err != nil {
-			last = err
-			if !transient(err) {
-				return backoff.Permanent(err)
-			}
+		if sent++; sent > 1 {
+			last = op(Repeated(ctx, sent-1))
 		}
-		return err
-	}, backoff.WithContext(policy{series, &last}, ctx))
+		if last != nil && !transient(last) {
+			return backoff.Permanent(last)
+		}
+		return last
+	}, backoff.WithContext(policy{NewWaits(key, FirstWait, MaxWait), &last}, ctx))
 	if err != nil && last != nil {
 		return last
 	}
