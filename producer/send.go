@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/internal/request"
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/internal/units"
+	"github.com/millrace/millrace/internal/waiting"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/driver"
 )
@@ -100,7 +101,7 @@ func (p *Producer[T]) send(ctx context.Context, s *Sending, body []byte, err err
 	if err == nil {
 		if p.options.Timeout > 0 {
 			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, p.options.Timeout)
+			ctx, cancel = waiting.WithTimeout(ctx, p.options.Timeout)
 			defer cancel()
 		}
 		err = p.intercepted(s, body)(ctx)
