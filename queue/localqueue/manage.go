@@ -11,6 +11,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"maps"
+	"sync"
 
 	"github.com/millrace/millrace/internal/localengine"
 	"github.com/millrace/millrace/internal/naming"
@@ -204,10 +205,13 @@ func (i identity) id(queueOrdinal, sequence uint64) queue.ID {
 // sequence is the inverse of id: the sequence of the message with that id. False means that
 // no message of the queue ever had it.
 func (i identity) sequence(id queue.ID, queueOrdinal uint64) (uint64, bool) {
-	b, ok := naming.ParseGUID(string(id)) // ids are case-sensitive, and so is Parse
+	parsed, ok := naming.ParseGUID(string(id)) // ids are case-sensitive, and so is Parse
 	if !ok {
 		return 0, false
 	}
+	b := blocks.Get().(*[16]byte)
+	defer blocks.Put(b)
+	*b = parsed
 	i.ids.Decrypt(b[:], b[:])
 	return binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(b[:8]) == queueOrdinal
 }
@@ -232,10 +236,14 @@ func (i identity) encoded(queueOrdinal, n uint64) (s [receiptLen]byte) {
 	return s
 }
 
+// blocks are what ids and receipts are encrypted in. A cipher is an interface, so on the stack they cannot be.
+var blocks = sync.Pool{New: func() any { return new([16]byte) }}
+
 func encrypt(key cipher.Block, high, low uint64) [16]byte {
-	var b [16]byte
+	b := blocks.Get().(*[16]byte)
+	defer blocks.Put(b)
 	binary.BigEndian.PutUint64(b[:8], high)
 	binary.BigEndian.PutUint64(b[8:], low)
 	key.Encrypt(b[:], b[:])
-	return b
+	return *b
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/internal/localengine"
@@ -18,6 +19,8 @@ type handle struct {
 	engine  *Engine
 	name    queue.Name
 	refused error // why the name is invalid; every call fails with it
+
+	found atomic.Pointer[queueState] // by the last call that looked for it; may be dropped
 }
 
 var _ localengine.Queue = (*handle)(nil)
@@ -263,24 +266,41 @@ func (q *handle) begin(ctx context.Context, u spaceNeed, bad error) (*queueState
 	if err := q.engine.enter(u); err != nil {
 		return nil, 0, err
 	}
-	s, seen := q.engine.find(q.name)
-	if s != nil {
-		s.mu.Lock()
-		if !s.dropped {
-			at := q.engine.clock.now() // with the lock held, so that time never goes back within a queue
-			for m := s.backlog.expired(at); m != nil; m = s.backlog.expired(at) {
-				s.backlog.remove(m)
-				if q.engine.committer != nil {
-					q.engine.committer.expire(localengine.MessageKey{Queue: s.ordinal, Sequence: m.sequence})
-				}
-			}
+	if s := q.found.Load(); s != nil {
+		if at, exists := q.lock(s); exists {
 			return s, at, nil
 		}
-		seen = s.pending // it was dropped between lookup and lock
+	}
+	s, seen := q.engine.find(q.name)
+	if s != nil {
+		if at, exists := q.lock(s); exists {
+			q.found.Store(s)
+			return s, at, nil
+		}
+		s.mu.Lock()
+		seen = s.pending // of its drop
 		s.mu.Unlock()
 	}
 	q.engine.leave()
 	return nil, 0, settled(ctx, seen, errQueueMissing)
+}
+
+// lock locks a queue and removes expired messages as of the returned instant, unless the queue was dropped after it
+// was found.
+func (q *handle) lock(s *queueState) (at instant, exists bool) {
+	s.mu.Lock()
+	if s.dropped {
+		s.mu.Unlock()
+		return 0, false
+	}
+	at = q.engine.clock.now() // with the lock held, so that time never goes back within a queue
+	for m := s.backlog.expired(at); m != nil; m = s.backlog.expired(at) {
+		s.backlog.remove(m)
+		if q.engine.committer != nil {
+			q.engine.committer.expire(localengine.MessageKey{Queue: s.ordinal, Sequence: m.sequence})
+		}
+	}
+	return at, true
 }
 
 // end ends what begin started. The call must wait for the ticket before it returns: until then,
