@@ -149,16 +149,19 @@ type typedDelivery[T any] struct {
 	typed    typedJob[T]
 }
 
-// newDeliveries returns n deliveries, linked by their sibling fields. They are one allocation,
-// which is freed with the last of them; that one ends soon after the others.
+// newDeliveries returns n deliveries, linked by their sibling fields. They are allocated a few at a time: one by
+// one costs more, and all in one is a large object, for which the runtime has no cache.
 func (j *Jobs[T]) newDeliveries(n int) *delivery {
-	batch := make([]typedDelivery[T], n)
 	var first *delivery
-	for i := range batch {
-		v := &batch[i]
-		v.typed.delivery, v.typed.jobs = &v.delivery, j
-		v.delivery.job, v.delivery.sibling = &v.typed, first
-		first = &v.delivery
+	for n > 0 {
+		some := make([]typedDelivery[T], min(n, 4))
+		for i := range some {
+			v := &some[i]
+			v.typed.delivery, v.typed.jobs = &v.delivery, j
+			v.delivery.job, v.delivery.sibling = &v.typed, first
+			first = &v.delivery
+		}
+		n -= len(some)
 	}
 	return first
 }
