@@ -142,7 +142,13 @@ func open(at azurestorage.Location, o Options) (_ *account, err error) {
 		return nil, &queue.Error{Kind: f.Kind, Detail: f.Detail, Hint: f.Hint, Err: f.Err}
 	}
 	a.service, a.own = connected.Client, connected.Own
-	a.pipeline = pipelineFor(connected.Authorize, connected.Transport)
+	transport := connected.Transport
+	if a.own != nil {
+		own := a.own.Transport.(*http.Transport)
+		own.DisableCompression = true // the service compresses no messages
+		transport = direct{own}
+	}
+	a.pipeline = pipelineFor(connected.Authorize, transport)
 	return a, nil
 }
 
@@ -217,6 +223,13 @@ func (t sendOnce) Do(r *http.Request) (*http.Response, error) {
 	}
 	return t.next.Do(r)
 }
+
+// direct is the transport of a client without redirects, cookies, and a time-out of its own, which need not be
+// asked.
+type direct struct{ transport *http.Transport }
+
+// Do implements [policy.Transporter].
+func (d direct) Do(r *http.Request) (*http.Response, error) { return d.transport.RoundTrip(r) }
 
 // noBody is an empty body that is not [http.NoBody], which net/http considers repeatable. It
 // sends nothing.
