@@ -31,7 +31,7 @@ func TestOnlyWhatXMLCarriesIsAccepted(t *testing.T) {
 			t.Fatalf("%U: %v", r, err)
 		}
 	}
-	for _, broken := range []string{"\xff", "a\xc3", "\xed\xa0\x80", "\xf4\x90\x80\x80"} {
+	for _, broken := range []string{"\xff", "a\n\xff", "\n\n\x00", "a\xc3", "\xed\xa0\x80", "\xf4\x90\x80\x80"} {
 		if err := driver.CheckText(broken); !errors.Is(err, queue.ErrInvalid) {
 			t.Errorf("%q: got %v, want ErrInvalid", broken, err)
 		}

@@ -1,5 +1,5 @@
-// Package bodytext knows bodies as text: a byte order mark, which bytes XML carries, and documents,
-// which it reads strictly.
+// Package bodytext knows bodies as text: a byte order mark, which bytes XML carries and how, and
+// documents, which it reads strictly.
 package bodytext
 
 import (
@@ -66,6 +66,53 @@ func word[S string | []byte](s S) uint64 {
 	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
 		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
+
+// Escapes returns how many bytes a text grows by when it is escaped for XML.
+func Escapes(text string) int {
+	n := 0
+	for i := range references {
+		n += growth(i) * strings.Count(text, escaped[i:i+1])
+	}
+	return n
+}
+
+// EscapesOf is [Escapes] of bytes.
+func EscapesOf(text []byte) int {
+	n := 0
+	for i := range references {
+		n += growth(i) * bytes.Count(text, escapedBytes[i:i+1])
+	}
+	return n
+}
+
+// AppendEscaped appends a text that XML carries, escaped as encoding/xml does it.
+func AppendEscaped(dst []byte, text string) []byte {
+	from := 0
+	for i := range len(text) {
+		if at := referenceOf[text[i]]; at > 0 {
+			dst = append(append(dst, text[from:i]...), references[at-1]...)
+			from = i + 1
+		}
+	}
+	return append(dst, text[from:]...)
+}
+
+// escaped has the characters that are escaped, and references in their order what replaces each.
+const escaped = "\"'&\t\n\r<>"
+
+var (
+	references   = [len(escaped)]string{"&#34;", "&#39;", "&amp;", "&#x9;", "&#xA;", "&#xD;", "&lt;", "&gt;"}
+	escapedBytes = []byte(escaped)
+	referenceOf  = func() (at [256]uint8) { // by character: the index in references, from 1; or 0
+		for i := range escaped {
+			at[escaped[i]] = uint8(i + 1)
+		}
+		return at
+	}()
+)
+
+// growth returns by how many bytes the character with this index in escaped grows.
+func growth(i int) int { return len(references[i]) - 1 }
 
 // byteOrderMark begins what some .NET and Windows programs write as UTF-8. It means nothing.
 var byteOrderMark = []byte("\uFEFF")

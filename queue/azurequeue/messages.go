@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/xml"
 	"errors"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -14,10 +15,10 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 
 	"github.com/millrace/millrace/internal/azurestorage"
+	"github.com/millrace/millrace/internal/bodytext"
 	"github.com/millrace/millrace/internal/queuexml"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/driver"
@@ -41,7 +42,12 @@ type sender struct{ transport policy.Transporter }
 // Do implements [policy.Policy]. It reads the body of an error response: the policy before may send
 // the request again.
 func (s sender) Do(r *policy.Request) (*http.Response, error) {
-	resp, err := s.transport.Do(r.Raw())
+	raw := r.Raw()
+	if d, ok := r.Body().(document); ok {
+		// net/http knows that this is in memory, and writes it together with the headers, by one system call.
+		raw.Body = io.NopCloser(d.Reader)
+	}
+	resp, err := s.transport.Do(raw)
 	switch {
 	case err != nil:
 		return nil, err
@@ -56,6 +62,12 @@ func (s sender) Do(r *policy.Request) (*http.Response, error) {
 	}
 	return resp, nil
 }
+
+// document is the body of a request.
+type document struct{ *bytes.Reader }
+
+// Close implements [io.Closer].
+func (document) Close() error { return nil }
 
 // serviceVersion is the version of the service's API that azqueue uses too.
 const serviceVersion = "2026-04-06"
@@ -83,7 +95,7 @@ func (q *handle) send(ctx context.Context, want int, method string, id queue.ID,
 	r.Header["Accept"], r.Header["X-Ms-Version"] = parts.accept[:], parts.version[:]
 	sent, err := runtime.NewRequestFromRequest(r)
 	if err == nil && body != nil {
-		err = sent.SetBody(streaming.NopCloser(bytes.NewReader(body)), "application/xml")
+		err = sent.SetBody(document{bytes.NewReader(body)}, "application/xml")
 	}
 	if err != nil {
 		return nil, err
@@ -137,16 +149,8 @@ func (q *handle) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptio
 // messageBody returns the document of a put, as azqueue writes it.
 func messageBody(text string) []byte {
 	const start, end = xml.Header + "<QueueMessage><MessageText>", "</MessageText></QueueMessage>"
-	size := driver.RequestSize(text)
-	b := bytes.NewBuffer(make([]byte, 0, size))
-	b.WriteString(start)
-	if size == len(start)+len(text)+len(end) {
-		b.WriteString(text) // nothing needs an escape
-	} else {
-		_ = xml.EscapeText(b, []byte(text)) // a buffer accepts everything
-	}
-	b.WriteString(end)
-	return b.Bytes()
+	b := append(make([]byte, 0, driver.RequestSize(text)), start...)
+	return append(bodytext.AppendEscaped(b, text), end...)
 }
 
 // Dequeue implements [queue.Queue] with Get Messages.

@@ -1,12 +1,17 @@
 package azurequeue
 
 import (
+	"bytes"
+	"encoding/xml"
 	"errors"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
+	"github.com/millrace/millrace/internal/bodytext"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/driver"
 )
@@ -44,6 +49,30 @@ func TestBodyLimit(t *testing.T) {
 			t.Errorf("text over the limit: got %v and a body of %d bytes, want ErrTooLarge and no request", err, len(body))
 		}
 	}
+}
+
+// Texts are checked, escaped and counted as encoding/xml does it.
+func TestTextsAreEscapedAsEncodingXMLDoes(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		parts := []string{"plain text ", "x", `"`, "'", "&", "<", ">", "\t", "\n", "\r", "\x00", "\x1f", "\x7f", "\xff", "é", "世", "\uFFFE", "\uFFFD"}
+		text := strings.Join(rapid.SliceOfN(rapid.SampledFrom(parts), 0, 30).Draw(r, "parts"), "")
+		var want bytes.Buffer
+		if err := xml.EscapeText(&want, []byte(text)); err != nil {
+			r.Fatal(err)
+		}
+		// EscapeText replaces what XML cannot carry by U+FFFD.
+		valid := strings.Count(want.String(), "\uFFFD") == strings.Count(text, "\uFFFD")
+		if got := driver.CheckText(text); (got == nil) != valid || bodytext.IsXMLText([]byte(text)) != valid {
+			r.Fatalf("%q: %v, and IsXMLText reports %v; encoding/xml accepts it: %v", text, got, bodytext.IsXMLText([]byte(text)), valid)
+		}
+		if !valid {
+			return
+		}
+		got, growth := bodytext.AppendEscaped([]byte("before"), text), want.Len()-len(text)
+		if string(got) != "before"+want.String() || bodytext.Escapes(text) != growth || bodytext.EscapesOf([]byte(text)) != growth {
+			r.Fatalf("%q: got %q and %d, %d bytes more; want %q", text, got, bodytext.Escapes(text), bodytext.EscapesOf([]byte(text)), want.String())
+		}
+	})
 }
 
 // largestText returns a text whose request has the maximum size once it is escaped.

@@ -237,13 +237,7 @@ const mostEscaped = len("&#34;")
 
 // RequestSize returns the size of the request for a text that [CheckText] accepts, in bytes. The
 // text is escaped as encoding/xml does it.
-func RequestSize(text string) int {
-	n := requestOverhead + len(text)
-	for _, escaped := range [...]string{`"`, "'", "&", "\t", "\n", "\r"} { // &#34; &#39; &amp; &#x9; &#xA; &#xD;
-		n += 4 * strings.Count(text, escaped) // which looks at many bytes at a time
-	}
-	return n + 3*(strings.Count(text, "<")+strings.Count(text, ">")) // &lt; &gt;
-}
+func RequestSize(text string) int { return requestOverhead + len(text) + bodytext.Escapes(text) }
 
 // TTL returns the TTL of the options, or [queue.Forever] if it is 0 or o is nil.
 func TTL(o *queue.EnqueueOptions) time.Duration {
