@@ -58,6 +58,11 @@ func BenchmarkOverTheWire(b *testing.B) {
 			b.Fatal(err)
 		}
 	})
+	b.Run("SendAll, 40 in a message", func(b *testing.B) {
+		if _, err := p.SendAllSeq(b.Context(), orders(b.N), &producer.SendAllOptions[order]{PerMessage: 40}); err != nil {
+			b.Fatal(err)
+		}
+	})
 }
 
 // BenchmarkSendAll is BenchmarkSend by SendAll: what it adds to a Send.

@@ -21,5 +21,6 @@
 // # Cost
 //
 // One transaction per job, and one more for each retry. Wake-ups cost none, unless there is a
-// WakeupDepth.
+// WakeupDepth. Jobs that share a message share its transaction: [Producer.SendGroup] sends one such
+// message, and SendAllOptions.PerMessage packs any number of jobs.
 package producer

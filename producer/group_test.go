@@ -55,12 +55,14 @@ func TestAGroupIsOneMessage(t *testing.T) {
 	}
 }
 
+var errUnlucky = errors.New("unlucky")
+
 // unluckyCodec encodes no order 13.
 type unluckyCodec struct{ codec.Codec[order] }
 
 func (c unluckyCodec) Encode(o order) ([]byte, error) {
 	if o.ID == "13" {
-		return nil, errors.New("unlucky")
+		return nil, errUnlucky
 	}
 	return c.Codec.Encode(o)
 }

@@ -49,6 +49,28 @@ func (s *scripted) Enqueue(ctx context.Context, text string, o *queue.EnqueueOpt
 	return s.Queue.Enqueue(ctx, text, o)
 }
 
+// ordersIn returns the orders of a message: one, or those of a group.
+func ordersIn(t testing.TB, text string) []order {
+	t.Helper()
+	h, body, _, err := envelope.Open(text, codec.Auto, envelope.Groups)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bodies := envelope.Group{body}
+	if h.Items > 0 {
+		if bodies, err = envelope.DecodeGroup(body, h.Items); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := make([]order, len(bodies))
+	for i, one := range bodies {
+		if all[i], err = codec.JSON[order]().Decode(one); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
 // onQueue returns how often each order is on the queue, and empties it.
 func onQueue(t testing.TB, q queue.Queue) map[string]int {
 	t.Helper()
@@ -59,15 +81,9 @@ func onQueue(t testing.TB, q queue.Queue) map[string]int {
 			t.Fatal(err)
 		}
 		for _, m := range batch {
-			_, body, _, err := envelope.Open(m.Text, codec.Auto)
-			if err != nil {
-				t.Fatal(err)
+			for _, one := range ordersIn(t, m.Text) {
+				times[one.ID]++
 			}
-			one, err := codec.JSON[order]().Decode(body)
-			if err != nil {
-				t.Fatal(err)
-			}
-			times[one.ID]++
 		}
 		if len(batch) == 0 {
 			return times
@@ -176,14 +192,16 @@ func TestSendAllKeepsTheBooks(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := rapid.IntRange(0, 60).Draw(rt, "jobs")
 		concurrency := rapid.IntRange(0, 8).Draw(rt, "concurrency")
-		// What becomes of the requests for a job, in turn; the ones after these succeed.
+		perMessage := rapid.IntRange(0, 7).Draw(rt, "per message")
+		// What becomes of the requests for a job, or for the first of a message, in turn; the ones after these
+		// succeed.
 		plan := rapid.MapOf(rapid.IntRange(0, 59), rapid.SliceOfN(rapid.SampledFrom([]string{"throttled", "lost", "unanswered", "invalid", "denied"}), 1, 3)).Draw(rt, "plan")
 		cancelAt := rapid.IntRange(-1, 60).Draw(rt, "cancel at job")
 		synctest.Test(t, func(t *testing.T) {
 			q := setup(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			failing := &planned{Queue: q, plan: plan, tries: map[string]int{}}
+			failing := &planned{Queue: q, t: t, plan: plan, tries: map[string]int{}}
 			jobs := func(yield func(order) bool) {
 				i := 0
 				for one := range orders(n) {
@@ -196,7 +214,7 @@ func TestSendAllKeepsTheBooks(t *testing.T) {
 					}
 				}
 			}
-			results, err := producer.New[order](failing, nil).SendAllSeq(ctx, jobs, &producer.SendAllOptions[order]{Concurrency: concurrency})
+			results, err := producer.New[order](failing, nil).SendAllSeq(ctx, jobs, &producer.SendAllOptions[order]{Concurrency: concurrency, PerMessage: perMessage})
 			checkBooks(rt, results, onQueue(t, q))
 			failed := slices.ContainsFunc(results, func(r producer.Result) bool { return r.Err != nil })
 			if all := !failed && len(results) == n && ctx.Err() == nil; all != (err == nil) {
@@ -206,9 +224,10 @@ func TestSendAllKeepsTheBooks(t *testing.T) {
 	})
 }
 
-// planned fails requests as planned for each order.
+// planned fails requests as planned for each order, or for the first of a message.
 type planned struct {
 	queue.Queue
+	t     testing.TB
 	plan  map[int][]string
 	mu    sync.Mutex
 	tries map[string]int
@@ -216,8 +235,7 @@ type planned struct {
 
 func (p *planned) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
 	time.Sleep(time.Millisecond)
-	_, body, _, _ := envelope.Open(text, codec.Auto)
-	one, _ := codec.JSON[order]().Decode(body)
+	one := ordersIn(p.t, text)[0]
 	p.mu.Lock()
 	var i int
 	fmt.Sscan(one.ID, &i)
@@ -419,11 +437,12 @@ func TestPanicsComeOutOfSendAll(t *testing.T) {
 			}
 		}
 	}
-	for where, c := range map[string]struct {
+	type userCode struct {
 		jobs    iter.Seq[order]
 		options producer.Options[order]
 		all     producer.SendAllOptions[order]
-	}{
+	}
+	cases := map[string]userCode{
 		"sequence": {jobs: at3},
 		"codec":    {options: producer.Options[order]{Codec: failingCodec{fail}}},
 		"trace":    {options: producer.Options[order]{Trace: func(context.Context) (string, string) { fail(); return "", "" }}},
@@ -431,7 +450,8 @@ func TestPanicsComeOutOfSendAll(t *testing.T) {
 			func(context.Context, *producer.Sending, func(context.Context) error) error { fail(); return nil }}}},
 		"options": {all: producer.SendAllOptions[order]{Options: func(int, order) producer.SendOptions { fail(); return producer.SendOptions{} }}},
 		"report":  {all: producer.SendAllOptions[order]{Report: func(producer.Result) { fail() }}},
-	} {
+	}
+	test := func(where string, c userCode, perMessage int) {
 		synctest.Test(t, func(t *testing.T) {
 			var onTheWay atomic.Int32
 			q := &scripted{setup(t), func(context.Context, string) error {
@@ -440,6 +460,7 @@ func TestPanicsComeOutOfSendAll(t *testing.T) {
 				time.Sleep(time.Second)
 				return nil
 			}}
+			c.all.PerMessage = perMessage
 			jobs := c.jobs
 			if jobs == nil {
 				jobs = orders(endless)
@@ -456,6 +477,10 @@ func TestPanicsComeOutOfSendAll(t *testing.T) {
 			t.Errorf("panic of %s: SendAll returned", where)
 		})
 	}
+	for where, c := range cases {
+		test(where, c, 1)
+		test(where+" with two jobs in a message", c, 2)
+	}
 }
 
 // A panic on a goroutine of SendAll's says where it came from.
@@ -467,6 +492,23 @@ func TestAPanicOfACodecHasItsStack(t *testing.T) {
 		}
 	}()
 	producer.New(setup(t), &producer.Options[order]{Codec: failingCodec{func() { panic("a bug") }}}).SendAllSeq(t.Context(), orders(10), nil)
+}
+
+// A function that ends its goroutine, as t.FailNow does, has accepted nothing: that comes out as a panic does. The
+// goroutine is missing from then on, and nobody waits for it.
+func TestACodecThatEndsItsGoroutineEndsSendAll(t *testing.T) {
+	for concurrency := 1; concurrency <= 3; concurrency++ {
+		func() {
+			defer func() {
+				if err, _ := recover().(error); err == nil || !strings.Contains(err.Error(), "has ended its goroutine") {
+					t.Errorf("got %v", err)
+				}
+			}()
+			results, err := producer.New(setup(t), &producer.Options[order]{Codec: failingCodec{runtime.Goexit}}).
+				SendAllSeq(t.Context(), orders(endless), &producer.SendAllOptions[order]{Concurrency: concurrency})
+			t.Errorf("got %v, %v", results, err)
+		}()
+	}
 }
 
 // A sequence that yields after false is a mistake in the program: the runtime's panic comes out when no
