@@ -50,7 +50,14 @@ var shortRuns = []struct {
 		"emulators -contenders memory,disk -connections 4 -rounds 1 -for 1ms -work enqueue,drain500",
 		[]string{`\| enqueue \| 4 \| memory \| [1-9][0-9]* \| 1.0 \|`, `\| enqueue \| 4 \| disk \| [1-9]`, `\| drain500 \| 4 \| memory \| [1-9]`, `\| drain500 \| 4 \| disk \| [1-9]`},
 	},
-	{"peers -rounds 1 -jobs 90 -contenders asynq,asynq-disk,river,jetstream,jetstream-file,jetstream-disk,memory,memory-groups,disk,disk-groups,process", peerRows()},
+	{
+		"send -rounds 2 -jobs 60 -concurrency 4",
+		[]string{
+			`\| post \| [1-9][0-9]* \| 1.00 \| [1-9][0-9]* \| 1.00 \| [0-9.]+ \| 1.000 \|`, `\| send \| [1-9].* \| 1.000 \|`, `\| send-http1 \| [1-9].* \| 1.000 \|`,
+			`\| sendall \| [1-9].* \| 1.000 \|`, `\| sendall-http1 \| [1-9].* \| 1.000 \|`, `\| packed \| [1-9].* \| 0.017 \|`, `\| packed-http1 \| [1-9].* \| 0.017 \|`,
+		},
+	},
+	{"peers -rounds 1 -jobs 90 -contenders asynq,asynq-disk,river,jetstream,jetstream-file,jetstream-disk,memory,memory-packed,disk,disk-packed,process", peerRows()},
 	{
 		"table -callers 1,3 -rounds 1 -for 10ms -stored 1000",
 		[]string{
@@ -69,8 +76,8 @@ var shortRuns = []struct {
 func peerRows() []string {
 	rows := []string{
 		`\| NATS JetStream \| memory \| 90 \| RATE \| RATE \| RATE \|`, `\| NATS JetStream \| file.* \| 90 \| RATE \| RATE \| RATE \|`, `\| NATS JetStream with .* \| disk \| 18 \| RATE \| RATE \| RATE \|`,
-		`\| Millrace, its server \| memory \| 90 \| RATE \| RATE \| RATE \|`, `\| Millrace, its server, groups of 40 \| memory \| 90 \| – \| RATE \| RATE \|`,
-		`\| Millrace, its server with .-data. \| disk \| 90 \| RATE \| RATE \| RATE \|`, `\| Millrace, its server with .-data., groups of 40 \| disk \| 90 \| – \| RATE \| RATE \|`,
+		`\| Millrace, its server \| memory \| 90 \| RATE \| RATE \| RATE \|`, `\| Millrace, its server, packed \| memory \| 90 \| – \| RATE \| RATE \|`,
+		`\| Millrace, its server with .-data. \| disk \| 90 \| RATE \| RATE \| RATE \|`, `\| Millrace, its server with .-data., packed \| disk \| 90 \| – \| RATE \| RATE \|`,
 		`\| Millrace, its engine without a server \| memory \| 450 \| RATE \| RATE \| RATE \|`,
 	}
 	if _, err := exec.LookPath("redis-server"); err == nil || azuritetest.Required("redis") {

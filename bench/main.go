@@ -39,6 +39,7 @@ var commands = []struct {
 	{"latency", "how long a job waits, from the return of Send to the first line of its handler", func() benchmark { return new(latency) }},
 	{"pickup", "how long a critical job waits while another queue of its process is flooded", func() benchmark { return new(pickup) }},
 	{"shards", "jobs a second that several limited queues carry", func() benchmark { return new(sharding) }},
+	{"send", "jobs a second of a producer, one by one and packed, beside bare POSTs of net/http", func() benchmark { return new(producing) }},
 	{"peers", "jobs a second, sent and handled, beside asynq, river, and NATS JetStream", func() benchmark { return new(peers) }},
 	{"emulators", "messages a second of millrace serve, beside Azurite", func() benchmark { return new(emulators) }},
 	{"table", "entities a second of a file of tables, beside SQLite", func() benchmark { return new(tables) }},

@@ -59,6 +59,7 @@ func (p *peers) check() error { return nil }
 const (
 	peerWorkers     = 64              // goroutines that send one by one, and handlers
 	peerConnections = peerWorkers + 8 // to a server, so that no worker waits for one
+	packed          = many            // jobs in a message: as many as fit, which are 61
 )
 
 type peer struct {
@@ -79,9 +80,9 @@ var allPeers = []peer{
 	{name: "jetstream-disk", title: "NATS JetStream with `sync_interval: always`", kept: "disk", like: "disk", share: 0.2, open: openJetStream(jetstream.FileStorage, true)},
 	{name: "azurite", title: "Millrace, Azurite", kept: "memory", share: 0.05, open: openMillrace("azurite", 1)},
 	{name: "memory", title: "Millrace, its server", kept: "memory", open: openMillrace("memory", 1)},
-	{name: "memory-groups", title: "Millrace, its server, groups of 40", kept: "memory", open: openMillrace("memory", 40)},
+	{name: "memory-packed", title: "Millrace, its server, packed", kept: "memory", open: openMillrace("memory", packed)},
 	{name: "disk", title: "Millrace, its server with `-data`", kept: "disk", open: openMillrace("disk", 1)},
-	{name: "disk-groups", title: "Millrace, its server with `-data`, groups of 40", kept: "disk", open: openMillrace("disk", 40)},
+	{name: "disk-packed", title: "Millrace, its server with `-data`, packed", kept: "disk", open: openMillrace("disk", packed)},
 	{name: "process", title: "Millrace, its engine without a server", kept: "memory", share: 5, open: openProcess},
 }
 
@@ -497,7 +498,7 @@ func openJetStream(storage jetstream.StorageType, synced bool) func(context.Cont
 }
 
 // openMillrace opens a queue on a server of the Queue service's protocol.
-func openMillrace(kind emulatorKind, perGroup int) func(context.Context, *peerRun) error {
+func openMillrace(kind emulatorKind, perMessage int) func(context.Context, *peerRun) error {
 	return func(ctx context.Context, r *peerRun) error {
 		s, err := r.servers.start(ctx, r.harness, kind)
 		if err != nil {
@@ -514,7 +515,7 @@ func openMillrace(kind emulatorKind, perGroup int) func(context.Context, *peerRu
 			return err
 		}
 		r.add(q.Close)
-		r.useQueue(q, perGroup)
+		r.useQueue(q, perMessage)
 		return q.Create(ctx, nil)
 	}
 }
@@ -531,31 +532,31 @@ func openProcess(ctx context.Context, r *peerRun) error {
 }
 
 // useQueue sends to a queue and handles it with a listener. The number of handlers is the only setting that differs from
-// the defaults. A group has eight of them.
-func (r *peerRun) useQueue(q queue.Queue, perGroup int) {
+// the defaults. A packed message has eight of them.
+func (r *peerRun) useQueue(q queue.Queue, perMessage int) {
 	sender := producer.New[parcel](q, nil)
 	w := &listening{failed: make(chan error, 1)}
 	o := &listener.Options[parcel]{Concurrency: peerWorkers, Logger: slog.New(slog.DiscardHandler), OnError: w.fail}
 	handler := func(_ context.Context, m *listener.Message[parcel]) error { return r.handle(m.Body) }
-	messages := (r.jobs + perGroup - 1) / perGroup
-	if perGroup == 1 {
+	if perMessage == 1 {
 		r.send = func(ctx context.Context) error { _, err := sender.Send(ctx, kilobyte, nil); return err }
-		r.bulk = func(ctx context.Context) error {
-			_, err := sender.SendAll(ctx, slices.Repeat([]parcel{kilobyte}, r.jobs), &producer.SendAllOptions[parcel]{Concurrency: peerWorkers})
-			return err
-		}
 	} else {
 		o.Concurrency = peerWorkers / 8
 		handler = listener.EachItem(handler, 8)
-		r.bulk = func(ctx context.Context) error {
-			g, ctx := errgroup.WithContext(ctx)
-			g.SetLimit(peerWorkers)
-			for left := r.jobs; left > 0; left -= perGroup {
-				some := slices.Repeat([]parcel{kilobyte}, min(left, perGroup))
-				g.Go(func() error { _, err := sender.SendGroup(ctx, some, nil); return err })
+	}
+	messages := r.jobs // that are sent before the handlers start
+	r.bulk = func(ctx context.Context) error {
+		all := &producer.SendAllOptions[parcel]{Concurrency: peerWorkers, PerMessage: perMessage}
+		results, err := sender.SendAll(ctx, slices.Repeat([]parcel{kilobyte}, r.jobs), all)
+		if perMessage > 1 {
+			messages = 0
+			for _, one := range results {
+				if one.Item == 0 {
+					messages++
+				}
 			}
-			return g.Wait()
 		}
+		return err
 	}
 	l := listener.New(q, handler, o)
 	r.start = func(ctx context.Context) error {
