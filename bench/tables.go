@@ -22,8 +22,8 @@ import (
 	_ "modernc.org/sqlite" // the driver
 )
 
-// tables measures what stores of tables do in a second: insertions, point reads, pages and deletions of package
-// filetable, beside a plain table of SQLite, which is as durable. TMPDIR selects the disk.
+// tables measures what stores of tables do in a second: insertions, point reads, pages, replacements and deletions of
+// package filetable, beside a plain table of SQLite, which is as durable. TMPDIR selects the disk.
 type tables struct {
 	turns
 	kinds   []tableKind
@@ -134,6 +134,7 @@ var tableWorks = []tableWork{
 	{"insert", groupSize, (*measuredTable).insertSome},
 	{"point read", 1, (*measuredTable).getOne},
 	{"page", pageSize, (*measuredTable).readPage},
+	{"replace", 1, (*measuredTable).replaceOne},
 	{"delete", 1, (*measuredTable).removeSome},
 	{"delete", groupSize, (*measuredTable).removeSome},
 }
@@ -184,6 +185,12 @@ func (m *measuredTable) insertSome(ctx context.Context, n int) error {
 
 func (m *measuredTable) getOne(ctx context.Context, _ int) error {
 	return m.get(ctx, keyOf(int(rand.Int64N(m.stored))))
+}
+
+func (m *measuredTable) replaceOne(ctx context.Context, _ int) error {
+	e := entitiesFrom(int(rand.Int64N(m.stored)), 1)[0]
+	e.ETag = table.Any
+	return m.replace(ctx, e)
 }
 
 // readPage reads a whole page of a partition.
@@ -267,6 +274,7 @@ func concurrently(n int, do func() error) error {
 // target is a table to measure. It is safe for concurrent use.
 type target interface {
 	insert(ctx context.Context, entities []table.Entity) error // one of them, or a group
+	replace(ctx context.Context, e table.Entity) error
 	get(ctx context.Context, k table.Key) error
 	page(ctx context.Context, from table.Key) (entities int, err error) // of one partition
 	remove(ctx context.Context, keys []table.Key) error                 // one of them, or a group
@@ -313,6 +321,11 @@ func (s store) insert(ctx context.Context, entities []table.Entity) (err error) 
 	return err
 }
 
+func (s store) replace(ctx context.Context, e table.Entity) error {
+	_, err := s.Update(ctx, e)
+	return err
+}
+
 func (s store) get(ctx context.Context, k table.Key) error {
 	_, err := s.Get(ctx, k)
 	return err
@@ -346,7 +359,7 @@ type plain struct {
 	statements
 }
 
-type statements struct{ inserting, getting, paging, removing *sql.Stmt }
+type statements struct{ inserting, replacing, getting, paging, removing *sql.Stmt }
 
 func openSQLite(dir string) (target, error) {
 	options := url.Values{"_txlock": {"immediate"}, "_pragma": {"busy_timeout(60000)", "journal_mode(WAL)", "synchronous(FULL)"}}
@@ -380,6 +393,8 @@ func (p *plain) prepare() (err error) {
 	}
 	const columns = "row, etag, modified, title, text, userid, likes, createdon"
 	p.inserting = one(p.writer, "INSERT INTO blogs VALUES (?, ?, abs(random()), ?, ?, ?, ?, ?, ?)")
+	p.replacing = one(p.writer, `UPDATE blogs SET etag = abs(random()), modified = ?, title = ?, text = ?, userid = ?, likes = ?, createdon = ?
+		WHERE partition = ? AND row = ?`)
 	p.removing = one(p.writer, "DELETE FROM blogs WHERE partition = ? AND row = ?")
 	p.getting = one(p.db, "SELECT "+columns+" FROM blogs WHERE partition = ? AND row = ?")
 	p.paging = one(p.db, "SELECT "+columns+" FROM blogs WHERE partition = ? AND row >= ? ORDER BY row LIMIT 1000")
@@ -388,9 +403,17 @@ func (p *plain) prepare() (err error) {
 
 func (p *plain) insert(ctx context.Context, entities []table.Entity) error {
 	return p.each(ctx, p.inserting, len(entities), func(i int) []any {
-		e := entities[i]
-		return []any{e.Partition, e.Row, time.Now().UnixNano(), e.Text("Title"), e.Text("Text"), e.Text("UserId"), e.Int("Likes"), e.Time("CreatedOn").UnixNano()}
+		return append([]any{entities[i].Partition, entities[i].Row}, columnsOf(entities[i])...)
 	})
+}
+
+// columnsOf returns the values of the columns behind the version.
+func columnsOf(e table.Entity) []any {
+	return []any{time.Now().UnixNano(), e.Text("Title"), e.Text("Text"), e.Text("UserId"), e.Int("Likes"), e.Time("CreatedOn").UnixNano()}
+}
+
+func (p *plain) replace(ctx context.Context, e table.Entity) error {
+	return p.each(ctx, p.replacing, 1, func(int) []any { return append(columnsOf(e), e.Partition, e.Row) })
 }
 
 func (p *plain) remove(ctx context.Context, keys []table.Key) error {

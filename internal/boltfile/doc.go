@@ -8,6 +8,8 @@
 // that the pages above give them. Whether the values are those that somebody wrote is for the caller to check, because
 // bbolt's pages have no checksums; only its meta pages do.
 //
+// [Changed] visits what one commit has written, by comparison with the commit before.
+//
 // The caller decides what damage means: a walk can end with the first of it or go on with the next page. What no tree
 // leads to any more, [Reader.Scan] finds.
 //

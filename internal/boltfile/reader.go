@@ -67,6 +67,9 @@ func (s *source) ReadAt(b []byte, at int64) (int, error) {
 	return n, err
 }
 
+// ReadAt reads the bytes of the file; see [Reader.ReadError].
+func (r *Reader) ReadAt(b []byte, at int64) (int, error) { return r.file.ReadAt(b, at) }
+
 // ReadError returns the first error of the disk so far: unlike damage, it may pass. Nil means that
 // every page was read that is in the file.
 func (r *Reader) ReadError() error { return r.file.failed }

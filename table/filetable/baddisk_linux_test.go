@@ -1,6 +1,7 @@
 package filetable
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -86,41 +87,81 @@ func TestAFileBehindALinkToNowhere(t *testing.T) {
 	inserted(t, tableOf(t, opened(t, path), "Channels"), entity("p", "a", ""))
 }
 
-// TestACommitWhoseLastWaitFailed: it can be read, so another commit must follow it; without one no more changes are made.
-func TestACommitWhoseLastWaitFailed(t *testing.T) {
-	path, cause := scratch(t), errors.New("input/output error")
-	db, err := open(path, 0)
-	if err != nil {
+// TestACommitWhoseWaitFailed: it can be read and may not be on disk, whichever of its waits it was. So it fails, no more
+// changes are made, and nothing says that it is on disk.
+func TestACommitWhoseWaitFailed(t *testing.T) {
+	for _, shape := range commitShapes {
+		for failing := 1; failing <= shape.waits; failing++ {
+			t.Run(fmt.Sprintf("%s, wait %d", shape.name, failing), func(t *testing.T) {
+				db, k := shaped(t)
+				cause := errors.New("input/output error")
+				n, wait := 0, db.sync
+				db.sync = func() error {
+					if n++; n == failing {
+						return cause
+					}
+					return wait()
+				}
+				if _, err := db.commit(shape.do(k)); !errors.Is(err, cause) || !errors.Is(err, table.ErrUnavailable) || !strings.Contains(err.Error(), "unknown") {
+					t.Errorf("the wait failed: got %v", err)
+				}
+				for range 2 {
+					if _, err := db.commit([]*request{kept{}.put("later", "")}); !errors.Is(err, table.ErrUnavailable) || !strings.Contains(err.Error(), "open the file again") {
+						t.Errorf("after it: got %v, want ErrUnavailable", err)
+					}
+				}
+				if err := db.Close(); !errors.Is(err, cause) || !strings.Contains(err.Error(), db.path) {
+					t.Errorf("Close: got %v, want why", err)
+				}
+				if n != failing {
+					t.Errorf("%d waits after the one that failed", n-failing)
+				}
+				now := readFile(t, db.path)
+				m := newestMeta(t, now)
+				if is, _, err := standingOf(bytes.NewReader(now), m); err != nil || is == onDisk {
+					t.Errorf("the newest commit has the standing %d, %v", is, err)
+				}
+			})
+		}
+	}
+}
+
+// TestACommitThatWasNotWrittenIsForgotten: later ones are made.
+func TestACommitThatWasNotWrittenIsForgotten(t *testing.T) {
+	db, cause := unlooped(t, scratch(t)), errors.New("input/output error")
+	defer closed(t, db)
+	if err := db.settle(commits(t, db)+1, cause); !errors.Is(err, cause) || db.broken != nil {
+		t.Errorf("got %v and then %v", err, db.broken)
+	}
+	if err := db.settle(commits(t, db), cause); !errors.Is(err, cause) || db.broken == nil {
+		t.Errorf("a commit that can be read: got %v and then %v", err, db.broken)
+	}
+	db.broken = nil
+}
+
+// TestOpenAndCloseWhoseWaitFailed: Close fails; what an earlier process left is not taken for durable.
+func TestOpenAndCloseWhoseWaitFailed(t *testing.T) {
+	db, k := shaped(t)
+	committed(t, db, k.putMany(900, 1, 100)...)
+	cause := errors.New("input/output error")
+	db.sync = func() error { return cause }
+	if err := db.Close(); !errors.Is(err, cause) {
+		t.Errorf("Close: got %v", err)
+	}
+	db = unlooped(t, db.path)
+	at := db.newest.MetaAt(1-db.newest.Slot) + markAt
+	if _, err := db.file.WriteAt(make([]byte, markSize), at); err != nil { // as if it had not reached the disk
 		t.Fatal(err)
 	}
-	r := func(row string) []*request {
-		return []*request{newRequest([]byte("table channels"), []table.Change{table.Inserting(entity("p", row, ""))})}
+	db.sync = func() error { return cause }
+	if err := db.beginSeals(format); !errors.Is(err, cause) {
+		t.Errorf("begin: got %v", err)
 	}
-	if _, err := db.commit(r("a")); err != nil {
-		t.Fatal(err)
+	if is, _, err := standingOf(db.file, db.newest); err != nil || is != whole {
+		t.Errorf("got the standing %d, %v, want %d", is, err, whole)
 	}
-	id := commits(t, db)
-	if err := db.settle(id+1, cause); !errors.Is(err, cause) || commits(t, db) != id || db.broken != nil {
-		t.Errorf("a commit that did not take effect: got %v and %d commits more", err, commits(t, db)-id)
-	}
-	if err := db.settle(id, cause); err != nil || commits(t, db) != id+1 {
-		t.Errorf("a commit that took effect: got %v and %d commits more, want one", err, commits(t, db)-id)
-	}
-	redirect(t, db.file, path, os.O_RDONLY)
-	if err := db.settle(id+1, cause); !errors.Is(err, cause) || !strings.Contains(err.Error(), "unknown") {
-		t.Errorf("no commit can follow: got %v", err)
-	}
-	redirect(t, db.file, path, os.O_RDWR)
-	if _, err := db.commit(r("b")); !errors.Is(err, table.ErrUnavailable) || !strings.Contains(err.Error(), "open the file again") {
-		t.Errorf("after it: got %v, want ErrUnavailable", err)
-	}
-	if err := db.Close(); !errors.Is(err, cause) || !strings.Contains(err.Error(), path) {
-		t.Errorf("Close: got %v, want why", err)
-	}
-	db = opened(t, path)
-	if _, err := tableOf(t, db, "channels").Get(t.Context(), table.Key{Partition: "p", Row: "a"}); err != nil {
-		t.Error(err)
-	}
+	db.sync = db.tree.Sync
+	closed(t, db)
 }
 
 // TestADeletedFileTakesNoChange: what is written to it would be lost.

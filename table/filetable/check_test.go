@@ -27,7 +27,7 @@ func FuzzPages(f *testing.F) {
 	f.Fuzz(func(t *testing.T, at uint32, damage []byte) {
 		damaged := slices.Clone(content)
 		copy(damaged[int(at)%len(damaged):], damage)
-		err := checkPages(bytes.NewReader(damaged), int64(len(damaged)))
+		_, _, err := checkPages(bytes.NewReader(damaged), int64(len(damaged)))
 		if err != nil && !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrNewer) {
 			t.Fatalf("got %v, want ErrCorrupt", err)
 		}
@@ -64,7 +64,8 @@ func TestADiskThatCannotBeReadIsNotDamage(t *testing.T) {
 	content := withoutReserve(t, readFile(t, path))
 	page := int64(newestMeta(t, content).PageSize)
 	check := func(from, to int64) error {
-		return checkPages(failing{bytes.NewReader(content), from, to}, int64(len(content)))
+		_, _, err := checkPages(failing{bytes.NewReader(content), from, to}, int64(len(content)))
+		return err
 	}
 	failed := 0
 	for from := int64(0); from < int64(len(content)); from += page {

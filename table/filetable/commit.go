@@ -149,9 +149,10 @@ func (db *DB) commit(batch []*request) (outcomes []outcome, err error) {
 	id := tx.ID()
 	committing = true
 	if err := tx.Commit(); err != nil {
-		if err := db.settle(id, err); err != nil {
-			return nil, db.unavailable("commit to", err)
-		}
+		return nil, db.unavailable("commit to", db.settle(id, err))
+	}
+	if err := db.seal(); err != nil {
+		return nil, db.unavailable("commit to", db.lost(err))
 	}
 	db.version = w.version
 	return outcomes, nil
@@ -194,25 +195,19 @@ func (db *DB) checkUsable() error {
 	return nil
 }
 
-// settle finds out what became of a commit that failed with cause; nil means that it took effect. An error before
-// the last wait for the disk means that it did not. If only that wait failed, the commit can be read but may not survive a
-// power cut. Waiting again proves nothing, because systems forget failed writes. But another commit writes the other meta
-// page, and if that reaches the disk, so has everything that it depends on.
+// settle returns why a commit that failed with cause did not take effect. If its root was written all the same, it can
+// be read and may not survive a power cut.
 func (db *DB) settle(id int, cause error) error {
-	newest, err := db.newestCommit()
-	if err == nil && newest < id {
-		return cause
+	if newest, err := db.newestCommit(); err != nil || newest >= id {
+		return db.lost(errors.Join(cause, err))
 	}
-	if err == nil {
-		err = db.tree.Update(func(tx *bolt.Tx) error {
-			about := tx.Bucket(aboutBucket)
-			return about.Put(versionKey, append([]byte{}, about.Get(versionKey)...))
-		})
-	}
-	if err == nil {
-		return nil
-	}
-	db.broken = fmt.Errorf("it is unknown whether an earlier commit would survive a power cut; stop, and open the file again: %w", errors.Join(cause, err))
+	return cause
+}
+
+// lost refuses all further changes, because a commit that can be read may not be on disk. Waiting again proves nothing:
+// systems forget failed writes.
+func (db *DB) lost(cause error) error {
+	db.broken = fmt.Errorf("it is unknown whether an earlier commit would survive a power cut; stop, and open the file again: %w", cause)
 	return db.broken
 }
 
@@ -319,7 +314,8 @@ const reserveSize = 4 << 20
 type reserve struct {
 	file      *os.File
 	pageSize  int
-	allocated int64 // the file is allocated up to here
+	sync      func() error // waits for the disk
+	allocated int64        // the file is allocated up to here
 }
 
 // ensure allocates what a commit needs besides the reserve, in bytes; high is the end of the pages in use. It
@@ -343,7 +339,7 @@ func (r *reserve) allocate(to int64) (err error) {
 	if r.allocated, err = allocate(r.file, r.allocated, to); err != nil {
 		return err
 	}
-	return r.file.Sync()
+	return r.sync()
 }
 
 // need returns how much a commit of these requests may write, in bytes: each record twice, because a page is split

@@ -17,6 +17,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
+	"github.com/millrace/millrace/internal/boltfile"
 	"github.com/millrace/millrace/internal/openfile"
 	"github.com/millrace/millrace/internal/serviceerror"
 	"github.com/millrace/millrace/internal/units"
@@ -63,13 +64,22 @@ func open(path string, wait time.Duration) (*DB, error) {
 	if err := db.openTree(absolute, wait); err != nil {
 		return nil, openfile.DescribeLink(absolute, err)
 	}
-	if err := db.view(func(tx *bolt.Tx) (err error) {
-		db.version, err = readNumber(versionKey, tx.Bucket(aboutBucket).Get(versionKey))
+	db.sync = db.tree.Sync
+	db.reserve = reserve{file: db.file, pageSize: db.tree.Info().PageSize, sync: func() error { return db.sync() }}
+	var from uint64
+	err = db.view(func(tx *bolt.Tx) (err error) {
+		about := tx.Bucket(aboutBucket)
+		if from, err = readNumber(formatKey, about.Get(formatKey)); err == nil {
+			db.version, err = readNumber(versionKey, about.Get(versionKey))
+		}
 		return err
-	}); err != nil {
+	})
+	if err == nil {
+		err = db.beginSeals(from)
+	}
+	if err != nil {
 		return nil, errors.Join(err, db.tree.Close())
 	}
-	db.reserve = reserve{file: db.file, pageSize: db.tree.Info().PageSize}
 	return db, nil
 }
 
@@ -177,6 +187,8 @@ type DB struct {
 
 	// The fields below are owned by the goroutine that commits, and by Close when that has ended.
 
+	sync      func() error  // waits for the disk
+	newest    boltfile.Meta // on disk
 	reserve   reserve
 	version   uint64    // number of the last version of an entity
 	broken    error     // why changes are refused
@@ -218,7 +230,11 @@ func (db *DB) closeTree() error {
 	if db.panicked {
 		return errors.Join(openfile.Unlock(db.file), db.file.Close())
 	}
-	return db.tree.Close()
+	var err error
+	if db.broken == nil {
+		err = db.sync() // for the mark of the last commit
+	}
+	return errors.Join(err, db.tree.Close())
 }
 
 func (db *DB) isClosed() bool {

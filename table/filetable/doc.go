@@ -7,8 +7,8 @@
 //
 // A change that was confirmed is on disk: a kill or a power cut does not undo it, provided that the disk keeps what it
 // reports as written. A change whose call has not returned may or may not have taken effect, a group of changes
-// completely or not at all. The file is a tree of bbolt: a commit writes changed pages to free places, waits for the
-// disk, writes the new root, and waits again; an interrupted one leaves the commit before.
+// completely or not at all. The file is a tree of bbolt: a commit writes changed pages to free places, the new root, and
+// a checksum of both, and waits for the disk. An interrupted one leaves the commit before.
 //
 // Versions of entities are numbered through all tables of a file, and the number is part of each commit, so that no
 // ETag ever comes a second time: neither after a deletion nor after a restart.
@@ -33,8 +33,13 @@
 //
 // Open reads every page of the file and checks that it is a sound tree; otherwise it fails with [ErrCorrupt] and changes
 // nothing. Every entity has a checksum: one that is damaged fails its readers with [ErrCorrupt], and the others are
-// available; deleting it or replacing it with [table.Any] repairs the table. One kind of damage cannot be told from an
-// interrupted commit: without the newest root the file is as it was one commit earlier.
+// available; deleting it or replacing it with [table.Any] repairs the table.
+//
+// Damage of the last commit is told from an interruption by a mark, which is written after the commit was confirmed. The
+// disk has it after the next commit, after Close, or when the system writes it, by default within half a minute. With the
+// mark, a commit whose root or pages are damaged is refused with [ErrCorrupt]. Without it, the file is as it was one
+// commit earlier, and no error says so. That takes two faults: a power cut shortly after the last commit, and damage of
+// what this commit has written. Kills of the process do not count: the system still has the mark.
 //
 // If the file changes while it is open, or was deleted, calls fail; if the disk also fails to write a commit then, the
 // process may end as if it were killed. If the disk fails so that a commit may be lost, all further changes are refused
@@ -45,9 +50,15 @@
 //
 // # Cost
 //
-// A commit waits for the disk twice, whatever it contains. A point read takes O(log n), a page what its
-// entities take. Open takes O(n): some seconds for a million small entities at most. Memory holds a page of entities for
-// each reader and the changes of a commit; the file is mapped, so the system shows the parts that were read as memory of
-// the process until it needs it. The smallest file has 5 MiB. The file does not shrink: space of deleted entities is used
-// again.
+// A commit waits for the disk once, or twice if it changes more than 256 pages or 8 MiB; once in a MiB or more it also
+// waits for space that the file grows by. A change of one small entity writes a page for each level of the tree, of 4 KiB
+// on most machines, and the root. A point read takes O(log n), a page what its entities take. Open takes O(n): some
+// seconds for a million small entities at most. Memory holds a page of entities for each reader and the changes of a
+// commit; the file is mapped, so the system shows the parts that were read as memory of the process until it needs it.
+// The smallest file has 5 MiB. The file does not shrink: space of deleted entities is used again.
+//
+// # Versions of the format
+//
+// Open brings files of format 1 to format 2, which earlier releases refuse. A power cut in between loses nothing. To go
+// back to an earlier release, copy the file before.
 package filetable

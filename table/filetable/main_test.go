@@ -93,7 +93,7 @@ func commits(t testing.TB, db *DB) int {
 	return id
 }
 
-// changed changes the file directly, as a bad disk or another program does.
+// changed changes the file directly, as a bad disk or another program does, and seals the commit.
 func changed(t testing.TB, path string, change func(*bolt.Tx) error) {
 	t.Helper()
 	tree, err := bolt.Open(path, 0o600, &bolt.Options{NoFreelistSync: true})
@@ -106,6 +106,11 @@ func changed(t testing.TB, path string, change func(*bolt.Tx) error) {
 	if err := tree.Close(); err != nil {
 		t.Error(err)
 	}
+	content := readFile(t, path)
+	m := newestMeta(t, content)
+	metaPage := content[m.MetaAt(m.Slot):][:m.PageSize]
+	copy(metaPage[sealAt:], newSealer(metaPage).seal())
+	writeFile(t, path, content)
 }
 
 func readFile(t testing.TB, path string) []byte {

@@ -289,7 +289,10 @@ var (
 )
 
 // format is that of the files which this package writes.
-const format = 1
+const format = 2
+
+// unsealedFormat is the last format whose commits had no seals.
+const unsealedFormat = 1
 
 // tablePrefix begins the names of the buckets that are tables.
 const tablePrefix = "table "

@@ -85,10 +85,14 @@ func TestAfterCloseCallsFail(t *testing.T) {
 
 // TestAReadAtTheVeryEnd: Close comes between a call and its transaction.
 func TestAReadAtTheVeryEnd(t *testing.T) {
-	db := opened(t, scratch(t))
-	if err := db.tree.Close(); err != nil {
+	db, err := Open(scratch(t), nil)
+	if err == nil {
+		err = db.tree.Close()
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = db.Close() }) // whose tree is closed
 	if _, err := tableOf(t, db, "Channels").Query(t.Context(), table.Query{}); !errors.Is(err, ErrClosed) {
 		t.Errorf("got %v, want ErrClosed", err)
 	}
