@@ -26,7 +26,8 @@ type watcher struct {
 
 	closed bool // guarded by in.mu
 	ready  bool // guarded by in.mu
-	slow   bool // guarded by in.mu; nobody dequeued in time after it was woken last
+	late   int  // guarded by in.mu; how often nobody dequeued in time after it was woken, since it became ready
+	owes   int  // guarded by in.mu; so many dequeues must follow its wake-ups until it is quick again; 0 if it is
 }
 
 const (
@@ -39,6 +40,9 @@ const (
 
 	// startOver is how long after all were woken one is woken again.
 	startOver = 5 * time.Second
+
+	// mostDoublings bounds what a watcher owes that is late again and again.
+	mostDoublings = 6
 )
 
 // watchers are the watchers of one queue. The queue's lock guards all of it.
@@ -50,6 +54,7 @@ type watchers struct {
 	all   []*watcher
 	ready []*watcher // in the order in which they are woken, and then those that were told
 	told  int        // so many were woken, and nobody has dequeued since
+	last  int        // of these, the ones that were woken together last
 	until instant    // when the patience with them ends
 	bytes int64      // of the messages that were put since the last dequeue
 
@@ -136,10 +141,10 @@ func (w *watcher) end() { w.once.Do(func() { close(w.ended) }) }
 
 // admit makes w ready, as the last in turn. The caller tells its owner, who dequeues then.
 func (all *watchers) admit(w *watcher, at instant) {
-	w.ready, w.slow = true, false
+	w.ready, w.late, w.owes = true, 0, 0
 	all.ready = slices.Insert(all.ready, len(all.ready)-all.told, w)
 	if all.told == 0 {
-		all.told, all.until = 1, at+instant(patience)
+		all.told, all.last, all.until = 1, 1, at+instant(patience)
 	}
 }
 
@@ -152,20 +157,32 @@ func (all *watchers) dismiss(w *watcher) {
 	if i >= len(all.ready)-all.told {
 		all.told--
 	}
+	if i >= len(all.ready)-all.last {
+		all.last--
+	}
 	all.ready = slices.Delete(all.ready, i, i+1)
 }
 
-// dequeued says that somebody has dequeued. Who it was is unknown and makes no difference: the watchers
-// that were told find no more than others left.
+// dequeued says that somebody has dequeued. Who it was is unknown: the watcher that was told, or one that
+// polls because it has no room. So one that hangs seems to answer now and then, and each time it turns out
+// not to, it owes twice as many answers. If no watcher is quick, those that were told last count as quick:
+// one of them probably is.
 func (all *watchers) dequeued() {
 	if all == nil {
 		return
 	}
-	if all.bytes = 0; all.told == 1 {
-		all.ready[len(all.ready)-1].slow = false
+	switch newest := all.ready[len(all.ready)-all.last:]; {
+	case all.told == 1 && all.last == 1:
+		newest[0].owes = max(newest[0].owes-1, 0)
+	case !slices.ContainsFunc(all.ready, (*watcher).quick):
+		for _, w := range newest {
+			w.owes = 0
+		}
 	}
-	all.told = 0
+	all.told, all.last, all.bytes = 0, 0, 0
 }
+
+func (w *watcher) quick() bool { return w.owes == 0 }
 
 // look wakes watchers if messages are visible and nobody was told, or has dequeued in time. The caller holds the lock.
 func (q *handle) look(s *queueState) {
@@ -184,7 +201,7 @@ func (q *handle) look(s *queueState) {
 	}
 	switch due := s.backlog.nextDue(); {
 	case due > at:
-		all.told, all.bytes = 0, 0 // somebody has taken what there was
+		all.told, all.last, all.bytes = 0, 0, 0 // somebody has taken what there was
 		all.wait(q, due, at)
 	case len(all.ready) == 0: // the next one that is ready dequeues
 	case all.told > 0 && at < all.until:
@@ -199,10 +216,11 @@ func (q *handle) look(s *queueState) {
 // slow to dequeue, or never do, come after the others.
 func (all *watchers) wake(at instant) {
 	left := len(all.ready) - all.told
-	for _, w := range all.ready[left:] {
-		w.slow = true
+	for _, w := range all.ready[len(all.ready)-all.last:] {
+		w.owes = 1 << min(w.late, mostDoublings)
+		w.late++
 	}
-	if left == 0 {
+	if all.last = 0; left == 0 {
 		all.told, left = 0, len(all.ready)
 	}
 	n := all.told + 1
@@ -210,10 +228,11 @@ func (all *watchers) wake(at instant) {
 		n = left
 	}
 	for ; n > 0 && left > 0; n, left = n-1, left-1 {
-		i := max(0, slices.IndexFunc(all.ready[:left], func(w *watcher) bool { return !w.slow }))
+		i := max(0, slices.IndexFunc(all.ready[:left], (*watcher).quick))
 		w := all.ready[i]
 		all.ready = append(slices.Delete(all.ready, i, i+1), w)
 		all.told++
+		all.last++
 		select {
 		case <-w.woken: // replaced
 		default:

@@ -78,6 +78,16 @@ func (b *watched) wantWoken(want ...int) {
 	}
 }
 
+// forget forgets which watchers were woken.
+func (b *watched) forget() {
+	for _, w := range b.watchers {
+		select {
+		case <-w.Woken():
+		default:
+		}
+	}
+}
+
 func inBubble(t *testing.T, n int, f func(b *watched)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := watch(t, must(New(nil)), n)
@@ -281,6 +291,75 @@ func TestAWatcherThatHangsDelaysOneMessageOnly(t *testing.T) {
 			b.wantWoken(step.woken...)
 		}
 	})
+}
+
+// hungBeside counts the messages that wait in which a watcher dequeues beside those that hang.
+type hungBeside struct {
+	*watched
+	quick *watcher
+}
+
+func besideHung(t *testing.T, hung int, f func(b hungBeside)) {
+	t.Helper()
+	inBubble(t, hung+1, func(b *watched) { f(hungBeside{b, b.watchers[hung]}) })
+}
+
+// late puts messages, one after the other, and returns how many waited.
+func (b hungBeside) late(n int) (late int) {
+	b.Helper()
+	for range n {
+		b.put(1, 0)
+		begin := time.Now()
+		<-b.quick.Woken()
+		b.take(32)
+		if time.Since(begin) > 0 {
+			late++
+		}
+	}
+	return late
+}
+
+// A watcher that was late too, such as in a pause of its machine, is told from those that hang, however many those are.
+func TestAPauseBesideHungWatchersDelaysFewMessages(t *testing.T) {
+	for _, hung := range []int{1, 4, 20} {
+		for _, pause := range []time.Duration{patience, 5 * time.Second, time.Hour} {
+			besideHung(t, hung, func(b hungBeside) {
+				first := b.late(100)
+				b.put(1, 0)
+				time.Sleep(pause)
+				synctest.Wait()
+				b.take(32)
+				b.forget()
+				second, third := b.late(100), b.late(1000)
+				if first > 4 || second > 6 || third > 0 {
+					b.Errorf("%d hung, a pause of %v: got %d messages late of 100, %d of 100 after the pause, and %d of the next 1,000; want at most 4, 6, and 0",
+						hung, pause, first, second, third)
+				}
+			})
+		}
+	}
+}
+
+// A watcher that polls while it has no room answers, as it seems, for those that hang. They delay fewer and fewer
+// messages all the same.
+func TestAHungWatcherIsBelievedLessAndLess(t *testing.T) {
+	for _, hung := range []int{1, 4, 20} {
+		besideHung(t, hung, func(b hungBeside) {
+			late := 0
+			for range 1000 {
+				b.quick.Ready(false)
+				b.put(1, 0)
+				b.take(32)
+				b.quick.Ready(true)
+				b.take(32)
+				late += b.late(2)
+			}
+			b.Logf("%d hung: %d of 2,000 messages are late", hung, late)
+			if late > 20+5*hung {
+				b.Errorf("%d hung: got %d of 2,000 messages late, want at most %d", hung, late, 20+5*hung)
+			}
+		})
+	}
 }
 
 // TestAWatcherThatBecomesReadyIsTold shows that whoever is ready, and dequeues then as it must, is not
