@@ -14,27 +14,33 @@ import (
 )
 
 // Meter counts the requests of the queues that it wraps. The zero value has counted nothing and is
-// ready for use; it takes 15 KB. It must not be copied. It is safe for concurrent use.
+// ready for use; it takes 2 KB. It must not be copied. It is safe for concurrent use.
 type Meter struct {
-	requests [int(operations) * request.CauseCount * 2 * int(outcomes)]atomic.Int64 // by operation, cause, whether repeated, and outcome
-	messages [request.CauseCount]atomic.Int64                                       // that dequeues returned, by cause
+	lines    [operations][request.CauseCount]atomic.Pointer[line] // nil until there is such a request
+	messages [request.CauseCount]atomic.Int64                     // that dequeues returned, by cause
 }
 
-// at returns the first of the counts of an operation and a cause, of which there is one for each
-// outcome of a first request, then one for each of a repeated one.
-func at(o Operation, c Cause) int {
-	return (int(o)*request.CauseCount + int(c)) * 2 * int(outcomes)
+// line has the counts of the first requests of an operation and a cause, and then of the repeated ones, by outcome.
+type line [2 * outcomes]atomic.Int64
+
+// line returns the counts of an operation and a cause.
+func (m *Meter) line(o Operation, c Cause) *line {
+	at := &m.lines[o][c]
+	if at.Load() == nil {
+		at.CompareAndSwap(nil, new(line)) // or another goroutine was the first
+	}
+	return at.Load()
 }
 
 func (m *Meter) count(ctx context.Context, o Operation, got outcome) {
 	if got == unsent {
 		return
 	}
-	i := at(o, m.cause(ctx)) + int(got)
+	i := got
 	if Repeats(ctx) > 0 {
-		i += int(outcomes)
+		i += outcomes
 	}
-	m.requests[i].Add(1)
+	m.line(o, m.cause(ctx))[i].Add(1)
 }
 
 // cause returns the cause of requests with this context. One that does not exist is unknown.
@@ -56,9 +62,12 @@ func (m *Meter) Counts() Counts {
 			if o == Dequeue {
 				line.Messages = m.messages[c].Load() // before the requests, so that none has more than it could
 			}
-			from := at(o, c)
-			for i := range int(outcomes) {
-				line.add(outcome(i), m.requests[from+i].Load(), m.requests[from+int(outcomes)+i].Load())
+			counted := m.lines[o][c].Load()
+			if counted == nil {
+				continue
+			}
+			for i := range outcomes {
+				line.add(i, counted[i].Load(), counted[outcomes+i].Load())
 			}
 			if line.Requests > 0 {
 				counts = append(counts, line)
