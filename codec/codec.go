@@ -75,18 +75,28 @@ func (c jsonCodec[T]) Encode(v T) ([]byte, error) {
 func (jsonCodec[T]) Decode(body []byte) (T, error) {
 	var v T
 	body = bodytext.WithoutMark(body)
-	d := json.NewDecoder(bytes.NewReader(body))
-	if err := d.Decode(&v); err != nil {
-		if errors.Is(err, io.EOF) {
-			err = errors.New("the body is empty")
+	if json.Unmarshal(body, &v) != nil {
+		var err error
+		if v, err = decodeBad[T](body); err != nil {
+			return v, fmt.Errorf("decode JSON as %v: %w", reflect.TypeFor[T](), err)
 		}
-		return v, fmt.Errorf("decode JSON as %v: %w", reflect.TypeFor[T](), err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return v, fmt.Errorf("decode JSON as %v: more than one value in the body", reflect.TypeFor[T]())
 	}
 	if bytes.Equal(bytes.Trim(body, bodytext.JSONSpace), []byte("null")) && !holdsNull(reflect.TypeFor[T]()) {
 		return v, fmt.Errorf("decode JSON as %v: the body is null, which this type cannot hold", reflect.TypeFor[T]())
+	}
+	return v, nil
+}
+
+// decodeBad decodes what json.Unmarshal refuses. A decoder copies the body, and says better what is wrong with it.
+func decodeBad[T any](body []byte) (v T, err error) {
+	d := json.NewDecoder(bytes.NewReader(body))
+	if err := d.Decode(&v); errors.Is(err, io.EOF) {
+		return v, errors.New("the body is empty")
+	} else if err != nil {
+		return v, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return v, errors.New("more than one value in the body")
 	}
 	return v, nil
 }

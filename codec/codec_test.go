@@ -81,3 +81,20 @@ func TestBytesAndTextPassThrough(t *testing.T) {
 		t.Errorf("text: got %q, %v; want \"grüß dich\"", got, err)
 	}
 }
+
+// L-41: decoding allocates the value, and does not copy the body in pieces that grow.
+func TestDecodingALargeBodyDoesNotCopyIt(t *testing.T) {
+	c := codec.JSON[order]()
+	body, err := c.Encode(order{ID: strings.Repeat("x", 64<<10)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := testing.AllocsPerRun(100, func() {
+		if _, err := c.Decode(body); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if n > 8 {
+		t.Errorf("got %v allocations for a body of 64 KiB, want at most 8", n)
+	}
+}
