@@ -217,7 +217,7 @@ func TestEveryPackageSaysHowStableItIs(t *testing.T) {
 
 // maxStable bounds the exported names of the stable packages: users learn them, and they stay until
 // 2.0. Lower it when names go. The aim is 700.
-const maxStable = 688
+const maxStable = 689
 
 // TestTheStablePackagesAreSmall counts exported names, fields included. With -v it prints those of
 // each package. What listener re-exports of package dispatcher counts once: the name there, with

@@ -669,7 +669,7 @@ func add(parts [][]world, w world) [][]world {
 func (x *explorer) newWorld(wakeups bool, emptyAfter int, safety time.Duration, least int) world {
 	w := world{emptyAfter: int8(emptyAfter), told: true, connected: true, puts: 3, wakes: 1, pauses: 2, flags: 2, losses: 2, errors: 2, limits: 1, configures: 2, stops: 1, crowds: 1}
 	w.s = state{
-		wakeups: wakeups, trickle: lingerAfter - 1, settled: worldNow, safety: safety, batch: 1, concurrency: 2, ready: true,
+		wakeups: wakeups, trickle: lingerAfter - 1, settled: worldNow, safety: safety, linger: lingerTime, batch: 1, concurrency: 2, ready: true,
 		requested: Loops{Min: least, Max: 2, Pause: -1}, idle: &Idle{Min: lingerTime, Max: worldWait},
 	}
 	w.s.applyBounds()

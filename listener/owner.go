@@ -25,6 +25,7 @@ type state struct {
 	metadata    bool          // settings in the metadata of the queue apply
 	shared      bool          // the slots are shared with other listeners
 	safety      time.Duration // the interval of safety polls; zero or less means no safety polls
+	linger      time.Duration // the longest wait for more messages while events follow closely
 	batch, most int           // BatchSize, and the messages in a dequeue that is full
 	key         string        // of the jitter
 
@@ -158,8 +159,8 @@ const (
 
 	// While events follow closely, the next dequeue waits until lingerTime has passed since the last
 	// one, or a quarter more than Idle.Min if that is less, and takes what has come meanwhile: polls
-	// would be as rare. That begins after so many dequeues that left nothing, each within four times
-	// that after the one before.
+	// would be as rare. A source may ask for less. That begins after so many dequeues that left
+	// nothing, each within four times that after the one before.
 	lingerTime  = 125 * time.Millisecond
 	lingerAfter = 3
 
@@ -606,7 +607,7 @@ func (t *transition) takeTurn() {
 	}
 }
 
-func (t *transition) lingerTime() time.Duration { return min(t.idle.Min+t.idle.Min/4, lingerTime) }
+func (t *transition) lingerTime() time.Duration { return min(t.idle.Min+t.idle.Min/4, t.linger) }
 
 // settle records that a dequeue has taken what there was, as far as it shows.
 func (t *transition) settle() {

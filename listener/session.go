@@ -113,7 +113,7 @@ func newSession(q queue.Queue, o sessionOptions, dispatch func(queue.Queue, *dis
 	s.controller = options.controller
 	s.owner.state = state{
 		wakeups: options.Wakeups != nil, controlled: s.controller != nil, metadata: options.Metadata != IgnoreMetadata,
-		shared: options.Slots != nil, safety: options.Fetch.SafetyPoll, batch: options.BatchSize, key: s.jitters.key,
+		shared: options.Slots != nil, safety: options.Fetch.SafetyPoll, linger: options.linger(), batch: options.BatchSize, key: s.jitters.key,
 		concurrency: options.Concurrency, requested: options.Fetch.Loops, idle: &options.Fetch.Idle, ready: true,
 	}
 	s.owner.state.applyBounds()

@@ -142,24 +142,43 @@ func TestTrueEventsAreNotHeldUp(t *testing.T) {
 		source := connected()
 		o := wakeOptions(source)
 		o.Fetch.Idle.Min = time.Millisecond // so it lingers no longer
-		var worst atomic.Int64
-		l := New(b.queue, func(_ context.Context, m *Message[job]) error {
-			worst.Store(max(worst.Load(), int64(time.Since(b.begin)-time.Duration(m.Body.N)*10*time.Millisecond)))
-			return nil
-		}, o)
-		b.queue.latency = 2 * time.Millisecond
-		b.run(l)
-		advance(10 * time.Millisecond)
-		for i := 1; i <= 2000; i++ {
-			b.putText(fmt.Sprintf(`{"N":%d}`, i))
-			b.publish(source)
-			advance(10 * time.Millisecond)
-		}
-		if got := time.Duration(worst.Load()); got > 15*time.Millisecond || l.State().Outcomes[Deleted] != 2000 {
-			b.Errorf("got %d jobs done, the latest %v after it was sent; want 2000, 15 ms", l.State().Outcomes[Deleted], got)
-		}
-		b.mustFinish()
+		jobsAreNotHeldUp(b, b.queue, o, func() { b.publish(source) }, 15*time.Millisecond)
 	})
+}
+
+// L-41: the embedded engine takes no money for requests, so no job waits for those that follow it closely: each is
+// there after the one dequeue that fetches it. The first one also waits for the reading of the flag of a pause.
+func TestTheEngineHoldsUpNoJobForTheNext(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		before := b.dequeues()
+		jobsAreNotHeldUp(b, promising{b.queue, 2}, wakeOptions(b.engine), func() {}, 4*time.Millisecond)
+		if got := b.dequeues() - before; got > 2000+1 {
+			b.Errorf("got %d dequeues for 2,000 jobs, want one for each and one at the start", got)
+		}
+	})
+}
+
+// jobsAreNotHeldUp sends 2,000 jobs, one every 10 ms, and fails if one begins later than that after it was sent. A
+// request takes 2 ms.
+func jobsAreNotHeldUp(b *bundle, q queue.Queue, o *Options[job], publish func(), most time.Duration) {
+	b.Helper()
+	var worst atomic.Int64
+	l := New(q, func(_ context.Context, m *Message[job]) error {
+		worst.Store(max(worst.Load(), int64(time.Since(b.begin)-time.Duration(m.Body.N)*10*time.Millisecond)))
+		return nil
+	}, o)
+	b.queue.latency = 2 * time.Millisecond
+	b.run(l)
+	advance(10 * time.Millisecond)
+	for i := 1; i <= 2000; i++ {
+		b.putText(fmt.Sprintf(`{"N":%d}`, i))
+		publish()
+		advance(10 * time.Millisecond)
+	}
+	if got := time.Duration(worst.Load()); got > most || l.State().Outcomes[Deleted] != 2000 {
+		b.Errorf("got %d jobs done, the latest %v after it was sent; want 2000, %v", l.State().Outcomes[Deleted], got, most)
+	}
+	b.mustFinish()
 }
 
 // Loops.Min of one or more keeps that many polling, also when it is set later.

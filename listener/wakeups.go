@@ -255,6 +255,14 @@ func (c *sessionOptions) emptyAfter(q queue.Queue) int {
 	return n
 }
 
+// linger returns how long a dequeue waits at most while events follow closely.
+func (c *sessionOptions) linger() time.Duration {
+	if source, ok := c.Wakeups.(interface{ Linger() time.Duration }); ok {
+		return min(source.Linger(), lingerTime)
+	}
+	return lingerTime
+}
+
 // checkWakeups returns an error if the source is a nil pointer.
 func (c *sessionOptions) checkWakeups() error {
 	if c.Wakeups != nil && hook.IsNil(c.Wakeups) {

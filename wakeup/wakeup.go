@@ -51,6 +51,10 @@ type Publisher interface {
 // the result of [driver.EmptyAfter], unless that is 0. The source returns 1 if its server returns all
 // visible messages, up to the number that a dequeue asks for, and sends another event if more are
 // left.
+//
+// A source whose server takes no money for requests may have a method Linger() time.Duration that
+// returns 0. While messages follow each other closely, a listener then dequeues at each event.
+// Without the method, or with a longer time than its own, it waits as its option Wakeups says.
 type Source interface {
 	// Subscribe registers a subscriber for the events of a queue until its subscription is closed.
 	// It does not wait for a connection. An error means that the source cannot deliver such events

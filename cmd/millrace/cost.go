@@ -119,7 +119,7 @@ const (
 	blobRequests = 4
 
 	// While messages follow each other within trickleGap, an instance that is woken dequeues once in
-	// lingerTime, from the lingerAfter-th dequeue on.
+	// lingerTime, from the lingerAfter-th dequeue on. With the embedded server it does not wait.
 	lingerTime  = 125 * time.Millisecond
 	trickleGap  = 4 * lingerTime
 	lingerAfter = 3
@@ -380,7 +380,7 @@ func pushRate(instances int64, gap float64, embedded bool) float64 {
 	}
 	all := make([]player, played)
 	poll := func(p *player, now float64) {
-		if p.trickle >= lingerAfter {
+		if p.trickle >= lingerAfter && !embedded {
 			now = max(now, p.settled+lingerTime.Seconds())
 		}
 		p.at = now + pollTime.Seconds()
