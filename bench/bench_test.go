@@ -36,11 +36,21 @@ var shortRuns = []struct {
 	},
 	{
 		"latency -rates 1:1ms,200:300ms -rounds 2 -round-trips 3 -warm-up 4",
-		[]string{`\| 1 \| polling \| 2 \| 2 \|`, `\| 200 \| polling \| 2 \| JOBS \|`, `\| 200 \| bus \| 1 \| JOBS \|`, `\| 200 \| stream \| 2 \| JOBS \|`, `\| 200 \| nats \| 2 \| JOBS \|`},
+		[]string{`\| 1 \| polling \| 2 \| 2 \|`, `\| 200 \| polling \| 2 \| JOBS \|`, `\| 200 \| bus \| 1 \| JOBS \|`, `\| 200 \| stream \| 2 \| JOBS \|`, `\| 200 \| nats \| 2 \| JOBS \|`,
+			`\| 200 \| stream, groups of 40 \| 2 \| [1-9]`, `\| 200 \| stream, bodies .* in blobs \| 1 \| JOBS \|`, `\| [1-9][0-9.]* \| stream over TLS, half of its most \| 2 \| [1-9]`,
+			`\| 200 \| stream, beside 4 workers with hung handlers \| 2 \| JOBS \|`, `\| 200 \| stream, beside 4 workers with hung connections \| 2 \| JOBS \|`},
 	},
 	{
 		"pickup -slots 8 -reserve 2 -heavy 200ms -critical 1ms -rate 200 -window 300ms -rounds 2 -warm-up 4",
 		[]string{`\| a reserve of 2 \| nothing \| JOBS \|`, `\| a reserve of 2 \| a flood \| JOBS \|.*× [0-9.]+ \|`, `\| weights alone \| nothing \| JOBS \|`, `\| weights alone \| a flood \| JOBS \|.*\| [1-9][0-9]* \|$`},
+	},
+	{
+		"growth -messages 2000,100 -queues 3,2 -handlers 16,4 -rounds 2 -for 50ms -quiet 0",
+		[]string{
+			`\| messages waiting, in memory \| enqueued`, `\| messages waiting, on disk \|.* µs to open`, `\| 100 \| [1-9][0-9]* \| 1.00 \| [1-9][0-9]* \| 1.00 \|`,
+			`\| 2000 \| [1-9][0-9]* \| [0-9.]+ \| [1-9]`, `\| queues \| goroutines`, `\| 3 \| [1-9][0-9.]* \|.*\| [1-9][0-9]* \| [0-9.]+ \|$`,
+			`\| handlers \| jobs`, `\| 16 \| [1-9][0-9]* \| [0-9.]+ \| [0-9.]+ \|`,
+		},
 	},
 	{
 		"shards -shards 3,1 -rounds 2 -warm-up 0 -for 200ms -under-way 8",
@@ -176,6 +186,8 @@ func TestMistakesAreNamed(t *testing.T) {
 		{"latency -rates 0:1s", "such as 100:10s"},
 		{"latency -rates 1:0s", "such as 100:10s"},
 		{"latency -round-trips 0", "write a value from 1"},
+		{"growth -messages 0", "write a value from 1"},
+		{"growth -size 0", "write a value from 1"},
 		{"pickup -rate NaN", "write a value from"},
 		{"pickup -reserve 0", "write a value from 1"},
 		{"pickup -reserve 63", "is more than 62"},
@@ -346,7 +358,7 @@ func TestAnotherProcessReadsTheSameClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.stop()
-	a := assignment{Server: s.started, Transport: "polling", Queue: "clock", Jobs: 1}
+	a := assignment{Location: s.started.Locations[0], Transport: "polling", Queue: "clock", Jobs: 1}
 	p, closing, err := a.sender(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -358,7 +370,7 @@ func TestAnotherProcessReadsTheSameClock(t *testing.T) {
 	}
 	defer w.stop()
 	before := now()
-	if _, err := send(t.Context(), p, 0, []time.Duration{0}); err != nil {
+	if _, err := send(t.Context(), transports[0].send(p), 0, []time.Duration{0}); err != nil {
 		t.Fatal(err)
 	}
 	begun, err := w.starts(t.Context(), 1)

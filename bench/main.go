@@ -38,6 +38,7 @@ var commands = []struct {
 	{"load", "messages a second of a listener, beside hand-written loops", func() benchmark { return new(load) }},
 	{"latency", "how long a job waits, from the return of Send to the first line of its handler", func() benchmark { return new(latency) }},
 	{"pickup", "how long a critical job waits while another queue of its process is flooded", func() benchmark { return new(pickup) }},
+	{"growth", "how throughput and memory change with the messages that wait, the queues, and the handlers", func() benchmark { return new(growth) }},
 	{"shards", "jobs a second that several limited queues carry", func() benchmark { return new(sharding) }},
 	{"send", "jobs a second of a producer, one by one and packed, beside bare POSTs of net/http", func() benchmark { return new(producing) }},
 	{"peers", "jobs a second, sent and handled, beside asynq, river, and NATS JetStream", func() benchmark { return new(peers) }},

@@ -115,7 +115,11 @@ func (p *pickup) once(ctx context.Context, location string, t *pickupTurn, seed 
 	}
 	starts := func(ctx context.Context, n int) ([]instant, error) { return w.begun.await(ctx, n, w.ended) }
 	var flooding, before int64
-	err = t.add(ctx, w.criticalSender, p.warmUp, due, starts, func() (err error) {
+	one := func(ctx context.Context, n int) error {
+		_, err := w.criticalSender.Send(ctx, job{Number: n}, nil)
+		return err
+	}
+	err = t.add(ctx, one, 1, make([]time.Duration, p.warmUp), due, starts, func() (err error) {
 		if t.flood {
 			flooding, err = w.flood(ctx)
 		}
@@ -166,6 +170,7 @@ func (w *pickupWorker) open(ctx context.Context, location, name string, bus *wak
 	w.closing.add(q.Close)
 	o := &listener.Options[job]{
 		Slots: w.pool.Member(&slots.MemberOptions{Name: name, Reserve: reserve}), Wakeups: bus, Grace: time.Millisecond,
+		Fetch:   listener.FetchOptions{Idle: listener.Idle{Min: time.Millisecond}}, // a critical job must not wait for the next ones
 		Logger:  slog.New(slog.DiscardHandler),
 		OnError: w.fail,
 	}
@@ -237,7 +242,10 @@ func (p *pickup) table(all []*pickupTurn) string {
 type instant int64
 
 // job is what is sent. Jobs are numbered from 0.
-type job struct{ Number int }
+type job struct {
+	Number  int
+	Padding string `json:",omitempty"` // makes it large
+}
 
 // schedule returns when jobs are due after the start of a window: at random instants, so many a second on
 // average, at least one. It depends only on its arguments.
@@ -260,9 +268,9 @@ type sending struct {
 	returned []instant       // the return of Send
 }
 
-// send sends jobs, the first of which has this number, each on a goroutine of its own when it is due. So a job that
-// waits delays no later one, and waiting is not hidden by sending less (coordinated omission).
-func send(ctx context.Context, p *producer.Producer[job], first int, due []time.Duration) (sending, error) {
+// send sends messages by a function that is given their numbers, from first on, each on a goroutine of its own when it is
+// due. So a job that waits delays no later one, and waiting is not hidden by sending less (coordinated omission).
+func send(ctx context.Context, one func(ctx context.Context, n int) error, first int, due []time.Duration) (sending, error) {
 	done := sending{make([]time.Duration, len(due)), make([]instant, len(due))}
 	errs := make([]error, len(due))
 	begin := now()
@@ -273,7 +281,7 @@ func send(ctx context.Context, p *producer.Producer[job], first int, due []time.
 		}
 		all.Go(func() {
 			done.late[i] = time.Duration(now()-begin) - after
-			_, errs[i] = p.Send(ctx, job{first + i}, nil)
+			errs[i] = one(ctx, first+i)
 			done.returned[i] = now()
 		})
 	}
@@ -334,28 +342,28 @@ type waited struct {
 	late  []time.Duration // from when it was due to the call of Send
 }
 
-// add sends jobs and waits until they have begun. Before that it sends others, which open the connections, and calls
-// prepare. The starts are those of all.
-func (w *waited) add(ctx context.Context, p *producer.Producer[job], warmUp int, due []time.Duration, starts func(context.Context, int) ([]instant, error), prepare func() error) error {
-	if _, err := send(ctx, p, 0, make([]time.Duration, warmUp)); err != nil {
+// add sends messages of so many jobs and waits until these have begun. Before that it sends others, which open the
+// connections, and calls prepare. The starts are those of all.
+func (w *waited) add(ctx context.Context, one func(ctx context.Context, n int) error, perMessage int, warmUp, due []time.Duration, starts func(context.Context, int) ([]instant, error), prepare func() error) error {
+	if _, err := send(ctx, one, 0, warmUp); err != nil {
 		return err
 	}
-	if _, err := starts(ctx, warmUp); err != nil {
+	if _, err := starts(ctx, len(warmUp)*perMessage); err != nil {
 		return err
 	}
 	if err := prepare(); err != nil {
 		return err
 	}
-	sent, err := send(ctx, p, warmUp, due)
+	sent, err := send(ctx, one, len(warmUp), due)
 	if err != nil {
 		return err
 	}
-	begun, err := starts(ctx, warmUp+len(due))
+	begun, err := starts(ctx, (len(warmUp)+len(due))*perMessage)
 	if err != nil {
 		return err
 	}
-	for i, returned := range sent.returned {
-		w.waits = append(w.waits, time.Duration(begun[warmUp+i]-returned))
+	for i, at := range begun[len(warmUp)*perMessage:] {
+		w.waits = append(w.waits, time.Duration(at-sent.returned[i/perMessage]))
 	}
 	w.late = append(w.late, sent.late...)
 	slices.Sort(w.waits)

@@ -234,6 +234,7 @@ const roleVariable = "MILLRACE_BENCH_ROLE"
 var roles = map[string]func(first json.RawMessage) (answer any, more answerer, err error){
 	"server": serve,
 	"worker": work,
+	"growth": grow,
 }
 
 // answerer answers further values.

@@ -146,7 +146,7 @@ func startShards(ctx context.Context, location string, k, underWay int) (_ *shar
 				case <-ctx.Done():
 					return nil
 				}
-				if _, err := p.Send(ctx, job{i}, nil); err != nil && ctx.Err() == nil {
+				if _, err := p.Send(ctx, job{Number: i}, nil); err != nil && ctx.Err() == nil {
 					return err
 				}
 			}
