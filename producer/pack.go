@@ -70,7 +70,7 @@ func (s *sendAll[T]) pack(ctx context.Context, jobs iter.Seq[T]) (ended error) {
 			s.record(Result{Index: i, Err: err})
 			continue
 		}
-		if len(m.packed.bodies) > 0 && !(share(m.options, o) && m.packed.add(body, i, claimed)) {
+		if len(m.packed.bodies) > 0 && (!share(m.options, o) || !m.packed.add(body, i, claimed)) {
 			ended = flush()
 		}
 		if len(m.packed.bodies) == 0 {

@@ -44,7 +44,7 @@ func TestWhatXMLCarriesWhereverItStands(t *testing.T) {
 		for _, c := range []string{"\x00", "\x1f", "\uFFFE", "\uFFFF", "\xff", "\xc3", "\xe2\x82", " ", "\x7f", "\u0080", "\t"} {
 			r, _ := utf8.DecodeRuneInString(c)
 			bad := !utf8.ValidString(c) || !carried(r)
-			for at := 0; at <= 70; at++ {
+			for at := range 71 {
 				before := strings.Repeat(of, at)
 				err := driver.CheckText(before + c + strings.Repeat(of, 70-at))
 				if where := fmt.Sprintf("at byte %d", len(before)); (err != nil) != bad || bad && !strings.Contains(err.Error(), where) {
