@@ -184,7 +184,8 @@ func (w costWorld) model() float64 {
 }
 
 // The model agrees within 5 % with the requests of real listeners, put and delete included, for jobs that come alone, in a trickle,
-// and as a backlog. However they come, push costs no more than polling.
+// and as a backlog. However they come, push costs no more than polling; by the embedded server, which takes no money, it
+// fetches each job when it comes, and costs at most the three requests of a job that is alone.
 func TestTheModelAgreesWithListeners(t *testing.T) {
 	t.Parallel()
 	worlds := []costWorld{
@@ -210,7 +211,11 @@ func TestTheModelAgreesWithListeners(t *testing.T) {
 				if w.gap == 0 {
 					slack = 1.04 // and how full the batches of a backlog are
 				}
-				if requests > slack*polled[w] {
+				most := polled[w]
+				if source == "push" {
+					most = max(most, 3*each)
+				}
+				if requests > slack*most {
 					t.Errorf("%s, %d processes, a job every %v: counted %.2f requests for each, and %.2f by polling", source, processes, w.gap, requests/each, polled[w]/each)
 				}
 				if math.Abs(model/requests-1) > 0.05 {
