@@ -124,7 +124,7 @@ func (l *load) run(ctx context.Context, h *harness) (*report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.trust(h); err != nil {
+	if err := trustOwnCertificate(h); err != nil {
 		return nil, errors.Join(err, s.stop())
 	}
 	var all []*loadTurn

@@ -20,6 +20,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,7 +39,12 @@ type serverOptions struct {
 	NATS      bool       // run a NATS server too
 	JetStream string     // its folder for JetStream; empty disables JetStream
 	Synced    bool       // JetStream syncs its files before it acknowledges
+
+	Own keyPair // for endpoints with TLS
 }
+
+// keyPair is a certificate and its key, in PEM.
+type keyPair struct{ Certificate, Key []byte }
 
 type endpoint struct {
 	Delay time.Duration // how much longer a request takes
@@ -47,7 +53,6 @@ type endpoint struct {
 
 type serverState struct {
 	Locations         []string // connection strings of the endpoints
-	Certificate       string   // of those with TLS, in PEM
 	NATS              string   // a URL
 	Processor         time.Duration
 	Requests, Limited int64
@@ -68,6 +73,11 @@ type server struct {
 
 func startServer(o serverOptions) (s *server, err error) {
 	s = &server{}
+	if slices.ContainsFunc(o.Endpoints, func(e endpoint) bool { return e.TLS }) {
+		if o.Own, err = ownKeyPair(); err != nil {
+			return nil, err
+		}
+	}
 	s.child, err = startChild(context.Background(), "server", o, &s.started)
 	return s, err
 }
@@ -90,11 +100,7 @@ func serve(first json.RawMessage) (any, answerer, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	certificate, text, err := newCertificate()
-	if err != nil {
-		return nil, nil, err
-	}
-	state := serverState{Certificate: text}
+	var state serverState
 	var counting *emulator.Server // benchmarks that count have one endpoint
 	for _, at := range o.Endpoints {
 		counting, err = emulator.New(engine, &emulator.Options{Delay: at.Delay, Quotas: emulator.Quotas{Messages: o.Limit}})
@@ -103,7 +109,10 @@ func serve(first json.RawMessage) (any, answerer, error) {
 		}
 		var e *emulator.Endpoint
 		if at.TLS {
-			e, err = counting.StartTLS("", &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12})
+			var own tls.Certificate
+			if own, err = tls.X509KeyPair(o.Own.Certificate, o.Own.Key); err == nil {
+				e, err = counting.StartTLS("", &tls.Config{Certificates: []tls.Certificate{own}, MinVersion: tls.VersionTLS12})
+			}
 		} else {
 			e, err = counting.Start("")
 		}
@@ -136,28 +145,40 @@ func serve(first json.RawMessage) (any, answerer, error) {
 	}, nil
 }
 
-// newCertificate makes a certificate of this machine, which is valid for a day.
-func newCertificate() (c tls.Certificate, text string, err error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+// ownKeyPair returns a certificate of this machine, which is valid for a day. All servers of a process have the same: the
+// process reads once which certificates it trusts.
+var ownKeyPair = sync.OnceValues(func() (own keyPair, err error) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return c, "", err
+		return own, err
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(0, 0, 1),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
 	}
-	made, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	return tls.Certificate{Certificate: [][]byte{made}, PrivateKey: key}, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: made})), err
-}
+	made, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		return own, err
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(private)
+	own.Certificate = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: made})
+	own.Key = pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})
+	return own, err
+})
 
-// trust makes this process trust the server's certificate, before its first connection over TLS. It works on Linux.
-func (s *server) trust(h *harness) error {
+// trustOwnCertificate makes this process and those that it starts trust its servers, before its first connection over
+// TLS. It works on Linux.
+func trustOwnCertificate(h *harness) error {
+	own, err := ownKeyPair()
+	if err != nil {
+		return err
+	}
 	dir, err := h.folder("tls")
 	if err != nil {
 		return err
 	}
 	path := filepath.Join(dir, "certificate.pem")
-	return errors.Join(os.WriteFile(path, []byte(s.started.Certificate), 0o600), os.Setenv("SSL_CERT_FILE", path))
+	return errors.Join(os.WriteFile(path, own.Certificate, 0o600), os.Setenv("SSL_CERT_FILE", path))
 }
 
 // serveNATS starts a NATS server in this process and returns its address.
