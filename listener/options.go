@@ -55,8 +55,8 @@ type Options[T any] struct {
 	// is empty, at the first empty poll at the latest, and an idle listener sends no request at all
 	// but safety polls; an event starts a loop immediately. While messages follow each other
 	// closely, a dequeue waits until 125 ms after the last one, or 1.25 × Fetch.Idle.Min if that is
-	// less, and takes all that have come. With the embedded server and engine, whose requests cost
-	// no money, no dequeue waits. Otherwise Fetch.Idle and Fetch.Loops.Pause apply only
+	// less, and takes all that have come. With the embedded server and engine, whose requests are
+	// free, no dequeue waits. Otherwise Fetch.Idle and Fetch.Loops.Pause apply only
 	// while no events reach the listener, such as when a connection is lost: then a loop polls. The
 	// producers must publish, or the server: see package wakeup. A source that is not usable ends
 	// Run with an error. Defaults to nil: the listener polls.

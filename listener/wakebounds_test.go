@@ -146,7 +146,7 @@ func TestTrueEventsAreNotHeldUp(t *testing.T) {
 	})
 }
 
-// L-41: the embedded engine takes no money for requests, so no job waits for those that follow it closely: each is
+// L-41: requests to the embedded engine are free, so no job waits for those that follow it closely: each is
 // there after the one dequeue that fetches it. The first one also waits for the reading of the flag of a pause.
 func TestTheEngineHoldsUpNoJobForTheNext(t *testing.T) {
 	bubble(t, func(b *bundle) {

@@ -26,8 +26,9 @@ type pack struct {
 // Few heads need more. A message that does not fit because of its head is divided.
 const headRoom = 1 << 10
 
-// add adds a job. It returns false if the job does not fit beside the others. The first job always fits.
-func (p *pack) add(body []byte, index, claimed int) bool {
+// add adds a job. It returns false if the job does not fit beside the others, in a group of at most so many bytes. The
+// first job always fits.
+func (p *pack) add(body []byte, index, most int) bool {
 	n := len(body) + len("0:\n") // as envelope.Group.Encode writes it
 	for length := len(body); length > 9; length /= 10 {
 		n++
@@ -41,7 +42,7 @@ func (p *pack) add(body []byte, index, claimed int) bool {
 			escaped = text
 		}
 		room := headRoom + len(p.bodies)/2 // the record takes three bits for each job, in Base64
-		if size > claimed || text+room > queue.MaxText || escaped+room > driver.MaxRequest {
+		if size > most || text+room > queue.MaxText || escaped+room > driver.MaxRequest {
 			return false
 		}
 	}
@@ -52,9 +53,9 @@ func (p *pack) add(body []byte, index, claimed int) bool {
 // pack takes jobs and sends them packed. It returns why it took no more before the sequence ended,
 // or nil.
 func (s *sendAll[T]) pack(ctx context.Context, jobs iter.Seq[T]) (ended error) {
-	claimed := queue.MaxText
+	most := queue.MaxText // bytes of a group; a larger one would have a claim
 	if c := s.producer.options.Claims; c != nil {
-		claimed = c.Limit()
+		most = c.Limit()
 	}
 	var m message[T] // the one that is being filled, for which a slot was acquired
 	flush := func() error {
@@ -65,17 +66,17 @@ func (s *sendAll[T]) pack(ctx context.Context, jobs iter.Seq[T]) (ended error) {
 	for job := range jobs {
 		i, o := s.take(job)
 		body, err := s.producer.options.Codec.Encode(job)
-		if err != nil {
-			_, err = s.producer.send(ctx, nil, nil, err, nil)
+		switch {
+		case err != nil:
+			_, err = s.producer.send(ctx, nil, nil, err, nil) // which sends nothing, and says what failed
 			s.record(Result{Index: i, Err: err})
-			continue
-		}
-		if len(m.packed.bodies) > 0 && (!share(m.options, o) || !m.packed.add(body, i, claimed)) {
-			ended = flush()
-		}
-		if len(m.packed.bodies) == 0 {
+		case len(m.packed.bodies) > 0 && share(m.options, o) && m.packed.add(body, i, most):
+		default:
+			if len(m.packed.bodies) > 0 {
+				ended = flush()
+			}
 			m.options = o
-			m.packed.add(body, i, claimed)
+			m.packed.add(body, i, most)
 		}
 		if ended == nil {
 			ended = s.mayTake(ctx)

@@ -758,3 +758,24 @@ func TestSendAllAllocatesLittle(t *testing.T) {
 		t.Errorf("%.2f allocations a job in a message of its own, %.2f packed; want at most %.0f and 2", alone, packed, send+1)
 	}
 }
+
+// A sequence of which no job can be encoded ends with the context too.
+func TestPackingEndsWithItsContextAlthoughNothingCanBeEncoded(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	jobs := func(yield func(order) bool) {
+		for n := 1; yield(order{"13"}); n++ {
+			switch n {
+			case 10:
+				cancel(errors.New("closing time"))
+			case 20:
+				t.Error("jobs are taken after the end of the context")
+				return
+			}
+		}
+	}
+	p := producer.New(setup(t), &producer.Options[order]{Codec: unluckyCodec{codec.JSON[order]()}})
+	results, err := p.SendAllSeq(ctx, jobs, &producer.SendAllOptions[order]{PerMessage: 5})
+	if len(results) != 11 || err == nil || !strings.Contains(err.Error(), "closing time") {
+		t.Errorf("got %d results, %v; want those of the jobs before the end and the one that was taken meanwhile", len(results), err)
+	}
+}

@@ -52,7 +52,7 @@ type Publisher interface {
 // visible messages, up to the number that a dequeue asks for, and sends another event if more are
 // left.
 //
-// A source whose server takes no money for requests may have a method Linger() time.Duration that
+// A source whose server charges nothing for requests may have a method Linger() time.Duration that
 // returns 0. While messages follow each other closely, a listener then dequeues at each event.
 // Without the method, or with a longer time than its own, it waits as its option Wakeups says.
 type Source interface {

@@ -184,7 +184,7 @@ func (w costWorld) model() float64 {
 }
 
 // The model agrees within 5 % with the requests of real listeners, put and delete included, for jobs that come alone, in a trickle,
-// and as a backlog. However they come, push costs no more than polling; by the embedded server, which takes no money, it
+// and as a backlog. However they come, push costs no more than polling; by the embedded server, whose requests are free, it
 // fetches each job when it comes, and costs at most the three requests of a job that is alone.
 func TestTheModelAgreesWithListeners(t *testing.T) {
 	t.Parallel()

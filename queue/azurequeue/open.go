@@ -224,8 +224,8 @@ func (t sendOnce) Do(r *http.Request) (*http.Response, error) {
 	return t.next.Do(r)
 }
 
-// direct is the transport of a client without redirects, cookies, and a time-out of its own, which need not be
-// asked.
+// direct sends by the transport of our own client. All that the client adds are redirects, cookies, and a time-out, and it
+// has none of them.
 type direct struct{ transport *http.Transport }
 
 // Do implements [policy.Transporter].

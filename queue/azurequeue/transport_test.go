@@ -197,3 +197,56 @@ func TestATransportMayChangeHeaders(t *testing.T) {
 		}
 	}
 }
+
+// countingConn counts the writes to a connection.
+type countingConn struct {
+	net.Conn
+	writes *atomic.Int64
+}
+
+func (c countingConn) Write(b []byte) (int, error) {
+	c.writes.Add(1)
+	return c.Conn.Write(b)
+}
+
+// Over net/http a request is one write, its body included, and our own client asks for no compression, which costs a
+// header and a look at each response.
+func TestARequestIsWrittenAtOnce(t *testing.T) {
+	var compressed atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Accept-Encoding") != "" {
+			compressed.Add(1)
+		}
+		io.Copy(io.Discard, r.Body)
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	defer s.Close()
+	location := "AccountName=acct;AccountKey=c2VjcmV0;QueueEndpoint=" + s.URL + "/acct"
+	var writes atomic.Int64
+	transport := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, address)
+		return countingConn{c, &writes}, err
+	}}
+	defer transport.CloseIdleConnections()
+	q, err := Open(location, "orders", &Options{Transport: &http.Client{Transport: transport}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, err := q.Enqueue(t.Context(), "text", nil); !errors.Is(err, queue.ErrUnauthorized) {
+			t.Fatal(err)
+		}
+	}
+	if n := writes.Load(); n != 3 {
+		t.Errorf("got %d writes for 3 messages, want one for each", n)
+	}
+	compressed.Store(0)
+	own, err := Open(location, "orders", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	if _, err := own.Enqueue(t.Context(), "text", nil); !errors.Is(err, queue.ErrUnauthorized) || compressed.Load() != 0 {
+		t.Errorf("got %v and %d requests that accept compression, want none", err, compressed.Load())
+	}
+}

@@ -46,7 +46,7 @@ func (e *Engine) Subscribe(name queue.Name, event func(q queue.Name, bytes int64
 // it asks for. A listener whose Wakeups are the engine asks it: see [driver.EmptyAfter].
 func (e *Engine) EmptyAfter() int { return 1 }
 
-// Linger returns 0, because dequeues cost no money here: a listener whose Wakeups are the engine does
+// Linger returns 0, because dequeues are free here: a listener whose Wakeups are the engine does
 // not wait for more messages while they follow each other closely.
 func (e *Engine) Linger() time.Duration { return 0 }
 

@@ -138,8 +138,8 @@ func (s *Source) Subscribe(q queue.Name, event func(q queue.Name, bytes int64, d
 // and it returns all messages that are visible.
 func (s *Source) EmptyAfter() int { return 1 }
 
-// Linger returns 0, as [wakeup.Source] describes it: the embedded server takes no money for
-// requests, so a job need not wait for others.
+// Linger returns 0, as [wakeup.Source] describes it: requests to the embedded server are free, so a
+// job need not wait for others.
 func (s *Source) Linger() time.Duration { return 0 }
 
 // release removes a subscriber, and ends its stream if that has no other.
